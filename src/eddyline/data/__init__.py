@@ -1,0 +1,1 @@
+"""Arrow arrays, outcome codes and sampling: the data that the other rooms work on."""

@@ -1,0 +1,88 @@
+"""Options of an adaptive conjunction, declared once: name, meaning, range, default."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from dataclasses import dataclass, fields
+from typing import Any, Self
+
+from eddyline.errors import OptionError
+
+OFF_SWITCH = "EDDYLINE_ADAPTIVE"
+"""Environment variable; ``0``, ``false``, ``no`` or ``off`` freezes every order as written."""
+
+
+def adaptation_is_off() -> bool:
+    """Return whether the environment switches all adaptation off."""
+    return os.environ.get(OFF_SWITCH, "").strip().lower() in {"0", "false", "no", "off"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilterOptions:
+    """How the order of one conjunction is learned.
+
+    Raises:
+        OptionError: a value is out of its range; it says which and what the range is.
+    """
+
+    policy: Any = "a_greedy"
+    """Ordering policy: a name of ``eddyline.ordering.ORDERING_POLICIES`` or its options object."""
+    monitor: str = "window"
+    """Which evidence is fresh: ``window``, the newest ``window_rows`` profile tuples."""
+    adaptive: bool = True
+    """False freezes the order as written and switches profiling off."""
+    sample_prob: float = 0.01
+    """Most input rows that are profiled ([0, 1]); less where ``max_overhead`` says so."""
+    warmup_prob: float = 0.05
+    """Share of rows profiled until the first ``min_fill`` profile tuples are there ([0, 1])."""
+    min_fill: int = 100
+    """Profile tuples that end the warm-up (≥ 1)."""
+    window_rows: int = 1000
+    """Profile tuples in the window (≥ 1)."""
+    max_overhead: float = 0.01
+    """Most work that profiling may add, as a share of the work itself ((0, 1])."""
+    read_sample: bool = True
+    """Batch inputs: read a bounded sample before the job to order the native predicates."""
+    read_sample_rows: int = 2000
+    """Rows of that sample (≥ 1)."""
+    seed: int = 0
+    """Chooses the profiled rows; never changes an answer."""
+
+    def __post_init__(self) -> None:
+        _in_range(self, "sample_prob", 0.0, 1.0)
+        _in_range(self, "warmup_prob", 0.0, 1.0)
+        _in_range(self, "max_overhead", 1e-6, 1.0)
+        for name in ("min_fill", "window_rows", "read_sample_rows"):
+            _in_range(self, name, 1, 2**31)
+        if self.monitor != "window":
+            msg = f"unknown monitor {self.monitor!r}; known: window"
+            raise OptionError(msg, monitor=self.monitor)
+
+    @classmethod
+    def of(cls, **given: Any) -> Self:
+        """Build options from keywords, with a hint for a name that does not exist.
+
+        Raises:
+            OptionError: an unknown name or a value out of range.
+        """
+        known = [field.name for field in fields(cls)]
+        for name in given:
+            if name not in known:
+                close = difflib.get_close_matches(name, known, n=1)
+                hint = f"; did you mean {close[0]!r}?" if close else ""
+                msg = f"unknown option {name!r}; known: {', '.join(known)}{hint}"
+                raise OptionError(msg, name=name, known=known)
+        return cls(**given)
+
+    @property
+    def is_adaptive(self) -> bool:
+        """Whether orders are learned: the option and the environment both allow it."""
+        return self.adaptive and not adaptation_is_off()
+
+
+def _in_range(options: Any, name: str, low: float, high: float) -> None:
+    value = getattr(options, name)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
+        msg = f"option {name!r} must be a number in [{low}, {high}], got {value!r}"
+        raise OptionError(msg, name=name, value=value)

@@ -1,0 +1,95 @@
+"""What an ordering policy is: it sees profiles and an order, and may propose another order.
+
+A policy never sees rows, never reads a clock and never draws its own random numbers, so it is
+testable without Spark and the same evidence always gives the same proposals.
+
+Words: ``order[position] -> filter index``; filter index ``f`` names ``profile.filter_ids[f]``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from eddyline.stats.profile import FilterProfile
+
+Order = tuple[int, ...]
+Matrix = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """Another order, and the evidence for it."""
+
+    order: Order
+    """The proposed order."""
+    evidence: dict[str, Any] = field(default_factory=dict)
+    """Plain values that a person can check: the position violated, the two ratios, counts."""
+
+
+class OrderingPolicy(Protocol):
+    """Keeps the order of one conjunction good while evidence arrives.
+
+    The loop calls, once per batch: ``observe`` with that batch's profile, then ``propose`` with
+    the window. Both are called from one thread. A policy must not keep references to arrays of
+    profiles that it would later change.
+    """
+
+    needs_all_bits: ClassVar[bool]
+    """Whether every bit of every code must be known. If not, ``extra`` says which are taken."""
+
+    def extra(self, n_filters: int) -> Matrix:
+        """Say which filters are evaluated on a sampled row beyond its first drop.
+
+        Called before each batch. Element [d, c] (positions; (F, F)): for a row first dropped at
+        position d, evaluate position c > d as well.
+        """
+        ...
+
+    def observe(self, fresh: FilterProfile, order: Order) -> None:
+        """Take in the profile of the last batch, which ran under ``order``."""
+        ...
+
+    def propose(self, order: Order, window: FilterProfile) -> Proposal | None:
+        """Return a better order than ``order`` on the evidence, or None to keep it."""
+        ...
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return what was learned as plain values (JSON)."""
+        ...
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Continue from what ``snapshot`` returned."""
+        ...
+
+
+class PolicyOptions(Protocol):
+    """The options of a policy: a frozen dataclass that validates itself and builds the policy."""
+
+    def build(self, n_filters: int, rng: np.random.Generator) -> OrderingPolicy:
+        """Return a fresh policy for a conjunction of ``n_filters`` filters."""
+        ...
+
+
+class WindowPolicy:
+    """Base of the policies that decide on the window alone and need every bit."""
+
+    needs_all_bits: ClassVar[bool] = True
+
+    def extra(self, n_filters: int) -> Matrix:
+        """Ask for every filter on every sampled row."""
+        return np.triu(np.ones((n_filters, n_filters), dtype=np.bool_), 1)
+
+    def observe(self, fresh: FilterProfile, order: Order) -> None:
+        """Do nothing: the window holds the evidence."""
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return nothing: the window is saved by the loop."""
+        return {}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Do nothing."""

@@ -1,0 +1,62 @@
+"""Look-up of named parts: the tables of policies, sinks and, later, detectors.
+
+A table is a visible dict literal in the package that owns the parts (``ORDERING_POLICIES`` in
+``eddyline.ordering``). Other packages add to it with an entry point of the table's group; entry
+points are read when a name is not in the table, never at import.
+"""
+
+from __future__ import annotations
+
+import difflib
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, TypeVar
+
+from eddyline.errors import OptionError, PluginError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+T = TypeVar("T")
+
+
+def look_up(kind: str, table: Mapping[str, T], name: str, *, group: str) -> T:
+    """Return the entry of that name.
+
+    Args:
+        kind: what the table holds, in words, for the error ("ordering policy").
+        table: the built-in entries.
+        name: the entry that is asked for.
+        group: the entry-point group in which other packages offer more.
+
+    Returns:
+        The entry of the table, or the object that an installed package offers under the name.
+
+    Raises:
+        OptionError: nothing has that name; the message lists what is known and what is close.
+        PluginError: an installed package offers the name but failed to load.
+    """
+    if name in table:
+        return table[name]
+    offered = {point.name: point for point in entry_points(group=group)}
+    if name not in offered:
+        known = sorted({*table, *offered})
+        raise OptionError(unknown(kind, name, known), name=name, known=known)
+    try:
+        found: T = offered[name].load()
+    except Exception as error:
+        package = offered[name].dist.name if offered[name].dist else "an unknown package"
+        msg = f"{kind} {name!r} of {package} failed to load: {type(error).__name__}: {error}"
+        raise PluginError(msg, name=name, package=package) from error
+    return found
+
+
+def unknown(kind: str, name: str, known: Iterable[str]) -> str:
+    """Word the error for a name that is not known, with the closest known name as a hint.
+
+    >>> unknown("ordering policy", "a-greedy", ["a_greedy", "sweep"])
+    "unknown ordering policy 'a-greedy'; known: a_greedy, sweep; did you mean 'a_greedy'?"
+    """
+    names = list(known)
+    close = difflib.get_close_matches(name, names, n=1)
+    hint = f"; did you mean {close[0]!r}?" if close else ""
+    return f"unknown {kind} {name!r}; known: {', '.join(names)}{hint}"

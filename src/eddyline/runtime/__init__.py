@@ -1,0 +1,1 @@
+"""The loop observe -> decide -> switch, its journal and its snapshots. Spark-free."""

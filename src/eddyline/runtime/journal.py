@@ -1,0 +1,82 @@
+"""The journal: every decision with its evidence."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+
+@dataclass(frozen=True, slots=True)
+class JournalEntry:
+    """One decision: what changed, from what to what, and why."""
+
+    batch_id: int
+    """Micro-batch after which it was taken; -1 before the first batch or in a batch job."""
+    component: str
+    """What decided: ``native`` or ``arrow`` with the partition where a task decided."""
+    event: str
+    """What happened: ``order``, ``sample``, ``restore``, ``drop_state``, ``freeze`` …"""
+    before: Any = None
+    """The plan before, as names."""
+    after: Any = None
+    """The plan after, as names."""
+    evidence: dict[str, Any] = field(default_factory=dict)
+    """Plain values that a person can check."""
+
+    def to_json(self) -> str:
+        """Return the entry as one line of JSON."""
+        return json.dumps(asdict(self), sort_keys=False, default=str)
+
+
+class Journal:
+    """An append-only list of entries, mirrored to a file of JSON lines if a path is given.
+
+    Args:
+        path: file to append to; it is read first if it exists.
+    """
+
+    def __init__(self, path: Path | None = None) -> None:
+        self.path = path
+        self._entries: list[JournalEntry] = []
+        if path is not None and path.exists():
+            self._entries = [
+                JournalEntry(**json.loads(line)) for line in _whole_lines(path.read_text("utf-8"))
+            ]
+
+    def extend(self, entries: Iterable[JournalEntry]) -> None:
+        """Append entries, and write them to the file in one go."""
+        new = list(entries)
+        if not new:
+            return
+        self._entries.extend(new)
+        if self.path is not None:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write("".join(entry.to_json() + "\n" for entry in new))
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[JournalEntry]:
+        return iter(self._entries)
+
+    def __getitem__(self, index: int) -> JournalEntry:
+        return self._entries[index]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return the entries as dicts, ready for a DataFrame."""
+        return [asdict(entry) for entry in self._entries]
+
+    def last(self, event: str) -> JournalEntry | None:
+        """Return the newest entry of that event, if any."""
+        return next((entry for entry in reversed(self._entries) if entry.event == event), None)
+
+
+def _whole_lines(text: str) -> list[str]:
+    """Return the complete lines: a process killed while writing leaves half of the last one."""
+    return [line for line in text.split("\n")[:-1] if line]

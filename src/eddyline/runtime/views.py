@@ -1,0 +1,99 @@
+"""What a person may want to see of a query, as values: the bridge from the loop to ``watch``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from eddyline.ordering.protocol import Order
+    from eddyline.runtime.journal import JournalEntry
+    from eddyline.stats.profile import FilterProfile
+
+
+@dataclass(frozen=True, slots=True)
+class BlockView:
+    """One block of a conjunction whose order is learned."""
+
+    component: str
+    """``native`` (SQL, in the JVM) or ``arrow`` (Python functions), numbered if there are more."""
+    written: Order
+    """The order in which the user wrote the filters."""
+    order: Order
+    """The order in force: ``order[position] -> filter index``."""
+    profile: FilterProfile
+    """The evidence in the window."""
+    texts: tuple[str, ...]
+    """What each filter is, by filter index: SQL text or ``function(columns)``."""
+    is_adaptive: bool
+    """Whether the order may still change."""
+    note: str = ""
+    """How the order came about or why it cannot change, in a sentence."""
+    totals: FilterProfile | None = None
+    """Counts over the whole life of the block (rows, evaluations), without codes."""
+
+
+@dataclass(frozen=True, slots=True)
+class PinnedView:
+    """A predicate that keeps its place, and why."""
+
+    name: str
+    text: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class FilterView:
+    """One conjunction as it stands."""
+
+    name: str
+    blocks: tuple[BlockView, ...]
+    pinned: tuple[PinnedView, ...] = ()
+    last_change: JournalEntry | None = None
+    notes: tuple[str, ...] = ()
+    """Other things worth knowing: guarded errors, missing statistics, settings."""
+
+
+@dataclass(frozen=True, slots=True)
+class BlockRecord:
+    """One block after one micro-batch."""
+
+    component: str
+    filter_ids: tuple[str, ...]
+    order: Order
+    drop_fracs: tuple[float, ...]
+    """Share of the rows that reach a filter that it drops, by filter index ([0, 1])."""
+    cost_ns: float
+    """Expected cost of the order in force (ns per input row)."""
+    as_written_ns: float
+    """Expected cost of the written order on the same evidence (ns per input row)."""
+    n_evaluations: int = 0
+    """Evaluations made in this batch, profiling included (0 where it is not counted)."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRecord:
+    """One micro-batch of a run: what progress and the report show."""
+
+    batch_id: int
+    n_rows: int
+    n_kept: int
+    seconds: float
+    """Wall time of the batch (s)."""
+    ended_at: float = 0.0
+    """When it ended (seconds since the epoch)."""
+    blocks: tuple[BlockRecord, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RunView:
+    """A whole run: what the report is made of."""
+
+    query: str
+    """Name of the query."""
+    text: str
+    """The query as the user wrote it."""
+    batches: tuple[BatchRecord, ...] = ()
+    journal: tuple[JournalEntry, ...] = ()
+    filter_view: FilterView | None = None
+    settings: dict[str, str] = field(default_factory=dict)

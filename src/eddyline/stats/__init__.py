@@ -1,0 +1,1 @@
+"""What execution observed, as small values that merge: profiles, their window, cost models."""

@@ -1,0 +1,122 @@
+"""Cost of each filter as a fixed part per call and a part per row.
+
+A call on ``x`` rows is taken to last ``fixed + per_row * x`` ns. Only the per-row part depends on
+where in the order a filter stands, so only it may decide the order: a filter that stands late sees
+few rows, and its raw time per row would be mostly the fixed part and keep it late for ever
+[Babu05 4.3.1; the traps are those of batches]. The sums of a least-squares fit add up, so costs
+of calls, tasks and partitions merge.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+MIN_PER_ROW_NS = 0.1
+"""Floor of a per-row cost (ns): below a tenth of a nanosecond is noise, and ratios need > 0."""
+
+_MIN_SPREAD = 1.1
+"""A line is fitted only if the calls' row counts spread by a tenth; else all time is per row."""
+
+
+@dataclass(frozen=True, slots=True)
+class CostSums:
+    """Sums over calls of each filter, from which its cost line is fitted.
+
+    Calls are weighted by 1 / rows, because the spread of a call's time grows with its rows: the
+    fit minimises relative errors, and one large noisy call does not hide many small ones.
+    """
+
+    sums: Floats
+    """Rows: calls, rows, ns, sum 1/rows, sum ns/rows, min rows, max rows ((7, F))."""
+
+    @classmethod
+    def empty(cls, n_filters: int) -> CostSums:
+        """Return the sums of no call."""
+        sums = np.zeros((7, n_filters))
+        sums[5] = np.inf
+        return cls(sums)
+
+    @classmethod
+    def of_calls(cls, n_rows: Floats, time_ns: Floats) -> CostSums:
+        """Return the sums of one call per filter.
+
+        Args:
+            n_rows: rows of the filter's call (0 where it was not called; (F,)).
+            time_ns: how long the call took (ns; (F,)).
+        """
+        called = n_rows > 0
+        inverse = np.divide(1.0, n_rows, out=np.zeros(len(n_rows)), where=called)
+        low = np.where(called, n_rows, np.inf)
+        return cls(
+            np.stack(
+                [
+                    called.astype(np.float64),
+                    n_rows,
+                    np.where(called, time_ns, 0.0),
+                    inverse,
+                    time_ns * inverse,
+                    low,
+                    n_rows,
+                ]
+            )
+        )
+
+    @classmethod
+    def of_rows(cls, n_rows: float, mean_ns: Floats) -> CostSums:
+        """Return the sums of ``n_rows`` calls on single rows without a fixed part.
+
+        For filters that an engine evaluates row by row, as Spark's generated code does.
+        """
+        ones = np.full(len(mean_ns), float(n_rows))
+        total = ones * mean_ns
+        one = np.ones(len(mean_ns))
+        return cls(np.stack([ones, ones, total, ones, total, one, one]))
+
+    def __add__(self, other: CostSums) -> CostSums:
+        total = self.sums + other.sums
+        total[5] = np.minimum(self.sums[5], other.sums[5])
+        total[6] = np.maximum(self.sums[6], other.sums[6])
+        return CostSums(total)
+
+    @property
+    def n_filters(self) -> int:
+        """How many filters the sums are of."""
+        return int(self.sums.shape[1])
+
+    @property
+    def is_known(self) -> NDArray[np.bool_]:
+        """Which filters were called at least once ((F,))."""
+        return self.sums[0] > 0
+
+    def fit(self) -> tuple[Floats, Floats]:
+        """Return the fixed part (ns per call; (F,)) and the per-row part (ns per row; (F,)).
+
+        A filter that was never called has the median per-row part of those that were (1 ns if
+        none was): neither favoured nor shunned until it is measured.
+        """
+        calls, rows, time, inv, rate, low, high = self.sums
+        known = self.is_known
+        # Weighted least squares with weights 1/x: minimise sum (y - a - b x)^2 / x.
+        # Normal equations: a·S(1/x) + b·n = S(y/x);  a·n + b·S(x) = S(y).
+        det = inv * rows - calls * calls
+        fits = known & (high > _MIN_SPREAD * low) & (det > 1e-9 * calls * calls)
+        safe = np.where(fits, det, 1.0)
+        fixed = np.where(fits, (rate * rows - calls * time) / safe, 0.0)
+        slope = np.where(fits, (inv * time - calls * rate) / safe, 0.0)
+        mean = time / np.maximum(rows, 1.0)
+        fixed = np.where(slope <= 0.0, time / np.maximum(calls, 1.0), np.maximum(fixed, 0.0))
+        fixed = np.where(fits, fixed, 0.0)
+        slope = np.where(fits, (time - fixed * calls) / np.maximum(rows, 1.0), mean)
+        slope = np.maximum(slope, MIN_PER_ROW_NS)
+        unknown = float(np.median(slope[known])) if known.any() else 1.0
+        return np.where(known, fixed, 0.0), np.where(known, slope, unknown)
+
+    @property
+    def per_row_ns(self) -> Floats:
+        """Cost of one evaluation without the fixed part of its call (ns; > 0; (F,))."""
+        return self.fit()[1]

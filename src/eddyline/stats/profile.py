@@ -1,0 +1,181 @@
+"""The profile of a conjunction: what execution observed of its filters.
+
+A profile is keyed by filter id, never by the position in some order, so profiles of different
+tasks, batches and orders merge and survive a change of plan. Profiles merge associatively and,
+as a bag of rows, commutatively. [Babu05 4.3.1]
+"""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eddyline.data import codes as outcome
+from eddyline.errors import PlanError
+from eddyline.stats.costs import CostSums
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class FilterProfile:
+    """Sampled outcomes, costs and counts of the F filters of one conjunction.
+
+    A sampled row that some filter drops is a *profile tuple*: its outcome code has a bit for each
+    filter. Sampled rows that pass every filter only count.
+    """
+
+    filter_ids: tuple[str, ...]
+    """Names of the filters; index f of every array here is the filter ``filter_ids[f]``."""
+    codes: outcome.Codes
+    """Outcome codes of the profile tuples, oldest first ((R, B))."""
+    weights: Floats
+    """Input rows that each profile tuple stands for: 1 / sampling probability ((R,))."""
+    passed: float
+    """Input rows that the sampled rows that passed every filter stand for."""
+    costs: CostSums
+    """Costs of the calls that were made."""
+    rows_in: Floats
+    """Rows on which each filter was evaluated in the main pass, sampled or not ((F,))."""
+    rows_out: Floats
+    """Of ``rows_in``, the rows that passed ((F,))."""
+    n_rows: int = 0
+    """Input rows seen."""
+    n_kept: int = 0
+    """Input rows that passed every filter."""
+    n_evaluations: int = 0
+    """Evaluations made in all, profiling included."""
+    n_extra: int = 0
+    """Of ``n_evaluations``, those that only profiling needed."""
+    n_raised: Floats = field(default_factory=lambda: np.zeros(0))
+    """Rows on which each filter raised and was set aside ((F,))."""
+    basis: tuple[int, ...] | None = None
+    """The order under which partial codes were taken; None if every bit of every code is known."""
+
+    @classmethod
+    def empty(cls, filter_ids: tuple[str, ...]) -> Self:
+        """Return the profile of nothing."""
+        n = len(filter_ids)
+        return cls(
+            filter_ids=filter_ids,
+            codes=np.zeros((0, outcome.n_bytes(n)), dtype=np.uint8),
+            weights=np.zeros(0),
+            passed=0.0,
+            costs=CostSums.empty(n),
+            rows_in=np.zeros(n),
+            rows_out=np.zeros(n),
+            n_raised=np.zeros(n),
+        )
+
+    @classmethod
+    def of_sample(
+        cls,
+        filter_ids: tuple[str, ...],
+        drops: NDArray[np.bool_],
+        *,
+        prob: float = 1.0,
+        costs: CostSums | None = None,
+        basis: tuple[int, ...] | None = None,
+    ) -> Self:
+        """Return the profile of sampled rows alone, without counts of the main pass.
+
+        Args:
+            filter_ids: names of the filters (F).
+            drops: which filter drops which sampled row ((R, F)); all-false rows passed.
+            prob: sampling probability ((0, 1]).
+            costs: costs of the filters; unknown if omitted.
+            basis: the order under which the bits were taken, if some are unknown.
+        """
+        dropped = drops.any(axis=1)
+        base = cls.empty(filter_ids)
+        n_dropped = int(dropped.sum())
+        return replace(
+            base,
+            codes=outcome.pack(drops[dropped]) if n_dropped else base.codes,
+            weights=np.full(n_dropped, 1.0 / prob),
+            passed=(len(drops) - n_dropped) / prob,
+            costs=base.costs if costs is None else costs,
+            basis=basis,
+        )
+
+    @property
+    def n_filters(self) -> int:
+        """F, the number of filters."""
+        return len(self.filter_ids)
+
+    @property
+    def n_tuples(self) -> int:
+        """R, the number of profile tuples."""
+        return len(self.codes)
+
+    def bits(self) -> tuple[NDArray[np.bool_], Floats]:
+        """Return the distinct outcome bits ((K, F)) and the weight of each ((K,))."""
+        codes, weights = outcome.histogram(self.codes, self.weights)
+        return outcome.unpack(codes, self.n_filters), weights
+
+    def last(self, n_tuples: int) -> Self:
+        """Return a copy with only the newest profile tuples, passed rows in proportion."""
+        if n_tuples >= self.n_tuples:
+            return self
+        share = n_tuples / self.n_tuples
+        start = self.n_tuples - n_tuples
+        return replace(
+            self,
+            codes=self.codes[start:],
+            weights=self.weights[start:],
+            passed=self.passed * share,
+        )
+
+    def to_bytes(self) -> bytes:
+        """Return the profile as bytes, to travel from a worker to the driver."""
+        return pickle.dumps(self, protocol=pickle.HIGHEST_PROTOCOL)
+
+    @staticmethod
+    def from_bytes(data: bytes) -> FilterProfile:
+        """Return the profile that ``to_bytes`` of one of our own workers wrote."""
+        profile: FilterProfile = pickle.loads(data)
+        return profile
+
+
+def merge(profiles: Iterable[FilterProfile]) -> FilterProfile:
+    """Return one profile of everything that the given profiles observed.
+
+    Raises:
+        PlanError: the profiles are of different filters, or there is none.
+    """
+    parts = list(profiles)
+    if not parts:
+        msg = "cannot merge no profiles; start from FilterProfile.empty(filter_ids)"
+        raise PlanError(msg)
+    first = parts[0]
+    for part in parts:
+        if part.filter_ids != first.filter_ids:
+            msg = f"cannot merge profiles of filters {part.filter_ids} and {first.filter_ids}"
+            raise PlanError(msg, left=first.filter_ids, right=part.filter_ids)
+    if len(parts) == 1:
+        return first
+    costs = np.stack([part.costs.sums for part in parts])
+    sums = costs.sum(axis=0)
+    sums[5], sums[6] = costs[:, 5].min(axis=0), costs[:, 6].max(axis=0)
+    return FilterProfile(
+        filter_ids=first.filter_ids,
+        codes=np.concatenate([part.codes for part in parts]),
+        weights=np.concatenate([part.weights for part in parts]),
+        passed=sum(part.passed for part in parts),
+        costs=CostSums(sums),
+        rows_in=np.sum([part.rows_in for part in parts], axis=0),
+        rows_out=np.sum([part.rows_out for part in parts], axis=0),
+        n_rows=sum(part.n_rows for part in parts),
+        n_kept=sum(part.n_kept for part in parts),
+        n_evaluations=sum(part.n_evaluations for part in parts),
+        n_extra=sum(part.n_extra for part in parts),
+        n_raised=np.sum([part.n_raised for part in parts], axis=0),
+        basis=first.basis,
+    )
