@@ -1,1 +1,1 @@
-"""query"""
+"""Predicates, queries and scripts as values, and the SQL that they are read from."""

@@ -1,0 +1,162 @@
+"""What a predicate function may return, made one NumPy boolean per row.
+
+True means that the row is kept. NULL, None, NaN and masked drop, as NULL does in SQL. Anything
+that is not one boolean per row is the author's mistake and is said at once, in the author's words:
+guessing (is 0.3 true? does one value hold for all rows?) would change answers silently.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any, Never
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from eddyline.errors import PredicateError
+
+Keep = NDArray[np.bool_]
+
+
+def coerce_outcome(result: Any, n_rows: int, name: str, *, negated: bool = False) -> Keep:
+    """Return which rows a predicate function keeps.
+
+    Args:
+        result: what the function returned: an Arrow, NumPy or pandas array or a list of booleans.
+        n_rows: how many rows the function was given.
+        name: the predicate, for the error.
+        negated: keep where the result is false instead; what is NULL drops either way.
+
+    Returns:
+        One boolean per row ((R,)); it may share its memory with ``result``.
+
+    Raises:
+        PredicateError: the result is not one boolean per row.
+
+    Example:
+        >>> coerce_outcome(pa.array([True, None, False]), 3, "f").tolist()
+        [True, False, False]
+        >>> coerce_outcome(pa.array([True, None, False]), 3, "f", negated=True).tolist()
+        [False, False, True]
+    """
+    values, valid = _booleans(result, n_rows, name)
+    if len(values) != n_rows:
+        _refuse(name, f"{len(values)} values for {n_rows} rows", "return one boolean per row")
+    if negated:
+        values = ~values
+    return values if valid is None else values & valid
+
+
+def _booleans(result: Any, n_rows: int, name: str) -> tuple[Keep, Keep | None]:
+    """Return the values, and which of them are not NULL (None: all)."""
+    if isinstance(result, pa.Array | pa.ChunkedArray):
+        return _of_arrow(result, name)
+    if isinstance(result, np.ndarray):
+        return _of_numpy(result, n_rows, name)
+    if isinstance(result, list | tuple):
+        return _of_objects(_object_array(result), name)
+    if type(result).__module__.partition(".")[0] == "pandas":
+        return _of_pandas(result, n_rows, name)
+    return _of_foreign(result, n_rows, name)
+
+
+def _of_foreign(result: Any, n_rows: int, name: str) -> tuple[Keep, Keep | None]:
+    """Take in an array of another library (polars, torch) by the protocols they share."""
+    if hasattr(result, "__arrow_c_stream__"):
+        return _of_arrow(pa.chunked_array(result), name)
+    if hasattr(result, "__arrow_c_array__"):
+        return _of_arrow(pa.array(result), name)
+    if hasattr(result, "__array__") and not isinstance(result, np.generic):
+        return _of_numpy(np.asarray(result), n_rows, name)
+    return _refuse_single(result, n_rows, name)
+
+
+def _of_arrow(result: Any, name: str) -> tuple[Keep, Keep | None]:
+    if pa.types.is_null(result.type):
+        nothing = np.zeros(len(result), dtype=np.bool_)
+        return nothing, nothing
+    if not pa.types.is_boolean(result.type):
+        _refuse_kind(name, f"an Arrow array of {result.type}")
+    array = result.combine_chunks() if isinstance(result, pa.ChunkedArray) else result
+    if array.null_count == 0:
+        return array.to_numpy(zero_copy_only=False), None
+    valid = array.is_valid().to_numpy(zero_copy_only=False)
+    return pc.fill_null(array, False).to_numpy(zero_copy_only=False), valid
+
+
+def _of_numpy(result: NDArray[Any], n_rows: int, name: str) -> tuple[Keep, Keep | None]:
+    if result.ndim == 0:
+        _refuse_single(result.item(), n_rows, name)
+    if result.ndim != 1:
+        _refuse(name, f"an array of shape {result.shape}", "return one boolean per row, shape (R,)")
+    if isinstance(result, np.ma.MaskedArray):
+        values, valid = _of_numpy(np.where(result.mask, False, result.data), n_rows, name)
+        unmasked = ~np.ma.getmaskarray(result)
+        return values, unmasked if valid is None else unmasked & valid
+    if result.dtype == np.bool_:
+        return result, None
+    if result.dtype == np.object_:
+        return _of_objects(result, name)
+    return _refuse_kind(name, f"a NumPy array of {result.dtype}")
+
+
+def _of_pandas(result: Any, n_rows: int, name: str) -> tuple[Keep, Keep | None]:
+    pd = _pandas()
+    if isinstance(result, pd.DataFrame):
+        hint = "return one boolean per row, such as one column of it"
+        _refuse(name, f"a pandas DataFrame of shape {result.shape}", hint)
+    if not hasattr(result, "dtype"):
+        _refuse_single(result, n_rows, name)
+    dtype = result.dtype
+    if dtype == np.object_ or isinstance(dtype, pd.CategoricalDtype):
+        return _of_objects(np.asarray(result, dtype=object), name)
+    if not pd.api.types.is_bool_dtype(dtype):
+        _refuse_kind(name, f"a pandas {type(result).__name__} of {dtype}")
+    series = pd.Series(result)
+    if dtype == np.bool_:
+        return series.to_numpy(), None
+    return series.to_numpy(dtype=np.bool_, na_value=False), series.notna().to_numpy()
+
+
+def _of_objects(values: NDArray[Any], name: str) -> tuple[Keep, Keep | None]:
+    pd = _pandas()
+    if values.ndim != 1:
+        _refuse(name, f"values of shape {values.shape}", "return one boolean per row")
+    valid = ~pd.isna(values)
+    kind = pd.api.types.infer_dtype(values[valid], skipna=False)
+    if kind not in ("boolean", "empty"):
+        _refuse_kind(name, f"{kind} values")
+    keep = np.zeros(len(values), dtype=np.bool_)
+    keep[valid] = values[valid].astype(np.bool_)
+    return keep, valid
+
+
+def _pandas() -> Any:
+    """Load pandas where it is first needed: it takes longer than the rest of the package."""
+    return importlib.import_module("pandas")
+
+
+def _object_array(values: list[Any] | tuple[Any, ...]) -> NDArray[Any]:
+    # np.array would make nested lists of one length a matrix and refuse ragged ones.
+    array = np.empty(len(values), dtype=object)
+    array[:] = values
+    return array
+
+
+def _refuse_single(result: Any, n_rows: int, name: str) -> Never:
+    if result is None:
+        _refuse(name, "None", "does it lack a return statement? return one boolean per row")
+    got = f"a single {type(result).__name__} ({result!r:.40}) for {n_rows} rows"
+    hint = "return one boolean per row; and, or, any and all make one value of many"
+    _refuse(name, got, hint)
+
+
+def _refuse_kind(name: str, got: str) -> Never:
+    _refuse(name, got, "return booleans: compare the values, such as score > 0.5")
+
+
+def _refuse(name: str, got: str, hint: str) -> Never:
+    msg = f"predicate {name!r} returned {got}; {hint}"
+    raise PredicateError(msg, name=name, got=got)

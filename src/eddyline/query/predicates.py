@@ -1,0 +1,358 @@
+"""Predicates as values: SQL text, or a Python function over whole columns.
+
+A predicate is a description. It is frozen, picklable (functions by cloudpickle) and knows nothing
+of Spark; what SQL text means over given columns is the business of ``sql_analysis``.
+"""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal, get_args, overload
+
+from eddyline.errors import OptionError, QueryError
+from eddyline.query.outcomes import coerce_outcome
+from eddyline.registry import unknown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+__all__ = [
+    "Arrays",
+    "FunctionPredicate",
+    "Predicate",
+    "PredicateDecorator",
+    "SqlPredicate",
+    "as_predicate",
+    "coerce_outcome",
+    "named",
+    "predicate",
+    "sql_predicate",
+]
+
+Arrays = Literal["arrow", "pandas", "numpy"]
+"""What a predicate function gets for each column."""
+
+MAX_DEFAULT_NAME = 60
+"""Characters of a name that is made from SQL text; a table of filters stays readable."""
+
+
+@dataclass(frozen=True)
+class SqlPredicate:
+    """A condition as SQL text, evaluated by Spark.
+
+    Raises:
+        QueryError: there is no text.
+    """
+
+    text: str
+    """The condition as the user wrote it."""
+    name: str = ""
+    """How it is called in plans and journals; made from the text if empty."""
+    can_raise: bool | None = None
+    """The user's word on whether a row can make it raise; None: found out from the text."""
+    deterministic: bool | None = None
+    """The user's word on whether equal rows always get equal answers; None: found out."""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.text, str) or not self.text.strip():
+            msg = f"a SQL predicate needs a text such as \"proto = 'tcp'\", got {self.text!r}"
+            raise QueryError(msg, text=self.text)
+        if not self.name:
+            object.__setattr__(self, "name", _shortened(self.text))
+
+
+@dataclass(frozen=True)
+class FunctionPredicate:
+    """A Python function over whole columns that returns one boolean per row.
+
+    It can still be called like the function that it was made from.
+
+    Raises:
+        OptionError: ``arrays`` is not a kind of array that a function can get.
+        QueryError: it is not callable, reads nothing, or takes another number of arguments.
+    """
+
+    fn: Callable[..., Any]
+    """Called with one array per entry of ``reads``."""
+    reads: tuple[str, ...]
+    """Column names, or SQL expressions over columns, in the order of the arguments."""
+    name: str = ""
+    """How it is called in plans and journals; the function's name if empty."""
+    arrays: Arrays = "arrow"
+    """What the function gets for each column."""
+    deterministic: bool = True
+    """Whether equal rows always get equal answers."""
+    negated: bool = False
+    """Whether a row is kept where the function says false (NULL drops either way)."""
+    __doc__: str | None = field(default=None, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        _check_function(self.fn)
+        object.__setattr__(self, "reads", _checked_reads(self.reads, _function_name(self.fn)))
+        if not self.name:
+            object.__setattr__(self, "name", _default_name(self.fn, self.reads))
+        object.__setattr__(self, "__doc__", inspect.getdoc(self.fn))
+        if self.arrays not in get_args(Arrays):
+            msg = unknown("kind of arrays", str(self.arrays), get_args(Arrays))
+            raise OptionError(f"predicate {self.name!r}: {msg}", arrays=self.arrays)
+        _check_arguments(self.fn, self.reads, self.name)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function itself: arrays in, its own result out, not negated."""
+        return self.fn(*args, **kwargs)
+
+    def __invert__(self) -> FunctionPredicate:
+        """Return the predicate that keeps the rows on which this one is false."""
+        name = self.name.removeprefix("NOT ") if self.negated else f"NOT {self.name}"
+        return replace(self, negated=not self.negated, name=name)
+
+    @property
+    def text(self) -> str:
+        """The predicate as it would stand in SQL: ``suspicious(payload, dst_port)``."""
+        call = f"{_function_name(self.fn)}({', '.join(self.reads)})"
+        return f"NOT {call}" if self.negated else call
+
+
+Predicate = SqlPredicate | FunctionPredicate
+
+
+@dataclass(frozen=True)
+class PredicateDecorator:
+    """What ``@predicate("a", "b")`` is before it meets its function."""
+
+    reads: tuple[str, ...]
+    name: str
+    arrays: Arrays
+    deterministic: bool
+
+    def __call__(self, fn: Callable[..., Any]) -> FunctionPredicate:
+        """Make the function below the decorator a predicate."""
+        return _of_function(fn, self.reads, self.name, self.arrays, self.deterministic)
+
+
+@overload
+def predicate(
+    *columns: str, name: str | None = ..., arrays: Arrays = ..., deterministic: bool = ...
+) -> PredicateDecorator: ...
+
+
+@overload
+def predicate(
+    fn: Callable[..., Any],
+    /,
+    *,
+    reads: Sequence[str],
+    name: str | None = ...,
+    arrays: Arrays = ...,
+    deterministic: bool = ...,
+) -> FunctionPredicate: ...
+
+
+def predicate(
+    *columns: Any,
+    reads: Sequence[str] | None = None,
+    name: str | None = None,
+    arrays: Arrays = "arrow",
+    deterministic: bool = True,
+) -> PredicateDecorator | FunctionPredicate:
+    """Make a Python function a predicate: as a decorator, or with the function as argument.
+
+    Args:
+        *columns: the columns (or SQL expressions over columns) that the decorated function reads,
+            in the order of its arguments; or one function, and then ``reads`` says them.
+        reads: see ``columns``.
+        name: how the predicate is called in plans and journals; the function's name by default.
+        arrays: what the function gets for each column: ``arrow``, ``pandas`` or ``numpy`` arrays.
+        deterministic: False if equal rows may get different answers (it draws random numbers,
+            reads a clock, asks a service); such a predicate keeps its place in the order.
+
+    Returns:
+        A decorator, or the predicate if a function was given.
+
+    Raises:
+        OptionError: an unknown kind of arrays.
+        QueryError: no columns, one column twice, not a function, or another number of arguments.
+
+    Example:
+        >>> @predicate("a", "b", arrays="numpy")
+        ... def larger(a, b):
+        ...     return a > b
+        >>> larger.text
+        'larger(a, b)'
+        >>> larger(2, 1)
+        True
+        >>> predicate(lambda a: a, reads=["a"]).name
+        'lambda(a)'
+    """
+    given = name or "", arrays, deterministic
+    if columns and all(isinstance(column, str) for column in columns):
+        if reads is not None:
+            msg = f"columns given twice: {', '.join(columns)} and reads={list(reads)!r}; say one"
+            raise QueryError(msg, columns=columns, reads=reads)
+        return PredicateDecorator(_defined_reads(columns, name), *given)
+    if len(columns) == 1:
+        return _of_function(columns[0], reads, *given)
+    if not columns and reads is not None:
+        return PredicateDecorator(_defined_reads(reads, name), *given)
+    what = "nothing" if not columns else ", ".join(type(column).__name__ for column in columns)
+    msg = (
+        f"predicate() was given {what}; use @el.predicate('column', …) above a function, "
+        "or el.predicate(function, reads=['column', …])"
+    )
+    raise QueryError(msg, got=what)
+
+
+def sql_predicate(
+    text: str,
+    *,
+    name: str | None = None,
+    can_raise: bool | None = None,
+    deterministic: bool | None = None,
+) -> SqlPredicate:
+    """Make SQL text a predicate, with a name or with what its author knows about it.
+
+    Plain text works wherever a predicate is expected; this adds to it.
+
+    Args:
+        text: a boolean SQL expression over the columns of the input.
+        name: how the predicate is called in plans and journals.
+        can_raise: False promises that no row makes it raise, so that it may move freely in the
+            order; True says that it may. Found out from the text by default.
+        deterministic: whether equal rows always get equal answers. Found out by default.
+
+    Raises:
+        QueryError: there is no text.
+
+    Example:
+        >>> sql_predicate("a / b > 2", name="ratio", can_raise=False).name
+        'ratio'
+    """
+    return SqlPredicate(text, name or "", can_raise, deterministic)
+
+
+def as_predicate(given: Any) -> Predicate:
+    """Return what was given as a predicate: text, or a predicate already.
+
+    Raises:
+        QueryError: it is neither; the message says how to make it one.
+    """
+    if isinstance(given, SqlPredicate | FunctionPredicate):
+        return given
+    if isinstance(given, str):
+        return SqlPredicate(given)
+    if isinstance(given, PredicateDecorator):
+        columns = ", ".join(map(repr, given.reads))
+        msg = (
+            f"el.predicate({columns}) is a decorator that still waits for its function; "
+            "SQL text is a predicate as it is, or with a name by el.sql_predicate(text, name=…)"
+        )
+        raise QueryError(msg, reads=given.reads)
+    if callable(given):
+        called = _function_name(given)
+        msg = (
+            f"the function {called!r} does not say which columns it reads; "
+            f"write el.predicate({called}, reads=[…]) or decorate it with @el.predicate('column')"
+        )
+        raise QueryError(msg, function=called)
+    msg = (
+        f"a predicate is SQL text or a function made by el.predicate, got {type(given).__name__}; "
+        'write a condition as text, such as "length(payload) > 100"'
+    )
+    raise QueryError(msg, got=type(given).__name__)
+
+
+def named(predicates: Iterable[Predicate]) -> tuple[Predicate, ...]:
+    """Return the predicates with unique names: the second of a name gets ``#2``.
+
+    >>> [p.name for p in named([SqlPredicate("a > 5"), SqlPredicate("a > 5")])]
+    ['a > 5', 'a > 5#2']
+    """
+    given = list(predicates)
+    wanted = {each.name for each in given}
+    taken: set[str] = set()
+    unique: list[Predicate] = []
+    for each in given:
+        name, number = each.name, 1
+        while name in taken or (number > 1 and name in wanted):
+            number += 1
+            name = f"{each.name}#{number}"
+        taken.add(name)
+        unique.append(each if name == each.name else replace(each, name=name))
+    return tuple(unique)
+
+
+def _of_function(
+    fn: Any, reads: Sequence[str] | None, name: str, arrays: Arrays, deterministic: bool
+) -> FunctionPredicate:
+    if isinstance(fn, FunctionPredicate):
+        columns = fn.reads if reads is None else _defined_reads(reads, fn.name)
+        return replace(fn, reads=columns, name=name or fn.name)
+    _check_function(fn)
+    columns = _defined_reads(reads or (), name or _function_name(fn))
+    return FunctionPredicate(fn, columns, name, arrays, deterministic)
+
+
+def _check_function(fn: Any) -> None:
+    if not callable(fn):
+        msg = f"a predicate function must be callable, got {type(fn).__name__} {fn!r}"
+        raise QueryError(msg, got=fn)
+
+
+def _checked_reads(reads: Sequence[str], name: str | None) -> tuple[str, ...]:
+    columns = (reads,) if isinstance(reads, str) else tuple(reads)
+    if not columns:
+        hint = "name them: @el.predicate('column', …) or reads=['column']"
+        msg = f"{_who(name)} reads no columns; {hint}"
+        raise QueryError(msg, name=name)
+    for column in columns:
+        if not isinstance(column, str) or not column.strip():
+            msg = f"{_who(name)} reads {column!r}; a column is named by a text that is not empty"
+            raise QueryError(msg, name=name, column=column)
+    return columns
+
+
+def _defined_reads(reads: Sequence[str], name: str | None) -> tuple[str, ...]:
+    """Check the columns of a definition, in which a repeated column is a slip of the pen."""
+    columns = _checked_reads(reads, name)
+    seen: set[str] = set()
+    for column in columns:
+        if column.lower() in seen:
+            msg = f"{_who(name)} reads {column!r} twice; give each column once"
+            raise QueryError(msg, name=name, column=column)
+        seen.add(column.lower())
+    return columns
+
+
+def _who(name: str | None) -> str:
+    return f"predicate {name!r}" if name else "a predicate"
+
+
+def _check_arguments(fn: Callable[..., Any], reads: tuple[str, ...], name: str) -> None:
+    try:
+        signature = inspect.signature(fn)
+    except (TypeError, ValueError):  # some builtins do not tell; the first call will
+        return
+    try:
+        signature.bind(*reads)
+    except TypeError as error:
+        msg = (
+            f"predicate {name!r} is called with {len(reads)} column(s) ({', '.join(reads)}), "
+            f"but its function is {_function_name(fn)}{signature}: {error}"
+        )
+        raise QueryError(msg, name=name, reads=reads) from error
+
+
+def _function_name(fn: Any) -> str:
+    inner = getattr(fn, "func", fn)  # of functools.partial
+    return str(getattr(inner, "__name__", type(inner).__name__)).strip("<>")
+
+
+def _default_name(fn: Any, reads: tuple[str, ...]) -> str:
+    name = _function_name(fn)
+    return f"{name}({', '.join(reads)})" if name == "lambda" else name
+
+
+def _shortened(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= MAX_DEFAULT_NAME else f"{line[: MAX_DEFAULT_NAME - 1]}…"
