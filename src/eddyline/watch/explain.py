@@ -1,0 +1,191 @@
+"""A conjunction in words: the order in force, what it saves, and why it came about."""
+
+from __future__ import annotations
+
+from io import StringIO
+from typing import TYPE_CHECKING, Any
+
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from eddyline.watch.facts import BlockFacts, FilterFacts, block_facts, view_facts
+from eddyline.watch.wording import (
+    change_texts,
+    count,
+    duration,
+    evidence_text,
+    one_line,
+    percent,
+    times,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from eddyline.runtime.journal import JournalEntry
+    from eddyline.runtime.views import FilterView, PinnedView
+
+MAX_FILTERS = 20
+"""Filters of a block that a table shows unless told otherwise."""
+
+_INDENT = (0, 0, 0, 2)
+
+
+def explain(
+    view: FilterView, *, width: int = 100, color: bool = False, max_filters: int = MAX_FILTERS
+) -> str:
+    """Say in words how a conjunction is evaluated at present, and on what evidence.
+
+    Args:
+        view: the conjunction as it stands.
+        width: characters per line.
+        color: whether the text carries terminal colours.
+        max_filters: filters shown of each block; the rest is a number.
+
+    Returns:
+        Lines of text that end in a line break.
+    """
+    console = Console(
+        file=StringIO(),
+        width=width,
+        force_terminal=color,
+        force_jupyter=False,
+        color_system="truecolor" if color else None,
+        highlight=False,
+        markup=False,
+        emoji=False,
+    )
+    with console.capture() as capture:
+        console.print(_whole(view, max_filters))
+    return "".join(line.rstrip() + "\n" for line in capture.get().splitlines())
+
+
+def explain_json(view: FilterView) -> dict[str, Any]:
+    """Return what ``explain`` says as plain values, None for what is not known."""
+    return view_facts(view)
+
+
+def _whole(view: FilterView, max_filters: int) -> RenderableType:
+    parts: list[RenderableType] = [Text(one_line(view.name), style="bold")]
+    for block in view.blocks:
+        parts += _block(block_facts(block), max_filters)
+    if not view.blocks:
+        parts += [Text(), Text("No filter of it has an order to learn.")]
+    parts += _pinned(view.pinned)
+    parts += _last_change(view.last_change)
+    if view.notes:
+        parts += _section("notes", [Text(f"• {one_line(note)}") for note in view.notes])
+    return Group(*parts)
+
+
+def _block(facts: BlockFacts, max_filters: int) -> list[RenderableType]:
+    state = "order is learned" if facts.is_adaptive else "order is fixed"
+    lines: list[RenderableType] = [Text(one_line(facts.note))] if facts.note else []
+    lines.append(_order_table(facts, max_filters))
+    lines += [Text(line) for line in _summary(facts)]
+    return _section(f"{facts.component}: {state}", lines)
+
+
+def _section(title: str, lines: Sequence[RenderableType]) -> list[RenderableType]:
+    return [Text(), Text(title, style="bold cyan"), *(Padding(line, _INDENT) for line in lines)]
+
+
+def _order_table(facts: BlockFacts, max_filters: int) -> Table:
+    titles = _TITLES if facts.has_evidence else _TITLES[:3]
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
+    for title in titles:
+        # The names alone may shrink: rich takes width from columns that may wrap first.
+        is_name = title == "filter"
+        table.add_column(title, justify="left" if is_name else "right", no_wrap=not is_name)
+    for row in facts.filters[:max_filters]:
+        table.add_row(*_cells(row)[: len(titles)])
+    if (rest := len(facts.filters) - max_filters) > 0:
+        table.add_row("", "", Text(f"… {rest:,} more", style="dim"))
+    return table
+
+
+_TITLES = ("#", "written", "filter", "drops", "reached by", "cost each", "of the cost")
+
+
+def _cells(row: FilterFacts) -> list[Text]:
+    return [
+        Text(str(row.position + 1)),
+        Text(str(row.written_position + 1)),
+        _label(row.filter_id, row.text),
+        Text(percent(row.drop_frac_given_prefix)),
+        Text(percent(row.reach_frac)),
+        Text(duration(row.cost_ns)),
+        Text(percent(row.cost_frac)),
+    ]
+
+
+def _label(name: str, text: str) -> Text:
+    """Return the name of a predicate, and what it is where the name does not say it."""
+    label = Text(one_line(name), no_wrap=True, overflow="ellipsis")
+    if text != name:
+        label.append(f"  {one_line(text)}", style="dim")
+    return label
+
+
+def _summary(facts: BlockFacts) -> list[str]:
+    """Return the sentences below the table of a block."""
+    lines = [_evidence(facts)]
+    if facts.cost_ns is not None:
+        lines.append(
+            f"Expected cost {duration(facts.cost_ns)} per row, as written "
+            f"{duration(facts.as_written_ns)}: {times(facts.saving)}."
+        )
+    elif facts.has_evidence:
+        lines.append("No cost has been measured yet.")
+    if facts.n_rows is not None:
+        lines.append(_work(facts))
+    lines += [
+        f"Set aside: {one_line(row.filter_id)} raised on {count(row.n_raised)} rows."
+        for row in facts.filters
+        if row.n_raised > 0
+    ]
+    return lines
+
+
+def _evidence(facts: BlockFacts) -> str:
+    if not facts.has_evidence:
+        return "No evidence yet: no row has been profiled."
+    if facts.n_tuples == 0:
+        return "Evidence: every profiled row passed."
+    return f"Evidence: the newest {count(facts.n_tuples)} profiled rows that a filter dropped."
+
+
+def _work(facts: BlockFacts) -> str:
+    line = f"{count(facts.n_rows)} rows seen, {count(facts.n_evaluations)} evaluations made"
+    if facts.profiling_frac is not None:
+        line += f", {percent(facts.profiling_frac)} of them for profiling"
+    return line + "."
+
+
+def _pinned(pinned: tuple[PinnedView, ...]) -> list[RenderableType]:
+    if not pinned:
+        return []
+    table = Table.grid(padding=(0, 2))
+    table.add_column()
+    table.add_column()
+    for item in pinned:
+        table.add_row(_label(item.name, item.text), Text(one_line(item.reason)))
+    return _section("pinned: keeps its place", [table])
+
+
+def _last_change(entry: JournalEntry | None) -> list[RenderableType]:
+    if entry is None:
+        return []
+    before, after = change_texts(entry.before, entry.after)
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column()
+    table.add_row("before", Text(before))
+    table.add_row("after", Text(after))
+    if entry.evidence:
+        table.add_row("evidence", Text(evidence_text(entry.evidence)))
+    when = f"after batch {entry.batch_id}" if entry.batch_id >= 0 else "before the first batch"
+    return _section(f"last change: {entry.component} {entry.event}, {when}", [table])

@@ -1,0 +1,179 @@
+"""How numbers, orders and evidence are written for people: one wording for every surface.
+
+A value that is not known (None, NaN, infinite) is written as a dash, never as zero.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from itertools import takewhile
+from typing import Any
+
+UNKNOWN = "-"
+"""Stands for a value that is not known."""
+
+TIMES = "\N{MULTIPLICATION SIGN}"
+"""Says how many times."""
+
+NAME_WIDTH = 28
+"""Most characters of a filter's name within an order."""
+
+SHOWN_NAMES = 8
+"""Most filters of an order that are named in a sentence."""
+
+_UNITS = (("ns", 1.0), ("µs", 1e3), ("ms", 1e6), ("s", 1e9))
+
+
+def finite(value: float | None) -> float | None:
+    """Return the value as a float, or None if it is not known."""
+    return float(value) if value is not None and math.isfinite(value) else None
+
+
+def duration(ns: float | None) -> str:
+    """Write a duration in the unit that suits it.
+
+    >>> duration(41.23), duration(1_250), duration(None)
+    ('41.2 ns', '1.25 µs', '-')
+    """
+    known = finite(ns)
+    if known is None:
+        return UNKNOWN
+    unit, size = next((u for u in _UNITS if known < 999.5 * u[1]), _UNITS[-1])
+    return f"{significant(known / size)} {unit}"
+
+
+def significant(value: float) -> str:
+    """Write a number with three significant digits, without an exponent where it is large.
+
+    >>> significant(0.01234), significant(9.999), significant(123456.7)
+    ('0.0123', '10', '123,457')
+    """
+    return f"{value:.3g}" if abs(value) < 999.5 else f"{value:,.0f}"
+
+
+def percent(frac: float | None) -> str:
+    """Write a fraction as a percentage that is 0 or 100 only if the fraction is 0 or 1.
+
+    >>> percent(0.1234), percent(0.00001), percent(0.99999), percent(1.0)
+    ('12.3 %', '< 0.1 %', '> 99.9 %', '100.0 %')
+    """
+    known = finite(frac)
+    if known is None:
+        return UNKNOWN
+    if 0.0 < known < 0.0005:
+        return "< 0.1 %"
+    if 0.9995 <= known < 1.0:
+        return "> 99.9 %"
+    return f"{100.0 * known:.1f} %"
+
+
+def count(number: float | None) -> str:
+    """Write a count with thousands set apart."""
+    known = finite(number)
+    return UNKNOWN if known is None else f"{known:,.0f}"
+
+
+def per_second(n_rows: float | None, seconds: float | None) -> float | None:
+    """Return a rate, or None where there is no time to divide by."""
+    rows, time = finite(n_rows), finite(seconds)
+    return rows / time if rows is not None and time is not None and time > 0.0 else None
+
+
+def ratio(numerator: float | None, denominator: float | None) -> float | None:
+    """Return a ratio, or None if either side is not known or the denominator is zero."""
+    return per_second(numerator, denominator)
+
+
+def times(factor: float | None) -> str:
+    """Write how many times less or more work something is.
+
+    >>> times(2.5), times(0.5), times(1.001)
+    ('2.5 × less', '2 × more', 'the same')
+    """
+    known = finite(factor)
+    if known is None or known <= 0.0:
+        return UNKNOWN
+    text = significant(max(known, 1.0 / known))
+    if text == "1":
+        return "the same"
+    return f"{text} {TIMES} {'less' if known > 1.0 else 'more'}"
+
+
+def one_line(text: str) -> str:
+    """Return the text on one line, without control characters that a terminal would obey."""
+    spaced = " ".join(text.split())
+    return "".join(char if char.isprintable() else "�" for char in spaced)
+
+
+def clipped(text: str, width: int = NAME_WIDTH) -> str:
+    """Return the text on one line of at most ``width`` characters."""
+    line = one_line(text)
+    return line if len(line) <= width else line[: width - 1] + "…"
+
+
+def order_text(names: Sequence[str], shown: int = SHOWN_NAMES) -> str:
+    """Write an order of filters, the rest of a long one as a number.
+
+    >>> order_text(["a", "b", "c"], shown=2)
+    'a → b → … 1 more'
+    """
+    parts = [clipped(name) for name in names[:shown]]
+    if len(names) > shown:
+        parts.append(f"… {len(names) - shown:,} more")
+    return " → ".join(parts)
+
+
+def plan_text(plan: Any, shown: int = SHOWN_NAMES) -> str:
+    """Write a plan of the journal, which is mostly an order as names."""
+    if plan is None:
+        return UNKNOWN
+    if _is_names(plan):
+        return order_text([str(name) for name in plan], shown)
+    return value_text(plan)
+
+
+def change_texts(before: Any, after: Any, shown: int = SHOWN_NAMES) -> tuple[str, str]:
+    """Write two plans so that their difference is in sight.
+
+    A common start that would hide the difference of two long orders is written as a number.
+
+    >>> change_texts(["a", "b", "c", "d"], ["a", "b", "d", "c"], shown=2)
+    ('… 2 → c → d', '… 2 → d → c')
+    """
+    if not (_is_names(before) and _is_names(after)):
+        return plan_text(before, shown), plan_text(after, shown)
+    pairs = zip(before, after, strict=False)
+    same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+    if max(len(before), len(after)) <= shown or same < shown:
+        return plan_text(before, shown), plan_text(after, shown)
+    start = f"… {same:,} → "
+    return start + plan_text(before[same:], shown), start + plan_text(after[same:], shown)
+
+
+def evidence_text(evidence: Mapping[str, Any]) -> str:
+    """Write the evidence of a decision as ``name: value`` pairs."""
+    return ", ".join(
+        f"{key.replace('_', ' ')}: {value_text(value)}" for key, value in evidence.items()
+    )
+
+
+def value_text(value: Any) -> str:
+    """Write any plain value on one short line."""
+    if isinstance(value, float):
+        return significant(value) if math.isfinite(value) else UNKNOWN
+    if _is_names(value):
+        inner = ", ".join(value_text(item) for item in value[:SHOWN_NAMES])
+        more = f", … {len(value) - SHOWN_NAMES:,} more" if len(value) > SHOWN_NAMES else ""
+        return f"[{inner}{more}]"
+    if isinstance(value, Mapping):
+        return "{" + evidence_text(value) + "}"
+    return clipped(str(value), _VALUE_WIDTH)
+
+
+_VALUE_WIDTH = 120
+"""Most characters of one value of a journal entry."""
+
+
+def _is_names(plan: Any) -> bool:
+    return isinstance(plan, Sequence) and not isinstance(plan, str | bytes)

@@ -1,0 +1,178 @@
+"""Values as a run would leave them, without a run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from eddyline.runtime.journal import JournalEntry
+from eddyline.runtime.views import (
+    BatchRecord,
+    BlockRecord,
+    BlockView,
+    FilterView,
+    PinnedView,
+    RunView,
+)
+from eddyline.stats.costs import CostSums
+from eddyline.stats.profile import FilterProfile
+
+NAMES = (
+    "proto = 'tcp'",
+    "length(payload) > 100",
+    "suspicious",
+    "geo_is_rare",
+    "port_scan",
+    "beacon",
+)
+COSTS_NS = (18.0, 45.0, 5_200.0, 880.0, 310.0, 2_100.0)
+
+
+def a_profile(
+    names: tuple[str, ...] = NAMES,
+    costs_ns: tuple[float, ...] = COSTS_NS,
+    n_rows: int = 2_000,
+    seed: int = 3,
+) -> FilterProfile:
+    rng = np.random.default_rng(seed)
+    chances = rng.uniform(0.05, 0.7, len(names))
+    drops = rng.random((n_rows, len(names))) < chances
+    costs = CostSums.of_rows(n_rows, np.array(costs_ns))
+    return FilterProfile.of_sample(names, drops, prob=0.01, costs=costs)
+
+
+def some_totals(names: tuple[str, ...] = NAMES) -> FilterProfile:
+    raised = np.zeros(len(names))
+    raised[min(2, len(names) - 1)] = 12
+    return replace(
+        FilterProfile.empty(names),
+        n_rows=4_800_000,
+        n_kept=31_000,
+        n_evaluations=9_100_000,
+        n_extra=81_000,
+        n_raised=raised,
+    )
+
+
+def a_block(names: tuple[str, ...] = NAMES, **changes: object) -> BlockView:
+    n = len(names)
+    profile = a_profile(names, tuple(np.linspace(4_000.0, 20.0, n)))
+    view = BlockView(
+        component="arrow",
+        written=tuple(range(n)),
+        order=tuple(reversed(range(n))),
+        profile=profile,
+        texts=tuple(f"{name}(payload)" for name in names),
+        is_adaptive=True,
+        note="a_greedy on a window of 1,000 profile tuples.",
+        totals=some_totals(names),
+    )
+    return replace(view, **changes)
+
+
+def a_view(**changes: object) -> FilterView:
+    entry = JournalEntry(
+        batch_id=41,
+        component="arrow",
+        event="order",
+        before=list(NAMES),
+        after=[NAMES[1], NAMES[0], *NAMES[2:]],
+        evidence={"position": 0, "ratio_before": 0.0123456, "ratio_after": 0.0345, "n_tuples": 812},
+    )
+    view = FilterView(
+        name="suspicious packets",
+        blocks=(a_block(),),
+        pinned=(PinnedView("cast(x AS INT) > 3", "cast(x AS INT) > 3", "it may raise"),),
+        last_change=entry,
+        notes=("Statistics of Python predicates are taken inside the task.",),
+    )
+    return replace(view, **changes)
+
+
+def nothing_known() -> FilterView:
+    empty = FilterProfile.empty(NAMES)
+    block = a_block(profile=empty, totals=None, note="")
+    return FilterView(name="fresh", blocks=(block,))
+
+
+def a_run(
+    n_batches: int = 120,
+    names: tuple[str, ...] = NAMES,
+    costs_ns: tuple[float, ...] = COSTS_NS,
+    seed: int = 5,
+) -> RunView:
+    """Return a run whose data drift three times: the cheapest order follows, two batches late."""
+    rng = np.random.default_rng(seed)
+    n = len(names)
+    costs = np.array(costs_ns)
+    phases = rng.uniform(0.05, 0.8, (4, n))
+    order = tuple(range(n))
+    batches, journal = [], []
+    for batch_id in range(n_batches):
+        place = 4 * batch_id / max(n_batches, 1)
+        drops = np.clip(phases[int(place)] + rng.normal(0, 0.012, n), 0.01, 0.99)
+        best = tuple(np.argsort(-drops / costs).tolist())
+        if best != order and (rng.random() < 0.2 or batch_id == 3) and batch_id >= 3:
+            journal.append(_switch(batch_id - 1, names, (order, best), drops, costs))
+            order = best
+        batches.append(_batch(batch_id, names, order, drops=drops, costs=costs, rng=rng))
+    return RunView(
+        query="suspicious packets",
+        text="SELECT *\nFROM packets\nWHERE proto = 'tcp' AND length(payload) > 100\n"
+        "  AND suspicious(payload, dst_port) AND geo_is_rare(src)\n"
+        "  AND port_scan(src, dst_port) AND beacon(src, dst, ts)",
+        batches=tuple(batches),
+        journal=tuple(journal),
+        filter_view=a_view(),
+        settings={"policy": "a_greedy", "window_rows": "1000", "sample_prob": "0.01", "seed": "0"},
+    )
+
+
+def _cost(order: tuple[int, ...], drops: np.ndarray, costs: np.ndarray) -> float:
+    kept = np.concatenate([[1.0], np.cumprod(1 - drops[list(order)])[:-1]])
+    return float((kept * costs[list(order)]).sum())
+
+
+def _switch(batch_id, names, orders, drops, costs) -> JournalEntry:
+    order, best = orders
+    return JournalEntry(
+        batch_id=batch_id,
+        component="arrow",
+        event="order",
+        before=[names[f] for f in order],
+        after=[names[f] for f in best],
+        evidence={
+            "position": 1,
+            "cost_before_ns": _cost(order, drops, costs),
+            "cost_after_ns": _cost(best, drops, costs),
+            "n_tuples": 1000,
+        },
+    )
+
+
+def _batch(batch_id, names, order, *, drops, costs, rng) -> BatchRecord:
+    n_rows = int(rng.integers(90_000, 110_000))
+    reach = np.concatenate([[1.0], np.cumprod(1 - drops[list(order)])[:-1]])
+    cost, written = _cost(order, drops, costs), _cost(tuple(range(len(names))), drops, costs)
+    block = BlockRecord(
+        component="arrow",
+        filter_ids=names,
+        order=order,
+        drop_fracs=tuple(drops.tolist()),
+        cost_ns=cost,
+        as_written_ns=written,
+        n_evaluations=int(n_rows * reach.sum() * 1.01),
+    )
+    return BatchRecord(
+        batch_id=batch_id,
+        n_rows=n_rows,
+        n_kept=int(n_rows * np.prod(1 - drops)),
+        seconds=0.35 + n_rows * cost * 1e-9 + abs(rng.normal(0, 0.02)),
+        ended_at=1_790_000_000.0 + 2.0 * batch_id,
+        blocks=(block,),
+    )
+
+
+def many_names(n: int) -> tuple[str, ...]:
+    return tuple(f"rule_{f:03d}" for f in range(n))
