@@ -50,11 +50,11 @@ class FilterOptions:
     """Chooses the profiled rows; never changes an answer."""
 
     def __post_init__(self) -> None:
-        _in_range(self, "sample_prob", 0.0, 1.0)
-        _in_range(self, "warmup_prob", 0.0, 1.0)
-        _in_range(self, "max_overhead", 1e-6, 1.0)
+        in_range(self, "sample_prob", 0.0, 1.0)
+        in_range(self, "warmup_prob", 0.0, 1.0)
+        in_range(self, "max_overhead", 1e-6, 1.0)
         for name in ("min_fill", "window_rows", "read_sample_rows"):
-            _in_range(self, name, 1, 2**31)
+            in_range(self, name, 1, 2**31)
         if self.monitor != "window":
             msg = f"unknown monitor {self.monitor!r}; known: window"
             raise OptionError(msg, monitor=self.monitor)
@@ -81,7 +81,12 @@ class FilterOptions:
         return self.adaptive and not adaptation_is_off()
 
 
-def _in_range(options: Any, name: str, low: float, high: float) -> None:
+def in_range(options: Any, name: str, low: float, high: float) -> None:
+    """Check that one field of an options object is a number in [low, high].
+
+    Raises:
+        OptionError: it is not; the message says which field and what the range is.
+    """
     value = getattr(options, name)
     if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
         msg = f"option {name!r} must be a number in [{low}, {high}], got {value!r}"

@@ -1,1 +1,74 @@
-"""ordering"""
+"""Ordering policies: which order of the filters of a conjunction is cheapest now.
+
+A policy is one file with its options; these tables are its registration. Other packages add
+policies with entry points of the group ``eddyline.ordering``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from eddyline import registry
+from eddyline.errors import OptionError
+from eddyline.ordering.a_greedy import AGreedyOptions
+from eddyline.ordering.fixed import FixedOptions
+from eddyline.ordering.hill_climb import HillClimbOptions
+from eddyline.ordering.independent import IndependentOptions
+from eddyline.ordering.local_swaps import LocalSwapsOptions
+from eddyline.ordering.optimal import OptimalOptions
+from eddyline.ordering.rank import RankOptions
+from eddyline.ordering.static_greedy import StaticGreedyOptions
+from eddyline.ordering.sweep import SweepOptions
+
+if TYPE_CHECKING:
+    from eddyline.ordering.protocol import PolicyOptions
+
+GROUP = "eddyline.ordering"
+"""Entry-point group of policies from other packages."""
+
+ORDERING_POLICIES: dict[str, type[PolicyOptions]] = {
+    "a_greedy": AGreedyOptions,
+    "sweep": SweepOptions,
+    "independent": IndependentOptions,
+    "local_swaps": LocalSwapsOptions,
+    "fixed": FixedOptions,
+}
+"""Policies for use."""
+
+REFERENCE_POLICIES: dict[str, type[PolicyOptions]] = {
+    "static_greedy": StaticGreedyOptions,
+    "optimal": OptimalOptions,
+}
+"""What the policies for use are measured against: whole distributions, no guards."""
+
+BENCHMARK_POLICIES: dict[str, type[PolicyOptions]] = {
+    "rank": RankOptions,
+    "hill_climb": HillClimbOptions,
+}
+"""What other engines do."""
+
+
+def policy(spec: str | PolicyOptions) -> PolicyOptions:
+    """Return the options of a policy that is given by name, or check those that are given.
+
+    Args:
+        spec: a name of one of the tables or of an installed package, or an options object.
+
+    Raises:
+        OptionError: the name is unknown, or the object is not the options of a policy.
+        PluginError: an installed package offers the name but failed to load.
+
+    >>> policy("sweep").stage_rows
+    500
+    """
+    if isinstance(spec, str):
+        tables = {**ORDERING_POLICIES, **REFERENCE_POLICIES, **BENCHMARK_POLICIES}
+        return registry.look_up("ordering policy", tables, spec, group=GROUP)()
+    given: Any = spec
+    if isinstance(given, type) or not callable(getattr(given, "build", None)):
+        msg = f"policy must be a name or an options object such as AGreedyOptions(), got {given!r}"
+        raise OptionError(msg, policy=repr(given))
+    return cast("PolicyOptions", given)
+
+
+__all__ = ["BENCHMARK_POLICIES", "ORDERING_POLICIES", "REFERENCE_POLICIES", "policy"]

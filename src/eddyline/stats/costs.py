@@ -91,7 +91,14 @@ class CostSums:
     @property
     def is_known(self) -> NDArray[np.bool_]:
         """Which filters were called at least once ((F,))."""
-        return self.sums[0] > 0
+        called: NDArray[np.bool_] = self.sums[0] > 0
+        return called
+
+    @property
+    def total_ns(self) -> Floats:
+        """Time spent in each filter (ns; (F,))."""
+        total: Floats = self.sums[2]
+        return total
 
     def fit(self) -> tuple[Floats, Floats]:
         """Return the fixed part (ns per call; (F,)) and the per-row part (ns per row; (F,)).

@@ -1,0 +1,153 @@
+"""A-Greedy: keep the order that a greedy algorithm would choose on the window [Babu05 4.3].
+
+Detects violations of the greedy invariant in the matrix view and repairs them. The order costs at
+most 4 / ``hysteresis`` times the optimum once the statistics hold still (Thm 4.3.1), and every bit
+that a repair needs is already in the window, so it reacts at once.
+
+Deviations: the view is checked once per batch instead of once per tuple; several positions can be
+violated at once then, so repairs repeat until none is flagged.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from eddyline.options import in_range
+from eddyline.ordering.greedy import Evidence, restore_invariant
+from eddyline.ordering.matrix_view import expected_cost_ns, joint_drops, view_of
+from eddyline.ordering.protocol import Proposal, WindowPolicy
+
+if TYPE_CHECKING:
+    from eddyline.ordering.matrix_view import Floats
+    from eddyline.ordering.protocol import Order
+    from eddyline.stats.profile import FilterProfile
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AGreedyOptions:
+    """When A-Greedy reorders.
+
+    ``AGreedyOptions(hysteresis=1, min_fill=1, min_gain=0)`` is the thesis' algorithm without any
+    guard against noise.
+
+    Raises:
+        OptionError: a value is out of its range.
+    """
+
+    hysteresis: float = 0.9
+    """A filter must beat the one in force by 1 / hysteresis to be flagged ((0, 1]; 1 switches the
+    guard off). The thesis' alpha and default [Babu05 (4.4), Table 4.1]."""
+    min_fill: int = 50
+    """Profile tuples in the window before anything is flagged (≥ 1; 1 switches the guard off).
+    Below fifty a count of a deep position is mostly noise."""
+    min_gain: float = 0.01
+    """Share of the predicted cost that a new order must save ([0, 1); 0 switches the guard off:
+    every repair is adopted). Steady-state reorders among deep positions win less than this."""
+    z_score: float = 0.0
+    """Standard errors by which a filter must beat the one in force, on the same tuples (≥ 0; 0
+    switches the guard off). McNemar's test, weighted by cost; 2 is a usual choice."""
+
+    def __post_init__(self) -> None:
+        in_range(self, "hysteresis", 1e-3, 1.0)
+        in_range(self, "min_fill", 1, 2**31)
+        in_range(self, "min_gain", 0.0, 1.0)
+        in_range(self, "z_score", 0.0, 100.0)
+
+    def build(self, n_filters: int, rng: np.random.Generator) -> AGreedy:  # noqa: ARG002 protocol
+        """Return a fresh policy."""
+        return AGreedy(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """A position whose filter drops less per cost than a later one would there."""
+
+    position: int
+    by_position: int
+    ratio: float
+    """Weight dropped per ns at ``position`` by the filter in force."""
+    by_ratio: float
+    """Weight that the filter at ``by_position`` would drop per ns instead."""
+
+
+class AGreedy(WindowPolicy):
+    """Proposes the repaired order when the greedy invariant is violated in the window."""
+
+    def __init__(self, options: AGreedyOptions) -> None:
+        self._options = options
+
+    def propose(self, order: Order, window: FilterProfile) -> Proposal | None:
+        """Return the order that satisfies the greedy invariant, if this one does not."""
+        if window.n_tuples < self._options.min_fill or window.basis is not None:
+            return None
+        evidence = Evidence.of(window)
+        flagged = following = self._violation(order, evidence)
+        if flagged is None:
+            return None
+        repaired = order
+        while following is not None:
+            repaired, checked = restore_invariant(repaired, following.position, evidence)
+            following = self._violation(repaired, evidence, start=checked)
+        return self._worthwhile(order, repaired, flagged, window)
+
+    def _violation(self, order: Order, evidence: Evidence, start: int = 0) -> Violation | None:
+        """Return the violation at the smallest position from ``start`` on [Babu05 (4.4)]."""
+        joint = joint_drops(order, evidence.bits, evidence.weights)
+        price = evidence.costs_ns[list(order)]
+        ratios = view_of(joint) / price
+        flagged = np.triu(ratios.diagonal()[:, None] < self._options.hysteresis * ratios, 1)
+        if self._options.z_score > 0.0:
+            scale = evidence.n_tuples / evidence.weights.sum()
+            flagged &= z_scores(joint * scale, price) > self._options.z_score
+        flagged[:start] = False
+        if not flagged.any():
+            return None
+        i = int(flagged.any(axis=1).argmax())
+        j = int(np.where(flagged[i], ratios[i], -1.0).argmax())
+        return Violation(i, j, float(ratios[i, i]), float(ratios[i, j]))
+
+    def _worthwhile(
+        self, order: Order, repaired: Order, flagged: Violation, window: FilterProfile
+    ) -> Proposal | None:
+        """Return the proposal unless it is predicted to save too little."""
+        before, after = expected_cost_ns(order, window), expected_cost_ns(repaired, window)
+        min_gain = self._options.min_gain
+        if repaired == order or (min_gain > 0.0 and before - after <= min_gain * before):
+            return None
+        return Proposal(repaired, _reasons(order, flagged, window, before, after))
+
+
+def z_scores(joint: Floats, price: Floats) -> Floats:
+    """Return by how many standard errors position j beats position i on the same tuples ((F, F)).
+
+    A tuple alive at i counts ``drops_j / price_j - drops_i / price_i``; with equal prices the
+    square of the result is McNemar's (n01 - n10)² / (n01 + n10).
+
+    Args:
+        joint: joint drops in profile tuples ((F, F); see ``joint_drops``).
+        price: cost of the filter at each position (> 0; (F,)).
+    """
+    view = view_of(joint)
+    own = (view.diagonal() / price)[:, None]
+    squares = view / price**2 + own / price[:, None] - 2.0 * joint / (price * price[:, None])
+    spread = np.sqrt(np.maximum(squares, 0.0))
+    return np.divide(view / price - own, spread, out=np.zeros_like(spread), where=spread > 0.0)
+
+
+def _reasons(
+    order: Order, flagged: Violation, window: FilterProfile, before: float, after: float
+) -> dict[str, Any]:
+    names = window.filter_ids
+    return {
+        "position": flagged.position,
+        "filter": names[order[flagged.position]],
+        "ratio": flagged.ratio,
+        "better_filter": names[order[flagged.by_position]],
+        "better_ratio": flagged.by_ratio,
+        "n_tuples": window.n_tuples,
+        "cost_ns": before,
+        "proposed_cost_ns": after,
+    }

@@ -1,0 +1,92 @@
+"""The matrix view: what each filter would drop, given the filters before it.
+
+Positions, not filter indices: row i and column j belong to ``order[i]`` and ``order[j]``. The view
+is recomputed from the distinct outcome codes of the window, so it is never stale after a change of
+order [Babu05 4.3.2; deviation: the thesis updates it tuple by tuple].
+
+On a profile with partial bits (``profile.basis`` is set) an unknown bit counts as "passes", so
+entries beyond a tuple's first drop are lower bounds; the diagonal, the drop fractions and the
+expected cost are exact for the order that the profile was taken under.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from eddyline.data.codes import Bits
+    from eddyline.ordering.protocol import Order
+    from eddyline.stats.profile import FilterProfile
+
+Floats = NDArray[np.float64]
+
+
+def matrix_view(order: Order, profile: FilterProfile) -> Floats:
+    """Return the matrix view V of an order ((F, F), upper triangular).
+
+    ``V[i, j]`` is the weight of the profile tuples that no filter at the positions before i drops
+    and that the filter at position j ≥ i drops (input rows) [Babu05 4.3.2].
+
+    >>> from eddyline.stats.profile import FilterProfile
+    >>> drops = np.array([[True, True], [False, True]])
+    >>> matrix_view((0, 1), FilterProfile.of_sample(("a", "b"), drops))
+    array([[1., 2.],
+           [0., 1.]])
+    """
+    bits, weights = profile.bits()
+    return view_of(joint_drops(order, bits, weights))
+
+
+def drop_fracs(order: Order, profile: FilterProfile) -> Floats:
+    """Return the drop fraction of each position given the positions before it ([0, 1]; (F,)).
+
+    A position that no sampled row reached has drop fraction 0.
+    """
+    bits, weights = profile.bits()
+    _, first = by_position(order, bits)
+    dropped = np.bincount(first, weights=weights, minlength=len(order))
+    reached = dropped[::-1].cumsum()[::-1] + profile.passed
+    return np.divide(dropped, reached, out=np.zeros(len(dropped)), where=reached > 0)
+
+
+def expected_cost_ns(order: Order, profile: FilterProfile) -> float:
+    """Return the expected cost of one input row under an order (ns) [Babu05 (4.1)].
+
+    Without evidence nothing drops, so this is the sum of the filters' costs.
+    """
+    reach = np.cumprod(1.0 - drop_fracs(order, profile)[:-1])
+    costs = profile.costs.per_row_ns[list(order)]
+    return float(costs[0] + costs[1:] @ reach)
+
+
+def by_position(order: Order, bits: Bits) -> tuple[Bits, NDArray[np.intp]]:
+    """Return outcome bits by position ((R, F)) and the position of each first drop ((R,))."""
+    drops = bits[:, list(order)]
+    return drops, drops.argmax(axis=1)
+
+
+def joint_drops(order: Order, bits: Bits, weights: Floats) -> Floats:
+    """Return the weight of the tuples first dropped at d that position c drops too ((F, F)).
+
+    Args:
+        order: the order.
+        bits: outcome bits by filter index ((R, F)).
+        weights: weight of each row ((R,)).
+    """
+    drops, first = by_position(order, bits)
+    rows = np.argsort(first, kind="stable")
+    starts = np.flatnonzero(np.diff(first[rows], prepend=-1))
+    joint = np.zeros((len(order), len(order)))
+    if len(starts):
+        weighted = weights[rows, None] * drops[rows]
+        joint[first[rows[starts]]] = np.add.reduceat(weighted, starts, axis=0)
+    return joint
+
+
+def view_of(joint: Floats) -> Floats:
+    """Return the matrix view of joint drops: what is first dropped at i or later counts in i."""
+    view: Floats = joint[::-1].cumsum(axis=0)[::-1]
+    return view
