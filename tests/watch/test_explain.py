@@ -85,6 +85,13 @@ def test_evidence_without_costs_leaves_the_costs_out():
     assert "nan" not in text
 
 
+def test_a_cost_as_written_from_partial_outcomes_is_called_a_bound():
+    profile = replace(two_filters().blocks[0].profile, basis=(1, 0))
+    block = a_block(("a", "b"), profile=profile, order=(1, 0))
+    assert "upper bound" in explain(a_view(blocks=(block,)))
+    assert "upper bound" not in explain(two_filters())
+
+
 def test_rows_that_all_passed_are_evidence():
     profile = FilterProfile.of_sample(("a", "b"), np.zeros((9, 2), dtype=np.bool_))
     view = FilterView(name="two", blocks=(a_block(("a", "b"), profile=profile, totals=None),))

@@ -14,12 +14,12 @@ from rich.text import Text
 from eddyline.watch.facts import BlockFacts, FilterFacts, block_facts, view_facts
 from eddyline.watch.wording import (
     change_texts,
+    cost_text,
     count,
     duration,
     evidence_text,
     one_line,
     percent,
-    times,
 )
 
 if TYPE_CHECKING:
@@ -134,10 +134,9 @@ def _summary(facts: BlockFacts) -> list[str]:
     """Return the sentences below the table of a block."""
     lines = [_evidence(facts)]
     if facts.cost_ns is not None:
-        lines.append(
-            f"Expected cost {duration(facts.cost_ns)} per row, as written "
-            f"{duration(facts.as_written_ns)}: {times(facts.saving)}."
-        )
+        lines.append(f"Expected cost {cost_text(facts.cost_ns, facts.as_written_ns)}.")
+        if facts.is_bound:
+            lines.append("The cost as written is an upper bound: profiling skips some outcomes.")
     elif facts.has_evidence:
         lines.append("No cost has been measured yet.")
     if facts.n_rows is not None:

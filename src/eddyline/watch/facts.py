@@ -57,6 +57,8 @@ class BlockFacts:
     """Expected cost of the order in force (ns per input row)."""
     as_written_ns: float | None
     """Expected cost of the written order (ns per input row)."""
+    is_bound: bool
+    """Whether ``as_written_ns`` is an upper bound: not every outcome of every tuple is known."""
     saving: float | None
     """How many times cheaper the order in force is than the written one."""
     n_rows: int | None
@@ -83,6 +85,7 @@ def block_facts(view: BlockView) -> BlockFacts:
         filters=_filter_facts(view, has_evidence),
         cost_ns=cost,
         as_written_ns=as_written,
+        is_bound=as_written is not None and profile.basis not in {None, view.written},
         saving=ratio(as_written, cost),
         n_rows=None if totals is None else totals.n_rows,
         n_evaluations=None if totals is None else totals.n_evaluations,

@@ -89,15 +89,34 @@ def times(factor: float | None) -> str:
     """Write how many times less or more work something is.
 
     >>> times(2.5), times(0.5), times(1.001)
-    ('2.5 × less', '2 × more', 'the same')
+    ('2.5 × less', '2 × more', 'as much')
     """
     known = finite(factor)
     if known is None or known <= 0.0:
         return UNKNOWN
     text = significant(max(known, 1.0 / known))
     if text == "1":
-        return "the same"
+        return _EQUAL
     return f"{text} {TIMES} {'less' if known > 1.0 else 'more'}"
+
+
+_EQUAL = "as much"
+
+
+def cost_text(cost_ns: float | None, as_written_ns: float | None) -> str:
+    """Write the expected cost of an order beside that of the written one.
+
+    >>> cost_text(840, 2100), cost_text(840, 840), cost_text(840, None)
+    ('840 ns per row, 2.5 × less than as written (2.1 µs)', '840 ns per row, as written', \
+'840 ns per row')
+    """
+    cost = f"{duration(cost_ns)} per row"
+    factor = ratio(as_written_ns, cost_ns)
+    if factor is None:
+        return cost
+    if times(factor) == _EQUAL:
+        return f"{cost}, as written"
+    return f"{cost}, {times(factor)} than as written ({duration(as_written_ns)})"
 
 
 def one_line(text: str) -> str:
