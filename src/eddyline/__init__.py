@@ -1,1 +1,36 @@
-"""eddyline: continuous queries on Spark that keep finding their cheapest plan while they run."""
+"""eddyline: continuous queries on Spark that keep finding their cheapest plan while they run.
+
+A plan may change the work, never the answer.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from eddyline.query.predicates import predicate, sql_predicate
+
+if TYPE_CHECKING:
+    from eddyline.spark.conjunction import all_of
+    from eddyline.spark.engine import Engine
+    from eddyline.spark.session import session
+
+__version__ = "0.1.0"
+
+_ON_SPARK = {
+    "Engine": "eddyline.spark.engine",
+    "all_of": "eddyline.spark.conjunction",
+    "session": "eddyline.spark.session",
+}
+"""Public names that need pyspark, which is imported when the first of them is used."""
+
+__all__ = ["Engine", "all_of", "predicate", "session", "sql_predicate"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _ON_SPARK:
+        msg = f"module 'eddyline' has no attribute {name!r}"
+        raise AttributeError(msg)
+    return getattr(import_module(_ON_SPARK[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

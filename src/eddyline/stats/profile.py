@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pickle
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -131,6 +131,31 @@ class FilterProfile:
             codes=self.codes[start:],
             weights=self.weights[start:],
             passed=self.passed * share,
+        )
+
+    def to_state(self) -> dict[str, Any]:
+        """Return the evidence as plain values, to be saved: sample and costs, not the counts."""
+        return {
+            "codes": self.codes.tobytes().hex(),
+            "weights": self.weights.tolist(),
+            "passed": self.passed,
+            "costs": self.costs.sums.tolist(),
+            "basis": None if self.basis is None else list(self.basis),
+        }
+
+    @classmethod
+    def from_state(cls, filter_ids: tuple[str, ...], state: dict[str, Any]) -> Self:
+        """Return the evidence that ``to_state`` saved."""
+        base = cls.empty(filter_ids)
+        codes = np.frombuffer(bytes.fromhex(state["codes"]), dtype=np.uint8)
+        basis = state["basis"]
+        return replace(
+            base,
+            codes=codes.reshape(-1, base.codes.shape[1]),
+            weights=np.array(state["weights"], dtype=np.float64),
+            passed=float(state["passed"]),
+            costs=CostSums(np.array(state["costs"], dtype=np.float64)),
+            basis=None if basis is None else tuple(basis),
         )
 
     def to_bytes(self) -> bytes:

@@ -1,0 +1,226 @@
+"""The loop of one block: observe -> decide -> switch. The same code inside a task and on the driver.
+
+The loop keeps the evidence (a profile window) and the plan (an order), asks the policy for a better
+order once enough new evidence has come in, and says how much to sample next. It sees profiles,
+never rows.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from eddyline.errors import StateError
+from eddyline.ordering import policy as find_policy
+from eddyline.ordering.matrix_view import drop_fracs, expected_cost_ns
+from eddyline.runtime.executor import Sample
+from eddyline.runtime.journal import JournalEntry
+from eddyline.runtime.views import BlockRecord
+from eddyline.stats.costs import CostSums
+from eddyline.stats.profile import FilterProfile, merge
+from eddyline.stats.window import ProfileWindow
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from eddyline.options import FilterOptions
+    from eddyline.ordering.protocol import Order
+
+DUE_FRAC = 0.05
+"""Share of the window that must be new before the policy is asked again."""
+
+MIN_ROWS_PER_PROFILE = 32
+"""Sampled rows below which a batch is not worth profiling: then fewer batches are profiled."""
+
+THINKING_FRAC = 0.01
+"""Most time that the policy may take, as a share of the time that the filters take."""
+
+
+class FilterLoop:
+    """Keeps the order of one block good.
+
+    Args:
+        component: name of the block in the journal.
+        filter_ids: names of the filters, as the user wrote them.
+        options: how the order is learned.
+        clock: monotonic clock (ns), to bound the time that policies take.
+    """
+
+    def __init__(
+        self,
+        component: str,
+        filter_ids: tuple[str, ...],
+        options: FilterOptions,
+        *,
+        clock: Callable[[], int] = time.perf_counter_ns,
+    ) -> None:
+        n_filters = len(filter_ids)
+        self.component = component
+        self.filter_ids = filter_ids
+        self.options = options
+        self.clock = clock
+        self.policy = find_policy(options.policy).build(
+            n_filters, np.random.default_rng(options.seed)
+        )
+        self.order: Order = tuple(range(n_filters))
+        self.is_adaptive = options.is_adaptive and n_filters > 1
+        self.window = ProfileWindow(filter_ids, options.window_rows)
+        self.totals = FilterProfile.empty(filter_ids)
+        self._new_tuples = 0
+        self._work_ns = 0.0
+        self._thought_ns = 0.0
+
+    def step(
+        self, fresh: FilterProfile, batch_id: int = -1, *, may_switch: bool = True
+    ) -> list[JournalEntry]:
+        """Take in what the last batch observed, and change the order if the evidence says so.
+
+        Args:
+            fresh: the profile of the last batch.
+            batch_id: the micro-batch, for the journal.
+            may_switch: False only takes in; the order stays whatever the evidence.
+
+        Returns:
+            What was decided: at most one change of order.
+        """
+        self._count(fresh)
+        if not self.is_adaptive:
+            return []
+        self.window.push(fresh)
+        self._new_tuples += fresh.n_tuples
+        self._work_ns += float(fresh.costs.sums[2].sum())
+        if not may_switch:
+            return []
+        self.policy.observe(fresh, self.order)
+        if not self._is_due():
+            return []
+        started = self.clock()
+        proposal = self.policy.propose(self.order, self.window.profile())
+        self._thought_ns += self.clock() - started
+        self._new_tuples = 0
+        if proposal is None or proposal.order == self.order:
+            return []
+        before, self.order = self.order, proposal.order
+        return [
+            JournalEntry(
+                batch_id,
+                self.component,
+                "order",
+                self.names(before),
+                self.names(self.order),
+                proposal.evidence,
+            )
+        ]
+
+    def _count(self, fresh: FilterProfile) -> None:
+        """Add to the counts of the whole life, of which no codes are kept."""
+        self.totals = replace(
+            merge([self.totals, fresh]),
+            codes=self.totals.codes,
+            weights=self.totals.weights,
+            costs=CostSums.empty(len(self.filter_ids)),
+        )
+
+    def _is_due(self) -> bool:
+        """Whether there is enough new evidence, and thinking has not cost too much so far."""
+        enough = self._new_tuples >= DUE_FRAC * self.options.window_rows
+        first = self.window.profile().n_tuples == self._new_tuples
+        affordable = self._thought_ns <= THINKING_FRAC * self._work_ns
+        return self._new_tuples > 0 and (enough or first) and (affordable or first)
+
+    def sample_prob(self) -> float:
+        """Return the share of rows to profile next, so that profiling keeps to its budget."""
+        options = self.options
+        if not self.is_adaptive:
+            return 0.0
+        profile = self.window.profile()
+        if profile.n_tuples < options.min_fill:
+            return max(options.warmup_prob, options.sample_prob)
+        extra_ns = profiling_cost_ns(self.order, profile, self.policy.extra(len(self.order)))
+        if extra_ns <= 0.0:
+            return options.sample_prob
+        affordable = options.max_overhead * expected_cost_ns(self.order, profile) / extra_ns
+        return min(options.sample_prob, affordable)
+
+    def sample(self, rows: Callable[[float], Any], n_rows: int, chance: float) -> Sample:
+        """Choose the profiled rows of the next batch.
+
+        Args:
+            rows: returns the offsets of the sampled rows for a probability.
+            n_rows: rows of the batch.
+            chance: a number in [0, 1) that depends on the batch alone; it decides whether a batch
+                is profiled when too few of its rows would be.
+        """
+        n_filters = len(self.order)
+        prob = self.sample_prob()
+        least = min(1.0, MIN_ROWS_PER_PROFILE / max(n_rows, 1))
+        if 0.0 < prob < least:
+            prob = least if chance < prob / least else 0.0
+        extra = self.policy.extra(n_filters)
+        chosen = rows(prob)
+        return Sample(chosen, prob if prob > 0 else 1.0, extra, self.policy.needs_all_bits)
+
+    def names(self, order: Order) -> list[str]:
+        """Return the names of the filters in that order."""
+        return [self.filter_ids[f] for f in order]
+
+    def record(self, n_evaluations: int = 0) -> BlockRecord:
+        """Return how the block stands after a batch."""
+        profile = self.window.profile()
+        fracs = np.zeros(len(self.order))
+        fracs[list(self.order)] = drop_fracs(self.order, profile)
+        written = tuple(range(len(self.order)))
+        return BlockRecord(
+            component=self.component,
+            filter_ids=self.filter_ids,
+            order=self.order,
+            drop_fracs=tuple(fracs.tolist()),
+            cost_ns=expected_cost_ns(self.order, profile),
+            as_written_ns=expected_cost_ns(written, profile),
+            n_evaluations=n_evaluations,
+        )
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return what was learned: order, window, the policy's own state."""
+        return {
+            "filter_ids": list(self.filter_ids),
+            "order": list(self.order),
+            "window": self.window.profile().to_state(),
+            "policy": self.policy.snapshot(),
+            "policy_name": type(self.policy).__name__,
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Continue from what ``snapshot`` returned.
+
+        Raises:
+            StateError: the state is of other filters.
+        """
+        if tuple(state["filter_ids"]) != self.filter_ids:
+            msg = (
+                f"the saved state of {self.component!r} is of filters {state['filter_ids']}, "
+                f"this query has {list(self.filter_ids)}; start from an empty checkpoint"
+            )
+            raise StateError(msg, saved=state["filter_ids"], now=self.filter_ids)
+        self.order = tuple(state["order"])
+        self.window.restore(FilterProfile.from_state(self.filter_ids, state["window"]))
+        if state["policy_name"] == type(self.policy).__name__:
+            self.policy.restore(state["policy"])
+
+
+def profiling_cost_ns(order: Order, profile: FilterProfile, extra: Any) -> float:
+    """Return what profiling one input row adds on average (ns): the Ω of [Babu05 4.3.4] at p = 1.
+
+    Args:
+        order: the order in force.
+        profile: the evidence.
+        extra: which positions are evaluated beyond the first drop ((F, F)).
+    """
+    fracs = drop_fracs(order, profile)
+    reach = np.concatenate([[1.0], np.cumprod(1.0 - fracs)[:-1]])
+    first_drop = reach * fracs
+    costs = profile.costs.per_row_ns[list(order)]
+    return float(first_drop @ (np.asarray(extra, dtype=np.float64) @ costs))

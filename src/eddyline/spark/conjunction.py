@@ -1,0 +1,175 @@
+"""``el.all_of``: a conjunction as a DataFrame transform that learns its own order."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING, Any
+
+
+from eddyline.errors import QueryError
+from eddyline.options import FilterOptions
+from eddyline.query.binding import bind
+from eddyline.query.predicates import as_predicate, named
+from eddyline.runtime.journal import Journal
+from eddyline.spark.harvest import as_bytes, listener
+from eddyline.spark.pipeline import FilterPipeline, Report
+from eddyline.watch.explain import explain
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from eddyline.query.predicates import Predicate
+    from eddyline.runtime.views import FilterView
+
+HARVEST_WAIT_S = 1.0
+"""How long ``explain`` and ``journal`` wait for what a job that has just ended reports (s)."""
+
+MAX_PENDING = 16
+"""Jobs whose reports are still awaited; of more, the oldest were never run and are let go."""
+
+
+class Conjunction:
+    """A conjunction of predicates; made by ``el.all_of``.
+
+    Call it on a DataFrame, or hand it to ``DataFrame.transform``: batch or streaming, with any
+    sink, and inside ``foreachBatch``. What it learns on one DataFrame it uses on the next.
+    """
+
+    def __init__(
+        self, predicates: tuple[Predicate, ...], options: FilterOptions, name: str
+    ) -> None:
+        self.predicates = predicates
+        self.options = options
+        self.name = name
+        self._journal = Journal()
+        self._pipeline: FilterPipeline | None = None
+        self._columns: dict[str, str] = {}
+        self._waiting: list[Report] = []
+        self._streams: list[_StreamReports] = []
+
+    def __call__(self, df: DataFrame) -> DataFrame:
+        """Return the rows on which every predicate is true.
+
+        Args:
+            df: a batch or streaming DataFrame with the columns that the predicates read.
+
+        Raises:
+            QueryError: a predicate does not fit the columns; the message names it.
+        """
+        self._learn(0.0)
+        pipeline = self._bound_to(df)
+        if df.isStreaming:
+            return self._apply_streaming(df, pipeline)
+        pipeline.read_sample(df)
+        self._take_entries()
+        result, reports = pipeline.apply(df)
+        self._waiting = (self._waiting + reports)[-MAX_PENDING:]
+        return result
+
+    def explain(self, *, width: int = 100) -> str:
+        """Return the order in force and why, in words.
+
+        Args:
+            width: columns of the text.
+        """
+        return explain(self.view(), width=width)
+
+    def view(self) -> FilterView:
+        """Return the order in force and why, as values.
+
+        Raises:
+            QueryError: the conjunction was not applied to any DataFrame yet.
+        """
+        self._learn(HARVEST_WAIT_S)
+        if self._pipeline is None:
+            msg = f"{self.name}: not applied to a DataFrame yet; use df.transform(…) first"
+            raise QueryError(msg, name=self.name)
+        return self._pipeline.view(self._journal.last("order"))
+
+    @property
+    def journal(self) -> list[dict[str, Any]]:
+        """Every decision so far, as rows."""
+        self._learn(HARVEST_WAIT_S)
+        return self._journal.rows()
+
+    def __repr__(self) -> str:
+        return f"all_of({', '.join(repr(each.text) for each in self.predicates)})"
+
+    def _bound_to(self, df: DataFrame) -> FilterPipeline:
+        """Return the pipeline for the DataFrame's columns; another schema starts afresh."""
+        columns = dict(df.dtypes)
+        if self._pipeline is None or columns != self._columns:
+            ansi = str(df.sparkSession.conf.get("spark.sql.ansi.enabled", "true")) == "true"
+            bound = bind(self.predicates, columns, ansi=ansi)
+            self._pipeline = FilterPipeline(bound, self.options, self.name)
+            self._columns = columns
+            self._waiting = []
+        return self._pipeline
+
+    def _apply_streaming(self, df: DataFrame, pipeline: FilterPipeline) -> DataFrame:
+        """A streaming plan is laid once: native predicates stand, tasks adapt, progress reports."""
+        for component, loop in pipeline.loops.items():
+            if component in pipeline.native and loop.is_adaptive:
+                pipeline.notes[component] = (
+                    "the plan of a streaming DataFrame is fixed when it starts, so these stand as "
+                    "written; run the query by el.Engine, or transform inside foreachBatch, and "
+                    "their order is learned too"
+                )
+        reports = _StreamReports(self, pipeline)
+        self._streams.append(reports)
+        result, _ = pipeline.apply(df, observation=lambda: reports.name)
+        if pipeline.functions:
+            listener(df).take(reports.name, reports.take)
+        return result
+
+    def _learn(self, timeout_s: float) -> None:
+        if self._pipeline is not None and self._waiting:
+            self._waiting = self._pipeline.learn(self._waiting, timeout_s=timeout_s)
+        self._take_entries()
+
+    def _take_entries(self) -> None:
+        if self._pipeline is not None:
+            self._journal.extend(self._pipeline.entries)
+            self._pipeline.entries.clear()
+
+
+class _StreamReports:
+    """Feeds what a streaming query's tasks report into the conjunction that it came from."""
+
+    def __init__(self, owner: Conjunction, pipeline: FilterPipeline) -> None:
+        self.name = f"eddyline_{uuid.uuid4().hex}"
+        self.owner = owner
+        self.pipeline = pipeline
+
+    def take(self, metrics: dict[str, Any], batch_id: int) -> None:
+        """Take in what one micro-batch reported."""
+        for component in self.pipeline.functions:
+            self.pipeline.learn_arrow(component, as_bytes(metrics, "arrow"), batch_id)
+
+
+def all_of(*predicates: Any, name: str | None = None, **options: Any) -> Conjunction:
+    """Keep the rows on which every predicate is true, in an order that is learned.
+
+    Args:
+        *predicates: SQL text, or functions made predicates by ``el.predicate``.
+        name: what the conjunction is called in journals and reports.
+        **options: see ``eddyline.options.FilterOptions``: ``policy``, ``adaptive``,
+            ``sample_prob``, ``window_rows``, ``max_overhead``, ``read_sample``, ``seed``, …
+
+    Returns:
+        A transform: ``df.transform(el.all_of("a > 5", slow_check))``.
+
+    Raises:
+        QueryError: no predicates, or something that is none.
+        OptionError: an unknown option, or a value out of range.
+
+    Example:
+        >>> keep = el.all_of("proto = 'tcp'", "length(payload) > 100")  # doctest: +SKIP
+        >>> packets.transform(keep)  # doctest: +SKIP
+    """
+    if not predicates:
+        msg = 'all_of needs at least one predicate, such as all_of("a > 5")'
+        raise QueryError(msg)
+    unique = named(as_predicate(each) for each in predicates)
+    chosen = FilterOptions.of(**options)
+    return Conjunction(unique, chosen, name or "all_of")

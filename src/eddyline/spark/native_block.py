@@ -1,0 +1,143 @@
+"""The native block: SQL predicates as one AND chain in the JVM, in a learned order.
+
+Catalyst keeps the order of conjuncts and leaves a row at the first that fails, so another order is
+another chain. Spark counts nothing per conjunct; what the policies need rides along in the job:
+
+    Project   a random share of the rows gets a number (the sample)
+    Filter    sampled OR chain            -- unsampled rows meet the chain, sampled rows bypass it
+    Project   the outcome code of all predicates, on sampled rows only
+    observe   collects the codes
+    Filter    not sampled OR chain        -- sampled rows meet the chain at last
+
+The codes of a tenth of the sampled rows come with clock readings between the predicates, which give
+the cost of each predicate per row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from pyspark.sql import functions as F
+
+from eddyline.stats.costs import MIN_PER_ROW_NS, CostSums
+from eddyline.stats.profile import FilterProfile
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import DataFrame
+
+    from eddyline.ordering.protocol import Order
+
+CLOCK = "CAST(reflect('java.lang.System', 'nanoTime') AS BIGINT)"
+"""The JVM's monotonic clock as SQL (ns); not deterministic, so read where it stands."""
+
+TIMED_EVERY = 10
+"""One sampled row in so many is timed: reading the clock costs about as much as a cheap predicate."""
+
+TRIM_FRAC = 0.02
+"""Slowest share of the timings that is left out: pauses of the collector and of the machine."""
+
+BITS_PER_WORD = 62
+"""Outcome bits in one BIGINT of a code."""
+
+
+@dataclass(frozen=True, slots=True)
+class NativeBlock:
+    """The SQL predicates of one block, in the order in which they are written."""
+
+    filter_ids: tuple[str, ...]
+    texts: tuple[str, ...]
+    """A condition each that never raises."""
+    prefix: str = "__eddyline"
+    """Start of the names of the temporary columns."""
+
+    def chain(self, order: Order) -> str:
+        """Return the conjunction in that order, as SQL."""
+        return " AND ".join(f"({self.texts[f]})" for f in order)
+
+    def apply(self, df: DataFrame, order: Order) -> DataFrame:
+        """Filter without observing anything."""
+        return df.where(self.chain(order))
+
+    def apply_profiled(
+        self, df: DataFrame, order: Order, *, prob: float, seed: int, observation: Any
+    ) -> DataFrame:
+        """Filter, and let the observation collect the outcome codes of a sample.
+
+        Args:
+            df: the rows.
+            order: the order of the chain.
+            prob: share of the rows that are profiled ((0, 1]).
+            seed: chooses them, together with the partition.
+            observation: an Observation; its metric ``native`` is what ``parse`` reads.
+        """
+        row, code, chain = f"{self.prefix}_row", f"{self.prefix}_code", self.chain(order)
+        sampled = f"CASE WHEN rand({seed}) < {prob!r}D THEN monotonically_increasing_id() END"
+        codes = (
+            f"CASE WHEN {row} IS NULL THEN NULL WHEN pmod({row}, {TIMED_EVERY}) = 0 "
+            f"THEN {self.timed_code(row)} ELSE {self.code(row)} END"
+        )
+        return (
+            df.withColumn(row, F.expr(sampled))
+            .where(f"{row} IS NOT NULL OR ({chain})")
+            .withColumn(code, F.expr(codes))
+            .observe(observation, F.collect_list(code).alias("native"))
+            .where(f"{row} IS NULL OR ({chain})")
+            .drop(row, code)
+        )
+
+    def code(self, row: str) -> str:
+        """Return SQL for ``[row number, word, word, …]``: a 1-bit for each predicate that drops."""
+        drops = [
+            f"IF(coalesce(({text}), false), 0L, {1 << (f % BITS_PER_WORD)}L)"
+            for f, text in enumerate(self.texts)
+        ]
+        words = [
+            " + ".join(drops[start : start + BITS_PER_WORD])
+            for start in range(0, len(drops), BITS_PER_WORD)
+        ]
+        return f"array({row}, {', '.join(words)})"
+
+    def timed_code(self, row: str) -> str:
+        """Return SQL for ``[row number, clock, drops, clock, drops, …, clock, clock]``.
+
+        The last two readings have nothing between them: what reading the clock itself costs.
+        """
+        steps = [f"{CLOCK}, IF(coalesce(({text}), false), 0L, 1L)" for text in self.texts]
+        return f"array({row}, {', '.join(steps)}, {CLOCK}, {CLOCK})"
+
+    def parse(self, collected: Sequence[Sequence[int]], *, prob: float) -> FilterProfile:
+        """Return the profile that collected codes amount to, each sampled row once.
+
+        Args:
+            collected: what ``code`` and ``timed_code`` gave, in any order; a retried task's rows
+                may be there twice.
+            prob: share of the rows that were sampled.
+        """
+        n_filters = len(self.texts)
+        rows = {int(values[0]): values for values in collected}
+        length = 2 * n_filters + 3
+        timed = [values for values in rows.values() if len(values) == length]
+        plain = [values for values in rows.values() if len(values) != length]
+        drops = np.zeros((0, n_filters), dtype=np.bool_)
+        if plain:
+            words = np.array(plain, dtype=np.int64)[:, 1:]
+            places = np.arange(n_filters)
+            drops = (words[:, places // BITS_PER_WORD] >> (places % BITS_PER_WORD)) & 1 == 1
+        costs = CostSums.empty(n_filters)
+        if timed:
+            values = np.array(timed, dtype=np.int64)
+            drops = np.concatenate([drops, values[:, 2:-1:2] == 1])
+            costs = _costs(np.diff(values[:, 1::2], axis=1))
+        return FilterProfile.of_sample(self.filter_ids, drops, prob=prob, costs=costs)
+
+
+def _costs(time_ns: np.ndarray[Any, np.dtype[np.int64]]) -> CostSums:
+    """Return the costs that differences of clock readings show ((T, F + 1), the last: nothing)."""
+    n_timed = len(time_ns)
+    kept = np.sort(time_ns, axis=0)[: max(1, int(np.ceil(n_timed * (1.0 - TRIM_FRAC))))]
+    mean = kept.mean(axis=0)
+    return CostSums.of_rows(n_timed, np.maximum(mean[:-1] - mean[-1], MIN_PER_ROW_NS))

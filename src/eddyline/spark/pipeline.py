@@ -1,0 +1,368 @@
+"""A bound conjunction on Spark: lays its blocks over a DataFrame and learns from what they report.
+
+The driver's half of the loop. It holds one ``FilterLoop`` per block, builds the DataFrame of a batch
+from the orders in force, and feeds what the batch observed back into the loops.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import time
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import Observation
+from pyspark.sql import functions as F
+
+from eddyline.data.sampling import seed_of
+from eddyline.query.predicates import FunctionPredicate
+from eddyline.runtime.journal import JournalEntry
+from eddyline.runtime.loop import FilterLoop
+from eddyline.runtime.views import BlockRecord, BlockView, FilterView, PinnedView
+from eddyline.spark.arrow_block import apply_arrow_block
+from eddyline.spark.harvest import PendingMetrics, as_bytes
+from eddyline.spark.native_block import NativeBlock
+from eddyline.spark.worker import TaskReport, WorkerBlock
+from eddyline.stats.profile import FilterProfile, merge
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from pyspark.sql import DataFrame
+
+    from eddyline.options import FilterOptions
+    from eddyline.query.binding import BoundConjunction, Segment
+
+PREFIX = "__eddyline"
+"""Start of the names of temporary columns; none of them is left in a result."""
+
+SAMPLE_TIME_FRAC = 0.05
+"""Most time that reading samples may take, as a share of the time between two of them."""
+
+_NEEDS_SHUFFLE = re.compile(r"Exchange|Sort|Aggregate|Join|Window|CartesianProduct")
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a job will observe, and for which block."""
+
+    component: str
+    pending: PendingMetrics
+    prob: float
+    """Sampling probability of a native block (arrow reports say their own)."""
+    batch_id: int
+
+
+class FilterPipeline:
+    """The blocks of one conjunction, and what has been learned of them.
+
+    Args:
+        bound: the conjunction over the columns of its input.
+        options: how orders are learned.
+        name: of the conjunction or query; part of the seed of every sample.
+    """
+
+    def __init__(self, bound: BoundConjunction, options: FilterOptions, name: str) -> None:
+        self.bound = bound
+        self.options = options
+        self.name = name
+        self.native: dict[str, NativeBlock] = {}
+        self.functions: dict[str, tuple[FunctionPredicate, ...]] = {}
+        self.loops: dict[str, FilterLoop] = {}
+        self.entries: list[JournalEntry] = []
+        self.notes: dict[str, str] = {}
+        for number, segment in enumerate(bound.segments):
+            self._add_blocks(segment, number)
+        self._run_id = uuid.uuid4().hex
+        self._sampled_at = -float("inf")
+        self._sample_cost_s = 0.0
+
+    def _add_blocks(self, segment: Segment, number: int) -> None:
+        suffix = f"#{number + 1}" if number else ""
+        if segment.native:
+            block = NativeBlock(
+                tuple(each.name for each in segment.native),
+                tuple(each.safe_text for each in segment.native),
+                f"{PREFIX}_{number}",
+            )
+            self.native[f"native{suffix}"] = block
+            self._add_loop(f"native{suffix}", block.filter_ids)
+        if segment.functions:
+            self.functions[f"arrow{suffix}"] = segment.functions
+            self._add_loop(f"arrow{suffix}", tuple(each.name for each in segment.functions))
+
+    def _add_loop(self, component: str, filter_ids: tuple[str, ...]) -> None:
+        self.loops[component] = FilterLoop(component, filter_ids, self.options)
+
+    # -- building a batch ---------------------------------------------------------------------
+
+    def apply(
+        self,
+        df: DataFrame,
+        *,
+        batch_id: int = -1,
+        profiles_native: bool = False,
+        observation: Callable[[], Any] = Observation,
+    ) -> tuple[DataFrame, list[Report]]:
+        """Lay the conjunction over a DataFrame, with the orders in force.
+
+        Args:
+            df: the input.
+            batch_id: the micro-batch, or -1 if the driver does not know it.
+            profiles_native: whether the native blocks are profiled within the job.
+            observation: makes what ``DataFrame.observe`` takes: an Observation or a name.
+
+        Returns:
+            The filtered DataFrame, and what it will report when it runs.
+        """
+        reports: list[Report] = []
+        errors: list[str] = []
+        for number, segment in enumerate(self.bound.segments):
+            suffix = f"#{number + 1}" if number else ""
+            if segment.native:
+                df = self._native(df, f"native{suffix}", batch_id, profiles_native, reports)
+            if segment.functions:
+                column = f"{PREFIX}_{number}_arrow"
+                df = self._arrow(
+                    df, f"arrow{suffix}", segment.functions, column, batch_id, observation, reports
+                )
+                errors += [column] if self._carries_errors else []
+            if segment.barrier is not None:
+                df = self._barrier(df, segment.barrier, f"{PREFIX}_{number}_pinned", errors)
+        return self._checked(df, errors), reports
+
+    @property
+    def _carries_errors(self) -> bool:
+        """Whether something after an Arrow block may still drop a row on which it raised."""
+        return bool(self.bound.checks) or len(self.bound.segments) > 1
+
+    def _native(
+        self, df: DataFrame, component: str, batch_id: int, profiles: bool, reports: list[Report]
+    ) -> DataFrame:
+        block, loop = self.native[component], self.loops[component]
+        prob = loop.sample_prob() if profiles else 0.0
+        if prob <= 0.0:
+            return block.apply(df, loop.order)
+        seen = Observation()
+        seed = seed_of(self.options.seed, self.name, component, batch_id) & 0x7FFFFFFF
+        reports.append(Report(component, PendingMetrics(seen), prob, batch_id))
+        return block.apply_profiled(df, loop.order, prob=prob, seed=seed, observation=seen)
+
+    def _arrow(
+        self,
+        df: DataFrame,
+        component: str,
+        functions: tuple[FunctionPredicate, ...],
+        column: str,
+        batch_id: int,
+        observation: Callable[[], Any],
+        reports: list[Report],
+    ) -> DataFrame:
+        loop = self.loops[component]
+        texts = tuple(dict.fromkeys(text for each in functions for text in each.reads))
+        place = {text: index for index, text in enumerate(texts)}
+        driver_leads = batch_id >= 0
+        block = WorkerBlock(
+            component=component,
+            predicates=functions,
+            columns=tuple(tuple(place[text] for text in each.reads) for each in functions),
+            options=self.options,
+            run_id=f"{self._run_id}/{component}/{batch_id}",
+            batch_id=batch_id,
+            state=loop.snapshot() if loop.is_adaptive else None,
+            # Partial bits are only valid under the order they were taken: then the driver decides.
+            may_switch=loop.policy.needs_all_bits or not driver_leads,
+            carries_errors=self._carries_errors,
+            query=self.name,
+        )
+        seen = observation()
+        if isinstance(seen, Observation):
+            reports.append(Report(component, PendingMetrics(seen), 0.0, batch_id))
+        return apply_arrow_block(df, block, texts, column, seen)
+
+    def _barrier(self, df: DataFrame, barrier: Any, column: str, errors: list[str]) -> DataFrame:
+        """Apply a pinned predicate on its own."""
+        if not isinstance(barrier, FunctionPredicate):
+            return df.where(barrier.text)
+        block = WorkerBlock(
+            component=column,
+            predicates=(barrier,),
+            columns=(tuple(range(len(barrier.reads))),),
+            options=self.options,
+            run_id=f"{self._run_id}/{column}",
+            batch_id=-1,
+            state=None,
+            may_switch=False,
+            carries_errors=True,
+            query=self.name,
+        )
+        errors.append(column)
+        return apply_arrow_block(df, block, barrier.reads, column, f"{column}_{uuid.uuid4().hex}")
+
+    def _checked(self, df: DataFrame, errors: list[str]) -> DataFrame:
+        """Check on the survivors what can raise, then raise the errors that are still there."""
+        if self.bound.checks:
+            # A row number is not deterministic, so Spark moves no filter below it: what can raise
+            # meets no row that anything above would have dropped.
+            last = f"{PREFIX}_last"
+            df = df.withColumn(last, F.monotonically_increasing_id()).where(f"{last} >= 0")
+            for check in self.bound.checks:
+                df = df.where(check.text)
+            df = df.drop(last)
+        for column in errors:
+            raises = f"CAST(raise_error({column}.error) AS BOOLEAN)"
+            df = df.where(f"CASE WHEN {column}.error IS NULL THEN true ELSE {raises} END")
+        return df.drop(*errors)
+
+    # -- learning -----------------------------------------------------------------------------
+
+    def learn(self, reports: Iterable[Report], *, timeout_s: float = 0.0) -> list[Report]:
+        """Feed what has been reported into the loops.
+
+        Returns:
+            The reports whose jobs have not run yet.
+        """
+        waiting = []
+        for report in reports:
+            metrics = report.pending.get(timeout_s)
+            if metrics is None:
+                waiting.append(report)
+            elif report.component in self.native:
+                block = self.native[report.component]
+                fresh = block.parse(metrics.get("native") or [], prob=report.prob)
+                self._step(report.component, fresh, report.batch_id)
+            else:
+                self.learn_arrow(report.component, as_bytes(metrics, "arrow"), report.batch_id)
+        return waiting
+
+    def learn_arrow(self, component: str, packed: list[bytes], batch_id: int) -> None:
+        """Feed the reports of an Arrow block's tasks into its loop, each task once."""
+        tasks: dict[int, TaskReport] = {}
+        for data in packed:
+            task = TaskReport.from_bytes(data)
+            known = tasks.get(task.partition)
+            if known is None or task.attempt >= known.attempt:
+                tasks[task.partition] = task
+        if not tasks:
+            return
+        for task in tasks.values():
+            self.entries += [JournalEntry(**entry) for entry in task.entries]
+        self._step(component, merge([task.profile for task in tasks.values()]), batch_id)
+
+    def _step(self, component: str, fresh: FilterProfile, batch_id: int) -> None:
+        self.entries += self.loops[component].step(fresh, batch_id)
+
+    # -- the one chance of a batch job ----------------------------------------------------------
+
+    def read_sample(self, df: DataFrame) -> None:
+        """Order the native blocks by a bounded sample of a batch input, if that is cheap."""
+        if not self._wants_sample():
+            return
+        if not self._is_narrow(df):
+            self.notes["sample"] = (
+                "no sample was read before the job: the input needs a shuffle or a join, "
+                "which the sample would run a second time; native predicates stand as written"
+            )
+            return
+        started = time.monotonic()
+        for component, block in self.native.items():
+            if self.loops[component].is_adaptive:
+                self._read_sample(df, component, block)
+        self._sampled_at = time.monotonic()
+        self._sample_cost_s = self._sampled_at - started
+
+    def _wants_sample(self) -> bool:
+        if not (self.options.read_sample and self.options.is_adaptive):
+            return False
+        since = time.monotonic() - self._sampled_at
+        return since * SAMPLE_TIME_FRAC >= self._sample_cost_s
+
+    def _read_sample(self, df: DataFrame, component: str, block: NativeBlock) -> None:
+        head = df.limit(self.options.read_sample_rows)
+        code = block.timed_code("monotonically_increasing_id()")
+        try:
+            rows = head.select(F.expr(code).alias("code")).toArrow()["code"].to_pylist()
+        except Exception as error:  # noqa: BLE001 - a sample is a chance, never a reason to fail
+            self.notes["sample"] = f"no sample could be read before the job: {error}"[:300]
+            return
+        fresh = block.parse(rows, prob=1.0)
+        before = self.loops[component].order
+        self._step(component, fresh, -1)
+        n_rows = len(rows)
+        self.notes["sample"] = (
+            f"native predicates were ordered by a sample of {n_rows} rows read before the job "
+            f"(read_sample=False switches it off)"
+        )
+        loop = self.loops[component]
+        if loop.order == before:
+            evidence = {"n_rows": n_rows, "profile_tuples": fresh.n_tuples}
+            names = loop.names(before)
+            self.entries.append(JournalEntry(-1, component, "sample", names, names, evidence))
+
+    @staticmethod
+    def _is_narrow(df: DataFrame) -> bool:
+        """Whether the first rows of the input can be had without running a shuffle or a join."""
+        text = io.StringIO()
+        with contextlib.redirect_stdout(text):
+            df.explain()
+        return not _NEEDS_SHUFFLE.search(_without_cached(text.getvalue()))
+
+    # -- seeing ---------------------------------------------------------------------------------
+
+    def view(self, last_change: JournalEntry | None) -> FilterView:
+        """Return the conjunction as it stands."""
+        return FilterView(
+            name=self.name,
+            blocks=tuple(self._block_view(component) for component in self.loops),
+            pinned=tuple(PinnedView(p.name, p.text, p.reason) for p in self.bound.pinned),
+            last_change=last_change,
+            notes=tuple(self.notes.values()),
+        )
+
+    def _block_view(self, component: str) -> BlockView:
+        loop = self.loops[component]
+        if component in self.native:
+            texts = self.native[component].texts
+        else:
+            texts = tuple(each.text for each in self.functions[component])
+        return BlockView(
+            component=component,
+            written=tuple(range(len(loop.order))),
+            order=loop.order,
+            profile=loop.window.profile(),
+            texts=texts,
+            is_adaptive=loop.is_adaptive,
+            note=self.notes.get(component, ""),
+            totals=loop.totals,
+        )
+
+    def records(self) -> tuple[BlockRecord, ...]:
+        """Return how each block stands after a batch."""
+        return tuple(loop.record() for loop in self.loops.values())
+
+    # -- saving ---------------------------------------------------------------------------------
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return what was learned, as plain values."""
+        return {component: loop.snapshot() for component, loop in self.loops.items()}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Continue from what ``snapshot`` returned."""
+        for component, loop in self.loops.items():
+            if component in state:
+                loop.restore(state[component])
+
+
+def _without_cached(plan: str) -> str:
+    """Return a physical plan without what stands below a cached table."""
+    lines, depth = [], None
+    for line in plan.splitlines():
+        indent = len(line) - len(line.lstrip(" +-:*"))
+        if depth is not None and indent > depth:
+            continue
+        depth = indent if "InMemoryTableScan" in line else None
+        lines.append(line)
+    return "\n".join(lines)

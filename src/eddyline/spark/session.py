@@ -1,0 +1,97 @@
+"""A local SparkSession that is set up for eddyline, and the checks that every session needs."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+from eddyline.errors import SourceError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import SparkSession
+
+MIN_JAVA = 17
+"""Oldest Java that Spark 4 runs on."""
+
+DEFAULTS: Mapping[str, str] = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.log.level": "ERROR",
+}
+"""Settings of the embedded session; ``session(**conf)`` overrides each."""
+
+
+def session(
+    conf: Mapping[str, str] | None = None, *, master: str = "local[*]", app: str = "eddyline"
+) -> SparkSession:
+    """Return a local SparkSession with workers, Arrow and shuffle partitions set for eddyline.
+
+    The workers run the interpreter that this process runs (Spark would take ``python3`` from the
+    PATH, which inside a virtual environment is another one). An active session is returned as it
+    is, with the settings of ``conf`` applied where Spark allows that.
+
+    Args:
+        conf: Spark settings, which take precedence over eddyline's.
+        master: where to run.
+        app: the application's name.
+
+    Raises:
+        SourceError: there is no Java that Spark can run on; the message says what to install.
+
+    Example:
+        >>> spark = el.session({"spark.sql.shuffle.partitions": "8"})  # doctest: +SKIP
+    """
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - after the check for Java
+
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    if SparkSession.getActiveSession() is None:
+        check_java()
+    builder = SparkSession.builder.master(master).appName(app)
+    for key, value in {**DEFAULTS, **(conf or {})}.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+def check_java() -> None:
+    """Check that Spark will find a Java that it can run on.
+
+    Raises:
+        SourceError: it will not; one line says what to install.
+    """
+    version = java_version()
+    if version is None or version < MIN_JAVA:
+        found = "none was found" if version is None else f"found Java {version}"
+        msg = (
+            f"Spark needs Java {MIN_JAVA} or newer, {found}; install one (Debian and Ubuntu: "
+            f"'apt-get install openjdk-{MIN_JAVA}-jre-headless') or point JAVA_HOME to it"
+        )
+        raise SourceError(msg, found=version)
+
+
+def java_version() -> int | None:
+    """Return the major version of the Java that Spark will run on, or None."""
+    home = os.environ.get("JAVA_HOME")
+    java = os.path.join(home, "bin", "java") if home else shutil.which("java")  # noqa: PTH118
+    if not java:
+        return None
+    try:
+        shown = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
+    except OSError:
+        return None
+    match = re.search(r'version "(\d+)(?:\.(\d+))?', shown.stderr + shown.stdout)
+    if match is None:
+        return None
+    major = int(match[1])
+    return int(match[2] or 0) if major == 1 else major

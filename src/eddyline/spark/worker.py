@@ -1,0 +1,170 @@
+"""What runs in Spark's Python workers: the Arrow block of one conjunction.
+
+The driver ships a ``WorkerBlock``; each task runs its batches through an executor and a loop of its
+own, so the order adapts inside the task, and returns one report on the last row of the partition.
+A worker process that Spark reuses keeps what it learned for the next task of the same run.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections import OrderedDict
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from eddyline.data.sampling import sampled_rows, seed_of
+from eddyline.runtime.executor import ArrowExecutor
+from eddyline.runtime.loop import FilterLoop
+from eddyline.stats.profile import FilterProfile, merge
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from eddyline.options import FilterOptions
+    from eddyline.query.predicates import FunctionPredicate
+
+MAX_RUNS = 16
+"""Runs whose learned state a worker process keeps; the one unused for longest goes first."""
+
+MAX_ENTRIES = 50
+"""Order changes of one task that are reported one by one; more are only counted."""
+
+_loops: OrderedDict[str, FilterLoop] = OrderedDict()
+
+
+@dataclass(frozen=True, slots=True)
+class TaskReport:
+    """What one task observed and decided."""
+
+    partition: int
+    attempt: int
+    profile: FilterProfile
+    entries: tuple[dict[str, Any], ...]
+    """Journal entries of the task's own order changes, as dicts."""
+    n_entries: int
+    order: tuple[int, ...]
+    """The order in force at the end of the task."""
+
+    def to_bytes(self) -> bytes:
+        """Return the report as bytes, to travel to the driver."""
+        return pickle.dumps(self, protocol=pickle.HIGHEST_PROTOCOL)
+
+    @staticmethod
+    def from_bytes(data: bytes) -> TaskReport:
+        """Return the report that one of our own workers packed."""
+        report: TaskReport = pickle.loads(data)
+        return report
+
+
+@dataclass(frozen=True)
+class WorkerBlock:
+    """Everything that a task needs to run the Arrow block."""
+
+    component: str
+    predicates: tuple[FunctionPredicate, ...]
+    columns: tuple[tuple[int, ...], ...]
+    """For each predicate, which of the function's arguments it reads."""
+    options: FilterOptions
+    run_id: str
+    """Whose learned state this is: a worker shares it among tasks of one run."""
+    batch_id: int
+    """The micro-batch, or -1 where only the task knows it."""
+    state: dict[str, Any] | None
+    """What the driver has learned so far (a loop's snapshot)."""
+    may_switch: bool
+    """Whether the task may change the order by itself, or only observes."""
+    carries_errors: bool
+    """Whether an error is a column of the result, because a later predicate may drop the row."""
+    query: str = ""
+    """Name of the query; part of the seed of every sample."""
+
+    def run(self, batches: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
+        """Return the outcome of each batch: keep, report, and the error if they are carried."""
+        partition, attempt, batch_id = _task()
+        batch_id = batch_id if self.batch_id < 0 else self.batch_id
+        seed = seed_of(self.options.seed, self.query, self.component, batch_id, partition)
+        executor = ArrowExecutor(self.predicates, self.columns, isolate_all=self.carries_errors)
+        loop = self._loop(executor.filter_ids)
+        profile = FilterProfile.empty(executor.filter_ids)
+        entries: list[dict[str, Any]] = []
+        first_row = 0
+        for number, (columns, is_last) in enumerate(_with_last(batches)):
+            n_rows = len(columns[0])
+            chance = (seed_of(seed, number) & 0xFFFFFFFF) / 2.0**32
+            sample = loop.sample(
+                lambda prob, first=first_row, n=n_rows: sampled_rows(seed, first, n, prob),
+                n_rows,
+                chance,
+            )
+            outcome = executor.run(columns, loop.order, sample)
+            if outcome.errors and not self.carries_errors:
+                raise next(iter(outcome.errors.values()))
+            entries += map(asdict, loop.step(outcome.profile, batch_id, may_switch=self.may_switch))
+            profile = merge([profile, outcome.profile]).last(self.options.window_rows)
+            first_row += n_rows
+            report = None
+            if is_last:
+                report = TaskReport(
+                    partition,
+                    attempt,
+                    profile,
+                    tuple(entries[-MAX_ENTRIES:]),
+                    len(entries),
+                    loop.order,
+                ).to_bytes()
+            yield self._result(outcome.keep, outcome.errors, report)
+
+    def _loop(self, filter_ids: tuple[str, ...]) -> FilterLoop:
+        """Return the loop of this run: kept from an earlier task, or started from the driver's."""
+        if self.run_id in _loops:
+            _loops.move_to_end(self.run_id)
+            return _loops[self.run_id]
+        loop = FilterLoop(self.component, filter_ids, self.options)
+        if self.state is not None:
+            loop.restore(self.state)
+        _loops[self.run_id] = loop
+        while len(_loops) > MAX_RUNS:
+            _loops.popitem(last=False)
+        return loop
+
+    def _result(self, keep: Any, errors: dict[int, Any], report: bytes | None) -> pa.Array:
+        n_rows = len(keep)
+        reports = pa.nulls(n_rows, pa.binary())
+        if report is not None:
+            reports = pa.concat_arrays([reports[:-1], pa.array([report], pa.binary())])
+        arrays, names = [pa.array(keep), reports], ["keep", "report"]
+        if self.carries_errors:
+            texts: Any = np.full(n_rows, None, dtype=object)
+            for row, error in errors.items():
+                texts[row] = error.message
+            arrays.append(pa.array(texts, pa.string()))
+            names.append("error")
+        return pa.StructArray.from_arrays(arrays, names)
+
+
+def _task() -> tuple[int, int, int]:
+    """Return partition, attempt and micro-batch of the running task."""
+    from pyspark import TaskContext  # noqa: PLC0415 - there is one only inside a task
+
+    context = TaskContext.get()
+    if context is None:
+        return 0, 0, -1
+    batch_id = context.getLocalProperty("streaming.sql.batchId")
+    return context.partitionId(), context.attemptNumber(), int(batch_id or -1)
+
+
+def _with_last(
+    batches: Iterator[tuple[pa.Array, ...]],
+) -> Iterator[tuple[tuple[pa.Array, ...], bool]]:
+    """Pair each batch that has rows with whether it is the last one."""
+    held = None
+    for columns in batches:
+        if held is not None and len(columns[0]):
+            yield held, False
+        if len(columns[0]):
+            held = columns
+    if held is not None:
+        yield held, True
