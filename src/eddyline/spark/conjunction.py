@@ -115,11 +115,11 @@ class Conjunction:
                     "written; run the query by el.Engine, or transform inside foreachBatch, and "
                     "their order is learned too"
                 )
-        reports = _StreamReports(self, pipeline)
-        self._streams.append(reports)
-        result, _ = pipeline.apply(df, observation=lambda: reports.name)
-        if pipeline.functions:
-            listener(df).take(reports.name, reports.take)
+        reports = {each: _StreamReports(pipeline, each) for each in pipeline.functions}
+        self._streams += reports.values()
+        for report in reports.values():
+            listener(df).take(report.name, report.take)
+        result, _ = pipeline.apply(df, observation=lambda component: reports[component].name)
         return result
 
     def _learn(self, timeout_s: float) -> None:
@@ -134,17 +134,16 @@ class Conjunction:
 
 
 class _StreamReports:
-    """Feeds what a streaming query's tasks report into the conjunction that it came from."""
+    """Feeds what a streaming query's tasks report of one Arrow block into its loop."""
 
-    def __init__(self, owner: Conjunction, pipeline: FilterPipeline) -> None:
-        self.name = f"eddyline_{uuid.uuid4().hex}"
-        self.owner = owner
+    def __init__(self, pipeline: FilterPipeline, component: str) -> None:
+        self.name = f"{component}_{uuid.uuid4().hex}"
         self.pipeline = pipeline
+        self.component = component
 
     def take(self, metrics: dict[str, Any], batch_id: int) -> None:
         """Take in what one micro-batch reported."""
-        for component in self.pipeline.functions:
-            self.pipeline.learn_arrow(component, as_bytes(metrics, "arrow"), batch_id)
+        self.pipeline.learn_arrow(self.component, as_bytes(metrics, "arrow"), batch_id)
 
 
 def all_of(*predicates: Any, name: str | None = None, **options: Any) -> Conjunction:

@@ -105,7 +105,7 @@ class FilterPipeline:
         *,
         batch_id: int = -1,
         profiles_native: bool = False,
-        observation: Callable[[], Any] = Observation,
+        observation: Callable[[str], Any] = lambda _component: Observation(),
     ) -> tuple[DataFrame, list[Report]]:
         """Lay the conjunction over a DataFrame, with the orders in force.
 
@@ -113,7 +113,8 @@ class FilterPipeline:
             df: the input.
             batch_id: the micro-batch, or -1 if the driver does not know it.
             profiles_native: whether the native blocks are profiled within the job.
-            observation: makes what ``DataFrame.observe`` takes: an Observation or a name.
+            observation: makes, for an Arrow block, what ``DataFrame.observe`` takes: an
+                Observation or a name.
 
         Returns:
             The filtered DataFrame, and what it will report when it runs.
@@ -125,11 +126,13 @@ class FilterPipeline:
             if segment.native:
                 df = self._native(df, f"native{suffix}", batch_id, profiles_native, reports)
             if segment.functions:
-                column = f"{PREFIX}_{number}_arrow"
-                df = self._arrow(
-                    df, f"arrow{suffix}", segment.functions, column, batch_id, observation, reports
-                )
+                component, column = f"arrow{suffix}", f"{PREFIX}_{number}_arrow"
+                seen = observation(component)
+                block, texts = self._worker_block(component, segment.functions, batch_id)
+                df = apply_arrow_block(df, block, texts, column, seen)
                 errors += [column] if self._carries_errors else []
+                if isinstance(seen, Observation):
+                    reports.append(Report(component, PendingMetrics(seen), 0.0, batch_id))
             if segment.barrier is not None:
                 df = self._barrier(df, segment.barrier, f"{PREFIX}_{number}_pinned", errors)
         return self._checked(df, errors), reports
@@ -151,16 +154,10 @@ class FilterPipeline:
         reports.append(Report(component, PendingMetrics(seen), prob, batch_id))
         return block.apply_profiled(df, loop.order, prob=prob, seed=seed, observation=seen)
 
-    def _arrow(
-        self,
-        df: DataFrame,
-        component: str,
-        functions: tuple[FunctionPredicate, ...],
-        column: str,
-        batch_id: int,
-        observation: Callable[[], Any],
-        reports: list[Report],
-    ) -> DataFrame:
+    def _worker_block(
+        self, component: str, functions: tuple[FunctionPredicate, ...], batch_id: int
+    ) -> tuple[WorkerBlock, tuple[str, ...]]:
+        """Return what the tasks of a batch run, and the columns that they are handed."""
         loop = self.loops[component]
         texts = tuple(dict.fromkeys(text for each in functions for text in each.reads))
         place = {text: index for index, text in enumerate(texts)}
@@ -178,10 +175,7 @@ class FilterPipeline:
             carries_errors=self._carries_errors,
             query=self.name,
         )
-        seen = observation()
-        if isinstance(seen, Observation):
-            reports.append(Report(component, PendingMetrics(seen), 0.0, batch_id))
-        return apply_arrow_block(df, block, texts, column, seen)
+        return block, texts
 
     def _barrier(self, df: DataFrame, barrier: Any, column: str, errors: list[str]) -> DataFrame:
         """Apply a pinned predicate on its own."""
