@@ -1,0 +1,232 @@
+"""The engine: named streams, named functions, and continuous queries over them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from eddyline.errors import OptionError, QueryError
+from eddyline.options import FilterOptions
+from eddyline.query.binding import bind
+from eddyline.query.predicates import FunctionPredicate, named, predicate
+from eddyline.query.statement import read_select
+from eddyline.registry import unknown
+from eddyline.spark.run import Run
+from eddyline.spark.session import session
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from eddyline.query.statement import SelectQuery
+    from eddyline.spark.sinks import BatchWriter
+
+
+class Engine:
+    """Runs continuous queries over streams, and keeps finding their cheapest plan.
+
+    Args:
+        spark: the session to run on; without one, the active session, or a local one that is set
+            up for eddyline.
+
+    Example:
+        >>> engine = el.Engine()  # doctest: +SKIP
+        >>> engine.stream("packets", spark.readStream.schema(s).parquet("in/"))  # doctest: +SKIP
+        >>> query = engine.query("SELECT * FROM packets WHERE port = 80")  # doctest: +SKIP
+        >>> run = query.start("parquet", path="out/", checkpoint="ckpt/")  # doctest: +SKIP
+    """
+
+    def __init__(self, spark: SparkSession | None = None) -> None:
+        self.spark = session() if spark is None else spark
+        self.streams: dict[str, DataFrame] = {}
+        self.functions: dict[str, FunctionPredicate] = {}
+        self.queries: dict[str, Query] = {}
+
+    def stream(
+        self, name: str, df: DataFrame, *, time: str | None = None, lateness: str | None = None
+    ) -> None:
+        """Give a streaming DataFrame a name that queries can use.
+
+        Args:
+            name: the stream's name in SQL.
+            df: a streaming DataFrame.
+            time: its event-time column; used by windows, not by filters.
+            lateness: how late rows may come ("1 minute"); becomes the watermark.
+
+        Raises:
+            QueryError: the name is taken, the DataFrame is no stream, or has no such column.
+        """
+        if name in self.streams:
+            msg = f"stream {name!r} exists already; choose another name"
+            raise QueryError(msg, name=name)
+        if not df.isStreaming:
+            msg = (
+                f"stream {name!r} needs a streaming DataFrame (spark.readStream…), got a batch "
+                f"one; filter that with df.transform(el.all_of(…))"
+            )
+            raise QueryError(msg, name=name)
+        if time is not None and time not in df.columns:
+            msg = f"stream {name!r}: {unknown('time column', time, df.columns)}"
+            raise QueryError(msg, name=name, time=time)
+        if lateness is not None and time is None:
+            msg = f"stream {name!r} has a lateness but no time column; add time='…'"
+            raise OptionError(msg, name=name)
+        watermarked = time is not None and lateness is not None
+        self.streams[name] = df.withWatermark(time, lateness) if watermarked else df
+
+    def function(
+        self,
+        name: str,
+        fn: Callable[..., Any] | FunctionPredicate,
+        *,
+        reads: Sequence[str] | None = None,
+        **options: Any,
+    ) -> FunctionPredicate:
+        """Give a Python predicate a name that queries can call.
+
+        Args:
+            name: the function's name in SQL.
+            fn: a function over arrays, or a predicate made by ``el.predicate``.
+            reads: the columns of its arguments where a query calls it without any.
+            **options: as for ``el.predicate``: ``arrays``, ``deterministic``.
+
+        Raises:
+            QueryError: the name is taken, or the function cannot be a predicate.
+        """
+        if name.lower() in (known.lower() for known in self.functions):
+            msg = f"function {name!r} exists already; choose another name"
+            raise QueryError(msg, name=name)
+        if isinstance(fn, FunctionPredicate) and reads is None and not options:
+            made = fn
+        else:
+            made = predicate(fn, reads=_argument_names(fn, reads), name=name, **options)
+        self.functions[name] = made
+        return made
+
+    def query(self, text: str, *, name: str | None = None, **options: Any) -> Query:
+        """Read a continuous query.
+
+        Args:
+            text: ``SELECT … FROM stream [WHERE …]``.
+            name: the query's name; the stream's name and a number by default.
+            **options: how its orders are learned, as for ``el.all_of``.
+
+        Raises:
+            QueryError: the text cannot be understood, or names what does not exist.
+            NotSupportedError: valid SQL that eddyline does not run yet, with its position.
+            OptionError: an unknown option, or a value out of range.
+        """
+        select = read_select(text, functions=self.functions, streams=tuple(self.streams))
+        chosen = name or f"{select.stream}_{len(self.queries) + 1}"
+        if chosen in self.queries:
+            msg = f"query {chosen!r} exists already; choose another name"
+            raise QueryError(msg, name=chosen)
+        made = Query(self, select, chosen, FilterOptions.of(**options))
+        made.check()
+        self.queries[chosen] = made
+        return made
+
+    def start_all(
+        self,
+        sink: str | BatchWriter = "memory",
+        *,
+        path: str | None = None,
+        checkpoint: str | None = None,
+        trigger: str | None = None,
+    ) -> list[Run]:
+        """Start every query; paths and checkpoints get a folder per query."""
+        return [
+            query.start(
+                sink,
+                path=path and f"{path}/{name}",
+                checkpoint=checkpoint and f"{checkpoint}/{name}",
+                trigger=trigger,
+            )
+            for name, query in self.queries.items()
+        ]
+
+
+class Query:
+    """A continuous query that can be started; made by ``Engine.query``."""
+
+    def __init__(
+        self, engine: Engine, select: SelectQuery, name: str, options: FilterOptions
+    ) -> None:
+        self.engine = engine
+        self.select = select
+        self.name = name
+        self.options = options
+
+    @property
+    def text(self) -> str:
+        """The query as it was written."""
+        return self.select.text
+
+    @property
+    def source(self) -> DataFrame:
+        """The stream that the query reads."""
+        return self.engine.streams[self.select.stream]
+
+    def check(self) -> None:
+        """Check the query against the stream's columns, without running anything.
+
+        Raises:
+            QueryError: a predicate or an output column that does not fit.
+        """
+        self.bound()
+        self.project(self.source)
+
+    def bound(self) -> Any:
+        """Return where each predicate of the query goes."""
+        ansi = str(self.engine.spark.conf.get("spark.sql.ansi.enabled", "true")) == "true"
+        return bind(named(self.select.conjuncts), dict(self.source.dtypes), ansi=ansi)
+
+    def project(self, df: DataFrame) -> DataFrame:
+        """Return the output columns of the query."""
+        from pyspark.errors import AnalysisException  # noqa: PLC0415
+
+        try:
+            return df.selectExpr(*self.select.projections)
+        except AnalysisException as error:
+            msg = f"query {self.name!r}: {error.getMessage() or error}"
+            raise QueryError(msg, query=self.name) from error
+
+    def start(
+        self,
+        sink: str | BatchWriter = "memory",
+        *,
+        path: str | None = None,
+        checkpoint: str | None = None,
+        trigger: str | None = None,
+    ) -> Run:
+        """Start the query.
+
+        Args:
+            sink: ``parquet``, ``memory``, ``console``, or a function of (df, batch_id).
+            path: where the sink writes, if it writes somewhere.
+            checkpoint: folder from which a later start continues; a temporary one if omitted.
+            trigger: ``available_now`` (what is there, then stop), ``once``, or an interval such
+                as ``5 seconds``; as fast as possible if omitted.
+
+        Returns:
+            The run, which behaves like a StreamingQuery.
+
+        Raises:
+            OptionError: an unknown sink or trigger, or a path that is missing.
+            SourceError: the sink's path cannot be written.
+        """
+        return Run(self, sink, path=path, checkpoint=checkpoint, trigger=trigger)
+
+
+def _argument_names(fn: Any, reads: Sequence[str] | None) -> Sequence[str]:
+    """Return what a function reads where a query calls it without arguments."""
+    if reads is not None:
+        return reads
+    if isinstance(fn, FunctionPredicate):
+        return fn.reads
+    from inspect import signature  # noqa: PLC0415
+
+    try:
+        return [parameter.name for parameter in signature(fn).parameters.values()]
+    except (TypeError, ValueError):
+        return []
