@@ -14,7 +14,7 @@ from eddyline.stats.profile import FilterProfile
 from eddyline.watch.explain import explain, explain_json
 from eddyline.watch.wording import TIMES
 
-from .fakes import NAMES, a_block, a_view, many_names, nothing_known
+from .fakes import NAMES, a_block, a_view, many_names, nothing_known, some_totals
 
 DROPS = np.array([[1, 0], [1, 1], [0, 1], [0, 0]], dtype=np.bool_)
 
@@ -74,6 +74,20 @@ def test_no_evidence_is_said_instead_of_zeros():
     block = explain_json(nothing_known())["blocks"][0]
     assert block["cost_ns"] is None
     assert {row["drop_frac_given_prefix"] for row in block["filters"]} == {None}
+
+
+def test_what_is_not_counted_is_left_out():
+    totals = replace(some_totals(), n_evaluations=0, n_extra=0)
+    text = explain(a_view(blocks=(a_block(totals=totals),)))
+    assert "4,800,000 rows seen." in text
+    assert "evaluations" not in text
+    empty = FilterProfile.empty(NAMES)
+    assert "rows seen" not in explain(a_view(blocks=(a_block(profile=empty, totals=empty),)))
+
+
+def test_a_note_of_a_block_is_said_once():
+    view = a_view(notes=(a_block().note, "another"))
+    assert explain(view).count(a_block().note) == 1
 
 
 def test_evidence_without_costs_leaves_the_costs_out():

@@ -76,8 +76,9 @@ def _whole(view: FilterView, max_filters: int) -> RenderableType:
         parts += [Text(), Text("No filter of it has an order to learn.")]
     parts += _pinned(view.pinned)
     parts += _last_change(view.last_change)
-    if view.notes:
-        parts += _section("notes", [Text(f"• {one_line(note)}") for note in view.notes])
+    said = {block.note for block in view.blocks}
+    if notes := [note for note in view.notes if note not in said]:
+        parts += _section("notes", [Text(f"• {one_line(note)}") for note in notes])
     return Group(*parts)
 
 
@@ -86,7 +87,7 @@ def _block(facts: BlockFacts, max_filters: int) -> list[RenderableType]:
     lines: list[RenderableType] = [Text(one_line(facts.note))] if facts.note else []
     lines.append(_order_table(facts, max_filters))
     lines += [Text(line) for line in _summary(facts)]
-    return _section(f"{facts.component}: {state}", lines)
+    return _section(f"{facts.component} block: {state}", lines)
 
 
 def _section(title: str, lines: Sequence[RenderableType]) -> list[RenderableType]:
@@ -158,7 +159,9 @@ def _evidence(facts: BlockFacts) -> str:
 
 
 def _work(facts: BlockFacts) -> str:
-    line = f"{count(facts.n_rows)} rows seen, {count(facts.n_evaluations)} evaluations made"
+    line = f"{count(facts.n_rows)} rows seen"
+    if facts.n_evaluations is not None:
+        line += f", {count(facts.n_evaluations)} evaluations made"
     if facts.profiling_frac is not None:
         line += f", {percent(facts.profiling_frac)} of them for profiling"
     return line + "."

@@ -62,9 +62,9 @@ class BlockFacts:
     saving: float | None
     """How many times cheaper the order in force is than the written one."""
     n_rows: int | None
-    """Rows seen in the life of the block."""
+    """Rows seen in the life of the block; None where they are not counted."""
     n_evaluations: int | None
-    """Evaluations made in the life of the block."""
+    """Evaluations made in the life of the block; None where they are not counted."""
     profiling_frac: float | None
     """Share of the evaluations that only profiling needed ([0, 1])."""
 
@@ -87,8 +87,8 @@ def block_facts(view: BlockView) -> BlockFacts:
         as_written_ns=as_written,
         is_bound=as_written is not None and profile.basis not in {None, view.written},
         saving=ratio(as_written, cost),
-        n_rows=None if totals is None else totals.n_rows,
-        n_evaluations=None if totals is None else totals.n_evaluations,
+        n_rows=None if totals is None else totals.n_rows or None,
+        n_evaluations=None if totals is None else totals.n_evaluations or None,
         profiling_frac=None if totals is None else ratio(totals.n_extra, totals.n_evaluations),
     )
 

@@ -103,20 +103,28 @@ def times(factor: float | None) -> str:
 _EQUAL = "as much"
 
 
+def saving_text(cost_ns: float | None, as_written_ns: float | None) -> str:
+    """Write what an order saves against the written one; nothing if that is not known.
+
+    >>> saving_text(840, 2100), saving_text(840, 840), saving_text(840, None)
+    ('2.5 × less than as written (2.1 µs)', 'as written', '')
+    """
+    factor = ratio(as_written_ns, cost_ns)
+    if factor is None:
+        return ""
+    if times(factor) == _EQUAL:
+        return "as written"
+    return f"{times(factor)} than as written ({duration(as_written_ns)})"
+
+
 def cost_text(cost_ns: float | None, as_written_ns: float | None) -> str:
     """Write the expected cost of an order beside that of the written one.
 
-    >>> cost_text(840, 2100), cost_text(840, 840), cost_text(840, None)
-    ('840 ns per row, 2.5 × less than as written (2.1 µs)', '840 ns per row, as written', \
-'840 ns per row')
+    >>> cost_text(840, 2100), cost_text(840, None)
+    ('840 ns per row, 2.5 × less than as written (2.1 µs)', '840 ns per row')
     """
-    cost = f"{duration(cost_ns)} per row"
-    factor = ratio(as_written_ns, cost_ns)
-    if factor is None:
-        return cost
-    if times(factor) == _EQUAL:
-        return f"{cost}, as written"
-    return f"{cost}, {times(factor)} than as written ({duration(as_written_ns)})"
+    saving = saving_text(cost_ns, as_written_ns)
+    return f"{duration(cost_ns)} per row" + (f", {saving}" if saving else "")
 
 
 def one_line(text: str) -> str:
