@@ -317,7 +317,7 @@ def _explanation(view: RunView) -> str:
     if view.filter_view is None:
         return ""
     text = escape(explain(view.filter_view))
-    return f'<section><h2>As it stands</h2><div class="card"><pre>{text}</pre></div></section>'
+    return f'<section><h2>As it stands</h2><pre class="words">{text}</pre></section>'
 
 
 def _settings(settings: dict[str, str]) -> str:
