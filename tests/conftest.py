@@ -1,11 +1,47 @@
-"""Hypothesis profiles: choose one with HYPOTHESIS_PROFILE; every one is deterministic."""
+"""Fixtures for all tests: one Spark session per run, stopped at the end."""
 
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
-from hypothesis import settings
+import pytest
+from hypothesis import HealthCheck, settings
 
-for name, n_examples in {"dev": 50, "ci": 300, "nightly": 5000}.items():
-    settings.register_profile(name, max_examples=n_examples, deadline=None, derandomize=True)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
+settings.register_profile("dev", max_examples=50, deadline=None)
+settings.register_profile(
+    "ci", max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("ci" if os.environ.get("CI") else "dev")
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory):
+    """One local session for the whole run; skipped, saying so, without a suitable Java."""
+    from eddyline.errors import SourceError
+    from eddyline.spark.session import session
+
+    folder = tmp_path_factory.mktemp("spark")
+    try:
+        made = session(
+            {
+                "spark.driver.memory": "2g",
+                "spark.sql.warehouse.dir": str(folder / "warehouse"),
+                "spark.local.dir": str(folder / "local"),
+            },
+            master="local[2]",
+        )
+    except SourceError as error:
+        pytest.skip(error.message)
+    yield made
+    made.stop()
+
+
+@pytest.fixture(scope="session")
+def data_dir():
+    """The folder with real data sets; tests that need it are skipped without it, saying so."""
+    default = Path(__file__).resolve().parents[2] / "shared" / "data"
+    folder = Path(os.environ.get("EDDYLINE_DATA", default))
+    if not folder.is_dir():
+        pytest.skip(f"no data at {folder}; set EDDYLINE_DATA to the folder with the data sets")
+    return folder

@@ -1,4 +1,4 @@
-"""The loop of one block: observe -> decide -> switch. The same code inside a task and on the driver.
+"""The loop of one block: observe -> decide -> switch, inside a task and on the driver alike.
 
 The loop keeps the evidence (a profile window) and the plan (an order), asks the policy for a better
 order once enough new evidence has come in, and says how much to sample next. It sees profiles,
@@ -35,6 +35,9 @@ DUE_FRAC = 0.05
 MIN_ROWS_PER_PROFILE = 32
 """Sampled rows below which a batch is not worth profiling: then fewer batches are profiled."""
 
+SPIKE_FACTOR = 4.0
+"""A call that takes so many times longer than expected is a spike, if it stays the only one."""
+
 THINKING_FRAC = 0.01
 """Most time that the policy may take, as a share of the time that the filters take."""
 
@@ -69,6 +72,7 @@ class FilterLoop:
         self.is_adaptive = options.is_adaptive and n_filters > 1
         self.window = ProfileWindow(filter_ids, options.window_rows)
         self.totals = FilterProfile.empty(filter_ids)
+        self._was_slow = np.zeros(n_filters, dtype=np.bool_)
         self._new_tuples = 0
         self._work_ns = 0.0
         self._thought_ns = 0.0
@@ -89,6 +93,7 @@ class FilterLoop:
         self._count(fresh)
         if not self.is_adaptive:
             return []
+        fresh = replace(fresh, costs=self._without_spikes(fresh.costs))
         self.window.push(fresh)
         self._new_tuples += fresh.n_tuples
         self._work_ns += float(fresh.costs.sums[2].sum())
@@ -123,6 +128,26 @@ class FilterLoop:
             weights=self.totals.weights,
             costs=CostSums.empty(len(self.filter_ids)),
         )
+
+    def _without_spikes(self, costs: CostSums) -> CostSums:
+        """Cut a call that took far longer than expected, unless the call before it did so too.
+
+        A pause of the machine hits single calls; a filter that has become slow is slow again.
+        """
+        fixed, slope = self.window.profile().costs.fit()
+        calls, rows, time = costs.sums[:3]
+        expected = fixed * calls + slope * rows
+        known = self.window.profile().costs.is_known
+        is_slow = known & (time > SPIKE_FACTOR * expected)
+        cut = is_slow & ~self._was_slow
+        self._was_slow = np.where(calls > 0, is_slow, self._was_slow)
+        if not cut.any():
+            return costs
+        sums = costs.sums.copy()
+        share = np.where(cut, expected / np.maximum(time, 1.0), 1.0)
+        sums[2] *= share
+        sums[4] *= share
+        return CostSums(sums)
 
     def _is_due(self) -> bool:
         """Whether there is enough new evidence, and thinking has not cost too much so far."""

@@ -130,8 +130,9 @@ class NativeBlock:
         costs = CostSums.empty(n_filters)
         if timed:
             values = np.array(timed, dtype=np.int64)
-            drops = np.concatenate([drops, values[:, 2:-1:2] == 1])
-            costs = _costs(np.diff(values[:, 1::2], axis=1))
+            drops = np.concatenate([drops, values[:, 2:-2:2] == 1])
+            clocks = np.concatenate([values[:, 1:-1:2], values[:, -1:]], axis=1)
+            costs = _costs(np.diff(clocks, axis=1))
         return FilterProfile.of_sample(self.filter_ids, drops, prob=prob, costs=costs)
 
 

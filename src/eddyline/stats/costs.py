@@ -19,6 +19,10 @@ Floats = NDArray[np.float64]
 MIN_PER_ROW_NS = 0.1
 """Floor of a per-row cost (ns): below a tenth of a nanosecond is noise, and ratios need > 0."""
 
+MIN_SLOPE_FRAC = 0.05
+"""Least per-row cost, as a share of the mean time per row. Calls of nearly one size do not tell a
+fixed part from a part per row, and a filter must not look free because of noise."""
+
 _MIN_SPREAD = 1.1
 """A line is fitted only if the calls' row counts spread by a tenth; else all time is per row."""
 
@@ -116,10 +120,9 @@ class CostSums:
         fixed = np.where(fits, (rate * rows - calls * time) / safe, 0.0)
         slope = np.where(fits, (inv * time - calls * rate) / safe, 0.0)
         mean = time / np.maximum(rows, 1.0)
-        fixed = np.where(slope <= 0.0, time / np.maximum(calls, 1.0), np.maximum(fixed, 0.0))
-        fixed = np.where(fits, fixed, 0.0)
-        slope = np.where(fits, (time - fixed * calls) / np.maximum(rows, 1.0), mean)
+        slope = np.clip(np.where(fits & (fixed > 0.0), slope, mean), MIN_SLOPE_FRAC * mean, mean)
         slope = np.maximum(slope, MIN_PER_ROW_NS)
+        fixed = np.maximum(time - slope * rows, 0.0) / np.maximum(calls, 1.0)
         unknown = float(np.median(slope[known])) if known.any() else 1.0
         return np.where(known, fixed, 0.0), np.where(known, slope, unknown)
 

@@ -1,0 +1,53 @@
+# eddyline: everything from a fresh machine with Python 3.11+ and Java 17+.
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+RUN := $(VENV)/bin/python
+STAMP := $(VENV)/.installed
+
+.PHONY: help setup demo test check lint type fmt bench bench-quick clean java
+
+help:  ## Show the commands.
+	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 16
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "eddyline needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) -V 2>&1)"; exit 1; }
+	@test -x $(RUN) || $(PYTHON) -m venv $(VENV)
+	@echo "Installing eddyline and the tested versions of what it needs into $(VENV) ..."
+	@$(RUN) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@touch $(STAMP)
+
+setup: $(STAMP)  ## Install everything into .venv, in tested versions.
+
+java: $(STAMP)
+	@$(RUN) -m eddyline check-java
+
+demo: java  ## Stream a year of real flights through a badly written conjunction.
+	@$(RUN) -m eddyline demo
+
+test: java  ## Run all tests.
+	@$(RUN) -m pytest
+
+lint: $(STAMP)  ## Check style, imports between rooms, and formatting.
+	@$(RUN) -m ruff check .
+	@$(RUN) -m ruff format --check .
+	@$(RUN) tools/check_imports.py
+
+type: $(STAMP)  ## Check types.
+	@$(RUN) -m mypy
+
+fmt: $(STAMP)  ## Format the code.
+	@$(RUN) -m ruff check --fix .
+	@$(RUN) -m ruff format .
+
+check: lint type test  ## Everything that CI runs.
+
+bench: java  ## Run the filter benchmarks and print value against target.
+	@$(RUN) -m benchmarks run filters
+
+bench-quick: java  ## The same on less data: the targets may be missed.
+	@$(RUN) -m benchmarks run filters --quick
+
+clean:  ## Remove what was installed and built.
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,76 @@
+"""Check who imports whom: a room imports only rooms above it, and only ``spark/`` imports pyspark.
+
+Run by ``make lint``; prints each line that breaks a rule and exits with 1 if there is one.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from pathlib import Path
+
+SOURCE = Path(__file__).resolve().parents[1] / "src" / "eddyline"
+
+ROOMS = [
+    "errors", "options", "registry",
+    "data", "query", "stats",
+    "ordering",
+    "runtime", "watch", "spark", "cli", "testing",
+]  # fmt: skip
+"""Top to bottom: a room imports itself and what stands above it."""
+
+TECHNIQUES = {"ordering"}
+"""Rooms that never import each other, although the list gives them an order."""
+
+PYSPARK_ROOMS = {"spark"}
+"""Rooms that may import pyspark."""
+
+FACE = {"__init__", "__main__", "demo"}
+"""Modules that stand above all rooms: the public face and the commands."""
+
+
+def imported(tree: ast.AST) -> list[tuple[int, str]]:
+    """Return line and name of every module that is imported, wherever it stands."""
+    found: list[tuple[int, str]] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found += [(node.lineno, alias.name) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            found.append((node.lineno, node.module))
+            if node.module == "eddyline":
+                found += [(node.lineno, f"eddyline.{alias.name}") for alias in node.names]
+    return found
+
+
+def breaches(path: Path) -> list[str]:
+    """Return what a module breaks, one line each."""
+    parts = path.relative_to(SOURCE).with_suffix("").parts
+    room = parts[0]
+    if room in FACE:
+        return []
+    wrong = []
+    for line, name in imported(ast.parse(path.read_text("utf-8"))):
+        where = f"{path.relative_to(SOURCE.parents[1])}:{line}"
+        if name.split(".")[0] == "pyspark" and room not in PYSPARK_ROOMS:
+            wrong.append(f"{where}: {room}/ imports pyspark; only spark/ does")
+        target = name.split(".")[1:2]
+        if name.startswith("eddyline.") and target:
+            if target[0] not in ROOMS:
+                wrong.append(f"{where}: {target[0]} is not a room; add it to tools/check_imports.py")
+            elif ROOMS.index(target[0]) > ROOMS.index(room):
+                wrong.append(f"{where}: {room}/ imports {target[0]}/, which stands below it")
+            elif {room, target[0]} <= TECHNIQUES and room != target[0]:
+                wrong.append(f"{where}: techniques do not import each other: {room}, {target[0]}")
+    return wrong
+
+
+def main() -> int:
+    """Check every module of the package."""
+    wrong = [line for path in sorted(SOURCE.rglob("*.py")) for line in breaches(path)]
+    for line in wrong:
+        print(line)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
