@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+
+import numpy as np
+from hypothesis import find, given
+from hypothesis import strategies as st
+
+from eddyline.testing import strategies
+
+
+@given(strategies.ordered_profiles())
+def test_profiles_hold_together(given_):
+    order, profile = given_
+    assert sorted(order) == list(range(profile.n_filters))
+    bits, weights = profile.bits()
+    assert bits.any(axis=1).all()
+    assert weights.sum() == profile.weights.sum()
+    assert (profile.costs.per_row_ns > 0).all()
+
+
+@given(strategies.costs(4))
+def test_costs_are_the_drawn_ones(costs):
+    assert set(costs) <= set(strategies.COSTS_NS)
+
+
+def test_edges_are_reachable():
+    assert find(strategies.drops(), lambda drops: len(drops) == 0).shape[0] == 0
+    assert find(strategies.profiles(n_filters=st.just(3)), lambda p: p.n_tuples > 2).n_filters == 3
+    nan = find(strategies.tables(), lambda t: any(x and math.isnan(x) for x in t["x"].to_pylist()))
+    assert nan.num_rows >= 1
+    assert find(strategies.tables(), lambda t: t["s"].null_count > 0 and "" in t["s"].to_pylist())
+    assert find(strategies.costs(3), lambda c: len(np.unique(c)) < 3) is not None
+
+
+def test_only_the_strategies_need_hypothesis():
+    code = (
+        "import sys; sys.modules['hypothesis'] = None; sys.modules['pyspark'] = None\n"
+        "import eddyline.testing.conformance, eddyline.testing.generators\n"
+        "import eddyline.testing.reference, eddyline.testing.simulation, eddyline.ordering\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
