@@ -193,18 +193,23 @@ class FilterLoop:
         return [self.filter_ids[f] for f in order]
 
     def record(self, n_evaluations: int = 0) -> BlockRecord:
-        """Return how the block stands after a batch."""
+        """Return how the block stands after a batch; nan for what is not known."""
         profile = self.window.profile()
-        fracs = np.zeros(len(self.order))
-        fracs[list(self.order)] = drop_fracs(self.order, profile)
         written = tuple(range(len(self.order)))
+        fracs = np.full(len(written), np.nan)
+        cost = as_written = float("nan")
+        if profile.n_tuples or profile.passed:
+            fracs[list(self.order)] = drop_fracs(self.order, profile)
+            if profile.costs.is_known.any():
+                cost = expected_cost_ns(self.order, profile)
+                as_written = expected_cost_ns(written, profile)
         return BlockRecord(
             component=self.component,
             filter_ids=self.filter_ids,
             order=self.order,
             drop_fracs=tuple(fracs.tolist()),
-            cost_ns=expected_cost_ns(self.order, profile),
-            as_written_ns=expected_cost_ns(written, profile),
+            cost_ns=cost,
+            as_written_ns=as_written,
             n_evaluations=n_evaluations,
         )
 

@@ -1,0 +1,89 @@
+"""The command line: ``eddyline run FILE.sql``, ``eddyline demo``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+from rich.console import Console
+
+import eddyline
+from eddyline.errors import EddylineError
+
+app = typer.Typer(
+    help="Continuous queries on Spark that keep finding their cheapest plan while they run.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+console = Console()
+
+
+@app.command()
+def run(
+    file: Annotated[Path, typer.Argument(help="A script: CREATE STREAM, FUNCTION and QUERY.")],
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="Folder from which a later run continues.")
+    ] = None,
+    trigger: Annotated[
+        str | None, typer.Option(help="'available_now', or an interval such as '5 seconds'.")
+    ] = None,
+    report: Annotated[Path | None, typer.Option(help="Write an HTML report to this file.")] = None,
+    adaptive: Annotated[bool, typer.Option(help="Learn orders, or keep them as written.")] = True,
+    explain: Annotated[bool, typer.Option(help="Say at the end how each query ran.")] = True,
+    quiet: Annotated[bool, typer.Option(help="Show no progress.")] = False,
+) -> None:
+    """Run the queries of a script until they end or Ctrl-C."""
+    from eddyline.spark.script import run_script  # noqa: PLC0415 - pyspark loads slowly
+    from eddyline.spark.watched import watch  # noqa: PLC0415
+
+    runs = run_script(
+        file,
+        checkpoint=None if checkpoint is None else str(checkpoint),
+        trigger=trigger,
+        adaptive=adaptive,
+    )
+    watch(runs, quiet=quiet)
+    for each in runs:
+        if explain:
+            console.print(each.explain(width=console.width), markup=False, highlight=False)
+        if report is not None:
+            path = report if len(runs) == 1 else report.with_stem(f"{report.stem}-{each.name}")
+            console.print(f"Report of {each.name}: {each.report(path)}")
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Where results and report go.")] = Path("out/demo"),
+    batches: Annotated[int, typer.Option(min=2, max=365, help="Parts of the year.")] = 26,
+) -> None:
+    """Stream a year of real flights through a badly written conjunction, twice."""
+    from eddyline.demo import run_demo  # noqa: PLC0415 - pyspark loads slowly
+
+    run_demo(out, n_batches=batches, console=console)
+
+
+@app.command("check-java", hidden=True)
+def check_java() -> None:
+    """Stop with one line if there is no Java that Spark runs on."""
+    from eddyline.spark.session import check_java as check  # noqa: PLC0415
+
+    check()
+
+
+@app.command()
+def version() -> None:
+    """Show the version."""
+    console.print(eddyline.__version__)
+
+
+def main() -> NoReturn:
+    """Run the command line; errors of ours are one message, not a traceback."""
+    try:
+        app()
+    except EddylineError as error:
+        Console(stderr=True).print(f"eddyline: {error.message}", style="red", markup=False)
+        sys.exit(1)
+    sys.exit(0)
