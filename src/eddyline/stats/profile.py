@@ -172,6 +172,9 @@ class FilterProfile:
 def merge(profiles: Iterable[FilterProfile]) -> FilterProfile:
     """Return one profile of everything that the given profiles observed.
 
+    Partial codes can be read only with the order that they were taken under: of profiles that
+    ran under different orders, the sample of the newest order is kept, and the counts of all.
+
     Raises:
         PlanError: the profiles are of different filters, or there is none.
     """
@@ -186,14 +189,17 @@ def merge(profiles: Iterable[FilterProfile]) -> FilterProfile:
             raise PlanError(msg, left=first.filter_ids, right=part.filter_ids)
     if len(parts) == 1:
         return first
+    orders = [part.basis for part in parts if part.basis is not None]
+    basis = orders[-1] if orders else None
+    readable = [part for part in parts if part.basis in {None, basis}]
     costs = np.stack([part.costs.sums for part in parts])
     sums = costs.sum(axis=0)
     sums[5], sums[6] = costs[:, 5].min(axis=0), costs[:, 6].max(axis=0)
     return FilterProfile(
         filter_ids=first.filter_ids,
-        codes=np.concatenate([part.codes for part in parts]),
-        weights=np.concatenate([part.weights for part in parts]),
-        passed=sum(part.passed for part in parts),
+        codes=np.concatenate([part.codes for part in readable]),
+        weights=np.concatenate([part.weights for part in readable]),
+        passed=sum(part.passed for part in readable),
         costs=CostSums(sums),
         rows_in=np.sum([part.rows_in for part in parts], axis=0),
         rows_out=np.sum([part.rows_out for part in parts], axis=0),
@@ -202,5 +208,5 @@ def merge(profiles: Iterable[FilterProfile]) -> FilterProfile:
         n_evaluations=sum(part.n_evaluations for part in parts),
         n_extra=sum(part.n_extra for part in parts),
         n_raised=np.sum([part.n_raised for part in parts], axis=0),
-        basis=first.basis,
+        basis=basis,
     )
