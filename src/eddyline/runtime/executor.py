@@ -165,7 +165,8 @@ class ArrowExecutor:
         """Call a filter on some rows."""
         predicate = self.predicates[f]
         arrays = [batch[index] for index in self.columns[f]]
-        if len(rows) < len(arrays[0]):
+        if len(rows) < len(arrays[0]) or (rows[1:] < rows[:-1]).any():
+            # Not all rows, or all but with sampled ones moved to the end.
             indices = pa.array(rows)
             arrays = [array.take(indices) for array in arrays]
         result = predicate.fn(*(_AS[predicate.arrays](array) for array in arrays))
