@@ -44,7 +44,8 @@ def look_up(kind: str, table: Mapping[str, T], name: str, *, group: str) -> T:
     try:
         found: T = offered[name].load()
     except Exception as error:
-        package = offered[name].dist.name if offered[name].dist else "an unknown package"
+        dist = offered[name].dist
+        package = dist.name if dist else "an unknown package"
         msg = f"{kind} {name!r} of {package} failed to load: {type(error).__name__}: {error}"
         raise PluginError(msg, name=name, package=package) from error
     return found

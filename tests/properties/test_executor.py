@@ -98,9 +98,7 @@ def test_keeps_what_the_oracle_keeps(table, names, batch_rows, prob, data):
     order = tuple(data.draw(st.permutations(range(len(names)))))
     partial = data.draw(st.sampled_from([None, np.eye(len(names), k=1, dtype=bool)]))
     expected = outcome_of(lambda: oracle(table, names))
-    got = outcome_of(
-        lambda: run(table, names, batch_rows, prob, order=order, extra=partial)
-    )
+    got = outcome_of(lambda: run(table, names, batch_rows, prob, order=order, extra=partial))
     assert got == expected
 
 
@@ -125,8 +123,10 @@ def test_sampled_bits_are_those_of_each_filter_alone(table, prob):
     rows = sampled_rows(3, 0, table.num_rows, prob)
     outcome = block.run(columns_of(table, names), (2, 0, 1), Sample(rows, prob, full, True))
     drops = [
-        [ROW_PREDICATES[f][1](table[ROW_PREDICATES[f][0]][int(row)].as_py()) is not True
-         for f in names]
+        [
+            ROW_PREDICATES[f][1](table[ROW_PREDICATES[f][0]][int(row)].as_py()) is not True
+            for f in names
+        ]
         for row in rows
     ]
     expected = [bits for bits in drops if any(bits)]
@@ -149,7 +149,8 @@ def test_adapting_never_changes_the_rows(policy):
     kept = []
     for start in range(0, 5000, 50):
         part = [table[name].combine_chunks().slice(start, 50) for name in ("u", "v")]
-        sample = loop.sample(lambda p, s=start: sampled_rows(1, s, 50, p), 50, 0.0)
+        prob = loop.batch_prob(50, 0.0)
+        sample = loop.sample(sampled_rows(1, start, 50, prob), prob)
         outcome = block.run(part, loop.order, sample)
         loop.step(outcome.profile)
         kept += (start + np.flatnonzero(outcome.keep)).tolist()

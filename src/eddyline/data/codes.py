@@ -47,4 +47,5 @@ def histogram(codes: Codes, weights: NDArray[np.float64]) -> tuple[Codes, NDArra
         return codes, np.zeros(0)
     keys = np.ascontiguousarray(codes).view(np.dtype((np.void, codes.shape[1]))).ravel()
     _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
-    return codes[first], np.bincount(inverse, weights=weights, minlength=len(first))
+    total = np.bincount(inverse, weights=weights, minlength=len(first))
+    return codes[first], total.astype(np.float64)

@@ -8,10 +8,12 @@ samples a subset of what a larger one does.
 from __future__ import annotations
 
 import hashlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 _GAMMA = np.uint64(0x9E3779B97F4A7C15)  # splitmix64, Steele, Lea and Flood 2014
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)

@@ -129,9 +129,7 @@ def _check(predicate: SqlPredicate, reason: str, *, is_split: bool) -> Pinned:
     return Pinned(predicate.name, predicate.text, f"{how}, because {reason}")
 
 
-def _check_reads(
-    predicate: FunctionPredicate, columns: Mapping[str, str], *, ansi: bool
-) -> None:
+def _check_reads(predicate: FunctionPredicate, columns: Mapping[str, str], *, ansi: bool) -> None:
     """Check that what a function reads exists and cannot raise before the function is called."""
     for text in predicate.reads:
         found = resolve_columns(text, columns, name=predicate.name, ansi=ansi)

@@ -268,10 +268,11 @@ class _Trace:
 
     def wanted(self, position: int) -> Rows:
         """Return the slots of the sampled rows that meet this position though already dropped."""
-        dead = np.flatnonzero(self.first_drop >= 0)
+        dead: Rows = np.flatnonzero(self.first_drop >= 0)
         if self.sample.is_full or len(dead) == 0:
             return dead
-        return dead[self.sample.extra[self.first_drop[dead], position]]
+        chosen: Rows = dead[self.sample.extra[self.first_drop[dead], position]]
+        return chosen
 
     def record(self, position: int, f: int, alive: Rows, passed: Mask) -> None:
         """Note what a filter did to the rows alive."""

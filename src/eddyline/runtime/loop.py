@@ -122,12 +122,9 @@ class FilterLoop:
 
     def _count(self, fresh: FilterProfile) -> None:
         """Add to the counts of the whole life, of which no codes are kept."""
-        self.totals = replace(
-            merge([self.totals, fresh]),
-            codes=self.totals.codes,
-            weights=self.totals.weights,
-            costs=CostSums.empty(len(self.filter_ids)),
-        )
+        empty = FilterProfile.empty(self.filter_ids)
+        counts = replace(fresh, codes=empty.codes, weights=empty.weights, basis=None)
+        self.totals = merge([self.totals, counts])
 
     def _without_spikes(self, costs: CostSums) -> CostSums:
         """Cut a call that took far longer than expected, unless the call before it did so too.
@@ -170,23 +167,29 @@ class FilterLoop:
         affordable = options.max_overhead * expected_cost_ns(self.order, profile) / extra_ns
         return min(options.sample_prob, affordable)
 
-    def sample(self, rows: Callable[[float], Any], n_rows: int, chance: float) -> Sample:
-        """Choose the profiled rows of the next batch.
+    def batch_prob(self, n_rows: int, chance: float) -> float:
+        """Return the share of a batch's rows to profile; 0 if the batch is not profiled.
 
         Args:
-            rows: returns the offsets of the sampled rows for a probability.
             n_rows: rows of the batch.
             chance: a number in [0, 1) that depends on the batch alone; it decides whether a batch
                 is profiled when too few of its rows would be.
         """
-        n_filters = len(self.order)
         prob = self.sample_prob()
         least = min(1.0, MIN_ROWS_PER_PROFILE / max(n_rows, 1))
         if 0.0 < prob < least:
-            prob = least if chance < prob / least else 0.0
-        extra = self.policy.extra(n_filters)
-        chosen = rows(prob)
-        return Sample(chosen, prob if prob > 0 else 1.0, extra, self.policy.needs_all_bits)
+            return least if chance < prob / least else 0.0
+        return prob
+
+    def sample(self, rows: Any, prob: float) -> Sample:
+        """Return how the next batch is profiled.
+
+        Args:
+            rows: offsets of the sampled rows ((M,)).
+            prob: probability with which a row was sampled.
+        """
+        extra = self.policy.extra(len(self.order))
+        return Sample(rows, prob or 1.0, extra, self.policy.needs_all_bits)
 
     def names(self, order: Order) -> list[str]:
         """Return the names of the filters in that order."""

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import json
 import os
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from eddyline.errors import StateError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 FORMAT = 1
 """Version of the file; another one is not read."""
@@ -54,7 +56,7 @@ class SnapshotFile:
             raise StateError(msg, path=str(self.path)) from error
 
     def load(self) -> tuple[dict[str, Any], int] | str | None:
-        """Return the saved state and its last batch, None if there is none, or why it is unusable."""
+        """Return the saved state and its last batch, None if there is none, or why not."""
         if not self.path.exists():
             return None
         try:

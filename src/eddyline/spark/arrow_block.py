@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql import functions as F
-from pyspark.sql.functions import arrow_udf
+from pyspark.sql.functions import arrow_udf  # type: ignore[attr-defined] # not in the stubs
 from pyspark.sql.types import BinaryType, BooleanType, StringType, StructField, StructType
 
 from eddyline.spark.worker import WorkerBlock

@@ -5,7 +5,6 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING, Any
 
-
 from eddyline.errors import QueryError
 from eddyline.options import FilterOptions
 from eddyline.query.binding import bind

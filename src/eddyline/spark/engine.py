@@ -71,8 +71,9 @@ class Engine:
         if lateness is not None and time is None:
             msg = f"stream {name!r} has a lateness but no time column; add time='…'"
             raise OptionError(msg, name=name)
-        watermarked = time is not None and lateness is not None
-        self.streams[name] = df.withWatermark(time, lateness) if watermarked else df
+        self.streams[name] = df
+        if time is not None and lateness is not None:
+            self.streams[name] = df.withWatermark(time, lateness)
 
     def function(
         self,

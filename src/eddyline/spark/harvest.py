@@ -12,13 +12,12 @@ import threading
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import Observation
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, Observation, SparkSession
 
 
 class PendingMetrics:
@@ -60,7 +59,7 @@ class ProgressListener(StreamingQueryListener):
         """Hand metrics of that name to the taker, for as long as its object lives."""
         self._takers[name] = weakref.WeakMethod(taker)
 
-    def onQueryProgress(self, event: Any) -> None:  # noqa: N802 - Spark's name
+    def onQueryProgress(self, event: Any) -> None:
         """Hand over what a micro-batch observed."""
         for name, row in (event.progress.observedMetrics or {}).items():
             reference = self._takers.get(name)
@@ -68,13 +67,13 @@ class ProgressListener(StreamingQueryListener):
             if taker is not None:
                 taker(row.asDict(), event.progress.batchId)
 
-    def onQueryStarted(self, event: Any) -> None:  # noqa: N802
+    def onQueryStarted(self, event: Any) -> None:
         """Do nothing."""
 
-    def onQueryIdle(self, event: Any) -> None:  # noqa: N802
+    def onQueryIdle(self, event: Any) -> None:
         """Do nothing."""
 
-    def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
+    def onQueryTerminated(self, event: Any) -> None:
         """Do nothing."""
 
 

@@ -35,7 +35,7 @@ CLOCK = "CAST(reflect('java.lang.System', 'nanoTime') AS BIGINT)"
 """The JVM's monotonic clock as SQL (ns); not deterministic, so read where it stands."""
 
 TIMED_EVERY = 10
-"""One sampled row in so many is timed: reading the clock costs about as much as a cheap predicate."""
+"""One sampled row in so many is timed: reading the clock costs as much as a cheap predicate."""
 
 TRIM_FRAC = 0.02
 """Slowest share of the timings that is left out: pauses of the collector and of the machine."""

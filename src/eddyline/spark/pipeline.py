@@ -1,7 +1,7 @@
 """A bound conjunction on Spark: lays its blocks over a DataFrame and learns from what they report.
 
-The driver's half of the loop. It holds one ``FilterLoop`` per block, builds the DataFrame of a batch
-from the orders in force, and feeds what the batch observed back into the loops.
+The driver's half of the loop. It holds one ``FilterLoop`` per block, builds the DataFrame of a
+batch from the orders in force, and feeds what the batch observed back into the loops.
 """
 
 from __future__ import annotations

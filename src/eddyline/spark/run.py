@@ -28,7 +28,7 @@ from eddyline.watch.report import write_report
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
     from eddyline.runtime.views import BlockRecord
     from eddyline.spark.engine import Query
@@ -76,7 +76,7 @@ class Run:
             .start()
         )
 
-    # -- one micro-batch --------------------------------------------------------------------------
+    # -- one micro-batch ----------------------------------------------------------------------
 
     def _on_batch(self, df: DataFrame, batch_id: int) -> None:
         started = time.monotonic()
@@ -129,7 +129,7 @@ class Run:
         orders = {each: loop.names(loop.order) for each, loop in self.pipeline.loops.items()}
         self._journal.extend([JournalEntry(self._last_batch, "run", "restore", after=orders)])
 
-    # -- what a person sees -----------------------------------------------------------------------
+    # -- what a person sees -------------------------------------------------------------------
 
     def explain(self, *, width: int = 100) -> str:
         """Return the orders in force and why, in words."""
@@ -173,7 +173,7 @@ class Run:
         """
         return write_report(self.run_view(), path)
 
-    # -- the rows, where they stay in memory --------------------------------------------------------
+    # -- the rows, where they stay in memory --------------------------------------------------
 
     def to_arrow(self) -> pa.Table:
         """Return all rows so far (sink ``memory``).
@@ -195,7 +195,7 @@ class Run:
             raise SourceError(msg, run=self.name)
         return self.sink
 
-    # -- like a StreamingQuery ------------------------------------------------------------------------
+    # -- like a StreamingQuery ----------------------------------------------------------------
 
     @property
     def isActive(self) -> bool:
@@ -235,7 +235,9 @@ class Run:
                 self.streaming_query.awaitTermination()
                 ended = True
             else:
-                ended = bool(self.streaming_query.awaitTermination(timeout_s))
+                # Spark's hint says int, its code takes fractions of a second.
+                waited = self.streaming_query.awaitTermination(timeout_s)  # type: ignore[arg-type]
+                ended = bool(waited)
         except StreamingQueryException as error:
             raise self._reworded(error) from error
         if ended:

@@ -83,7 +83,7 @@ def check_java() -> None:
 def java_version() -> int | None:
     """Return the major version of the Java that Spark will run on, or None."""
     home = os.environ.get("JAVA_HOME")
-    java = os.path.join(home, "bin", "java") if home else shutil.which("java")  # noqa: PTH118
+    java = os.path.join(home, "bin", "java") if home else shutil.which("java")
     if not java:
         return None
     try:

