@@ -1,0 +1,55 @@
+"""A Connect smoke test: the plain transform uses only calls that Spark Connect has."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+
+import pytest
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+SCRIPT = """
+import os, sys
+os.environ["PYSPARK_PYTHON"] = sys.executable
+from pyspark.sql import SparkSession
+import pyarrow.compute as pc
+import eddyline as el
+
+spark = (
+    SparkSession.builder.remote("local[2]")
+    .config("spark.ui.enabled", "false")
+    .config("spark.log.level", "OFF")
+    .getOrCreate()
+)
+assert "connect" in type(spark).__module__, type(spark)
+often = el.predicate(lambda id: pc.not_equal(id, 3), reads=["id"], name="often")
+seldom = el.predicate(lambda id: pc.equal(pc.bit_wise_and(id, 255), 7), reads=["id"], name="seldom")
+frame = spark.range(0, 200000, 1, 2)
+keep = el.all_of("id > 10", "id < 100000", "1000 / id > 0", often, seldom)
+got = frame.transform(keep).count()
+want = frame.where("id > 10 AND id < 100000 AND id <> 3 AND (id & 255) = 7").count()
+assert got == want, (got, want)
+view = keep.view()
+assert view.blocks[1].order == (1, 0), view.blocks[1].order
+assert view.blocks[1].totals.n_kept >= want
+print("connect ok", got)
+spark.stop()
+"""
+
+
+def test_transform_on_spark_connect(spark, tmp_path):
+    if importlib.util.find_spec("grpc") is None:
+        pytest.skip("Spark Connect's client is not installed: pip install 'eddyline[connect]'")
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    done = subprocess.run(
+        [sys.executable, str(script)],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+        cwd=tmp_path,
+    )
+    assert "connect ok" in done.stdout, done.stdout + done.stderr[-3000:]

@@ -1,0 +1,222 @@
+"""The engine: every sink, restarts, re-run batches, what it refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow.compute as pc
+import pytest
+from pyspark.sql import functions as F
+
+import eddyline as el
+from eddyline.errors import (
+    NotSupportedError,
+    OptionError,
+    PredicateError,
+    QueryError,
+    SourceError,
+)
+
+pytestmark = pytest.mark.spark
+
+TEXT = "SELECT id, u * 2 AS twice FROM s WHERE often(u) AND v < 0.9 AND u > 0.2 AND seldom(v)"
+SAME = "u < 0.95 AND v < 0.9 AND u > 0.2 AND v < 0.05"
+
+
+@pytest.fixture(scope="module")
+def folder(spark, tmp_path_factory):
+    """Six files of 4,000 rows each, some values NULL."""
+    path = str(tmp_path_factory.mktemp("engine") / "in")
+    frame = (
+        spark.range(24_000)
+        .withColumn("u", F.when(F.col("id") % 97 != 0, F.rand(5)))
+        .withColumn("v", F.rand(6))
+    )
+    frame.repartition(6).write.parquet(path)
+    return path
+
+
+@pytest.fixture
+def engine(spark, folder):
+    schema = spark.read.parquet(folder).schema
+    made = el.Engine(spark)
+    source = spark.readStream.schema(schema).option("maxFilesPerTrigger", 2).parquet(folder)
+    made.stream("s", source)
+    made.function("often", lambda u: pc.less(u, 0.95))
+    made.function("seldom", el.predicate(lambda v: pc.less(v, 0.05), reads=["v"], name="seldom"))
+    return made
+
+
+def expected(spark, folder):
+    return sorted(row["id"] for row in spark.read.parquet(folder).where(SAME).collect())
+
+
+def finish(run):
+    assert run.await_termination(120)
+    return run
+
+
+def test_memory_sink(spark, engine, folder):
+    run = finish(engine.query(TEXT, name="doubled").start(trigger="available_now"))
+    assert sorted(run.to_arrow()["id"].to_pylist()) == expected(spark, folder)
+    assert run.to_arrow().column_names == ["id", "twice"]
+    assert run.to_df().count() == len(expected(spark, folder))
+    assert spark.sql("SELECT count(*) AS n FROM doubled").first()["n"] == len(
+        expected(spark, folder)
+    )
+    assert [record.n_rows for record in run.records] == [8_000] * 3
+    assert sum(record.n_kept for record in run.records) == len(expected(spark, folder))
+    assert "seldom" in run.explain()
+    assert not run.isActive
+    assert run.recentProgress
+
+
+def test_parquet_sink_and_restart(spark, engine, folder, tmp_path):
+    paths = {"path": str(tmp_path / "out"), "checkpoint": str(tmp_path / "ckpt")}
+    query = engine.query(TEXT, name="kept")
+    first = finish(query.start("parquet", trigger="available_now", **paths))
+    got = spark.read.parquet(paths["path"])
+    assert sorted(row["id"] for row in got.collect()) == expected(spark, folder)
+    assert first.pipeline.loops["arrow"].order == (1, 0)
+
+    # A crash after the rows were written and before Spark noted it: the batch runs again.
+    commits = tmp_path / "ckpt" / "spark" / "commits"
+    last = max(int(path.name) for path in commits.iterdir() if path.name.isdigit())
+    for path in commits.glob(f"*{last}*"):
+        path.unlink()
+    again = finish(query.start("parquet", trigger="available_now", **paths))
+    assert [record.batch_id for record in again.records] == [last]
+    got = spark.read.parquet(paths["path"])
+    assert sorted(row["id"] for row in got.collect()) == expected(spark, folder)
+    assert any(entry["event"] == "restore" for entry in again.journal)
+    assert again.pipeline.loops["arrow"].order == (1, 0)
+    assert again.pipeline.loops["arrow"].totals.n_rows == 0  # counted before, counts once
+
+    lines = (tmp_path / "ckpt" / "eddyline" / "journal.jsonl").read_text().splitlines()
+    assert [json.loads(line)["event"] for line in lines] == [e["event"] for e in again.journal]
+    assert {"batch_id", "component", "event", "before", "after", "evidence"} == set(
+        json.loads(lines[0])
+    )
+
+
+def test_other_text_drops_what_was_learned(engine, tmp_path):
+    paths = {"path": str(tmp_path / "out"), "checkpoint": str(tmp_path / "ckpt")}
+    finish(engine.query(TEXT, name="one").start("parquet", trigger="available_now", **paths))
+    other = TEXT.replace("0.9 ", "0.8 ")
+    run = finish(engine.query(other, name="two").start("parquet", trigger="available_now", **paths))
+    assert [e["event"] for e in run.journal if e["component"] == "run"] == ["drop_state"]
+
+
+def test_callable_sink_gets_each_batch(spark, engine, folder):
+    seen = {}
+
+    def take(df, batch_id):
+        seen[batch_id] = [row["id"] for row in df.collect()]
+
+    finish(engine.query(TEXT).start(take, trigger="available_now"))
+    assert sorted(row for rows in seen.values() for row in rows) == expected(spark, folder)
+    assert sorted(seen) == [0, 1, 2]
+
+
+def test_a_callable_sink_that_ignores_its_rows_does_not_hang(engine, monkeypatch):
+    monkeypatch.setattr("eddyline.spark.run.REPORT_WAIT_S", 0.2)
+    run = finish(engine.query(TEXT).start(lambda df, batch_id: None, trigger="available_now"))
+    assert [record.n_rows for record in run.records] == [0, 0, 0]
+
+
+def test_console_sink(engine, capsys):
+    finish(engine.query(TEXT).start("console", trigger="available_now"))
+    shown = capsys.readouterr().out
+    assert "twice" in shown
+    assert "only the first 20 rows" in shown
+
+
+def test_start_all(spark, engine, folder, tmp_path):
+    engine.query(TEXT, name="a")
+    engine.query("SELECT id FROM s WHERE u > 2", name="b")
+    runs = engine.start_all("parquet", path=str(tmp_path / "out"), trigger="available_now")
+    for run in runs:
+        finish(run)
+    assert spark.read.parquet(str(tmp_path / "out" / "b")).count() == 0
+    assert spark.read.parquet(str(tmp_path / "out" / "a")).count() == len(expected(spark, folder))
+
+
+def test_a_query_without_conditions(engine):
+    run = finish(engine.query("SELECT * FROM s").start(trigger="available_now"))
+    assert run.to_arrow().num_rows == 24_000
+    assert run.to_arrow().column_names == ["id", "u", "v"]
+    assert "s_1" in run.explain()
+
+
+def test_report(engine, tmp_path):
+    run = finish(engine.query(TEXT, name="seen").start(trigger="available_now"))
+    page = Path(run.report(tmp_path / "report.html")).read_text("utf-8")
+    assert "seldom" in page
+    assert "seen" in page
+
+
+def test_off_switch(engine, spark, folder):
+    run = finish(engine.query(TEXT, adaptive=False).start(trigger="available_now"))
+    assert sorted(run.to_arrow()["id"].to_pylist()) == expected(spark, folder)
+    assert run.pipeline.loops["arrow"].order == (0, 1)
+    assert run.journal == []
+    assert run.pipeline.loops["arrow"].totals.n_extra == 0
+
+
+@pytest.mark.parametrize("policy", ["sweep", "local_swaps", "independent"])
+def test_other_policies_between_batches(spark, engine, folder, policy):
+    run = finish(engine.query(TEXT, policy=policy, sample_prob=0.2).start(trigger="available_now"))
+    assert sorted(run.to_arrow()["id"].to_pylist()) == expected(spark, folder)
+    assert run.pipeline.loops["arrow"].order == (1, 0)
+
+
+def test_a_predicate_that_fails_says_so(engine):
+    engine.function("broken", lambda u: [1 / 0 for _ in range(len(u))])
+    run = engine.query("SELECT * FROM s WHERE broken(u)").start(trigger="available_now")
+    with pytest.raises(PredicateError, match=r"broken.*ZeroDivisionError"):
+        run.await_termination(120)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT s.id FROM s, t WHERE s.id = t.id",
+        "SELECT s.id FROM s JOIN t ON s.id = t.id",
+        "SELECT count(*) FROM s",
+        "SELECT id FROM s GROUP BY id",
+        "SELECT DISTINCT id FROM s",
+        "SELECT id FROM s ORDER BY id",
+        "SELECT id FROM s LIMIT 5",
+        "SELECT id FROM s [RANGE 10 SECONDS]",
+        "SELECT id FROM s WHERE often(u) OR v > 1",
+    ],
+)
+def test_what_is_not_supported_yet_says_where(engine, text):
+    with pytest.raises(NotSupportedError, match=r"not supported yet.*line 1"):
+        engine.query(text)
+
+
+def test_errors_at_definition(spark, engine, folder, tmp_path):
+    with pytest.raises(QueryError, match="unknown"):
+        engine.query("SELECT * FROM nowhere")
+    with pytest.raises(QueryError, match="w"):
+        engine.query("SELECT w FROM s")
+    with pytest.raises(QueryError):
+        engine.query("SELECT * FROM s WHERE w > 3")
+    with pytest.raises(QueryError, match="streaming"):
+        engine.stream("batch", spark.read.parquet(folder))
+    with pytest.raises(QueryError, match="exists already"):
+        engine.stream("s", engine.streams["s"])
+    with pytest.raises(OptionError, match="unknown sink"):
+        engine.query("SELECT * FROM s").start("parquett", path="x")
+    with pytest.raises(OptionError, match="path"):
+        engine.query("SELECT * FROM s").start("parquet")
+    with pytest.raises(OptionError, match="trigger"):
+        engine.query("SELECT * FROM s").start(trigger="now and then")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SourceError, match="cannot write"):
+        engine.query("SELECT * FROM s").start("parquet", path=str(tmp_path / "file"))
+    run = engine.query("SELECT * FROM s").start("console", trigger="available_now")
+    with pytest.raises(SourceError, match="memory"):
+        finish(run).to_arrow()

@@ -1,0 +1,101 @@
+"""Killed at any instant and started again: the output is that of an uninterrupted run."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from pyspark.sql import functions as F
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+
+SCRIPT = """
+import os, sys, pathlib
+import pyarrow.compute as pc
+import eddyline as el
+
+source, out, ckpt, marker = sys.argv[1:5]
+spark = el.session({"spark.driver.memory": "1g", "spark.local.dir": ckpt + "-tmp",
+                    "spark.sql.warehouse.dir": ckpt + "-wh"}, master="local[2,3]")
+
+def dies_once(v):
+    if marker != "-":
+        try:
+            pathlib.Path(marker).unlink()
+        except FileNotFoundError:
+            pass
+        else:
+            os.kill(os.getpid(), 9)
+    return pc.less(v, 0.5)
+
+engine = el.Engine(spark)
+stream = spark.readStream.schema(spark.read.parquet(source).schema)
+engine.stream("s", stream.option("maxFilesPerTrigger", 1).parquet(source))
+engine.function("half", dies_once, reads=["v"])
+engine.function("often", lambda u: pc.less(u, 0.95))
+query = engine.query("SELECT id FROM s WHERE often(u) AND half(v) AND u > 0.1", name="q")
+run = query.start("parquet", path=out, checkpoint=ckpt, trigger="available_now")
+print("started", flush=True)
+run.await_termination()
+print("n_rows", run.pipeline.loops["arrow"].totals.n_rows, flush=True)
+spark.stop()
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(spark, tmp_path_factory):
+    path = str(tmp_path_factory.mktemp("recovery") / "in")
+    frame = spark.range(24_000).withColumn("u", F.rand(5)).withColumn("v", F.rand(6))
+    frame.repartition(12).write.parquet(path)
+    return path
+
+
+def start(folder, tmp_path, marker="-"):
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    arguments = [folder, str(tmp_path / "out"), str(tmp_path / "ckpt"), str(marker)]
+    return subprocess.Popen(
+        [sys.executable, str(script), *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def check(spark, folder, tmp_path):
+    expected = spark.read.parquet(folder).where("u < 0.95 AND v < 0.5 AND u > 0.1")
+    got = spark.read.parquet(str(tmp_path / "out"))
+    assert sorted(r["id"] for r in got.collect()) == sorted(
+        r["id"] for r in expected.select("id").collect()
+    )
+
+
+def test_killed_at_random_instants(spark, folder, tmp_path):
+    for wait_s in (0.3, 1.5, 2.8):
+        process = start(folder, tmp_path)
+        assert process.stdout.readline().strip() == "started"
+        time.sleep(wait_s)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    process = start(folder, tmp_path)
+    output, _ = process.communicate(timeout=200)
+    assert process.returncode == 0, output
+    check(spark, folder, tmp_path)
+
+
+def test_a_worker_killed_in_the_middle_counts_once(spark, folder, tmp_path):
+    marker = tmp_path / "kill-me"
+    marker.write_text("")
+    process = start(folder, tmp_path, marker)
+    output, _ = process.communicate(timeout=200)
+    assert process.returncode == 0, output
+    assert not marker.exists()
+    check(spark, folder, tmp_path)
+    counted = int(output.split("n_rows")[1].split()[0])
+    reached_arrow = spark.read.parquet(folder).where("u > 0.1").count()
+    assert counted == reached_arrow

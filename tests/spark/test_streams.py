@@ -1,0 +1,78 @@
+"""``el.all_of`` on streaming DataFrames and inside ``foreachBatch``."""
+
+from __future__ import annotations
+
+import time
+
+import pyarrow.compute as pc
+import pytest
+from pyspark.sql import functions as F
+
+import eddyline as el
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module")
+def folder(spark, tmp_path_factory):
+    """Eight files of 5,000 rows each."""
+    path = str(tmp_path_factory.mktemp("stream") / "in")
+    frame = spark.range(40_000).withColumn("u", F.rand(5)).withColumn("v", F.rand(6))
+    frame.repartition(8).write.parquet(path)
+    return path
+
+
+@pytest.fixture
+def stream(spark, folder):
+    schema = spark.read.parquet(folder).schema
+    return spark.readStream.schema(schema).option("maxFilesPerTrigger", 2).parquet(folder)
+
+
+def conjunction(**options):
+    often = el.predicate(lambda u: pc.less(u, 0.95), reads=["u"], name="often")
+    seldom = el.predicate(lambda v: pc.less(v, 0.05), reads=["v"], name="seldom")
+    return el.all_of("u > 0.001", "v > 0.0001", often, seldom, **options)
+
+
+def expected(spark, folder):
+    kept = spark.read.parquet(folder).where("u > 0.001 AND v > 0.0001 AND u < 0.95 AND v < 0.05")
+    return sorted(row["id"] for row in kept.select("id").collect())
+
+
+def test_any_sink_of_spark(spark, folder, stream, tmp_path):
+    keep = conjunction()
+    query = (
+        stream.transform(keep)
+        .writeStream.format("parquet")
+        .option("checkpointLocation", str(tmp_path / "ckpt"))
+        .trigger(availableNow=True)
+        .start(str(tmp_path / "out"))
+    )
+    query.awaitTermination()
+    got = spark.read.parquet(str(tmp_path / "out"))
+    assert sorted(row["id"] for row in got.select("id").collect()) == expected(spark, folder)
+    deadline = time.monotonic() + 20  # the listener hears of progress a moment later
+    while keep.view().blocks[1].totals.n_rows < 39_000 and time.monotonic() < deadline:
+        time.sleep(0.1)
+    native, arrow = keep.view().blocks
+    assert arrow.order == (1, 0)
+    assert native.order == (0, 1)
+    assert "el.Engine" in native.note
+
+
+def test_inside_for_each_batch(spark, folder, stream, tmp_path):
+    keep = conjunction()
+    kept: list[int] = []
+
+    def take(df, batch_id):
+        kept.extend(row["id"] for row in df.transform(keep).select("id").collect())
+
+    query = (
+        stream.writeStream.foreachBatch(take)
+        .option("checkpointLocation", str(tmp_path / "ckpt"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    assert sorted(kept) == expected(spark, folder)
+    assert keep.view().blocks[1].order == (1, 0)
