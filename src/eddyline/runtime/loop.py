@@ -148,6 +148,8 @@ class FilterLoop:
 
     def _is_due(self) -> bool:
         """Whether there is enough new evidence, and thinking has not cost too much so far."""
+        if not self.policy.needs_all_bits:
+            return True  # it keeps its own evidence, and a look at that is cheap
         enough = self._new_tuples >= DUE_FRAC * self.options.window_rows
         first = self.window.profile().n_tuples == self._new_tuples
         affordable = self._thought_ns <= THINKING_FRAC * self._work_ns
@@ -221,7 +223,7 @@ class FilterLoop:
         return {
             "filter_ids": list(self.filter_ids),
             "order": list(self.order),
-            "window": self.window.profile().to_state(),
+            "window": self.window.to_state(),
             "policy": self.policy.snapshot(),
             "policy_name": type(self.policy).__name__,
         }
@@ -239,7 +241,7 @@ class FilterLoop:
             )
             raise StateError(msg, saved=state["filter_ids"], now=self.filter_ids)
         self.order = tuple(state["order"])
-        self.window.restore(FilterProfile.from_state(self.filter_ids, state["window"]))
+        self.window.restore(state["window"])
         if state["policy_name"] == type(self.policy).__name__:
             self.policy.restore(state["policy"])
 

@@ -19,33 +19,31 @@ LOOK_EVERY_S = 0.2
 
 
 def watch(runs: Sequence[Run], *, quiet: bool = False) -> None:
-    """Show the progress of runs until all have ended; Ctrl-C stops them in order.
+    """Show the progress of runs until all have ended; Ctrl-C stops them.
 
     Raises:
         EddylineError: a run failed in a way that eddyline has words for.
     """
     console = Console(stderr=True)
     lines = {run.name: ProgressLine(run.name, console=console, quiet=quiet) for run in runs}
-    shown = dict.fromkeys(lines, 0)
     with contextlib.ExitStack() as stack:
         for line in lines.values():
             stack.enter_context(line)
         try:
             active = list(runs)
             while active:
-                for run in list(active):
-                    ended = run.await_termination(LOOK_EVERY_S / len(active))
-                    records = run.records
-                    for record in records[shown[run.name] :]:
-                        lines[run.name].update(record)
-                    shown[run.name] = len(records)
-                    if ended:
-                        active.remove(run)
+                active = [run for run in active if not _has_ended(run, lines[run.name])]
         except KeyboardInterrupt:
-            for run in runs:
-                run.stop()
-        except BaseException:
+            pass
+        finally:
             for run in runs:
                 if run.isActive:
                     run.stop()
-            raise
+
+
+def _has_ended(run: Run, line: ProgressLine) -> bool:
+    """Wait a little, show the batches that have ended meanwhile, and say whether the run has."""
+    ended = run.await_termination(LOOK_EVERY_S)
+    for record in run.records[line.n_batches :]:
+        line.update(record)
+    return ended

@@ -81,6 +81,15 @@ class CostSums:
         one = np.ones(len(mean_ns))
         return cls(np.stack([ones, ones, total, ones, total, one, one]))
 
+    def to_state(self) -> list[list[float | None]]:
+        """Return the sums as plain values; JSON has no infinity, so that is None."""
+        return [[x if np.isfinite(x) else None for x in row] for row in self.sums.tolist()]
+
+    @classmethod
+    def from_state(cls, state: list[list[float | None]]) -> CostSums:
+        """Return the sums that ``to_state`` gave."""
+        return cls(np.array([[np.inf if x is None else x for x in row] for row in state]))
+
     def __add__(self, other: CostSums) -> CostSums:
         total = self.sums + other.sums
         total[5] = np.minimum(self.sums[5], other.sums[5])

@@ -139,7 +139,7 @@ class FilterProfile:
             "codes": self.codes.tobytes().hex(),
             "weights": self.weights.tolist(),
             "passed": self.passed,
-            "costs": self.costs.sums.tolist(),
+            "costs": self.costs.to_state(),
             "basis": None if self.basis is None else list(self.basis),
         }
 
@@ -154,7 +154,7 @@ class FilterProfile:
             codes=codes.reshape(-1, base.codes.shape[1]),
             weights=np.array(state["weights"], dtype=np.float64),
             passed=float(state["passed"]),
-            costs=CostSums(np.array(state["costs"], dtype=np.float64)),
+            costs=CostSums.from_state(state["costs"]),
             basis=None if basis is None else tuple(basis),
         )
 

@@ -7,7 +7,7 @@ cut into batches. [Babu05 4.3.1]
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import replace
+from typing import Any
 
 from eddyline.stats.profile import FilterProfile, merge
 
@@ -63,10 +63,15 @@ class ProfileWindow:
         older = [self._parts.popleft() for _ in range(half)]
         self._parts.appendleft(merge(older))
 
-    def restore(self, profile: FilterProfile) -> None:
-        """Replace the content by a profile that ``profile`` returned earlier."""
+    def to_state(self) -> list[dict[str, Any]]:
+        """Return the content as plain values, part by part, so that expiry goes on as before."""
+        return [part.to_state() for part in self._parts]
+
+    def restore(self, state: list[dict[str, Any]]) -> None:
+        """Replace the content by what ``to_state`` returned."""
         self.clear()
-        self.push(replace(profile))
+        for part in state:
+            self.push(FilterProfile.from_state(self.filter_ids, part))
 
 
 _COMPACT_PARTS = 64
