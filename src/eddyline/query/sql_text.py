@@ -1,0 +1,189 @@
+"""Reading Spark SQL text: trees and tokens by sqlglot, and errors that point into the text.
+
+Text that runs on Spark stays the user's own text; trees are only looked at. The dialect differs
+from sqlglot's Spark in two ways: every function keeps the name it is written with (what is known
+of functions is in ``sql_functions``), and CAST may raise, as it does in ANSI mode.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+
+from sqlglot import Token, TokenType, exp
+from sqlglot.dialects.spark import Spark
+from sqlglot.errors import ParseError, TokenError
+
+from eddyline.errors import QueryError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sqlglot import Expr
+
+_KEPT_PARSERS = ("CAST", "TRY_CAST", "EXTRACT", "OVERLAY", "POSITION", "SUBSTRING", "TRIM")
+"""Functions with a grammar of their own: SUBSTRING(s FROM 1 FOR 2)."""
+
+_CLOSED = re.compile(
+    r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|`(?:``|[^`])*`|--[^\n]*|/\*.*?\*/""", re.DOTALL
+)
+_OPENING = re.compile(r"""['"`]|/\*|--""")
+
+
+class SparkText(Spark):
+    """Spark SQL as it is written: no function is translated, and CAST may raise."""
+
+    class Tokenizer(Spark.Tokenizer):
+        """Without words that swallow the rest of the text: a column may be called ``show``."""
+
+        COMMANDS: ClassVar[set[TokenType]] = set()
+
+    class Parser(Spark.Parser):  # type: ignore[valid-type,misc]  # which class it is, varies
+        """See the dialect."""
+
+        STRICT_CAST: ClassVar[bool] = True
+        # ARRAY stays typed: sqlglot loses the arguments of an untyped ARRAY(…)[i].
+        FUNCTIONS: ClassVar[dict[str, Any]] = {
+            "ARRAY": exp.Array.from_arg_list,
+            "LIST": exp.List.from_arg_list,
+        }
+        FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
+            name: Spark.Parser.FUNCTION_PARSERS[name] for name in _KEPT_PARSERS
+        }
+        NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
+            name: Spark.Parser.NO_PAREN_FUNCTION_PARSERS[name] for name in ("ANY", "CASE", "IF")
+        }
+
+
+def tokens_of(text: str, what: str = "SQL") -> list[Token]:
+    """Return the tokens of a text; ``start`` and ``end`` (inclusive) are offsets into it.
+
+    Raises:
+        QueryError: a quote or comment is left open.
+    """
+    try:
+        return SparkText().tokenize(text)
+    except TokenError as error:
+        message = f"{what} has a quote or a comment that is left open"
+        offset = _first_open(text)
+        raise QueryError(at(message, text, offset), **place(text, offset)) from error
+
+
+def parse_condition(text: str, what: str = "SQL") -> Expr:
+    """Return the tree of an expression.
+
+    Args:
+        text: one SQL expression.
+        what: what the text is, for the error ("predicate 'ratio'").
+
+    Raises:
+        QueryError: it is not an expression; the message shows where.
+    """
+    tokens = tokens_of(text, what)
+    if not tokens:
+        msg = f"{what} is empty"
+        raise QueryError(msg)
+    for token in tokens:
+        if token.token_type == TokenType.SEMICOLON:
+            refuse(f"{what} is one expression, without a semicolon", text, token.start)
+    try:
+        tree = SparkText().parser().parse_into(exp.Condition, tokens, text)[0]
+    except ParseError as error:
+        raise syntax_error(error, text, what) from error
+    if tree is None:
+        refuse(f"{what} is not an expression", text, tokens[0].start)
+    return tree
+
+
+def syntax_error(error: ParseError, text: str, what: str) -> QueryError:
+    """Return the error of a text that cannot be parsed, pointing at the place."""
+    found = error.errors[0] if error.errors else {}
+    if "line" not in found:
+        return QueryError(f"{what} cannot be read as SQL: {error}\n{text}", text=text)
+    marked = found.get("highlight") or ""
+    line_start = sum(len(line) + 1 for line in text.split("\n")[: found["line"] - 1])
+    offset = line_start + max(0, found["col"] - max(1, len(marked.rpartition("\n")[2])))
+    said = str(found["description"])
+    if said.startswith("Required keyword"):
+        said = "an operand is missing"
+    message = f"{what} cannot be read as SQL: {said} near {marked!r}"
+    return QueryError(at(message, text, offset), **place(text, offset))
+
+
+def refuse(
+    message: str, text: str, offset: int, kind: type[QueryError] = QueryError, **facts: Any
+) -> NoReturn:
+    """Raise an error that points at an offset of the text."""
+    raise kind(at(message, text, offset), **{**place(text, offset), **facts})
+
+
+def place(text: str, offset: int) -> dict[str, int]:
+    r"""Return line and column (from 1) of an offset.
+
+    >>> place("a\n  > 3", 4)
+    {'line': 2, 'column': 3}
+    """
+    before = text[:offset]
+    return {"line": before.count("\n") + 1, "column": offset - before.rfind("\n")}
+
+
+def at(message: str, text: str, offset: int) -> str:
+    """Return the message with its place, the line of the text and a caret below it.
+
+    >>> print(at("unknown column 'b'", "a > 1 AND b", 10))
+    unknown column 'b' (line 1, column 11)
+      a > 1 AND b
+                ^
+    """
+    where = place(text, offset)
+    line = text.split("\n")[where["line"] - 1]
+    # Tabs stay tabs, so that the caret stands below its character.
+    lead = re.sub(r"[^\t]", " ", line[: where["column"] - 1])
+    head = f"{message} (line {where['line']}, column {where['column']})"
+    return f"{head}\n  {line}\n  {lead}^"
+
+
+def offset_of(node: Expr) -> int:
+    """Return the offset of the first token below a node that knows its own (0 if none does)."""
+    starts = [found.meta["start"] for found in node.walk() if "start" in found.meta]
+    return min(starts, default=0)
+
+
+def slice_of(text: str, tokens: Sequence[Token]) -> str:
+    """Return the source text from the first of the tokens to the last."""
+    return text[tokens[0].start : tokens[-1].end + 1]
+
+
+def closing(tokens: Sequence[Token], opening: int) -> int:
+    """Return the position of the parenthesis that closes the one at ``opening``.
+
+    Without one, the position behind the last token.
+    """
+    depth = 0
+    for position in range(opening, len(tokens)):
+        kind = tokens[position].token_type
+        depth += (kind == TokenType.L_PAREN) - (kind == TokenType.R_PAREN)
+        if depth == 0:
+            return position
+    return len(tokens)
+
+
+def quoted(name: str) -> str:
+    """Return an identifier in backticks.
+
+    >>> quoted("odd`name")
+    '`odd``name`'
+    """
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _first_open(text: str) -> int:
+    """Return the offset of the quote or comment that nothing closes."""
+    position = 0
+    while found := re.search(
+        f"{_CLOSED.pattern}|(?P<open>{_OPENING.pattern})", text[position:], re.S
+    ):
+        if found["open"]:
+            return position + found.start()
+        position += found.end()
+    return max(0, len(text) - 1)

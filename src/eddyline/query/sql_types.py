@@ -1,0 +1,289 @@
+"""Spark's types as far as they decide whether an expression can raise.
+
+Integers carry the range of values that an expression can have: ``i % 10 + 1`` lies in [-8, 10]
+and so never overflows, whatever the column holds. Casts and common types are those of Spark's
+ANSI mode, as observed on Spark 4.3.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+_INTEGER_BITS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
+_ALIASES = {
+    "byte": "tinyint",
+    "short": "smallint",
+    "integer": "int",
+    "long": "bigint",
+    "real": "float",
+    "bool": "boolean",
+    "void": "null",
+    "dec": "decimal",
+    "numeric": "decimal",
+    "timestamp_ltz": "timestamp",
+}
+_PLAIN = {"boolean", "binary", "date", "timestamp", "timestamp_ntz", "null"}
+_NESTED = ("array", "map", "struct")
+
+MAX_PRECISION = 38
+"""Digits of Spark's widest decimal."""
+
+
+@dataclass(frozen=True, slots=True)
+class SqlType:
+    """A type, and for integers the range of values that an expression can have."""
+
+    family: str
+    """integer, decimal, float, string, boolean, date, timestamp, timestamp_ntz, binary, null,
+    array, map, struct, interval, or other (not known)."""
+    text: str
+    """Spark's name of the type in lower case: ``bigint``, ``array<int>``."""
+    low: int = 0
+    """Least value (integers)."""
+    high: int = 0
+    """Greatest value (integers)."""
+    precision: int = 0
+    """Digits (decimals)."""
+    scale: int = 0
+    """Digits behind the point (decimals)."""
+
+    @property
+    def is_numeric(self) -> bool:
+        """Whether values are numbers."""
+        return self.family in ("integer", "decimal", "float")
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the type is known at all."""
+        return self.family != "other"
+
+
+OTHER = SqlType("other", "?")
+NULL = SqlType("null", "void")
+STRING = SqlType("string", "string")
+BOOLEAN = SqlType("boolean", "boolean")
+BINARY = SqlType("binary", "binary")
+DATE = SqlType("date", "date")
+TIMESTAMP = SqlType("timestamp", "timestamp")
+DOUBLE = SqlType("float", "double")
+
+
+def integer(text: str, low: int | None = None, high: int | None = None) -> SqlType:
+    """Return an integer type with its full range, or a narrower one."""
+    limit = 1 << (_INTEGER_BITS[text] - 1)
+    return SqlType(
+        "integer", text, -limit if low is None else low, limit - 1 if high is None else high
+    )
+
+
+INT = integer("int")
+BIGINT = integer("bigint")
+
+
+def decimal(precision: int, scale: int) -> SqlType:
+    """Return a decimal type."""
+    return SqlType("decimal", f"decimal({precision},{scale})", precision=precision, scale=scale)
+
+
+def parse_type(text: str) -> SqlType:
+    """Return the type that Spark writes as ``text``.
+
+    >>> parse_type("decimal(10,2)").precision
+    10
+    >>> parse_type("struct<a:int>").family
+    'struct'
+    """
+    name = text.strip().lower()
+    head = re.split(r"[<(\s]", name, maxsplit=1)[0]
+    head = _ALIASES.get(head, head)
+    if head in _INTEGER_BITS:
+        return integer(head)
+    if head in ("float", "double"):
+        return SqlType("float", head)
+    if head in ("string", "varchar", "char"):
+        return SqlType("string", "string")
+    if head in _PLAIN:
+        return SqlType(head, head)
+    if head == "decimal":
+        digits = [int(part) for part in re.findall(r"\d+", name)]
+        return decimal(*(digits + [10, 0][len(digits) :]))
+    return SqlType(head if head in (*_NESTED, "interval") else "other", name)
+
+
+def element_type(container: SqlType) -> SqlType:
+    """Return the type of an array's elements or a map's values."""
+    inside = _parts(container.text)
+    return parse_type(inside[-1]) if inside and container.family in ("array", "map") else OTHER
+
+
+def key_type(container: SqlType) -> SqlType:
+    """Return the type of a map's keys."""
+    inside = _parts(container.text)
+    return parse_type(inside[0]) if inside and container.family == "map" else OTHER
+
+
+def field_type(container: SqlType, name: str) -> SqlType:
+    """Return the type of a field of a struct (``other`` if it cannot be told)."""
+    if container.family == "map":
+        return element_type(container)
+    for part in _parts(container.text) if container.family == "struct" else []:
+        field, _, kind = part.partition(":")
+        if field.strip("` ") == name.lower():
+            return parse_type(kind)
+    return OTHER
+
+
+def _parts(text: str) -> list[str]:
+    """Split what is inside the outermost < > at its commas."""
+    inside = text.partition("<")[2].rpartition(">")[0]
+    parts, depth = [""], 0
+    for char in inside:
+        depth += (char in "<(") - (char in ">)")
+        if char == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += char
+    return [part.strip() for part in parts if part.strip()]
+
+
+def common_type(left: SqlType, right: SqlType) -> SqlType:
+    """Return the type to which ANSI mode brings both sides of a comparison."""
+    if left.family == "null" or right.family == "null":
+        return right if left.family == "null" else left
+    if left.is_numeric and right.is_numeric:
+        return _common_number(left, right)
+    if left.text == right.text:
+        return left
+    families = {left.family, right.family}
+    if families in ({"date", "timestamp"}, {"date", "timestamp_ntz"}):
+        return right if left.family == "date" else left
+    if "string" in families:
+        return _read_as(right if left.family == "string" else left)
+    return OTHER
+
+
+def _common_number(left: SqlType, right: SqlType) -> SqlType:
+    if "float" in (left.family, right.family):
+        return left if left.text == right.text else DOUBLE
+    if "decimal" in (left.family, right.family):
+        a, b = as_decimal(left), as_decimal(right)
+        scale = max(a.scale, b.scale)
+        return decimal(max(a.precision - a.scale, b.precision - b.scale) + scale, scale)
+    wider = left if _INTEGER_BITS[left.text] >= _INTEGER_BITS[right.text] else right
+    return replace(wider, low=min(left.low, right.low), high=max(left.high, right.high))
+
+
+def _read_as(other: SqlType) -> SqlType:
+    """Return as what a string is read when it meets a value of another type."""
+    if other.family == "integer":
+        return BIGINT
+    if other.is_numeric:
+        return DOUBLE
+    plain = other.family in ("boolean", "date", "timestamp", "timestamp_ntz", "binary")
+    return other if plain else OTHER
+
+
+def as_decimal(number: SqlType) -> SqlType:
+    """Return the decimal type that holds every value of an integer type."""
+    if number.family == "decimal":
+        return number
+    return decimal({"tinyint": 3, "smallint": 5, "int": 10}.get(number.text, 20), 0)
+
+
+def cast_may_raise(source: SqlType, target: SqlType, literal: str | None = None) -> bool:
+    """Return whether a cast can raise in ANSI mode for some value.
+
+    Args:
+        source: the type that is cast.
+        target: the type it is cast to.
+        literal: the text, if it is one string literal.
+    """
+    if "other" in (source.family, target.family):
+        return True
+    if source.family == "null":
+        return False
+    if target.family == "string":
+        return source.family in (*_NESTED, "interval")
+    if source.text == target.text and source.family != "integer":
+        return False
+    if literal is not None:
+        return not _literal_fits(literal, target)
+    rule = _CASTS.get((source.family, target.family))
+    return rule is None or not rule(source, target)
+
+
+def _always(source: SqlType, target: SqlType) -> bool:
+    return bool(source) and bool(target)
+
+
+def _integer_fits(source: SqlType, target: SqlType) -> bool:
+    full = integer(target.text)
+    return full.low <= source.low and source.high <= full.high
+
+
+def _digits_fit(source: SqlType, target: SqlType) -> bool:
+    digits = as_decimal(source)
+    whole = digits.precision - digits.scale + (digits.scale > target.scale)
+    return whole <= target.precision - target.scale
+
+
+def _decimal_fits_integer(source: SqlType, target: SqlType) -> bool:
+    limit: int = 10 ** (source.precision - source.scale)
+    return limit <= integer(target.text).high
+
+
+_CASTS = {
+    ("integer", "integer"): _integer_fits,
+    ("integer", "float"): _always,
+    ("integer", "decimal"): _digits_fit,
+    ("integer", "boolean"): _always,
+    ("float", "float"): _always,
+    ("float", "boolean"): _always,
+    ("decimal", "decimal"): _digits_fit,
+    ("decimal", "integer"): _decimal_fits_integer,
+    ("decimal", "float"): _always,
+    ("decimal", "boolean"): _always,
+    ("boolean", "integer"): _always,
+    ("boolean", "float"): _always,
+    ("string", "binary"): _always,
+    ("timestamp", "date"): _always,
+    ("timestamp_ntz", "date"): _always,
+}
+"""Casts that never raise, or never under a condition; every other pair may."""
+
+_SAFE_TEXTS = {
+    "tinyint": r"[+-]?\d{1,2}",
+    "smallint": r"[+-]?\d{1,4}",
+    "int": r"[+-]?\d{1,9}",
+    "bigint": r"[+-]?\d{1,18}",
+    "float": r"[+-]?\d{1,15}(\.\d{1,15})?([eE][+-]?\d{1,2})?",
+    "decimal": r"[+-]?\d{1,15}(\.\d{1,15})?",
+    "boolean": r"(?i:true|false)",
+    "date": r"\d{4}-\d\d-\d\d",
+    "timestamp": r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d(\.\d{1,6})?)?Z?)?",
+    "binary": r"(?s:.*)",
+}
+"""String literals that surely read as a value, by type or family."""
+
+
+def _literal_fits(literal: str, target: SqlType) -> bool:
+    """Return whether a string literal surely reads as a value of the type."""
+    family = target.family.removesuffix("_ntz")
+    form = _SAFE_TEXTS.get(target.text) or _SAFE_TEXTS.get(family)
+    if form is None or re.fullmatch(form, literal) is None:
+        return False
+    if family == "decimal":
+        whole, _, fraction = literal.lstrip("+-").partition(".")
+        fits = len(whole) <= target.precision - target.scale
+        return fits and len(fraction) <= target.scale
+    return family not in ("date", "timestamp") or _is_iso(literal)
+
+
+def _is_iso(literal: str) -> bool:
+    try:
+        datetime.fromisoformat(literal)
+    except ValueError:
+        return False
+    return True
