@@ -27,13 +27,14 @@ class EddylineError(Exception):
         **facts: the values that the message was built from.
     """
 
-    def __init__(self, message: str, **facts: Any) -> None:
+    def __init__(self, message: str, /, **facts: Any) -> None:
         super().__init__(message)
         self.message = message
         self.facts = facts
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (type(self), self.message, self.facts)
+        # The attributes too: notes that were added on the way are among them.
+        return _rebuild, (type(self), self.message, self.facts), self.__dict__
 
 
 def _rebuild(cls: type[EddylineError], message: str, facts: dict[str, Any]) -> EddylineError:
