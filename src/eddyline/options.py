@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 from dataclasses import dataclass, fields
+from numbers import Integral, Real
 from typing import Any, Self
 
 from eddyline.errors import OptionError
@@ -37,7 +38,7 @@ class FilterOptions:
     warmup_prob: float = 0.05
     """Share of rows profiled until the first ``min_fill`` profile tuples are there ([0, 1])."""
     min_fill: int = 100
-    """Profile tuples that end the warm-up (≥ 1)."""
+    """Profile tuples that end the warm-up ([1, ``window_rows``])."""
     window_rows: int = 1000
     """Profile tuples in the window (≥ 1)."""
     max_overhead: float = 0.01
@@ -47,14 +48,19 @@ class FilterOptions:
     read_sample_rows: int = 2000
     """Rows of that sample (≥ 1)."""
     seed: int = 0
-    """Chooses the profiled rows; never changes an answer."""
+    """Chooses the profiled rows; never changes an answer (≥ 0)."""
 
     def __post_init__(self) -> None:
         in_range(self, "sample_prob", 0.0, 1.0)
         in_range(self, "warmup_prob", 0.0, 1.0)
         in_range(self, "max_overhead", 1e-6, 1.0)
-        for name in ("min_fill", "window_rows", "read_sample_rows"):
-            in_range(self, name, 1, 2**31)
+        in_range(self, "window_rows", 1, 2**31)
+        # More than the window holds would never come together, and the warm-up never end.
+        in_range(self, "min_fill", 1, self.window_rows)
+        in_range(self, "read_sample_rows", 1, 2**31)
+        in_range(self, "seed", 0, 2**63)
+        for name in ("adaptive", "read_sample"):
+            _is_switch(self, name)
         if self.monitor != "window":
             msg = f"unknown monitor {self.monitor!r}; known: window"
             raise OptionError(msg, monitor=self.monitor)
@@ -84,10 +90,23 @@ class FilterOptions:
 def in_range(options: Any, name: str, low: float, high: float) -> None:
     """Check that one field of an options object is a number in [low, high].
 
+    Between whole bounds, given as ints, the number has to be whole too: it counts something.
+
     Raises:
         OptionError: it is not; the message says which field and what the range is.
     """
     value = getattr(options, name)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
-        msg = f"option {name!r} must be a number in [{low}, {high}], got {value!r}"
+    is_count = isinstance(low, int) and isinstance(high, int)
+    is_number = isinstance(value, Integral if is_count else Real) and not isinstance(value, bool)
+    if not is_number or not low <= value <= high:
+        kind = "a whole number" if is_count else "a number"
+        msg = f"option {name!r} must be {kind} in [{low}, {high}], got {value!r}"
+        raise OptionError(msg, name=name, value=value)
+
+
+def _is_switch(options: Any, name: str) -> None:
+    """Check that a field is True or False: a text such as "no" would count as true."""
+    value = getattr(options, name)
+    if not isinstance(value, bool):
+        msg = f"option {name!r} must be True or False, got {value!r}"
         raise OptionError(msg, name=name, value=value)

@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+
+from eddyline.errors import OptionError
+from eddyline.options import OFF_SWITCH, FilterOptions, adaptation_is_off
+
+RANGES = {
+    "sample_prob": (0.0, 1.0),
+    "warmup_prob": (0.0, 1.0),
+    "max_overhead": (1e-6, 1.0),
+    "min_fill": (1, 1000),
+    "window_rows": (100, 2**31),
+    "read_sample_rows": (1, 2**31),
+    "seed": (0, 2**63),
+}
+COUNTS = ["min_fill", "window_rows", "read_sample_rows", "seed"]
+ENDS = [(name, end) for name, ends in RANGES.items() for end in ends]
+
+
+@pytest.mark.parametrize(("name", "end"), ENDS)
+def test_the_ends_of_a_range_belong_to_it(name, end):
+    assert getattr(FilterOptions.of(**{name: end}), name) == end
+
+
+OUTSIDE = [
+    (name, value)
+    for name, (low, high) in RANGES.items()
+    if name != "window_rows"
+    for value in (low - 1, high + 1, -math.inf, math.inf, math.nan, True, "1", None)
+]
+
+
+@pytest.mark.parametrize(("name", "value"), [*OUTSIDE, ("window_rows", 0), ("window_rows", 2**32)])
+def test_a_value_out_of_range_is_refused_with_the_range(name, value):
+    with pytest.raises(OptionError, match=rf"'{name}' must be a .*number in \[") as caught:
+        FilterOptions.of(**{name: value})
+    assert caught.value.facts["name"] == name
+    assert repr(value) in caught.value.message
+
+
+@pytest.mark.parametrize("name", COUNTS)
+@pytest.mark.parametrize("value", [100.5, 200.0, np.float64(300)])
+def test_what_counts_something_is_whole(name, value):
+    with pytest.raises(OptionError, match="whole number"):
+        FilterOptions.of(**{name: value})
+
+
+def test_numbers_of_numpy_are_numbers():
+    options = FilterOptions(window_rows=np.int64(500), sample_prob=np.float32(0.5))
+    assert (options.window_rows, options.sample_prob) == (500, 0.5)
+
+
+def test_a_warm_up_that_could_not_end_is_refused():
+    with pytest.raises(OptionError, match=r"'min_fill' .* \[1, 50\], got 100"):
+        FilterOptions(window_rows=50)
+    assert FilterOptions(window_rows=50, min_fill=50).min_fill == 50
+
+
+@pytest.mark.parametrize("name", ["adaptive", "read_sample"])
+@pytest.mark.parametrize("value", ["no", 0, 1, None])
+def test_a_switch_is_true_or_false(name, value):
+    with pytest.raises(OptionError, match=f"'{name}' must be True or False"):
+        FilterOptions.of(**{name: value})
+
+
+def test_unknown_monitor():
+    with pytest.raises(OptionError, match="unknown monitor 'windw'; known: window"):
+        FilterOptions(monitor="windw")
+
+
+@pytest.mark.parametrize(
+    ("given", "hint"),
+    [("sample_probability", "sample_prob"), ("windowrows", "window_rows"), ("Seed", "seed")],
+)
+def test_an_unknown_option_comes_with_a_hint(given, hint):
+    with pytest.raises(OptionError, match=f"did you mean '{hint}'") as caught:
+        FilterOptions.of(**{given: 1})
+    assert caught.value.facts["known"] == [each.name for each in dataclasses.fields(FilterOptions)]
+
+
+def test_an_unknown_option_like_none_comes_without_a_hint():
+    with pytest.raises(OptionError) as caught:
+        FilterOptions.of(xyzzy=1)
+    assert "did you mean" not in caught.value.message
+
+
+@pytest.mark.parametrize("value", ["0", "false", "NO", " off "])
+def test_the_environment_switches_adaptation_off(monkeypatch, value):
+    monkeypatch.setenv(OFF_SWITCH, value)
+    assert adaptation_is_off()
+    assert not FilterOptions().is_adaptive
+
+
+@pytest.mark.parametrize("value", ["", "1", "true", "on"])
+def test_other_values_leave_it_on(monkeypatch, value):
+    monkeypatch.setenv(OFF_SWITCH, value)
+    assert FilterOptions().is_adaptive
+    assert not FilterOptions(adaptive=False).is_adaptive
+
+
+def test_options_cannot_change():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        FilterOptions().seed = 3
