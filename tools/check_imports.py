@@ -29,15 +29,22 @@ FACE = {"__init__", "__main__", "demo"}
 """Modules that stand above all rooms: the public face and the commands."""
 
 
-def imported(tree: ast.AST) -> list[tuple[int, str]]:
-    """Return line and name of every module that is imported, wherever it stands."""
+def imported(tree: ast.AST, package: tuple[str, ...]) -> list[tuple[int, str]]:
+    """Return line and name of every module that is imported, wherever it stands.
+
+    Args:
+        tree: a module.
+        package: the package it is in, where relative imports start from.
+    """
     found: list[tuple[int, str]] = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             found += [(node.lineno, alias.name) for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
-            found.append((node.lineno, node.module))
-            if node.module == "eddyline":
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) + 1 - node.level] if node.level else ()
+            module = ".".join([*base, *([node.module] if node.module else [])])
+            found.append((node.lineno, module))
+            if module == "eddyline":
                 found += [(node.lineno, f"eddyline.{alias.name}") for alias in node.names]
     return found
 
@@ -48,16 +55,21 @@ def breaches(path: Path) -> list[str]:
     room = parts[0]
     if room in FACE:
         return []
+    file = path.relative_to(SOURCE.parents[1])
+    if room not in ROOMS:
+        return [f"{file}:1: {room} is not a room; add it to tools/check_imports.py"]
     wrong = []
-    for line, name in imported(ast.parse(path.read_text("utf-8"))):
-        where = f"{path.relative_to(SOURCE.parents[1])}:{line}"
+    for line, name in imported(ast.parse(path.read_text("utf-8")), ("eddyline", *parts[:-1])):
+        where = f"{file}:{line}"
         if name.split(".")[0] == "pyspark" and room not in PYSPARK_ROOMS:
             wrong.append(f"{where}: {room}/ imports pyspark; only spark/ does")
         target = name.split(".")[1:2]
         is_face = room == "cli" and target[:1] == ["demo"]
         if name.startswith("eddyline.") and target and not is_face:
             if target[0] not in ROOMS:
-                wrong.append(f"{where}: {target[0]} is not a room; add it to tools/check_imports.py")
+                wrong.append(
+                    f"{where}: {target[0]} is not a room; add it to tools/check_imports.py"
+                )
             elif ROOMS.index(target[0]) > ROOMS.index(room):
                 wrong.append(f"{where}: {room}/ imports {target[0]}/, which stands below it")
             elif {room, target[0]} <= TECHNIQUES and room != target[0]:

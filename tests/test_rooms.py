@@ -1,0 +1,96 @@
+"""The check of who imports whom finds nothing in the package, and every breach it is shown."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+TOOL = Path(__file__).resolve().parents[1] / "tools" / "check_imports.py"
+
+
+@pytest.fixture
+def check():
+    spec = importlib.util.spec_from_file_location("check_imports", TOOL)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def breaches(check, tmp_path, monkeypatch):
+    """Return what is said of a module of that path with that code."""
+    source = tmp_path / "src" / "eddyline"
+    monkeypatch.setattr(check, "SOURCE", source)
+
+    def breaches(path, code):
+        file = source / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(code)
+        return check.breaches(file)
+
+    return breaches
+
+
+def test_the_package_keeps_the_rules(check, capsys):
+    assert check.main() == 0, capsys.readouterr().out
+
+
+def test_every_room_of_the_package_is_listed(check):
+    rooms = {each.relative_to(check.SOURCE).parts[0] for each in check.SOURCE.rglob("*.py")}
+    assert {each.removesuffix(".py") for each in rooms} == {*check.ROOMS, *check.FACE}
+
+
+@pytest.mark.parametrize(
+    ("path", "code"),
+    [
+        ("stats/costs.py", "import numpy, os.path\nfrom eddyline.data import codes"),
+        ("stats/costs.py", "from eddyline.stats.window import ProfileWindow"),
+        ("options.py", "from eddyline.errors import OptionError"),
+        ("spark/run.py", "import pyspark\nfrom eddyline.runtime import loop"),
+        ("__init__.py", "from eddyline.spark import engine"),
+        ("stats/costs.py", "from . import window\nfrom ..data import codes"),
+    ],
+)
+def test_what_is_allowed(breaches, path, code):
+    assert breaches(path, code) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "code", "said"),
+    [
+        ("stats/x.py", "import pyspark", "stats/ imports pyspark"),
+        ("stats/x.py", "from pyspark.sql import functions", "stats/ imports pyspark"),
+        ("stats/x.py", "def f():\n    import pyspark.sql", "stats/ imports pyspark"),
+        ("stats/x.py", "from eddyline.runtime import loop", "stats/ imports runtime/"),
+        ("stats/x.py", "import eddyline.spark.run", "stats/ imports spark/"),
+        ("stats/x.py", "from eddyline import ordering", "stats/ imports ordering/"),
+        ("options.py", "from eddyline.stats import costs", "options/ imports stats/"),
+        ("stats/x.py", "from eddyline.helpers import f", "helpers is not a room"),
+        ("stats/x.py", "from ..runtime import loop", "stats/ imports runtime/"),
+        ("stats/x.py", "from .. import runtime", "stats/ imports runtime/"),
+        ("stats/deep/x.py", "from ...runtime import loop", "stats/ imports runtime/"),
+        ("stats/__init__.py", "from ..runtime import loop", "stats/ imports runtime/"),
+        ("utils/x.py", "from eddyline import errors", "utils is not a room"),
+        ("utils/x.py", "", "utils is not a room"),
+    ],
+)
+def test_a_breach_is_reported_with_its_place(breaches, path, code, said):
+    found = breaches(path, code)
+    assert len(found) == 1
+    assert said in found[0]
+    assert f"src/eddyline/{path}:" in found[0]
+
+
+def test_techniques_do_not_import_each_other(breaches, check, monkeypatch):
+    monkeypatch.setattr(check, "TECHNIQUES", {"stats", "data"})
+    (found,) = breaches("stats/x.py", "from eddyline.data import codes")
+    assert "techniques do not import each other: stats, data" in found
+    assert breaches("stats/x.py", "from eddyline.stats import costs") == []
+
+
+def test_breaches_fail_the_check(breaches, check, capsys):
+    breaches("stats/x.py", "import pyspark")
+    assert check.main() == 1
+    assert "src/eddyline/stats/x.py:1: stats/ imports pyspark" in capsys.readouterr().out
