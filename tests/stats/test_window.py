@@ -99,3 +99,80 @@ def test_a_profile_taken_out_does_not_change_later():
     window.push(merge([taken, taken]))
     window.profile()
     assert taken.to_bytes() == before
+
+
+def cost_of(ns):
+    return CostSums.of_calls(np.full(3, 1000.0), np.full(3, 1000.0 * ns))
+
+
+@pytest.mark.parametrize("per_batch", [0, 1, 5, 40])
+def test_old_costs_leave_however_few_tuples_a_batch_brings(per_batch):
+    window = ProfileWindow(NAMES, 100)
+    drops = np.ones((per_batch, 3), dtype=np.bool_)
+    one = np.ones((1, 3), dtype=np.bool_)
+    for batch in range(2000):
+        window.push(profile_of(drops, costs=cost_of(1)))
+        if batch % 10 == 0:
+            window.push(profile_of(one))
+        window.profile()
+    needed = 1200 if per_batch == 0 else 220 // per_batch + 2
+    for batch in range(needed):
+        window.push(profile_of(drops, costs=cost_of(100)))
+        if batch % 10 == 0:
+            window.push(profile_of(one))
+        window.profile()
+    np.testing.assert_allclose(window.profile().costs.per_row_ns, 100)
+
+
+@pytest.mark.parametrize("max_tuples", [1, 2, 15, 16, 31, 100, 1000])
+def test_the_window_keeps_few_parts(max_tuples):
+    rng = np.random.default_rng(0)
+    window = ProfileWindow(NAMES, max_tuples)
+    for _ in range(3000):
+        window.push(profile_of(rng.random((rng.integers(0, 4), 3)) < 0.3))
+    assert len(window._parts) <= 70
+
+
+def test_partial_codes_of_many_orders():
+    # Tuples that can no longer be read must not take room for ever.
+    window = ProfileWindow(NAMES, 200)
+    orders = [(0, 1, 2), (1, 0, 2), (2, 1, 0)]
+    one = np.array([[True, False, False]])
+    for batch in range(2000):
+        order = orders[batch // 7 % 3]
+        window.push(profile_of(one, basis=order))
+        held = window.profile()
+        assert held.basis == order
+        assert batch % 7 + 1 <= held.n_tuples <= 200
+    for _ in range(400):
+        window.push(profile_of(one, basis=orders[0]))
+        window.profile()
+    assert window.profile().n_tuples == 200
+
+
+@given(
+    st.lists(strategies.drops(n_filters=st.just(3), max_rows=8), min_size=1, max_size=12),
+    st.integers(1, 40),
+)
+def test_looking_does_not_change_the_window(batches, max_tuples):
+    looked_at, left_alone = ProfileWindow(NAMES, max_tuples), ProfileWindow(NAMES, max_tuples)
+    for batch in batches:
+        fresh = profile_of(batch, costs=cost_of(len(batch) + 1))
+        looked_at.push(fresh)
+        looked_at.profile()
+        left_alone.push(fresh)
+    assert looked_at.profile().to_bytes() == left_alone.profile().to_bytes()
+
+
+@given(
+    st.lists(strategies.drops(n_filters=st.just(3), max_rows=8), max_size=40), st.integers(1, 60)
+)
+def test_a_restored_window_goes_on_as_the_saved_one(batches, max_tuples):
+    one, other = ProfileWindow(NAMES, max_tuples), ProfileWindow(NAMES, max_tuples)
+    for number, batch in enumerate(batches):
+        one.push(profile_of(batch, costs=cost_of(number + 1)))
+    other.restore(json.loads(json.dumps(one.to_state(), allow_nan=False)))
+    for batch in batches:
+        one.push(profile_of(batch))
+        other.push(profile_of(batch))
+        assert one.profile().to_bytes() == other.profile().to_bytes()

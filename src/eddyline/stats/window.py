@@ -11,6 +11,10 @@ from typing import Any
 
 from eddyline.stats.profile import FilterProfile, merge
 
+_PARTS = 16
+"""Parts of a full window: costs leave with a part, so they are at most a sixteenth too old, and
+one merge of all of them per batch stays cheap."""
+
 
 class ProfileWindow:
     """The newest ``max_tuples`` profile tuples of one conjunction.
@@ -24,27 +28,30 @@ class ProfileWindow:
         self.filter_ids = filter_ids
         self.max_tuples = max_tuples
         self._parts: deque[FilterProfile] = deque()
-        self._n_tuples = 0
         self._merged: FilterProfile | None = None
 
     def push(self, profile: FilterProfile) -> None:
         """Add the newest profile and let the oldest profile tuples go."""
         part = profile.last(self.max_tuples)
+        newest = self._parts[-1] if self._parts else None
+        if newest and newest.n_tuples + part.n_tuples <= self.max_tuples // _PARTS:
+            part = merge([self._parts.pop(), part])
         self._parts.append(part)
-        self._n_tuples += part.n_tuples
+        self._expire()
+
+    def _expire(self) -> None:
+        """Let the oldest profile tuples go, and the costs of parts that are gone whole."""
+        surplus = sum(part.n_tuples for part in self._parts) - self.max_tuples
+        while surplus > 0:
+            oldest = self._parts.popleft()
+            if oldest.n_tuples > surplus:
+                self._parts.appendleft(oldest.last(oldest.n_tuples - surplus))
+            surplus -= oldest.n_tuples
         self._merged = None
-        while (surplus := self._n_tuples - self.max_tuples) > 0:
-            oldest = self._parts[0]
-            if oldest.n_tuples <= surplus:
-                self._parts.popleft()
-            else:
-                self._parts[0] = oldest.last(oldest.n_tuples - surplus)
-            self._n_tuples -= min(surplus, oldest.n_tuples)
 
     def clear(self) -> None:
         """Forget everything, as after a change of what a filter means."""
         self._parts.clear()
-        self._n_tuples = 0
         self._merged = None
 
     def profile(self) -> FilterProfile:
@@ -52,16 +59,7 @@ class ProfileWindow:
         if self._merged is None:
             empty = FilterProfile.empty(self.filter_ids)
             self._merged = merge(self._parts) if self._parts else empty
-            # One part from now on: merging again costs what is new, not what is kept.
-            if len(self._parts) > _COMPACT_PARTS:
-                self._compact()
         return self._merged
-
-    def _compact(self) -> None:
-        """Merge the older half of the parts into one, so that their number stays bounded."""
-        half = len(self._parts) // 2
-        older = [self._parts.popleft() for _ in range(half)]
-        self._parts.appendleft(merge(older))
 
     def to_state(self) -> list[dict[str, Any]]:
         """Return the content as plain values, part by part, so that expiry goes on as before."""
@@ -69,10 +67,5 @@ class ProfileWindow:
 
     def restore(self, state: list[dict[str, Any]]) -> None:
         """Replace the content by what ``to_state`` returned."""
-        self.clear()
-        for part in state:
-            self.push(FilterProfile.from_state(self.filter_ids, part))
-
-
-_COMPACT_PARTS = 64
-"""Parts kept apart before the older half is merged: bounds the work of ``profile``."""
+        self._parts = deque(FilterProfile.from_state(self.filter_ids, part) for part in state)
+        self._expire()
