@@ -5,7 +5,9 @@ import sys
 import pytest
 
 from eddyline.errors import OptionError, PluginError
+from eddyline.options import FilterOptions
 from eddyline.registry import look_up, unknown
+from eddyline.runtime.loop import FilterLoop
 
 TABLE = {"a_greedy": 1, "sweep": 2}
 GROUP = "eddyline.ordering"
@@ -90,9 +92,6 @@ def test_a_package_that_fails_to_load_is_named_with_the_cause(install, code, cau
 
 
 def test_a_policy_of_another_package_orders_a_conjunction(install):
-    from eddyline.options import FilterOptions
-    from eddyline.runtime.loop import FilterLoop
-
     install("still", "still = still_code:Options", "from eddyline.ordering import fixed\n"
             "class Options(fixed.FixedOptions): pass")  # fmt: skip
     loop = FilterLoop("arrow", ("a", "b"), FilterOptions(policy="still"))
