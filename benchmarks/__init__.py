@@ -1,0 +1,1 @@
+"""Benchmarks of eddyline: ``python -m benchmarks list``; see docs/benchmarks.md."""

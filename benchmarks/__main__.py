@@ -1,0 +1,91 @@
+"""Command line of the benchmarks: ``python -m benchmarks run|list|compare|report``."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+import time
+from pathlib import Path
+
+from benchmarks import results
+from benchmarks.machine import machine
+from benchmarks.scenario import Settings
+from benchmarks.scenarios import SUITES
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run a suite; one line per scenario."""
+    chosen = [s for s in SUITES[arguments.suite] if re.search(arguments.pattern, s.id)]
+    if not chosen:
+        print(f"no scenario of {arguments.suite} matches {arguments.pattern!r}", file=sys.stderr)
+        return 2
+    settings = Settings(quick=arguments.quick)
+    print(f"{'scenario':34} {'value':>8} {'target':>8}  {'status':8} note", flush=True)
+    rows = []
+    for scenario in chosen:
+        started = time.perf_counter()
+        measurement = scenario.run(settings)
+        rows.append(results.row(scenario, measurement, time.perf_counter() - started))
+        print(results.line(rows[-1]), flush=True)
+    facts = {**machine(), "quick": settings.quick}
+    if arguments.output:
+        results.write(arguments.output, facts, arguments.suite, rows)
+    counts = {status: sum(each["status"] == status for each in rows) for status in STATUSES}
+    told = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
+    seconds = sum(each["seconds"] for each in rows)
+    print(f"{told}; {seconds:.0f} s; commit {facts['commit']}, {facts['cores']} cores")
+    return 1 if arguments.strict and counts["short"] else 0
+
+
+STATUSES = ("ok", "short", "report", "skipped")
+
+
+def show(arguments: argparse.Namespace) -> int:
+    """List the scenarios."""
+    for suite, scenarios in SUITES.items():
+        if arguments.suite in (None, suite):
+            for each in scenarios:
+                print(f"{suite}  {each.id:34} {each.target or 'report'!s:>8}  {each.shows}")
+    return 0
+
+
+def compare(arguments: argparse.Namespace) -> int:
+    """Print two runs side by side."""
+    print(results.comparison(results.read(arguments.base), results.read(arguments.head)))
+    return 0
+
+
+def report(arguments: argparse.Namespace) -> int:
+    """Print a run as markdown."""
+    print(results.markdown(results.read(arguments.result)), end="")
+    return 0
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    top = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    commands = top.add_subparsers(required=True)
+    command = commands.add_parser("run", help="run a suite, one line per scenario")
+    command.add_argument("suite", choices=SUITES)
+    command.add_argument("-k", dest="pattern", default="", help="only ids that match")
+    command.add_argument("-o", dest="output", type=Path, help="write the results as JSON")
+    command.add_argument("--quick", action="store_true", help="less data: for a look")
+    command.add_argument("--strict", action="store_true", help="exit with 1 if one is short")
+    command.set_defaults(call=run)
+    command = commands.add_parser("list", help="list the scenarios")
+    command.add_argument("suite", nargs="?", choices=SUITES)
+    command.set_defaults(call=show)
+    command = commands.add_parser("compare", help="compare two results as markdown")
+    command.add_argument("base", type=Path)
+    command.add_argument("head", type=Path)
+    command.set_defaults(call=compare)
+    command = commands.add_parser("report", help="print a result as markdown")
+    command.add_argument("result", type=Path)
+    command.set_defaults(call=report)
+    return top
+
+
+if __name__ == "__main__":
+    parsed = parser().parse_args()
+    sys.exit(parsed.call(parsed))

@@ -1,0 +1,248 @@
+"""Counted work: the real executor and loop over known outcomes, with a clock that costs drive.
+
+Nothing is timed. A filter's cost is declared; evaluating it moves the clock by that much, so costs
+are learned as in a real run and two runs give the same numbers. What is counted includes every
+evaluation that profiling adds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from eddyline.data.sampling import sampled_rows, seed_of
+from eddyline.options import FilterOptions
+from eddyline.query.predicates import predicate
+from eddyline.runtime.executor import ArrowExecutor
+from eddyline.runtime.loop import FilterLoop
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from eddyline.runtime.executor import Sample
+
+    Floats = NDArray[np.float64]
+    Bits = NDArray[np.bool_]
+    Order = tuple[int, ...]
+
+BATCH_ROWS = 10_000
+"""Rows of an Arrow batch: Spark's default ``spark.sql.execution.arrow.maxRecordsPerBatch``."""
+
+THESIS = {"sample_prob": 0.01, "warmup_prob": 0.01, "window_rows": 1000, "max_overhead": 1.0}
+"""Options that sample as the thesis does: a fixed probability, whatever that costs."""
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Rows of which it is known which filter drops them, and what a filter costs."""
+
+    drops: Bits
+    """Which filter drops which row ((R, F))."""
+    costs_ns: Floats
+    """Cost of one evaluation of each filter (ns; > 0; (F,))."""
+
+    @property
+    def n_rows(self) -> int:
+        """R, the number of rows."""
+        return len(self.drops)
+
+    @property
+    def n_filters(self) -> int:
+        """F, the number of filters."""
+        return self.drops.shape[1]
+
+    def histograms(self, batch_rows: int = BATCH_ROWS) -> Floats:
+        """Return how often each outcome code comes in each batch ((B, 2^F))."""
+        codes = self.drops @ (1 << np.arange(self.n_filters))
+        starts = range(0, self.n_rows, batch_rows)
+        n_codes = 2**self.n_filters
+        counts = [np.bincount(codes[s : s + batch_rows], minlength=n_codes) for s in starts]
+        return np.array(counts, dtype=np.float64)
+
+    def slice(self, start: int, stop: int) -> Stream:
+        """Return some of the rows."""
+        return Stream(self.drops[start:stop], self.costs_ns)
+
+
+def code_costs(order: Sequence[int], costs_ns: Floats) -> Floats:
+    """Return what an order spends on a row of each outcome code (ns; (2^F,))."""
+    codes = np.arange(2 ** len(costs_ns))
+    spent, alive = np.zeros(len(codes)), np.ones(len(codes), dtype=bool)
+    for f in order:
+        spent += costs_ns[f] * alive
+        alive &= (codes >> f) & 1 == 0
+    return spent
+
+
+def fixed_work(histograms: Floats, order: Sequence[int], costs_ns: Floats) -> Floats:
+    """Return what a fixed order spends on each batch, without any profiling (ns; (B,))."""
+    return histograms @ code_costs(order, costs_ns)
+
+
+def best_order(histogram: Floats, costs_ns: Floats) -> Order:
+    """Return the cheapest fixed order by search over all sets of filters (equal to all orders).
+
+    Args:
+        histogram: how often each outcome code comes ((2^F,)).
+        costs_ns: cost of one evaluation of each filter (ns; (F,)).
+    """
+    n = len(costs_ns)
+    subsets = np.arange(2**n)
+    dropped_by = histogram.astype(np.float64).copy()
+    for f in range(n):  # afterwards: rows whose drops lie within the set
+        has = (subsets >> f) & 1 == 1
+        dropped_by[has] += dropped_by[subsets[has] ^ (1 << f)]
+    alive = dropped_by[(2**n - 1) ^ subsets]
+    best, last = np.full(2**n, np.inf), np.zeros(2**n, dtype=int)
+    best[0] = 0.0
+    for done in subsets:
+        for f in range(n):
+            more = done | 1 << f
+            cost = best[done] + costs_ns[f] * alive[done]
+            if more != done and cost < best[more]:
+                best[more], last[more] = cost, f
+    order, rest = [], 2**n - 1
+    while rest:
+        order.append(int(last[rest]))
+        rest ^= 1 << last[rest]
+    return tuple(order[::-1])
+
+
+def next_sample(loop: FilterLoop, seed: int, number: int, start: int, n_rows: int) -> Sample:
+    """Choose the profiled rows of a batch as a worker does.
+
+    Args:
+        loop: says how much to profile.
+        seed: of the task.
+        number: of the batch within the task.
+        start: number of the batch's first row within the task.
+        n_rows: rows of the batch.
+    """
+    chance = (seed_of(seed, number) & 0xFFFFFFFF) / 2.0**32
+    prob = loop.batch_prob(n_rows, chance)
+    return loop.sample(sampled_rows(seed, start, n_rows, prob), prob)
+
+
+class Clock:
+    """A clock that stands still until a filter is evaluated."""
+
+    def __init__(self) -> None:
+        self.now_ns = 0.0
+
+    def __call__(self) -> Any:
+        """Return the time (ns)."""
+        return self.now_ns
+
+
+@dataclass(frozen=True)
+class CountedRun:
+    """What one run of a policy spent."""
+
+    work_ns: Floats
+    """Cost of all evaluations of each batch, profiling included (ns; (B,))."""
+    evaluations: Floats
+    """Evaluations of each filter in each batch, profiling included ((B, F))."""
+    extra: Floats
+    """Evaluations of each batch that only profiling needed ((B,))."""
+    orders: list[Order]
+    """The order that each batch ran under."""
+    n_changes: int
+    """Changes of order."""
+
+    @property
+    def total_ns(self) -> float:
+        """Cost of the whole run (ns)."""
+        return float(self.work_ns.sum())
+
+
+class _CountedFilter:
+    """A filter whose outcome is its input: it counts rows and moves the clock."""
+
+    def __init__(self, cost_ns: float, clock: Clock) -> None:
+        self.cost_ns = cost_ns
+        self.clock = clock
+        self.n_rows = 0
+
+    def __call__(self, passes: pa.Array) -> pa.Array:
+        self.n_rows += len(passes)
+        self.clock.now_ns += self.cost_ns * len(passes)
+        return passes
+
+
+class CountedLoop:
+    """The loop of one worker over counted filters; keeps what it learned between streams.
+
+    Args:
+        costs_ns: cost of one evaluation of each filter (ns; (F,)).
+        written: the order in which the user wrote the filters; by index if omitted.
+        options: see ``eddyline.options.FilterOptions``.
+    """
+
+    def __init__(self, costs_ns: Floats, written: Order | None = None, **options: Any) -> None:
+        n = len(costs_ns)
+        self.written = written or tuple(range(n))
+        self.clock = Clock()
+        self.filters = [_CountedFilter(float(costs_ns[f]), self.clock) for f in range(n)]
+        named = [predicate(self.filters[f], reads=["x"], name=f"f{f}") for f in self.written]
+        self.executor = ArrowExecutor(named, [(f,) for f in self.written], clock=self.clock)
+        self.loop = FilterLoop(
+            "arrow", self.executor.filter_ids, FilterOptions.of(**options), clock=self.clock
+        )
+
+    @property
+    def order(self) -> Order:
+        """The order in force, by filter index."""
+        return tuple(self.written[position] for position in self.loop.order)
+
+    def run(self, stream: Stream, *, seed: int = 0, batch_rows: int = BATCH_ROWS) -> CountedRun:
+        """Run the rows of one task, batch by batch, as a worker does."""
+        passes = [pa.array(column) for column in ~stream.drops.T]
+        work, evaluations, extra, orders, n_changes = [], [], [], [], 0
+        for number, start in enumerate(range(0, stream.n_rows, batch_rows)):
+            columns = [column.slice(start, batch_rows) for column in passes]
+            n_rows = len(columns[0])
+            sample = next_sample(self.loop, seed, number, start, n_rows)
+            before, counts = self.clock.now_ns, self._counts()
+            orders.append(self.order)
+            outcome = self.executor.run(columns, self.loop.order, sample)
+            work.append(self.clock.now_ns - before)
+            evaluations.append(self._counts() - counts)
+            extra.append(outcome.profile.n_extra)
+            n_changes += len(self.loop.step(outcome.profile))
+        return CountedRun(
+            np.array(work), np.array(evaluations), np.array(extra, float), orders, n_changes
+        )
+
+    def _counts(self) -> Floats:
+        return np.array([each.n_rows for each in self.filters], dtype=np.float64)
+
+
+def run_counted(
+    stream: Stream,
+    *,
+    written: Order | None = None,
+    seed: int = 0,
+    batch_rows: int = BATCH_ROWS,
+    **options: Any,
+) -> CountedRun:
+    """Run a policy over a stream from the order in which the filters are written."""
+    loop = CountedLoop(stream.costs_ns, written, **{"seed": seed, **options})
+    return loop.run(stream, seed=seed_of("benchmark", seed), batch_rows=batch_rows)
+
+
+def concatenated(streams: Sequence[Stream]) -> Stream:
+    """Return one stream of several, in order."""
+    return Stream(np.concatenate([each.drops for each in streams]), streams[0].costs_ns)
+
+
+def phases(streams: Sequence[Stream]) -> Iterator[tuple[int, Stream]]:
+    """Return each stream with the row number at which it starts."""
+    start = 0
+    for stream in streams:
+        yield start, stream
+        start += stream.n_rows

@@ -1,0 +1,21 @@
+"""Medians and spreads, in one place so that all scenarios say them alike."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+def median(values: Iterable[float]) -> float:
+    """Return the median."""
+    return float(np.median(list(values)))
+
+
+def spread(values: Iterable[float]) -> str:
+    """Return smallest and largest value as text."""
+    seen = list(values)
+    return f"{min(seen):.3g}…{max(seen):.3g}"
