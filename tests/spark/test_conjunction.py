@@ -191,8 +191,8 @@ def test_an_error_on_a_surviving_row_names_the_predicate(mixed, extra):
     [
         (["10 / i > 1", "i <> 0"], "i > 0"),
         (["CAST(s AS INT) > 1", "i > 100"], "false"),
-        (["element_at(array(1, 2), i) = 1", "i = 1"], "i = 1"),
-        (["10 / i > 1", "element_at(array(1, 2), i) = 1", "i = 1"], "i = 1"),
+        (["element_at(array(1, 2), CAST(i AS INT)) = 1", "i = 1"], "i = 1"),
+        (["10 / i > 1", "element_at(array(1, 2), CAST(i AS INT)) = 1", "i = 1"], "i = 1"),
     ],
 )
 def test_native_errors_count_only_on_survivors(mixed, texts, expected):
@@ -208,7 +208,9 @@ def test_a_native_error_on_a_survivor_is_raised(mixed):
 
 
 def test_a_python_error_on_a_row_that_a_checked_predicate_drops_is_no_error(mixed):
-    keep = el.all_of(reciprocal, "element_at(array(1, 2), i) = 1", "i BETWEEN -2 AND 2", "i <> 0")
+    keep = el.all_of(
+        reciprocal, "element_at(array(1, 2), CAST(i AS INT)) = 1", "i BETWEEN -2 AND 2", "i <> 0"
+    )
     assert ids(mixed.transform(keep)) == ids(mixed.where("i = 1"))
 
 
@@ -267,5 +269,10 @@ def test_definition_errors(mixed):
         el.all_of("i > 1", sampel_prob=0.1)
     with pytest.raises(QueryError):
         el.all_of()
-    with pytest.raises(QueryError, match="boolean"):
+    with pytest.raises(QueryError, match="not a condition"):
         mixed.transform(el.all_of("i + 1"))
+    with pytest.raises(QueryError, match="second_one.*UNRESOLVED_ROUTINE"):
+        unknown = el.sql_predicate("no_such_function(i) > 1", name="second_one")
+        mixed.transform(el.all_of("i > 1", unknown))
+    with pytest.raises(QueryError, match="not_bool.*not a condition"):
+        mixed.transform(el.all_of("i > 1", el.sql_predicate("hypot(i, x)", name="not_bool")))

@@ -36,7 +36,8 @@ def apply_arrow_block(
     """
 
     def evaluate(batches: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
-        return block.run(batches)
+        # Where there is one column, Spark hands over the array itself.
+        return block.run(batch if isinstance(batch, tuple) else (batch,) for batch in batches)
 
     fields = [StructField("keep", BooleanType()), StructField("report", BinaryType())]
     if block.carries_errors:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from eddyline.errors import QueryError
 from eddyline.options import FilterOptions
-from eddyline.query.binding import bind
+from eddyline.ordering import policy as find_policy
 from eddyline.query.predicates import as_predicate, named
 from eddyline.runtime.journal import Journal
+from eddyline.spark.binding import bind_to
 from eddyline.spark.harvest import as_bytes, listener
 from eddyline.spark.pipeline import FilterPipeline, Report
 from eddyline.watch.explain import explain
@@ -42,7 +43,7 @@ class Conjunction:
         self.name = name
         self._journal = Journal()
         self._pipeline: FilterPipeline | None = None
-        self._columns: dict[str, str] = {}
+        self._columns: list[tuple[str, str]] = []
         self._waiting: list[Report] = []
         self._streams: list[_StreamReports] = []
 
@@ -96,10 +97,9 @@ class Conjunction:
 
     def _bound_to(self, df: DataFrame) -> FilterPipeline:
         """Return the pipeline for the DataFrame's columns; another schema starts afresh."""
-        columns = dict(df.dtypes)
+        columns = df.dtypes
         if self._pipeline is None or columns != self._columns:
-            ansi = str(df.sparkSession.conf.get("spark.sql.ansi.enabled", "true")) == "true"
-            bound = bind(self.predicates, columns, ansi=ansi)
+            bound = bind_to(df, self.predicates)
             self._pipeline = FilterPipeline(bound, self.options, self.name)
             self._columns = columns
             self._waiting = []
@@ -170,4 +170,5 @@ def all_of(*predicates: Any, name: str | None = None, **options: Any) -> Conjunc
         raise QueryError(msg)
     unique = named(as_predicate(each) for each in predicates)
     chosen = FilterOptions.of(**options)
+    find_policy(chosen.policy)
     return Conjunction(unique, chosen, name or "all_of")

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from eddyline.errors import OptionError, QueryError
 from eddyline.options import FilterOptions
-from eddyline.query.binding import bind
+from eddyline.ordering import policy as find_policy
 from eddyline.query.predicates import FunctionPredicate, named, predicate
 from eddyline.query.statement import read_select
 from eddyline.registry import unknown
+from eddyline.spark.binding import bind_to
 from eddyline.spark.run import Run
 from eddyline.spark.session import session
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from eddyline.query.binding import BoundConjunction
     from eddyline.query.statement import SelectQuery
     from eddyline.spark.sinks import BatchWriter
 
@@ -174,13 +176,13 @@ class Query:
         Raises:
             QueryError: a predicate or an output column that does not fit.
         """
+        find_policy(self.options.policy)
         self.bound()
         self.project(self.source)
 
-    def bound(self) -> Any:
+    def bound(self) -> BoundConjunction:
         """Return where each predicate of the query goes."""
-        ansi = str(self.engine.spark.conf.get("spark.sql.ansi.enabled", "true")) == "true"
-        return bind(named(self.select.conjuncts), dict(self.source.dtypes), ansi=ansi)
+        return bind_to(self.source, named(self.select.conjuncts))
 
     def project(self, df: DataFrame) -> DataFrame:
         """Return the output columns of the query."""

@@ -131,7 +131,7 @@ class FilterPipeline:
                 block, texts = self._worker_block(component, segment.functions, batch_id)
                 df = apply_arrow_block(df, block, texts, column, seen)
                 errors += [column] if self._carries_errors else []
-                if isinstance(seen, Observation):
+                if not isinstance(seen, str):
                     reports.append(Report(component, PendingMetrics(seen), 0.0, batch_id))
             if segment.barrier is not None:
                 df = self._barrier(df, segment.barrier, f"{PREFIX}_{number}_pinned", errors)

@@ -23,6 +23,7 @@ from eddyline.stats.profile import FilterProfile, merge
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from eddyline.errors import PredicateError
     from eddyline.options import FilterOptions
     from eddyline.query.predicates import FunctionPredicate
 
@@ -134,12 +135,19 @@ class WorkerBlock:
             reports = pa.concat_arrays([reports[:-1], pa.array([report], pa.binary())])
         arrays, names = [pa.array(keep), reports], ["keep", "report"]
         if self.carries_errors:
-            texts: Any = np.full(n_rows, None, dtype=object)
-            for row, error in errors.items():
-                texts[row] = error.message
-            arrays.append(pa.array(texts, pa.string()))
+            arrays.append(_texts(errors, n_rows))
             names.append("error")
         return pa.StructArray.from_arrays(arrays, names)
+
+
+def _texts(errors: dict[int, PredicateError], n_rows: int) -> pa.Array:
+    """Return the error of each row, or null."""
+    if not errors:
+        return pa.nulls(n_rows, pa.string())
+    texts = np.full(n_rows, None, dtype=object)
+    for row, error in errors.items():
+        texts[row] = error.message
+    return pa.array(texts, pa.string())
 
 
 def _task() -> tuple[int, int, int]:
