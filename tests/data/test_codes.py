@@ -44,3 +44,32 @@ def test_bit_is_the_filter_index():
 @pytest.mark.parametrize(("n_filters", "expected"), [(1, 1), (8, 1), (9, 2), (256, 32)])
 def test_width_of_a_code(n_filters, expected):
     assert codes.n_bytes(n_filters) == expected
+
+
+@pytest.mark.parametrize("n_filters", [1, 8, 9, 63, 64, 65, 256])
+def test_codes_of_any_width(n_filters):
+    rng = np.random.default_rng(n_filters)
+    distinct = np.unique(rng.random((20, n_filters)) < 0.5, axis=0)
+    bits = distinct[rng.integers(0, len(distinct), 500)]
+    np.testing.assert_array_equal(codes.unpack(codes.pack(bits), n_filters), bits)
+    found, sums = codes.histogram(codes.pack(bits), np.ones(500))
+    rows = codes.unpack(found, n_filters)
+    order = np.lexsort(rows.T[::-1])
+    expected, counts = np.unique(bits, axis=0, return_counts=True)
+    np.testing.assert_array_equal(rows[order], expected)
+    np.testing.assert_array_equal(sums[order], counts)
+
+
+def test_histogram_of_nothing():
+    found, sums = codes.histogram(codes.pack(np.zeros((0, 9), dtype=np.bool_)), np.zeros(0))
+    assert found.shape == (0, 2)
+    assert sums.shape == (0,)
+
+
+def test_histogram_reads_a_view_without_changing_it():
+    whole = codes.pack(np.eye(20, dtype=np.bool_))
+    before = whole.copy()
+    found, sums = codes.histogram(whole[::2, 1:], np.ones(10))
+    assert len(found) == 7
+    assert sums.sum() == 10
+    np.testing.assert_array_equal(whole, before)

@@ -132,6 +132,8 @@ class CostSums:
         slope = np.clip(np.where(fits & (fixed > 0.0), slope, mean), MIN_SLOPE_FRAC * mean, mean)
         slope = np.maximum(slope, MIN_PER_ROW_NS)
         fixed = np.maximum(time - slope * rows, 0.0) / np.maximum(calls, 1.0)
+        if known.all():
+            return fixed, slope
         unknown = float(np.median(slope[known])) if known.any() else 1.0
         return np.where(known, fixed, 0.0), np.where(known, slope, unknown)
 
