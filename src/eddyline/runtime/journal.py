@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
+
+from eddyline.errors import StateError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -38,26 +41,29 @@ class Journal:
 
     Args:
         path: file to append to; it is read first if it exists.
+
+    Raises:
+        StateError: the file cannot be read; the message says where.
     """
 
     def __init__(self, path: Path | None = None) -> None:
         self.path = path
         self._entries: list[JournalEntry] = []
         if path is not None and path.exists():
-            self._entries = [
-                JournalEntry(**json.loads(line)) for line in _whole_lines(path.read_text("utf-8"))
-            ]
+            self._entries = _read(path)
 
     def extend(self, entries: Iterable[JournalEntry]) -> None:
-        """Append entries, and write them to the file in one go."""
+        """Append entries, and write them to the file in one go.
+
+        Raises:
+            StateError: the file cannot be written.
+        """
         new = list(entries)
         if not new:
             return
         self._entries.extend(new)
         if self.path is not None:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with self.path.open("a", encoding="utf-8") as file:
-                file.write("".join(entry.to_json() + "\n" for entry in new))
+            _append(self.path, "".join(entry.to_json() + "\n" for entry in new))
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -77,6 +83,30 @@ class Journal:
         return next((entry for entry in reversed(self._entries) if entry.event == event), None)
 
 
-def _whole_lines(text: str) -> list[str]:
-    """Return the complete lines: a process killed while writing leaves half of the last one."""
-    return [line for line in text.split("\n")[:-1] if line]
+def _read(path: Path) -> list[JournalEntry]:
+    """Return the entries of a file; half a last line, left by a killed process, is cut off."""
+    entries: list[JournalEntry] = []
+    try:
+        content = path.read_bytes()
+        whole = content[: content.rfind(b"\n") + 1]
+        if len(whole) < len(content):
+            os.truncate(path, len(whole))
+        entries.extend(JournalEntry(**json.loads(line)) for line in whole.splitlines())
+    except OSError as error:
+        msg = f"cannot read the journal {path}: {error}; make it readable or move it away"
+        raise StateError(msg, path=str(path)) from error
+    except (ValueError, TypeError) as error:
+        number = len(entries) + 1
+        msg = f"line {number} of the journal {path} is no entry: {error}; move the file away"
+        raise StateError(msg, path=str(path), line=number) from error
+    return entries
+
+
+def _append(path: Path, text: str) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        msg = f"cannot write the journal {path}: {error}; make room or rights"
+        raise StateError(msg, path=str(path)) from error
