@@ -63,8 +63,12 @@ class SnapshotFile:
             content = json.loads(self.path.read_text("utf-8"))
         except (OSError, ValueError) as error:
             return f"the file cannot be read: {error}"
-        if content.get("format") != FORMAT:
-            return f"format {content.get('format')}, expected {FORMAT}"
-        if content["fingerprint"] != self.fingerprint:
+        if not isinstance(content, dict) or content.get("format") != FORMAT:
+            found = content.get("format") if isinstance(content, dict) else None
+            return f"format {found}, expected {FORMAT}"
+        if content.get("fingerprint") != self.fingerprint:
             return "the query's text has changed"
-        return content["state"], content["batch_id"]
+        state, batch_id = content.get("state"), content.get("batch_id")
+        if not isinstance(state, dict) or not isinstance(batch_id, int):
+            return "the file is damaged"
+        return state, batch_id
