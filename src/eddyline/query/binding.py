@@ -101,7 +101,7 @@ def bind(
                 close(predicate)
                 pinned.append(_barrier(predicate, "it was declared not deterministic"))
             continue
-        found = analyse(predicate, columns, ansi=ansi)
+        found = analyse(predicate, columns, ansi=ansi, qualifiers=None)
         if not found.is_deterministic:
             close(predicate)
             pinned.append(_barrier(predicate, found.reason))
@@ -132,7 +132,7 @@ def _check(predicate: SqlPredicate, reason: str, *, is_split: bool) -> Pinned:
 def _check_reads(predicate: FunctionPredicate, columns: Mapping[str, str], *, ansi: bool) -> None:
     """Check that what a function reads exists and cannot raise before the function is called."""
     for text in predicate.reads:
-        found = resolve_columns(text, columns, name=predicate.name, ansi=ansi)
+        found = resolve_columns(text, columns, name=predicate.name, ansi=ansi, qualifiers=None)
         if found.may_raise:
             msg = (
                 f"predicate {predicate.name!r} reads {text!r}, which can raise on rows that other "

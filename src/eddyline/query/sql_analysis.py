@@ -52,7 +52,7 @@ def analyse(
     columns: Mapping[str, str],
     *,
     ansi: bool,
-    qualifiers: Collection[str] = (),
+    qualifiers: Collection[str] | None = (),
 ) -> SqlAnalysis:
     """Return what is known of a SQL predicate; what its author said of it comes first.
 
@@ -60,7 +60,8 @@ def analyse(
         predicate: the predicate.
         columns: name and Spark type (``bigint``, ``array<int>``) of each column of the input.
         ansi: whether Spark raises where ANSI SQL does (``spark.sql.ansi.enabled``).
-        qualifiers: names that may stand before a column, such as the alias of the stream.
+        qualifiers: names that may stand before a column, such as the alias of the stream;
+            None: any, as the aliases of a DataFrame are not known.
 
     Raises:
         QueryError: it cannot be read, names an unknown column, or is surely not a condition.
@@ -84,7 +85,7 @@ def resolve_columns(
     *,
     name: str,
     ansi: bool,
-    qualifiers: Collection[str] = (),
+    qualifiers: Collection[str] | None = (),
 ) -> SqlAnalysis:
     """Return what is known of a SQL expression of any type.
 
@@ -93,7 +94,7 @@ def resolve_columns(
         columns: name and Spark type of each column of the input.
         name: the predicate that reads it, for errors.
         ansi: whether Spark raises where ANSI SQL does.
-        qualifiers: names that may stand before a column.
+        qualifiers: as for ``analyse``.
 
     Raises:
         QueryError: it cannot be read or names an unknown column.
@@ -154,7 +155,7 @@ class _Reading:
         name: str,
         *,
         ansi: bool,
-        qualifiers: Collection[str],
+        qualifiers: Collection[str] | None,
     ) -> None:
         self._what = f"predicate {name!r}"
         self._text = text

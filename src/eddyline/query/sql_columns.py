@@ -31,11 +31,12 @@ class ColumnRef:
 
 
 class Columns:
-    """The columns of an input, and the names by which they may be qualified."""
+    """The columns of an input, and the names by which they may be qualified (None: by any)."""
 
-    def __init__(self, types: Mapping[str, str], qualifiers: Collection[str] = ()) -> None:
+    def __init__(self, types: Mapping[str, str], qualifiers: Collection[str] | None = ()) -> None:
         self._types = types
-        self._qualifiers = {name.lower() for name in qualifiers}
+        self._takes_any = qualifiers is None
+        self._qualifiers = {name.lower() for name in qualifiers or ()}
         self._by_name: dict[str, list[str]] = {}
         for name in types:
             self._by_name.setdefault(name.lower(), []).append(name)
@@ -62,9 +63,13 @@ class Columns:
         return name in WITHOUT_PARENTHESES and name not in self._by_name
 
     def _resolve(self, parts: list[str], text: str, offset: int, what: str) -> ColumnRef:
+        prefix: list[str] = []
         if len(parts) > 1 and parts[0].lower() in self._qualifiers:
             qualified = parts[1].lower() in self._by_name or parts[0].lower() not in self._by_name
             parts = parts[1:] if qualified else parts
+        elif self._takes_any and self._is_qualified(parts):
+            # The alias of a DataFrame, which its schema does not tell; Spark will check it.
+            prefix, parts = parts[:1], parts[1:]
         matches = self._by_name.get(parts[0].lower(), [])
         exact = [name for name in matches if name == parts[0]]
         if not matches:
@@ -76,7 +81,11 @@ class Columns:
         kind = parse_type(self._types[column])
         for field in parts[1:]:
             kind = field_type(kind, field)
-        return ColumnRef(column, ".".join(map(quoted, [column, *parts[1:]])), kind)
+        return ColumnRef(column, ".".join(map(quoted, [*prefix, column, *parts[1:]])), kind)
+
+    def _is_qualified(self, parts: list[str]) -> bool:
+        names = [part.lower() for part in parts[:2]]
+        return len(names) > 1 and names[0] not in self._by_name and names[1] in self._by_name
 
     def _refuse_unknown(self, name: str, text: str, offset: int, what: str) -> None:
         close = difflib.get_close_matches(name.lower(), self._by_name, n=1)

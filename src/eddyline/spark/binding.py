@@ -1,4 +1,4 @@
-"""Binds a conjunction to a DataFrame: what eddyline knows of its predicates, and what Spark does."""
+"""Binds a conjunction to a DataFrame: what eddyline and Spark know of its predicates."""
 
 from __future__ import annotations
 
