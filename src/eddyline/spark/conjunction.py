@@ -128,8 +128,7 @@ class Conjunction:
 
     def _take_entries(self) -> None:
         if self._pipeline is not None:
-            self._journal.extend(self._pipeline.entries)
-            self._pipeline.entries.clear()
+            self._journal.extend(self._pipeline.take_entries())
 
 
 class _StreamReports:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import io
 import re
+import threading
 import time
 import uuid
 from dataclasses import dataclass
@@ -76,6 +77,8 @@ class FilterPipeline:
         self.notes: dict[str, str] = {}
         for number, segment in enumerate(bound.segments):
             self._add_blocks(segment, number)
+        self._lock = threading.RLock()
+        """Reports of streaming queries arrive on Spark's listener thread."""
         self._run_id = uuid.uuid4().hex
         self._sampled_at = -float("inf")
         self._sample_cost_s = 0.0
@@ -169,7 +172,7 @@ class FilterPipeline:
             options=self.options,
             run_id=f"{self._run_id}/{component}/{batch_id}",
             batch_id=batch_id,
-            state=loop.snapshot() if loop.is_adaptive else None,
+            state=self._state(loop),
             # Partial bits are only valid under the order they were taken: then the driver decides.
             may_switch=loop.policy.needs_all_bits or not driver_leads,
             carries_errors=self._carries_errors,
@@ -242,12 +245,14 @@ class FilterPipeline:
                 tasks[task.partition] = task
         if not tasks:
             return
-        for task in tasks.values():
-            self.entries += [JournalEntry(**entry) for entry in task.entries]
-        self._step(component, merge([task.profile for task in tasks.values()]), batch_id)
+        with self._lock:
+            for task in tasks.values():
+                self.entries += [JournalEntry(**entry) for entry in task.entries]
+            self._step(component, merge([task.profile for task in tasks.values()]), batch_id)
 
     def _step(self, component: str, fresh: FilterProfile, batch_id: int) -> None:
-        self.entries += self.loops[component].step(fresh, batch_id)
+        with self._lock:
+            self.entries += self.loops[component].step(fresh, batch_id)
 
     # -- the one chance of a batch job ----------------------------------------------------------
 
@@ -308,9 +313,11 @@ class FilterPipeline:
 
     def view(self, last_change: JournalEntry | None) -> FilterView:
         """Return the conjunction as it stands."""
+        with self._lock:
+            blocks = tuple(self._block_view(component) for component in self.loops)
         return FilterView(
             name=self.name,
-            blocks=tuple(self._block_view(component) for component in self.loops),
+            blocks=blocks,
             pinned=tuple(PinnedView(p.name, p.text, p.reason) for p in self.bound.pinned),
             last_change=last_change,
             notes=tuple(self.notes.values()),

@@ -107,8 +107,7 @@ class Run:
         if batch_id > self._last_batch:
             self.pipeline.learn(reports, timeout_s=REPORT_WAIT_S)
         with self._lock:
-            self._journal.extend(self.pipeline.entries)
-            self.pipeline.entries.clear()
+            self._journal.extend(self.pipeline.take_entries())
         counts = (PendingMetrics(each).get(REPORT_WAIT_S) or {} for each in (arrived, kept))
         n_rows, n_kept = (int(each.get("n") or 0) for each in counts)
         return n_rows, n_kept

@@ -1,0 +1,125 @@
+"""Runs a script: its streams become sources, its functions are imported, its queries start."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyspark import cloudpickle
+
+from eddyline.errors import QueryError, SourceError
+from eddyline.query.script import read_script
+from eddyline.spark.engine import Engine
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from eddyline.query.script import Script
+    from eddyline.spark.run import Run
+
+FILE_FORMATS = {"parquet", "orc", "json", "csv", "text", "avro"}
+"""Formats whose columns can be read off the files that are there already."""
+
+
+def run_script(
+    file: Path,
+    *,
+    spark: SparkSession | None = None,
+    checkpoint: str | None = None,
+    trigger: str | None = None,
+    adaptive: bool = True,
+) -> list[Run]:
+    """Start every query of a script.
+
+    Args:
+        file: the script; modules of its functions are also looked for beside it.
+        spark: the session to run on; the active or an embedded one if omitted.
+        checkpoint: folder from which a later run continues; each query gets a folder in it.
+        trigger: for queries that do not say their own.
+        adaptive: False keeps every order as written.
+
+    Raises:
+        QueryError: the script cannot be understood; the message says where.
+        SourceError: it cannot be read, or a stream's input cannot.
+    """
+    try:
+        text = file.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        msg = f"cannot read the script {file}: {error}"
+        raise SourceError(msg, path=str(file)) from error
+    script = read_script(text)
+    if not script.queries:
+        msg = f"{file} has no query; add: CREATE QUERY name AS SELECT … FROM stream WHERE …"
+        raise QueryError(msg, path=str(file))
+    engine = Engine(spark)
+    _define(engine, script, file.absolute().parent)
+    queries = [
+        engine.query(each.text, name=each.name, adaptive=adaptive) for each in script.queries
+    ]
+    runs: list[Run] = []
+    for query, written in zip(queries, script.queries, strict=True):
+        options = {"sink": "console", "trigger": trigger, **written.options}
+        if checkpoint is not None:
+            options.setdefault("checkpoint", f"{checkpoint}/{query.name}")
+        runs.append(query.start(**options))
+    return runs
+
+
+def _define(engine: Engine, script: Script, folder: Path) -> None:
+    """Give the engine the streams and functions of a script."""
+    for stream in script.streams:
+        options = dict(stream.options)
+        time, lateness = options.pop("time", None), options.pop("lateness", None)
+        df = _source(engine.spark, stream.name, options)
+        engine.stream(stream.name, df, time=time, lateness=lateness)
+    if script.functions and str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+    for function in script.functions:
+        engine.function(function.name, _imported(function.name, function.target))
+    _send_by_value(folder)
+
+
+def _send_by_value(folder: Path) -> None:
+    """Let functions of modules beside the script travel to workers, which cannot import them."""
+    for module in list(sys.modules.values()):
+        file = getattr(module, "__file__", None)
+        is_own = module.__name__.partition(".")[0] not in {"__main__", "eddyline"}
+        is_beside = bool(file) and Path(file).absolute().is_relative_to(folder)
+        if is_own and is_beside and "site-packages" not in file:
+            cloudpickle.register_pickle_by_value(module)
+
+
+def _source(spark: SparkSession, name: str, options: Mapping[str, str]) -> DataFrame:
+    """Return the streaming DataFrame that a script describes."""
+    from pyspark.errors import PySparkException  # noqa: PLC0415
+
+    rest = dict(options)
+    kind = rest.pop("format")
+    path, schema = rest.pop("path", None), rest.pop("schema", None)
+    try:
+        reader = spark.readStream.format(kind).options(**rest)
+        if schema is None and kind in FILE_FORMATS and path is not None:
+            reader = reader.schema(spark.read.format(kind).options(**rest).load(path).schema)
+        elif schema is not None:
+            reader = reader.schema(schema)
+        return reader.load(path)
+    except PySparkException as error:
+        msg = f"stream {name!r}: cannot read {kind} from {path}: {error}"
+        raise SourceError(msg, stream=name) from error
+
+
+def _imported(name: str, target: str) -> Any:
+    """Return what ``module:attribute`` names."""
+    module, _, attribute = target.partition(":")
+    try:
+        return getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        msg = (
+            f"function {name!r}: cannot import {target!r}: {error}; modules are looked for beside "
+            f"the script and where Python finds installed packages"
+        )
+        raise QueryError(msg, name=name, target=target) from error
