@@ -180,6 +180,16 @@ class FilterPipeline:
         )
         return block, texts
 
+    def _state(self, loop: FilterLoop) -> dict[str, Any] | None:
+        with self._lock:
+            return loop.snapshot() if loop.is_adaptive else None
+
+    def take_entries(self) -> list[JournalEntry]:
+        """Return the decisions since the last call."""
+        with self._lock:
+            taken, self.entries = self.entries, []
+        return taken
+
     def _barrier(self, df: DataFrame, barrier: Any, column: str, errors: list[str]) -> DataFrame:
         """Apply a pinned predicate on its own."""
         if not isinstance(barrier, FunctionPredicate):

@@ -86,11 +86,11 @@ def _define(engine: Engine, script: Script, folder: Path) -> None:
 def _send_by_value(folder: Path) -> None:
     """Let functions of modules beside the script travel to workers, which cannot import them."""
     for module in list(sys.modules.values()):
-        file = getattr(module, "__file__", None)
+        file = getattr(module, "__file__", None) or ""
         is_own = module.__name__.partition(".")[0] not in {"__main__", "eddyline"}
-        is_beside = bool(file) and Path(file).absolute().is_relative_to(folder)
+        is_beside = file != "" and Path(file).absolute().is_relative_to(folder)
         if is_own and is_beside and "site-packages" not in file:
-            cloudpickle.register_pickle_by_value(module)
+            cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
 
 
 def _source(spark: SparkSession, name: str, options: Mapping[str, str]) -> DataFrame:
@@ -117,7 +117,7 @@ def _imported(name: str, target: str) -> Any:
     module, _, attribute = target.partition(":")
     try:
         return getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
+    except (ImportError, AttributeError, SyntaxError) as error:
         msg = (
             f"function {name!r}: cannot import {target!r}: {error}; modules are looked for beside "
             f"the script and where Python finds installed packages"
