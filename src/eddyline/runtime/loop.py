@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from eddyline.errors import StateError
+from eddyline.errors import PlanError, StateError
 from eddyline.ordering import policy as find_policy
 from eddyline.ordering.matrix_view import drop_fracs, expected_cost_ns
 from eddyline.runtime.executor import Sample
@@ -24,7 +24,7 @@ from eddyline.stats.profile import FilterProfile, merge
 from eddyline.stats.window import ProfileWindow
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from eddyline.options import FilterOptions
     from eddyline.ordering.protocol import Order
@@ -89,6 +89,9 @@ class FilterLoop:
 
         Returns:
             What was decided: at most one change of order.
+
+        Raises:
+            PlanError: the policy proposed something that is not an order of the filters.
         """
         self._count(fresh)
         if not self.is_adaptive:
@@ -108,7 +111,7 @@ class FilterLoop:
         self._new_tuples = 0
         if proposal is None or proposal.order == self.order:
             return []
-        before, self.order = self.order, proposal.order
+        before, self.order = self.order, self._checked(proposal.order)
         return [
             JournalEntry(
                 batch_id,
@@ -163,11 +166,10 @@ class FilterLoop:
         profile = self.window.profile()
         if profile.n_tuples < options.min_fill:
             return max(options.warmup_prob, options.sample_prob)
-        extra_ns = profiling_cost_ns(self.order, profile, self.policy.extra(len(self.order)))
+        work_ns, extra_ns = costs_ns(self.order, profile, self.policy.extra(len(self.order)))
         if extra_ns <= 0.0:
             return options.sample_prob
-        affordable = options.max_overhead * expected_cost_ns(self.order, profile) / extra_ns
-        return min(options.sample_prob, affordable)
+        return min(options.sample_prob, options.max_overhead * work_ns / extra_ns)
 
     def batch_prob(self, n_rows: int, chance: float) -> float:
         """Return the share of a batch's rows to profile; 0 if the batch is not profiled.
@@ -232,22 +234,49 @@ class FilterLoop:
         """Continue from what ``snapshot`` returned.
 
         Raises:
-            StateError: the state is of other filters.
+            StateError: the state is of other filters, or damaged.
         """
-        if tuple(state["filter_ids"]) != self.filter_ids:
+        try:
+            self._restore(state)
+        except (PlanError, LookupError, TypeError, ValueError) as error:
             msg = (
-                f"the saved state of {self.component!r} is of filters {state['filter_ids']}, "
+                f"the saved state of {self.component!r} is damaged: {type(error).__name__}: "
+                f"{error}; start from an empty checkpoint"
+            )
+            raise StateError(msg, component=self.component) from error
+
+    def _restore(self, state: dict[str, Any]) -> None:
+        saved = tuple(state["filter_ids"])
+        if saved != self.filter_ids:
+            msg = (
+                f"the saved state of {self.component!r} is of filters {list(saved)}, "
                 f"this query has {list(self.filter_ids)}; start from an empty checkpoint"
             )
-            raise StateError(msg, saved=state["filter_ids"], now=self.filter_ids)
-        self.order = tuple(state["order"])
+            raise StateError(msg, saved=saved, now=self.filter_ids)
+        order = self._checked(state["order"])
+        if not self.is_adaptive:
+            return  # switched off means the order as written, not the last one that was learned
         self.window.restore(state["window"])
         if state["policy_name"] == type(self.policy).__name__:
             self.policy.restore(state["policy"])
+        self.order = order
+
+    def _checked(self, order: Iterable[int]) -> Order:
+        """Return an order that came from outside, if it has every filter once.
+
+        Another one would change the answer.
+        """
+        checked = tuple(order)
+        if sorted(checked) != list(range(len(self.filter_ids))):
+            msg = f"{checked} is no order of the {len(self.filter_ids)} filters {self.filter_ids}"
+            raise PlanError(msg, component=self.component, order=checked)
+        return checked
 
 
-def profiling_cost_ns(order: Order, profile: FilterProfile, extra: Any) -> float:
-    """Return what profiling one input row adds on average (ns): the Ω of [Babu05 4.3.4] at p = 1.
+def costs_ns(order: Order, profile: FilterProfile, extra: Any) -> tuple[float, float]:
+    """Return what one input row costs on average, and what profiling it adds (ns).
+
+    The latter is the Ω of [Babu05 4.3.4] at p = 1.
 
     Args:
         order: the order in force.
@@ -258,4 +287,4 @@ def profiling_cost_ns(order: Order, profile: FilterProfile, extra: Any) -> float
     reach = np.concatenate([[1.0], np.cumprod(1.0 - fracs)[:-1]])
     first_drop = reach * fracs
     costs = profile.costs.per_row_ns[list(order)]
-    return float(first_drop @ (np.asarray(extra, dtype=np.float64) @ costs))
+    return float(reach @ costs), float(first_drop @ (np.asarray(extra, dtype=np.float64) @ costs))
