@@ -69,7 +69,7 @@ def test_a_place_that_cannot_be_written(tmp_path):
 
 
 def test_values_that_are_not_json_become_text(path):
-    odd = entry(ratio=np.float64(0.5), n=np.int64(3), gone={1, 1}, at=path, no=float("nan"))
+    odd = entry(ratio=np.float64(0.5), n=np.int64(3), gone={1}, at=path, no=float("nan"))
     Journal(path).extend([odd])
     (back,) = Journal(path)
     assert back.evidence["ratio"] == 0.5
