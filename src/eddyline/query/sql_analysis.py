@@ -18,7 +18,7 @@ from eddyline.query.sql_columns import ColumnRef, Columns
 from eddyline.query.sql_facts import FactsReader, as_name
 from eddyline.query.sql_functions import AGGREGATES, GENERATORS, NON_DETERMINISTIC, WINDOWED
 from eddyline.query.sql_text import offset_of, parse_condition, refuse
-from eddyline.query.try_form import NotStrictError, TryForm
+from eddyline.query.try_form import safe_form
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -41,10 +41,8 @@ class SqlAnalysis:
     reason: str = ""
     """Why it is not deterministic or may raise."""
     safe_text: str | None = None
-    """If it may raise and is strict: a condition that never raises, true on the rows on which it
-    is true or raises, false on all others."""
-    guard_text: str | None = None
-    """If there is a ``safe_text``: true exactly on the rows on which it raises."""
+    """If it may raise and is strict: a condition that never raises, true wherever it is true or
+    raises, and not true where it is false."""
 
 
 def analyse(
@@ -68,15 +66,16 @@ def analyse(
         NotSupportedError: it holds a subquery, or a function over many rows.
 
     Example:
+        >>> from eddyline.query.predicates import SqlPredicate
         >>> found = analyse(SqlPredicate("a / b > 2"), {"a": "int", "b": "int"}, ansi=True)
         >>> found.reason
         'a / b divides by what may be 0, which raises in ANSI mode'
         >>> found.safe_text
-        '(`a` IS NOT NULL AND `b` IS NOT NULL AND coalesce((try_divide(`a`, `b`) > 2), TRUE))'
+        'coalesce((try_divide(`a`, `b`) > 2), `a` IS NOT NULL AND `b` IS NOT NULL)'
     """
     reading = _Reading(predicate.text, columns, predicate.name, ansi=ansi, qualifiers=qualifiers)
     reading.check_is_condition()
-    return reading.analysis(predicate.can_raise, predicate.deterministic, wants_forms=True)
+    return reading.analysis(predicate.can_raise, predicate.deterministic, wants_form=True)
 
 
 def resolve_columns(
@@ -101,7 +100,7 @@ def resolve_columns(
         NotSupportedError: it holds a subquery, or a function over many rows.
     """
     reading = _Reading(text, columns, name, ansi=ansi, qualifiers=qualifiers)
-    return reading.analysis(None, None, wants_forms=False)
+    return reading.analysis(None, None, wants_form=False)
 
 
 def check_is_row_wise(tree: Expr, text: str, what: str) -> None:
@@ -173,20 +172,21 @@ class _Reading:
             refuse(message, self._text, offset_of(self._tree))
 
     def analysis(
-        self, can_raise: bool | None, deterministic: bool | None, *, wants_forms: bool
+        self, can_raise: bool | None, deterministic: bool | None, *, wants_form: bool
     ) -> SqlAnalysis:
         """Return what is known, with the author's word where there is one."""
         chance = self._chance() if deterministic is None else _SAID_RANDOM[deterministic]
         risk = self._reader.facts(self._tree).reason if can_raise is None else _SAID_RISK[can_raise]
         refs = self._refs_in_order()
-        safe, guard = self._forms(refs) if risk and wants_forms and not chance else (None, None)
+        safe = None
+        if risk and wants_form and not chance:
+            safe = safe_form(self._tree, self._references, self._reader, self._text)
         return SqlAnalysis(
             columns=tuple(dict.fromkeys(ref.column for ref in refs)),
             is_deterministic=not chance,
             may_raise=bool(risk),
             reason=chance or risk,
             safe_text=safe,
-            guard_text=guard,
         )
 
     def _chance(self) -> str:
@@ -199,16 +199,6 @@ class _Reading:
         nodes = [node for node in self._tree.find_all(exp.Column) if id(node) in self._references]
         nodes.sort(key=offset_of)
         return [self._references[id(node)] for node in nodes]
-
-    def _forms(self, refs: list[ColumnRef]) -> tuple[str | None, str | None]:
-        try:
-            form = TryForm(self._references, self._reader, self._text).of(self._tree)
-        except NotStrictError:
-            return None, None
-        there = [f"{text} IS NOT NULL" for text in dict.fromkeys(ref.text for ref in refs)]
-        safe = " AND ".join([*there, f"coalesce({form}, TRUE)"])
-        guard = " AND ".join([*there, f"({form}) IS NULL"])
-        return f"({safe})", f"({guard})"
 
 
 _SAID_RANDOM = {True: "", False: "it was declared not deterministic"}

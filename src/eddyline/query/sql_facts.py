@@ -316,7 +316,10 @@ class FactsReader:
         kind = self.facts(args[0]).type
         if kind.family == "integer":
             return self._combine(replace(kind, text="bigint"), args)
-        return self._combine(BIGINT, args) if kind.family == "float" else self._unknown(node)
+        if kind.family != "float":
+            return self._unknown(node)
+        problem = f"{_shown(node)} can overflow, which raises in ANSI mode"
+        return self._combine(BIGINT, args, problem if self._ansi else "")
 
     def _rounded(self, node: Expr, args: Sequence[Expr]) -> Facts:
         kind = self.facts(args[0]).type
@@ -364,7 +367,9 @@ class FactsReader:
         if common.precision > MAX_PRECISION:
             return OTHER, [f"{_shown(parts[0])} and {_shown(parts[-1])} share no decimal type"]
         if not common.is_known and len(parts) > 1:
-            return OTHER, [f"{_shown(parts[0])} is compared with a type it has no order with"]
+            return OTHER, [
+                f"{_shown(parts[0])} and {_shown(parts[-1])} may not be of comparable types"
+            ]
         return common, [self._cast(part, common) for part in parts if len(parts) > 1]
 
     def _cast(self, part: Expr, target: SqlType) -> str:

@@ -43,8 +43,9 @@ class Signature:
         return self.parameters[min(position, len(self.parameters) - 1)]
 
 
-_COUNT = integer("int", 0)
-_SIZE = integer("int", -1)
+_LONGEST = 2**31 - 16  # no array of the JVM is longer, so length(s) + 1 never overflows
+_COUNT = integer("int", 0, _LONGEST)
+_SIZE = integer("int", -1, _LONGEST)
 _YEAR = integer("int", -6_000_000, 6_000_000)
 
 _WORDS: dict[str, SqlType | str] = {
