@@ -178,11 +178,24 @@ class TestCosts:
         world.per_row_ns[0] = 1
         assert world.run(loop, 150, until=(0, 1, 2)) <= 150
 
-    def test_a_slow_first_call_is_forgotten(self):
-        world = self.world(spikes={0: 1000.0})
+    @pytest.mark.parametrize("factor", [10, 1000, 1e6])
+    def test_a_slow_first_call_is_forgotten(self, factor):
+        # It loaded a model, compiled a pattern, imported a library.
+        world = World([100, 100, 100], [0.1, 0.5, 0.9], fixed_ns=5000, spikes={0: factor})
         loop = world.loop()
         world.run(loop, 1)
-        assert world.run(loop, 120, until=(0, 1, 2)) <= 120
+        assert loop.order == (1, 2, 0)
+        world.run(loop, 3, until=(0, 1, 2))
+
+    def test_the_costs_of_a_restored_loop_are_not_those_of_a_first_call(self):
+        world = self.world()
+        loop = world.loop()
+        world.run(loop, 20)
+        restored = world.loop()
+        restored.restore(loop.snapshot())
+        world.per_row_ns[0] = 1
+        world.run(restored, 2)
+        assert restored.window.profile().costs.sums[0, 0] > 20
 
 
 def test_drift_is_followed():
@@ -318,12 +331,12 @@ def test_a_batch_that_observed_nothing():
 def test_the_record_compares_with_the_written_order():
     world = World([100, 100], [0.9, 0.1])
     loop = world.loop()
-    world.run(loop, 50)
+    world.run(loop, 80)
     record = loop.record(n_evaluations=3)
     assert record.order == (1, 0)
-    assert record.drop_fracs == pytest.approx((0.1, 0.9), abs=0.05)
-    assert record.cost_ns == pytest.approx(110, rel=0.1)
-    assert record.as_written_ns == pytest.approx(190, rel=0.1)
+    assert record.drop_fracs == pytest.approx((0.1, 0.9), abs=0.08)
+    assert record.cost_ns == pytest.approx(110, rel=0.05)
+    assert record.as_written_ns == pytest.approx(190, rel=0.05)
     assert record.n_evaluations == 3
 
 

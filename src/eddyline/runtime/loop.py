@@ -73,6 +73,8 @@ class FilterLoop:
         self.window = ProfileWindow(filter_ids, options.window_rows)
         self.totals = FilterProfile.empty(filter_ids)
         self._was_slow = np.zeros(n_filters, dtype=np.bool_)
+        self._n_timed = np.zeros(n_filters)
+        self._costs_changed = False
         self._new_tuples = 0
         self._work_ns = 0.0
         self._thought_ns = 0.0
@@ -109,6 +111,7 @@ class FilterLoop:
         proposal = self.policy.propose(self.order, self.window.profile())
         self._thought_ns += self.clock() - started
         self._new_tuples = 0
+        self._costs_changed = False
         if proposal is None or proposal.order == self.order:
             return []
         before, self.order = self.order, self._checked(proposal.order)
@@ -132,12 +135,20 @@ class FilterLoop:
     def _without_spikes(self, costs: CostSums) -> CostSums:
         """Cut a call that took far longer than expected, unless the call before it did so too.
 
-        A pause of the machine hits single calls; a filter that has become slow is slow again.
+        A pause of the machine hits single calls; a filter that has become slow is slow again. The
+        first call is judged by the second: it may have loaded a model, compiled a pattern or
+        imported a library.
         """
         fixed, slope = self.window.profile().costs.fit()
         calls, rows, time = costs.sums[:3]
         expected = fixed * calls + slope * rows
         known = self.window.profile().costs.is_known
+        was_first = known & (calls > 0) & (self._n_timed == 1)
+        had_to_load = was_first & (expected > SPIKE_FACTOR * time)
+        self._n_timed += calls > 0
+        if had_to_load.any():
+            self.window.forget_costs(had_to_load)
+            self._costs_changed = True
         is_slow = known & (time > SPIKE_FACTOR * expected)
         cut = is_slow & ~self._was_slow
         self._was_slow = np.where(calls > 0, is_slow, self._was_slow)
@@ -155,8 +166,9 @@ class FilterLoop:
             return True  # it keeps its own evidence, and a look at that is cheap
         enough = self._new_tuples >= DUE_FRAC * self.options.window_rows
         first = self.window.profile().n_tuples == self._new_tuples
-        affordable = self._thought_ns <= THINKING_FRAC * self._work_ns
-        return self._new_tuples > 0 and (enough or first) and (affordable or first)
+        if first or self._costs_changed:
+            return self._new_tuples > 0
+        return enough and self._thought_ns <= THINKING_FRAC * self._work_ns
 
     def sample_prob(self) -> float:
         """Return the share of rows to profile next, so that profiling keeps to its budget."""
@@ -257,6 +269,8 @@ class FilterLoop:
         if not self.is_adaptive:
             return  # switched off means the order as written, not the last one that was learned
         self.window.restore(state["window"])
+        # What is restored was learned from more than one call.
+        self._n_timed = np.where(self.window.profile().costs.is_known, 2.0, 0.0)
         if state["policy_name"] == type(self.policy).__name__:
             self.policy.restore(state["policy"])
         self.order = order

@@ -81,6 +81,14 @@ class CostSums:
         one = np.ones(len(mean_ns))
         return cls(np.stack([ones, ones, total, ones, total, one, one]))
 
+    def without(self, filters: NDArray[np.bool_]) -> CostSums:
+        """Return a copy in which some filters were never called.
+
+        Args:
+            filters: which filters are forgotten ((F,)).
+        """
+        return CostSums(np.where(filters, CostSums.empty(self.n_filters).sums, self.sums))
+
     def to_state(self) -> list[list[float | None]]:
         """Return the sums as plain values; JSON has no infinity, so that is None."""
         return [[x if np.isfinite(x) else None for x in row] for row in self.sums.tolist()]

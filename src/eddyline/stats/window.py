@@ -7,9 +7,14 @@ cut into batches. [Babu05 4.3.1]
 from __future__ import annotations
 
 from collections import deque
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from eddyline.stats.profile import FilterProfile, merge
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 _PARTS = 16
 """Parts of a full window: costs leave with a part, so they are at most a sixteenth too old, and
@@ -47,6 +52,13 @@ class ProfileWindow:
             if oldest.n_tuples > surplus:
                 self._parts.appendleft(oldest.last(oldest.n_tuples - surplus))
             surplus -= oldest.n_tuples
+        self._merged = None
+
+    def forget_costs(self, filters: NDArray[np.bool_]) -> None:
+        """Take the costs of some filters ((F,)) out, because they will not come again."""
+        self._parts = deque(
+            replace(part, costs=part.costs.without(filters)) for part in self._parts
+        )
         self._merged = None
 
     def clear(self) -> None:
