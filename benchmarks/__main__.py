@@ -25,7 +25,7 @@ def run(arguments: argparse.Namespace) -> int:
     rows = []
     for scenario in chosen:
         started = time.perf_counter()
-        measurement = scenario.run(settings)
+        measurement = scenario.measure(settings)
         rows.append(results.row(scenario, measurement, time.perf_counter() - started))
         print(results.line(rows[-1]), flush=True)
     facts = {**machine(), "quick": settings.quick}
@@ -35,10 +35,10 @@ def run(arguments: argparse.Namespace) -> int:
     told = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
     seconds = sum(each["seconds"] for each in rows)
     print(f"{told}; {seconds:.0f} s; commit {facts['commit']}, {facts['cores']} cores")
-    return 1 if arguments.strict and counts["short"] else 0
+    return 1 if counts["failed"] or (arguments.strict and counts["short"]) else 0
 
 
-STATUSES = ("ok", "short", "report", "skipped")
+STATUSES = ("ok", "short", "report", "skipped", "failed")
 
 
 def show(arguments: argparse.Namespace) -> int:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-Status = Literal["ok", "short", "report", "skipped"]
+Status = Literal["ok", "short", "report", "skipped", "failed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +63,8 @@ class Measurement:
     """What a reader needs beside the number, in a line."""
     details: dict[str, Any] = field(default_factory=dict)
     """Everything else that was measured, as plain values for the JSON."""
+    has_failed: bool = False
+    """Whether the scenario ended in an error, which is the note."""
 
 
 def skipped(why: str) -> Measurement:
@@ -88,10 +90,17 @@ class Scenario:
     needs: frozenset[str] = frozenset()
     """``spark``: a Java and a Spark session; ``data``: the folder with real data sets."""
 
+    def measure(self, settings: Settings) -> Measurement:
+        """Run it; an error is a measurement too, so that the other scenarios still run."""
+        try:
+            return self.run(settings)
+        except Exception as error:  # noqa: BLE001 whatever one scenario raises, the others run
+            return Measurement(None, f"{type(error).__name__}: {error}"[:300], has_failed=True)
+
     def status(self, measurement: Measurement) -> Status:
         """Return how a measurement stands against the target."""
         if measurement.value is None:
-            return "skipped"
+            return "failed" if measurement.has_failed else "skipped"
         if self.target is None:
             return "report"
         return "ok" if self.target.is_met(measurement.value) else "short"

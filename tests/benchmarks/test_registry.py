@@ -1,0 +1,119 @@
+"""The benchmarks' registry: ids, targets, and that every ordering policy is measured somewhere."""
+
+from __future__ import annotations
+
+import json
+import sys
+from itertools import permutations
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from benchmarks.counted import Stream, best_order, code_costs, fixed_work, run_counted
+from benchmarks.scenario import Measurement, Scenario, Settings, at_least, at_most
+from benchmarks.scenarios import SUITES
+
+from benchmarks import __main__ as command
+from benchmarks import results
+from eddyline.ordering import BENCHMARK_POLICIES, ORDERING_POLICIES
+
+SCENARIOS = [scenario for suite in SUITES.values() for scenario in suite]
+
+
+def test_every_policy_appears_in_some_scenario():
+    measured = {policy for scenario in SCENARIOS for policy in scenario.policies}
+    assert set(ORDERING_POLICIES) | set(BENCHMARK_POLICIES) <= measured
+
+
+def test_scenarios_name_only_policies_that_exist():
+    known = {*ORDERING_POLICIES, *BENCHMARK_POLICIES}
+    assert {policy for scenario in SCENARIOS for policy in scenario.policies} <= known
+
+
+def test_ids_are_unique_and_snake_case():
+    ids = [scenario.id for scenario in SCENARIOS]
+    assert len(ids) == len(set(ids))
+    assert all(each.isidentifier() and each == each.lower() for each in ids)
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.id)
+def test_every_scenario_says_what_it_shows_and_is_a_target_or_a_report(scenario):
+    assert scenario.shows
+    expected = "report" if scenario.target is None else {True: "ok", False: "short"}
+    status = scenario.status(Measurement(1.0))
+    if scenario.target is None:
+        assert status == expected
+    else:
+        assert status == expected[scenario.target.is_met(1.0)]
+
+
+def test_targets_hold_at_their_bound():
+    assert at_most(1.05).is_met(1.05)
+    assert not at_most(1.05).is_met(1.06)
+    assert at_least(3).is_met(3.0)
+    assert not at_least(3).is_met(2.9)
+
+
+def test_a_scenario_that_raises_fails_alone():
+    def run(_settings):
+        raise RuntimeError("no luck")
+
+    scenario = Scenario(id="x", shows="x", run=run, target=None, policies=())
+    measurement = scenario.measure(Settings(quick=True))
+    assert scenario.status(measurement) == "failed"
+    assert "no luck" in measurement.note
+
+
+def random_stream(seed, n_filters=4, n_rows=30_000):
+    rng = np.random.default_rng(seed)
+    drops = rng.random((n_rows, n_filters)) < rng.random(n_filters)
+    return Stream(drops, rng.choice([10.0, 100.0], size=n_filters))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_best_order_is_the_cheapest_of_all(seed):
+    stream = random_stream(seed)
+    histogram = stream.histograms().sum(0)
+    best = best_order(histogram, stream.costs_ns)
+    costs = [
+        float(histogram @ code_costs(order, stream.costs_ns)) for order in permutations(range(4))
+    ]
+    assert float(histogram @ code_costs(best, stream.costs_ns)) == pytest.approx(min(costs))
+
+
+def test_a_fixed_order_is_counted_like_the_executor_counts_it():
+    stream = random_stream(7)
+    run = run_counted(stream, written=(2, 0, 3, 1), adaptive=False)
+    expected = fixed_work(stream.histograms(), (2, 0, 3, 1), stream.costs_ns)
+    np.testing.assert_allclose(run.work_ns, expected)
+    assert run.extra.sum() == 0
+
+
+def test_counted_runs_repeat_exactly():
+    first, again = (run_counted(random_stream(3), seed=3) for _ in range(2))
+    assert first.orders == again.orders
+    np.testing.assert_array_equal(first.work_ns, again.work_ns)
+
+
+def test_a_quick_scenario_runs_and_is_written(tmp_path, capsys):
+    path = tmp_path / "out.json"
+    arguments = ["run", "filters", "--quick", "-k", "late_drift_pair", "-o", str(path)]
+    parsed = command.parser().parse_args(arguments)
+    assert parsed.call(parsed) == 0
+    assert "late_drift_pair" in capsys.readouterr().out
+    written = json.loads(path.read_text())
+    assert {"date", "commit", "cores", "python", "pyarrow"} <= set(written["machine"])
+    (row,) = written["results"]
+    assert row["status"] in {"ok", "short"}
+    assert row["value"] > 0.99
+    assert "late_drift_pair" in results.markdown(written)
+    assert "+0.0%" in results.comparison(written, written)
+
+
+def test_an_unknown_pattern_says_so(capsys):
+    parsed = command.parser().parse_args(["run", "filters", "-k", "no_such_scenario"])
+    assert parsed.call(parsed) == 2
+    assert "no_such_scenario" in capsys.readouterr().err
