@@ -7,6 +7,7 @@ of Spark; what SQL text means over given columns is the business of ``sql_analys
 from __future__ import annotations
 
 import inspect
+import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, get_args, overload
 
@@ -110,7 +111,10 @@ class FunctionPredicate:
     @property
     def text(self) -> str:
         """The predicate as it would stand in SQL: ``suspicious(payload, dst_port)``."""
-        call = f"{_function_name(self.fn)}({', '.join(self.reads)})"
+        called = _function_name(self.fn)
+        if called == "lambda":  # then only the predicate itself may have a name
+            called = re.split(r"[(#]", self.name.removeprefix("NOT "))[0]
+        call = f"{called}({', '.join(self.reads)})"
         return f"NOT {call}" if self.negated else call
 
 

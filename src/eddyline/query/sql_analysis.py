@@ -103,15 +103,21 @@ def resolve_columns(
     return reading.analysis(None, None, wants_form=False)
 
 
-def check_is_row_wise(tree: Expr, text: str, what: str) -> None:
+def check_is_row_wise(tree: Expr, text: str, what: str, allowed: Collection[str] = ()) -> None:
     """Refuse what needs more than one row: subqueries, aggregates, windows, generators, stars.
+
+    Args:
+        tree: the expression.
+        text: the text that it was read from.
+        what: what it is, for the error.
+        allowed: names of functions of the user (in lower case), whatever else has the name.
 
     Raises:
         NotSupportedError: the tree holds one; the message points at it.
     """
     for node in tree.walk():
         found = _needs_more_rows(node)
-        if found:
+        if found and as_name(node) not in allowed:
             message = f"{what}: {found} is not supported yet"
             refuse(message, text, offset_of(node), NotSupportedError)
 
