@@ -89,7 +89,7 @@ class TestCounts:
 @pytest.mark.parametrize("n_sampled", [0, 1])
 def test_an_empty_batch(n_sampled):
     calls = []
-    watched = predicate(lambda a: calls.append(a), reads=["a"], name="watched")
+    watched = predicate(calls.append, reads=["a"], name="watched")
     outcome = run([watched, below(3)], pa.array([], pa.int64()), rows=NOTHING)
     assert outcome.keep.tolist() == []
     assert outcome.errors == {}
@@ -276,7 +276,7 @@ class TestFragile:
         self.run(executor, [-1, 1, 9], [0])
         self.run(executor, [-1, 1, 9], [0])
         self.run(executor, [1, 1, 9], [0])
-        assert calls == [3, 2, 1] + [2, 1] + [3]
+        assert calls == [3, 2, 1, 2, 1, 3]
 
     def test_bits_that_cannot_be_known_count_as_passed(self):
         executor, _ = self.executor()
