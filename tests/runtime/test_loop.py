@@ -94,6 +94,18 @@ class TestBudget:
     def test_the_budget_is_used(self):
         assert self.share((0, 1, 2, 3), max_overhead=0.1) >= 0.08
 
+    @pytest.mark.parametrize("fixed_ns", [1e4, 1e5, 5e6])
+    def test_calls_for_profiling_alone_count(self, fixed_ns):
+        # The first filter drops all: without profiling the others are hardly ever called.
+        world = World([100.0] * 4, [1e-5, 0.5, 0.5, 0.5], fixed_ns=fixed_ns)
+        loop = world.loop()
+        world.run(loop, 20)
+        started = world.now_ns
+        world.run(loop, 600)
+        called = np.array([each.rows_in for each in world.profiles[20:]])
+        work = (100.0 * called + fixed_ns * (called > 0)).sum()
+        assert (world.now_ns - started) / work - 1 <= 0.02
+
     def test_the_sampling_probability_bounds_it_too(self):
         world = World(list(self.costs), [0.5, 0.5, 0.5, 0.5])
         world.run(world.loop(max_overhead=1.0, sample_prob=0.02), 100)
@@ -131,7 +143,7 @@ class TestBatchProb:
 
     @pytest.mark.parametrize("n_rows", [1, 10, 100, 1000, 4096, 10**6])
     def test_few_batches_are_profiled_rather_than_few_rows_of_each(self, loop, n_rows):
-        prob, least = loop.sample_prob(), min(1.0, 32 / n_rows)
+        prob, least = loop.sample_prob(n_rows), min(1.0, 32 / n_rows)
         if prob >= least:
             assert loop.batch_prob(n_rows, 0.999) == prob
             return

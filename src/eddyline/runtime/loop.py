@@ -170,15 +170,20 @@ class FilterLoop:
             return self._new_tuples > 0
         return enough and self._thought_ns <= THINKING_FRAC * self._work_ns
 
-    def sample_prob(self) -> float:
-        """Return the share of rows to profile next, so that profiling keeps to its budget."""
+    def sample_prob(self, n_rows: int = 0) -> float:
+        """Return the share of rows to profile next, so that profiling keeps to its budget.
+
+        Args:
+            n_rows: rows of the next batch; 0 where an engine evaluates row by row.
+        """
         options = self.options
         if not self.is_adaptive:
             return 0.0
         profile = self.window.profile()
         if profile.n_tuples < options.min_fill:
             return max(options.warmup_prob, options.sample_prob)
-        work_ns, extra_ns = costs_ns(self.order, profile, self.policy.extra(len(self.order)))
+        extra = self.policy.extra(len(self.order))
+        work_ns, extra_ns = costs_ns(self.order, profile, extra, n_rows)
         if extra_ns <= 0.0:
             return options.sample_prob
         return min(options.sample_prob, options.max_overhead * work_ns / extra_ns)
@@ -191,7 +196,7 @@ class FilterLoop:
             chance: a number in [0, 1) that depends on the batch alone; it decides whether a batch
                 is profiled when too few of its rows would be.
         """
-        prob = self.sample_prob()
+        prob = self.sample_prob(n_rows)
         least = min(1.0, MIN_ROWS_PER_PROFILE / max(n_rows, 1))
         if 0.0 < prob < least:
             return least if chance < prob / least else 0.0
@@ -287,18 +292,28 @@ class FilterLoop:
         return checked
 
 
-def costs_ns(order: Order, profile: FilterProfile, extra: Any) -> tuple[float, float]:
+def costs_ns(
+    order: Order, profile: FilterProfile, extra: Any, n_rows: int = 0
+) -> tuple[float, float]:
     """Return what one input row costs on average, and what profiling it adds (ns).
 
-    The latter is the Ω of [Babu05 4.3.4] at p = 1.
+    The latter is the Ω of [Babu05 4.3.4] at p = 1, and its part of the calls that are made for
+    profiling alone, because no other row of the batch gets that far.
 
     Args:
         order: the order in force.
         profile: the evidence.
         extra: which positions are evaluated beyond the first drop ((F, F)).
+        n_rows: rows of a batch; 0 where there are no calls with a fixed part.
     """
     fracs = drop_fracs(order, profile)
     reach = np.concatenate([[1.0], np.cumprod(1.0 - fracs)[:-1]])
     first_drop = reach * fracs
-    costs = profile.costs.per_row_ns[list(order)]
-    return float(reach @ costs), float(first_drop @ (np.asarray(extra, dtype=np.float64) @ costs))
+    fixed, per_row = (costs[list(order)] for costs in profile.costs.fit())
+    asked = np.asarray(extra, dtype=np.float64)
+    work, added = reach @ per_row, first_drop @ (asked @ per_row)
+    if n_rows > 0:
+        alone = (1.0 - reach) ** n_rows
+        work += fixed @ (1.0 - alone) / n_rows
+        added += fixed @ (alone * asked.any(axis=0)) / min(n_rows, MIN_ROWS_PER_PROFILE)
+    return float(work), float(added)
