@@ -1,0 +1,89 @@
+"""Scripts: what is read, and what is said about mistakes."""
+
+import pytest
+
+from eddyline.errors import QueryError
+from eddyline.query.script import CreateFunction, read_script
+
+SCRIPT = """-- streams; a semicolon in a comment ends nothing
+CREATE STREAM packets WITH (
+  format = 'parquet', path='in;/', schema='a INT, b STRING', time='ts', lateness='1 minute',
+  maxFilesPerTrigger=1, kafka.bootstrap.servers='h:1', `odd key`='x', header=TRUE
+);
+/* ; */;
+create function suspicious using 'rules.net:suspicious';
+CREATE QUERY bad WITH (sink='parquet', path='out/') AS
+  SELECT * -- all; of it
+  FROM packets WHERE s <> ';' AND suspicious(payload, port)
+;
+CREATE QUERY `two` AS SELECT v FROM packets"""
+
+
+def test_a_script_is_read_in_order():
+    script = read_script(SCRIPT)
+    (stream,) = script.streams
+    assert stream.name == "packets"
+    assert stream.options == {
+        "format": "parquet",
+        "path": "in;/",
+        "schema": "a INT, b STRING",
+        "time": "ts",
+        "lateness": "1 minute",
+        "maxFilesPerTrigger": "1",
+        "kafka.bootstrap.servers": "h:1",
+        "odd key": "x",
+        "header": "true",
+    }
+    assert script.functions == (CreateFunction("suspicious", "rules.net:suspicious"),)
+    bad, two = script.queries
+    assert bad.options == {"sink": "parquet", "path": "out/"}
+    assert bad.text.startswith("SELECT * -- all; of it\n  FROM packets")
+    assert bad.text.endswith("suspicious(payload, port)")
+    assert bad.line == 9
+    assert (two.name, two.text, two.options) == ("two", "SELECT v FROM packets", {})
+
+
+def test_an_empty_script_defines_nothing():
+    assert read_script(" -- nothing\n ; ").queries == ()
+
+
+def test_a_stream_and_a_query_may_share_a_name():
+    read_script("CREATE STREAM a WITH (format='rate'); CREATE QUERY a AS SELECT * FROM a")
+
+
+A = "CREATE STREAM a WITH (format='x'"
+MISTAKES = [
+    ("DROP STREAM a", "expected CREATE, got 'DROP'", (1, 1)),
+    ("\n  SELECT 1", "the form is: CREATE STREAM, CREATE FUNCTION or CREATE QUERY", (2, 3)),
+    ("CREATE TABLE a", "expected STREAM or FUNCTION or QUERY, got 'TABLE'", (1, 8)),
+    ("CREATE OR REPLACE STREAM a", "got 'OR'", (1, 8)),
+    ("CREATE STREAM a", "expected WITH, got the end of the statement", (1, 15)),
+    ("CREATE STREAM a WITH (path='x')", "stream 'a' has no format; add format='parquet'", (1, 1)),
+    (f"{A}, format='y')", "option 'format' is said twice", (1, 35)),
+    (f"{A}, lateness='1 minute')", "has a lateness but no time column; add time=", (1, 1)),
+    ("CREATE STREAM a WITH (format=x)", "expected a value in quotes for 'format'", (1, 30)),
+    (A, "expected , or ), got the end of the statement", (1, 32)),
+    ("CREATE STREAM a WITH (format 'x')", "expected option = 'value'", (1, 33)),
+    (f"{A},)", "expected option = 'value'", (1, 34)),
+    (f"{A}) foo", "expected the end of the statement, got 'foo'", (1, 35)),
+    ("CREATE STREAM 'a' WITH (format='x')", "expected a name, got 'a'", (1, 15)),
+    (f"{A});\n{A.replace(' a ', ' A ')})", "stream 'A' is created twice", (2, 15)),
+    ("CREATE FUNCTION f USING 'x'", "'x' is not of the form 'module:attribute'", (1, 25)),
+    ("CREATE FUNCTION f USING m:f", "expected 'module:attribute', got 'm'", (1, 25)),
+    ("CREATE FUNCTION f", "the form is: CREATE FUNCTION name USING", (1, 17)),
+    ("CREATE QUERY q AS INSERT", "expected SELECT, got 'INSERT'", (1, 19)),
+    ("CREATE QUERY q AS", "expected SELECT, got the end of the statement", (1, 17)),
+    ("CREATE QUERY q WITH (snk='x') AS SELECT 1", "did you mean 'sink'?", (1, 22)),
+    ("CREATE QUERY AS SELECT 1", "expected WITH or AS, got 'SELECT'", (1, 17)),
+    ("CREATE QUERY q AS SELECT 'x", "a quote or a comment that is left open", (1, 26)),
+]
+
+
+@pytest.mark.parametrize(("text", "says", "place"), MISTAKES, ids=[text for text, *_ in MISTAKES])
+def test_a_mistake_is_shown_at_its_place(text, says, place):
+    with pytest.raises(QueryError) as caught:
+        read_script(text)
+    error = caught.value
+    assert says in error.message
+    assert (error.facts["line"], error.facts["column"]) == place
+    assert error.message.splitlines()[-1].index("^") == 1 + place[1]
