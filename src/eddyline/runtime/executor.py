@@ -16,7 +16,6 @@ other filter drops it, whatever the order.
 from __future__ import annotations
 
 import time
-import traceback
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -231,7 +230,6 @@ class ArrowExecutor:
         )
         error = PredicateError(msg, predicate=predicate.name, row=values)
         error.__cause__ = cause
-        error.add_note("".join(traceback.format_exception(cause)))
         return error
 
 
