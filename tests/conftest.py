@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from eddyline.errors import SourceError
+from eddyline.spark.session import session
+
 settings.register_profile("dev", max_examples=50, deadline=None, derandomize=True)
 settings.register_profile(
     "ci",
@@ -22,9 +25,6 @@ settings.load_profile("ci" if os.environ.get("CI") else "dev")
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory):
     """One local session for the whole run; skipped, saying so, without a suitable Java."""
-    from eddyline.errors import SourceError
-    from eddyline.spark.session import session
-
     folder = tmp_path_factory.mktemp("spark")
     try:
         made = session(

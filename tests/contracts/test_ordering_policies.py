@@ -13,7 +13,7 @@ from eddyline.testing.conformance import check_policy
 
 DEFAULTS = {**ORDERING_POLICIES, **REFERENCE_POLICIES, **BENCHMARK_POLICIES}
 VARIANTS = [
-    AGreedyOptions(hysteresis=1, min_fill=1, min_gain=0),
+    AGreedyOptions(hysteresis=1, min_fill=1, min_gain=0, prior_tuples=0),
     AGreedyOptions(z_score=2),
     HillClimbOptions(measure="evaluations", trial_rows=20_000, settle_rows=20_000),
     RankOptions(counters=True),

@@ -19,7 +19,7 @@ from eddyline.testing.generators import CorrelatedStream
 from eddyline.testing.reference import TupleAGreedy
 from eddyline.testing.simulation import simulate
 
-PURE = AGreedyOptions(hysteresis=1, min_fill=1, min_gain=0)
+PURE = AGreedyOptions(hysteresis=1, min_fill=1, min_gain=0, prior_tuples=0)
 
 
 def rng() -> np.random.Generator:

@@ -44,7 +44,7 @@ def test_independent_filters_have_one_best_order(seed):
     expected = optimal(profile)
     assert static_greedy(profile) == expected
     written = tuple(int(f) for f in generator.permutation(6))
-    pure = AGreedyOptions(hysteresis=1, min_fill=1, min_gain=0).build(6, rng())
+    pure = AGreedyOptions(hysteresis=1, min_fill=1, min_gain=0, prior_tuples=0).build(6, rng())
     ranked = IndependentOptions(hysteresis=1, min_fill=1).build(6, rng())
     assert pure.propose(written, profile).order == expected
     assert ranked.propose(written, profile).order == expected

@@ -101,7 +101,7 @@ def test_example_4_3_2_matrix_view():
 
 
 def test_example_4_3_2_holds_the_invariant():
-    pure = AGreedyOptions(hysteresis=1, min_fill=1, min_gain=0).build(4, rng())
+    pure = AGreedyOptions(hysteresis=1, min_fill=1, min_gain=0, prior_tuples=0).build(4, rng())
     assert pure.propose(ORDER_432, window_of(ARRIVALS_431)) is None
 
 
@@ -116,7 +116,9 @@ class TestExample433:
 
     @pytest.mark.parametrize("hysteresis", [0.9, 1.0])
     def test_repair_is_f4_f3_f1_f2(self, hysteresis):
-        pure = AGreedyOptions(hysteresis=hysteresis, min_fill=1, min_gain=0).build(4, rng())
+        pure = AGreedyOptions(hysteresis=hysteresis, min_fill=1, min_gain=0, prior_tuples=0).build(
+            4, rng()
+        )
         proposal = pure.propose(ORDER_432, window_of(self.window))
         assert proposal is not None
         assert proposal.order == (F4, F3, F1, F2)

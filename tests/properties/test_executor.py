@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from eddyline.data.codes import unpack
 from eddyline.data.sampling import sampled_rows
 from eddyline.errors import PredicateError
 from eddyline.options import FilterOptions
@@ -130,8 +131,6 @@ def test_sampled_bits_are_those_of_each_filter_alone(table, prob):
         for row in rows
     ]
     expected = [bits for bits in drops if any(bits)]
-    from eddyline.data.codes import unpack
-
     assert unpack(outcome.profile.codes, 3).tolist() == expected
     assert outcome.profile.passed == pytest.approx((len(drops) - len(expected)) / prob)
 

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 class AGreedyOptions:
     """When A-Greedy reorders.
 
-    ``AGreedyOptions(hysteresis=1, min_fill=1, min_gain=0)`` is the thesis' algorithm without any
-    guard against noise.
+    ``AGreedyOptions(hysteresis=1, min_fill=1, min_gain=0, prior_tuples=0)`` is the thesis'
+    algorithm without any guard against noise.
 
     Raises:
         OptionError: a value is out of its range.
@@ -46,6 +46,10 @@ class AGreedyOptions:
     min_gain: float = 0.01
     """Share of the predicted cost that a new order must save ([0, 1); 0 switches the guard off:
     every repair is adopted). Steady-state reorders among deep positions win less than this."""
+    prior_tuples: float = 1.0
+    """Tuples that are taken to reach every position before any is seen there (≥ 0; 0 switches the
+    prior off). One is enough to order filters behind one that drops everything by what they drop
+    in general, and too little to outweigh what was seen."""
     z_score: float = 0.0
     """Standard errors by which a filter must beat the one in force, on the same tuples (≥ 0; 0
     switches the guard off). McNemar's test, weighted by cost; 2 is a usual choice."""
@@ -54,6 +58,7 @@ class AGreedyOptions:
         in_range(self, "hysteresis", 1e-3, 1.0)
         in_range(self, "min_fill", 1, 2**31)
         in_range(self, "min_gain", 0.0, 1.0)
+        in_range(self, "prior_tuples", 0.0, 1e6)
         in_range(self, "z_score", 0.0, 100.0)
 
     def build(self, n_filters: int, rng: np.random.Generator) -> AGreedy:  # noqa: ARG002 protocol
@@ -83,7 +88,7 @@ class AGreedy(WindowPolicy):
         """Return the order that satisfies the greedy invariant, if this one does not."""
         if window.n_tuples < self._options.min_fill or window.basis is not None:
             return None
-        evidence = Evidence.of(window)
+        evidence = Evidence.of(window, self._options.prior_tuples)
         flagged = following = self._violation(order, evidence)
         if flagged is None:
             return None
@@ -97,7 +102,7 @@ class AGreedy(WindowPolicy):
         """Return the violation at the smallest position from ``start`` on [Babu05 (4.4)]."""
         joint = joint_drops(order, evidence.bits, evidence.weights)
         price = evidence.costs_ns[list(order)]
-        ratios = view_of(joint) / price
+        ratios = (view_of(joint) + evidence.prior[list(order)]) / price
         flagged = np.triu(ratios.diagonal()[:, None] < self._options.hysteresis * ratios, 1)
         if self._options.z_score > 0.0:
             scale = evidence.n_tuples / evidence.weights.sum()

@@ -28,12 +28,25 @@ class Evidence:
     """Cost of one evaluation of each filter (ns; > 0; (F,))."""
     n_tuples: int
     """Profile tuples that the weights sum up."""
+    prior: Floats
+    """What each filter is taken to drop at any position before anything is seen there, by filter
+    index (weight; (F,)). It decides between filters that no tuple tells apart, as behind one that
+    drops everything."""
 
     @classmethod
-    def of(cls, window: FilterProfile) -> Self:
-        """Read the evidence of a window."""
+    def of(cls, window: FilterProfile, prior_tuples: float = 0.0) -> Self:
+        """Read the evidence of a window.
+
+        Args:
+            window: the profile of the window.
+            prior_tuples: how many tuples, dropped by each filter as often as rows are in general,
+                are taken to reach every position (0: none).
+        """
         bits, weights = window.bits()
-        return cls(bits, weights, window.costs.per_row_ns, window.n_tuples)
+        seen = weights.sum() + window.passed
+        scale = weights.sum() / max(window.n_tuples, 1) / seen if seen > 0 else 0.0
+        prior = prior_tuples * scale * (weights @ bits)
+        return cls(bits, weights, window.costs.per_row_ns, window.n_tuples, prior)
 
 
 def restore_invariant(order: Order, start: int, evidence: Evidence) -> tuple[Order, int]:
@@ -58,7 +71,7 @@ def restore_invariant(order: Order, start: int, evidence: Evidence) -> tuple[Ord
     position = last = start
     while position <= last:
         bits, weights = bits[alive], weights[alive]
-        ratios = ((weights @ bits) / evidence.costs_ns)[current[position:]]
+        ratios = ((weights @ bits + evidence.prior) / evidence.costs_ns)[current[position:]]
         best = position + int(ratios.argmax())
         last = max(last, best)
         current.insert(position, current.pop(best))

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from eddyline.errors import QueryError
 from eddyline.query.sql_functions import UNITS, WITH_UNIT, WITHOUT_PARENTHESES
 from eddyline.query.sql_text import offset_of, quoted, refuse
 from eddyline.query.sql_types import SqlType, field_type, parse_type
@@ -76,7 +75,7 @@ class Columns:
             self._refuse_unknown(parts[0], text, offset, what)
         if len(matches) > 1 and not exact:
             message = f"{what}: column {parts[0]!r} may be {' or '.join(map(repr, matches))}"
-            refuse(message, text, offset, column=parts[0])
+            refuse(message, text, offset, name=parts[0])
         column = (exact or matches)[0]
         kind = parse_type(self._types[column])
         for field in parts[1:]:
@@ -92,7 +91,7 @@ class Columns:
         hint = f"; did you mean {self._by_name[close[0]][0]!r}?" if close else ""
         known = list(self._types)
         message = f"{what}: unknown column {name!r}; known: {', '.join(known)}{hint}"
-        refuse(message, text, offset, QueryError, column=name, known=known)
+        refuse(message, text, offset, name=name, known=known)
 
 
 def _mentions(tree: Expr) -> Iterator[exp.Column]:

@@ -26,6 +26,8 @@ from eddyline.stats.window import ProfileWindow
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from numpy.typing import NDArray
+
     from eddyline.options import FilterOptions
     from eddyline.ordering.protocol import Order
 
@@ -35,8 +37,18 @@ DUE_FRAC = 0.05
 MIN_ROWS_PER_PROFILE = 32
 """Sampled rows below which a batch is not worth profiling: then fewer batches are profiled."""
 
+STALE_DIFF = 0.1
+"""Drop fractions that differ by less are no reason to let evidence go."""
+
+STALE_Z = 4.0
+"""Standard errors by which drop fractions must differ beyond that."""
+
 SPIKE_FACTOR = 4.0
 """A call that takes so many times longer than expected is a spike, if it stays the only one."""
+
+CALM_FILLS = 10
+"""Warm-ups' worth of rows that pass before evidence may be let go again: bounds what unsteady data
+can make profiling cost."""
 
 THINKING_FRAC = 0.01
 """Most time that the policy may take, as a share of the time that the filters take."""
@@ -76,6 +88,8 @@ class FilterLoop:
         self._n_timed = np.zeros(n_filters)
         self._costs_changed = False
         self._new_tuples = 0
+        self._calm_rows = float("inf")
+        self._recent_ns = 0.0
         self._work_ns = 0.0
         self._thought_ns = 0.0
 
@@ -99,14 +113,22 @@ class FilterLoop:
         if not self.is_adaptive:
             return []
         fresh = replace(fresh, costs=self._without_spikes(fresh.costs))
+        entries = self._let_go(fresh, batch_id)
         self.window.push(fresh)
         self._new_tuples += fresh.n_tuples
-        self._work_ns += float(fresh.costs.sums[2].sum())
+        work_ns = float(fresh.costs.sums[2].sum())
+        self._work_ns += work_ns
+        if fresh.n_rows:
+            self._recent_ns = (self._recent_ns + work_ns / fresh.n_rows) / 2.0
         if not may_switch:
-            return []
+            return entries
         self.policy.observe(fresh, self.order)
-        if not self._is_due():
-            return []
+        if self._is_due():
+            entries += self._decide(batch_id)
+        return entries
+
+    def _decide(self, batch_id: int) -> list[JournalEntry]:
+        """Ask the policy, and switch if it proposes another order."""
         started = self.clock()
         proposal = self.policy.propose(self.order, self.window.profile())
         self._thought_ns += self.clock() - started
@@ -115,16 +137,37 @@ class FilterLoop:
         if proposal is None or proposal.order == self.order:
             return []
         before, self.order = self.order, self._checked(proposal.order)
-        return [
-            JournalEntry(
-                batch_id,
-                self.component,
-                "order",
-                self.names(before),
-                self.names(self.order),
-                proposal.evidence,
-            )
-        ]
+        names = self.names(before), self.names(self.order)
+        return [JournalEntry(batch_id, self.component, "order", *names, proposal.evidence)]
+
+    def _let_go(self, fresh: FilterProfile, batch_id: int) -> list[JournalEntry]:
+        """Empty the window if a batch contradicts it, so that it fills with what is true now.
+
+        Every row of a batch says what the filters dropped in the order in force, not only the
+        sampled ones; the window is much slower to change, above all where little is sampled.
+        """
+        options = self.options
+        self._calm_rows += fresh.n_rows or fresh.passed + fresh.weights.sum()
+        calm_rows = CALM_FILLS * options.min_fill / max(options.warmup_prob, options.sample_prob)
+        known = self.window.profile()
+        if not self.policy.needs_all_bits or known.n_tuples < options.min_fill:
+            return []
+        if self._calm_rows < calm_rows:
+            return []
+        position, before, now = contradiction(self.order, known, fresh)
+        if position < 0:
+            return []
+        self._calm_rows = 0.0
+        self.window.forget_codes()
+        self._new_tuples = 0
+        evidence = {
+            "filter": self.filter_ids[self.order[position]],
+            "position": position,
+            "drop_frac_before": before,
+            "drop_frac_now": now,
+            "n_tuples": known.n_tuples,
+        }
+        return [JournalEntry(batch_id, self.component, "stale", evidence=evidence)]
 
     def _count(self, fresh: FilterProfile) -> None:
         """Add to the counts of the whole life, of which no codes are kept."""
@@ -186,6 +229,8 @@ class FilterLoop:
         work_ns, extra_ns = costs_ns(self.order, profile, extra, n_rows)
         if extra_ns <= 0.0:
             return options.sample_prob
+        # What rows cost now may be far more than the evidence says, if that is getting stale.
+        work_ns = max(work_ns, self._recent_ns)
         return min(options.sample_prob, options.max_overhead * work_ns / extra_ns)
 
     def batch_prob(self, n_rows: int, chance: float) -> float:
@@ -243,6 +288,7 @@ class FilterLoop:
             "filter_ids": list(self.filter_ids),
             "order": list(self.order),
             "window": self.window.to_state(),
+            "recent_ns": self._recent_ns,
             "policy": self.policy.snapshot(),
             "policy_name": type(self.policy).__name__,
         }
@@ -274,6 +320,7 @@ class FilterLoop:
         if not self.is_adaptive:
             return  # switched off means the order as written, not the last one that was learned
         self.window.restore(state["window"])
+        self._recent_ns = float(state["recent_ns"])
         # What is restored was learned from more than one call.
         self._n_timed = np.where(self.window.profile().costs.is_known, 2.0, 0.0)
         if state["policy_name"] == type(self.policy).__name__:
@@ -290,6 +337,51 @@ class FilterLoop:
             msg = f"{checked} is no order of the {len(self.filter_ids)} filters {self.filter_ids}"
             raise PlanError(msg, component=self.component, order=checked)
         return checked
+
+
+def contradiction(
+    order: Order, known: FilterProfile, fresh: FilterProfile
+) -> tuple[int, float, float]:
+    """Return the first position where a batch drops clearly more or less than is known.
+
+    The difference must exceed ``STALE_DIFF``, and ``STALE_Z`` standard errors of both samples.
+
+    Args:
+        order: the order under which the batch ran.
+        known: the profile of the window.
+        fresh: the profile of the batch; rows in and out of each filter are used where they were
+            counted, the sampled rows elsewhere.
+
+    Returns:
+        The position, or -1; the drop fraction that is known there, and that of the batch.
+    """
+    filters = list(order)
+    n_in = fresh.rows_in[filters]
+    if n_in.any():
+        n_out = fresh.rows_out[filters]
+        now = np.divide(n_in - n_out, n_in, out=np.zeros(len(filters)), where=n_in > 0)
+    else:
+        now, n_in = drop_fracs(order, fresh), _reached(order, fresh)
+    before, n_known = drop_fracs(order, known), _reached(order, known)
+    pooled = (before * n_known + now * n_in) / np.maximum(n_known + n_in, 1.0)
+    spread = (
+        pooled * (1.0 - pooled) * (1.0 / np.maximum(n_known, 1.0) + 1.0 / np.maximum(n_in, 1.0))
+    )
+    differs = np.abs(now - before) > STALE_DIFF + STALE_Z * np.sqrt(spread)
+    differs &= (n_known >= 1.0) & (n_in >= 1.0)
+    if not differs.any():
+        return -1, 0.0, 0.0
+    position = int(differs.argmax())
+    return position, float(before[position]), float(now[position])
+
+
+def _reached(order: Order, profile: FilterProfile) -> NDArray[np.float64]:
+    """Return how many sampled rows reached each position ((F,))."""
+    n_sampled = float(profile.n_tuples)
+    if n_sampled and profile.weights.sum() > 0:
+        n_sampled += profile.passed / float(profile.weights.mean())
+    fracs = drop_fracs(order, profile)
+    return n_sampled * np.concatenate([[1.0], np.cumprod(1.0 - fracs)[:-1]])
 
 
 def costs_ns(

@@ -37,8 +37,8 @@ CLOCK = "CAST(reflect('java.lang.System', 'nanoTime') AS BIGINT)"
 TIMED_EVERY = 10
 """One sampled row in so many is timed: reading the clock costs as much as a cheap predicate."""
 
-TRIM_FRAC = 0.02
-"""Slowest share of the timings that is left out: pauses of the collector and of the machine."""
+SPIKE_FACTOR = 20.0
+"""A timing of so many times the median is cut to that: a pause of the collector or the machine."""
 
 BITS_PER_WORD = 62
 """Outcome bits in one BIGINT of a code."""
@@ -138,7 +138,6 @@ class NativeBlock:
 
 def _costs(time_ns: np.ndarray[Any, np.dtype[np.int64]]) -> CostSums:
     """Return the costs that differences of clock readings show ((T, F + 1), the last: nothing)."""
-    n_timed = len(time_ns)
-    kept = np.sort(time_ns, axis=0)[: max(1, int(np.ceil(n_timed * (1.0 - TRIM_FRAC))))]
-    mean = kept.mean(axis=0)
-    return CostSums.of_rows(n_timed, np.maximum(mean[:-1] - mean[-1], MIN_PER_ROW_NS))
+    median = np.median(time_ns, axis=0)
+    mean = np.minimum(time_ns, SPIKE_FACTOR * median).mean(axis=0)
+    return CostSums.of_rows(len(time_ns), np.maximum(mean[:-1] - mean[-1], MIN_PER_ROW_NS))

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 PREFIX = "__eddyline"
 """Start of the names of temporary columns; none of them is left in a result."""
 
-SAMPLE_TIME_FRAC = 0.05
+SAMPLE_TIME_FRAC = 0.01
 """Most time that reading samples may take, as a share of the time between two of them."""
 
 _NEEDS_SHUFFLE = re.compile(r"Exchange|Sort|Aggregate|Join|Window|CartesianProduct")
@@ -258,7 +258,10 @@ class FilterPipeline:
         with self._lock:
             for task in tasks.values():
                 self.entries += [JournalEntry(**entry) for entry in task.entries]
-            self._step(component, merge([task.profile for task in tasks.values()]), batch_id)
+            # Each task has the same say: the window keeps the newest tuples, whosever they are.
+            share = -(-self.options.window_rows // len(tasks))
+            profiles = [task.profile.last(share) for task in tasks.values()]
+            self._step(component, merge(profiles), batch_id)
 
     def _step(self, component: str, fresh: FilterProfile, batch_id: int) -> None:
         with self._lock:

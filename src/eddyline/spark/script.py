@@ -62,7 +62,7 @@ def run_script(
     ]
     runs: list[Run] = []
     for query, written in zip(queries, script.queries, strict=True):
-        options = {"sink": "console", "trigger": trigger, **written.options}
+        options: dict[str, Any] = {"sink": "console", "trigger": trigger, **written.options}
         if checkpoint is not None:
             options.setdefault("checkpoint", f"{checkpoint}/{query.name}")
         runs.append(query.start(**options))

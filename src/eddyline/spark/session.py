@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from eddyline.errors import SourceError
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 MIN_JAVA = 17
 """Oldest Java that Spark 4 runs on."""
 
+_LOGGING = Path(__file__).with_name("log4j2.properties")
+"""Spark's own start-up messages would stand between a person and what was asked for."""
+
 DEFAULTS: Mapping[str, str] = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -28,6 +32,7 @@ DEFAULTS: Mapping[str, str] = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.log.level": "ERROR",
+    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{_LOGGING}",
 }
 """Settings of the embedded session; ``session(**conf)`` overrides each."""
 
@@ -56,6 +61,7 @@ def session(
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    os.environ.setdefault("SPARK_LOCAL_IP", DEFAULTS["spark.driver.host"])
     if SparkSession.getActiveSession() is None:
         check_java()
     builder = SparkSession.builder.master(master).appName(app)

@@ -61,6 +61,13 @@ class ProfileWindow:
         )
         self._merged = None
 
+    def forget_codes(self) -> None:
+        """Let all profile tuples go, but not the costs: what filters drop has changed."""
+        costs = self.profile().costs
+        empty = FilterProfile.empty(self.filter_ids)
+        self._parts = deque([replace(empty, costs=costs)])
+        self._merged = None
+
     def clear(self) -> None:
         """Forget everything, as after a change of what a filter means."""
         self._parts.clear()
