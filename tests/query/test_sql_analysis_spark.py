@@ -385,7 +385,7 @@ def checks_of(text, safe):
 def faults(edges, text, columns, rows, outcomes):
     said = [f"true on {row}" for row, (_, truth) in zip(rows, outcomes, strict=True) if truth]
     kept = [row for row, (keeps, _) in zip(rows, outcomes, strict=True) if keeps]
-    for row in kept[:: max(1, len(kept) // 2)]:
+    for row in kept[len(kept) // 2 :][:1]:  # one: each costs a job
         answer = edges.answers([text], columns, [row])
         raises_or_true = answer is None or answer[0][0] is True
         # NULL on one side: Spark may not have looked at the other, which would raise.
