@@ -166,6 +166,8 @@ MAY_RAISE = [
     ("s LIKE 'x\\\\'", "raises if its pattern is not valid"),
     ("s RLIKE '(('", "raises if its pattern is not valid"),
     ("s RLIKE '{'", "raises if its pattern is not valid"),
+    ("s RLIKE '[]x]'", "raises if its pattern is not valid"),
+    ("s RLIKE 'a{9999999999999}'", "raises if its pattern is not valid"),
     ("b <> 0 AND i / b > 2", "i / b divides by what may be 0"),
 ]
 

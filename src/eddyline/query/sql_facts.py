@@ -498,13 +498,13 @@ def is_plain_regex(pattern: str) -> bool:
     Python accepts nearly what Java does; what only Python accepts is ruled out.
     """
     only_python = re.search(
-        r"\(\?[PaLu(]|\[[^\]]*\[|(?<!\\)\{(?!\d+(,\d*)?\})|\\[xuUN0-9]", pattern
+        r"\(\?[PaLu(]|\[\^?\]|\[[^\]]*\[|(?<!\\)\{(?!\d+(,\d*)?\})|\\[xuUN0-9]", pattern
     )
     if only_python:
         return False
     try:
         re.compile(pattern)
-    except re.error:
+    except (re.error, OverflowError, RecursionError):
         return False
     return True
 
