@@ -344,12 +344,12 @@ def test_the_record_compares_with_the_written_order():
     world = World([100, 100], [0.9, 0.1])
     loop = world.loop()
     world.run(loop, 80)
-    record = loop.record(n_evaluations=3)
+    record = loop.record()
     assert record.order == (1, 0)
     assert record.drop_fracs == pytest.approx((0.1, 0.9), abs=0.08)
     assert record.cost_ns == pytest.approx(110, rel=0.05)
     assert record.as_written_ns == pytest.approx(190, rel=0.05)
-    assert record.n_evaluations == 3
+    assert 4096 <= record.n_evaluations <= 2 * 4096
 
 
 def test_thinking_is_bounded_by_the_work():

@@ -21,9 +21,11 @@ class JournalEntry:
     batch_id: int
     """Micro-batch after which it was taken; -1 before the first batch or in a batch job."""
     component: str
-    """What decided: ``native`` or ``arrow`` with the partition where a task decided."""
+    """What decided: a block (``native``, ``arrow``; of a task, whose partition the evidence
+    names, or of the driver) or the ``run``."""
     event: str
-    """What happened: ``order``, ``sample``, ``restore``, ``drop_state``, ``freeze`` …"""
+    """What happened: ``order`` (another order), ``stale`` (evidence let go), ``sample`` (a sample
+    confirmed the order), ``restore`` and ``drop_state`` (at a restart)."""
     before: Any = None
     """The plan before, as names."""
     after: Any = None

@@ -88,6 +88,7 @@ class FilterLoop:
         self._n_timed = np.zeros(n_filters)
         self._costs_changed = False
         self._new_tuples = 0
+        self._n_evaluations = 0
         self._calm_rows = float("inf")
         self._recent_ns = 0.0
         self._work_ns = 0.0
@@ -174,6 +175,7 @@ class FilterLoop:
         empty = FilterProfile.empty(self.filter_ids)
         counts = replace(fresh, codes=empty.codes, weights=empty.weights, basis=None)
         self.totals = merge([self.totals, counts])
+        self._n_evaluations = fresh.n_evaluations
 
     def _without_spikes(self, costs: CostSums) -> CostSums:
         """Cut a call that took far longer than expected, unless the call before it did so too.
@@ -261,7 +263,7 @@ class FilterLoop:
         """Return the names of the filters in that order."""
         return [self.filter_ids[f] for f in order]
 
-    def record(self, n_evaluations: int = 0) -> BlockRecord:
+    def record(self) -> BlockRecord:
         """Return how the block stands after a batch; nan for what is not known."""
         profile = self.window.profile()
         written = tuple(range(len(self.order)))
@@ -279,7 +281,7 @@ class FilterLoop:
             drop_fracs=tuple(fracs.tolist()),
             cost_ns=cost,
             as_written_ns=as_written,
-            n_evaluations=n_evaluations,
+            n_evaluations=self._n_evaluations,
         )
 
     def snapshot(self) -> dict[str, Any]:

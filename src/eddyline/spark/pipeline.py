@@ -257,7 +257,7 @@ class FilterPipeline:
             return
         with self._lock:
             for task in tasks.values():
-                self.entries += [JournalEntry(**entry) for entry in task.entries]
+                self.entries += [_of_task(entry, task.partition) for entry in task.entries]
             # Each task has the same say: the window keeps the newest tuples, whosever they are.
             share = -(-self.options.window_rows // len(tasks))
             profiles = [task.profile.last(share) for task in tasks.values()]
@@ -368,6 +368,12 @@ class FilterPipeline:
         for component, loop in self.loops.items():
             if component in state:
                 loop.restore(state[component])
+
+
+def _of_task(entry: dict[str, Any], partition: int) -> JournalEntry:
+    """Return a journal entry that a task wrote, with the partition that it ran on."""
+    evidence = {**entry["evidence"], "partition": partition}
+    return JournalEntry(**{**entry, "evidence": evidence})
 
 
 def _without_cached(plan: str) -> str:
