@@ -95,7 +95,8 @@ class Scenario:
         try:
             return self.run(settings)
         except Exception as error:  # noqa: BLE001 whatever one scenario raises, the others run
-            return Measurement(None, f"{type(error).__name__}: {error}"[:300], has_failed=True)
+            told = " ".join(f"{type(error).__name__}: {error}".split())
+            return Measurement(None, told[:300], has_failed=True)
 
     def status(self, measurement: Measurement) -> Status:
         """Return how a measurement stands against the target."""

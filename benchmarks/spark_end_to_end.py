@@ -118,7 +118,7 @@ def native_regexes(settings: Settings) -> Measurement:
     """Five regexes written worst first; a fresh conjunction in every run, its sample included."""
     import eddyline as el  # noqa: PLC0415
 
-    df = _lines(settings.pick(1_500_000, 500_000))
+    df = _lines(settings.pick(1_000_000, 400_000))
     known = el.all_of(*_conditions(WORST))
     times = interleaved(
         {
@@ -151,7 +151,7 @@ def native_order(settings: Settings) -> Measurement:
     """Evaluations under the order that a sample of the input gave, over all 120 orders' least."""
     import eddyline as el  # noqa: PLC0415
 
-    n_rows = settings.pick(1_500_000, 500_000)
+    n_rows = settings.pick(1_000_000, 400_000)
     stream, df = _known_stream(n_rows), _lines(n_rows)
     histograms = stream.histograms()
     best = fixed_work(histograms, best_order(histograms.sum(0), stream.costs_ns), stream.costs_ns)
@@ -174,7 +174,7 @@ def native_stream(settings: Settings) -> Measurement:
     """The engine over micro-batches, beside the same stream with the conditions as written."""
     import eddyline as el  # noqa: PLC0415
 
-    n_rows = settings.pick(1_500_000, 500_000)
+    n_rows = settings.pick(1_000_000, 400_000)
     spark, folder = _spark(), str(_folder(n_rows))
     schema = _lines(n_rows).schema
 
@@ -199,7 +199,7 @@ def native_stream(settings: Settings) -> Measurement:
             "engine": engine,
             "best fixed": lambda: stock(BEST),
         },
-        settings.pick(5, 2),
+        settings.pick(3, 1),
     )
     value = paired_ratio(times["as written"], times["engine"])
     over_best = paired_ratio(times["engine"], times["best fixed"])
@@ -329,7 +329,7 @@ def peers(settings: Settings) -> Measurement:
 
     import eddyline as el  # noqa: PLC0415
 
-    n_rows = settings.pick(1_500_000, 500_000)
+    n_rows = settings.pick(1_000_000, 400_000)
     df, table = _lines(n_rows), _table(n_rows)
     frame = pl.from_arrow(table)
     database = duckdb.connect()
