@@ -104,6 +104,11 @@ def test_empty_input(mixed, make):
     assert "all_of" in keep.explain()
 
 
+def test_comments_in_a_predicate(mixed):
+    keep = el.all_of("i > 0 -- positive", "i < 5 /* small */", "10 / i > 2 -- not zero")
+    assert ids(mixed.transform(keep)) == ids(mixed.where("i IN (1, 2, 3, 4)"))
+
+
 def test_null_drops(mixed):
     assert mixed.transform(el.all_of("void > 1", finite)).count() == 0
     silent = el.predicate(lambda void: pa.nulls(len(void)), reads=["void"], name="silent")

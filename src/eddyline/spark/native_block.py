@@ -56,7 +56,11 @@ class NativeBlock:
 
     def chain(self, order: Order) -> str:
         """Return the conjunction in that order, as SQL."""
-        return " AND ".join(f"({self.texts[f]})" for f in order)
+        return " AND ".join(self._condition(f) for f in order)
+
+    def _condition(self, f: int) -> str:
+        """Return a predicate in parentheses; the line end closes a comment inside it."""
+        return f"({self.texts[f]}\n)"
 
     def apply(self, df: DataFrame, order: Order) -> DataFrame:
         """Filter without observing anything."""
@@ -92,8 +96,8 @@ class NativeBlock:
     def code(self, row: str) -> str:
         """Return SQL for ``[row number, word, word, …]``: a 1-bit for each predicate that drops."""
         drops = [
-            f"IF(coalesce(({text}), false), 0L, {1 << (f % BITS_PER_WORD)}L)"
-            for f, text in enumerate(self.texts)
+            f"IF(coalesce({self._condition(f)}, false), 0L, {1 << (f % BITS_PER_WORD)}L)"
+            for f in range(len(self.texts))
         ]
         words = [
             " + ".join(drops[start : start + BITS_PER_WORD])
@@ -106,7 +110,10 @@ class NativeBlock:
 
         The last two readings have nothing between them: what reading the clock itself costs.
         """
-        steps = [f"{CLOCK}, IF(coalesce(({text}), false), 0L, 1L)" for text in self.texts]
+        steps = [
+            f"{CLOCK}, IF(coalesce({self._condition(f)}, false), 0L, 1L)"
+            for f in range(len(self.texts))
+        ]
         return f"array({row}, {', '.join(steps)}, {CLOCK}, {CLOCK})"
 
     def parse(self, collected: Sequence[Sequence[int]], *, prob: float) -> FilterProfile:
