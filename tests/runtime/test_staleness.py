@@ -9,7 +9,8 @@ import pytest
 
 from eddyline.options import FilterOptions
 from eddyline.ordering.a_greedy import AGreedyOptions
-from eddyline.runtime.loop import CALM_FILLS, FilterLoop, contradiction, costs_ns
+from eddyline.runtime.evidence import contradiction, costs_ns
+from eddyline.runtime.loop import CALM_FILLS, FilterLoop
 from eddyline.stats.costs import CostSums
 from eddyline.stats.profile import FilterProfile
 
