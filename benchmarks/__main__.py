@@ -57,8 +57,12 @@ def compare(arguments: argparse.Namespace) -> int:
 
 
 def report(arguments: argparse.Namespace) -> int:
-    """Print a run as markdown."""
-    print(results.markdown(results.read(arguments.result)), end="")
+    """Print a run as markdown, or put its table into a page."""
+    ran = results.read(arguments.result)
+    if arguments.page is None:
+        print(results.markdown(ran), end="")
+    else:
+        arguments.page.write_text(results.with_table(arguments.page.read_text("utf-8"), ran))
     return 0
 
 
@@ -82,6 +86,7 @@ def parser() -> argparse.ArgumentParser:
     command.set_defaults(call=compare)
     command = commands.add_parser("report", help="print a result as markdown")
     command.add_argument("result", type=Path)
+    command.add_argument("--into", dest="page", type=Path, help="a page to put the table into")
     command.set_defaults(call=report)
     return top
 

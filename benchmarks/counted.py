@@ -18,6 +18,7 @@ from eddyline.options import FilterOptions
 from eddyline.query.predicates import predicate
 from eddyline.runtime.executor import ArrowExecutor
 from eddyline.runtime.loop import FilterLoop
+from eddyline.runtime.task import run_batch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -203,17 +204,17 @@ class CountedLoop:
         """Run the rows of one task, batch by batch, as a worker does."""
         passes = [pa.array(column) for column in ~stream.drops.T]
         work, evaluations, extra, orders, n_changes = [], [], [], [], 0
-        for number, start in enumerate(range(0, stream.n_rows, batch_rows)):
+        for start in range(0, stream.n_rows, batch_rows):
             columns = [column.slice(start, batch_rows) for column in passes]
-            n_rows = len(columns[0])
-            sample = next_sample(self.loop, seed, number, start, n_rows)
             before, counts = self.clock.now_ns, self._counts()
             orders.append(self.order)
-            outcome = self.executor.run(columns, self.loop.order, sample)
+            extra.append(0)
+            pieces = run_batch(self.executor, self.loop, columns, seed=seed, first_row=start)
+            for outcome, decided in pieces:
+                extra[-1] += outcome.profile.n_extra
+                n_changes += sum(entry.event == "order" for entry in decided)
             work.append(self.clock.now_ns - before)
             evaluations.append(self._counts() - counts)
-            extra.append(outcome.profile.n_extra)
-            n_changes += len(self.loop.step(outcome.profile))
         return CountedRun(
             np.array(work), np.array(evaluations), np.array(extra, float), orders, n_changes
         )
