@@ -35,7 +35,7 @@ class FilterOptions:
     """False freezes the order as written and switches profiling off."""
     sample_prob: float = 0.01
     """Most input rows that are profiled ([0, 1]); less where ``max_overhead`` says so."""
-    warmup_prob: float = 0.05
+    warmup_prob: float = 0.1
     """Share of rows profiled until the first ``min_fill`` profile tuples are there ([0, 1])."""
     min_fill: int = 100
     """Profile tuples that end the warm-up ([1, ``window_rows``])."""

@@ -115,13 +115,23 @@ class TestBudget:
 
 class TestWarmUp:
     def test_lasts_until_there_is_enough_evidence(self):
-        world = World([100, 100], [0.9995, 0.9995])
-        loop = world.loop(min_fill=50, warmup_prob=0.25, sample_prob=0.01)
-        while loop.window.profile().n_tuples < 50:
-            assert loop.sample_prob() == 0.25
+        world = World([100, 100], [0.9, 0.95])
+        loop = world.loop(min_fill=150, warmup_prob=0.05, sample_prob=0.01)
+        while loop.window.profile().n_tuples < 150:
+            assert loop.sample_prob() == 0.05
+            assert loop.piece_rows(10_000) == 3_000
             world.run(loop, 1)
         assert loop.sample_prob() <= 0.01
-        assert 30 < world.batch < 80
+        assert loop.piece_rows(10_000) == 10_000
+        assert 2 <= world.batch <= 10
+
+    def test_ends_where_next_to_nothing_is_dropped(self):
+        world = World([100, 100], [0.9995, 0.9995])
+        loop = world.loop(min_fill=50, warmup_prob=0.25, sample_prob=0.01)
+        world.run(loop, 1)
+        assert loop.window.profile().n_tuples < 10
+        assert loop.sample_prob() <= 0.01
+        assert loop.piece_rows(10_000) == 10_000
 
     def test_never_samples_less_than_afterwards(self):
         assert World([1, 1], [0.5, 0.5]).loop(warmup_prob=0.0, sample_prob=0.2).sample_prob() == 0.2

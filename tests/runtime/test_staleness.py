@@ -10,7 +10,7 @@ import pytest
 from eddyline.options import FilterOptions
 from eddyline.ordering.a_greedy import AGreedyOptions
 from eddyline.runtime.evidence import contradiction, costs_ns
-from eddyline.runtime.loop import CALM_FILLS, FilterLoop
+from eddyline.runtime.loop import FilterLoop
 from eddyline.stats.costs import CostSums
 from eddyline.stats.profile import FilterProfile
 
@@ -29,8 +29,9 @@ def counted(fracs, n_rows, order=(0, 1, 2)):
     for f in order:
         rows_in[f] = alive
         alive = rows_out[f] = round(alive * (1.0 - fracs[f]))
+    costs = CostSums.of_calls(rows_in, 100.0 * rows_in)
     base = FilterProfile.empty(NAMES)
-    return replace(base, rows_in=rows_in, rows_out=rows_out, n_rows=n_rows)
+    return replace(base, rows_in=rows_in, rows_out=rows_out, n_rows=n_rows, costs=costs)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -66,32 +67,37 @@ def full_loop(rng, **options):
     costs = CostSums.of_rows(100, np.array([100.0, 100.0, 100.0]))
     loop.step(sample_of((0.9, 0.3, 0.2), 1_000, rng, costs=costs))
     assert loop.window.profile().n_tuples > 500
+    for _ in range(20):  # the budget for another warm-up comes from work that was done
+        assert not [
+            e for e in loop.step(counted((0.9, 0.3, 0.2), 10_000, loop.order)) if e.event == "stale"
+        ]
     return loop
 
 
 def test_the_window_empties_and_warm_up_starts_again():
     loop = full_loop(np.random.default_rng(2))
     assert loop.sample_prob() < 0.05
+    assert loop.piece_rows(10_000) == 10_000
     entries = loop.step(counted((0.1, 0.3, 0.2), 10_000))
     assert [entry.event for entry in entries] == ["stale"]
     assert entries[0].evidence["filter"] == "a"
     assert loop.window.profile().n_tuples == 0
     assert loop.window.profile().costs.is_known.all()  # costs are not what changed
-    assert loop.sample_prob() == 0.05
+    assert loop.sample_prob() == 0.1
+    assert loop.piece_rows(10_000) == 1_000
 
 
 def test_unsteady_data_empties_it_only_so_often():
     rng = np.random.default_rng(3)
     loop = full_loop(rng)
-    n_stale = n_rows = 0
-    for batch in range(200):
+    n_stale = 0
+    for batch in range(400):
         fracs = (0.1, 0.3, 0.2) if batch % 2 else (0.9, 0.3, 0.2)
-        fresh = counted(fracs, 1_000, loop.order)
-        n_rows += 1_000
-        n_stale += sum(e.event == "stale" for e in loop.step(fresh))
+        n_stale += sum(e.event == "stale" for e in loop.step(counted(fracs, 1_000, loop.order)))
         loop.step(sample_of(fracs, 150, rng))
-    calm_rows = CALM_FILLS * 100 / 0.05
-    assert 1 <= n_stale <= n_rows / calm_rows * 1.2 + 1
+    # A warm-up of 100 tuples evaluates at most 200 filters more at 100 ns each.
+    work_ns = (20 * 10_000 + 400 * 1_000) * 300.0
+    assert 1 <= n_stale <= 0.01 * work_ns / (100 * 100.0 * 0.3)
 
 
 def test_switched_off_nothing_is_let_go():
@@ -103,6 +109,7 @@ def test_the_budget_follows_what_rows_cost_now():
     """Behind a filter that drops everything profiling is dear; when it stops, there is money."""
     rng = np.random.default_rng(4)
     loop = FilterLoop("arrow", NAMES, FilterOptions(warmup_prob=0.01))
+    loop._warmups_ns = float("inf")  # not the staleness, the budget alone
     costs = CostSums.of_rows(1_000, np.array([10.0, 10_000.0, 10_000.0]))
     loop.step(sample_of((0.999, 0.3, 0.2), 2_000, rng, costs=costs))
     assert loop.order[0] == 0
@@ -110,7 +117,6 @@ def test_the_budget_follows_what_rows_cost_now():
     assert before < 0.001
     busy = CostSums.of_calls(np.array([1000.0, 900.0, 630.0]), np.array([1e4, 9e6, 6.3e6]))
     for _ in range(4):
-        loop._calm_rows = 0.0  # not the staleness, the budget alone
         loop.step(replace(counted((0.1, 0.3, 0.2), 1_000), costs=busy))
     assert loop.sample_prob() > 5 * before
     assert loop.sample_prob() <= 0.01

@@ -62,10 +62,8 @@ def contradiction(
 
 def _reached(order: Order, profile: FilterProfile) -> NDArray[np.float64]:
     """Return how many sampled rows reached each position ((F,))."""
-    n_sampled = float(profile.n_tuples)
-    if n_sampled and profile.weights.sum() > 0:
-        n_sampled += profile.passed / float(profile.weights.mean())
     fracs = drop_fracs(order, profile)
+    n_sampled = profile.n_tuples + profile.n_passed
     return n_sampled * np.concatenate([[1.0], np.cumprod(1.0 - fracs)[:-1]])
 
 

@@ -299,6 +299,7 @@ class _Trace:
             codes=outcome.pack(self.drops[dropped]),
             weights=np.full(int(dropped.sum()), weight),
             passed=float((~dropped).sum()) * weight,
+            n_passed=float((~dropped).sum()),
             costs=CostSums.of_calls(self.n_timed, self.time_ns),
             rows_in=self.rows_in,
             rows_out=self.rows_out,

@@ -7,6 +7,7 @@ never rows.
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -36,9 +37,8 @@ DUE_FRAC = 0.05
 SPIKE_FACTOR = 4.0
 """A call that takes so many times longer than expected is a spike, if it stays the only one."""
 
-CALM_FILLS = 10
-"""Warm-ups' worth of rows that pass before evidence may be let go again: bounds what unsteady data
-can make profiling cost."""
+WARMUP_SAMPLES = 4
+"""Sampled rows, as a multiple of ``min_fill``, that end a warm-up in which little is dropped."""
 
 THINKING_FRAC = 0.01
 """Most time that the policy may take, as a share of the time that the filters take."""
@@ -79,7 +79,7 @@ class FilterLoop:
         self._costs_changed = False
         self._new_tuples = 0
         self._n_evaluations = 0
-        self._calm_rows = float("inf")
+        self._warmups_ns = 0.0
         self._recent_ns = 0.0
         self._work_ns = 0.0
         self._thought_ns = 0.0
@@ -104,13 +104,10 @@ class FilterLoop:
         if not self.is_adaptive:
             return []
         fresh = replace(fresh, costs=self._without_spikes(fresh.costs))
+        self._add_work(fresh)
         entries = self._let_go(fresh, batch_id)
         self.window.push(fresh)
         self._new_tuples += fresh.n_tuples
-        work_ns = float(fresh.costs.sums[2].sum())
-        self._work_ns += work_ns
-        if fresh.n_rows:
-            self._recent_ns = (self._recent_ns + work_ns / fresh.n_rows) / 2.0
         if not may_switch:
             return entries
         self.policy.observe(fresh, self.order)
@@ -131,24 +128,34 @@ class FilterLoop:
         names = self.names(before), self.names(self.order)
         return [JournalEntry(batch_id, self.component, "order", *names, proposal.evidence)]
 
+    def _add_work(self, fresh: FilterProfile) -> None:
+        """Add up what the filters cost: measured, or expected where an engine does not tell."""
+        if fresh.n_rows:
+            work_ns = float(fresh.costs.total_ns.sum())
+            self._recent_ns = (self._recent_ns + work_ns / fresh.n_rows) / 2.0
+        else:
+            n_rows = float(fresh.passed + fresh.weights.sum())
+            work_ns = n_rows * expected_cost_ns(self.order, self.window.profile())
+        self._work_ns += work_ns
+
     def _let_go(self, fresh: FilterProfile, batch_id: int) -> list[JournalEntry]:
         """Empty the window if a batch contradicts it, so that it fills with what is true now.
 
         Every row of a batch says what the filters dropped in the order in force, not only the
-        sampled ones; the window is much slower to change, above all where little is sampled.
+        sampled ones; the window is much slower to change, above all where little is sampled. The
+        warm-ups that follow keep to the budget too, all of them together.
         """
-        options = self.options
-        self._calm_rows += fresh.n_rows or fresh.passed + fresh.weights.sum()
-        calm_rows = CALM_FILLS * options.min_fill / max(options.warmup_prob, options.sample_prob)
         known = self.window.profile()
-        if not self.policy.needs_all_bits or known.n_tuples < options.min_fill:
-            return []
-        if self._calm_rows < calm_rows:
+        if not self.policy.needs_all_bits or self._is_warming:
             return []
         position, before, now = contradiction(self.order, known, fresh)
         if position < 0:
             return []
-        self._calm_rows = 0.0
+        extra = self.policy.extra(len(self.order))
+        warmup_ns = self.options.min_fill * costs_ns(self.order, known, extra)[1]
+        if self._warmups_ns + warmup_ns > self.options.max_overhead * self._work_ns:
+            return []
+        self._warmups_ns += warmup_ns
         self.window.forget_codes()
         self._new_tuples = 0
         evidence = {
@@ -205,6 +212,23 @@ class FilterLoop:
             return self._new_tuples > 0
         return enough and self._thought_ns <= THINKING_FRAC * self._work_ns
 
+    @property
+    def _is_warming(self) -> bool:
+        """Whether there is too little evidence to order by."""
+        known, least = self.window.profile(), self.options.min_fill
+        return known.n_tuples < least and known.n_tuples + known.n_passed < WARMUP_SAMPLES * least
+
+    def piece_rows(self, n_rows: int) -> int:
+        """Return how many of the next rows to run before the loop may decide again.
+
+        Args:
+            n_rows: rows that are left of the batch.
+        """
+        prob = max(self.options.warmup_prob, self.options.sample_prob)
+        if not (self.is_adaptive and self._is_warming and prob > 0.0):
+            return n_rows
+        return min(n_rows, math.ceil(self.options.min_fill / prob))
+
     def sample_prob(self, n_rows: int = 0) -> float:
         """Return the share of rows to profile next, so that profiling keeps to its budget.
 
@@ -214,9 +238,9 @@ class FilterLoop:
         options = self.options
         if not self.is_adaptive:
             return 0.0
-        profile = self.window.profile()
-        if profile.n_tuples < options.min_fill:
+        if self._is_warming:
             return max(options.warmup_prob, options.sample_prob)
+        profile = self.window.profile()
         extra = self.policy.extra(len(self.order))
         work_ns, extra_ns = costs_ns(self.order, profile, extra, n_rows)
         if extra_ns <= 0.0:
@@ -280,7 +304,7 @@ class FilterLoop:
             "filter_ids": list(self.filter_ids),
             "order": list(self.order),
             "window": self.window.to_state(),
-            "recent_ns": self._recent_ns,
+            "spent_ns": [self._recent_ns, self._work_ns, self._warmups_ns],
             "policy": self.policy.snapshot(),
             "policy_name": type(self.policy).__name__,
         }
@@ -312,7 +336,7 @@ class FilterLoop:
         if not self.is_adaptive:
             return  # switched off means the order as written, not the last one that was learned
         self.window.restore(state["window"])
-        self._recent_ns = float(state["recent_ns"])
+        self._recent_ns, self._work_ns, self._warmups_ns = map(float, state["spent_ns"])
         # What is restored was learned from more than one call.
         self._n_timed = np.where(self.window.profile().costs.is_known, 2.0, 0.0)
         if state["policy_name"] == type(self.policy).__name__:

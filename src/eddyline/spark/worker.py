@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from eddyline.data.sampling import sampled_rows, seed_of
+from eddyline.data.sampling import seed_of
 from eddyline.runtime.executor import ArrowExecutor
 from eddyline.runtime.loop import FilterLoop
+from eddyline.runtime.task import run_batch
 from eddyline.stats.profile import FilterProfile, merge
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from eddyline.errors import PredicateError
     from eddyline.options import FilterOptions
     from eddyline.query.predicates import FunctionPredicate
+    from eddyline.runtime.executor import BatchOutcome
 
 MAX_RUNS = 16
 """Runs whose learned state a worker process keeps; the one unused for longest goes first."""
@@ -92,17 +94,23 @@ class WorkerBlock:
         profile = FilterProfile.empty(executor.filter_ids)
         entries: list[dict[str, Any]] = []
         first_row = 0
-        for number, (columns, is_last) in enumerate(_with_last(batches)):
-            n_rows = len(columns[0])
-            chance = (seed_of(seed, number) & 0xFFFFFFFF) / 2.0**32
-            prob = loop.batch_prob(n_rows, chance)
-            sample = loop.sample(sampled_rows(seed, first_row, n_rows, prob), prob)
-            outcome = executor.run(columns, loop.order, sample)
-            if outcome.errors and not self.carries_errors:
-                raise next(iter(outcome.errors.values()))
-            entries += map(asdict, loop.step(outcome.profile, batch_id, may_switch=self.may_switch))
-            profile = merge([profile, outcome.profile]).last(self.options.window_rows)
-            first_row += n_rows
+        for columns, is_last in _with_last(batches):
+            outcomes = []
+            for outcome, decided in run_batch(
+                executor,
+                loop,
+                columns,
+                seed=seed,
+                first_row=first_row,
+                batch_id=batch_id,
+                may_switch=self.may_switch,
+            ):
+                if outcome.errors and not self.carries_errors:
+                    raise next(iter(outcome.errors.values()))
+                entries += map(asdict, decided)
+                profile = merge([profile, outcome.profile]).last(self.options.window_rows)
+                outcomes.append(outcome)
+            first_row += len(columns[0])
             report = None
             if is_last:
                 report = TaskReport(
@@ -113,7 +121,7 @@ class WorkerBlock:
                     len(entries),
                     loop.order,
                 ).to_bytes()
-            yield self._result(outcome.keep, outcome.errors, report)
+            yield self._result(*_joined(outcomes), report)
 
     def _loop(self, filter_ids: tuple[str, ...]) -> FilterLoop:
         """Return the loop of this run: kept from an earlier task, or started from the driver's."""
@@ -148,6 +156,18 @@ def _texts(errors: dict[int, PredicateError], n_rows: int) -> pa.Array:
     for row, error in errors.items():
         texts[row] = error.message
     return pa.array(texts, pa.string())
+
+
+def _joined(outcomes: list[BatchOutcome]) -> tuple[Any, dict[int, PredicateError]]:
+    """Return which rows of a batch are kept, and their errors, from the outcomes of its pieces."""
+    if len(outcomes) == 1:
+        return outcomes[0].keep, outcomes[0].errors
+    errors: dict[int, PredicateError] = {}
+    start = 0
+    for outcome in outcomes:
+        errors |= {start + row: error for row, error in outcome.errors.items()}
+        start += len(outcome.keep)
+    return np.concatenate([outcome.keep for outcome in outcomes]), errors
 
 
 def _task() -> tuple[int, int, int]:

@@ -40,6 +40,8 @@ class FilterProfile:
     """Input rows that each profile tuple stands for: 1 / sampling probability ((R,))."""
     passed: float
     """Input rows that the sampled rows that passed every filter stand for."""
+    n_passed: float
+    """How many sampled rows those are."""
     costs: CostSums
     """Costs of the calls that were made."""
     rows_in: Floats
@@ -68,6 +70,7 @@ class FilterProfile:
             codes=np.zeros((0, outcome.n_bytes(n)), dtype=np.uint8),
             weights=np.zeros(0),
             passed=0.0,
+            n_passed=0.0,
             costs=CostSums.empty(n),
             rows_in=np.zeros(n),
             rows_out=np.zeros(n),
@@ -101,6 +104,7 @@ class FilterProfile:
             codes=outcome.pack(drops[dropped]) if n_dropped else base.codes,
             weights=np.full(n_dropped, 1.0 / prob),
             passed=(len(drops) - n_dropped) / prob,
+            n_passed=float(len(drops) - n_dropped),
             costs=base.costs if costs is None else costs,
             basis=basis,
         )
@@ -131,6 +135,7 @@ class FilterProfile:
             codes=self.codes[start:],
             weights=self.weights[start:],
             passed=self.passed * share,
+            n_passed=self.n_passed * share,
         )
 
     def to_state(self) -> dict[str, Any]:
@@ -139,6 +144,7 @@ class FilterProfile:
             "codes": self.codes.tobytes().hex(),
             "weights": self.weights.tolist(),
             "passed": self.passed,
+            "n_passed": self.n_passed,
             "costs": self.costs.to_state(),
             "basis": None if self.basis is None else list(self.basis),
         }
@@ -154,6 +160,7 @@ class FilterProfile:
             codes=codes.reshape(-1, base.codes.shape[1]),
             weights=np.array(state["weights"], dtype=np.float64),
             passed=float(state["passed"]),
+            n_passed=float(state["n_passed"]),
             costs=CostSums.from_state(state["costs"]),
             basis=None if basis is None else tuple(basis),
         )
@@ -200,6 +207,7 @@ def merge(profiles: Iterable[FilterProfile]) -> FilterProfile:
         codes=np.concatenate([part.codes for part in readable]),
         weights=np.concatenate([part.weights for part in readable]),
         passed=sum(part.passed for part in readable),
+        n_passed=sum(part.n_passed for part in readable),
         costs=CostSums(sums),
         rows_in=np.sum([part.rows_in for part in parts], axis=0),
         rows_out=np.sum([part.rows_out for part in parts], axis=0),
