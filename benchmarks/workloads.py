@@ -114,16 +114,19 @@ def log_lines_v1(n_rows: int, seed: int = 0, *, fracs: tuple[float, ...] | None 
     """Rows with a text column of about 130 characters that holds up to five markers.
 
     Marker k is there in ``fracs[k]`` of the rows (``LOG_FRACS`` if omitted), independently. The
-    markers stand behind words that are in every row, so a regex scans about as much of a line
-    that it finds its marker in as of another.
+    markers stand behind words that are in every row and change places from row to row, so that the
+    regexes of ``LOG_REGEXES`` scan about equally much and cost about the same.
     """
     rng = np.random.default_rng([seed, 5])
     words = np.array(["alpha", "bravo", "charlie", "delta", "echo", "foxtrot", "golf", "hotel"])
     parts = [pa.array(words[rng.integers(len(words), size=n_rows)]) for _ in range(8)]
+    marked = []
     for marker, frac in zip(LOG_MARKERS, fracs or LOG_FRACS, strict=True):
-        number = pc.cast(pa.array(rng.integers(1000, 9999, size=n_rows)), pa.string())
         there = pa.array(rng.random(n_rows) < frac)
-        parts += [pc.if_else(there, marker, "none"), number]
+        number = pc.cast(pa.array(rng.integers(1000, 9999, size=n_rows)), pa.string())
+        marked.append(pc.binary_join_element_wise(pc.if_else(there, marker, "none"), number, " "))
+    turn = rng.integers(len(marked), size=n_rows)
+    parts += [pc.choose((turn + slot) % len(marked), *marked) for slot in range(len(marked))]
     line = pc.binary_join_element_wise(*parts, " ")
     return pa.table(
         {
