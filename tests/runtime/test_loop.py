@@ -115,11 +115,11 @@ class TestBudget:
 
 class TestWarmUp:
     def test_lasts_until_there_is_enough_evidence(self):
-        world = World([100, 100], [0.9, 0.95])
-        loop = world.loop(min_fill=150, warmup_prob=0.05, sample_prob=0.01)
-        while loop.window.profile().n_tuples < 150:
+        world = World([100, 100], [0.5, 0.6])
+        loop = world.loop(min_fill=500, warmup_prob=0.05, sample_prob=0.01)
+        while loop.window.profile().n_tuples < 500:
             assert loop.sample_prob() == 0.05
-            assert loop.piece_rows(10_000) == 3_000
+            assert loop.piece_rows(20_000) == 10_000
             world.run(loop, 1)
         assert loop.sample_prob() <= 0.01
         assert loop.piece_rows(10_000) == 10_000
