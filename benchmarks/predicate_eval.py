@@ -19,7 +19,6 @@ from benchmarks.counted import (
     best_order,
     concatenated,
     fixed_work,
-    next_sample,
     run_counted,
 )
 from benchmarks.scenario import Measurement, Scenario, Settings, at_least, at_most
@@ -41,6 +40,7 @@ from eddyline.ordering.rank import RankOptions
 from eddyline.query.predicates import predicate
 from eddyline.runtime.executor import ArrowExecutor
 from eddyline.runtime.loop import FilterLoop
+from eddyline.runtime.task import run_batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -161,8 +161,8 @@ def _run_blocks(batches: list[Any], predicates: list[Any], *, adaptive: bool) ->
     executor = ArrowExecutor(predicates, [(0,)] * len(predicates))
     loop = FilterLoop("arrow", executor.filter_ids, FilterOptions(adaptive=adaptive))
     for number, batch in enumerate(batches):
-        sample = next_sample(loop, 0, number, number * BATCH_ROWS, BATCH_ROWS)
-        loop.step(executor.run(batch, loop.order, sample).profile)
+        for _ in run_batch(executor, loop, batch, seed=0, first_row=number * BATCH_ROWS):
+            pass
 
 
 def _neutral(predicates: list[Any], columns: list[Any], settings: Settings) -> Measurement:
