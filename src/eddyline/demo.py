@@ -111,7 +111,6 @@ def run_demo(out: Path, *, n_batches: int, console: Console) -> None:
         EddylineError: the two answers differ.
     """
     from eddyline.spark.session import session  # noqa: PLC0415 - pyspark loads slowly
-    from eddyline.spark.watched import watch  # noqa: PLC0415
 
     out = out.absolute()
     shutil.rmtree(out, ignore_errors=True)
@@ -136,7 +135,7 @@ def run_demo(out: Path, *, n_batches: int, console: Console) -> None:
                 checkpoint=str(out / f"checkpoint_{name.replace(' ', '_')}"),
                 trigger="available_now",
             )
-            watch([runs[name]])
+            runs[name].watch()
             wall[name] = time.monotonic() - started
         console.print()
         console.print(runs["adaptive"].explain(width=console.width), markup=False, highlight=False)

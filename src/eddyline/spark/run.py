@@ -243,6 +243,19 @@ class Run:
             self._clean_up()
         return ended
 
+    def watch(self, *, quiet: bool = False) -> None:
+        """Show the progress until the run ends; Ctrl-C stops it.
+
+        Args:
+            quiet: show nothing, only wait.
+
+        Raises:
+            EddylineError: the run failed in a way that eddyline has words for.
+        """
+        from eddyline.spark.watched import watch  # noqa: PLC0415 - it waits for runs
+
+        watch([self], quiet=quiet)
+
     def process_all_available(self) -> None:
         """Wait until everything that has arrived is processed; for tests."""
         try:

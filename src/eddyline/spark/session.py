@@ -38,7 +38,11 @@ DEFAULTS: Mapping[str, str] = {
 
 
 def session(
-    conf: Mapping[str, str] | None = None, *, master: str = "local[*]", app: str = "eddyline"
+    conf: Mapping[str, str] | None = None,
+    *,
+    master: str = "local[*]",
+    app: str = "eddyline",
+    **more: str,
 ) -> SparkSession:
     """Return a local SparkSession with workers, Arrow and shuffle partitions set for eddyline.
 
@@ -50,6 +54,7 @@ def session(
         conf: Spark settings, which take precedence over eddyline's.
         master: where to run.
         app: the application's name.
+        **more: more Spark settings: ``session(**{"spark.sql.shuffle.partitions": "8"})``.
 
     Raises:
         SourceError: there is no Java that Spark can run on; the message says what to install.
@@ -65,7 +70,7 @@ def session(
     if SparkSession.getActiveSession() is None:
         check_java()
     builder = SparkSession.builder.master(master).appName(app)
-    for key, value in {**DEFAULTS, **(conf or {})}.items():
+    for key, value in {**DEFAULTS, **(conf or {}), **more}.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
 
