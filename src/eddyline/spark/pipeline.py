@@ -43,6 +43,10 @@ PREFIX = "__eddyline"
 SAMPLE_TIME_FRAC = 0.01
 """Most time that reading samples may take, as a share of the time between two of them."""
 
+MAX_CODES = 4
+"""Outcome codes that a native block collects per batch, in windows: more would only replace each
+other, and all of them pass through the driver."""
+
 _NEEDS_SHUFFLE = re.compile(r"Exchange|Sort|Aggregate|Join|Window|CartesianProduct")
 
 
@@ -108,6 +112,7 @@ class FilterPipeline:
         *,
         batch_id: int = -1,
         profiles_native: bool = False,
+        expected_rows: int = 0,
         observation: Callable[[str], Any] = lambda _component: Observation(),
     ) -> tuple[DataFrame, list[Report]]:
         """Lay the conjunction over a DataFrame, with the orders in force.
@@ -116,6 +121,8 @@ class FilterPipeline:
             df: the input.
             batch_id: the micro-batch, or -1 if the driver does not know it.
             profiles_native: whether the native blocks are profiled within the job.
+            expected_rows: rows of the input, as far as they can be foreseen (0: unknown); keeps
+                the codes that the driver gets to a few windows.
             observation: makes, for an Arrow block, what ``DataFrame.observe`` takes: an
                 Observation or a name.
 
@@ -127,7 +134,8 @@ class FilterPipeline:
         for number, segment in enumerate(self.bound.segments):
             suffix = f"#{number + 1}" if number else ""
             if segment.native:
-                df = self._native(df, f"native{suffix}", batch_id, profiles_native, reports)
+                prob = self._native_prob(f"native{suffix}", expected_rows) * profiles_native
+                df = self._native(df, f"native{suffix}", batch_id, prob, reports)
             if segment.functions:
                 component, column = f"arrow{suffix}", f"{PREFIX}_{number}_arrow"
                 seen = observation(component)
@@ -146,16 +154,22 @@ class FilterPipeline:
         return bool(self.bound.checks) or len(self.bound.segments) > 1
 
     def _native(
-        self, df: DataFrame, component: str, batch_id: int, profiles: bool, reports: list[Report]
+        self, df: DataFrame, component: str, batch_id: int, prob: float, reports: list[Report]
     ) -> DataFrame:
         block, loop = self.native[component], self.loops[component]
-        prob = loop.sample_prob() if profiles else 0.0
         if prob <= 0.0:
             return block.apply(df, loop.order)
         seen = Observation()
         seed = seed_of(self.options.seed, self.name, component, batch_id) & 0x7FFFFFFF
         reports.append(Report(component, PendingMetrics(seen), prob, batch_id))
         return block.apply_profiled(df, loop.order, prob=prob, seed=seed, observation=seen)
+
+    def _native_prob(self, component: str, expected_rows: int) -> float:
+        """Return the share of rows whose codes the driver gets; the driver's part is bounded."""
+        prob = self.loops[component].sample_prob()
+        if expected_rows <= 0:
+            return min(prob, self.options.sample_prob)
+        return min(prob, MAX_CODES * self.options.window_rows / expected_rows)
 
     def _worker_block(
         self, component: str, functions: tuple[FunctionPredicate, ...], batch_id: int

@@ -100,7 +100,10 @@ class Run:
         if self._last_batch < 0:
             self.pipeline.read_sample(df)
         source = df.observe(arrived, F.count(F.lit(1)).alias("n"))
-        result, reports = self.pipeline.apply(source, batch_id=batch_id, profiles_native=True)
+        before = self._records[-1].n_rows if self._records else 0
+        result, reports = self.pipeline.apply(
+            source, batch_id=batch_id, profiles_native=True, expected_rows=before
+        )
         result = self.query.project(result).observe(kept, F.count(F.lit(1)).alias("n"))
         self.sink.write(result, batch_id)
         # A batch that runs again after a failure was counted before, and counts once.
