@@ -226,10 +226,11 @@ class FilterPipeline:
     def _checked(self, df: DataFrame, errors: list[str]) -> DataFrame:
         """Check on the survivors what can raise, then raise the errors that are still there."""
         if self.bound.checks:
-            # A row number is not deterministic, so Spark moves no filter below it: what can raise
-            # meets no row that anything above would have dropped.
+            # A random number is not deterministic, so Spark moves no filter below it: what can
+            # raise meets no row that anything above would have dropped. (A row number would do as
+            # well, but streaming DataFrames have none.)
             last = f"{PREFIX}_last"
-            df = df.withColumn(last, F.monotonically_increasing_id()).where(f"{last} >= 0")
+            df = df.withColumn(last, F.rand(0)).where(f"{last} >= 0")
             for check in self.bound.checks:
                 df = df.where(check.text)
             df = df.drop(last)
