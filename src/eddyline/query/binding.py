@@ -10,7 +10,9 @@ Python ones in the Arrow block. The others are pinned:
   native block, and the predicate itself is checked at the very end, on the survivors. If none is
   known, the predicate is only checked at the end, after all others.
 
-Several predicates that are checked at the end keep the order in which they were written.
+Of several predicates that are checked at the end, those without such a form come first: a row on
+which they are not true is gone before a predicate with a form is asked again. Otherwise they keep
+the order in which they were written.
 """
 
 from __future__ import annotations
@@ -85,6 +87,7 @@ def bind(
     native: list[NativeFilter] = []
     functions: list[FunctionPredicate] = []
     checks: list[SqlPredicate] = []
+    split: list[SqlPredicate] = []
     pinned: list[Pinned] = []
 
     def close(barrier: Predicate | None) -> None:
@@ -108,12 +111,12 @@ def bind(
         elif not found.may_raise:
             native.append(NativeFilter(predicate.name, predicate.text, predicate.text))
         else:
-            checks.append(predicate)
+            (checks if found.safe_text is None else split).append(predicate)
             pinned.append(_check(predicate, found.reason, is_split=found.safe_text is not None))
             if found.safe_text is not None:
                 native.append(NativeFilter(predicate.name, predicate.text, found.safe_text))
     close(None)
-    return BoundConjunction(tuple(segments), tuple(checks), tuple(pinned))
+    return BoundConjunction(tuple(segments), (*checks, *split), tuple(pinned))
 
 
 def _barrier(predicate: Predicate, reason: str) -> Pinned:
