@@ -135,6 +135,8 @@ def _check(predicate: SqlPredicate, reason: str, *, is_split: bool) -> Pinned:
 def _check_reads(predicate: FunctionPredicate, columns: Mapping[str, str], *, ansi: bool) -> None:
     """Check that what a function reads exists and cannot raise before the function is called."""
     for text in predicate.reads:
+        if text in columns:
+            continue  # a column by its exact name, which need not be SQL
         found = resolve_columns(text, columns, name=predicate.name, ansi=ansi, qualifiers=None)
         if found.may_raise:
             msg = (

@@ -13,10 +13,11 @@ from pyspark.sql import functions as F
 from pyspark.sql.functions import arrow_udf  # type: ignore[attr-defined] # not in the stubs
 from pyspark.sql.types import BinaryType, BooleanType, StringType, StructField, StructType
 
+from eddyline.query.sql_text import quoted
 from eddyline.spark.worker import WorkerBlock
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 # No ``from __future__ import annotations`` here: Spark reads the type hints of ``evaluate``.
 
@@ -45,8 +46,13 @@ def apply_arrow_block(
     # Not deterministic, as the reports hold times; so Spark evaluates it once and where it stands.
     udf = arrow_udf(evaluate, StructType(fields)).asNondeterministic()
     kept = (
-        df.withColumn(column, udf(*(F.expr(text) for text in texts)))
+        df.withColumn(column, udf(*(_column(df, text) for text in texts)))
         .observe(observation, F.collect_list(F.col(f"{column}.report")).alias("arrow"))
         .where(F.col(f"{column}.keep"))
     )
     return kept if block.carries_errors else kept.drop(column)
+
+
+def _column(df: "DataFrame", text: str) -> "Column":
+    """Return the column of exactly that name, or else what the text means as SQL."""
+    return F.expr(quoted(text) if text in df.columns else text)

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
     from eddyline.query.predicates import Predicate
 
+PREFIX = "__eddyline"
+"""Start of the names of temporary columns; none of them is left in a result."""
+
 
 def bind_to(df: DataFrame, predicates: tuple[Predicate, ...]) -> BoundConjunction:
     """Say where each predicate goes over the columns of a DataFrame.
@@ -24,10 +27,22 @@ def bind_to(df: DataFrame, predicates: tuple[Predicate, ...]) -> BoundConjunctio
     Raises:
         QueryError: a predicate does not fit the columns; the message names it.
     """
+    _check_names(df)
     ansi = str(df.sparkSession.conf.get("spark.sql.ansi.enabled", "true")).lower() == "true"
     bound = bind(predicates, _types(df), ansi=ansi)
     _check_by_spark(df, [each for each in predicates if isinstance(each, SqlPredicate)])
     return bound
+
+
+def _check_names(df: DataFrame) -> None:
+    """Refuse columns that a temporary column would replace."""
+    for column in df.columns:
+        if column.lower().startswith(PREFIX):
+            msg = (
+                f"the input has a column {column!r}, but names that start with {PREFIX} are those "
+                f"of temporary columns; rename it with withColumnRenamed"
+            )
+            raise QueryError(msg, column=column)
 
 
 def _types(df: DataFrame) -> dict[str, str]:

@@ -21,6 +21,7 @@ from pyspark.sql import functions as F
 from eddyline.data.sampling import seed_of
 from eddyline.query.predicates import FunctionPredicate
 from eddyline.runtime.journal import JournalEntry
+from eddyline.spark.binding import PREFIX
 from eddyline.runtime.loop import FilterLoop
 from eddyline.runtime.views import BlockRecord, BlockView, FilterView, PinnedView
 from eddyline.spark.arrow_block import apply_arrow_block
@@ -36,9 +37,6 @@ if TYPE_CHECKING:
 
     from eddyline.options import FilterOptions
     from eddyline.query.binding import BoundConjunction, Segment
-
-PREFIX = "__eddyline"
-"""Start of the names of temporary columns; none of them is left in a result."""
 
 SAMPLE_TIME_FRAC = 0.01
 """Most time that reading samples may take, as a share of the time between two of them."""
