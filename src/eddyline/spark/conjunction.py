@@ -27,6 +27,9 @@ HARVEST_WAIT_S = 1.0
 MAX_PENDING = 16
 """Jobs whose reports are still awaited; of more, the oldest were never run and are let go."""
 
+_SETTINGS = ("spark.sql.ansi.enabled", "spark.sql.caseSensitive")
+"""Settings of the session on which it depends what a predicate means and whether it can raise."""
+
 
 class Conjunction:
     """A conjunction of predicates; made by ``el.all_of``.
@@ -92,12 +95,16 @@ class Conjunction:
         self._learn(HARVEST_WAIT_S)
         return self._journal.rows()
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # What was learned stays: it belongs to jobs of this process.
+        return Conjunction, (self.predicates, self.options, self.name)
+
     def __repr__(self) -> str:
         return f"all_of({', '.join(repr(each.text) for each in self.predicates)})"
 
     def _bound_to(self, df: DataFrame) -> FilterPipeline:
-        """Return the pipeline for the DataFrame's columns; another schema starts afresh."""
-        columns = df.dtypes
+        """Return the pipeline for the DataFrame; other columns or settings start afresh."""
+        columns = [*df.dtypes, *((each, str(_conf(df, each))) for each in _SETTINGS)]
         if self._pipeline is None or columns != self._columns:
             bound = bind_to(df, self.predicates)
             self._pipeline = FilterPipeline(bound, self.options, self.name)
@@ -129,6 +136,10 @@ class Conjunction:
     def _take_entries(self) -> None:
         if self._pipeline is not None:
             self._journal.extend(self._pipeline.take_entries())
+
+
+def _conf(df: DataFrame, name: str) -> Any:
+    return df.sparkSession.conf.get(name, None)
 
 
 class _StreamReports:

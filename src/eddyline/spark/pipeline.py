@@ -6,13 +6,10 @@ batch from the orders in force, and feeds what the batch observed back into the 
 
 from __future__ import annotations
 
-import contextlib
-import io
-import re
 import threading
 import time
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Observation
@@ -21,12 +18,13 @@ from pyspark.sql import functions as F
 from eddyline.data.sampling import seed_of
 from eddyline.query.predicates import FunctionPredicate
 from eddyline.runtime.journal import JournalEntry
-from eddyline.spark.binding import PREFIX
 from eddyline.runtime.loop import FilterLoop
 from eddyline.runtime.views import BlockRecord, BlockView, FilterView, PinnedView
 from eddyline.spark.arrow_block import apply_arrow_block
+from eddyline.spark.binding import PREFIX
 from eddyline.spark.harvest import PendingMetrics, as_bytes
 from eddyline.spark.native_block import NativeBlock
+from eddyline.spark.plan_text import is_narrow
 from eddyline.spark.worker import TaskReport, WorkerBlock
 from eddyline.stats.profile import FilterProfile, merge
 
@@ -44,9 +42,6 @@ SAMPLE_TIME_FRAC = 0.01
 MAX_CODES = 4
 """Outcome codes that a native block collects per batch, in windows: more would only replace each
 other, and all of them pass through the driver."""
-
-_NEEDS_SHUFFLE = re.compile(r"Exchange|Sort|Aggregate|Join|Window|CartesianProduct")
-
 
 @dataclass(frozen=True, slots=True)
 class Report:
@@ -70,7 +65,8 @@ class FilterPipeline:
 
     def __init__(self, bound: BoundConjunction, options: FilterOptions, name: str) -> None:
         self.bound = bound
-        self.options = options
+        # Workers have an environment of their own: the switch in this one is read here, for all.
+        self.options = options = replace(options, adaptive=options.is_adaptive)
         self.name = name
         self.native: dict[str, NativeBlock] = {}
         self.functions: dict[str, tuple[FunctionPredicate, ...]] = {}
@@ -242,12 +238,17 @@ class FilterPipeline:
     def learn(self, reports: Iterable[Report], *, timeout_s: float = 0.0) -> list[Report]:
         """Feed what has been reported into the loops.
 
+        Args:
+            reports: what jobs will report.
+            timeout_s: how long to wait for all of them together (s).
+
         Returns:
             The reports whose jobs have not run yet.
         """
         waiting = []
+        deadline = time.monotonic() + timeout_s
         for report in reports:
-            metrics = report.pending.get(timeout_s)
+            metrics = report.pending.get(max(0.0, deadline - time.monotonic()))
             if metrics is None:
                 waiting.append(report)
             elif report.component in self.native:
@@ -286,7 +287,7 @@ class FilterPipeline:
         """Order the native blocks by a bounded sample of a batch input, if that is cheap."""
         if not self._wants_sample():
             return
-        if not self._is_narrow(df):
+        if not is_narrow(df):
             self.notes["sample"] = (
                 "no sample was read before the job: the input needs a shuffle or a join, "
                 "which the sample would run a second time; native predicates stand as written"
@@ -300,7 +301,7 @@ class FilterPipeline:
         self._sample_cost_s = self._sampled_at - started
 
     def _wants_sample(self) -> bool:
-        if not (self.options.read_sample and self.options.is_adaptive):
+        if not (self.options.read_sample and self.options.adaptive):
             return False
         since = time.monotonic() - self._sampled_at
         return since * SAMPLE_TIME_FRAC >= self._sample_cost_s
@@ -317,6 +318,8 @@ class FilterPipeline:
         before = self.loops[component].order
         self._step(component, fresh, -1)
         n_rows = len(rows)
+        if n_rows == 0:
+            return
         self.notes["sample"] = (
             f"native predicates were ordered by a sample of {n_rows} rows read before the job "
             f"(read_sample=False switches it off)"
@@ -326,14 +329,6 @@ class FilterPipeline:
             evidence = {"n_rows": n_rows, "profile_tuples": fresh.n_tuples}
             names = loop.names(before)
             self.entries.append(JournalEntry(-1, component, "sample", names, names, evidence))
-
-    @staticmethod
-    def _is_narrow(df: DataFrame) -> bool:
-        """Whether the first rows of the input can be had without running a shuffle or a join."""
-        text = io.StringIO()
-        with contextlib.redirect_stdout(text):
-            df.explain()
-        return not _NEEDS_SHUFFLE.search(_without_cached(text.getvalue()))
 
     # -- seeing ---------------------------------------------------------------------------------
 
@@ -387,15 +382,3 @@ def _of_task(entry: dict[str, Any], partition: int) -> JournalEntry:
     """Return a journal entry that a task wrote, with the partition that it ran on."""
     evidence = {**entry["evidence"], "partition": partition}
     return JournalEntry(**{**entry, "evidence": evidence})
-
-
-def _without_cached(plan: str) -> str:
-    """Return a physical plan without what stands below a cached table."""
-    lines, depth = [], None
-    for line in plan.splitlines():
-        indent = len(line) - len(line.lstrip(" +-:*"))
-        if depth is not None and indent > depth:
-            continue
-        depth = indent if "InMemoryTableScan" in line else None
-        lines.append(line)
-    return "\n".join(lines)
