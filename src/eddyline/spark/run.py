@@ -11,11 +11,18 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
-from eddyline.errors import EddylineError, OptionError, PredicateError, SourceError
+from eddyline.errors import (
+    EddylineError,
+    OptionError,
+    PredicateError,
+    QueryError,
+    SourceError,
+    StateError,
+)
 from eddyline.runtime.journal import Journal, JournalEntry
 from eddyline.runtime.snapshot import SnapshotFile
 from eddyline.runtime.views import BatchRecord, FilterView, RunView
@@ -59,6 +66,7 @@ class Run:
         self.sink = sink_of(sink, path)
         self._is_temporary = checkpoint is None
         self.checkpoint = Path(checkpoint or temporary_folder()).absolute()
+        self.sink.begin(continues=(self.checkpoint / "spark" / "metadata").exists())
         self.pipeline = FilterPipeline(query.bound(), query.options, query.name)
         self._lock = threading.Lock()
         self._records: list[BatchRecord] = []
@@ -67,14 +75,29 @@ class Run:
         self._snapshot = SnapshotFile(self.checkpoint / "eddyline" / "state.json", fingerprint)
         self._last_batch = -1
         self._error: BaseException | None = None
-        self._restore()
-        self.streaming_query: StreamingQuery = (
-            query.source.writeStream.foreachBatch(self._on_batch)
-            .queryName(self.name)
-            .option("checkpointLocation", str(self.checkpoint / "spark"))
-            .trigger(**chosen)
-            .start()
-        )
+        try:
+            self._restore()
+            self.streaming_query: StreamingQuery = self._started(chosen)
+        except BaseException:
+            self._clean_up()
+            raise
+
+    def _started(self, trigger: dict[str, Any]) -> StreamingQuery:
+        active = [each.name for each in self.query.source.sparkSession.streams.active]
+        if self.name in active:
+            msg = (
+                f"query {self.name!r} is running already; stop that run first, or make the query "
+                f"again under another name: engine.query(…, name='…')"
+            )
+            raise QueryError(msg, query=self.name)
+        writer = self.query.source.writeStream.foreachBatch(self._on_batch).queryName(self.name)
+        writer = writer.option("checkpointLocation", str(self.checkpoint / "spark"))
+        try:
+            writer = writer.trigger(**trigger)
+        except PySparkException as error:
+            msg = f"{trigger} is no trigger: {error}; use an interval such as '5 seconds'"
+            raise OptionError(msg, trigger=trigger) from error
+        return writer.start()
 
     # -- one micro-batch ----------------------------------------------------------------------
 
@@ -82,17 +105,17 @@ class Run:
         started = time.monotonic()
         try:
             n_rows, n_kept = self._process(df, batch_id)
+            record = BatchRecord(
+                batch_id, n_rows, n_kept, time.monotonic() - started, time.time(), self._blocks()
+            )
+            with self._lock:
+                self._records.append(record)
+            if batch_id > self._last_batch:
+                self._last_batch = batch_id
+                self._snapshot.save(self.pipeline.snapshot(), batch_id)
         except BaseException as error:
             self._error = error
             raise
-        record = BatchRecord(
-            batch_id, n_rows, n_kept, time.monotonic() - started, time.time(), self._blocks()
-        )
-        with self._lock:
-            self._records.append(record)
-        if batch_id > self._last_batch:
-            self._last_batch = batch_id
-            self._snapshot.save(self.pipeline.snapshot(), batch_id)
 
     def _process(self, df: DataFrame, batch_id: int) -> tuple[int, int]:
         """Run one batch and learn from it; returns the rows in and out."""
@@ -106,12 +129,17 @@ class Run:
         )
         result = self.query.project(result).observe(kept, F.count(F.lit(1)).alias("n"))
         self.sink.write(result, batch_id)
+        # One wait for all: a sink that ran no job has nothing to report.
+        deadline = time.monotonic() + REPORT_WAIT_S
         # A batch that runs again after a failure was counted before, and counts once.
         if batch_id > self._last_batch:
             self.pipeline.learn(reports, timeout_s=REPORT_WAIT_S)
         with self._lock:
             self._journal.extend(self.pipeline.take_entries())
-        counts = (PendingMetrics(each).get(REPORT_WAIT_S) or {} for each in (arrived, kept))
+        counts = (
+            PendingMetrics(each).get(max(0.0, deadline - time.monotonic())) or {}
+            for each in (arrived, kept)
+        )
         n_rows, n_kept = (int(each.get("n") or 0) for each in counts)
         return n_rows, n_kept
 
@@ -126,8 +154,17 @@ class Run:
         if isinstance(saved, str):
             self._journal.extend([JournalEntry(-1, "run", "drop_state", evidence={"why": saved})])
             return
-        state, self._last_batch = saved
-        self.pipeline.restore(state)
+        state, last_batch = saved
+        try:
+            self.pipeline.restore(state)
+        except StateError as error:
+            # What was learned only saves work; without it the run starts with the order as written.
+            self.sink.begin(continues=(self.checkpoint / "spark" / "metadata").exists())
+        self.pipeline = FilterPipeline(self.query.bound(), self.query.options, self.name)
+            why = {"why": error.message}
+            self._journal.extend([JournalEntry(-1, "run", "drop_state", evidence=why)])
+            return
+        self._last_batch = last_batch
         orders = {each: loop.names(loop.order) for each, loop in self.pipeline.loops.items()}
         self._journal.extend([JournalEntry(self._last_batch, "run", "restore", after=orders)])
 
@@ -241,6 +278,7 @@ class Run:
                 waited = self.streaming_query.awaitTermination(timeout_s)  # type: ignore[arg-type]
                 ended = bool(waited)
         except StreamingQueryException as error:
+            self._clean_up()
             raise self._reworded(error) from error
         if ended:
             self._clean_up()
@@ -264,6 +302,7 @@ class Run:
         try:
             self.streaming_query.processAllAvailable()
         except StreamingQueryException as error:
+            self._clean_up()
             raise self._reworded(error) from error
 
     def stop(self) -> None:
@@ -297,7 +336,7 @@ def _trigger(text: str | None) -> dict[str, Any]:
         return {"processingTime": "0 seconds"}
     if text in {"available_now", "once"}:
         return {"availableNow": True}
-    if re.fullmatch(r"\d+(\.\d+)? ?[a-z]+", text):
+    if re.fullmatch(r"\d+ ?(millisecond|second|minute|hour|day)s?", text):
         return {"processingTime": text}
     msg = f"unknown trigger {text!r}; use 'available_now', or an interval such as '5 seconds'"
     raise OptionError(msg, trigger=text)

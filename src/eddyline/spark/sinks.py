@@ -31,6 +31,17 @@ CONSOLE_ROWS = 20
 class Sink(Protocol):
     """Takes the rows of a run, batch by batch."""
 
+    def begin(self, *, continues: bool) -> None:
+        """Get ready; called once, before the run starts.
+
+        Args:
+            continues: whether the run goes on from a checkpoint.
+
+        Raises:
+            SourceError: rows of another run are where this one would write.
+        """
+        ...
+
     def write(self, df: DataFrame, batch_id: int) -> None:
         """Take the rows of one micro-batch; called again with the same id after a failure."""
         ...
@@ -50,10 +61,22 @@ class ParquetSink:
         self.path = path.rstrip("/")
         try:
             self.files, self.root = _file_system(self.path)
+            if "://" not in self.path:
+                # Spark's working directory is that of its start, not that of now.
+                self.path = self.root
             self.files.create_dir(self.root, recursive=True)
         except (OSError, pa.ArrowInvalid) as error:
             msg = f"cannot write to {path!r}: {error}"
             raise SourceError(msg, path=path) from error
+
+    def begin(self, *, continues: bool) -> None:
+        """Refuse a folder with batches of another run: some of them would be taken for ours."""
+        if not continues and any(name.startswith("batch-") for name in self._names(self.root)):
+            msg = (
+                f"{self.path} holds batches of another run; give that run's checkpoint to go on "
+                f"from it, or write to another folder"
+            )
+            raise SourceError(msg, path=self.path)
 
     def write(self, df: DataFrame, batch_id: int) -> None:
         """Write the batch as ``batch-<id>-<part>.parquet``."""
@@ -74,7 +97,14 @@ class ParquetSink:
         return [info.base_name for info in found if info.type == fs.FileType.File]
 
 
-class MemorySink:
+class _Fresh:
+    """A sink that has nothing of earlier runs."""
+
+    def begin(self, *, continues: bool) -> None:
+        """Do nothing."""
+
+
+class MemorySink(_Fresh):
     """Arrow tables in the driver's memory, one per batch: for tests, demos and small results."""
 
     def __init__(self) -> None:
@@ -100,7 +130,7 @@ class MemorySink:
         return spark.createDataFrame(self.table())
 
 
-class ConsoleSink:
+class ConsoleSink(_Fresh):
     """Prints the first rows of each batch."""
 
     def __init__(self) -> None:
@@ -119,7 +149,7 @@ class ConsoleSink:
         self.console.print(table)
 
 
-class CallableSink:
+class CallableSink(_Fresh):
     """Hands each batch to a function of the user's: ``function(df, batch_id)``."""
 
     def __init__(self, function: BatchWriter) -> None:
