@@ -62,7 +62,7 @@ def test_query_that_runs_already(query, temporary):
 
 
 def test_trigger_of_no_known_unit(query, temporary):
-    with pytest.raises(OptionError, match="use an interval such as '5 seconds'"):
+    with pytest.raises(OptionError, match="an interval such as '5 seconds'"):
         query().start("memory", trigger="5 bananas")
     assert list(temporary.iterdir()) == []
 

@@ -159,8 +159,7 @@ class Run:
             self.pipeline.restore(state)
         except StateError as error:
             # What was learned only saves work; without it the run starts with the order as written.
-            self.sink.begin(continues=(self.checkpoint / "spark" / "metadata").exists())
-        self.pipeline = FilterPipeline(self.query.bound(), self.query.options, self.name)
+            self.pipeline = FilterPipeline(self.query.bound(), self.query.options, self.name)
             why = {"why": error.message}
             self._journal.extend([JournalEntry(-1, "run", "drop_state", evidence=why)])
             return
