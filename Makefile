@@ -20,13 +20,14 @@ $(STAMP): pyproject.toml constraints.txt
 
 setup: $(STAMP)  ## Install everything into .venv, in tested versions.
 
-java: $(STAMP)
-	@$(RUN) -m eddyline check-java
+java:
+	@command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) was not found; eddyline needs Python 3.11 or newer"; exit 1; }
+	@$(PYTHON) src/eddyline/spark/java.py
 
-demo: java  ## Stream a year of real flights through a badly written conjunction.
+demo: java $(STAMP)  ## Stream a year of real flights through a badly written conjunction.
 	@$(RUN) -m eddyline demo
 
-test: java  ## Run all tests.
+test: java $(STAMP)  ## Run all tests.
 	@$(RUN) -m pytest
 
 lint: $(STAMP)  ## Check style, imports between rooms, and formatting.
@@ -43,10 +44,10 @@ fmt: $(STAMP)  ## Format the code.
 
 check: lint type test  ## Everything that CI runs.
 
-bench: java  ## Run the filter benchmarks and print value against target.
+bench: java $(STAMP)  ## Run the filter benchmarks and print value against target.
 	@$(RUN) -m benchmarks run filters
 
-bench-quick: java  ## The same on less data: the targets may be missed.
+bench-quick: java $(STAMP)  ## The same on less data: the targets may be missed.
 	@$(RUN) -m benchmarks run filters --quick
 
 clean:  ## Remove what was installed and built.

@@ -15,8 +15,9 @@ from benchmarks.workloads import (
     intrusion_stream,
     intrusion_v1,
 )
+from eddyline.ordering import BENCHMARK_POLICIES, ORDERING_POLICIES
 
-POLICIES = ("a_greedy", "rank", "hill_climb", "sweep", "independent", "local_swaps", "fixed")
+POLICIES = (*ORDERING_POLICIES, *BENCHMARK_POLICIES)
 
 
 def _against_best_fixed(settings: Settings) -> Measurement:

@@ -93,14 +93,14 @@ def test_an_unknown_option_like_none_comes_without_a_hint():
 def test_the_environment_switches_adaptation_off(monkeypatch, value):
     monkeypatch.setenv(OFF_SWITCH, value)
     assert adaptation_is_off()
-    assert not FilterOptions().is_adaptive
+    assert not FilterOptions().resolved().adaptive
 
 
 @pytest.mark.parametrize("value", ["", "1", "true", "on"])
 def test_other_values_leave_it_on(monkeypatch, value):
     monkeypatch.setenv(OFF_SWITCH, value)
-    assert FilterOptions().is_adaptive
-    assert not FilterOptions(adaptive=False).is_adaptive
+    assert FilterOptions().resolved().adaptive
+    assert not FilterOptions(adaptive=False).resolved().adaptive
 
 
 def test_options_cannot_change():

@@ -11,10 +11,12 @@ from rich.console import Console
 
 import eddyline
 from eddyline.errors import EddylineError
+from eddyline.watch.report import check_plotly
 
 app = typer.Typer(
     help="Continuous queries on Spark that keep finding their cheapest plan while they run.",
     no_args_is_help=True,
+    invoke_without_command=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
@@ -36,6 +38,8 @@ def run(
     quiet: Annotated[bool, typer.Option(help="Show no progress.")] = False,
 ) -> None:
     """Run the queries of a script until they end or Ctrl-C."""
+    if report is not None:
+        check_plotly()
     from eddyline.spark.script import run_script  # noqa: PLC0415 - pyspark loads slowly
     from eddyline.spark.watched import watch  # noqa: PLC0415
 
@@ -65,18 +69,14 @@ def demo(
     run_demo(out, n_batches=batches, console=console)
 
 
-@app.command("check-java", hidden=True)
-def check_java() -> None:
-    """Stop with one line if there is no Java that Spark runs on."""
-    from eddyline.spark.session import check_java as check  # noqa: PLC0415
-
-    check()
-
-
-@app.command()
-def version() -> None:
-    """Show the version."""
-    console.print(eddyline.__version__)
+@app.callback()
+def options(
+    version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False,
+) -> None:
+    """Handle what stands before a command."""
+    if version:
+        console.print(eddyline.__version__)
+        raise typer.Exit
 
 
 def main() -> NoReturn:
@@ -84,6 +84,7 @@ def main() -> NoReturn:
     try:
         app()
     except EddylineError as error:
-        Console(stderr=True).print(f"eddyline: {error.message}", style="red", markup=False)
+        text = f"eddyline: {error.message}"
+        Console(stderr=True).print(text, style="red", markup=False, highlight=False, soft_wrap=True)
         sys.exit(1)
     sys.exit(0)

@@ -39,30 +39,34 @@ if TYPE_CHECKING:
 QUERY = """
 SELECT flight_id, time_hour, carrier, flight, tailnum, origin, dest, dep_delay, temp
 FROM flights
-WHERE strained(built, seats, distance, temp)   -- a model: by far the dearest, written first
-  AND regional(manufacturer, model)            -- a regular expression over text
+WHERE strained(built, seats, distance, temp)   -- a model: the dearest
+  AND regional(manufacturer, model)            -- a regular expression
   AND gusty(wind_dir, wind_speed)              -- trigonometry
-  AND muggy(temp, humid)                       -- a bisection: decides alone in winter
-  AND 60 * distance / air_time > 300           -- can raise: a form of it that cannot moves
+  AND muggy(temp, humid)                       -- a bisection
+  AND 60 * distance / air_time > 300           -- can raise
   AND dest NOT IN ('HNL', 'ANC')
   AND dep_delay > -8
 """
 
 _RUNWAYS_DEG = np.array([40.0, 130.0, 220.0, 310.0])
-_AIRFRAMES = np.random.default_rng(2013).normal(size=(600, 4))
+_AIRFRAMES = np.random.default_rng(2013).normal(size=(4000, 4))
 
 
 @predicate("built", "seats", "distance", "temp", arrays="numpy")
 def strained(built: Floats, seats: Floats, distance: Floats, temp: Floats) -> Any:
-    """Whether a radial-basis model over 600 airframes finds the aircraft under strain."""
+    """Whether a radial-basis model over 4,000 airframes finds the aircraft under strain."""
     features = np.stack(
         [(2013 - built) / 15 - 0.9, seats / 90 - 1.6, distance / 700 - 1.4, temp / 18 - 3.0], axis=1
     )
     known = ~np.isnan(features).any(axis=1)
     features = np.nan_to_num(features)
+    strain = [_strain(features[start : start + 512]) for start in range(0, len(features), 512)]
+    return np.where(known, np.concatenate(strain) > 20.0, False)
+
+
+def _strain(features: Floats) -> Any:
     squares = (features**2).sum(1)[:, None] + (_AIRFRAMES**2).sum(1) - 2 * features @ _AIRFRAMES.T
-    strain = np.exp(-np.maximum(squares, 0.0)).sum(axis=1)
-    return np.where(known, strain > 3.0, False)
+    return np.exp(-np.maximum(squares, 0.0)).sum(axis=1)
 
 
 @predicate("manufacturer", "model", arrays="pandas")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from numbers import Integral, Real
 from typing import Any, Self
 
@@ -81,10 +81,12 @@ class FilterOptions:
                 raise OptionError(msg, name=name, known=known)
         return cls(**given)
 
-    @property
-    def is_adaptive(self) -> bool:
-        """Whether orders are learned: the option and the environment both allow it."""
-        return self.adaptive and not adaptation_is_off()
+    def resolved(self) -> Self:
+        """Return the options with the environment's off switch applied.
+
+        The driver asks once, for itself and its workers, whose environment may be another.
+        """
+        return replace(self, adaptive=self.adaptive and not adaptation_is_off())
 
 
 def in_range(options: Any, name: str, low: float, high: float) -> None:

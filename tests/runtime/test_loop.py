@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from eddyline.errors import OptionError, PlanError, StateError
-from eddyline.options import OFF_SWITCH, FilterOptions
+from eddyline.options import FilterOptions
 from eddyline.ordering.a_greedy import AGreedyOptions
 from eddyline.ordering.protocol import Proposal, WindowPolicy
 from eddyline.runtime.loop import FilterLoop
@@ -46,11 +46,9 @@ def test_one_batch_is_enough_where_the_evidence_is_clear():
 
 
 class TestSwitchedOff:
-    @pytest.fixture(params=["option", "environment", "one filter"])
-    def off(self, request, monkeypatch):
+    @pytest.fixture(params=["option", "one filter"])
+    def off(self, request):
         world = World([100], [0.5]) if request.param == "one filter" else World([9, 1], [0.9, 0.1])
-        if request.param == "environment":
-            monkeypatch.setenv(OFF_SWITCH, "0")
         return world, world.loop(adaptive=request.param != "option", sample_prob=1.0)
 
     def test_nothing_is_sampled_or_decided(self, off):

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import sys
+import threading
+import time
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +16,7 @@ from pyspark.sql import functions as F
 
 import eddyline as el
 from eddyline.errors import OptionError, QueryError
+from eddyline.spark.plan_text import plan_text
 
 pytestmark = pytest.mark.spark
 
@@ -135,10 +139,59 @@ def test_off_switch_keeps_the_order(mixed, monkeypatch):
     assert keep.journal == []
 
 
+def test_the_off_switch_reaches_the_workers(spark, monkeypatch):
+    """The workers were started before, with another environment."""
+    monkeypatch.setenv("EDDYLINE_ADAPTIVE", "off")
+    keep = el.all_of(finite, el.predicate(lambda x: pc.less(x, 0.0), reads=["x"], name="never"))
+    frame = spark.range(0, 100_000, 1, 2).selectExpr("CAST(id AS DOUBLE) AS x")
+    assert frame.transform(keep).count() == 0
+    (block,) = keep.view().blocks
+    assert block.totals.n_rows == 100_000
+    assert block.totals.n_extra == 0
+    assert keep.journal == []
+    assert "switched off" in keep.explain()
+
+
+def test_equal_native_predicates_cost_the_same(mixed):
+    keep = el.all_of(*(f"(id + {k}) % 7 <> 1" for k in range(5)))
+    costs = []
+    for _ in range(3):
+        mixed.transform(keep).count()
+        keep._pipeline._sampled_at = -math.inf
+        costs.append(keep.view().blocks[0].profile.costs.per_row_ns)
+    # The one written first would be charged for the first reading of the clock: 3 to 5 times.
+    median = np.median(costs, axis=0)
+    assert median[0] < 2.5 * np.median(median[1:])
+
+
+def test_what_others_print_stays_theirs(mixed, capsys):
+    """The plan is read by catching what one thread prints; other threads go on printing."""
+    stop = threading.Event()
+
+    def talk():
+        while not stop.is_set():
+            print("hello")  # noqa: T201 - another thread, whose prints must get through
+            time.sleep(0.001)
+
+    talker = threading.Thread(target=talk)
+    talker.start()
+    before = sys.stdout
+    try:
+        texts = [plan_text(mixed) for _ in range(5)]
+    finally:
+        stop.set()
+        talker.join()
+    assert sys.stdout is before
+    assert all("Physical Plan" in text and "hello" not in text for text in texts)
+    said = capsys.readouterr().out
+    assert "hello" in said
+    assert "Physical Plan" not in said
+
+
 def test_the_native_order_follows_a_sample(mixed):
     keep = el.all_of("i > -100", "id >= 0", "s = 'abc'")
     mixed.transform(keep).count()
-    assert keep.view().blocks[0].order[0] == 2
+    assert keep.view().blocks[0].order[0] == 2, keep.explain()
     assert "sample" in keep.explain()
     frozen = el.all_of("i > -100", "id >= 0", "s = 'abc'", read_sample=False)
     mixed.transform(frozen).count()

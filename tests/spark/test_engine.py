@@ -100,9 +100,17 @@ def test_parquet_sink_and_restart(spark, engine, folder, tmp_path):
     )
 
 
+def test_batches_of_another_run_are_not_mixed_in(engine, tmp_path):
+    query, path = engine.query(TEXT), str(tmp_path / "out")
+    finish(query.start("parquet", path=path, trigger="available_now"))
+    with pytest.raises(SourceError, match="batches of another run"):
+        query.start("parquet", path=path, trigger="available_now")
+
+
 def test_other_text_drops_what_was_learned(engine, tmp_path):
     paths = {"path": str(tmp_path / "out"), "checkpoint": str(tmp_path / "ckpt")}
     finish(engine.query(TEXT, name="one").start("parquet", trigger="available_now", **paths))
+    assert (tmp_path / "ckpt" / "eddyline" / "journal.jsonl").exists()
     other = TEXT.replace("0.9 ", "0.8 ")
     run = finish(engine.query(other, name="two").start("parquet", trigger="available_now", **paths))
     assert [e["event"] for e in run.journal if e["component"] == "run"] == ["drop_state"]
@@ -212,8 +220,9 @@ def test_errors_at_definition(spark, engine, folder, tmp_path):
         engine.query("SELECT * FROM s").start("parquett", path="x")
     with pytest.raises(OptionError, match="path"):
         engine.query("SELECT * FROM s").start("parquet")
-    with pytest.raises(OptionError, match="trigger"):
-        engine.query("SELECT * FROM s").start(trigger="now and then")
+    for trigger in ("now and then", "5 parsecs"):
+        with pytest.raises(OptionError, match="trigger"):
+            engine.query("SELECT * FROM s").start(trigger=trigger)
     (tmp_path / "file").write_text("")
     with pytest.raises(SourceError, match="cannot write"):
         engine.query("SELECT * FROM s").start("parquet", path=str(tmp_path / "file"))

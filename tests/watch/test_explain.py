@@ -54,7 +54,7 @@ def test_everything_known_is_said():
     for part in (
         "suspicious packets",
         "order is learned",
-        "4,800,000 rows seen, 9,100,000 evaluations made, 0.9 % of them for profiling",
+        "4,800,000 rows reached this block, 9,100,000 evaluations made, 0.9 % of them for pro",
         "suspicious raised on 12 rows",
         "cast(x AS INT) > 3",
         "it may raise",
@@ -79,10 +79,12 @@ def test_no_evidence_is_said_instead_of_zeros():
 def test_what_is_not_counted_is_left_out():
     totals = replace(some_totals(), n_evaluations=0, n_extra=0)
     text = explain(a_view(blocks=(a_block(totals=totals),)))
-    assert "4,800,000 rows seen." in text
+    assert "4,800,000 rows reached this block." in text
     assert "evaluations" not in text
     empty = FilterProfile.empty(NAMES)
-    assert "rows seen" not in explain(a_view(blocks=(a_block(profile=empty, totals=empty),)))
+    assert "rows reached this block" not in explain(
+        a_view(blocks=(a_block(profile=empty, totals=empty),))
+    )
 
 
 def test_a_note_of_a_block_is_said_once():

@@ -259,9 +259,12 @@ def as_predicate(given: Any) -> Predicate:
             f"write el.predicate({called}, reads=[…]) or decorate it with @el.predicate('column')"
         )
         raise QueryError(msg, function=called)
+    hint = 'write a condition as text, such as "length(payload) > 100"'
+    if isinstance(given, list | tuple):
+        hint = "unpack it: all_of(*predicates)"
     msg = (
-        f"a predicate is SQL text or a function made by el.predicate, got {type(given).__name__}; "
-        'write a condition as text, such as "length(payload) > 100"'
+        f"a predicate is SQL text or a function made by el.predicate, "
+        f"got {type(given).__name__}; {hint}"
     )
     raise QueryError(msg, got=type(given).__name__)
 

@@ -42,7 +42,7 @@ class Journal:
     """An append-only list of entries, mirrored to a file of JSON lines if a path is given.
 
     Args:
-        path: file to append to; it is read first if it exists.
+        path: file to append to; it is read first if it exists, and created if not.
 
     Raises:
         StateError: the file cannot be read; the message says where.
@@ -53,6 +53,8 @@ class Journal:
         self._entries: list[JournalEntry] = []
         if path is not None and path.exists():
             self._entries = _read(path)
+        elif path is not None:
+            _append(path, "")
 
     def extend(self, entries: Iterable[JournalEntry]) -> None:
         """Append entries, and write them to the file in one go.

@@ -71,7 +71,7 @@ class FilterLoop:
             n_filters, np.random.default_rng(options.seed)
         )
         self.order: Order = tuple(range(n_filters))
-        self.is_adaptive = options.is_adaptive and n_filters > 1
+        self.is_adaptive = options.adaptive and n_filters > 1
         self.window = ProfileWindow(filter_ids, options.window_rows)
         self.totals = FilterProfile.empty(filter_ids)
         self._was_slow = np.zeros(n_filters, dtype=np.bool_)
@@ -284,7 +284,9 @@ class FilterLoop:
         fracs = np.full(len(written), np.nan)
         cost = as_written = float("nan")
         if profile.n_tuples or profile.passed:
-            fracs[list(self.order)] = drop_fracs(self.order, profile)
+            in_order = drop_fracs(self.order, profile)
+            reach = np.concatenate([[1.0], np.cumprod(1.0 - in_order)[:-1]])
+            fracs[list(self.order)] = np.where(reach > 0.0, in_order, np.nan)
             if profile.costs.is_known.any():
                 cost = expected_cost_ns(self.order, profile)
                 as_written = expected_cost_ns(written, profile)

@@ -63,7 +63,13 @@ class Conjunction:
         pipeline = self._bound_to(df)
         if df.isStreaming:
             return self._apply_streaming(df, pipeline)
-        pipeline.read_sample(df)
+        if self.options.read_sample:
+            pipeline.read_sample(df)
+        else:
+            note = (
+                "read_sample=False: nothing is known before the job, so the order stands as written"
+            )
+            pipeline.notes |= dict.fromkeys(pipeline.native, note)
         self._take_entries()
         result, reports = pipeline.apply(df)
         self._waiting = (self._waiting + reports)[-MAX_PENDING:]

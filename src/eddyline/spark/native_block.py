@@ -40,6 +40,10 @@ TIMED_EVERY = 10
 SPIKE_FACTOR = 20.0
 """A timing of so many times the median is cut to that: a pause of the collector or the machine."""
 
+RESOLUTION_FRAC = 0.25
+"""Least cost of a predicate, as a share of what reading the clock costs (some 90 ns): what is
+cheaper cannot be told apart, and must not look ten times cheaper by luck."""
+
 BITS_PER_WORD = 62
 """Outcome bits in one BIGINT of a code."""
 
@@ -114,7 +118,9 @@ class NativeBlock:
             f"{CLOCK}, IF(coalesce({self._condition(f)}, false), 0L, 1L)"
             for f in range(len(self.texts))
         ]
-        return f"array({row}, {', '.join(steps)}, {CLOCK}, {CLOCK})"
+        # Read once before it counts: the first reading on a row costs several times the others,
+        # and would be taken for the cost of the predicate that is written first.
+        return f"array({row} + 0L * {CLOCK}, {', '.join(steps)}, {CLOCK}, {CLOCK})"
 
     def parse(self, collected: Sequence[Sequence[int]], *, prob: float) -> FilterProfile:
         """Return the profile that collected codes amount to, each sampled row once.
@@ -147,4 +153,5 @@ def _costs(time_ns: np.ndarray[Any, np.dtype[np.int64]]) -> CostSums:
     """Return the costs that differences of clock readings show ((T, F + 1), the last: nothing)."""
     median = np.median(time_ns, axis=0)
     mean = np.minimum(time_ns, SPIKE_FACTOR * median).mean(axis=0)
-    return CostSums.of_rows(len(time_ns), np.maximum(mean[:-1] - mean[-1], MIN_PER_ROW_NS))
+    least = max(RESOLUTION_FRAC * mean[-1], MIN_PER_ROW_NS)
+    return CostSums.of_rows(len(time_ns), np.maximum(mean[:-1] - mean[-1], least))

@@ -6,13 +6,10 @@ batch from the orders in force, and feeds what the batch observed back into the 
 
 from __future__ import annotations
 
-import contextlib
-import io
-import re
 import threading
 import time
 import uuid
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Observation
@@ -27,6 +24,7 @@ from eddyline.spark.arrow_block import apply_arrow_block
 from eddyline.spark.binding import PREFIX
 from eddyline.spark.harvest import PendingMetrics, as_bytes
 from eddyline.spark.native_block import NativeBlock
+from eddyline.spark.plan_text import is_narrow
 from eddyline.spark.worker import TaskReport, WorkerBlock
 from eddyline.stats.profile import FilterProfile, merge
 
@@ -44,8 +42,6 @@ SAMPLE_TIME_FRAC = 0.01
 MAX_CODES = 4
 """Outcome codes that a native block collects per batch, in windows: more would only replace each
 other, and all of them pass through the driver."""
-
-_NEEDS_SHUFFLE = re.compile(r"Exchange|Sort|Aggregate|Join|Window|CartesianProduct")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +66,7 @@ class FilterPipeline:
 
     def __init__(self, bound: BoundConjunction, options: FilterOptions, name: str) -> None:
         self.bound = bound
-        # Workers have an environment of their own: the switch in this one is read here, for all.
-        self.options = options = replace(options, adaptive=options.is_adaptive)
+        self.options = options = options.resolved()
         self.name = name
         self.native: dict[str, NativeBlock] = {}
         self.functions: dict[str, tuple[FunctionPredicate, ...]] = {}
@@ -292,7 +287,7 @@ class FilterPipeline:
         """Order the native blocks by a bounded sample of a batch input, if that is cheap."""
         if not self._wants_sample():
             return
-        if not self._is_narrow(df):
+        if not is_narrow(df):
             self.notes["sample"] = (
                 "no sample was read before the job: the input needs a shuffle or a join, "
                 "which the sample would run a second time; native predicates stand as written"
@@ -335,14 +330,6 @@ class FilterPipeline:
             names = loop.names(before)
             self.entries.append(JournalEntry(-1, component, "sample", names, names, evidence))
 
-    @staticmethod
-    def _is_narrow(df: DataFrame) -> bool:
-        """Whether the first rows of the input can be had without running a shuffle or a join."""
-        text = io.StringIO()
-        with contextlib.redirect_stdout(text):
-            df.explain()
-        return not _NEEDS_SHUFFLE.search(_without_cached(text.getvalue()))
-
     # -- seeing ---------------------------------------------------------------------------------
 
     def view(self, last_change: JournalEntry | None) -> FilterView:
@@ -370,9 +357,14 @@ class FilterPipeline:
             profile=loop.window.profile(),
             texts=texts,
             is_adaptive=loop.is_adaptive,
-            note=self.notes.get(component, ""),
+            note=self._note(component),
             totals=loop.totals,
         )
+
+    def _note(self, component: str) -> str:
+        if not self.options.adaptive:
+            return "adaptation is switched off: the order stands as written"
+        return self.notes.get(component, "")
 
     def records(self) -> tuple[BlockRecord, ...]:
         """Return how each block stands after a batch."""
@@ -395,15 +387,3 @@ def _of_task(entry: dict[str, Any], partition: int) -> JournalEntry:
     """Return a journal entry that a task wrote, with the partition that it ran on."""
     evidence = {**entry["evidence"], "partition": partition}
     return JournalEntry(**{**entry, "evidence": evidence})
-
-
-def _without_cached(plan: str) -> str:
-    """Return a physical plan without what stands below a cached table."""
-    lines, depth = [], None
-    for line in plan.splitlines():
-        indent = len(line) - len(line.lstrip(" +-:*"))
-        if depth is not None and indent > depth:
-            continue
-        depth = indent if "InMemoryTableScan" in line else None
-        lines.append(line)
-    return "\n".join(lines)

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from eddyline.query.script import Script
+    from eddyline.query.script import CreateQuery, Script
+    from eddyline.spark.engine import Query
     from eddyline.spark.run import Run
 
 FILE_FORMATS = {"parquet", "orc", "json", "csv", "text", "avro"}
@@ -49,7 +50,7 @@ def run_script(
     try:
         text = file.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        msg = f"cannot read the script {file}: {error}"
+        msg = f"cannot read the script {file}: {getattr(error, 'strerror', None) or error}"
         raise SourceError(msg, path=str(file)) from error
     script = read_script(text)
     if not script.queries:
@@ -57,9 +58,7 @@ def run_script(
         raise QueryError(msg, path=str(file))
     engine = Engine(spark)
     _define(engine, script, file.absolute().parent)
-    queries = [
-        engine.query(each.text, name=each.name, adaptive=adaptive) for each in script.queries
-    ]
+    queries = [_query(engine, each, file, adaptive=adaptive) for each in script.queries]
     runs: list[Run] = []
     for query, written in zip(queries, script.queries, strict=True):
         options: dict[str, Any] = {"sink": "console", "trigger": trigger, **written.options}
@@ -67,6 +66,15 @@ def run_script(
             options.setdefault("checkpoint", f"{checkpoint}/{query.name}")
         runs.append(query.start(**options))
     return runs
+
+
+def _query(engine: Engine, written: CreateQuery, file: Path, *, adaptive: bool) -> Query:
+    """Return a query of a script; its errors also say where in the file it stands."""
+    try:
+        return engine.query(written.text, name=written.name, adaptive=adaptive)
+    except QueryError as error:
+        msg = f"{file}, query {written.name!r}, SELECT from line {written.line} on: {error.message}"
+        raise type(error)(msg, **error.facts) from error
 
 
 def _define(engine: Engine, script: Script, folder: Path) -> None:

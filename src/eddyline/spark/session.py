@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import os
-import re
-import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from eddyline.errors import SourceError
+from eddyline.spark import java
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pyspark.sql import SparkSession
-
-MIN_JAVA = 17
-"""Oldest Java that Spark 4 runs on."""
 
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 """Spark's own start-up messages would stand between a person and what was asked for."""
@@ -81,28 +76,6 @@ def check_java() -> None:
     Raises:
         SourceError: it will not; one line says what to install.
     """
-    version = java_version()
-    if version is None or version < MIN_JAVA:
-        found = "none was found" if version is None else f"found Java {version}"
-        msg = (
-            f"Spark needs Java {MIN_JAVA} or newer, {found}; install one (Debian and Ubuntu: "
-            f"'apt-get install openjdk-{MIN_JAVA}-jre-headless') or point JAVA_HOME to it"
-        )
-        raise SourceError(msg, found=version)
-
-
-def java_version() -> int | None:
-    """Return the major version of the Java that Spark will run on, or None."""
-    home = os.environ.get("JAVA_HOME")
-    java = os.path.join(home, "bin", "java") if home else shutil.which("java")
-    if not java:
-        return None
-    try:
-        shown = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
-    except OSError:
-        return None
-    match = re.search(r'version "(\d+)(?:\.(\d+))?', shown.stderr + shown.stdout)
-    if match is None:
-        return None
-    major = int(match[1])
-    return int(match[2] or 0) if major == 1 else major
+    wrong = java.problem()
+    if wrong is not None:
+        raise SourceError(wrong)

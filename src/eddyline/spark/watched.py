@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import signal
+import threading
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -10,7 +12,7 @@ from rich.console import Console
 from eddyline.watch.progress import ProgressLine
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from eddyline.spark.run import Run
 
@@ -29,16 +31,29 @@ def watch(runs: Sequence[Run], *, quiet: bool = False) -> None:
     with contextlib.ExitStack() as stack:
         for line in lines.values():
             stack.enter_context(line)
+        is_interrupted = stack.enter_context(_interrupts())
         try:
             active = list(runs)
-            while active:
+            while active and not is_interrupted():
                 active = [run for run in active if not _has_ended(run, lines[run.name])]
-        except KeyboardInterrupt:
-            pass
         finally:
             for run in runs:
                 if run.isActive:
                     run.stop()
+
+
+@contextlib.contextmanager
+def _interrupts() -> Iterator[Callable[[], bool]]:
+    """Take note of Ctrl-C instead of raising in the middle of a call to Spark."""
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: False
+        return
+    event = threading.Event()
+    before = signal.signal(signal.SIGINT, lambda _signal, _frame: event.set())
+    try:
+        yield event.is_set
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _has_ended(run: Run, line: ProgressLine) -> bool:

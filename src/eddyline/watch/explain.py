@@ -84,6 +84,8 @@ def _whole(view: FilterView, max_filters: int) -> RenderableType:
 
 def _block(facts: BlockFacts, max_filters: int) -> list[RenderableType]:
     state = "order is learned" if facts.is_adaptive else "order is fixed"
+    if len(facts.filters) == 1:
+        state = "one filter, nothing to order"
     lines: list[RenderableType] = [Text(one_line(facts.note))] if facts.note else []
     lines.append(_order_table(facts, max_filters))
     lines += [Text(line) for line in _summary(facts)]
@@ -159,7 +161,7 @@ def _evidence(facts: BlockFacts) -> str:
 
 
 def _work(facts: BlockFacts) -> str:
-    line = f"{count(facts.n_rows)} rows seen"
+    line = f"{count(facts.n_rows)} rows reached this block"
     if facts.n_evaluations is not None:
         line += f", {count(facts.n_evaluations)} evaluations made"
     if facts.profiling_frac is not None:
@@ -189,5 +191,5 @@ def _last_change(entry: JournalEntry | None) -> list[RenderableType]:
     table.add_row("after", Text(after))
     if entry.evidence:
         table.add_row("evidence", Text(evidence_text(entry.evidence)))
-    when = f"after batch {entry.batch_id}" if entry.batch_id >= 0 else "before the first batch"
+    when = f"after batch {entry.batch_id}" if entry.batch_id >= 0 else "in a job of its own"
     return _section(f"last change: {entry.component} {entry.event}, {when}", [table])

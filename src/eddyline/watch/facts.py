@@ -116,6 +116,7 @@ def _filter_facts(view: BlockView, has_evidence: bool) -> tuple[FilterFacts, ...
     if has_evidence:
         drops = np.asarray(drop_fracs(view.order, profile), dtype=np.float64)
     reach = np.concatenate([[1.0], np.cumprod(1.0 - drops)[:-1]])[: len(order)]
+    drops[reach <= 0.0] = np.nan  # what nothing reached drops an unknown share
     costs = np.where(profile.costs.is_known, profile.costs.per_row_ns, np.nan)[order]
     work = reach * costs
     raised = _raised(profile if view.totals is None else view.totals)

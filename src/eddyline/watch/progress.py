@@ -20,6 +20,7 @@ from eddyline.watch.wording import (
     cost_text,
     count,
     duration,
+    finite,
     one_line,
     order_text,
     per_second,
@@ -104,7 +105,8 @@ class ProgressLine:
         if self._live is not None:
             self._live.refresh()
             return
-        line = batch_line(record) + (f"  changed: {change}" if change else "")
+        line = batch_line(record, shows_orders=self.n_batches == 1)
+        line += f"  changed: {change}" if change else ""
         self._console.print(Text(line), soft_wrap=True)
 
     def _changes(self, record: BatchRecord) -> str:
@@ -148,18 +150,24 @@ class ProgressLine:
             yield "changed", self._change
 
 
-def batch_line(record: BatchRecord) -> str:
-    """Say on one line what a batch did."""
+def batch_line(record: BatchRecord, *, shows_orders: bool = True) -> str:
+    """Say on one line what a batch did.
+
+    Args:
+        record: the batch.
+        shows_orders: whether the orders in force are on the line.
+    """
     parts = [
         f"batch {record.batch_id}",
         f"{count(record.n_rows)} rows in {duration(1e9 * record.seconds)}",
         f"{count(per_second(record.n_rows, record.seconds))} rows/s",
         f"{count(record.n_kept)} kept",
     ]
-    for block in record.blocks:
+    for block in record.blocks if shows_orders else ():
         order = order_text(_names(block), SHOWN_NAMES)
         cost = cost_text(block.cost_ns, block.as_written_ns)
-        parts.append(f"{block.component}: {order} ({cost})")
+        known = f" ({cost})" if finite(block.cost_ns) is not None else ""
+        parts.append(f"{block.component}: {order}{known}")
     return "  ".join(parts)
 
 

@@ -70,7 +70,7 @@ def write_report(view: RunView, path: str | Path) -> Path:
         SourceError: the file cannot be written.
     """
     target = Path(path)
-    text = _page(view, _plotly_js())
+    text = _page(view, plotly_js())
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text, encoding="utf-8")
@@ -80,7 +80,21 @@ def write_report(view: RunView, path: str | Path) -> Path:
     return target
 
 
-def _plotly_js() -> str:
+def check_plotly() -> None:
+    """Check that a report can be drawn, before a run that is to have one.
+
+    Raises:
+        PluginError: the optional package that draws the figures is not installed.
+    """
+    plotly_js()
+
+
+def plotly_js() -> str:
+    """Return the code that draws the figures.
+
+    Raises:
+        PluginError: the optional package that it comes with is not installed.
+    """
     try:
         offline = import_module("plotly.offline")
     except ImportError as error:

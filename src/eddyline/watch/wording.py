@@ -179,9 +179,13 @@ def change_texts(before: Any, after: Any, shown: int = SHOWN_NAMES) -> tuple[str
 
 
 def evidence_text(evidence: Mapping[str, Any]) -> str:
-    """Write the evidence of a decision as ``name: value`` pairs."""
+    """Write the evidence of a decision as ``name: value`` pairs; positions count from 1."""
+    shown = {
+        key: value + (key == "position") for key, value in evidence.items() if key == "position"
+    }
     return ", ".join(
-        f"{key.replace('_', ' ')}: {value_text(value)}" for key, value in evidence.items()
+        f"{key.replace('_', ' ')}: {value_text(value)}"
+        for key, value in {**evidence, **shown}.items()
     )
 
 
