@@ -16,6 +16,7 @@ from eddyline.errors import (
     PredicateError,
     QueryError,
     SourceError,
+    StateError,
 )
 
 pytestmark = pytest.mark.spark
@@ -224,6 +225,8 @@ def test_errors_at_definition(spark, engine, folder, tmp_path):
         with pytest.raises(OptionError, match="trigger"):
             engine.query("SELECT * FROM s").start(trigger=trigger)
     (tmp_path / "file").write_text("")
+    with pytest.raises(StateError, match="is a file"):
+        engine.query("SELECT * FROM s").start(checkpoint=str(tmp_path / "file"))
     with pytest.raises(SourceError, match="cannot write"):
         engine.query("SELECT * FROM s").start("parquet", path=str(tmp_path / "file"))
     run = engine.query("SELECT * FROM s").start("console", trigger="available_now")

@@ -127,7 +127,7 @@ def _check(predicate: SqlPredicate, reason: str, *, is_split: bool) -> Pinned:
     how = (
         "a form of it that cannot raise moves freely; itself it is checked last"
         if is_split
-        else "checked last, on the rows that pass all others"
+        else "checked last; several such keep their written order"
     )
     return Pinned(predicate.name, predicate.text, f"{how}, because {reason}")
 

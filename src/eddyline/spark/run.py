@@ -65,8 +65,12 @@ class Run:
         self.name = query.name
         self.sink = sink_of(sink, path)
         self._is_temporary = checkpoint is None
-        self.checkpoint = Path(checkpoint or temporary_folder()).absolute()
-        self.sink.begin(continues=(self.checkpoint / "spark" / "metadata").exists())
+        folder = Path(checkpoint).absolute() if checkpoint else None
+        if folder is not None and folder.exists() and not folder.is_dir():
+            msg = f"the checkpoint {folder} is a file; give a folder"
+            raise StateError(msg, path=str(folder))
+        self.sink.begin(continues=folder is not None and (folder / "spark" / "metadata").exists())
+        self.checkpoint = folder or Path(temporary_folder())
         self.pipeline = FilterPipeline(query.bound(), query.options, query.name)
         self._lock = threading.Lock()
         self._records: list[BatchRecord] = []

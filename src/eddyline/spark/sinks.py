@@ -138,7 +138,7 @@ class ConsoleSink(_Fresh):
 
     def write(self, df: DataFrame, batch_id: int) -> None:
         """Print the batch, or nothing if it is empty."""
-        rows = df.limit(CONSOLE_ROWS + 1).toArrow()
+        rows = df.toArrow()  # all of them, as Spark's own console does: a limit would end the job
         if rows.num_rows == 0:
             return
         table = Table(*rows.column_names, title=f"batch {batch_id}")
