@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from dataclasses import replace
 
@@ -213,3 +214,30 @@ class TestErrors:
             run(made, [1000] * 20)
         _, (report,) = run(replace(made, carries_errors=True), [1000] * 20)
         assert report.profile.n_rows == ROWS
+
+
+def test_what_the_first_calls_load_is_not_what_an_evaluation_costs():
+    """The first micro-batch in a process imports and compiles; the report keeps that apart."""
+    calls = []
+
+    def loads_first(u):
+        calls.append(len(u))
+        if len(calls) == 1:
+            time.sleep(0.1)
+        return pc.less(u, 0.9)
+
+    slow = predicate(loads_first, reads=["u"], name="slow")
+    other = predicate(lambda v: pc.less(v, 0.5), reads=["v"], name="other")
+    run_id = uuid.uuid4().hex
+    first = block(predicates=(slow, other), run_id=f"{run_id}/arrow/0")
+    _, (report,) = run(first, [4096] * 4)
+    assert report.loading.total_ns[0] > 0.1e9
+    assert report.profile.costs.total_ns[0] < 0.1e9
+    _, (report,) = run(replace(first, run_id=f"{run_id}/arrow/1"), [4096] * 4)
+    assert report.loading.total_ns.sum() == 0.0
+
+    calls.clear()
+    once = block(predicates=(slow, other), run_id=f"{uuid.uuid4().hex}/arrow/0")
+    _, (report,) = run(once, [100])  # called once only: there is no better cost
+    assert report.profile.costs.total_ns[0] > 0.1e9
+    assert report.loading.total_ns[0] == 0.0

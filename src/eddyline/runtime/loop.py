@@ -174,6 +174,10 @@ class FilterLoop:
         self.totals = merge([self.totals, counts])
         self._n_evaluations = fresh.n_evaluations
 
+    def add_costs(self, costs: CostSums) -> None:
+        """Add costs to the counts of the whole life that say nothing about an evaluation."""
+        self.totals = replace(self.totals, costs=self.totals.costs + costs)
+
     def _without_spikes(self, costs: CostSums) -> CostSums:
         """Cut a call that took far longer than expected, unless the call before it did so too.
 

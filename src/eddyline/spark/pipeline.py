@@ -276,6 +276,8 @@ class FilterPipeline:
             share = -(-self.options.window_rows // len(tasks))
             profiles = [task.profile.last(share) for task in tasks.values()]
             self._step(component, merge(profiles), batch_id)
+            for task in tasks.values():
+                self.loops[component].add_costs(task.loading)
 
     def _step(self, component: str, fresh: FilterProfile, batch_id: int) -> None:
         with self._lock:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pickle
 from collections import OrderedDict
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from eddyline.options import FilterOptions
     from eddyline.query.predicates import FunctionPredicate
     from eddyline.runtime.executor import BatchOutcome
+    from eddyline.stats.costs import CostSums
 
 MAX_RUNS = 16
 """Runs whose learned state a worker process keeps; the one unused for longest goes first."""
@@ -36,6 +37,9 @@ MAX_ENTRIES = 50
 """Order changes of one task that are reported one by one; more are only counted."""
 
 _loops: OrderedDict[str, FilterLoop] = OrderedDict()
+
+_started: set[str] = set()
+"""Blocks that have run in this process, whose functions have loaded what they load."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +54,9 @@ class TaskReport:
     n_entries: int
     order: tuple[int, ...]
     """The order in force at the end of the task."""
+    loading: CostSums
+    """Costs of the first calls in a process, which import, compile and load: work that was done,
+    but not what an evaluation costs, so not in the profile."""
 
     def to_bytes(self) -> bytes:
         """Return the report as bytes, to travel to the driver."""
@@ -94,6 +101,8 @@ class WorkerBlock:
         profile = FilterProfile.empty(executor.filter_ids)
         entries: list[dict[str, Any]] = []
         first_row = 0
+        nothing = first_calls = profile.costs
+        is_first_call = self._is_first_task()
         for columns, is_last in _with_last(batches):
             outcomes = []
             for outcome, decided in run_batch(
@@ -108,20 +117,34 @@ class WorkerBlock:
                 if outcome.errors and not self.carries_errors:
                     raise next(iter(outcome.errors.values()))
                 entries += map(asdict, decided)
-                profile = merge([profile, outcome.profile]).last(self.options.window_rows)
+                seen = outcome.profile
+                if is_first_call:
+                    first_calls, seen = seen.costs, replace(seen, costs=nothing)
+                    is_first_call = False
+                profile = merge([profile, seen]).last(self.options.window_rows)
                 outcomes.append(outcome)
             first_row += len(columns[0])
             report = None
             if is_last:
+                # A filter that was called only once has no better cost than that call's.
+                again = profile.costs.is_known
                 report = TaskReport(
                     partition,
                     attempt,
-                    profile,
+                    replace(profile, costs=profile.costs + first_calls.without(again)),
                     tuple(entries[-MAX_ENTRIES:]),
                     len(entries),
                     loop.order,
+                    first_calls.without(~again),
                 ).to_bytes()
             yield self._result(*_joined(outcomes), report)
+
+    def _is_first_task(self) -> bool:
+        """Whether this block has not run in this process before, in any micro-batch."""
+        block = self.run_id.rpartition("/")[0] or self.run_id
+        is_first = block not in _started
+        _started.add(block)
+        return is_first
 
     def _loop(self, filter_ids: tuple[str, ...]) -> FilterLoop:
         """Return the loop of this run: kept from an earlier task, or started from the driver's."""

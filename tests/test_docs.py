@@ -1,0 +1,39 @@
+"""The pages name what there is."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from eddyline.options import FilterOptions
+from eddyline.ordering import BENCHMARK_POLICIES, ORDERING_POLICIES, REFERENCE_POLICIES
+
+ROOT = Path(__file__).resolve().parents[1]
+OPTIONS = (ROOT / "docs" / "options.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize("field", fields(FilterOptions), ids=lambda field: field.name)
+def test_every_option_stands_on_the_page_with_its_default(field):
+    row = next(
+        (line for line in OPTIONS.splitlines() if line.startswith(f"| `{field.name}` |")), ""
+    )
+    assert row, f"docs/options.md has no row for the option {field.name!r}"
+    shown = f'"{field.default}"' if isinstance(field.default, str) else str(field.default)
+    assert shown in row.split("|")[2], f"docs/options.md says {row}, the default is {shown}"
+
+
+@pytest.mark.parametrize("name", [*ORDERING_POLICIES, *REFERENCE_POLICIES, *BENCHMARK_POLICIES])
+def test_every_policy_stands_on_the_page(name):
+    assert f"`{name}`" in OPTIONS, f"docs/options.md does not name the policy {name!r}"
+
+
+@pytest.mark.parametrize(
+    "page", [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md"], ids=str
+)
+def test_links_between_pages_lead_somewhere(page):
+    for part in page.read_text("utf-8").split("](")[1:]:
+        target = part.split(")")[0].split("#")[0]
+        if target and "://" not in target:
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
