@@ -6,6 +6,7 @@ batch from the orders in force, and feeds what the batch observed back into the 
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 import uuid
@@ -38,6 +39,9 @@ if TYPE_CHECKING:
 
 SAMPLE_TIME_FRAC = 0.01
 """Most time that reading samples may take, as a share of the time between two of them."""
+
+N_SEEDS = 4
+"""Samples of a native block take turns, batch by batch: Spark compiles new code for a new seed."""
 
 MAX_CODES = 4
 """Outcome codes that a native block collects per batch, in windows: more would only replace each
@@ -154,7 +158,9 @@ class FilterPipeline:
         if prob <= 0.0:
             return block.apply(df, loop.order)
         seen = Observation()
-        seed = seed_of(self.options.seed, self.name, component, batch_id) & 0x7FFFFFFF
+        # Both stand in the code that Spark compiles, and keeps for batches of the same code.
+        prob = 2.0 ** math.floor(math.log2(prob))
+        seed = seed_of(self.options.seed, self.name, component, batch_id % N_SEEDS) & 0x7FFFFFFF
         reports.append(Report(component, PendingMetrics(seen), prob, batch_id))
         return block.apply_profiled(df, loop.order, prob=prob, seed=seed, observation=seen)
 
