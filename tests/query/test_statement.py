@@ -162,3 +162,8 @@ def check(error, says, place):
     if place is not None:
         assert (error.facts["line"], error.facts["column"]) == place
         assert error.message.splitlines()[-1].index("^") == 1 + place[1]
+
+
+def test_a_missing_stream_is_said_in_words():
+    with pytest.raises(QueryError, match=r"Expected table name near 'FROM' \(line 1, column 11\)"):
+        read_select("SELECT id FROM", functions={}, streams=("s",))

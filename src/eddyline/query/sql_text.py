@@ -103,7 +103,7 @@ def syntax_error(error: ParseError, text: str, what: str) -> QueryError:
     marked = found.get("highlight") or ""
     line_start = sum(len(line) + 1 for line in text.split("\n")[: found["line"] - 1])
     offset = line_start + max(0, found["col"] - max(1, len(marked.rpartition("\n")[2])))
-    said = str(found["description"])
+    said = str(found["description"]).partition(" but got <Token")[0]
     if said.startswith("Required keyword"):
         said = "an operand is missing"
     message = f"{what} cannot be read as SQL: {said} near {marked!r}"

@@ -46,8 +46,10 @@ def contradiction(
         n_out = fresh.rows_out[filters]
         now = np.divide(n_in - n_out, n_in, out=np.zeros(len(filters)), where=n_in > 0)
     else:
-        now, n_in = drop_fracs(order, fresh), _reached(order, fresh)
-    before, n_known = drop_fracs(order, known), _reached(order, known)
+        now = drop_fracs(order, fresh)
+        n_in = _reached(now, fresh)
+    before = drop_fracs(order, known)
+    n_known = _reached(before, known)
     pooled = (before * n_known + now * n_in) / np.maximum(n_known + n_in, 1.0)
     spread = (
         pooled * (1.0 - pooled) * (1.0 / np.maximum(n_known, 1.0) + 1.0 / np.maximum(n_in, 1.0))
@@ -60,9 +62,8 @@ def contradiction(
     return position, float(before[position]), float(now[position])
 
 
-def _reached(order: Order, profile: FilterProfile) -> NDArray[np.float64]:
-    """Return how many sampled rows reached each position ((F,))."""
-    fracs = drop_fracs(order, profile)
+def _reached(fracs: NDArray[np.float64], profile: FilterProfile) -> NDArray[np.float64]:
+    """Return how many sampled rows reached each position, given what positions drop ((F,))."""
     n_sampled = profile.n_tuples + profile.n_passed
     return n_sampled * np.concatenate([[1.0], np.cumprod(1.0 - fracs)[:-1]])
 
