@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -39,13 +38,3 @@ def spark(tmp_path_factory):
         pytest.skip(error.message)
     yield made
     made.stop()
-
-
-@pytest.fixture(scope="session")
-def data_dir():
-    """The folder with real data sets; tests that need it are skipped without it, saying so."""
-    default = Path(__file__).resolve().parents[2] / "shared" / "data"
-    folder = Path(os.environ.get("EDDYLINE_DATA", default))
-    if not folder.is_dir():
-        pytest.skip(f"no data at {folder}; set EDDYLINE_DATA to the folder with the data sets")
-    return folder

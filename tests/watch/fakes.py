@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import numpy as np
 
+from eddyline.query.binding import Pinned
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.views import (
     BatchRecord,
     BlockRecord,
     BlockView,
     FilterView,
-    PinnedView,
     RunView,
 )
 from eddyline.stats.costs import CostSums
@@ -83,7 +83,7 @@ def a_view(**changes: object) -> FilterView:
     view = FilterView(
         name="suspicious packets",
         blocks=(a_block(),),
-        pinned=(PinnedView("cast(x AS INT) > 3", "cast(x AS INT) > 3", "it may raise"),),
+        pinned=(Pinned("cast(x AS INT) > 3", "cast(x AS INT) > 3", "it may raise"),),
         last_change=entry,
         notes=("Statistics of Python predicates are taken inside the task.",),
     )

@@ -25,7 +25,8 @@ class JournalEntry:
     names, or of the driver) or the ``run``."""
     event: str
     """What happened: ``order`` (another order), ``stale`` (evidence let go), ``sample`` (a sample
-    confirmed the order), ``restore`` and ``drop_state`` (at a restart)."""
+    confirmed the order), ``left_out`` (so many older entries of a task were only counted),
+    ``restore`` and ``drop_state`` (at a restart)."""
     before: Any = None
     """The plan before, as names."""
     after: Any = None

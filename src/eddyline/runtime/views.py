@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from eddyline.ordering.protocol import Order
+    from eddyline.query.binding import Pinned
     from eddyline.runtime.journal import JournalEntry
     from eddyline.stats.profile import FilterProfile
 
@@ -34,21 +35,12 @@ class BlockView:
 
 
 @dataclass(frozen=True, slots=True)
-class PinnedView:
-    """A predicate that keeps its place, and why."""
-
-    name: str
-    text: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
 class FilterView:
     """One conjunction as it stands."""
 
     name: str
     blocks: tuple[BlockView, ...]
-    pinned: tuple[PinnedView, ...] = ()
+    pinned: tuple[Pinned, ...] = ()
     last_change: JournalEntry | None = None
     notes: tuple[str, ...] = ()
     """Other things worth knowing: guarded errors, missing statistics, settings."""

@@ -20,7 +20,7 @@ from eddyline.data.sampling import seed_of
 from eddyline.query.predicates import FunctionPredicate
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.loop import FilterLoop
-from eddyline.runtime.views import BlockRecord, BlockView, FilterView, PinnedView
+from eddyline.runtime.views import BlockRecord, BlockView, FilterView
 from eddyline.spark.arrow_block import apply_arrow_block
 from eddyline.spark.binding import PREFIX
 from eddyline.spark.harvest import PendingMetrics, as_bytes
@@ -278,6 +278,10 @@ class FilterPipeline:
         with self._lock:
             for task in tasks.values():
                 self.entries += [_of_task(entry, task.partition) for entry in task.entries]
+                if n_left_out := task.n_entries - len(task.entries):
+                    evidence = {"partition": task.partition, "n_entries": n_left_out}
+                    left_out = JournalEntry(batch_id, component, "left_out", evidence=evidence)
+                    self.entries.append(left_out)
             # Each task has the same say: the window keeps the newest tuples, whosever they are.
             share = -(-self.options.window_rows // len(tasks))
             profiles = [task.profile.last(share) for task in tasks.values()]
@@ -347,7 +351,7 @@ class FilterPipeline:
         return FilterView(
             name=self.name,
             blocks=blocks,
-            pinned=tuple(PinnedView(p.name, p.text, p.reason) for p in self.bound.pinned),
+            pinned=self.bound.pinned,
             last_change=last_change,
             notes=tuple(self.notes.values()),
         )

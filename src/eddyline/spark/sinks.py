@@ -7,6 +7,7 @@ a failure: what it does twice must come to the same as what it does once.
 from __future__ import annotations
 
 import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
@@ -195,13 +196,7 @@ def _file_system(path: str) -> tuple[fs.FileSystem, str]:
     if "://" in path:
         found, root = fs.FileSystem.from_uri(path)
         return found, str(root)
-    return fs.LocalFileSystem(), str(_absolute(path))
-
-
-def _absolute(path: str) -> str:
-    from pathlib import Path  # noqa: PLC0415
-
-    return str(Path(path).absolute())
+    return fs.LocalFileSystem(), str(Path(path).absolute())
 
 
 def temporary_folder() -> str:

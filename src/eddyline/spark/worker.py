@@ -52,6 +52,7 @@ class TaskReport:
     entries: tuple[dict[str, Any], ...]
     """Journal entries of the task's own order changes, as dicts."""
     n_entries: int
+    """How many there were, those left out included."""
     order: tuple[int, ...]
     """The order in force at the end of the task."""
     loading: CostSums

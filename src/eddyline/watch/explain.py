@@ -25,8 +25,9 @@ from eddyline.watch.wording import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from eddyline.query.binding import Pinned
     from eddyline.runtime.journal import JournalEntry
-    from eddyline.runtime.views import FilterView, PinnedView
+    from eddyline.runtime.views import FilterView
 
 MAX_FILTERS = 20
 """Filters of a block that a table shows unless told otherwise."""
@@ -169,7 +170,7 @@ def _work(facts: BlockFacts) -> str:
     return line + "."
 
 
-def _pinned(pinned: tuple[PinnedView, ...]) -> list[RenderableType]:
+def _pinned(pinned: tuple[Pinned, ...]) -> list[RenderableType]:
     if not pinned:
         return []
     table = Table.grid(padding=(0, 2))
