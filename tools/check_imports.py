@@ -14,12 +14,12 @@ SOURCE = Path(__file__).resolve().parents[1] / "src" / "eddyline"
 ROOMS = [
     "errors", "options", "registry",
     "data", "query", "stats",
-    "ordering",
+    "ordering", "routing", "change",
     "runtime", "watch", "spark", "cli", "testing",
 ]  # fmt: skip
 """Top to bottom: a room imports itself and what stands above it."""
 
-TECHNIQUES = {"ordering"}
+TECHNIQUES = {"ordering", "routing", "change"}
 """Rooms that never import each other, although the list gives them an order."""
 
 PYSPARK_ROOMS = {"spark"}
