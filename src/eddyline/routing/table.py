@@ -1,0 +1,272 @@
+"""The route table: which class of rows takes which order.
+
+A plan like an order: immutable, it can change the work and never the answer, because each order
+has every filter once. Classes that take the same order form an *order group*; executors run one
+selection per group. [Bizarro05 4.2; per class instead of per tuple]
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eddyline.errors import PlanError
+from eddyline.routing.partitions import Partition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from eddyline.routing.protocol import Order
+
+Floats = NDArray[np.float64]
+Groups = NDArray[np.uint8]
+
+MAX_GROUPS = 16
+"""Most order groups: each is a branch of generated code and a call of each filter per batch."""
+
+MAX_CLASSES = 2**20
+"""Most classes: the table is looked up by their number."""
+
+
+@dataclass(frozen=True, slots=True)
+class RouteTable:
+    """Gives each class of rows one of a few orders.
+
+    >>> cut = Partition("light", "ranges", (500.0,))
+    >>> table = RouteTable((cut,), ((0, 1), (1, 0)), (0, 1, 0))
+    >>> table.group_of(np.array([[3.0], [500.0], [np.nan]]))
+    array([0, 1, 0], dtype=uint8)
+
+    Raises:
+        PlanError: an order has not every filter once, or classes and groups do not fit.
+    """
+
+    partitions: tuple[Partition, ...]
+    """How each attribute in use is cut (U)."""
+    orders: tuple[Order, ...]
+    """The order of each group; ``orders[0]`` is for rows of every other class."""
+    groups: tuple[int, ...]
+    """The group of each class; a class is its buckets in mixed radix, the last one fastest."""
+    _lookup: Groups = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        filters = list(range(len(self.orders[0]))) if self.orders else []
+        for order in self.orders:
+            if sorted(order) != filters:
+                msg = f"{order} is no order of {len(filters)} filters; another answer would follow"
+                raise PlanError(msg, order=order)
+        n_classes = _product(part.n_buckets for part in self.partitions)
+        fits = 1 <= len(self.orders) <= MAX_GROUPS and n_classes <= MAX_CLASSES
+        known = set(self.groups) <= set(range(len(self.orders)))
+        if not (fits and known) or len(self.groups) != n_classes:
+            msg = (
+                f"{len(self.groups)} classes in {len(self.orders)} groups do not fit partitions "
+                f"of {n_classes} classes; at most {MAX_GROUPS} groups and {MAX_CLASSES} classes"
+            )
+            raise PlanError(msg, classes=n_classes, groups=len(self.orders))
+        object.__setattr__(self, "_lookup", np.array(self.groups, dtype=np.uint8))
+
+    @classmethod
+    def of_classes(
+        cls, partitions: Sequence[Partition], default: Order, orders: Sequence[Order | None]
+    ) -> Self:
+        """Return the table of one order per class, without what makes no difference.
+
+        Args:
+            partitions: how each attribute is cut.
+            default: the order of rows of no class in particular.
+            orders: the order of each class; None: the default.
+
+        Raises:
+            PlanError: there are more than ``MAX_GROUPS`` different orders.
+        """
+        place = {default: 0}
+        groups = [0 if o is None else place.setdefault(o, len(place)) for o in orders]
+        return cls(tuple(partitions), tuple(place), tuple(groups)).compact()
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        """Names of the attributes in use, in the order of the partitions."""
+        return tuple(part.attribute for part in self.partitions)
+
+    @property
+    def n_filters(self) -> int:
+        """F, the number of filters."""
+        return len(self.orders[0])
+
+    @property
+    def n_groups(self) -> int:
+        """How many order groups there are, the default one included."""
+        return len(self.orders)
+
+    @property
+    def n_classes(self) -> int:
+        """How many classes of rows there are."""
+        return len(self.groups)
+
+    def classes(self, values: Floats) -> NDArray[np.intp]:
+        """Return the class of each row ((N,)).
+
+        Args:
+            values: values of the attributes in use, nan for NULL ((N, U)).
+        """
+        return class_of(self.partitions, values)
+
+    def group_of(self, values: Floats) -> Groups:
+        """Return the order group of each row ((N,)): ``orders[group]`` is its order.
+
+        Args:
+            values: values of ``attributes``, nan for NULL ((N, U)).
+        """
+        if self.n_groups == 1:
+            return np.zeros(len(values), dtype=np.uint8)
+        return self._lookup[self.classes(values)]
+
+    def conditions(self, exprs: Sequence[str]) -> list[str]:
+        """Return Spark SQL that is true for exactly the rows of each group but the first.
+
+        The conditions exclude each other and are never NULL; rows of which none is true take
+        ``orders[0]``.
+
+        Args:
+            exprs: an expression of type DOUBLE for each of ``attributes``.
+        """
+        shape = [part.n_buckets for part in self.partitions]
+        groups = self._lookup.reshape(shape)
+        return [self._condition(exprs, groups == g, 0) for g in range(1, self.n_groups)]
+
+    def _condition(self, exprs: Sequence[str], wanted: NDArray[np.bool_], depth: int) -> str:
+        """Return SQL for a set of classes: buckets with the same rest are asked for together."""
+        if depth == len(self.partitions):
+            return "TRUE" if wanted.any() else "FALSE"
+        by_rest: dict[bytes, list[int]] = {}
+        for bucket, rest in enumerate(wanted):
+            if rest.any():
+                by_rest.setdefault(rest.tobytes(), []).append(bucket)
+        parts = []
+        for buckets in by_rest.values():
+            mine = self.partitions[depth].condition(exprs[depth], buckets)
+            rest = self._condition(exprs, wanted[buckets[0]], depth + 1)
+            told = [f"({sql})" for sql in (mine, rest) if sql != "TRUE"]
+            parts.append(" AND ".join(told) if told else "TRUE")
+        if "TRUE" in parts:
+            return "TRUE"
+        return " OR ".join(f"({part})" for part in parts) if parts else "FALSE"
+
+    def compact(self) -> Self:
+        """Return the same routes with fewer buckets, attributes and orders where none differ."""
+        place = {self.orders[group]: 0 for group in sorted({0, *self.groups})}
+        orders = tuple(place)
+        place = {order: number for number, order in enumerate(orders)}
+        renamed = np.array([place.get(order, 0) for order in self.orders], dtype=np.uint8)
+        shape = [part.n_buckets for part in self.partitions]
+        groups = renamed[self._lookup].reshape(shape)
+        partitions: list[Partition] = []
+        for part in self.partitions:
+            axis = len(partitions)
+            table = np.moveaxis(groups, axis, 0).reshape(part.n_buckets, -1)
+            if (table == table[0]).all():
+                groups = np.take(groups, [0], axis=axis).squeeze(axis)
+                continue
+            useless = _useless_points(part, table)
+            partitions.append(part.without(useless))
+            groups = np.delete(groups, sorted(useless), axis=axis)
+        return type(self)(tuple(partitions), orders, tuple(groups.ravel().tolist()))
+
+    def with_default(self, order: Order) -> Self:
+        """Return the table with another order for rows of no class in particular.
+
+        Raises:
+            PlanError: it is no order of the filters.
+        """
+        return self if order == self.orders[0] else replace(self, orders=(order, *self.orders[1:]))
+
+    def words(self, filter_ids: Sequence[str]) -> list[str]:
+        """Return a line for each order group: its order, and which rows take it.
+
+        Args:
+            filter_ids: names of the filters (F).
+
+        >>> cut = Partition("light", "ranges", (500.0,))
+        >>> RouteTable((cut,), ((0, 1), (1, 0)), (0, 1, 0)).words(("a", "b"))
+        ['a, b: other rows', 'b, a: 500 <= light']
+        """
+        shape = [part.n_buckets for part in self.partitions]
+        groups = self._lookup.reshape(shape)
+        lines = []
+        for number, order in enumerate(self.orders):
+            rows = self._words(groups == number, 0) if number else "other rows"
+            lines.append(f"{', '.join(filter_ids[f] for f in order)}: {rows}")
+        return lines
+
+    def _words(self, wanted: NDArray[np.bool_], depth: int) -> str:
+        if depth == len(self.partitions):
+            return ""
+        by_rest: dict[bytes, list[int]] = {}
+        for bucket, rest in enumerate(wanted):
+            if rest.any():
+                by_rest.setdefault(rest.tobytes(), []).append(bucket)
+        part, told = self.partitions[depth], []
+        for buckets in by_rest.values():
+            mine = " or ".join(part.words(bucket) for bucket in buckets)
+            rest = self._words(wanted[buckets[0]], depth + 1)
+            told.append(f"{mine} and ({rest})" if rest else mine)
+        return "; ".join(told)
+
+    def to_state(self) -> dict[str, Any]:
+        """Return plain values (JSON)."""
+        return {
+            "partitions": [part.to_state() for part in self.partitions],
+            "orders": [list(order) for order in self.orders],
+            "groups": list(self.groups),
+        }
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> Self:
+        """Return what ``to_state`` saved.
+
+        Raises:
+            PlanError: the state is of no table.
+        """
+        return cls(
+            tuple(Partition.from_state(part) for part in state["partitions"]),
+            tuple(tuple(map(int, order)) for order in state["orders"]),
+            tuple(map(int, state["groups"])),
+        )
+
+
+def class_of(partitions: Sequence[Partition], values: Floats) -> NDArray[np.intp]:
+    """Return the class of each row: its buckets in mixed radix, the last one fastest ((N,)).
+
+    Args:
+        partitions: how each attribute is cut (U).
+        values: values of the attributes, nan for NULL ((N, U)).
+    """
+    found = np.zeros(len(values), dtype=np.intp)
+    for column, part in enumerate(partitions):
+        buckets = part.buckets(values[:, column])
+        found = found * part.n_buckets + buckets if column else buckets
+    return found
+
+
+def _useless_points(part: Partition, table: NDArray[np.uint8]) -> set[int]:
+    """Return points whose bucket takes everywhere the order of the one it would merge with.
+
+    Args:
+        part: the partition.
+        table: the groups by bucket of the partition and by the rest of the class ((D, …)).
+    """
+    n = len(part.points)
+    if part.kind == "ranges":  # edge i parts buckets i and i + 1
+        return {i for i in range(n) if (table[i] == table[i + 1]).all()}
+    return {i for i in range(n) if (table[i] == table[n]).all()}
+
+
+def _product(factors: Iterable[int]) -> int:
+    total = 1
+    for factor in factors:
+        total *= factor
+    return total
