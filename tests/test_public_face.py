@@ -45,6 +45,13 @@ def test_importing_eddyline_is_light():
     assert not heavy & loaded_by("import eddyline; dir(eddyline); eddyline.predicate")
 
 
+def test_a_detector_loads_only_what_it_needs():
+    build = "import eddyline as el; el.detector_bank({!r}, 3)"
+    heavy = {"pyspark", "pandas", "numba", "scipy.special", "river"}
+    assert not heavy & loaded_by(build.format("beta_cusum"))
+    assert "numba" in loaded_by(build.format("adwin"))
+
+
 @pytest.mark.parametrize(
     "module", ["runtime.loop", "runtime.executor", "ordering", "stats.window", "watch.explain"]
 )

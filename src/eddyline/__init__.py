@@ -9,27 +9,38 @@ from typing import TYPE_CHECKING, Any
 from eddyline.query.predicates import predicate, sql_predicate
 
 if TYPE_CHECKING:
+    from eddyline.change import detector, detector_bank
     from eddyline.spark.conjunction import all_of
     from eddyline.spark.engine import Engine
     from eddyline.spark.session import session
 
 __version__ = "0.1.0"
 
-_ON_SPARK = {
+_ON_USE = {
     "Engine": "eddyline.spark.engine",
     "all_of": "eddyline.spark.conjunction",
+    "detector": "eddyline.change",
+    "detector_bank": "eddyline.change",
     "session": "eddyline.spark.session",
 }
-"""Public names that need pyspark, which is imported when the first of them is used."""
+"""Public names whose modules are imported when they are first used; most of them need pyspark."""
 
-__all__ = ["Engine", "all_of", "predicate", "session", "sql_predicate"]
+__all__ = [
+    "Engine",
+    "all_of",
+    "detector",
+    "detector_bank",
+    "predicate",
+    "session",
+    "sql_predicate",
+]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _ON_SPARK:
+    if name not in _ON_USE:
         msg = f"module 'eddyline' has no attribute {name!r}"
         raise AttributeError(msg)
-    return getattr(import_module(_ON_SPARK[name]), name)
+    return getattr(import_module(_ON_USE[name]), name)
 
 
 def __dir__() -> list[str]:

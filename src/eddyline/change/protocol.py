@@ -5,8 +5,8 @@
                  │                                   └─ change ─► change point │
                  └──── amnesic ────┴──── non-amnesic: adjust feedback ◄────────┘
 
-[Tsamoura16 3.2, Fig 3]. *Feedback* are the items that a detector learns from before it can check. An
-*amnesic* detector forgets everything after a change, a non-amnesic one only what is stale.
+[Tsamoura16 3.2, Fig 3]. *Feedback* are the items that a detector learns from before it can check.
+An *amnesic* detector forgets everything after a change, a non-amnesic one only what is stale.
 
 Detectors come in banks: n detectors of one kind, updated by one call. A single detector is a bank
 of one, with the outward convention of river: ``update(x)``, then ``drift_detected``.
@@ -14,7 +14,7 @@ of one, with the outward convention of river: ``update(x)``, then ``drift_detect
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray

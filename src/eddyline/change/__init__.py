@@ -1,0 +1,112 @@
+"""Change detection: has the law of a stream of numbers changed, and since when?
+
+A detector is one file with its options; the table is its registration. Other packages add
+detectors with entry points of the group ``eddyline.change``; detectors of river plug in as they
+are. Importing this loads neither numba nor scipy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields, is_dataclass, replace
+from typing import TYPE_CHECKING, Any, cast
+
+from eddyline import registry
+from eddyline.change.adwin import AdwinOptions
+from eddyline.change.beta_cusum import BetaCusumOptions
+from eddyline.change.from_river import RiverOptions, is_river_like
+from eddyline.change.page_hinkley import PageHinkleyOptions
+from eddyline.change.single import Detector
+from eddyline.errors import OptionError
+
+if TYPE_CHECKING:
+    from eddyline.change.protocol import DetectorBank, DetectorOptions
+
+GROUP = "eddyline.change"
+"""Entry-point group of detectors from other packages."""
+
+DETECTORS: dict[str, type[DetectorOptions]] = {
+    "beta_cusum": BetaCusumOptions,
+    "adwin": AdwinOptions,
+    "page_hinkley": PageHinkleyOptions,
+}
+"""Detectors by name."""
+
+
+def options_of(spec: str | DetectorOptions | Any, **given: Any) -> DetectorOptions:
+    """Return the options of a detector, with some of them changed.
+
+    Args:
+        spec: a name of ``DETECTORS`` or of an installed package, an options object, or a detector
+            of river.
+        **given: options to set.
+
+    Raises:
+        OptionError: the name or an option is unknown, a value is out of range, or the object is
+            nothing of the above.
+        PluginError: an installed package offers the name but failed to load.
+
+    >>> options_of("adwin", check_every=32).check_every
+    32
+    """
+    if isinstance(spec, str):
+        kind = registry.look_up("detector", DETECTORS, spec, group=GROUP)
+        _check_names(kind, given)
+        return kind(**given)
+    named: Any = RiverOptions(spec) if is_river_like(spec) else spec
+    if isinstance(named, type) or not callable(getattr(named, "build", None)):
+        msg = "a detector is a name, an options object such as AdwinOptions(), or a detector of "
+        msg += f"river, got {spec!r:.60}"
+        raise OptionError(msg, detector=repr(spec))
+    _check_names(type(named), given)
+    return cast("DetectorOptions", replace(named, **given) if given else named)
+
+
+def detector(spec: str | DetectorOptions | Any, /, **options: Any) -> Detector:
+    """Return a detector that watches one stream of numbers for changes.
+
+    Args:
+        spec: a name (``beta_cusum``, ``adwin``, ``page_hinkley``…), an options object, or a
+            detector of river.
+        **options: options to set; see docs/change_detection.md.
+
+    Raises:
+        OptionError: the name or an option is unknown, or a value is out of range.
+
+    >>> watched = detector("beta_cusum", threshold=50)
+    >>> watched.update(0.31)
+    >>> watched.drift_detected
+    False
+    """
+    return Detector(options_of(spec, **options))
+
+
+def detector_bank(spec: str | DetectorOptions | Any, n: int, /, **options: Any) -> DetectorBank:
+    """Return n detectors of one kind, each over its own stream, updated by one call.
+
+    Args:
+        spec: a name, an options object, or a detector of river (n clones).
+        n: how many detectors (≥ 0).
+        **options: options to set.
+
+    Raises:
+        OptionError: the name or an option is unknown, or a value is out of range.
+
+    >>> import numpy as np
+    >>> bank = detector_bank("adwin", 3)
+    >>> bank.update(np.array([0.2, np.nan, 0.7]))
+    array([False, False, False])
+    >>> bank.n_seen
+    array([1, 0, 1])
+    """
+    return options_of(spec, **options).build(n)
+
+
+def _check_names(kind: type, given: dict[str, Any]) -> None:
+    known = [field.name for field in fields(kind)] if is_dataclass(kind) else []
+    for name in given:
+        if name not in known:
+            msg = registry.unknown(f"option of {kind.__name__}", name, known)
+            raise OptionError(msg, name=name, known=known)
+
+
+__all__ = ["DETECTORS", "Detector", "detector", "detector_bank", "options_of"]

@@ -1,0 +1,161 @@
+"""ADWIN2: a window that is cut where the means of its two parts differ [Bifet07 4].
+
+The window is kept as an exponential histogram, in space and time that grow with its logarithm. It
+is not amnesic: after a change the oldest buckets go, one at a time, until no split is significant;
+what remains began with the change.
+
+The guarantee of the paper is for a conservative cut; the cut here, like everyone's, uses the
+window's variance, and false alarms are rarer than δ says.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from eddyline.change.machine import MachineBank
+from eddyline.options import in_range
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from eddyline.change.protocol import Floats, Ints, Mask
+
+_FIRST_ROWS = 8
+"""Rows of a fresh histogram: with five buckets a row, windows of up to some hundreds of items."""
+
+_GROWING = ("_totals_of_buckets", "_squares", "_counts")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdwinOptions:
+    """When ADWIN2 cuts its window.
+
+    Raises:
+        OptionError: a value is out of its range.
+    """
+
+    significance: float = 0.01
+    """Probability of a false alarm per item that the cut allows ((0, 1)). δ."""
+    buckets_per_row: int = 5
+    """Buckets of one size before two of them are merged (≥ 2): more cut more precisely and cost
+    more. L."""
+    n_feedback: int = 10
+    """Items in the window before it checks (≥ 1)."""
+    check_every: int = 1
+    """Items between two checks (≥ 1); river's default is 32."""
+    min_part: int = 1
+    """Items that either part of a split has at least (≥ 1); river's default is 5."""
+
+    def __post_init__(self) -> None:
+        in_range(self, "significance", 1e-300, 1.0 - 1e-12)
+        in_range(self, "buckets_per_row", 2, 2**16)
+        in_range(self, "n_feedback", 1, 2**31)
+        in_range(self, "check_every", 1, 2**31)
+        in_range(self, "min_part", 1, 2**31)
+
+    def build(self, n: int) -> Adwin:
+        """Return n fresh detectors."""
+        return Adwin(self, n)
+
+
+class Adwin(MachineBank):
+    """A bank of ADWIN2 detectors."""
+
+    kind = "adwin"
+    is_amnesic = False
+    is_sequential = True
+    _low, _high = 0.0, 1.0
+    _state = (*_GROWING, "_totals")
+
+    def __init__(self, options: AdwinOptions, n: int) -> None:
+        from eddyline.change import adwin_kernels  # noqa: PLC0415 imports numba
+
+        super().__init__(n, options.n_feedback)
+        self._kernels = adwin_kernels
+        self._options = options
+        self._totals_of_buckets = np.zeros((self.n, _FIRST_ROWS, options.buckets_per_row + 1))
+        self._squares = np.zeros_like(self._totals_of_buckets)
+        self._counts: Ints = np.zeros((self.n, _FIRST_ROWS), dtype=np.int64)
+        self._totals = np.zeros((self.n, 3))
+
+    @property
+    def widths(self) -> Ints:
+        """Items in each window ((n,))."""
+        return self._totals[:, 0].astype(np.int64)
+
+    @property
+    def means(self) -> Floats:
+        """Mean of each window; nan while it is empty ((n,))."""
+        n_items, total, _ = self._totals.T
+        means: Floats = np.full(self.n, np.nan)
+        return np.divide(total, n_items, out=means, where=n_items > 0.0)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {key: value for key, value in vars(self).items() if key != "_kernels"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        from eddyline.change import adwin_kernels  # noqa: PLC0415 imports numba
+
+        vars(self).update(state)
+        self._kernels = adwin_kernels
+
+    def _use_feedback(self, which: Ints, items: Floats) -> None:
+        self._take(which, items[:, 0], 0)
+        self._ready[which] = self._totals[which, 0] >= self.n_feedback
+
+    def _check(self, which: Ints, items: Floats) -> Mask:
+        return self._take(which, items, self._options.check_every)
+
+    def _take(self, which: Ints, items: Floats, check_every: int) -> Mask:
+        hits = np.zeros(len(which), dtype=np.bool_)
+        last_row = self._kernels.take(
+            which,
+            items,
+            self.n_seen,
+            self._totals_of_buckets,
+            self._squares,
+            self._counts,
+            self._totals,
+            self._options.significance,
+            self._options.min_part,
+            check_every,
+            hits,
+        )
+        if last_row == self._counts.shape[1] - 1:
+            self._grow(2 * self._counts.shape[1])
+        return hits
+
+    def _grow(self, n_rows: int) -> None:
+        for name in _GROWING:
+            old = getattr(self, name)
+            new = np.zeros((self.n, n_rows, *old.shape[2:]), dtype=old.dtype)
+            new[:, : old.shape[1]] = old
+            setattr(self, name, new)
+
+    def _adjust(self, which: Ints) -> None:
+        state = (self._totals_of_buckets, self._squares, self._counts, self._totals)
+        self._cut(which, *state)
+        self._ready[which] = self._totals[which, 0] >= self.n_feedback
+
+    def _change_point(self, which: Ints) -> Ints:
+        # The oldest item that a cut would leave; the cut itself is the next state's.
+        totals = self._totals[which]
+        state = (self._totals_of_buckets[which], self._squares[which], self._counts[which])
+        self._cut(np.arange(len(which)), *state, totals)
+        return self.n_seen[which] - totals[:, 0].astype(np.int64)
+
+    def _cut(
+        self, which: Ints, buckets: Floats, squares: Floats, counts: Ints, totals: Floats
+    ) -> None:
+        options = self._options
+        self._kernels.drop_stale(
+            which, buckets, squares, counts, totals, options.significance, options.min_part
+        )
+
+    def _fit(self, name: str, rows: NDArray[Any], n_touched: int) -> None:
+        if name in _GROWING and rows.ndim > 1 and rows.shape[1] > self._counts.shape[1]:
+            self._grow(rows.shape[1])
+        super()._fit(name, rows, n_touched)

@@ -1,0 +1,19 @@
+"""Kernels compiled by numba; only modules of kernels import this, and only banks import those.
+
+Importing numba takes longer than the rest of eddyline, so nothing does before the first detector
+that needs it is built.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar, cast
+
+import numba
+
+F = TypeVar("F", bound=Callable[..., object])
+
+
+def compiled(function: F) -> F:
+    """Compile a function on its first call; the machine code is kept for later processes."""
+    return cast("F", numba.njit(cache=True, nogil=True, error_model="numpy")(function))

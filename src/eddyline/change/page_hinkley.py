@@ -1,0 +1,109 @@
+"""Page-Hinkley: fading sums of how far items are from their running mean [Page54].
+
+The two sums of river's ``PageHinkley``, with the same results where the options agree: river's
+``min_instances`` is ``n_feedback`` + 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from eddyline.change.machine import MachineBank
+from eddyline.errors import OptionError
+from eddyline.options import in_range
+
+if TYPE_CHECKING:
+    from eddyline.change.protocol import Floats, Ints, Mask
+
+DIRECTIONS = ("up", "down", "both")
+"""Which shifts of the mean count."""
+
+_COUNT, _MEAN, _UP, _LEAST, _DOWN, _MOST = range(6)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageHinkleyOptions:
+    """When Page-Hinkley reports a change of the mean.
+
+    Raises:
+        OptionError: a value is out of its range.
+    """
+
+    threshold: float = 1.5
+    """Rise of a sum above its least value, or fall below its largest, that is a change (> 0; in the
+    unit of the items, times items). λ; the default is for fractions."""
+    tolerance: float = 0.02
+    """Shift of the mean that does not count (≥ 0; in the unit of the items). δ."""
+    fading: float = 0.9999
+    """What a sum keeps from one item to the next ((0, 1]). α."""
+    direction: str = "both"
+    """``up``, ``down`` or ``both``."""
+    n_feedback: int = 30
+    """Items that are summed before it checks (≥ 0)."""
+    change_point_back: int = 5
+    """How many items before the alarm the change is taken to have begun (≥ 0; the item just
+    checked counts as the first; 0: with the next item)."""
+
+    def __post_init__(self) -> None:
+        in_range(self, "threshold", 1e-300, 1e300)
+        in_range(self, "tolerance", 0.0, 1e300)
+        in_range(self, "fading", 1e-6, 1.0)
+        in_range(self, "n_feedback", 0, 2**31)
+        in_range(self, "change_point_back", 0, 2**31)
+        if self.direction not in DIRECTIONS:
+            msg = f"option 'direction' must be one of {', '.join(DIRECTIONS)}, "
+            msg += f"got {self.direction!r}"
+            raise OptionError(msg, name="direction", value=self.direction)
+
+    def build(self, n: int) -> PageHinkley:
+        """Return n fresh detectors."""
+        return PageHinkley(self, n)
+
+
+class PageHinkley(MachineBank):
+    """A bank of Page-Hinkley detectors."""
+
+    kind = "page_hinkley"
+    is_sequential = True
+    _state = ("_sums",)
+
+    def __init__(self, options: PageHinkleyOptions, n: int) -> None:
+        super().__init__(n, options.n_feedback)
+        self._options = options
+        self._sums = np.zeros((self.n, 6))
+
+    def _use_feedback(self, which: Ints, items: Floats) -> None:
+        self._summed(which, items[:, 0])
+        self._ready[which] = self._sums[which, _COUNT] >= self.n_feedback
+
+    def _check(self, which: Ints, items: Floats) -> Mask:
+        sums = self._summed(which, items)
+        rise, fall = sums[:, _UP] - sums[:, _LEAST], sums[:, _MOST] - sums[:, _DOWN]
+        up, down = rise > self._options.threshold, fall > self._options.threshold
+        return {"up": up, "down": down, "both": up | down}[self._options.direction]
+
+    def _summed(self, which: Ints, items: Floats) -> Floats:
+        options = self._options
+        sums = self._sums[which]
+        # Numbers near the largest float overflow to an infinite sum, which is a change.
+        with np.errstate(over="ignore", invalid="ignore"):
+            sums[:, _COUNT] += 1.0
+            sums[:, _MEAN] += (items - sums[:, _MEAN]) / sums[:, _COUNT]
+            off = items - sums[:, _MEAN]
+            sums[:, _UP] = options.fading * sums[:, _UP] + off - options.tolerance
+            sums[:, _DOWN] = options.fading * sums[:, _DOWN] + off + options.tolerance
+        is_first = sums[:, _COUNT] == 1.0
+        sums[:, _LEAST] = np.where(
+            is_first, sums[:, _UP], np.minimum(sums[:, _LEAST], sums[:, _UP])
+        )
+        sums[:, _MOST] = np.where(
+            is_first, sums[:, _DOWN], np.maximum(sums[:, _MOST], sums[:, _DOWN])
+        )
+        self._sums[which] = sums
+        return sums
+
+    def _change_point(self, which: Ints) -> Ints:
+        return self._back(which, self._options.change_point_back)
