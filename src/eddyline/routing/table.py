@@ -194,13 +194,17 @@ class RouteTable:
         >>> RouteTable((cut,), ((0, 1), (1, 0)), (0, 1, 0)).words(("a", "b"))
         ['a, b: other rows', 'b, a: 500 <= light']
         """
+        return [
+            f"{', '.join(filter_ids[f] for f in order)}: {rows}"
+            for order, rows in zip(self.orders, self.rows_in_words(), strict=True)
+        ]
+
+    def rows_in_words(self) -> list[str]:
+        """Return which rows each group is of, as a person would say it."""
         shape = [part.n_buckets for part in self.partitions]
         groups = self._lookup.reshape(shape)
-        lines = []
-        for number, order in enumerate(self.orders):
-            rows = self._words(groups == number, 0) if number else "other rows"
-            lines.append(f"{', '.join(filter_ids[f] for f in order)}: {rows}")
-        return lines
+        told = [self._words(groups == number, 0) for number in range(1, self.n_groups)]
+        return ["other rows", *told]
 
     def _words(self, wanted: NDArray[np.bool_], depth: int) -> str:
         if depth == len(self.partitions):
