@@ -13,7 +13,11 @@ from typing import TYPE_CHECKING, Any, cast
 from eddyline import registry
 from eddyline.change.adwin import AdwinOptions
 from eddyline.change.beta_cusum import BetaCusumOptions
+from eddyline.change.change_finder import ChangeFinderOptions
+from eddyline.change.cusum import CusumOptions
 from eddyline.change.from_river import RiverOptions, is_river_like
+from eddyline.change.martingale import MartingaleOptions
+from eddyline.change.meta import MetaOptions
 from eddyline.change.page_hinkley import PageHinkleyOptions
 from eddyline.change.single import Detector
 from eddyline.errors import OptionError
@@ -27,6 +31,10 @@ GROUP = "eddyline.change"
 DETECTORS: dict[str, type[DetectorOptions]] = {
     "beta_cusum": BetaCusumOptions,
     "adwin": AdwinOptions,
+    "martingale": MartingaleOptions,
+    "meta": MetaOptions,
+    "change_finder": ChangeFinderOptions,
+    "cusum": CusumOptions,
     "page_hinkley": PageHinkleyOptions,
 }
 """Detectors by name."""

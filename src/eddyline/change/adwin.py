@@ -11,22 +11,20 @@ window's variance, and false alarms are rarer than δ says.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eddyline.change.machine import MachineBank
+from eddyline.change.kernel_bank import KernelBank
 from eddyline.options import in_range
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from eddyline.change.protocol import Floats, Ints, Mask
 
 _FIRST_ROWS = 8
 """Rows of a fresh histogram: with five buckets a row, windows of up to some hundreds of items."""
 
-_GROWING = ("_totals_of_buckets", "_squares", "_counts")
+_GROWING = ("_bucket_sums", "_squares", "_counts")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,23 +59,22 @@ class AdwinOptions:
         return Adwin(self, n)
 
 
-class Adwin(MachineBank):
+class Adwin(KernelBank):
     """A bank of ADWIN2 detectors."""
 
     kind = "adwin"
     is_amnesic = False
     is_sequential = True
     _low, _high = 0.0, 1.0
+    _kernel_module = "adwin_kernels"
+    _growing = _GROWING
     _state = (*_GROWING, "_totals")
 
     def __init__(self, options: AdwinOptions, n: int) -> None:
-        from eddyline.change import adwin_kernels  # noqa: PLC0415 imports numba
-
         super().__init__(n, options.n_feedback)
-        self._kernels = adwin_kernels
         self._options = options
-        self._totals_of_buckets = np.zeros((self.n, _FIRST_ROWS, options.buckets_per_row + 1))
-        self._squares = np.zeros_like(self._totals_of_buckets)
+        self._bucket_sums = np.zeros((self.n, _FIRST_ROWS, options.buckets_per_row + 1))
+        self._squares = np.zeros_like(self._bucket_sums)
         self._counts: Ints = np.zeros((self.n, _FIRST_ROWS), dtype=np.int64)
         self._totals = np.zeros((self.n, 3))
 
@@ -93,57 +90,77 @@ class Adwin(MachineBank):
         means: Floats = np.full(self.n, np.nan)
         return np.divide(total, n_items, out=means, where=n_items > 0.0)
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {key: value for key, value in vars(self).items() if key != "_kernels"}
+    def update(self, values: Floats) -> Mask:
+        """Take in one item for each detector and return which found a change.
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        from eddyline.change import adwin_kernels  # noqa: PLC0415 imports numba
+        The transitions of ``MachineBank.update`` in one kernel: at 64 detectors, what NumPy needs
+        to sort out who gets an item is more than the windows do.
 
-        vars(self).update(state)
-        self._kernels = adwin_kernels
-
-    def _use_feedback(self, which: Ints, items: Floats) -> None:
-        self._take(which, items[:, 0], 0)
-        self._ready[which] = self._totals[which, 0] >= self.n_feedback
-
-    def _check(self, which: Ints, items: Floats) -> Mask:
-        return self._take(which, items, self._options.check_every)
-
-    def _take(self, which: Ints, items: Floats, check_every: int) -> Mask:
-        hits = np.zeros(len(which), dtype=np.bool_)
-        last_row = self._kernels.take(
-            which,
-            items,
+        Raises:
+            QueryError: another number of values, or an item out of range; nothing was taken in.
+        """
+        given = np.asarray(values, dtype=np.float64)
+        if given.shape != (self.n,):
+            return super().update(given)
+        options = self._options
+        changed = np.zeros(self.n, dtype=np.bool_)
+        n_found, last_row = self._kernels.advance(
+            given,
             self.n_seen,
-            self._totals_of_buckets,
+            self._ready,
+            self._bucket_sums,
             self._squares,
             self._counts,
             self._totals,
-            self._options.significance,
-            self._options.min_part,
-            check_every,
-            hits,
+            options.significance,
+            options.min_part,
+            options.check_every,
+            options.n_feedback,
+            changed,
         )
-        if last_row == self._counts.shape[1] - 1:
-            self._grow(2 * self._counts.shape[1])
+        if n_found < 0:
+            return super().update(given)
+        self._make_room(last_row)
+        if n_found > 0:
+            self._react(np.flatnonzero(changed))
+        return changed
+
+    def _use_feedback(self, which: Ints, items: Floats) -> None:
+        self._take(which, np.ascontiguousarray(items[:, 0]))
+        self._ready[which] = self._totals[which, 0] >= self.n_feedback
+
+    def _check(self, which: Ints, items: Floats) -> Mask:
+        self._take(which, items)
+        options = self._options
+        hits: Mask = self._kernels.find_splits(
+            which,
+            self._bucket_sums,
+            self._counts,
+            self._totals,
+            options.significance,
+            options.min_part,
+        )
+        hits[self.n_seen[which] % options.check_every != 0] = False
         return hits
 
-    def _grow(self, n_rows: int) -> None:
-        for name in _GROWING:
-            old = getattr(self, name)
-            new = np.zeros((self.n, n_rows, *old.shape[2:]), dtype=old.dtype)
-            new[:, : old.shape[1]] = old
-            setattr(self, name, new)
+    def _take(self, which: Ints, items: Floats) -> None:
+        state = (self._bucket_sums, self._squares, self._counts, self._totals)
+        self._make_room(self._kernels.take(which, items, *state))
+
+    def _make_room(self, last_row: int) -> None:
+        """Keep the last row empty, so that the next item finds room for all its merges."""
+        if last_row == self._counts.shape[1] - 1:
+            self._grow(2 * self._counts.shape[1])
 
     def _adjust(self, which: Ints) -> None:
-        state = (self._totals_of_buckets, self._squares, self._counts, self._totals)
+        state = (self._bucket_sums, self._squares, self._counts, self._totals)
         self._cut(which, *state)
         self._ready[which] = self._totals[which, 0] >= self.n_feedback
 
     def _change_point(self, which: Ints) -> Ints:
         # The oldest item that a cut would leave; the cut itself is the next state's.
         totals = self._totals[which]
-        state = (self._totals_of_buckets[which], self._squares[which], self._counts[which])
+        state = (self._bucket_sums[which], self._squares[which], self._counts[which])
         self._cut(np.arange(len(which)), *state, totals)
         return self.n_seen[which] - totals[:, 0].astype(np.int64)
 
@@ -154,8 +171,3 @@ class Adwin(MachineBank):
         self._kernels.drop_stale(
             which, buckets, squares, counts, totals, options.significance, options.min_part
         )
-
-    def _fit(self, name: str, rows: NDArray[Any], n_touched: int) -> None:
-        if name in _GROWING and rows.ndim > 1 and rows.shape[1] > self._counts.shape[1]:
-            self._grow(rows.shape[1])
-        super()._fit(name, rows, n_touched)

@@ -10,6 +10,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from eddyline.change.compiled import compiled
 
 if TYPE_CHECKING:
@@ -17,10 +19,10 @@ if TYPE_CHECKING:
 
 
 @compiled
-def take(
-    which: Ints,
-    items: Floats,
+def advance(
+    given: Floats,
     n_seen: Ints,
+    ready: Mask,
     sums: Floats,
     squares: Floats,
     counts: Ints,
@@ -28,38 +30,70 @@ def take(
     significance: float,
     min_part: int,
     check_every: int,
-    hits: Mask,
-) -> int:
-    """Insert an item in each window and, where ``check_every`` says so, look for a split.
+    n_feedback: int,
+    changed: Mask,
+) -> tuple[int, int]:
+    """Run the state machine for one item of each detector, up to where a change is found.
 
     Args:
-        which: the detectors ((m,)).
-        items: their items ((m,)).
+        given: the items; nan for none ((n,)).
         n_seen: items that each detector has taken in ((n,)).
+        ready: which detectors have feedback ((n,)).
         sums: sums of the buckets ((n, rows, slots); the last row is empty).
         squares: sums of squares of the buckets ((n, rows, slots)).
         counts: buckets of each row ((n, rows)).
         totals: number, sum, sum of squares of the window ((n, 3)).
         significance: δ.
         min_part: items that either side of a split has at least.
-        check_every: items between two checks; 0: insert only.
-        hits: set for those that found a significant split ((m,)).
+        check_every: items between two checks.
+        n_feedback: items in the window before it checks.
+        changed: set for those that found a significant split ((n,)).
 
     Returns:
-        The last row that is in use now.
+        How many found one, or -1 if an item is out of range and nothing was taken in; and the last
+        row of the histograms that is in use now.
     """
+    for i in range(len(given)):
+        if given[i] < 0.0 or given[i] > 1.0:
+            return -1, 0
+    n_hits = 0
+    last = 0
+    for i in range(len(given)):
+        x = given[i]
+        if math.isnan(x):
+            continue
+        n_seen[i] += 1
+        last = max(last, _take(sums[i], squares[i], counts[i], totals[i], x))
+        if not ready[i]:
+            ready[i] = totals[i, 0] >= n_feedback
+        elif n_seen[i] % check_every == 0:
+            changed[i] = _splits(sums[i], counts[i], totals[i], significance, min_part)
+            n_hits += changed[i]
+    return n_hits, last
+
+
+@compiled
+def take(
+    which: Ints, items: Floats, sums: Floats, squares: Floats, counts: Ints, totals: Floats
+) -> int:
+    """Insert an item in the window of some detectors; return the last row in use ((m,))."""
     last = 0
     for j in range(len(which)):
         i = which[j]
-        x = items[j]
-        totals[i, 0] += 1.0
-        totals[i, 1] += x
-        totals[i, 2] += x * x
-        row = _insert(sums[i], squares[i], counts[i], x)
-        last = max(last, row)
-        if check_every > 0 and n_seen[i] % check_every == 0:
-            hits[j] = _splits(sums[i], counts[i], totals[i], significance, min_part)
+        last = max(last, _take(sums[i], squares[i], counts[i], totals[i], items[j]))
     return last
+
+
+@compiled
+def find_splits(
+    which: Ints, sums: Floats, counts: Ints, totals: Floats, significance: float, min_part: int
+) -> Mask:
+    """Return which of some windows have a significant split ((m,))."""
+    hits = np.zeros(len(which), dtype=np.bool_)
+    for j in range(len(which)):
+        i = which[j]
+        hits[j] = _splits(sums[i], counts[i], totals[i], significance, min_part)
+    return hits
 
 
 @compiled
@@ -82,8 +116,11 @@ def drop_stale(
 
 
 @compiled
-def _insert(sums: Floats, squares: Floats, counts: Ints, x: float) -> int:
+def _take(sums: Floats, squares: Floats, counts: Ints, totals: Floats, x: float) -> int:
     """Add a bucket of one item, merge where a row is too full; return the last row reached."""
+    totals[0] += 1.0
+    totals[1] += x
+    totals[2] += x * x
     n_slots = sums.shape[1]
     total, square, row = x, x * x, 0
     while True:
@@ -106,39 +143,35 @@ def _insert(sums: Floats, squares: Floats, counts: Ints, x: float) -> int:
 def _splits(sums: Floats, counts: Ints, totals: Floats, significance: float, min_part: int) -> bool:
     """Return whether the means of two parts of the window differ significantly.
 
-    The cut is that of [Bifet07 4.2]: normal term with the variance of the window, and the term
-    that covers small windows.
+    The cut is that of [Bifet07 4.2]: sqrt(2/m · variance · t) + 2/(3m) · t, with t = ln(2 ln n / δ)
+    and 1/m = 1/n0 + 1/n1. Both sides are multiplied by n0 · n1, which leaves no division.
     """
     n, total = totals[0], totals[1]
-    if n < 2.0 * min_part or n < 2.0:
+    least = max(float(min_part), 1.0)
+    if n < 2.0 * least:
         return False
     mean = total / n
     variance = max(totals[2] / n - mean * mean, 0.0)
     log_term = math.log(2.0 * math.log(n) / significance)
-    normal = 2.0 * variance * log_term
-    small = 2.0 / 3.0 * log_term
+    normal = 2.0 * variance * log_term * n
+    small = 2.0 / 3.0 * log_term * n
     n0 = 0.0
     sum0 = 0.0
-    last = counts.shape[0] - 1
-    while counts[last] == 0:
-        last -= 1
-    for row in range(last, -1, -1):
+    row = counts.shape[0] - 1
+    while counts[row] == 0:
+        row -= 1
+    while row >= 0:
         size = float(1 << row)
         for slot in range(counts[row]):
             n0 += size
             sum0 += sums[row, slot]
             n1 = n - n0
-            if n1 < min_part or n1 < 1.0:
+            if n1 < least:
                 return False
-            if n0 < min_part:
-                continue
-            gap = sum0 / n0 - (total - sum0) / n1
-            one_over_m = 1.0 / n0 + 1.0 / n1
-            # The root is larger than its first term: most splits are told without one.
-            if gap * gap > normal * one_over_m:
-                cut = math.sqrt(normal * one_over_m) + small * one_over_m
-                if abs(gap) > cut:
-                    return True
+            over = abs(sum0 * n - total * n0) - small
+            if over > 0.0 and over * over > normal * n0 * n1 and n0 >= least:
+                return True
+        row -= 1
     return False
 
 

@@ -277,16 +277,16 @@ class MachineBank(ABC):
         if not isinstance(texts, dict) or set(texts) != set(self._names()):
             msg = f"damaged state of {self.kind}: its arrays are not {', '.join(self._names())}"
             raise StateError(msg)
-        arrays = {name: unpack(text) for name, text in texts.items()}
-        for name, rows in arrays.items():
-            self._fit(name, rows, len(touched))
-        return touched, arrays
+        return touched, {
+            name: self._fitted(name, unpack(text), len(touched)) for name, text in texts.items()
+        }
 
-    def _fit(self, name: str, rows: NDArray[Any], n_touched: int) -> None:
-        """Check that saved rows fit this bank; one whose arrays grow makes room here."""
+    def _fitted(self, name: str, rows: NDArray[Any], n_touched: int) -> NDArray[Any]:
+        """Return saved rows if they fit this bank."""
         mine = getattr(self, name)
         if rows.shape != (n_touched, *mine.shape[1:]) or rows.dtype != mine.dtype:
             msg = f"state of {self.kind}: {name} is {rows.dtype} of shape {rows.shape}, this bank "
             msg += f"has {mine.dtype} of (…, {', '.join(map(str, mine.shape[1:]))}): restore with "
             msg += "the options that it was saved with"
             raise StateError(msg, array=name)
+        return rows

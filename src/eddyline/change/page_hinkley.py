@@ -1,7 +1,8 @@
 """Page-Hinkley: fading sums of how far items are from their running mean [Page54].
 
 The two sums of river's ``PageHinkley``, with the same results where the options agree: river's
-``min_instances`` is ``n_feedback`` + 1.
+``min_instances`` is ``n_feedback`` + 1. A change is taken to have begun after the item at which the
+sum that rose was least, or the one that fell was largest.
 """
 
 from __future__ import annotations
@@ -43,16 +44,12 @@ class PageHinkleyOptions:
     """``up``, ``down`` or ``both``."""
     n_feedback: int = 30
     """Items that are summed before it checks (≥ 0)."""
-    change_point_back: int = 5
-    """How many items before the alarm the change is taken to have begun (≥ 0; the item just
-    checked counts as the first; 0: with the next item)."""
 
     def __post_init__(self) -> None:
         in_range(self, "threshold", 1e-300, 1e300)
         in_range(self, "tolerance", 0.0, 1e300)
         in_range(self, "fading", 1e-6, 1.0)
         in_range(self, "n_feedback", 0, 2**31)
-        in_range(self, "change_point_back", 0, 2**31)
         if self.direction not in DIRECTIONS:
             msg = f"option 'direction' must be one of {', '.join(DIRECTIONS)}, "
             msg += f"got {self.direction!r}"
@@ -68,27 +65,32 @@ class PageHinkley(MachineBank):
 
     kind = "page_hinkley"
     is_sequential = True
-    _state = ("_sums",)
+    _state = ("_sums", "_turns")
 
     def __init__(self, options: PageHinkleyOptions, n: int) -> None:
         super().__init__(n, options.n_feedback)
         self._options = options
         self._sums = np.zeros((self.n, 6))
+        self._turns: Ints = np.zeros((self.n, 2), dtype=np.int64)
+        """Items up to where the rising sum was least, and the falling one largest."""
 
     def _use_feedback(self, which: Ints, items: Floats) -> None:
         self._summed(which, items[:, 0])
         self._ready[which] = self._sums[which, _COUNT] >= self.n_feedback
 
     def _check(self, which: Ints, items: Floats) -> Mask:
-        sums = self._summed(which, items)
+        up, down = self._exceeded(self._summed(which, items))
+        return up | down
+
+    def _exceeded(self, sums: Floats) -> tuple[Mask, Mask]:
+        """Return which sums show a rise and which a fall that counts."""
         rise, fall = sums[:, _UP] - sums[:, _LEAST], sums[:, _MOST] - sums[:, _DOWN]
-        up, down = rise > self._options.threshold, fall > self._options.threshold
-        return {"up": up, "down": down, "both": up | down}[self._options.direction]
+        watched, threshold = self._options.direction, self._options.threshold
+        return (rise > threshold) & (watched != "down"), (fall > threshold) & (watched != "up")
 
     def _summed(self, which: Ints, items: Floats) -> Floats:
-        options = self._options
-        sums = self._sums[which]
-        # Numbers near the largest float overflow to an infinite sum, which is a change.
+        options, sums = self._options, self._sums[which]
+        # Numbers near the largest float overflow: an infinite sum is a change, nan is none.
         with np.errstate(over="ignore", invalid="ignore"):
             sums[:, _COUNT] += 1.0
             sums[:, _MEAN] += (items - sums[:, _MEAN]) / sums[:, _COUNT]
@@ -96,14 +98,16 @@ class PageHinkley(MachineBank):
             sums[:, _UP] = options.fading * sums[:, _UP] + off - options.tolerance
             sums[:, _DOWN] = options.fading * sums[:, _DOWN] + off + options.tolerance
         is_first = sums[:, _COUNT] == 1.0
-        sums[:, _LEAST] = np.where(
-            is_first, sums[:, _UP], np.minimum(sums[:, _LEAST], sums[:, _UP])
-        )
-        sums[:, _MOST] = np.where(
-            is_first, sums[:, _DOWN], np.maximum(sums[:, _MOST], sums[:, _DOWN])
-        )
+        is_low = is_first | (sums[:, _UP] < sums[:, _LEAST])
+        is_high = is_first | (sums[:, _DOWN] > sums[:, _MOST])
+        sums[is_low, _LEAST] = sums[is_low, _UP]
+        sums[is_high, _MOST] = sums[is_high, _DOWN]
+        self._turns[which[is_low], 0] = self.n_seen[which[is_low]]
+        self._turns[which[is_high], 1] = self.n_seen[which[is_high]]
         self._sums[which] = sums
         return sums
 
     def _change_point(self, which: Ints) -> Ints:
-        return self._back(which, self._options.change_point_back)
+        up, _ = self._exceeded(self._sums[which])
+        turns = self._turns[which]
+        return turns[np.arange(len(which)), np.where(up, 0, 1)]

@@ -1,0 +1,61 @@
+"""Banks whose work is done by compiled kernels, on arrays that grow with what is remembered."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from eddyline.change.machine import MachineBank
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+class KernelBank(MachineBank):
+    """A bank with a module of kernels, which is imported when the first bank is built.
+
+    Arrays in ``_growing`` have room for more than the detectors hold, along axis 1.
+    """
+
+    _kernel_module: ClassVar[str]
+    """Its module in this package; importing it imports numba."""
+    _growing: ClassVar[tuple[str, ...]] = ()
+    _max_length: int = 2**24
+    """Most room that an array may have."""
+
+    def __init__(self, n: int, n_feedback: int) -> None:
+        super().__init__(n, n_feedback)
+        self._kernels: Any = self._imported()
+
+    def _imported(self) -> Any:
+        return import_module(f"eddyline.change.{self._kernel_module}")
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {key: value for key, value in vars(self).items() if key != "_kernels"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._kernels = self._imported()
+
+    def _grow(self, length: int) -> None:
+        """Make room for more; what is there stays."""
+        for name in self._growing:
+            old = getattr(self, name)
+            setattr(self, name, _lengthened(old, length))
+
+    def _fitted(self, name: str, rows: NDArray[Any], n_touched: int) -> NDArray[Any]:
+        if name in self._growing and rows.ndim > 1:
+            length = getattr(self, name).shape[1]
+            if length < rows.shape[1] <= self._max_length:
+                self._grow(rows.shape[1])
+            elif rows.shape[1] < length:
+                rows = _lengthened(rows, length)
+        return super()._fitted(name, rows, n_touched)
+
+
+def _lengthened(rows: NDArray[Any], length: int) -> NDArray[Any]:
+    longer = np.zeros((len(rows), length, *rows.shape[2:]), dtype=rows.dtype)
+    longer[:, : rows.shape[1]] = rows
+    return longer
