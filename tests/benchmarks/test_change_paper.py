@@ -1,0 +1,310 @@
+"""The simulation behind the change-detection benchmarks, against everything recomputed slowly."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from benchmarks.change_simulation import (
+    Slots,
+    advance,
+    analyse,
+    estimate_block,
+    greedy_order,
+    new_scratch,
+    new_state,
+    oracle_work,
+    run_detected,
+    run_fixed,
+)
+from benchmarks.scenario import Settings
+
+from benchmarks import change_paper
+from eddyline.change import DETECTORS, options_of
+from eddyline.ordering.greedy import Evidence, restore_invariant
+from eddyline.ordering.matrix_view import matrix_view
+from eddyline.ordering.static_greedy import static_greedy
+from eddyline.stats.costs import CostSums
+from eddyline.stats.profile import FilterProfile
+from eddyline.testing.drifting import DriftingStream
+
+HYSTERESIS = 0.9
+
+
+def rows_of(n_filters, seed, n_rows=400):
+    period = n_rows // 4
+    stream = DriftingStream(
+        n_filters=n_filters, period_rows=period, n_changes=3, seed=seed, low_frac=0.3,
+        n_affected=n_filters,
+    )  # fmt: skip
+    return (~stream.passes()).astype(np.uint8)
+
+
+def price_of(n_filters, seed):
+    """Powers of two, so that one over a price is exact and ties are ties in any formula."""
+    if seed % 2:
+        return np.ones(n_filters)
+    return 2.0 ** np.random.default_rng(seed).integers(0, 3, size=n_filters)
+
+
+def profile_of(rows, price):
+    names = tuple(f"f{f}" for f in range(rows.shape[1]))
+    return FilterProfile.of_sample(names, rows > 0, costs=CostSums.of_rows(1, price))
+
+
+def flagged_position(order, profile, price, start=0):
+    ratios = matrix_view(order, profile) / price[list(order)]
+    for i in range(start, len(order)):
+        if any(ratios[i, i] < HYSTERESIS * ratios[i, j] for j in range(i + 1, len(order))):
+            return i
+    return None
+
+
+def repaired(order, profile, price):
+    """The thesis' loop with everything recomputed from scratch."""
+    evidence = Evidence.of(profile)
+    position = flagged_position(order, profile, price)
+    while position is not None:
+        order, checked = restore_invariant(order, position, evidence)
+        position = flagged_position(order, profile, price, checked)
+    return order
+
+
+def evaluations_by_hand(row, order, price):
+    spent = 0.0
+    for f in order:
+        spent += price[f]
+        if row[f]:
+            break
+    return spent
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("check_all", [False, True])
+@pytest.mark.parametrize(("n_filters", "window_rows"), [(2, 30), (4, 60), (5, 7), (9, 100)])
+def test_every_insertion_leaves_the_view_and_order_of_a_recomputation(
+    n_filters, window_rows, check_all, seed
+):
+    drops, price = rows_of(n_filters, seed), price_of(n_filters, seed)
+    state, scratch = new_state(price, len(drops)), new_scratch(n_filters, len(drops))
+    min_fill = min(20, window_rows)
+    expected = tuple(range(n_filters))
+    for row in range(len(drops)):
+        by_hand = evaluations_by_hand(drops[row], expected, price)
+        before = expected
+        window = drops[max(row + 1 - window_rows, 0) : row + 1]
+        profile = profile_of(window, price)
+        if row + 1 >= min_fill:
+            expected = repaired(expected, profile, price)
+        options = (window_rows, min_fill, HYSTERESIS, check_all)
+        work, n_checks, n_reorders = advance(drops, (row, row + 1), state, price, options, scratch)
+        order, view, first, rates = state
+        assert tuple(order) == expected
+        assert (view == matrix_view(expected, profile)).all()
+        assert work == by_hand
+        assert n_checks == (row + 1 >= min_fill)
+        assert n_reorders == (expected != before)
+        assert (rates == 1.0 / price[order]).all()
+        drop_places = [
+            next((p for p, f in enumerate(expected) if each[f]), n_filters) for each in window
+        ]
+        assert first[max(row + 1 - window_rows, 0) : row + 1].tolist() == drop_places
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("window_rows", [41, 250, 5000])
+def test_a_whole_run_counts_what_a_slow_loop_counts(window_rows, seed):
+    drops, price = rows_of(5, seed, 800), price_of(5, seed)
+    order, work, n_reorders = tuple(range(5)), 0.0, 0
+    for row in range(len(drops)):
+        work += evaluations_by_hand(drops[row], order, price)
+        window = drops[max(row + 1 - window_rows, 0) : row + 1]
+        if len(window) >= 41:
+            before, order = order, repaired(order, profile_of(window, price), price)
+            n_reorders += order != before
+    for check_all in (False, True):
+        outcome = run_fixed(drops, price, window_rows, check_all=check_all)
+        assert outcome.order == order
+        assert outcome.work == work
+        assert outcome.extra == len(drops) * price.sum() - work
+        assert outcome.n_reorders == n_reorders
+        assert outcome.n_analyses == len(drops) - 40
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_an_analysis_restores_the_invariant_on_its_window(seed):
+    rng = np.random.default_rng(seed)
+    n_filters = int(rng.integers(2, 9))
+    drops, price = rows_of(n_filters, seed, 200), price_of(n_filters, seed)
+    state, scratch = new_state(price, len(drops)), new_scratch(n_filters, len(drops))
+    state[0][:] = rng.permutation(n_filters)
+    state[3][:] = 1.0 / price[state[0]]
+    before = tuple(state[0].tolist())
+    low, high = sorted(rng.choice(len(drops), size=2, replace=False))
+    profile = profile_of(drops[low:high], price)
+    expected = repaired(before, profile, price)
+    broken = analyse(drops, low, high, state, HYSTERESIS, scratch)
+    assert tuple(state[0].tolist()) == expected
+    assert broken == (flagged_position(before, profile, price) is not None)
+    assert (state[1] == matrix_view(expected, profile)).all()
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_block_gives_the_conditional_drop_fractions(seed):
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(1, 8))
+    drops, price = rows_of(n, seed, 200), price_of(n, seed)
+    order = rng.permutation(n)
+    slots = Slots(order)
+    values = np.full(slots.n, -1.0)
+    dropped = np.full((n + 1, n), 7, dtype=np.int32)
+    work, n_known = estimate_block(
+        drops, (50, 100), order, price, (slots.starts, slots.filters), 10, dropped, values
+    )
+    assert work == sum(evaluations_by_hand(row, order, price) for row in drops[50:100])
+    for i in range(n):
+        alive = drops[50:100][~drops[50:100][:, order[:i]].any(axis=1)]
+        entries = slice(slots.starts[i], slots.starts[i + 1])
+        assert sorted(slots.filters[entries]) == sorted(order[i:])
+        assert (len(alive) >= 10) == (i < n_known)
+        if len(alive) >= 10:
+            assert values[entries] == pytest.approx(alive[:, slots.filters[entries]].mean(axis=0))
+        else:
+            assert np.isnan(values[entries]).all()
+
+
+def test_a_block_of_the_specification():
+    """Spec T7: four of eight rows reach position 1, two position 2, two position 3."""
+    codes = ["0000", "0010", "0000", "0111", "1000", "0010", "1101", "0111"]
+    drops = np.array([[int(bit) for bit in code] for code in codes], dtype=np.uint8)
+    order = np.array([2, 0, 1, 3])
+    slots = Slots(order)
+    values, dropped = np.empty(slots.n), np.zeros((5, 4), dtype=np.int32)
+    known = (slots.starts, slots.filters)
+    price = np.ones(4)
+    work, n_known = estimate_block(drops, (0, 8), order, price, known, 1, dropped, values)
+    assert (work, n_known) == (16.0, 4)
+    assert values.tolist() == [0.5, 0.25, 0.375, 0.375, 0.5, 0.25, 0.25, 0, 0, 0]
+    written = np.arange(4)
+    slots = Slots(written)
+    known = (slots.starts, slots.filters)
+    work, _ = estimate_block(drops, (0, 8), written, price, known, 1, dropped, values)
+    assert work == 20.0
+    assert values[:4].tolist() == [0.25, 0.375, 0.5, 0.375]
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_entries_change_only_where_the_prefix_is_another_set(seed):
+    rng = np.random.default_rng(seed)
+    n = 7
+    slots = Slots(np.arange(n))
+    for _ in range(20):
+        before, filters = slots.order, slots.filters.copy()
+        order = before.copy()
+        i, j = sorted(rng.integers(0, n, size=2))
+        order[i : j + 1] = rng.permutation(order[i : j + 1])
+        changed = slots.follow(order)
+        for i in range(n):
+            entries = slice(slots.starts[i], slots.starts[i + 1])
+            is_same = set(before[:i]) == set(order[:i])
+            assert changed[entries].tolist() == [not is_same] * (n - i)
+            assert set(slots.filters[entries]) == set(order[i:])
+            if is_same:
+                assert (slots.filters[entries] == filters[entries]).all()
+
+
+class Scripted:
+    """Options of a bank that finds changes where it is told to."""
+
+    def __init__(self, at, back):
+        self.at, self.back, self.was_reset = at, back, []
+
+    def build(self, n):
+        self.n_seen = np.zeros(n, dtype=np.int64)
+        self.change_points = np.full(n, -1)
+        self.values = []
+        return self
+
+    def update(self, values):
+        self.n_seen += ~np.isnan(values)
+        self.values.append(values.copy())
+        found = np.zeros(len(values), dtype=bool)
+        if len(self.values) - 1 in self.at:
+            found[0] = True
+            self.change_points[0] = self.n_seen[0] - self.back
+        return found
+
+    def reset(self, which):
+        self.was_reset.append(which.copy())
+
+
+def test_a_change_empties_the_window_up_to_its_change_point():
+    rng = np.random.default_rng(0)
+    fracs = np.repeat([[0.2, 0.5, 0.8], [0.8, 0.5, 0.2]], 1000, axis=0)
+    drops = (rng.random((2000, 3)) < fracs).astype(np.uint8)
+    price = np.ones(3)
+    bank = Scripted(at={24}, back=5)  # found after row 1250, begun at row 1000
+    outcome = run_detected(drops, price, bank, 50)
+    assert outcome.order == (0, 1, 2)
+    assert (outcome.n_analyses, outcome.n_reorders, outcome.n_detections) == (2, 2, 1)
+    assert len(bank.was_reset) == 2
+    assert bank.was_reset[-1].tolist() == [False] * 3 + [True] * 3
+    slow = sum(evaluations_by_hand(row, (0, 1, 2), price) for row in drops[:250])
+    slow += sum(evaluations_by_hand(row, (2, 1, 0), price) for row in drops[250:1250])
+    slow += sum(evaluations_by_hand(row, (0, 1, 2), price) for row in drops[1250:])
+    assert outcome.work == slow
+
+
+def test_a_change_now_waits_until_the_window_is_filled_again():
+    drops = rows_of(3, 1, 2000)
+    bank = Scripted(at={20}, back=0)
+    outcome = run_detected(drops, np.ones(3), bank, 50)
+    assert outcome.n_analyses == 2
+    unfinished = run_detected(drops[:1250], np.ones(3), Scripted(at={20}, back=0), 50)
+    assert unfinished.n_analyses == 1
+
+
+@pytest.mark.parametrize("name", DETECTORS)
+def test_every_detector_governs_a_window(name):
+    drops = rows_of(4, 2, 6000)
+    outcome = run_detected(drops, np.ones(4), options_of(name), 50)
+    assert sorted(outcome.order) == [0, 1, 2, 3]
+    assert outcome.n_items >= len(drops) // 50 * 4
+    assert outcome.n_reorders <= outcome.n_analyses <= outcome.n_detections + 1
+    assert outcome.overhead_s > 0
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_oracle_is_greedy_on_the_true_distribution(seed):
+    stream = DriftingStream(n_filters=6, period_rows=100, n_affected=4, seed=seed, group_size=3)
+    row = stream.n_rows - 1
+    assert greedy_order(stream, row) == static_greedy(stream.at(row).exact())
+
+
+def test_the_oracle_beats_every_window():
+    stream = DriftingStream(n_filters=8, period_rows=4000, n_affected=4, seed=3)
+    drops = (~stream.passes()).view(np.uint8)
+    best = oracle_work(stream, drops, np.ones(8))
+    for window in change_paper.WINDOWS:
+        assert best < 1.005 * run_fixed(drops, np.ones(8), window).work
+
+
+def test_costs_are_added_up_as_the_paper_does():
+    cell = change_paper.ABRUPT_4[-1].at(Settings(quick=True))
+    runs = change_paper.run_cell(cell)
+    outcome = runs.runs["window 41"][0]
+    cheap = runs.total(10e-6)(outcome)
+    assert cheap == pytest.approx(outcome.work * 10 * 10e-6 + outcome.overhead_s)
+    with_profiling = runs.total(10e-6, profiling=True)(outcome)
+    assert with_profiling == pytest.approx(cheap + outcome.extra * 10e-6)
+    assert sum(runs.saving_of_window(w, 10.0) for w in change_paper.WINDOWS) == pytest.approx(0)
+
+
+def test_ids_are_unique():
+    ids = [scenario.id for scenario in change_paper.SCENARIOS]
+    assert len(ids) == len(set(ids))
