@@ -77,7 +77,7 @@ class Outcome:
 # -- kernels --------------------------------------------------------------------------------------
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def first_drop(drops: Bytes, row: int, order: Ints) -> int:
     """Return the position of the first filter that drops a row; F if all pass it."""
     for position in range(len(order)):
@@ -86,7 +86,7 @@ def first_drop(drops: Bytes, row: int, order: Ints) -> int:
     return len(order)
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def add_to_view(
     drops: Bytes, row: int, first: int, order: Ints, view: Counts, sign: int, columns: Ints
 ) -> int:
@@ -228,7 +228,7 @@ def first_flagged(view: Counts, rates: Floats, hysteresis: float, start: int, st
     return len(rates)
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def first_broken(
     view: Counts, rates: Floats, hysteresis: float, added: int, gone: int, columns: Ints, n: int
 ) -> int:
