@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from eddyline.query.attributes import Attribute
     from eddyline.runtime.executor import Sample
 
     Floats = NDArray[np.float64]
@@ -46,6 +47,8 @@ class Stream:
     """Which filter drops which row ((R, F))."""
     costs_ns: Floats
     """Cost of one evaluation of each filter (ns; > 0; (F,))."""
+    values: Floats | None = None
+    """Values of attributes that may tell classes of rows apart ((R, K)); None: there are none."""
 
     @property
     def n_rows(self) -> int:
@@ -67,7 +70,8 @@ class Stream:
 
     def slice(self, start: int, stop: int) -> Stream:
         """Return some of the rows."""
-        return Stream(self.drops[start:stop], self.costs_ns)
+        values = None if self.values is None else self.values[start:stop]
+        return Stream(self.drops[start:stop], self.costs_ns, values)
 
 
 def code_costs(order: Sequence[int], costs_ns: Floats) -> Floats:
@@ -181,10 +185,20 @@ class CountedLoop:
     Args:
         costs_ns: cost of one evaluation of each filter (ns; (F,)).
         written: the order in which the user wrote the filters; by index if omitted.
+        attributes: what may tell classes of rows apart, as columns of ``Stream.values``.
+        reads: for each filter, by index, the attributes that it reads itself.
         options: see ``eddyline.options.FilterOptions``.
     """
 
-    def __init__(self, costs_ns: Floats, written: Order | None = None, **options: Any) -> None:
+    def __init__(
+        self,
+        costs_ns: Floats,
+        written: Order | None = None,
+        *,
+        attributes: tuple[Attribute, ...] = (),
+        reads: tuple[frozenset[str], ...] | None = None,
+        **options: Any,
+    ) -> None:
         n = len(costs_ns)
         self.written = written or tuple(range(n))
         self.clock = Clock()
@@ -192,7 +206,12 @@ class CountedLoop:
         named = [predicate(self.filters[f], reads=["x"], name=f"f{f}") for f in self.written]
         self.executor = ArrowExecutor(named, [(f,) for f in self.written], clock=self.clock)
         self.loop = FilterLoop(
-            "arrow", self.executor.filter_ids, FilterOptions.of(**options), clock=self.clock
+            "arrow",
+            self.executor.filter_ids,
+            FilterOptions.of(**options),
+            attributes=attributes,
+            reads=reads and tuple(reads[f] for f in self.written),
+            clock=self.clock,
         )
 
     @property
@@ -206,10 +225,15 @@ class CountedLoop:
         work, evaluations, extra, orders, n_changes = [], [], [], [], 0
         for start in range(0, stream.n_rows, batch_rows):
             columns = [column.slice(start, batch_rows) for column in passes]
+            values = None
+            if stream.values is not None and self.loop.is_learning_routes:
+                values = list(stream.values[start : start + batch_rows].T)
             before, counts = self.clock.now_ns, self._counts()
             orders.append(self.order)
             extra.append(0)
-            pieces = run_batch(self.executor, self.loop, columns, seed=seed, first_row=start)
+            pieces = run_batch(
+                self.executor, self.loop, columns, seed=seed, first_row=start, values=values
+            )
             for outcome, decided in pieces:
                 extra[-1] += outcome.profile.n_extra
                 n_changes += sum(entry.event == "order" for entry in decided)
@@ -229,16 +253,29 @@ def run_counted(
     written: Order | None = None,
     seed: int = 0,
     batch_rows: int = BATCH_ROWS,
+    attributes: tuple[Attribute, ...] = (),
+    reads: tuple[frozenset[str], ...] | None = None,
     **options: Any,
 ) -> CountedRun:
     """Run a policy over a stream from the order in which the filters are written."""
-    loop = CountedLoop(stream.costs_ns, written, **{"seed": seed, **options})
+    loop = CountedLoop(
+        stream.costs_ns,
+        written,
+        attributes=attributes,
+        reads=reads,
+        **{"seed": seed, **options},
+    )
     return loop.run(stream, seed=seed_of("benchmark", seed), batch_rows=batch_rows)
 
 
 def concatenated(streams: Sequence[Stream]) -> Stream:
     """Return one stream of several, in order."""
-    return Stream(np.concatenate([each.drops for each in streams]), streams[0].costs_ns)
+    values = [each.values for each in streams if each.values is not None]
+    return Stream(
+        np.concatenate([each.drops for each in streams]),
+        streams[0].costs_ns,
+        np.concatenate(values) if len(values) == len(streams) else None,
+    )
 
 
 def phases(streams: Sequence[Stream]) -> Iterator[tuple[int, Stream]]:

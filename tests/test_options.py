@@ -6,8 +6,11 @@ import math
 import numpy as np
 import pytest
 
+from eddyline.change import DETECTORS
 from eddyline.errors import OptionError
 from eddyline.options import OFF_SWITCH, FilterOptions, adaptation_is_off
+from eddyline.runtime.loop import check_options
+from eddyline.runtime.monitors import monitor as find_monitor
 
 RANGES = {
     "sample_prob": (0.0, 1.0),
@@ -68,9 +71,38 @@ def test_a_switch_is_true_or_false(name, value):
         FilterOptions.of(**{name: value})
 
 
-def test_unknown_monitor():
-    with pytest.raises(OptionError, match="unknown monitor 'windw'; known: window"):
-        FilterOptions(monitor="windw")
+def test_an_unknown_monitor_comes_with_a_hint():
+    with pytest.raises(OptionError, match="unknown monitor 'windw'; known: window") as error:
+        check_options(FilterOptions(monitor="windw"))
+    assert "did you mean 'window'?" in str(error.value)
+
+
+@pytest.mark.parametrize("monitor", ["window", "two_sample", *DETECTORS])
+def test_a_monitor_is_known_by_its_name(monitor):
+    check_options(FilterOptions(monitor=monitor))
+    check_options(FilterOptions(monitor=find_monitor(monitor)))
+
+
+@pytest.mark.parametrize("monitor", [None, 3, object(), dict])
+def test_a_monitor_is_a_name_or_a_detector(monitor):
+    with pytest.raises(OptionError, match="a detector is a name, an options object"):
+        check_options(FilterOptions(monitor=monitor))
+
+
+@pytest.mark.parametrize("routing", [None, "yes", 1, 0])
+def test_routing_is_a_switch_or_options(routing):
+    with pytest.raises(OptionError, match="'routing' must be True, False or RouterOptions"):
+        check_options(FilterOptions(routing=routing))
+
+
+@pytest.mark.parametrize("route_by", ["city", 3, [3], [""], {"city"}])
+def test_route_by_is_a_list_of_texts(route_by):
+    with pytest.raises(OptionError, match="'route_by' must be a list"):
+        FilterOptions(route_by=route_by)
+
+
+def test_route_by_keeps_each_name_once():
+    assert FilterOptions(route_by=["a", "b", "a"]).route_by == ("a", "b")
 
 
 @pytest.mark.parametrize(

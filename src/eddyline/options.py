@@ -29,8 +29,9 @@ class FilterOptions:
 
     policy: Any = "a_greedy"
     """Ordering policy: a name of ``eddyline.ordering.ORDERING_POLICIES`` or its options object."""
-    monitor: str = "window"
-    """Which evidence is fresh: ``window``, the newest ``window_rows`` profile tuples."""
+    monitor: Any = "two_sample"
+    """Which evidence is fresh: ``window``, ``two_sample``, a change detector by name, a detector,
+    or the options object of one of them; see ``eddyline.runtime.monitors``."""
     adaptive: bool = True
     """False freezes the order as written and switches profiling off."""
     sample_prob: float = 0.01
@@ -43,6 +44,10 @@ class FilterOptions:
     """Profile tuples in the window (≥ 1)."""
     max_overhead: float = 0.01
     """Most work that profiling may add, as a share of the work itself ((0, 1])."""
+    routing: Any = True
+    """Whether classes of rows may get orders of their own, where that pays; or RouterOptions."""
+    route_by: tuple[str, ...] | None = None
+    """Columns, or SQL expressions, that may tell classes apart; None: chosen by their types."""
     read_sample: bool = True
     """Batch inputs: read a bounded sample before the job to order the native predicates."""
     read_sample_rows: int = 2000
@@ -60,10 +65,9 @@ class FilterOptions:
         in_range(self, "read_sample_rows", 1, 2**31)
         in_range(self, "seed", 0, 2**63)
         for name in ("adaptive", "read_sample"):
-            _is_switch(self, name)
-        if self.monitor != "window":
-            msg = f"unknown monitor {self.monitor!r}; known: window"
-            raise OptionError(msg, monitor=self.monitor)
+            is_switch(self, name)
+        if self.route_by is not None:
+            object.__setattr__(self, "route_by", _names(self.route_by))
 
     @classmethod
     def of(cls, **given: Any) -> Self:
@@ -106,9 +110,18 @@ def in_range(options: Any, name: str, low: float, high: float) -> None:
         raise OptionError(msg, name=name, value=value)
 
 
-def _is_switch(options: Any, name: str) -> None:
+def is_switch(options: Any, name: str) -> None:
     """Check that a field is True or False: a text such as "no" would count as true."""
     value = getattr(options, name)
     if not isinstance(value, bool):
         msg = f"option {name!r} must be True or False, got {value!r}"
         raise OptionError(msg, name=name, value=value)
+
+
+def _names(given: Any) -> tuple[str, ...]:
+    """Return the names of attributes, which are a list of texts."""
+    is_list = isinstance(given, list | tuple)
+    if not is_list or not all(isinstance(each, str) and each.strip() for each in given):
+        msg = f"option 'route_by' must be a list of columns or SQL expressions, got {given!r}"
+        raise OptionError(msg, name="route_by", value=given)
+    return tuple(dict.fromkeys(given))

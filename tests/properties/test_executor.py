@@ -13,7 +13,7 @@ from eddyline.data.sampling import sampled_rows
 from eddyline.errors import PredicateError
 from eddyline.options import FilterOptions
 from eddyline.query.predicates import predicate
-from eddyline.runtime.executor import ArrowExecutor, Sample
+from eddyline.runtime.executor import ArrowExecutor, Groups, Sample
 from eddyline.runtime.loop import FilterLoop
 from eddyline.testing import reference
 from eddyline.testing.strategies import tables
@@ -101,6 +101,39 @@ def test_keeps_what_the_oracle_keeps(table, names, batch_rows, prob, data):
     expected = outcome_of(lambda: oracle(table, names))
     got = outcome_of(lambda: run(table, names, batch_rows, prob, order=order, extra=partial))
     assert got == expected
+
+
+@given(
+    table=tables(max_rows=25),
+    names=st.permutations(range(5)).flatmap(lambda p: st.integers(1, 5).map(lambda n: p[:n])),
+    prob=st.sampled_from([0.0, 0.4, 1.0]),
+    data=st.data(),
+)
+def test_classes_of_rows_with_orders_of_their_own_keep_the_same_rows(table, names, prob, data):
+    n = len(names)
+    orders = tuple(
+        tuple(order) for order in data.draw(st.lists(st.permutations(range(n)), min_size=1))
+    )
+    rows = st.integers(0, len(orders) - 1)
+    of_row = data.draw(st.lists(rows, min_size=table.num_rows, max_size=table.num_rows))
+    groups = Groups(np.array(of_row, dtype=np.uint8), orders)
+    sampled = sampled_rows(7, 0, table.num_rows, prob)
+    full = np.triu(np.ones((n, n), dtype=bool), 1)
+    block = executor(names, isolate_all=True)
+    outcome = block.run(
+        columns_of(table, names), orders[0], Sample(sampled, prob or 1.0, full, True), groups
+    )
+    for row, values in enumerate(table.to_pylist()):
+        expected = outcome_of(lambda v=values: bool(oracle(pa.Table.from_pylist([v]), names)))
+        got = "raised" if row in outcome.errors else bool(outcome.keep[row])
+        assert got == expected
+    assert outcome.profile.n_rows == table.num_rows
+    assert outcome.profile.n_kept == int(outcome.keep.sum()) - len(outcome.errors)
+    assert sorted(outcome.sampled.tolist()) == sampled.tolist()
+    plain = block.run(columns_of(table, names), orders[0], Sample(sampled, prob or 1.0, full, True))
+    by_row = dict(zip(outcome.sampled.tolist(), outcome.drops.tolist(), strict=True))
+    if not {2, 3} & set(names):  # of what raised, no bit is known
+        assert [by_row[row] for row in plain.sampled.tolist()] == plain.drops.tolist()
 
 
 @given(table=tables(max_rows=25), prob=st.sampled_from([0.0, 0.5, 1.0]), data=st.data())

@@ -27,6 +27,7 @@ from eddyline.query.sql_analysis import analyse, resolve_columns
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from eddyline.query.attributes import Attribute
     from eddyline.query.predicates import Predicate
 
 
@@ -39,6 +40,8 @@ class NativeFilter:
     """The predicate as it was written."""
     safe_text: str
     """What moves: true wherever the predicate is true or raises, else not true."""
+    columns: frozenset[str] = frozenset()
+    """The columns that it reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,8 @@ class Segment:
     functions: tuple[FunctionPredicate, ...]
     barrier: Predicate | None
     """The predicate that is not deterministic and runs after them; None in the last segment."""
+    columns: tuple[frozenset[str], ...] = ()
+    """The columns that each of the functions reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +73,8 @@ class BoundConjunction:
     checks: tuple[SqlPredicate, ...]
     """Predicates that can raise, checked on the survivors of everything else."""
     pinned: tuple[Pinned, ...]
+    attributes: tuple[Attribute, ...] = ()
+    """What may tell classes of rows apart."""
 
 
 def bind(
@@ -86,18 +93,20 @@ def bind(
     segments: list[Segment] = []
     native: list[NativeFilter] = []
     functions: list[FunctionPredicate] = []
+    columns_of: dict[str, frozenset[str]] = {}
     checks: list[SqlPredicate] = []
     split: list[SqlPredicate] = []
     pinned: list[Pinned] = []
 
     def close(barrier: Predicate | None) -> None:
-        segments.append(Segment(tuple(native), tuple(functions), barrier))
+        reads = tuple(columns_of[each.name] for each in functions)
+        segments.append(Segment(tuple(native), tuple(functions), barrier, reads))
         native.clear()
         functions.clear()
 
     for predicate in predicates:
         if isinstance(predicate, FunctionPredicate):
-            _check_reads(predicate, columns, ansi=ansi)
+            columns_of[predicate.name] = _check_reads(predicate, columns, ansi=ansi)
             if predicate.deterministic:
                 functions.append(predicate)
             else:
@@ -105,16 +114,17 @@ def bind(
                 pinned.append(_barrier(predicate, "it was declared not deterministic"))
             continue
         found = analyse(predicate, columns, ansi=ansi, qualifiers=None)
+        read = frozenset(found.columns)
         if not found.is_deterministic:
             close(predicate)
             pinned.append(_barrier(predicate, found.reason))
         elif not found.may_raise:
-            native.append(NativeFilter(predicate.name, predicate.text, predicate.text))
+            native.append(NativeFilter(predicate.name, predicate.text, predicate.text, read))
         else:
             (checks if found.safe_text is None else split).append(predicate)
             pinned.append(_check(predicate, found.reason, is_split=found.safe_text is not None))
             if found.safe_text is not None:
-                native.append(NativeFilter(predicate.name, predicate.text, found.safe_text))
+                native.append(NativeFilter(predicate.name, predicate.text, found.safe_text, read))
     close(None)
     return BoundConjunction(tuple(segments), (*checks, *split), tuple(pinned))
 
@@ -132,10 +142,18 @@ def _check(predicate: SqlPredicate, reason: str, *, is_split: bool) -> Pinned:
     return Pinned(predicate.name, predicate.text, f"{how}, because {reason}")
 
 
-def _check_reads(predicate: FunctionPredicate, columns: Mapping[str, str], *, ansi: bool) -> None:
-    """Check that what a function reads exists and cannot raise before the function is called."""
+def _check_reads(
+    predicate: FunctionPredicate, columns: Mapping[str, str], *, ansi: bool
+) -> frozenset[str]:
+    """Return the columns that a function reads.
+
+    Raises:
+        QueryError: something that it reads does not exist, or can raise before it is called.
+    """
+    read: set[str] = set()
     for text in predicate.reads:
         if text in columns:
+            read.add(text)
             continue  # a column by its exact name, which need not be SQL
         found = resolve_columns(text, columns, name=predicate.name, ansi=ansi, qualifiers=None)
         if found.may_raise:
@@ -145,3 +163,5 @@ def _check_reads(predicate: FunctionPredicate, columns: Mapping[str, str], *, an
                 f"such as try_cast or try_divide"
             )
             raise QueryError(msg, name=predicate.name, reads=text)
+        read.update(found.columns)
+    return frozenset(read)

@@ -1,4 +1,4 @@
-"""What evidence says of an order: whether it still holds, and what profiling it adds."""
+"""What evidence says of an order: what a row costs under it, and what profiling adds."""
 
 from __future__ import annotations
 
@@ -9,63 +9,11 @@ import numpy as np
 from eddyline.ordering.matrix_view import drop_fracs
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from eddyline.ordering.protocol import Order
     from eddyline.stats.profile import FilterProfile
 
 MIN_ROWS_PER_PROFILE = 32
 """Sampled rows below which a batch is not worth profiling: then fewer batches are profiled."""
-
-STALE_DIFF = 0.1
-"""Drop fractions that differ by less are no reason to let evidence go."""
-
-STALE_Z = 4.0
-"""Standard errors by which drop fractions must differ beyond that."""
-
-
-def contradiction(
-    order: Order, known: FilterProfile, fresh: FilterProfile
-) -> tuple[int, float, float]:
-    """Return the first position where a batch drops clearly more or less than is known.
-
-    The difference must exceed ``STALE_DIFF``, and ``STALE_Z`` standard errors of both samples.
-
-    Args:
-        order: the order under which the batch ran.
-        known: the profile of the window.
-        fresh: the profile of the batch; rows in and out of each filter are used where they were
-            counted, the sampled rows elsewhere.
-
-    Returns:
-        The position, or -1; the drop fraction that is known there, and that of the batch.
-    """
-    filters = list(order)
-    n_in = fresh.rows_in[filters]
-    if n_in.any():
-        n_out = fresh.rows_out[filters]
-        now = np.divide(n_in - n_out, n_in, out=np.zeros(len(filters)), where=n_in > 0)
-    else:
-        now = drop_fracs(order, fresh)
-        n_in = _reached(now, fresh)
-    before = drop_fracs(order, known)
-    n_known = _reached(before, known)
-    pooled = (before * n_known + now * n_in) / np.maximum(n_known + n_in, 1.0)
-    spread = (
-        pooled * (1.0 - pooled) * (1.0 / np.maximum(n_known, 1.0) + 1.0 / np.maximum(n_in, 1.0))
-    )
-    differs = np.abs(now - before) > STALE_DIFF + STALE_Z * np.sqrt(spread)
-    differs &= (n_known >= 1.0) & (n_in >= 1.0)
-    if not differs.any():
-        return -1, 0.0, 0.0
-    position = int(differs.argmax())
-    return position, float(before[position]), float(now[position])
-
-
-def _reached(fracs: NDArray[np.float64], profile: FilterProfile) -> NDArray[np.float64]:
-    """Return how many sampled rows reached each position, given what positions drop ((F,))."""
-    n_sampled = profile.n_tuples + profile.n_passed
-    return n_sampled * np.concatenate([[1.0], np.cumprod(1.0 - fracs)[:-1]])
 
 
 def costs_ns(

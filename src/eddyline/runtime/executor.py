@@ -6,7 +6,8 @@ observed goes back as a profile.
 A selection vector holds the rows that every filter so far has passed, and each filter is called
 once, on the columns it reads of those rows. A sampled row stays in the calls after its first drop,
 so profiling adds rows to calls that are made anyway and rarely a call of its own.
-[Babu05 4.2, 4.3.1]
+[Babu05 4.2, 4.3.1] Where classes of rows have orders of their own, the rows of one order group are
+evaluated together, one group after the other. [Bizarro05 4.2]
 
 Errors: a filter that raises on a batch is set aside for that batch. Whether its error counts is
 settled at the end, on the rows that survived all the others: a row counts as an error only if no
@@ -16,7 +17,7 @@ other filter drops it, whatever the order.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,10 +28,10 @@ from eddyline.data import codes as outcome
 from eddyline.errors import PredicateError
 from eddyline.query.outcomes import coerce_outcome
 from eddyline.stats.costs import CostSums
-from eddyline.stats.profile import FilterProfile
+from eddyline.stats.profile import FilterProfile, merge
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from eddyline.ordering.protocol import Matrix, Order
     from eddyline.query.predicates import FunctionPredicate
@@ -54,6 +55,16 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True)
+class Groups:
+    """Which rows of a batch meet the filters in which order."""
+
+    of_row: NDArray[np.uint8]
+    """The order group of each row ((N,))."""
+    orders: tuple[Order, ...]
+    """The order of each group."""
+
+
+@dataclass(frozen=True, slots=True)
 class BatchOutcome:
     """What one batch came to."""
 
@@ -63,6 +74,10 @@ class BatchOutcome:
     """The error of each row that survived every filter but those that raised on it."""
     profile: FilterProfile
     """What was observed."""
+    sampled: Rows
+    """The sampled rows, in the order of ``drops`` ((M,))."""
+    drops: NDArray[np.bool_]
+    """Which filter drops which sampled row ((M, F))."""
 
 
 class ArrowExecutor:
@@ -91,20 +106,44 @@ class ArrowExecutor:
         self.clock = clock
         self._is_fragile = np.zeros(len(self.predicates), dtype=np.bool_)
 
-    def run(self, batch: Sequence[pa.Array], order: Order, sample: Sample) -> BatchOutcome:
+    def run(
+        self, batch: Sequence[pa.Array], order: Order, sample: Sample, groups: Groups | None = None
+    ) -> BatchOutcome:
         """Evaluate the conjunction over one batch.
 
         Args:
             batch: the columns ((N,) each).
             order: ``order[position] -> filter index``.
             sample: which rows are profiled.
+            groups: the order of each row, where they differ; ``order`` does not count then.
 
         Raises:
             PredicateError: a filter returned something that is not one boolean per row.
         """
         n_rows = len(batch[0])
-        trace = _Trace(len(order), sample)
-        alive: Rows = np.arange(n_rows, dtype=np.int64)
+        keep = np.zeros(n_rows, dtype=np.bool_)
+        errors: dict[int, PredicateError] = {}
+        profiles, traces = [], []
+        for rows, chosen in _parts(n_rows, order, groups):
+            trace = _Trace(len(chosen), sample if groups is None else _among(sample, rows))
+            alive, raised = self._run_rows(batch, rows, chosen, trace)
+            keep[alive] = True
+            errors |= raised
+            n_kept = len(alive) - len(raised)
+            profiles.append(trace.profile(self.filter_ids, chosen, len(rows), n_kept))
+            traces.append(trace)
+        profile = merge(profiles)
+        if groups is not None:
+            profile = replace(profile, is_routed=True)
+        sampled = np.concatenate([trace.sample.rows for trace in traces])
+        drops = np.concatenate([trace.drops for trace in traces])
+        return BatchOutcome(keep, errors, profile, sampled, drops)
+
+    def _run_rows(
+        self, batch: Sequence[pa.Array], rows: Rows, order: Order, trace: _Trace
+    ) -> tuple[Rows, dict[int, PredicateError]]:
+        """Return which of some rows pass, or have an error that counts, and those errors."""
+        alive = rows
         deferred: list[int] = []
         for position, filter_index in enumerate(order):
             slots = trace.wanted(position)
@@ -116,13 +155,9 @@ class ArrowExecutor:
                 continue
             trace.record(position, filter_index, alive, passed)
             alive = alive[passed]
-        errors: dict[int, PredicateError] = {}
         if deferred and len(alive):
-            alive, errors = self._settle(batch, deferred, alive)
-        keep = np.zeros(n_rows, dtype=np.bool_)
-        keep[alive] = True
-        profile = trace.profile(self.filter_ids, order, n_rows, len(alive) - len(errors))
-        return BatchOutcome(keep, errors, profile)
+            return self._settle(batch, deferred, alive)
+        return alive, {}
 
     def _call(
         self, batch: Sequence[pa.Array], f: int, alive: Rows, slots: Rows, trace: _Trace
@@ -249,8 +284,27 @@ _AS: dict[str, Callable[[pa.Array], Any]] = {
 """How a column is handed to a function, by the kind of arrays that it asks for."""
 
 
+def _parts(n_rows: int, order: Order, groups: Groups | None) -> Iterator[tuple[Rows, Order]]:
+    """Yield the rows of a batch that meet the filters in one order, and that order."""
+    if groups is None or n_rows == 0:
+        yield np.arange(n_rows, dtype=np.int64), order
+        return
+    counts = np.bincount(groups.of_row, minlength=len(groups.orders))
+    for group in np.flatnonzero(counts):
+        if counts[group] == n_rows:
+            yield np.arange(n_rows, dtype=np.int64), groups.orders[group]
+        else:
+            yield np.flatnonzero(groups.of_row == group), groups.orders[group]
+
+
+def _among(sample: Sample, rows: Rows) -> Sample:
+    """Return the part of a sample that is among some rows, which are ascending."""
+    place = np.minimum(np.searchsorted(rows, sample.rows), len(rows) - 1)
+    return replace(sample, rows=sample.rows[rows[place] == sample.rows])
+
+
 class _Trace:
-    """What is observed while a batch runs."""
+    """What is observed while rows of one order are evaluated."""
 
     def __init__(self, n_filters: int, sample: Sample) -> None:
         n_sampled = len(sample.rows)

@@ -17,9 +17,11 @@ import numpy as np
 from eddyline.errors import PlanError, StateError
 from eddyline.ordering import policy as find_policy
 from eddyline.ordering.matrix_view import drop_fracs, expected_cost_ns
-from eddyline.runtime.evidence import MIN_ROWS_PER_PROFILE, contradiction, costs_ns
+from eddyline.runtime.evidence import MIN_ROWS_PER_PROFILE, costs_ns
 from eddyline.runtime.executor import Sample
 from eddyline.runtime.journal import JournalEntry
+from eddyline.runtime.monitors import monitor as find_monitor
+from eddyline.runtime.routes import Routes, router_options
 from eddyline.runtime.views import BlockRecord
 from eddyline.stats.costs import CostSums
 from eddyline.stats.profile import FilterProfile, merge
@@ -28,11 +30,12 @@ from eddyline.stats.window import ProfileWindow
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from numpy.typing import NDArray
+
     from eddyline.options import FilterOptions
     from eddyline.ordering.protocol import Order
-
-DUE_FRAC = 0.05
-"""Share of the window that must be new before the policy is asked again."""
+    from eddyline.query.attributes import Attribute
+    from eddyline.routing.table import RouteTable
 
 SPIKE_FACTOR = 4.0
 """A call that takes so many times longer than expected is a spike, if it stays the only one."""
@@ -40,8 +43,22 @@ SPIKE_FACTOR = 4.0
 WARMUP_SAMPLES = 4
 """Sampled rows, as a multiple of ``min_fill``, that end a warm-up in which little is dropped."""
 
+FIRST_ROWS = 500
+"""First rows of a task that run apart: enough to see that they are unlike those before."""
+
 THINKING_FRAC = 0.01
 """Most time that the policy may take, as a share of the time that the filters take."""
+
+
+def check_options(options: FilterOptions) -> None:
+    """Check what options name that belongs to other rooms: policy, monitor, router.
+
+    Raises:
+        OptionError: one of them is unknown or of the wrong kind.
+    """
+    find_policy(options.policy)
+    find_monitor(options.monitor)
+    router_options(options.routing)
 
 
 class FilterLoop:
@@ -51,6 +68,9 @@ class FilterLoop:
         component: name of the block in the journal.
         filter_ids: names of the filters, as the user wrote them.
         options: how the order is learned.
+        attributes: attributes of the rows that may tell classes apart.
+        reads: for each filter, the columns that it reads; none if omitted.
+        hands_over: whether attributes are handed over to a worker, which costs something.
         clock: monotonic clock (ns), to bound the time that policies take.
     """
 
@@ -60,6 +80,9 @@ class FilterLoop:
         filter_ids: tuple[str, ...],
         options: FilterOptions,
         *,
+        attributes: tuple[Attribute, ...] = (),
+        reads: tuple[frozenset[str], ...] | None = None,
+        hands_over: bool = True,
         clock: Callable[[], int] = time.perf_counter_ns,
     ) -> None:
         n_filters = len(filter_ids)
@@ -72,12 +95,19 @@ class FilterLoop:
         )
         self.order: Order = tuple(range(n_filters))
         self.is_adaptive = options.adaptive and n_filters > 1
+        self.monitor = find_monitor(options.monitor).build(n_filters, options.seed)
         self.window = ProfileWindow(filter_ids, options.window_rows)
+        self.routes: Routes | None = None
+        if self.is_adaptive and options.routing and attributes and self.policy.needs_all_bits:
+            self.routes = Routes(
+                component, filter_ids, attributes, reads, options.routing, hands_over=hands_over
+            )
         self.totals = FilterProfile.empty(filter_ids)
         self._was_slow = np.zeros(n_filters, dtype=np.bool_)
         self._n_timed = np.zeros(n_filters)
         self._costs_changed = False
         self._new_tuples = 0
+        self._is_new_task = False
         self._n_evaluations = 0
         self._warmups_ns = 0.0
         self._recent_ns = 0.0
@@ -103,16 +133,26 @@ class FilterLoop:
         self._count(fresh)
         if not self.is_adaptive:
             return []
-        fresh = replace(fresh, costs=self._without_spikes(fresh.costs))
+        self._is_new_task = False
+        costs, ratios = self._without_spikes(fresh.costs)
+        fresh = replace(fresh, costs=costs)
         self._add_work(fresh)
-        entries = self._let_go(fresh, batch_id)
+        entries = self._watch(fresh, ratios, batch_id)
         self.window.push(fresh)
         self._new_tuples += fresh.n_tuples
+        if self.routes is not None:
+            self.routes.count_batch(fresh.n_rows)
+            if fresh.attributes is not None:
+                self.routes.observe(fresh.attributes)
         if not may_switch:
             return entries
         self.policy.observe(fresh, self.order)
         if self._is_due():
             entries += self._decide(batch_id)
+        if self.routes is not None and self._can_think():
+            started = self.clock()
+            entries += self.routes.decide(self.order, self.window.profile().costs, batch_id)
+            self._thought_ns += self.clock() - started
         return entries
 
     def _decide(self, batch_id: int) -> list[JournalEntry]:
@@ -125,6 +165,9 @@ class FilterLoop:
         if proposal is None or proposal.order == self.order:
             return []
         before, self.order = self.order, self._checked(proposal.order)
+        self.monitor.reordered(before, self.order)
+        if self.routes is not None:
+            self.routes.reordered(self.order)
         names = self.names(before), self.names(self.order)
         return [JournalEntry(batch_id, self.component, "order", *names, proposal.evidence)]
 
@@ -138,34 +181,44 @@ class FilterLoop:
             work_ns = n_rows * expected_cost_ns(self.order, self.window.profile())
         self._work_ns += work_ns
 
-    def _let_go(self, fresh: FilterProfile, batch_id: int) -> list[JournalEntry]:
-        """Empty the window if a batch contradicts it, so that it fills with what is true now.
+    def _watch(
+        self, fresh: FilterProfile, ratios: NDArray[np.float64], batch_id: int
+    ) -> list[JournalEntry]:
+        """Let the evidence go that a change has made stale, so that the window fills with fresh.
 
-        Every row of a batch says what the filters dropped in the order in force, not only the
-        sampled ones; the window is much slower to change, above all where little is sampled. The
-        warm-ups that follow keep to the budget too, all of them together.
+        Where too little is fresh, a warm-up follows, which keeps to the budget: all of them
+        together. If that is spent, the newest evidence stays until newer comes.
         """
         known = self.window.profile()
         if not self.policy.needs_all_bits or self._is_warming:
             return []
-        position, before, now = contradiction(self.order, known, fresh)
-        if position < 0:
+        found = self.monitor.observe(fresh, self.order, known, ratios)
+        if found is None:
             return []
+        if found.costs is not None:
+            self.window.forget_costs(found.costs)
+            self._costs_changed = True
+        evidence = {**found.evidence, "n_tuples": known.n_tuples}
+        if found.n_fresh is not None:
+            n_kept = max(found.n_fresh - fresh.n_tuples, 0)
+            if found.n_fresh < self.options.min_fill and not self._can_warm_up(known):
+                n_kept = max(n_kept, self.options.min_fill - fresh.n_tuples)
+            if n_kept >= known.n_tuples:
+                return []  # nothing that is known is older than the change
+            self.window.keep_newest(n_kept)
+            self._new_tuples = min(self._new_tuples, n_kept)
+            if self.routes is not None:
+                self.routes.keep_newest(n_kept / known.n_tuples)
+        return [JournalEntry(batch_id, self.component, "stale", evidence=evidence)]
+
+    def _can_warm_up(self, known: FilterProfile) -> bool:
+        """Return whether the budget pays for another warm-up, and take it from the budget."""
         extra = self.policy.extra(len(self.order))
         warmup_ns = self.options.min_fill * costs_ns(self.order, known, extra)[1]
         if self._warmups_ns + warmup_ns > self.options.max_overhead * self._work_ns:
-            return []
+            return False
         self._warmups_ns += warmup_ns
-        self.window.forget_codes()
-        self._new_tuples = 0
-        evidence = {
-            "filter": self.filter_ids[self.order[position]],
-            "position": position,
-            "drop_frac_before": before,
-            "drop_frac_now": now,
-            "n_tuples": known.n_tuples,
-        }
-        return [JournalEntry(batch_id, self.component, "stale", evidence=evidence)]
+        return True
 
     def _count(self, fresh: FilterProfile) -> None:
         """Add to the counts of the whole life, of which no codes are kept."""
@@ -178,12 +231,15 @@ class FilterLoop:
         """Add costs to the counts of the whole life that say nothing about an evaluation."""
         self.totals = replace(self.totals, costs=self.totals.costs + costs)
 
-    def _without_spikes(self, costs: CostSums) -> CostSums:
+    def _without_spikes(self, costs: CostSums) -> tuple[CostSums, NDArray[np.float64]]:
         """Cut a call that took far longer than expected, unless the call before it did so too.
 
         A pause of the machine hits single calls; a filter that has become slow is slow again. The
         first call is judged by the second: it may have loaded a model, compiled a pattern or
         imported a library.
+
+        Returns:
+            The costs, and the time of each filter over the expected time (nan: unknown; (F,)).
         """
         fixed, slope = self.window.profile().costs.fit()
         calls, rows, time = costs.sums[:3]
@@ -198,29 +254,57 @@ class FilterLoop:
         is_slow = known & (time > SPIKE_FACTOR * expected)
         cut = is_slow & ~self._was_slow
         self._was_slow = np.where(calls > 0, is_slow, self._was_slow)
-        if not cut.any():
-            return costs
-        sums = costs.sums.copy()
-        share = np.where(cut, expected / np.maximum(time, 1.0), 1.0)
-        sums[2] *= share
-        sums[4] *= share
-        return CostSums(sums)
+        if cut.any():
+            sums = costs.sums.copy()
+            share = np.where(cut, expected / np.maximum(time, 1.0), 1.0)
+            sums[2] *= share
+            sums[4] *= share
+            costs = CostSums(sums)
+        is_told = known & (calls > 0) & (expected > 0.0)
+        ratios = np.full(len(time), np.nan)
+        return costs, np.divide(costs.total_ns, expected, out=ratios, where=is_told)
 
     def _is_due(self) -> bool:
         """Whether there is enough new evidence, and thinking has not cost too much so far."""
         if not self.policy.needs_all_bits:
             return True  # it keeps its own evidence, and a look at that is cheap
-        enough = self._new_tuples >= DUE_FRAC * self.options.window_rows
-        first = self.window.profile().n_tuples == self._new_tuples
-        if first or self._costs_changed:
+        n_tuples = self.window.profile().n_tuples
+        if n_tuples == self._new_tuples or self._costs_changed:
             return self._new_tuples > 0
-        return enough and self._thought_ns <= THINKING_FRAC * self._work_ns
+        is_due = self.monitor.is_due(n_tuples, self._new_tuples, self.options.window_rows)
+        return is_due and self._can_think()
+
+    def _can_think(self) -> bool:
+        """Whether decisions have not cost too much so far."""
+        return self._thought_ns <= THINKING_FRAC * self._work_ns
 
     @property
     def _is_warming(self) -> bool:
         """Whether there is too little evidence to order by."""
         known, least = self.window.profile(), self.options.min_fill
         return known.n_tuples < least and known.n_tuples + known.n_passed < WARMUP_SAMPLES * least
+
+    @property
+    def _n_lacking(self) -> int:
+        """Sampled rows that are lacking to learn classes of rows for the first time."""
+        return 0 if self.routes is None else self.routes.n_lacking
+
+    def start_task(self) -> None:
+        """Take note that the rows to come are of another partition: they may be unlike the last.
+
+        The first of them run apart, so that a monitor can tell early.
+        """
+        self._is_new_task = True
+
+    @property
+    def table(self) -> RouteTable | None:
+        """The order of each class of rows, where they differ."""
+        return None if self.routes is None else self.routes.table
+
+    @property
+    def is_learning_routes(self) -> bool:
+        """Whether the next batch should bring the attributes of its rows."""
+        return self.routes is not None and self.routes.is_learning
 
     def piece_rows(self, n_rows: int) -> int:
         """Return how many of the next rows to run before the loop may decide again.
@@ -229,9 +313,13 @@ class FilterLoop:
             n_rows: rows that are left of the batch.
         """
         prob = max(self.options.warmup_prob, self.options.sample_prob)
-        if not (self.is_adaptive and self._is_warming and prob > 0.0):
+        if not self.is_adaptive or prob == 0.0:
             return n_rows
-        return min(n_rows, math.ceil(self.options.min_fill / prob))
+        if self._is_warming:
+            return min(n_rows, math.ceil(self.options.min_fill / prob))
+        if self._n_lacking:
+            return min(n_rows, math.ceil(self._n_lacking / prob))
+        return min(n_rows, FIRST_ROWS) if self._is_new_task else n_rows
 
     def sample_prob(self, n_rows: int = 0) -> float:
         """Return the share of rows to profile next, so that profiling keeps to its budget.
@@ -242,7 +330,7 @@ class FilterLoop:
         options = self.options
         if not self.is_adaptive:
             return 0.0
-        if self._is_warming:
+        if self._is_warming or self._n_lacking:
             return max(options.warmup_prob, options.sample_prob)
         profile = self.window.profile()
         extra = self.policy.extra(len(self.order))
@@ -302,6 +390,7 @@ class FilterLoop:
             cost_ns=cost,
             as_written_ns=as_written,
             n_evaluations=self._n_evaluations,
+            routed_by=() if self.table is None else self.table.attributes,
         )
 
     def snapshot(self) -> dict[str, Any]:
@@ -313,6 +402,9 @@ class FilterLoop:
             "spent_ns": [self._recent_ns, self._work_ns, self._warmups_ns],
             "policy": self.policy.snapshot(),
             "policy_name": type(self.policy).__name__,
+            "monitor": self.monitor.snapshot(),
+            "monitor_name": repr(self.options.monitor),
+            "routes": None if self.routes is None else self.routes.snapshot(),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -347,6 +439,10 @@ class FilterLoop:
         self._n_timed = np.where(self.window.profile().costs.is_known, 2.0, 0.0)
         if state["policy_name"] == type(self.policy).__name__:
             self.policy.restore(state["policy"])
+        if state["monitor_name"] == repr(self.options.monitor):
+            self.monitor.restore(state["monitor"])
+        if self.routes is not None and state["routes"] is not None:
+            self.routes.restore(state["routes"])
         self.order = order
 
     def _checked(self, order: Iterable[int]) -> Order:

@@ -13,6 +13,18 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
+class RouteView:
+    """The rows that take one of the orders of a route table."""
+
+    rows: str
+    """Which rows, in words."""
+    order: Order
+    """Their order: ``order[position] -> filter index``."""
+    share: float
+    """Share of the sampled rows (nan: none was sampled)."""
+
+
+@dataclass(frozen=True, slots=True)
 class BlockView:
     """One block of a conjunction whose order is learned."""
 
@@ -32,6 +44,12 @@ class BlockView:
     """How the order came about or why it cannot change, in a sentence."""
     totals: FilterProfile | None = None
     """Counts over the whole life of the block (rows, evaluations), without codes."""
+    routes: tuple[RouteView, ...] = ()
+    """The orders of the classes of rows, where they differ; the first is that of all others."""
+    routed_by: tuple[str, ...] = ()
+    """The attributes that tell the classes apart."""
+    route_note: str = ""
+    """What is known of classes of rows, in a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +79,8 @@ class BlockRecord:
     """Expected cost of the written order on the same evidence (ns per input row)."""
     n_evaluations: int = 0
     """Evaluations made in this batch, profiling included (0 where it is not counted)."""
+    routed_by: tuple[str, ...] = ()
+    """The attributes that tell classes of rows apart, where these have orders of their own."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,8 @@ def apply_arrow_block(
     Args:
         df: the rows.
         block: what the workers run.
-        texts: the columns, or SQL expressions, that are handed to the workers.
+        texts: the columns, or SQL expressions, that are handed to the workers, before the
+            attributes of the block.
         column: name of the temporary column. If errors are carried it stays, for the caller to
             check its field ``error`` and to drop; otherwise it is gone.
         observation: an Observation or a name; its metric ``arrow`` are the tasks' reports.
@@ -45,8 +46,9 @@ def apply_arrow_block(
         fields.append(StructField("error", StringType()))
     # Not deterministic, as the reports hold times; so Spark evaluates it once and where it stands.
     udf = arrow_udf(evaluate, StructType(fields)).asNondeterministic()
+    attributes = [F.expr(each.sql) for each in block.attributes]
     kept = (
-        df.withColumn(column, udf(*(_column(df, text) for text in texts)))
+        df.withColumn(column, udf(*(_column(df, text) for text in texts), *attributes))
         .observe(observation, F.collect_list(F.col(f"{column}.report")).alias("arrow"))
         .where(F.col(f"{column}.keep"))
     )

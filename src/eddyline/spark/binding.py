@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyspark.errors import AnalysisException
@@ -9,29 +11,80 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, NullType
 
 from eddyline.errors import QueryError
+from eddyline.query.attributes import Attribute, attribute, candidates
 from eddyline.query.binding import BoundConjunction, bind
 from eddyline.query.predicates import SqlPredicate
+from eddyline.query.sql_analysis import resolve_columns
+from eddyline.query.sql_text import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
+    from eddyline.options import FilterOptions
     from eddyline.query.predicates import Predicate
 
 PREFIX = "__eddyline"
 """Start of the names of temporary columns; none of them is left in a result."""
 
 
-def bind_to(df: DataFrame, predicates: tuple[Predicate, ...]) -> BoundConjunction:
+MAX_ATTRIBUTES = 8
+"""Columns that are looked at to tell classes of rows apart, unless the user names them."""
+
+
+def bind_to(
+    df: DataFrame, predicates: tuple[Predicate, ...], options: FilterOptions
+) -> BoundConjunction:
     """Say where each predicate goes over the columns of a DataFrame.
 
     Raises:
-        QueryError: a predicate does not fit the columns; the message names it.
+        QueryError: a predicate, or an attribute to route by, does not fit the columns; the
+            message names it.
     """
     _check_names(df)
     ansi = str(df.sparkSession.conf.get("spark.sql.ansi.enabled", "true")).lower() == "true"
     bound = bind(predicates, _types(df), ansi=ansi)
     _check_by_spark(df, [each for each in predicates if isinstance(each, SqlPredicate)])
-    return bound
+    if options.routing is False:
+        return bound
+    if options.route_by is None:
+        return replace(bound, attributes=candidates(_routable(df), MAX_ATTRIBUTES))
+    named = tuple(_attribute(df, text, ansi=ansi) for text in options.route_by)
+    return replace(bound, attributes=named)
+
+
+def _routable(df: DataFrame) -> dict[str, str]:
+    """Return the columns that a name says exactly: Spark tells those of one name not apart."""
+    ignores_case = str(df.sparkSession.conf.get("spark.sql.caseSensitive", "false")) != "true"
+    names = Counter(each.lower() if ignores_case else each for each in df.columns)
+    return {
+        name: kind for name, kind in df.dtypes if names[name.lower() if ignores_case else name] == 1
+    }
+
+
+def _attribute(df: DataFrame, text: str, *, ansi: bool) -> Attribute:
+    """Return an attribute that the user named, a column or a SQL expression."""
+    types = _types(df)
+    if text in types:
+        made = attribute(text, quoted(text), types[text], [text])
+        kind = types[text]
+    else:
+        found = resolve_columns(text, types, name="route_by", ansi=ansi, qualifiers=None)
+        if found.may_raise or not found.is_deterministic:
+            msg = f"route_by: {text!r} cannot tell classes of rows apart: {found.reason}"
+            raise QueryError(msg, attribute=text)
+        try:
+            kind = df.select(F.expr(text)).dtypes[0][1]
+        except AnalysisException as error:
+            msg = f"route_by: Spark cannot resolve {text!r}: {error}"
+            raise QueryError(msg, attribute=text) from error
+        made = attribute(text, f"({text}\n)", kind, found.columns)
+    if made is None:
+        msg = (
+            f"route_by: {text!r} is of type {kind}, which cannot tell classes of rows apart; "
+            f"give a number, a text, a boolean, a date or a time"
+        )
+        raise QueryError(msg, attribute=text, type=kind)
+    return made
 
 
 def _check_names(df: DataFrame) -> None:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from eddyline.errors import QueryError
 from eddyline.options import FilterOptions
-from eddyline.ordering import policy as find_policy
 from eddyline.query.predicates import as_predicate, named
 from eddyline.runtime.journal import Journal
+from eddyline.runtime.loop import check_options
 from eddyline.spark.binding import bind_to
 from eddyline.spark.harvest import as_bytes, listener
 from eddyline.spark.pipeline import FilterPipeline, Report
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 
 HARVEST_WAIT_S = 1.0
 """How long ``explain`` and ``journal`` wait for what a job that has just ended reports (s)."""
+
+MAX_HANDED_OVER = 4
+"""Attributes that a job hands over to its workers on the chance that one tells classes apart. (The
+engine hands over more, and stops when none does.)"""
 
 MAX_PENDING = 16
 """Jobs whose reports are still awaited; of more, the oldest were never run and are let go."""
@@ -112,8 +116,10 @@ class Conjunction:
         """Return the pipeline for the DataFrame; other columns or settings start afresh."""
         columns = [*df.dtypes, *((each, str(_conf(df, each))) for each in _SETTINGS)]
         if self._pipeline is None or columns != self._columns:
-            bound = bind_to(df, self.predicates)
-            self._pipeline = FilterPipeline(bound, self.options, self.name)
+            bound = bind_to(df, self.predicates, self.options)
+            self._pipeline = FilterPipeline(
+                bound, self.options, self.name, max_handed_over=MAX_HANDED_OVER
+            )
             self._columns = columns
             self._waiting = []
         return self._pipeline
@@ -186,5 +192,5 @@ def all_of(*predicates: Any, name: str | None = None, **options: Any) -> Conjunc
         raise QueryError(msg)
     unique = named(as_predicate(each) for each in predicates)
     chosen = FilterOptions.of(**options)
-    find_policy(chosen.policy)
+    check_options(chosen)
     return Conjunction(unique, chosen, name or "all_of")

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from eddyline.errors import OptionError, QueryError
 from eddyline.options import FilterOptions
-from eddyline.ordering import policy as find_policy
 from eddyline.query.predicates import FunctionPredicate, named, predicate
 from eddyline.query.statement import read_select
 from eddyline.registry import unknown
+from eddyline.runtime.loop import check_options
 from eddyline.spark.binding import bind_to
 from eddyline.spark.run import Run
 from eddyline.spark.session import session
@@ -176,13 +176,13 @@ class Query:
         Raises:
             QueryError: a predicate or an output column that does not fit.
         """
-        find_policy(self.options.policy)
+        check_options(self.options)
         self.bound()
         self.project(self.source)
 
     def bound(self) -> BoundConjunction:
         """Return where each predicate of the query goes."""
-        return bind_to(self.source, named(self.select.conjuncts))
+        return bind_to(self.source, named(self.select.conjuncts), self.options)
 
     def project(self, df: DataFrame) -> DataFrame:
         """Return the output columns of the query."""

@@ -15,12 +15,14 @@ the cost of each predicate per row.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from pyspark.sql import functions as F
 
+from eddyline.data import codes as outcome
+from eddyline.stats.attributes import AttributeSample
 from eddyline.stats.costs import MIN_PER_ROW_NS, CostSums
 from eddyline.stats.profile import FilterProfile
 
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from eddyline.ordering.protocol import Order
+    from eddyline.query.attributes import Attribute
+    from eddyline.routing.table import RouteTable
 
 CLOCK = "CAST(reflect('java.lang.System', 'nanoTime') AS BIGINT)"
 """The JVM's monotonic clock as SQL (ns); not deterministic, so read where it stands."""
@@ -57,6 +61,23 @@ class NativeBlock:
     """A condition each that never raises."""
     prefix: str = "__eddyline"
     """Start of the names of the temporary columns."""
+    attributes: tuple[Attribute, ...] = ()
+    """What may tell classes of rows apart."""
+
+    def condition(self, order: Order, table: RouteTable | None = None) -> str:
+        """Return the conjunction as SQL, in one order or in another one for each class of rows.
+
+        An OR of chains would not do: Spark factors common conjuncts out, and the orders are lost.
+        """
+        if table is None:
+            return self.chain(order)
+        texts = {each.name: each.sql for each in self.attributes}
+        conditions = table.conditions([texts[name] for name in table.attributes])
+        whens = [
+            f"WHEN {condition} THEN ({self.chain(each)})"
+            for condition, each in zip(conditions, table.orders[1:], strict=True)
+        ]
+        return f"CASE {' '.join(whens)} ELSE ({self.chain(table.orders[0])}) END"
 
     def chain(self, order: Order) -> str:
         """Return the conjunction in that order, as SQL."""
@@ -66,23 +87,34 @@ class NativeBlock:
         """Return a predicate in parentheses; the line end closes a comment inside it."""
         return f"({self.texts[f]}\n)"
 
-    def apply(self, df: DataFrame, order: Order) -> DataFrame:
+    def apply(self, df: DataFrame, order: Order, table: RouteTable | None = None) -> DataFrame:
         """Filter without observing anything."""
-        return df.where(self.chain(order))
+        return df.where(self.condition(order, table))
 
     def apply_profiled(
-        self, df: DataFrame, order: Order, *, prob: float, seed: int, observation: Any
+        self,
+        df: DataFrame,
+        order: Order,
+        table: RouteTable | None = None,
+        *,
+        prob: float,
+        seed: int,
+        observation: Any,
+        is_learning: bool = False,
     ) -> DataFrame:
         """Filter, and let the observation collect the outcome codes of a sample.
 
         Args:
             df: the rows.
             order: the order of the chain.
+            table: the order of each class of rows, where they differ.
             prob: share of the rows that are profiled ((0, 1]).
             seed: chooses them, together with the partition.
             observation: an Observation; its metric ``native`` is what ``parse`` reads.
+            is_learning: whether the attributes of the sampled rows are collected too.
         """
-        row, code, chain = f"{self.prefix}_row", f"{self.prefix}_code", self.chain(order)
+        row, code, seen = (f"{self.prefix}_{name}" for name in ("row", "code", "seen"))
+        chain = self.condition(order, table)
         sampled = f"CASE WHEN rand({seed}) < {prob!r}D THEN monotonically_increasing_id() END"
         codes = (
             f"CASE WHEN {row} IS NULL THEN NULL WHEN pmod({row}, {TIMED_EVERY}) = 0 "
@@ -92,10 +124,23 @@ class NativeBlock:
             df.withColumn(row, F.expr(sampled))
             .where(f"{row} IS NOT NULL OR ({chain})")
             .withColumn(code, F.expr(codes))
-            .observe(observation, F.collect_list(code).alias("native"))
+            .withColumn(seen, F.expr(self.observed(code, is_learning=is_learning)))
+            .observe(observation, F.collect_list(seen).alias("native"))
             .where(f"{row} IS NULL OR ({chain})")
-            .drop(row, code)
+            .drop(row, code, seen)
         )
+
+    def observed(self, code: str, *, is_learning: bool) -> str:
+        """Return SQL for what is collected of a row: its code, or code and attributes.
+
+        Args:
+            code: the code as SQL; NULL if nothing is collected.
+            is_learning: whether the attributes are collected too.
+        """
+        if not (is_learning and self.attributes):
+            return code
+        values = ", ".join(each.sql for each in self.attributes)
+        return f"CASE WHEN {code} IS NOT NULL THEN struct({code} AS c, array({values}) AS a) END"
 
     def code(self, row: str) -> str:
         """Return SQL for ``[row number, word, word, …]``: a 1-bit for each predicate that drops."""
@@ -122,31 +167,45 @@ class NativeBlock:
         # and would be taken for the cost of the predicate that is written first.
         return f"array({row} + 0L * {CLOCK}, {', '.join(steps)}, {CLOCK}, {CLOCK})"
 
-    def parse(self, collected: Sequence[Sequence[int]], *, prob: float) -> FilterProfile:
+    def parse(self, collected: Sequence[Sequence[Any]], *, prob: float) -> FilterProfile:
         """Return the profile that collected codes amount to, each sampled row once.
 
         Args:
-            collected: what ``code`` and ``timed_code`` gave, in any order; a retried task's rows
-                may be there twice.
+            collected: what ``observed`` gave, in any order; a retried task's rows may be there
+                twice.
             prob: share of the rows that were sampled.
         """
         n_filters = len(self.texts)
-        rows = {int(values[0]): values for values in collected}
-        length = 2 * n_filters + 3
-        timed = [values for values in rows.values() if len(values) == length]
-        plain = [values for values in rows.values() if len(values) != length]
-        drops = np.zeros((0, n_filters), dtype=np.bool_)
+        is_learned = bool(collected) and not isinstance(collected[0][0], int)
+        given = [each[0] for each in collected] if is_learned else collected
+        place = {int(values[0]): index for index, values in enumerate(given)}
+        rows = [given[place[number]] for number in sorted(place)]
+        is_timed = np.array([len(values) == 2 * n_filters + 3 for values in rows], dtype=np.bool_)
+        timed = [rows[index] for index in np.flatnonzero(is_timed)]
+        plain = [rows[index] for index in np.flatnonzero(~is_timed)]
+        drops = np.zeros((len(rows), n_filters), dtype=np.bool_)
         if plain:
             words = np.array(plain, dtype=np.int64)[:, 1:]
             places = np.arange(n_filters)
-            drops = (words[:, places // BITS_PER_WORD] >> (places % BITS_PER_WORD)) & 1 == 1
+            bits = words[:, places // BITS_PER_WORD] >> (places % BITS_PER_WORD)
+            drops[~is_timed] = bits & 1 == 1
         costs = CostSums.empty(n_filters)
         if timed:
             values = np.array(timed, dtype=np.int64)
-            drops = np.concatenate([drops, values[:, 2:-2:2] == 1])
+            drops[is_timed] = values[:, 2:-2:2] == 1
             clocks = np.concatenate([values[:, 1:-1:2], values[:, -1:]], axis=1)
             costs = _costs(np.diff(clocks, axis=1))
-        return FilterProfile.of_sample(self.filter_ids, drops, prob=prob, costs=costs)
+        profile = FilterProfile.of_sample(self.filter_ids, drops, prob=prob, costs=costs)
+        if not is_learned:
+            return profile
+        attributes = AttributeSample(
+            tuple(each.name for each in self.attributes),
+            # NULL arrives as None, which is nan as a float.
+            np.array([collected[place[number]][1] for number in sorted(place)], dtype=np.float64),
+            outcome.pack(drops),
+            np.full(len(drops), 1.0 / prob),
+        )
+        return replace(profile, attributes=attributes)
 
 
 def _costs(time_ns: np.ndarray[Any, np.dtype[np.int64]]) -> CostSums:

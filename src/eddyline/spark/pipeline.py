@@ -66,17 +66,29 @@ class FilterPipeline:
         bound: the conjunction over the columns of its input.
         options: how orders are learned.
         name: of the conjunction or query; part of the seed of every sample.
+        max_handed_over: most attributes that are handed over to workers unless the user named
+            them.
     """
 
-    def __init__(self, bound: BoundConjunction, options: FilterOptions, name: str) -> None:
+    def __init__(
+        self,
+        bound: BoundConjunction,
+        options: FilterOptions,
+        name: str,
+        *,
+        max_handed_over: int = 8,
+    ) -> None:
         self.bound = bound
         self.options = options = options.resolved()
         self.name = name
         self.native: dict[str, NativeBlock] = {}
         self.functions: dict[str, tuple[FunctionPredicate, ...]] = {}
         self.loops: dict[str, FilterLoop] = {}
+        self._reads: dict[str, tuple[frozenset[str], ...]] = {}
         self.entries: list[JournalEntry] = []
         self.notes: dict[str, str] = {}
+        is_named = options.route_by is not None
+        self._handed_over = bound.attributes[: None if is_named else max_handed_over]
         for number, segment in enumerate(bound.segments):
             self._add_blocks(segment, number)
         self._lock = threading.RLock()
@@ -92,15 +104,29 @@ class FilterPipeline:
                 tuple(each.name for each in segment.native),
                 tuple(each.safe_text for each in segment.native),
                 f"{PREFIX}_{number}",
+                self.bound.attributes,
             )
-            self.native[f"native{suffix}"] = block
-            self._add_loop(f"native{suffix}", block.filter_ids)
+            component = f"native{suffix}"
+            self.native[component] = block
+            self.loops[component] = FilterLoop(
+                component,
+                block.filter_ids,
+                self.options,
+                attributes=block.attributes,
+                reads=tuple(each.columns for each in segment.native),
+                hands_over=False,
+            )
         if segment.functions:
-            self.functions[f"arrow{suffix}"] = segment.functions
-            self._add_loop(f"arrow{suffix}", tuple(each.name for each in segment.functions))
-
-    def _add_loop(self, component: str, filter_ids: tuple[str, ...]) -> None:
-        self.loops[component] = FilterLoop(component, filter_ids, self.options)
+            component = f"arrow{suffix}"
+            self.functions[component] = segment.functions
+            self._reads[component] = segment.columns
+            self.loops[component] = FilterLoop(
+                component,
+                tuple(each.name for each in segment.functions),
+                self.options,
+                attributes=self._handed_over,
+                reads=segment.columns,
+            )
 
     # -- building a batch ---------------------------------------------------------------------
 
@@ -156,13 +182,21 @@ class FilterPipeline:
     ) -> DataFrame:
         block, loop = self.native[component], self.loops[component]
         if prob <= 0.0:
-            return block.apply(df, loop.order)
+            return block.apply(df, loop.order, loop.table)
         seen = Observation()
         # Both stand in the code that Spark compiles, and keeps for batches of the same code.
         prob = 2.0 ** math.floor(math.log2(prob))
         seed = seed_of(self.options.seed, self.name, component, batch_id % N_SEEDS) & 0x7FFFFFFF
         reports.append(Report(component, PendingMetrics(seen), prob, batch_id))
-        return block.apply_profiled(df, loop.order, prob=prob, seed=seed, observation=seen)
+        return block.apply_profiled(
+            df,
+            loop.order,
+            loop.table,
+            prob=prob,
+            seed=seed,
+            observation=seen,
+            is_learning=loop.is_learning_routes,
+        )
 
     def _native_prob(self, component: str, expected_rows: int) -> float:
         """Return the share of rows whose codes the driver gets; the driver's part is bounded."""
@@ -191,6 +225,8 @@ class FilterPipeline:
             may_switch=loop.policy.needs_all_bits or not driver_leads,
             carries_errors=self._carries_errors,
             query=self.name,
+            attributes=self._handed_over if loop.is_learning_routes else (),
+            reads=self._reads[component],
         )
         return block, texts
 
@@ -321,8 +357,11 @@ class FilterPipeline:
     def _read_sample(self, df: DataFrame, component: str, block: NativeBlock) -> None:
         head = df.limit(self.options.read_sample_rows)
         code = block.timed_code("monotonically_increasing_id()")
+        is_learning = self.loops[component].is_learning_routes
+        seen = F.expr(block.observed("code", is_learning=is_learning)).alias("seen")
         try:
-            rows = head.select(F.expr(code).alias("code")).toArrow()["code"].to_pylist()
+            sample = head.withColumn("code", F.expr(code)).select(seen)
+            rows = [_values(each) for each in sample.toArrow()["seen"].to_pylist()]
         except Exception as error:  # noqa: BLE001 - a sample is a chance, never a reason to fail
             self.notes["sample"] = f"no sample could be read before the job: {error}"[:300]
             return
@@ -371,6 +410,9 @@ class FilterPipeline:
             is_adaptive=loop.is_adaptive,
             note=self._note(component),
             totals=loop.totals,
+            routes=() if loop.routes is None else loop.routes.views(),
+            routed_by=() if loop.table is None else loop.table.attributes,
+            route_note="" if loop.routes is None else loop.routes.note,
         )
 
     def _note(self, component: str) -> str:
@@ -393,6 +435,11 @@ class FilterPipeline:
         for component, loop in self.loops.items():
             if component in state:
                 loop.restore(state[component])
+
+
+def _values(seen: Any) -> Any:
+    """Return what was observed of a row as a sequence, as ``observe`` gives it."""
+    return tuple(seen.values()) if isinstance(seen, dict) else seen
 
 
 def _of_task(entry: dict[str, Any], partition: int) -> JournalEntry:

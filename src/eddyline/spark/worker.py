@@ -18,6 +18,7 @@ import pyarrow as pa
 from eddyline.data.sampling import seed_of
 from eddyline.runtime.executor import ArrowExecutor
 from eddyline.runtime.loop import FilterLoop
+from eddyline.runtime.routes import MAX_ROWS
 from eddyline.runtime.task import run_batch
 from eddyline.stats.profile import FilterProfile, merge
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from eddyline.errors import PredicateError
     from eddyline.options import FilterOptions
+    from eddyline.query.attributes import Attribute
     from eddyline.query.predicates import FunctionPredicate
     from eddyline.runtime.executor import BatchOutcome
     from eddyline.stats.costs import CostSums
@@ -91,6 +93,10 @@ class WorkerBlock:
     """Whether an error is a column of the result, because a later predicate may drop the row."""
     query: str = ""
     """Name of the query; part of the seed of every sample."""
+    attributes: tuple[Attribute, ...] = ()
+    """Attributes that are handed over as further arguments, as doubles."""
+    reads: tuple[frozenset[str], ...] = ()
+    """The columns that each predicate reads."""
 
     def run(self, batches: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
         """Return the outcome of each batch: keep, report, and the error if they are carried."""
@@ -104,7 +110,10 @@ class WorkerBlock:
         first_row = 0
         nothing = first_calls = profile.costs
         is_first_call = self._is_first_task()
-        for columns, is_last in _with_last(batches):
+        n_columns = self.n_columns
+        for arguments, is_last in _with_last(batches):
+            columns = arguments[:n_columns]
+            values = [each.to_numpy(zero_copy_only=False) for each in arguments[n_columns:]]
             outcomes = []
             for outcome, decided in run_batch(
                 executor,
@@ -114,6 +123,7 @@ class WorkerBlock:
                 first_row=first_row,
                 batch_id=batch_id,
                 may_switch=self.may_switch,
+                values=values or None,
             ):
                 if outcome.errors and not self.carries_errors:
                     raise next(iter(outcome.errors.values()))
@@ -122,7 +132,7 @@ class WorkerBlock:
                 if is_first_call:
                     first_calls, seen = seen.costs, replace(seen, costs=nothing)
                     is_first_call = False
-                profile = merge([profile, seen]).last(self.options.window_rows)
+                profile = _newest(merge([profile, seen]), self.options.window_rows)
                 outcomes.append(outcome)
             first_row += len(columns[0])
             report = None
@@ -140,6 +150,11 @@ class WorkerBlock:
                 ).to_bytes()
             yield self._result(*_joined(outcomes), report)
 
+    @property
+    def n_columns(self) -> int:
+        """How many arguments the predicates read; the attributes follow."""
+        return 1 + max(index for columns in self.columns for index in columns)
+
     def _is_first_task(self) -> bool:
         """Whether this block has not run in this process before, in any micro-batch."""
         block = self.run_id.rpartition("/")[0] or self.run_id
@@ -152,7 +167,13 @@ class WorkerBlock:
         if self.run_id in _loops:
             _loops.move_to_end(self.run_id)
             return _loops[self.run_id]
-        loop = FilterLoop(self.component, filter_ids, self.options)
+        loop = FilterLoop(
+            self.component,
+            filter_ids,
+            self.options,
+            attributes=self.attributes,
+            reads=self.reads or None,
+        )
         if self.state is not None:
             loop.restore(self.state)
         _loops[self.run_id] = loop
@@ -170,6 +191,14 @@ class WorkerBlock:
             arrays.append(_texts(errors, n_rows))
             names.append("error")
         return pa.StructArray.from_arrays(arrays, names)
+
+
+def _newest(profile: FilterProfile, n_tuples: int) -> FilterProfile:
+    """Return a profile with the newest of its sample, which a report need not exceed."""
+    newest = profile.last(n_tuples)
+    if newest.attributes is not None and newest.attributes.n_rows > MAX_ROWS:
+        newest = replace(newest, attributes=newest.attributes.last(MAX_ROWS))
+    return newest
 
 
 def _texts(errors: dict[int, PredicateError], n_rows: int) -> pa.Array:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from eddyline.data import codes as outcome
 from eddyline.errors import PlanError
+from eddyline.stats.attributes import AttributeSample, joined
 from eddyline.stats.costs import CostSums
 
 if TYPE_CHECKING:
@@ -60,6 +61,11 @@ class FilterProfile:
     """Rows on which each filter raised and was set aside ((F,))."""
     basis: tuple[int, ...] | None = None
     """The order under which partial codes were taken; None if every bit of every code is known."""
+    is_routed: bool = False
+    """Whether classes of rows met the filters in orders of their own: ``rows_in`` and ``rows_out``
+    are of no single order then."""
+    attributes: AttributeSample | None = None
+    """Every sampled row with its attributes, where attributes were observed; never saved."""
 
     @classmethod
     def empty(cls, filter_ids: tuple[str, ...]) -> Self:
@@ -217,4 +223,15 @@ def merge(profiles: Iterable[FilterProfile]) -> FilterProfile:
         n_extra=sum(part.n_extra for part in parts),
         n_raised=np.sum([part.n_raised for part in parts], axis=0),
         basis=basis,
+        is_routed=any(part.is_routed for part in parts),
+        attributes=_joined_attributes(parts),
     )
+
+
+def _joined_attributes(parts: list[FilterProfile]) -> AttributeSample | None:
+    """Return the attribute samples of the profiles that observed what the newest of them did."""
+    observed = [part.attributes for part in parts if part.attributes is not None]
+    if not observed:
+        return None
+    newest = observed[-1].attributes
+    return joined([sample for sample in observed if sample.attributes == newest])

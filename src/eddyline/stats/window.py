@@ -37,7 +37,7 @@ class ProfileWindow:
 
     def push(self, profile: FilterProfile) -> None:
         """Add the newest profile and let the oldest profile tuples go."""
-        part = profile.last(self.max_tuples)
+        part = replace(profile.last(self.max_tuples), attributes=None)
         newest = self._parts[-1] if self._parts else None
         if newest and newest.n_tuples + part.n_tuples <= self.max_tuples // _PARTS:
             part = merge([self._parts.pop(), part])
@@ -61,11 +61,11 @@ class ProfileWindow:
         )
         self._merged = None
 
-    def forget_codes(self) -> None:
-        """Let all profile tuples go, but not the costs: what filters drop has changed."""
-        costs = self.profile().costs
-        empty = FilterProfile.empty(self.filter_ids)
-        self._parts = deque([replace(empty, costs=costs)])
+    def keep_newest(self, n_tuples: int) -> None:
+        """Let older profile tuples go, but not the costs: what filters drop has changed."""
+        known = self.profile()
+        kept = known.last(n_tuples) if n_tuples else FilterProfile.empty(self.filter_ids)
+        self._parts = deque([replace(kept, costs=known.costs)])
         self._merged = None
 
     def clear(self) -> None:

@@ -14,11 +14,13 @@ from rich.text import Text
 from eddyline.watch.facts import BlockFacts, FilterFacts, block_facts, view_facts
 from eddyline.watch.wording import (
     change_texts,
+    clipped,
     cost_text,
     count,
     duration,
     evidence_text,
     one_line,
+    order_text,
     percent,
 )
 
@@ -33,6 +35,9 @@ MAX_FILTERS = 20
 """Filters of a block that a table shows unless told otherwise."""
 
 _INDENT = (0, 0, 0, 2)
+
+_CLASS_WIDTH = 60
+"""Most characters that say which rows are of a class."""
 
 
 def explain(
@@ -90,6 +95,7 @@ def _block(facts: BlockFacts, max_filters: int) -> list[RenderableType]:
     lines: list[RenderableType] = [Text(one_line(facts.note))] if facts.note else []
     lines.append(_order_table(facts, max_filters))
     lines += [Text(line) for line in _summary(facts)]
+    lines += _routes(facts)
     return _section(f"{facts.component} block: {state}", lines)
 
 
@@ -151,6 +157,20 @@ def _summary(facts: BlockFacts) -> list[str]:
         if row.n_raised > 0
     ]
     return lines
+
+
+def _routes(facts: BlockFacts) -> list[RenderableType]:
+    """Return which classes of rows have orders of their own."""
+    if not facts.routes:
+        return [Text(f"Routing {one_line(facts.route_note)}.")] if facts.route_note else []
+    table = Table.grid(padding=(0, 2))
+    for justify in ("right", "left", "left"):
+        table.add_column(justify=justify)
+    for route in facts.routes:
+        names = order_text(route.order)
+        table.add_row(Text(percent(route.share)), Text(clipped(route.rows, _CLASS_WIDTH)), names)
+    by = ", ".join(map(one_line, facts.routed_by))
+    return [Text(), Text(f"Classes of rows by {by}, each in its own order:"), table]
 
 
 def _evidence(facts: BlockFacts) -> str:

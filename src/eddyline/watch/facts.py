@@ -41,6 +41,18 @@ class FilterFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class RouteFacts:
+    """The rows that take one of several orders."""
+
+    rows: str
+    """Which rows, in words."""
+    order: tuple[str, ...]
+    """Names of the filters in their order."""
+    share: float | None
+    """Share of the sampled rows ([0, 1])."""
+
+
+@dataclass(frozen=True, slots=True)
 class BlockFacts:
     """One block under the order in force."""
 
@@ -67,6 +79,12 @@ class BlockFacts:
     """Evaluations made in the life of the block; None where they are not counted."""
     profiling_frac: float | None
     """Share of the evaluations that only profiling needed ([0, 1])."""
+    routed_by: tuple[str, ...] = ()
+    """The attributes that tell classes of rows apart, where these have orders of their own."""
+    routes: tuple[RouteFacts, ...] = ()
+    """Their orders; the first is that of all other rows."""
+    route_note: str = ""
+    """What is known of classes of rows, in a sentence."""
 
 
 def block_facts(view: BlockView) -> BlockFacts:
@@ -90,6 +108,16 @@ def block_facts(view: BlockView) -> BlockFacts:
         n_rows=None if totals is None else totals.n_rows or None,
         n_evaluations=None if totals is None else totals.n_evaluations or None,
         profiling_frac=None if totals is None else ratio(totals.n_extra, totals.n_evaluations),
+        routed_by=view.routed_by,
+        routes=tuple(
+            RouteFacts(
+                route.rows,
+                tuple(profile.filter_ids[f] for f in route.order),
+                finite(route.share),
+            )
+            for route in view.routes
+        ),
+        route_note=view.route_note,
     )
 
 
@@ -105,7 +133,8 @@ def view_facts(view: FilterView) -> dict[str, Any]:
 
 
 def _listed(block: dict[str, Any]) -> dict[str, Any]:
-    return {**block, "filters": list(block["filters"])}
+    lists = ("filters", "routed_by", "routes")
+    return {**block, **{name: list(block[name]) for name in lists}}
 
 
 def _filter_facts(view: BlockView, has_evidence: bool) -> tuple[FilterFacts, ...]:

@@ -9,8 +9,9 @@ import pytest
 
 from eddyline.options import FilterOptions
 from eddyline.ordering.a_greedy import AGreedyOptions
-from eddyline.runtime.evidence import contradiction, costs_ns
+from eddyline.runtime.evidence import costs_ns
 from eddyline.runtime.loop import FilterLoop
+from eddyline.runtime.monitors.two_sample import TwoSampleOptions
 from eddyline.stats.costs import CostSums
 from eddyline.stats.profile import FilterProfile
 
@@ -20,6 +21,16 @@ NAMES = ("a", "b", "c")
 def sample_of(fracs, n_rows, rng, **given):
     drops = rng.random((n_rows, len(fracs))) < np.array(fracs)
     return FilterProfile.of_sample(NAMES, drops, **given)
+
+
+def contradiction(order, known, fresh):
+    """Return position, drop fraction before and now of what a batch contradicts."""
+    found = TwoSampleOptions().build(3, 0).observe(fresh, order, known, np.full(3, np.nan))
+    if found is None:
+        return -1, 0.0, 0.0
+    assert found.n_fresh == 0
+    evidence = found.evidence
+    return evidence["position"], evidence["drop_frac_before"], evidence["drop_frac_now"]
 
 
 def counted(fracs, n_rows, order=(0, 1, 2)):

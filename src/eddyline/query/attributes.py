@@ -1,0 +1,80 @@
+"""Attributes that may tell classes of rows apart: columns, as numbers that any room can bucket."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+from eddyline.query.sql_text import quoted
+
+_CATEGORIES = {"string", "boolean"}
+_WHOLE = {"tinyint", "smallint", "int", "bigint"}
+_REAL = {"float", "double"}
+_TEXTS = ("string", "varchar", "char")
+
+_HASH_BITS = (1 << 52) - 1
+"""A text's hash is cut to as many bits as a double holds exactly."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """One attribute of the rows of an input."""
+
+    name: str
+    """The column, or the SQL expression, as its user names it."""
+    kind: Literal["number", "category"]
+    """``number``: values have an order; ``category``: only equality means anything."""
+    sql: str
+    """Its value as a DOUBLE: a number, 0 or 1 for a boolean, a hash of a text."""
+    reads: frozenset[str] = frozenset()
+    """The columns that it is made of."""
+
+
+def attribute(name: str, sql: str, kind: str, reads: Iterable[str]) -> Attribute | None:
+    """Return an attribute, or None if a value of that type says nothing useful.
+
+    Args:
+        name: the column or expression.
+        sql: the same as Spark SQL that cannot raise.
+        kind: its Spark type, as ``DataFrame.dtypes`` writes it.
+        reads: the columns that it is made of.
+    """
+    read = frozenset(reads)
+    base = kind.split("(", maxsplit=1)[0].strip().lower()
+    if base in _TEXTS:
+        return Attribute(name, "category", f"CAST(xxhash64({sql}) & {_HASH_BITS}L AS DOUBLE)", read)
+    if base == "boolean":
+        return Attribute(name, "category", f"CAST({sql} AS DOUBLE)", read)
+    if base in _WHOLE | _REAL | {"decimal"}:
+        return Attribute(name, "number", f"CAST({sql} AS DOUBLE)", read)
+    if base == "date":
+        return Attribute(name, "number", f"CAST(unix_date({sql}) AS DOUBLE)", read)
+    if base.startswith("timestamp"):
+        micros = f"unix_micros(CAST({sql} AS TIMESTAMP))"
+        return Attribute(name, "number", f"CAST({micros} AS DOUBLE)", read)
+    return None
+
+
+def candidates(types: Mapping[str, str], limit: int) -> tuple[Attribute, ...]:
+    """Return the columns that may tell classes apart, at most so many.
+
+    Texts, booleans, whole numbers and dates come first, in the order of the input, then real
+    numbers. Times are left out: rows to come have others.
+
+    Args:
+        types: name and Spark type of each column.
+        limit: most attributes (≥ 0).
+    """
+    found: list[Attribute] = []
+    for is_real in (False, True):
+        for name, kind in types.items():
+            base = kind.split("(")[0].lower()
+            if base.startswith("timestamp") or (base in _REAL | {"decimal"}) != is_real:
+                continue
+            each = attribute(name, quoted(name), kind, [name])
+            if each is not None:
+                found.append(each)
+    return tuple(found[:limit])

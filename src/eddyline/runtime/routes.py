@@ -1,0 +1,228 @@
+"""The part of the loop that gives classes of rows orders of their own.
+
+It keeps the newest sampled rows with their attributes, asks the router for a table once enough of
+them are new, and holds the table in force. A table is learned and kept on the same evidence that
+orders are: when a change makes evidence stale, the sample goes with it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from eddyline.errors import OptionError, PlanError
+from eddyline.routing.router import Router, RouterOptions
+from eddyline.routing.table import RouteTable
+from eddyline.runtime.journal import JournalEntry
+from eddyline.runtime.views import RouteView
+from eddyline.stats.attributes import AttributeSample, joined
+
+if TYPE_CHECKING:
+    from eddyline.ordering.protocol import Order
+    from eddyline.query.attributes import Attribute
+    from eddyline.stats.costs import CostSums
+
+MAX_ROWS = 5000
+"""Sampled rows that a table is learned from, the newest ones."""
+
+DUE_ROWS = 400
+"""New sampled rows before the router is asked again."""
+
+PAYING_ROWS = 10_000
+"""Input rows before a sample is taken for routing alone: a shorter job would not earn it back."""
+
+RELEARN_EVERY = 8
+"""Where no table pays, one batch in so many is looked at again."""
+
+LOOK_UP_NS = 15.0
+"""What it costs to find a row's class, per attribute of the table (ns per row)."""
+
+HAND_OVER_NS = 25.0
+"""What it costs to hand an attribute over to a worker (ns per row)."""
+
+
+def router_options(spec: Any) -> RouterOptions:
+    """Return the options of the router.
+
+    Args:
+        spec: True for the defaults, or RouterOptions.
+
+    Raises:
+        OptionError: it is neither.
+    """
+    if isinstance(spec, RouterOptions):
+        return spec
+    if isinstance(spec, bool):
+        return RouterOptions()
+    msg = f"option 'routing' must be True, False or RouterOptions(…), got {spec!r}"
+    raise OptionError(msg, name="routing", value=spec)
+
+
+class Routes:
+    """The route table of one block, and the evidence for it.
+
+    Args:
+        component: name of the block in the journal.
+        filter_ids: names of the filters (F).
+        attributes: what is observed of the sampled rows (K).
+        reads: for each filter, the columns that it reads itself; unknown if omitted.
+        options: True, or the router's options.
+        hands_over: whether attributes have to be handed over to a worker.
+    """
+
+    def __init__(
+        self,
+        component: str,
+        filter_ids: tuple[str, ...],
+        attributes: tuple[Attribute, ...],
+        reads: tuple[frozenset[str], ...] | None,
+        options: Any,
+        *,
+        hands_over: bool,
+    ) -> None:
+        self.component = component
+        self.filter_ids = filter_ids
+        self.attributes = attributes
+        self.names = tuple(each.name for each in attributes)
+        self.table: RouteTable | None = None
+        self.n_batches = 0
+        columns = reads or (frozenset(),) * len(filter_ids)
+        own = tuple(
+            frozenset(each.name for each in attributes if each.reads & read) for read in columns
+        )
+        self._router = Router(
+            filter_ids,
+            self.names,
+            tuple(each.kind for each in attributes),
+            own,
+            router_options(options),
+        )
+        self._handing_over_ns = HAND_OVER_NS * len(attributes) if hands_over else 0.0
+        self._sample = AttributeSample.empty(self.names, len(filter_ids))
+        self._n_new = 0
+        self._n_sampled = 0
+        self._n_rows = 0.0
+
+    @property
+    def is_learning(self) -> bool:
+        """Whether the next batch should bring attributes: a table pays, or may."""
+        is_short = self._sample.n_rows < MAX_ROWS
+        return is_short or self.table is not None or self.n_batches % RELEARN_EVERY == 0
+
+    @property
+    def n_lacking(self) -> int:
+        """Sampled rows that a first table lacks, if there are rows enough to pay for it."""
+        if self._n_rows < PAYING_ROWS:
+            return 0
+        return max(0, self._router.options.min_rows - self._n_sampled)
+
+    @property
+    def sample(self) -> AttributeSample:
+        """The newest sampled rows."""
+        return self._sample
+
+    def count_batch(self, n_rows: int) -> None:
+        """Take note of a batch of so many rows."""
+        self.n_batches += 1
+        self._n_rows += n_rows
+
+    def observe(self, fresh: AttributeSample) -> None:
+        """Take in sampled rows with their attributes."""
+        self._sample = joined([self._sample, fresh.of(self.names)]).last(MAX_ROWS)
+        self._n_new += fresh.n_rows
+        self._n_sampled += fresh.n_rows
+
+    def reordered(self, order: Order) -> None:
+        """Take note of another order of all rows: rows of no class in particular follow it."""
+        if self.table is not None:
+            self.table = self.table.with_default(order)
+
+    def keep_newest(self, frac: float) -> None:
+        """Let the older part of the sample go, which a change has made stale."""
+        self._sample = self._sample.last(int(frac * self._sample.n_rows))
+        self._n_new = min(self._n_new, self._sample.n_rows)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether there is enough new evidence to ask the router."""
+        return self._n_new >= DUE_ROWS
+
+    def decide(self, order: Order, costs: CostSums, batch_id: int) -> list[JournalEntry]:
+        """Ask the router for a better table.
+
+        Args:
+            order: the order of all rows.
+            costs: what the filters cost.
+            batch_id: the micro-batch, for the journal.
+        """
+        if not self.is_due:
+            return []
+        self._n_new = 0
+        fixed_ns, per_row_ns = costs.fit()
+        n_used = 1 if self.table is None else len(self.table.partitions)
+        proposal = self._router.propose(
+            order,
+            self.table,
+            self._sample,
+            per_row_ns,
+            LOOK_UP_NS * n_used + self._handing_over_ns,
+            fixed_ns,
+            self._n_rows / max(self.n_batches, 1),
+        )
+        if proposal is None or proposal.table == self.table:
+            return []
+        before, self.table = self.table, proposal.table
+        words = (self._words(before), self._words(self.table))
+        return [JournalEntry(batch_id, self.component, "routes", *words, proposal.evidence)]
+
+    def _words(self, table: RouteTable | None) -> Any:
+        """Return a table for the journal."""
+        if table is None:
+            return None
+        orders = [[self.filter_ids[f] for f in order] for order in table.orders]
+        return {"by": list(table.attributes), "orders": orders}
+
+    def views(self) -> tuple[RouteView, ...]:
+        """Return which rows take which order, for people."""
+        table = self.table
+        if table is None:
+            return ()
+        groups = table.group_of(self._sample.of(table.attributes).values)
+        counts = np.bincount(groups, minlength=table.n_groups)
+        shares = counts / len(groups) if len(groups) else np.full(table.n_groups, np.nan)
+        return tuple(
+            RouteView(rows, order, float(share))
+            for rows, order, share in zip(table.rows_in_words(), table.orders, shares, strict=True)
+        )
+
+    @property
+    def note(self) -> str:
+        """What is known of classes of rows, in a sentence."""
+        names = ", ".join(self.names)
+        if self.table is not None:
+            return ""
+        if self._sample.n_rows < self._router.options.min_rows:
+            return f"looks for classes of rows by {names}: too few sampled rows yet"
+        return f"looked for classes of rows by {names}: none pays"
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return the table as plain values; the sample comes again."""
+        return {
+            "table": None if self.table is None else self.table.to_state(),
+            "n_batches": self.n_batches,
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Continue from what ``snapshot`` returned.
+
+        A table of attributes that are not observed any more is dropped.
+        """
+        table = None if state["table"] is None else RouteTable.from_state(state["table"])
+        if table is not None and table.n_filters != len(self.filter_ids):
+            msg = f"a table of {table.n_filters} filters for {len(self.filter_ids)}"
+            raise PlanError(msg, component=self.component)
+        if table is not None and not set(table.attributes) <= set(self.names):
+            table = None
+        self.table = table
+        self.n_batches = int(state["n_batches"])
