@@ -84,7 +84,7 @@ def test_counters_and_gains_equal_a_slow_count(n_rows, n_filters, n_attributes, 
     drops = rng.random((n_rows, n_filters)) < rng.random(n_filters)
     sizes = [int(rng.integers(1, 6)) for _ in range(n_attributes)]
     buckets = [rng.integers(0, size, n_rows) for size in sizes]
-    seen, passed = count(buckets, sizes, drops)
+    seen, passed = count(buckets, sizes, np.arange(n_rows), drops)
     found = gains(seen, passed)
     for k, size in enumerate(sizes):
         tally = Counter(buckets[k].tolist())
@@ -111,7 +111,7 @@ def test_chance_alone_gives_the_gain_that_is_taken_off(n_rows, bits, ratio):
     infos, ratios, left = [], [], []
     for _ in range(400):
         drops = rng.random((n_rows, 1)) < 0.5
-        found = gains(*count([rng.integers(0, 24, n_rows)], [24], drops))
+        found = gains(*count([rng.integers(0, 24, n_rows)], [24], np.arange(n_rows), drops))
         infos.append(found.info[0, 0])
         ratios.append(found.ratio[0, 0])
         left.append((found.info - found.beyond_chance)[0, 0])
@@ -125,6 +125,7 @@ def test_the_gate_lets_one_in_a_hundred_through():
     rng = np.random.default_rng(6)
     sizes = [24] * 8
     drops = rng.random((2000, 400)) < 0.5  # 400 filters that depend on nothing
-    found = gains(*count([rng.integers(0, 24, 2000) for _ in sizes], sizes, drops))
+    buckets = [rng.integers(0, 24, 2000) for _ in sizes]
+    found = gains(*count(buckets, sizes, np.arange(2000), drops))
     false = found.is_significant(0.01).any(axis=1).mean()
     assert false < 0.01 + 4 * np.sqrt(0.01 / 400)

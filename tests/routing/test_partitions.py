@@ -28,11 +28,27 @@ def test_state_and_pickle_keep_everything(part):
     assert hash(Partition.from_state(state)) == hash(part)
 
 
-@given(cuts.partitions())
-def test_every_bucket_has_words_of_its_own(part):
-    told = [part.words(bucket) for bucket in range(part.n_buckets)]
-    assert all("a" in words for words in told)
-    assert told[-1] == "a is NULL"
+@given(cuts.partitions(), st.sets(st.integers(0, 8)))
+def test_any_buckets_have_words(part, buckets):
+    words = part.words(buckets)
+    assert "a" in words
+    assert words.endswith("is NULL") == (part.n_buckets - 1 in buckets)
+
+
+@pytest.mark.parametrize(
+    ("part", "buckets", "words"),
+    [
+        (Partition("a", "ranges", (1.0, 2.0, 3.0)), {0, 1, 3}, "a < 2 or 3 <= a"),
+        (Partition("a", "ranges", (1.0, 2.0, 3.0)), {1, 2}, "1 <= a < 3"),
+        (Partition("a", "ranges", (1.0,)), {0, 1, 2}, "any a or a is NULL"),
+        (Partition("a", "values", (1.0, 2.0)), {1}, "a = 2"),
+        (Partition("a", "values", (1.0, 2.0)), {0, 2}, "a not in (2)"),
+        (Partition("a", "hash", n_hash=5), {0, 4, 5}, "a hashes to 0, 4 of 5 or a is NULL"),
+        (Partition("a", "ranges"), set(), "no a"),
+    ],
+)
+def test_words(part, buckets, words):
+    assert part.words(buckets) == words
 
 
 def test_buckets_reads_strided_input_without_changing_it():

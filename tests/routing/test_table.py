@@ -116,7 +116,7 @@ def test_words_of_two_attributes():
     table = RouteTable((CUT, other), ((0, 1), (1, 0)), tuple(groups))
     assert table.words(("a", "b")) == [
         "a, b: other rows",
-        "b, a: 500 <= light and (sensor = 3 or sensor = 7); light is NULL and (sensor is NULL)",
+        "b, a: (500 <= light) and (sensor in (3, 7)); (light is NULL) and (sensor is NULL)",
     ]
 
 

@@ -116,20 +116,43 @@ def gains(seen: Sequence[Floats], passed: Sequence[Floats]) -> Gains:
     return Gains(table, np.array(split), np.array(filled, dtype=np.int64), n_rows)
 
 
+def difference(seen: Floats, passed: Floats) -> Floats:
+    """Return how much each bucket differs from the next: likelihood-ratio statistic ((D - 1,)).
+
+    By chance alone it is chi-square with as many degrees as there are filters.
+
+    Args:
+        seen: rows in each bucket ((D,)).
+        passed: of those, the rows that pass each filter ((F, D)).
+    """
+    both, good = seen[:-1] + seen[1:], passed[:, :-1] + passed[:, 1:]
+    apart = seen * entropy(passed / np.maximum(seen, 1.0))
+    bits = both * entropy(good / np.maximum(both, 1.0)) - apart[:, :-1] - apart[:, 1:]
+    found: Floats = 2.0 * np.log(2.0) * np.maximum(bits, 0.0).sum(axis=0)
+    return found
+
+
 def count(
-    buckets: Sequence[NDArray[np.intp]], sizes: Sequence[int], drops: Bits
+    buckets: Sequence[NDArray[np.intp]],
+    sizes: Sequence[int],
+    code: NDArray[np.intp],
+    drops: Bits,
 ) -> tuple[list[Floats], list[Floats]]:
     """Return the counters of a sample: ``In`` and ``Out`` of all attributes and all filters.
 
     Args:
         buckets: the bucket of each row, for each attribute (K times (M,)).
         sizes: how many buckets each attribute has (K).
-        drops: which filter drops which row ((M, F)).
+        code: outcome code of each row ((M,)).
+        drops: which filter drops a row of each code ((Q, F)).
     """
-    passes = np.ascontiguousarray(~drops.T)
+    passes = (~drops).astype(np.float64)
+    n_codes = len(drops)
     seen, passed = [], []
     for found, size in zip(buckets, sizes, strict=True):
-        seen.append(np.bincount(found, minlength=size).astype(np.float64))
-        good = [np.bincount(found[row], minlength=size) for row in passes]
-        passed.append(np.array(good, dtype=np.float64).reshape(len(passes), size))
+        # Rows of one code pass the same filters, so it is enough to count those.
+        cells = np.bincount(found * n_codes + code, minlength=size * n_codes)
+        table = cells.reshape(size, n_codes).astype(np.float64)
+        seen.append(table.sum(axis=1))
+        passed.append((table @ passes).T)
     return seen, passed

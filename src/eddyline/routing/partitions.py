@@ -59,7 +59,7 @@ class Partition:
     >>> cut = Partition("light", "ranges", (10.0, 500.0))
     >>> cut.buckets(np.array([3.0, 10.0, 900.0, np.nan]))
     array([0, 1, 2, 3])
-    >>> cut.words(1)
+    >>> cut.words({1})
     '10 <= light < 500'
 
     Raises:
@@ -188,7 +188,7 @@ class Partition:
 
     def _remainder(self, x: str) -> str:
         # An infinity has no place among the whole numbers; cut off, it has one.
-        return f"(CAST(LEAST(ABS({x}), {literal(_EXACT)}) AS BIGINT) % {self.n_hash})"
+        return f"(CAST(FLOOR(LEAST(ABS({x}), {literal(_EXACT)})) AS BIGINT) % {self.n_hash})"
 
     def without(self, useless: Collection[int]) -> Self:
         """Return a partition without some points, whose buckets merge with a neighbour's.
@@ -200,18 +200,38 @@ class Partition:
         kept = tuple(p for place, p in enumerate(self.points) if place not in useless)
         return type(self)(self.attribute, self.kind, kept, self.n_hash)
 
-    def words(self, bucket: int) -> str:
-        """Return a bucket as a person would say it."""
+    def words(self, buckets: Collection[int]) -> str:
+        """Return some buckets as a person would say it.
+
+        >>> Partition("x", "values", (1.0, 2.0, 3.0)).words({0, 2, 4})
+        'x in (1, 3) or x is NULL'
+        """
+        name, null = self.attribute, self.n_buckets - 1
+        wanted = sorted(set(buckets) & set(range(null)))
+        told = [] if not wanted else [f"any {name}"]
+        if wanted and len(wanted) < null:
+            told = self._words(wanted)
+        if null in buckets:
+            told.append(f"{name} is NULL")
+        return " or ".join(told) if told else f"no {name}"
+
+    def _words(self, buckets: list[int]) -> list[str]:
         name, points = self.attribute, self.points
-        if bucket == self.n_buckets - 1:
-            return f"{name} is NULL"
         if self.kind == "hash":
-            return f"{name} hashes to {bucket} of {self.n_hash}"
-        if self.kind == "values":
-            return f"{name} = {points[bucket]:g}" if bucket < len(points) else f"other {name}"
-        low = f"{points[bucket - 1]:g} <= " if bucket else ""
-        high = f" < {points[bucket]:g}" if bucket < len(points) else ""
-        return f"{low}{name}{high}" if points else f"any {name}"
+            return [f"{name} hashes to {', '.join(map(str, buckets))} of {self.n_hash}"]
+        if self.kind == "ranges":
+            return [self._range_words(*run) for run in _runs(buckets)]
+        is_other = buckets[-1] == len(points)
+        named = sorted(set(range(len(points))) - set(buckets)) if is_other else buckets
+        values = ", ".join(f"{points[b]:g}" for b in named)
+        if is_other:
+            return [f"{name} not in ({values})"]
+        return [f"{name} = {values}" if len(named) == 1 else f"{name} in ({values})"]
+
+    def _range_words(self, first: int, last: int) -> str:
+        low = f"{self.points[first - 1]:g} <= " if first else ""
+        high = f" < {self.points[last]:g}" if last < len(self.points) else ""
+        return f"{low}{self.attribute}{high}"
 
     def to_state(self) -> dict[str, Any]:
         """Return plain values (JSON, which has no infinity: those are texts)."""
@@ -282,15 +302,14 @@ def equal_parts(distinct: Floats, counts: NDArray[np.int64], n_buckets: int) -> 
     """Return the edges that part a sample into buckets of about equally many rows.
 
     Args:
-        distinct: the distinct values, ascending ((K,)).
+        distinct: two or more distinct values, ascending ((K,)).
         counts: how often each came ((K,)).
         n_buckets: most buckets (≥ 1).
     """
     below = np.cumsum(counts) - counts
     wanted = np.arange(1, n_buckets) * (counts.sum() / n_buckets)
-    edges = np.unique(np.searchsorted(below, wanted))
-    inner = edges[(edges > 0) & (edges < len(distinct))]
-    found: Floats = distinct[inner]
+    edges = np.unique(np.searchsorted(below, wanted).clip(1, len(distinct) - 1))
+    found: Floats = distinct[edges]
     return found
 
 

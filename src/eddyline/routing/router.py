@@ -16,14 +16,15 @@ readings of throughput; pass fractions come from the unbiased sample, not from r
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import chdtri
 
 from eddyline.errors import PlanError
 from eddyline.options import in_range
-from eddyline.routing.gain import count, gains
+from eddyline.routing.gain import count, difference, gains
 from eddyline.routing.learning import (
     Cells,
     Outcomes,
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from eddyline.data.codes import Bits
-    from eddyline.routing.gain import Gains
     from eddyline.routing.learning import Learned
     from eddyline.routing.protocol import Order
     from eddyline.stats.attributes import AttributeSample
@@ -55,6 +55,9 @@ N_FOLDS = 4
 
 N_BLOCKS = 8
 """Runs of neighbouring rows that the parts are made of: a part lies apart in time, too."""
+
+MERGE_LEVEL = 0.01
+"""Chance of keeping two neighbouring ranges apart that are alike."""
 
 MAX_TRIED = 4
 """Attributes that are tried, those that tell most."""
@@ -74,9 +77,9 @@ class RouterOptions:
     """Most attributes that a class is made of ([1, 3])."""
     max_classes: int = 1024
     """Most classes ([2, 65536])."""
-    max_groups: int = 8
-    """Most different orders at one time ([2, 16]). Eight reach the oracle on the paper's streams;
-    each is a call of every filter per batch or a branch of generated code."""
+    max_groups: int = MAX_GROUPS
+    """Most different orders at one time ([2, 16]); each is a call of every filter per batch, or a
+    branch of generated code, and has to earn that."""
     min_ratio: float = 0.001
     """Gain ratio below which an attribute counts as useless for a filter ([0, 1]): the paper's
     gamma, which it gives no value. Samples are large here and ``level`` keeps chance out, so it
@@ -86,7 +89,7 @@ class RouterOptions:
     extreme_frac: float = 0.02
     """A filter that passes less than this, or drops less than this, has its place in any order
     and is not asked about ([0, 0.5]) [Bizarro05 4.4 gives no number]."""
-    prior_rows: float = 20.0
+    prior_rows: float = 50.0
     """Rows by which a class's own rows are drawn towards what its buckets say ([0, 1e6])."""
     min_rows: int = 400
     """Sampled rows before anything is learned ([8, 2^31])."""
@@ -153,8 +156,54 @@ class _Attribute:
     partition: Partition
     buckets: Ints
     """Bucket of each row ((M,))."""
-    place: int
-    """Place among all attributes."""
+    seen: Floats
+    """Rows in each bucket and each part of the sample ((D, J))."""
+    passed: Floats
+    """Of those, the rows that pass each filter ((F, D, J))."""
+
+    @property
+    def n_buckets(self) -> int:
+        """D, the number of buckets."""
+        return len(self.seen)
+
+    def merged(self, filters: NDArray[np.bool_]) -> Self:
+        """Return the attribute with fewer ranges: neighbours that say the same are one.
+
+        The likeliest pair is merged until every two neighbours differ beyond chance in what they
+        say of the filters that the attribute tells about [Kerber92].
+
+        Args:
+            filters: those filters ((F,)).
+        """
+        if self.partition.kind != "ranges":
+            return self
+        seen, passed = self.seen[:-1].sum(axis=1), self.passed[filters, :-1].sum(axis=2)
+        kept = np.arange(len(seen) - 1)
+        least = chdtri(max(filters.sum(), 1), MERGE_LEVEL)
+        while len(kept):
+            statistic = difference(seen, passed)
+            edge = int(statistic.argmin())
+            if statistic[edge] > least:
+                break
+            seen = _merge(seen, edge)
+            passed = _merge(passed, edge)
+            kept = np.delete(kept, edge)
+        useless = set(range(len(self.partition.points))) - set(kept.tolist())
+        starts = np.array([0, *(kept + 1), self.n_buckets - 1])
+        number = np.repeat(np.arange(len(starts)), np.diff(starts, append=self.n_buckets))
+        return type(self)(
+            self.partition.without(useless),
+            number[self.buckets],
+            np.add.reduceat(self.seen, starts, axis=0),
+            np.add.reduceat(self.passed, starts, axis=1),
+        )
+
+
+def _merge(counts: Floats, edge: int) -> Floats:
+    """Return counts with buckets ``edge`` and ``edge + 1`` of the last axis as one."""
+    starts = np.delete(np.arange(counts.shape[-1]), edge + 1)
+    found: Floats = np.add.reduceat(counts, starts, axis=-1)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +251,7 @@ class Router:
         self.kinds = tuple(kinds)
         self.options = options or RouterOptions()
         own = [[name in read for name in self.attributes] for read in reads]
-        self._own = np.array(own, dtype=np.bool_).reshape(len(filter_ids), len(attributes))
+        self.own = np.array(own, dtype=np.bool_).reshape(len(filter_ids), len(attributes))
 
     def propose(
         self,
@@ -322,11 +371,17 @@ class _Search:
         most = float(self.outcomes.weights @ (self.base_ns - least)) / self.outcomes.n_rows
         if most <= self.prices.overhead_ns(2):
             return None
-        self.usable = self._usable()
-        if not self.usable:
-            return None
-        self.gains = self._gains()
-        self.tells = self._tells()
+        usable, own = self._usable()
+        self.gains = gains(
+            [each.seen.sum(axis=1) for each in usable],
+            [each.passed.sum(axis=2) for each in usable],
+        )
+        self.tells = self._tells(own)
+        self.worth = self.gains.beyond_chance * self.tells
+        self.usable = [
+            each.merged(self.tells[:, k]) if self.tells[:, k].any() else each
+            for k, each in enumerate(usable)
+        ]
         trial = self._forward()
         if trial is None or not self._pays(trial):
             return None
@@ -335,9 +390,13 @@ class _Search:
             return None
         return trial, RouteProposal(table, self._evidence(trial, table))
 
-    def _usable(self) -> list[_Attribute]:
-        """Cut the attributes into buckets; note why some are left out."""
-        found = []
+    def _usable(self) -> tuple[list[_Attribute], NDArray[np.bool_]]:
+        """Cut the attributes into buckets; note why some are left out.
+
+        Returns:
+            The attributes that are left, and which filter reads which of them ((F, K')).
+        """
+        found, own = [], []
         names, kinds = self.router.attributes, self.router.kinds
         for place, (name, kind) in enumerate(zip(names, kinds, strict=True)):
             values = np.ascontiguousarray(self.sample.values[:, place])
@@ -347,20 +406,24 @@ class _Search:
             elif part.n_buckets > self.options.max_classes:
                 self.left_out[name] = "more buckets than classes are allowed"
             else:
-                found.append(_Attribute(part, part.buckets(values), place))
-        return found
+                found.append(self._attribute(part, part.buckets(values)))
+                own.append(self.router.own[:, place])
+        n_filters = self.drops.shape[1]
+        return found, np.array(own, dtype=np.bool_).reshape(len(found), n_filters).T
 
-    def _gains(self) -> Gains:
-        buckets = [each.buckets for each in self.usable]
-        sizes = [each.partition.n_buckets for each in self.usable]
-        return gains(*count(buckets, sizes, self.drops))
+    def _attribute(self, part: Partition, buckets: Ints) -> _Attribute:
+        """Count an attribute, part by part of the sample."""
+        size = part.n_buckets
+        cells, outcomes = buckets * N_FOLDS + self.fold, self.outcomes
+        seen, passed = count([cells], [size * N_FOLDS], outcomes.of_row, outcomes.drops)
+        by_fold = seen[0].reshape(size, N_FOLDS), passed[0].reshape(-1, size, N_FOLDS)
+        return _Attribute(part, buckets, *by_fold)
 
-    def _tells(self) -> NDArray[np.bool_]:
+    def _tells(self, own: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Return which usable attribute tells something about which filter ((F, K'))."""
         options = self.options
         pass_fracs = 1.0 - self.drops.mean(axis=0)
         moves = np.abs(pass_fracs - 0.5) <= 0.5 - options.extreme_frac
-        own = self.router._own[:, [each.place for each in self.usable]]
         found: NDArray[np.bool_] = (
             (self.gains.ratio > options.min_ratio)
             & self.gains.is_significant(options.level)
@@ -371,7 +434,7 @@ class _Search:
 
     def _forward(self) -> _Trial | None:
         """Choose attributes one by one: each must save more, on rows not learned from."""
-        worth = (self.gains.beyond_chance * self.tells).sum(axis=0)
+        worth = self.worth.sum(axis=0)
         tried = [k for k in np.argsort(-worth, kind="stable").tolist()[:MAX_TRIED] if worth[k]]
         best: _Trial | None = None
         while tried and (best is None or len(best.attributes) < self.options.max_attributes):
@@ -394,7 +457,7 @@ class _Search:
     def _n_classes(self, attributes: Iterable[int]) -> int:
         total = 1
         for k in attributes:
-            total *= self.usable[k].partition.n_buckets
+            total *= self.usable[k].n_buckets
         return total
 
     def _is_better(self, found: _Trial, best: _Trial) -> bool:
@@ -416,7 +479,7 @@ class _Search:
         routed = np.empty((n_cells, N_FOLDS))
         n_groups = 1
         for fold in range(N_FOLDS):
-            pass_fracs = self._pass_fracs(attributes, cells, self.fold != fold)
+            pass_fracs = self._pass_fracs(attributes, cells.classes, fold)
             learned = self._learn(cells, weights - by_fold[:, fold], pass_fracs)
             by_code = outcomes.costs(learned.orders, self.prices.costs_ns)
             routed[:, fold] = by_code[cells.code, learned.groups[cells.owner]]
@@ -429,7 +492,7 @@ class _Search:
     def _cells(self, attributes: tuple[int, ...]) -> Cells:
         number = np.zeros(self.outcomes.n_rows, dtype=np.intp)
         for k in attributes:
-            number = number * self.usable[k].partition.n_buckets + self.usable[k].buckets
+            number = number * self.usable[k].n_buckets + self.usable[k].buckets
         return Cells.of(number, self.outcomes)
 
     def _learn(self, cells: Cells, weights: Floats, pass_fracs: Floats) -> Learned:
@@ -446,35 +509,29 @@ class _Search:
         )
 
     def _pass_fracs(
-        self, attributes: tuple[int, ...], cells: Cells, rows: NDArray[np.bool_] | None = None
+        self, attributes: tuple[int, ...], classes: Ints, left_out: int | None = None
     ) -> Floats:
-        """Return the pass fraction of each filter in each class of the cells ((C, F))."""
-        sizes = [self.usable[k].partition.n_buckets for k in attributes]
-        by_bucket = self._by_bucket(attributes, rows)
-        buckets = class_buckets(cells.classes, sizes)
-        found = np.empty((len(cells.classes), len(by_bucket)))
-        for f, (u, fracs) in enumerate(by_bucket):
-            found[:, f] = fracs[buckets[u]] if u >= 0 else fracs[0]
-        return found
+        """Return the pass fraction of each filter in some classes ((C, F)).
 
-    def _by_bucket(
-        self, attributes: tuple[int, ...], rows: NDArray[np.bool_] | None
-    ) -> list[tuple[int, Floats]]:
-        """Return for each filter its best attribute (-1: none) and its pass fraction by bucket."""
-        drops = self.drops if rows is None else self.drops[rows]
-        found = []
-        for f in range(drops.shape[1]):
-            worth = (self.gains.beyond_chance * self.tells)[f, list(attributes)]
+        Each filter goes by the attribute of the set that tells most about it [Bizarro05 4.2].
+
+        Args:
+            attributes: the set.
+            classes: the classes ((C,)).
+            left_out: the part of the sample that is not to be learned from.
+        """
+        buckets = class_buckets(classes, [self.usable[k].n_buckets for k in attributes])
+        found = np.empty((len(classes), self.drops.shape[1]))
+        for f, worth in enumerate(self.worth[:, list(attributes)]):
             u = int(worth.argmax())
-            if worth[u] <= 0.0:
-                found.append((-1, 1.0 - drops[:, f].mean(keepdims=True)))
-                continue
             attribute = self.usable[attributes[u]]
-            buckets = attribute.buckets if rows is None else attribute.buckets[rows]
-            size = attribute.partition.n_buckets
-            seen = np.bincount(buckets, minlength=size).astype(np.float64)
-            dropped = np.bincount(buckets[drops[:, f]], minlength=size)
-            found.append((u, shrunk(seen, seen - dropped)))
+            seen, passed = attribute.seen, attribute.passed[f]
+            if left_out is not None:
+                seen, passed = np.delete(seen, left_out, 1), np.delete(passed, left_out, 1)
+            if worth[u] > 0.0:
+                found[:, f] = shrunk(seen.sum(axis=1), passed.sum(axis=1))[buckets[u]]
+            else:
+                found[:, f] = passed.sum() / max(seen.sum(), 1.0)
         return found
 
     def _pays(self, trial: _Trial) -> bool:
@@ -489,30 +546,24 @@ class _Search:
         """Return the table that all rows of the sample teach."""
         cells = self._cells(attributes)
         weights = cells.sums(self.outcomes.weights)
-        pass_fracs = self._pass_fracs(attributes, cells)
+        pass_fracs = self._pass_fracs(attributes, cells.classes)
         learned = self._learn(cells, weights, pass_fracs)
         parts = [self.usable[k].partition for k in attributes]
         orders = [tuple(map(int, order)) for order in learned.orders]
-        n_classes = self._n_classes(attributes)
-        groups = np.zeros(n_classes, dtype=np.intp)
-        if len(attributes) > 1:
-            self._fill_in(groups, attributes, learned)
+        groups = self._unseen(attributes, learned)
         groups[cells.classes] = learned.groups
         return RouteTable(tuple(parts), tuple(orders), tuple(groups.tolist())).compact()
 
-    def _fill_in(self, groups: Ints, attributes: tuple[int, ...], learned: Learned) -> None:
-        """Give classes without sampled rows the order that their buckets, all seen, ask for."""
-        sizes = [self.usable[k].partition.n_buckets for k in attributes]
-        buckets = class_buckets(np.arange(len(groups)), sizes)
-        by_bucket = self._by_bucket(attributes, None)
-        fracs = [
-            each[buckets[u]] if u >= 0 else np.full(len(groups), each[0]) for u, each in by_bucket
-        ]
-        costs = independent_costs(np.stack(fracs, axis=1), learned.orders, self.prices.costs_ns)
-        groups[:] = costs.argmin(axis=1)
-        for k, of_class in zip(attributes, buckets, strict=True):
-            seen = np.bincount(self.usable[k].buckets, minlength=int(of_class.max()) + 1) > 0
-            groups[~seen[of_class]] = 0
+    def _unseen(self, attributes: tuple[int, ...], learned: Learned) -> Ints:
+        """Return the group of each class as its buckets ask for, if all of them were seen."""
+        sizes = [self.usable[k].n_buckets for k in attributes]
+        classes = np.arange(self._n_classes(attributes))
+        fracs = self._pass_fracs(attributes, classes)
+        costs = independent_costs(fracs, learned.orders, self.prices.costs_ns)
+        groups: Ints = costs.argmin(axis=1)
+        for k, of_class in zip(attributes, class_buckets(classes, sizes), strict=True):
+            groups[(self.usable[k].seen.sum(axis=1) == 0)[of_class]] = 0
+        return groups
 
     def _evidence(self, trial: _Trial, table: RouteTable) -> dict[str, Any]:
         """Return what the proposal rests on, as plain values."""
@@ -523,7 +574,7 @@ class _Search:
         shares = np.bincount(group, weights=self.outcomes.weights, minlength=table.n_groups)
         told = {}
         for f, name in enumerate(names):
-            worth = (self.gains.beyond_chance * self.tells)[f, list(trial.attributes)]
+            worth = self.worth[f, list(trial.attributes)]
             k = trial.attributes[int(worth.argmax())]
             if worth.max() > 0.0:
                 told[name] = {

@@ -213,11 +213,11 @@ class RouteTable:
         for bucket, rest in enumerate(wanted):
             if rest.any():
                 by_rest.setdefault(rest.tobytes(), []).append(bucket)
-        part, told = self.partitions[depth], []
+        told = []
         for buckets in by_rest.values():
-            mine = " or ".join(part.words(bucket) for bucket in buckets)
+            mine = self.partitions[depth].words(buckets)
             rest = self._words(wanted[buckets[0]], depth + 1)
-            told.append(f"{mine} and ({rest})" if rest else mine)
+            told.append(f"({mine}) and ({rest})" if rest else mine)
         return "; ".join(told)
 
     def to_state(self) -> dict[str, Any]:
