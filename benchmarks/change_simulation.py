@@ -487,6 +487,7 @@ def run_detected(
     detector: DetectorOptions,
     block_rows: int,
     *,
+    reviews: bool = False,
     min_profile: int = MIN_PROFILE,
     hysteresis: float = HYSTERESIS,
 ) -> Outcome:
@@ -497,6 +498,8 @@ def run_detected(
         price: cost of one evaluation of each filter ((F,)).
         detector: makes the bank of detectors.
         block_rows: rows of one estimate.
+        reviews: whether the invariant is checked again each time the window has doubled since the
+            last check, as eddyline's loop does; the paper checks only after a change.
         min_profile: rows that the window must hold for an analysis.
         hysteresis: see ``HYSTERESIS``.
     """
@@ -508,7 +511,7 @@ def run_detected(
     position_of = np.repeat(np.arange(n), np.diff(slots.starts))
     dropped, values = np.zeros((n + 1, n), dtype=np.int32), np.full(slots.n, np.nan)
     n_known = np.zeros(n_rows // block_rows + 1, dtype=np.int64)
-    work, low, is_pending = 0.0, 0, True
+    work, low, due_rows = 0.0, 0, float(min_profile)
     n_analyses = n_reorders = n_items = n_detections = 0
     started = time.thread_time()
     for block, start in enumerate(range(0, n_rows, block_rows)):
@@ -528,15 +531,15 @@ def run_detected(
             found = bank.update(values)
             if found.any():
                 n_detections += 1
-                is_pending = True
+                due_rows = min_profile
                 begins = _change_block(bank, np.flatnonzero(found), position_of, n_known, block)
                 low = max(low, begins * block_rows)
         else:
             spent = rest_work(drops, start, high, order, price)
         work += spent
         low = max(low, high - MAX_WINDOW)
-        if is_pending and high - low >= min_profile:
-            is_pending = False
+        if high - low >= due_rows:
+            due_rows = 2.0 * (high - low) if reviews else np.inf
             n_analyses += 1
             if analyse(drops, low, high, state, hysteresis, scratch):
                 n_reorders += 1
@@ -544,7 +547,7 @@ def run_detected(
     overhead = time.thread_time() - started
     extra = n_rows * float(price.sum()) - work
     end = tuple(order.tolist())
-    return Outcome(work, extra, overhead, n_analyses, n_reorders, end, n_items, n_detections)
+    return Outcome(work, extra, overhead, n_analyses, n_reorders, end, int(n_items), n_detections)
 
 
 def _change_block(

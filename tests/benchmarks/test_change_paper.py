@@ -269,6 +269,14 @@ def test_a_change_now_waits_until_the_window_is_filled_again():
     assert unfinished.n_analyses == 1
 
 
+def test_reviews_check_again_whenever_the_window_has_doubled():
+    drops = rows_of(3, 1, 8000)
+    outcome = run_detected(drops, np.ones(3), Scripted(at=set(), back=0), 50, reviews=True)
+    assert outcome.n_analyses == 6  # 250, 500, 1000, 2000, 4000, 8000
+    outcome = run_detected(drops, np.ones(3), Scripted(at={79}, back=10), 50, reviews=True)
+    assert outcome.n_analyses == 4 + 4  # up to 2000, then 500 to 4000 rows since row 3500
+
+
 @pytest.mark.parametrize("name", DETECTORS)
 def test_every_detector_governs_a_window(name):
     drops = rows_of(4, 2, 6000)
