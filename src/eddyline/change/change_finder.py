@@ -35,9 +35,9 @@ class ChangeFinderOptions:
         OptionError: a value is out of its range.
     """
 
-    threshold: float = 5.0
+    threshold: float = 4.0
     """Mean log loss of the second stage that is a change (nats)."""
-    smoothing: int = 5
+    smoothing: int = 10
     """Scores that are averaged in either stage (≥ 1). T."""
     forgetting: float = 0.02
     """Share of a mixture that each item replaces ((0, 1)). r."""

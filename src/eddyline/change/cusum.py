@@ -28,10 +28,10 @@ class CusumOptions:
         OptionError: a value is out of its range.
     """
 
-    threshold: float = 12.0
+    threshold: float = 10.0
     """Sum that is a change (> 0; standard deviations). The h of the textbooks, where it is 4 or 5:
     a mean learned from 30 items is off by a fifth of a deviation, which the sums add up."""
-    shift: float = 1.0
+    shift: float = 1.5
     """Shift of the mean to find fastest (> 0; standard deviations); half of it does not count."""
     n_feedback: int = 30
     """Items that mean and spread are learned from (≥ 2)."""

@@ -18,8 +18,14 @@ from typing import Any
 from eddyline.change.scalar import ScalarDetector, ScalarOptions
 from eddyline.errors import StateError
 
-_PACKAGES = {"river", "collections", "random", "numpy", "builtins"}
-"""Where classes in a saved detector may come from, beside its own package."""
+_PARTS = {
+    "builtins": {"object", "set", "frozenset", "complex", "bytearray", "range", "slice"},
+    "copyreg": {"_reconstructor"},
+    "numpy": {"ndarray", "dtype"},
+    "numpy._core.multiarray": {"_reconstruct", "scalar"},
+    "random": {"Random"},
+}
+"""What a saved detector may consist of, beside classes of its own package and of collections."""
 
 
 def is_river_like(given: Any) -> bool:
@@ -89,7 +95,7 @@ class FromRiver(ScalarDetector):
         package = type(self._prototype).__module__.split(".")[0]
         try:
             body = zlib.decompress(base64.b64decode(state["pickle"], validate=True))
-            held = _Unpickler(io.BytesIO(body), {*_PACKAGES, package}).load()
+            held = _Unpickler(io.BytesIO(body), package).load()
         except (KeyError, TypeError, ValueError, binascii.Error, zlib.error, EOFError,
                 AttributeError, ImportError, pickle.UnpicklingError) as error:  # fmt: skip
             msg = f"damaged state of a {type(self._prototype).__name__}: {error}"
@@ -102,18 +108,28 @@ class FromRiver(ScalarDetector):
 
 
 class _Unpickler(pickle.Unpickler):
-    """Loads classes of some packages, and no functions but those that rebuild arrays."""
+    """Loads what detectors consist of: a checkpoint is no place to run code from."""
 
-    def __init__(self, file: io.BytesIO, packages: set[str]) -> None:
+    def __init__(self, file: io.BytesIO, package: str) -> None:
         super().__init__(file)
-        self._packages = packages
+        self._packages = {"river", "collections", package}
 
     def find_class(self, module: str, name: str) -> Any:
-        found = super().find_class(module, name) if self._is_known(module) else None
-        if isinstance(found, type) or name in {"_reconstruct", "scalar", "_reconstructor"}:
+        if (module, name) == ("builtins", "getattr"):
+            return _public_method
+        found = None
+        if module.split(".", maxsplit=1)[0] in self._packages or name in _PARTS.get(module, ()):
+            found = super().find_class(module, name)
+        if isinstance(found, type) or name in _PARTS.get(module, ()):
             return found
         msg = f"{module}.{name} is not part of a detector"
         raise pickle.UnpicklingError(msg)
 
-    def _is_known(self, module: str) -> bool:
-        return module == "copyreg" or module.split(".", maxsplit=1)[0] in self._packages
+
+def _public_method(held: Any, name: str) -> Any:
+    """Return a method of a detector, which some keep in an attribute."""
+    # The instance has no attributes yet: its class says what it is.
+    if name.startswith("__") or not hasattr(type(held), "drift_detected"):
+        msg = f"{name} of a {type(held).__name__} is not part of a detector"
+        raise pickle.UnpicklingError(msg)
+    return getattr(held, name)

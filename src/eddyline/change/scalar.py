@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
+from dataclasses import is_dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,7 +35,8 @@ class ScalarDetector(ABC):
     """One detector in the states of [Tsamoura16 3.2]; the bank makes the transitions.
 
     Its state are its attributes: plain values, arrays and queues are saved by the default
-    ``snapshot``; a detector that keeps anything else overrides ``snapshot`` and ``restore``.
+    ``snapshot``, dataclasses are taken for its options; a detector that keeps anything else
+    overrides ``snapshot`` and ``restore``.
     """
 
     is_amnesic: bool = True
@@ -72,12 +74,17 @@ class ScalarDetector(ABC):
         Raises:
             StateError: an attribute cannot be saved this way.
         """
-        return {name: _plain(name, value) for name, value in vars(self).items()}
+        return {name: _plain(name, vars(self)[name]) for name in self._remembered()}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Set the attributes that ``snapshot`` returned."""
+        """Set the attributes that ``snapshot`` returned, and drop all others."""
+        for name in self._remembered():
+            delattr(self, name)
         for name, value in state.items():
             setattr(self, name, _revived(value))
+
+    def _remembered(self) -> list[str]:
+        return [name for name, value in vars(self).items() if not is_dataclass(value)]
 
 
 def _plain(name: str, value: Any) -> Any:
