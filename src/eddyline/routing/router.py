@@ -56,6 +56,16 @@ N_FOLDS = 4
 N_BLOCKS = 8
 """Runs of neighbouring rows that the parts are made of: a part lies apart in time, too."""
 
+LONG_FIRST = (1, 2, 4)
+"""Shares of the sample (one in so many, the newest) that a table is searched in: all of it, and
+less only if nothing in it holds for the newest rows."""
+
+SHORT_FIRST = (8, 4, 2, 1)
+"""The same once the table in force no longer does what it did: the newest rows first."""
+
+FALLING_Z = 3.0
+"""Standard errors by which the newest rows must save less than those before to call it a change."""
+
 MERGE_LEVEL = 0.01
 """Chance of keeping two neighbouring ranges apart that are alike."""
 
@@ -142,7 +152,17 @@ class _Saving:
 
     def over(self, n_newest: int) -> tuple[float, float]:
         """Return the mean net saving of the newest rows and its standard error (ns)."""
-        rows, weights = self.rows_ns[-n_newest:], self.weights[-n_newest:]
+        return self._mean(self.rows_ns[-n_newest:], self.weights[-n_newest:])
+
+    def is_falling(self, n_newest: int) -> bool:
+        """Return whether the newest rows save less than those before, beyond chance."""
+        if len(self.rows_ns) < 2 * n_newest:
+            return False
+        before, error_before = self._mean(self.rows_ns[:-n_newest], self.weights[:-n_newest])
+        now, error = self.over(n_newest)
+        return bool(before - now > FALLING_Z * np.hypot(error_before, error))
+
+    def _mean(self, rows: Floats, weights: Floats) -> tuple[float, float]:
         total = weights.sum()
         mean = float(weights @ rows / total)
         error = float(np.sqrt((weights**2) @ (rows - mean) ** 2) / total)
@@ -282,38 +302,54 @@ class Router:
             return None if table is None else RouteProposal(None, {"reason": "nothing to route"})
         if sample.n_rows < self.options.min_rows:
             return None
-        held = None if table is None else self._held(table, sample, prices)
-        for share in (1, 2, 4):
+        held: Floats | None = None
+        shares: tuple[int, ...] = LONG_FIRST
+        is_stale = False
+        if table is not None:
+            held, is_stale = self._held(table, sample, prices)
+            shares = SHORT_FIRST if is_stale else LONG_FIRST[:1]
+        for share in shares:
             rows = sample.last(sample.n_rows // share)
-            if rows.n_rows < self.options.min_rows or (share > 1 and held is not None):
-                break
-            found = _Search(self, rows, prices).run()
-            if found is not None:
-                return self._if_better(found, table, held, rows, prices)
+            found = None
+            if rows.n_rows >= self.options.min_rows:
+                found = _Search(self, rows, prices, is_stale=is_stale).run()
+            proposal = found and self._if_better(found, table, held, rows, prices)
+            if proposal:
+                return proposal
         if table is None or held is not None:
             return None
         return RouteProposal(None, {"reason": "routing stopped paying", "n_rows": sample.n_rows})
 
-    def _held(self, table: RouteTable, sample: AttributeSample, prices: _Prices) -> Floats | None:
-        """Return what each row costs under the table in force, or None if it stopped paying.
+    def _held(
+        self, table: RouteTable, sample: AttributeSample, prices: _Prices
+    ) -> tuple[Floats | None, bool]:
+        """Look whether the table in force still does what it was chosen for.
 
         It is looked at over the newest rows, few and more: a change for the worse shows in the few
         at once, a table that never paid in the many.
+
+        Returns:
+            What each row costs under it ((M,)), or None if it stopped paying; and whether it saves
+            less on the newest rows than on those before.
         """
         if not set(table.attributes) <= set(self.attributes) or table.n_groups < 2:
-            return None
+            return None, True
         outcomes = Outcomes.of(sample.bits(len(prices.order)), sample.codes, sample.weights)
         routed = _routed(table.with_default(prices.order), sample, outcomes, prices)
         base = outcomes.costs(np.array([prices.order]), prices.costs_ns)[outcomes.of_row, 0]
-        overhead = prices.overhead_ns(table.n_groups)
-        saving = _Saving(base - routed, outcomes.weights, overhead)
-        n_newest = sample.n_rows
-        while n_newest >= min(self.options.min_rows, sample.n_rows):
+        saving = _Saving(base - routed, outcomes.weights, prices.overhead_ns(table.n_groups))
+        z, least = self.options.z_score, self.options.min_rows
+        n_newest = sample.n_rows // 2
+        while n_newest >= least:
             mean, error = saving.over(n_newest)
-            if mean + self.options.z_score * error < 0.0:
-                return None
+            if mean + z * error < 0.0:
+                return None, True
             n_newest //= 2
-        return routed
+        if saving.over(sample.n_rows)[0] <= 0.0:
+            return None, True
+        is_stale = saving.is_falling(least)
+        now, error = saving.over(least)
+        return (None if is_stale and now <= z * error else routed), is_stale
 
     def _if_better(
         self,
@@ -331,14 +367,19 @@ class Router:
         saving = _Saving(held[-rows.n_rows :] - trial.routed_ns, trial.saving.weights, more)
         mean, error = saving.over(rows.n_rows)
         least = self.options.min_gain * float(held.mean())
-        return proposal if mean - self.options.z_score * error > least else None
+        newest, _ = saving.over(self.options.min_rows)
+        is_better = mean - self.options.z_score * error > least and newest > 0.0
+        return proposal if is_better else None
 
 
 class _Search:
     """One search for a table: the sample, read once, and what the steps share."""
 
-    def __init__(self, router: Router, sample: AttributeSample, prices: _Prices) -> None:
+    def __init__(
+        self, router: Router, sample: AttributeSample, prices: _Prices, *, is_stale: bool
+    ) -> None:
         self.router = router
+        self.is_stale = is_stale
         self.options = router.options
         self.sample = sample
         self.prices = prices
@@ -535,12 +576,19 @@ class _Search:
         return found
 
     def _pays(self, trial: _Trial) -> bool:
-        """Whether a trial saves beyond doubt, and among the newest rows too."""
-        n_rows = self.outcomes.n_rows
+        """Whether a trial saves beyond doubt, and among the newest rows no less.
+
+        After a change older rows do not speak for the newest, which then have to prove it alone.
+        """
+        z, n_rows = self.options.z_score, self.outcomes.n_rows
         mean, error = trial.saving.over(n_rows)
         least = self.options.min_gain * float(self.base_ns.mean())
-        newest, _ = trial.saving.over(max(n_rows // 4, 1))
-        return mean - self.options.z_score * error > 0.0 and mean > least and newest > 0.0
+        if mean <= max(least, z * error):
+            return False
+        newest, error = trial.saving.over(self.options.min_rows)
+        if self.is_stale:
+            return newest > z * error
+        return newest > 0.0 and not trial.saving.is_falling(self.options.min_rows)
 
     def _table(self, attributes: tuple[int, ...]) -> RouteTable:
         """Return the table that all rows of the sample teach."""
