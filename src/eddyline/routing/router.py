@@ -413,6 +413,8 @@ class _Search:
         if most <= self.prices.overhead_ns(2):
             return None
         usable, own = self._usable()
+        if not usable:
+            return None
         self.gains = gains(
             [each.seen.sum(axis=1) for each in usable],
             [each.passed.sum(axis=2) for each in usable],
