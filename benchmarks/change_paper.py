@@ -152,15 +152,15 @@ class Cell:
 
 
 ABRUPT_4 = (
-    Cell(4, 1_000_000, 5),
-    Cell(4, 200_000, 20, with_grid=True),
+    Cell(4, 1_000_000, 2),
+    Cell(4, 200_000, 8),
     Cell(4, 50_000, 20, with_grid=True),
 )
 ABRUPT_64 = (Cell(64, 1_000_000, 1, n_changes=4), Cell(64, 200_000, 2), Cell(64, 50_000, 8))
 ABRUPT_256 = (Cell(256, 200_000, 1, n_changes=4), Cell(256, 50_000, 2))
 GRADUAL_4 = (
-    *(Cell(4, 1_000_000, 2, ramp=ramp) for ramp in (10_000, 25_000, 50_000)),
-    *(Cell(4, 200_000, 10, ramp=ramp) for ramp in (10_000, 25_000, 50_000)),
+    *(Cell(4, 1_000_000, 1, ramp=ramp) for ramp in (10_000, 25_000, 50_000)),
+    *(Cell(4, 200_000, 4, ramp=ramp) for ramp in (10_000, 25_000, 50_000)),
 )
 GRADUAL_64 = tuple(
     Cell(64, 1_000_000, 1, ramp=ramp, n_changes=4) for ramp in (10_000, 25_000, 50_000)
@@ -168,9 +168,9 @@ GRADUAL_64 = tuple(
 SAMPLING = tuple(
     replace(Cell(4, period, n_queries), profiled=profiled, n_changes=n_changes)
     for profiled, cells in (
-        (0.01, ((1_000_000, 5, 10), (200_000, 5, 10), (50_000, 5, 10))),
-        (0.1, ((1_000_000, 2, 10), (200_000, 5, 10), (50_000, 5, 10))),
-        (1.0, ((200_000, 1, 4), (50_000, 3, 10))),
+        (0.01, ((1_000_000, 5, 10), (200_000, 5, 10), (50_000, 20, 10))),
+        (0.1, ((200_000, 2, 10), (50_000, 5, 10))),
+        (1.0, ((200_000, 1, 2), (50_000, 1, 10))),
     )
     for period, n_queries, n_changes in cells
 )
