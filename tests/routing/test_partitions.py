@@ -128,10 +128,26 @@ def test_attributes_that_say_nothing_are_left_out(kind, values, why):
         1e9 + np.arange(1000.0) * 30 + RNG.normal(0, 200, 1000),
         np.where(RNG.random(1000) < 0.1, np.nan, np.arange(1000.0)),
         np.exp(np.arange(1000.0) / 2),
+        np.where(np.arange(1000) < 500, -np.inf, np.inf),
+        np.linspace(-8e307, 8e307, 1000) + RNG.normal(0, 1e304, 1000),
     ],
 )
 def test_numbers_that_follow_time_are_left_out(values):
     assert choose_partition("a", "number", values) == "follows the order of arrival"
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        RNG.choice([1e308, -1e308, 1.0], 1000),
+        RNG.choice([5e-324, -5e-324], 1000),
+        RNG.choice([np.inf, -np.inf, 0.0], 1000),
+        1e9 + RNG.choice([0.0, 1e-6], 1000),
+    ],
+)
+def test_numbers_at_the_ends_of_what_a_double_holds(values):
+    part = choose_partition("a", "number", values)
+    assert part == Partition("a", "values", tuple(np.unique(values)))
 
 
 def test_a_number_that_comes_round_again_is_not_left_out():

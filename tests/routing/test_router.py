@@ -184,8 +184,8 @@ def test_attributes_that_tell_nothing_are_hardly_ever_taken():
         ({}, True),
         ({"route_cost_ns": 2.0}, True),
         ({"route_cost_ns": 4.0}, False),
-        ({"call_cost_ns": np.full(8, 1000.0), "batch_rows": 1e5}, True),
-        ({"call_cost_ns": np.full(8, 1000.0), "batch_rows": 1e3}, False),
+        ({"group_cost_ns": 0.08}, True),
+        ({"group_cost_ns": 8.0}, False),
     ],
 )
 def test_kept_only_if_it_pays(prices, pays):
@@ -201,8 +201,7 @@ def test_fewer_groups_where_calls_are_dear():
     sample = stream.sample(4000)
     order = tuple(np.argsort(-sample.bits(8).mean(axis=0)).tolist())
     cheap = router_of(stream).propose(order, None, sample, np.ones(8))
-    calls = {"call_cost_ns": np.full(8, 30.0), "batch_rows": 1e4}
-    dear = router_of(stream).propose(order, None, sample, np.ones(8), **calls)
+    dear = router_of(stream).propose(order, None, sample, np.ones(8), group_cost_ns=0.024)
     assert 2 <= dear.table.n_groups < cheap.table.n_groups
 
 

@@ -317,15 +317,15 @@ def follows_time(values: Floats) -> bool:
     """Return whether values only grow or only fall, or nearly so, in order of arrival."""
     if len(values) < MIN_STEPS:
         return False
-    steps = np.diff(values)
-    if (steps >= 0.0).all() or (steps <= 0.0).all():
+    before, after = values[:-1], values[1:]
+    if (after >= before).all() or (after <= before).all():
         return True
     finite = values[np.isfinite(values)]
-    spread = finite.std()
-    if len(finite) < len(values) or not 0.0 < spread < np.inf:
+    if len(finite) < len(values):
         return False
+    finite = finite / np.abs(finite).max()  # large ones have no variance that is a double
     place = np.arange(len(finite)) - (len(finite) - 1) / 2.0
-    trend = (place @ (finite / spread)) / (len(finite) * place.std())
+    trend = (place @ finite) / (len(finite) * place.std() * max(finite.std(), 1e-12))
     return bool(abs(trend) > MAX_TREND)
 
 

@@ -280,8 +280,7 @@ class Router:
         sample: AttributeSample,
         costs_ns: Floats,
         route_cost_ns: float = 0.0,
-        call_cost_ns: Floats | None = None,
-        batch_rows: float = 1e4,
+        group_cost_ns: float = 0.0,
     ) -> RouteProposal | None:
         """Return a better table, or one that says to stop routing; None leaves things alone.
 
@@ -291,12 +290,10 @@ class Router:
             sample: the newest sampled rows.
             costs_ns: cost of one evaluation of each filter (ns; > 0; (F,)).
             route_cost_ns: what it costs to find a row's group (ns per input row; ≥ 0).
-            call_cost_ns: fixed cost of a call of each filter (ns; (F,)); none if omitted. Each
-                group but the first is one more call of each filter per batch.
-            batch_rows: rows of a batch (> 0).
+            group_cost_ns: what each group but the first adds, such as one more call of each filter
+                per batch (ns per input row; ≥ 0).
         """
-        fixed_ns = 0.0 if call_cost_ns is None else float(call_cost_ns.sum())
-        prices = _Prices(order, costs_ns, route_cost_ns, fixed_ns / max(batch_rows, 1.0))
+        prices = _Prices(order, costs_ns, route_cost_ns, group_cost_ns)
         sample = sample.of(self.attributes)
         if len(order) < 2 or not self.attributes:
             return None if table is None else RouteProposal(None, {"reason": "nothing to route"})
