@@ -84,7 +84,8 @@ class PageHinkley(MachineBank):
 
     def _exceeded(self, sums: Floats) -> tuple[Mask, Mask]:
         """Return which sums show a rise and which a fall that counts."""
-        rise, fall = sums[:, _UP] - sums[:, _LEAST], sums[:, _MOST] - sums[:, _DOWN]
+        with np.errstate(over="ignore", invalid="ignore"):
+            rise, fall = sums[:, _UP] - sums[:, _LEAST], sums[:, _MOST] - sums[:, _DOWN]
         watched, threshold = self._options.direction, self._options.threshold
         return (rise > threshold) & (watched != "down"), (fall > threshold) & (watched != "up")
 
