@@ -13,7 +13,7 @@ from eddyline.runtime.evidence import costs_ns
 from eddyline.runtime.loop import FilterLoop
 from eddyline.runtime.monitors.two_sample import TwoSampleOptions
 from eddyline.stats.costs import CostSums
-from eddyline.stats.profile import FilterProfile
+from eddyline.stats.profile import FilterProfile, merge
 
 NAMES = ("a", "b", "c")
 
@@ -42,7 +42,9 @@ def counted(fracs, n_rows, order=(0, 1, 2)):
         alive = rows_out[f] = round(alive * (1.0 - fracs[f]))
     costs = CostSums.of_calls(rows_in, 100.0 * rows_in)
     base = FilterProfile.empty(NAMES)
-    return replace(base, rows_in=rows_in, rows_out=rows_out, n_rows=n_rows, costs=costs)
+    return replace(
+        base, rows_in=rows_in, rows_out=rows_out, n_rows=n_rows, costs=costs, ran_under=order
+    )
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -62,6 +64,17 @@ def test_the_first_position_that_changed_is_named():
     assert position == 1
     assert before == pytest.approx(0.5, abs=0.05)
     assert now == pytest.approx(0.9, abs=0.01)
+
+
+def test_rows_that_met_several_orders_are_judged_by_the_sample_alone():
+    """What a filter drops in another order is no contradiction of what it drops in this one."""
+    rng = np.random.default_rng(1)
+    known = sample_of((0.5, 0.3, 0.2), 2_000, rng)
+    mixed = merge([counted((0.9, 0.9, 0.2), 5_000), counted((0.9, 0.9, 0.2), 5_000, (1, 0, 2))])
+    assert mixed.ran_under is None
+    assert contradiction((0, 1, 2), known, mixed)[0] == -1
+    same = merge([counted((0.9, 0.9, 0.2), 5_000), counted((0.9, 0.9, 0.2), 5_000)])
+    assert contradiction((0, 1, 2), known, same)[0] == 0
 
 
 def test_a_handful_of_rows_contradicts_nothing():

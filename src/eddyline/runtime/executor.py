@@ -133,8 +133,6 @@ class ArrowExecutor:
             profiles.append(trace.profile(self.filter_ids, chosen, len(rows), n_kept))
             traces.append(trace)
         profile = merge(profiles)
-        if groups is not None:
-            profile = replace(profile, is_routed=True)
         sampled = np.concatenate([trace.sample.rows for trace in traces])
         drops = np.concatenate([trace.drops for trace in traces])
         return BatchOutcome(keep, errors, profile, sampled, drops)
@@ -363,4 +361,5 @@ class _Trace:
             n_extra=self.n_extra,
             n_raised=self.n_raised,
             basis=None if self.sample.is_full else order,
+            ran_under=order,
         )

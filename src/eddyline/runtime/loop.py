@@ -71,6 +71,8 @@ class FilterLoop:
         attributes: attributes of the rows that may tell classes apart.
         reads: for each filter, the columns that it reads; none if omitted.
         hands_over: whether attributes are handed over to a worker, which costs something.
+        thinks_freely: whether decisions may take what time they need, as on the driver, where
+            one follows a whole job; if not, they keep to a share of what the filters take.
         clock: monotonic clock (ns), to bound the time that policies take.
     """
 
@@ -83,6 +85,7 @@ class FilterLoop:
         attributes: tuple[Attribute, ...] = (),
         reads: tuple[frozenset[str], ...] | None = None,
         hands_over: bool = True,
+        thinks_freely: bool = False,
         clock: Callable[[], int] = time.perf_counter_ns,
     ) -> None:
         n_filters = len(filter_ids)
@@ -90,6 +93,7 @@ class FilterLoop:
         self.filter_ids = filter_ids
         self.options = options
         self.clock = clock
+        self.thinks_freely = thinks_freely
         self.policy = find_policy(options.policy).build(
             n_filters, np.random.default_rng(options.seed)
         )
@@ -276,7 +280,7 @@ class FilterLoop:
 
     def _can_think(self) -> bool:
         """Whether decisions have not cost too much so far."""
-        return self._thought_ns <= THINKING_FRAC * self._work_ns
+        return self.thinks_freely or self._thought_ns <= THINKING_FRAC * self._work_ns
 
     @property
     def _is_warming(self) -> bool:

@@ -36,10 +36,14 @@ RELEARN_EVERY = 8
 """Where no table pays, one batch in so many is looked at again."""
 
 LOOK_UP_NS = 15.0
-"""What it costs to find a row's class, per attribute of the table (ns per row)."""
+"""What it costs a worker to find a row's class, per attribute of the table (ns per row)."""
 
 HAND_OVER_NS = 25.0
 """What it costs to hand an attribute over to a worker (ns per row)."""
+
+MAX_CONDITION_NS = 200.0
+"""Most that the JVM is taken to spend on telling whether a row is of a class (ns). It is a
+comparison or two, so where filters are as cheap as that it costs what the cheapest of them does."""
 
 
 def router_options(spec: Any) -> RouterOptions:
@@ -98,7 +102,7 @@ class Routes:
             own,
             router_options(options),
         )
-        self._handing_over_ns = HAND_OVER_NS * len(attributes) if hands_over else 0.0
+        self._hands_over = hands_over
         self._sample = AttributeSample.empty(self.names, len(filter_ids))
         self._n_new = 0
         self._n_sampled = 0
@@ -159,22 +163,26 @@ class Routes:
         if not self.is_due:
             return []
         self._n_new = 0
-        fixed_ns, per_row_ns = costs.fit()
-        n_used = 1 if self.table is None else len(self.table.partitions)
+        per_row_ns = costs.fit()[1]
         proposal = self._router.propose(
-            order,
-            self.table,
-            self._sample,
-            per_row_ns,
-            LOOK_UP_NS * n_used + self._handing_over_ns,
-            fixed_ns,
-            self._n_rows / max(self.n_batches, 1),
+            order, self.table, self._sample, per_row_ns, *self._overhead(costs)
         )
         if proposal is None or proposal.table == self.table:
             return []
         before, self.table = self.table, proposal.table
         words = (self._words(before), self._words(self.table))
         return [JournalEntry(batch_id, self.component, "routes", *words, proposal.evidence)]
+
+    def _overhead(self, costs: CostSums) -> tuple[float, float]:
+        """Return what routing costs: to find a row's class, and each further group (ns per row)."""
+        fixed_ns, per_row_ns = costs.fit()
+        n_used = 1 if self.table is None else len(self.table.partitions)
+        if not self._hands_over:
+            condition_ns = n_used * min(float(per_row_ns.min()), MAX_CONDITION_NS)
+            return condition_ns, condition_ns / 2.0  # half of the conditions are looked at
+        batch_rows = max(self._n_rows / max(self.n_batches, 1), 1.0)
+        handed_over_ns = HAND_OVER_NS * len(self.names)
+        return LOOK_UP_NS * n_used + handed_over_ns, float(fixed_ns.sum()) / batch_rows
 
     def _words(self, table: RouteTable | None) -> Any:
         """Return a table for the journal."""

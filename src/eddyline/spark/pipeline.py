@@ -115,6 +115,7 @@ class FilterPipeline:
                 attributes=block.attributes,
                 reads=tuple(each.columns for each in segment.native),
                 hands_over=False,
+                thinks_freely=True,
             )
         if segment.functions:
             component = f"arrow{suffix}"
@@ -126,6 +127,7 @@ class FilterPipeline:
                 self.options,
                 attributes=self._handed_over,
                 reads=segment.columns,
+                thinks_freely=True,
             )
 
     # -- building a batch ---------------------------------------------------------------------

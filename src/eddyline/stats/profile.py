@@ -61,9 +61,9 @@ class FilterProfile:
     """Rows on which each filter raised and was set aside ((F,))."""
     basis: tuple[int, ...] | None = None
     """The order under which partial codes were taken; None if every bit of every code is known."""
-    is_routed: bool = False
-    """Whether classes of rows met the filters in orders of their own: ``rows_in`` and ``rows_out``
-    are of no single order then."""
+    ran_under: tuple[int, ...] | None = None
+    """The order that all rows met; None if there were several, or if it is not known: then
+    ``rows_in`` and ``rows_out`` are of no single order."""
     attributes: AttributeSample | None = None
     """Every sampled row with its attributes, where attributes were observed; never saved."""
 
@@ -223,9 +223,14 @@ def merge(profiles: Iterable[FilterProfile]) -> FilterProfile:
         n_extra=sum(part.n_extra for part in parts),
         n_raised=np.sum([part.n_raised for part in parts], axis=0),
         basis=basis,
-        is_routed=any(part.is_routed for part in parts),
+        ran_under=_same([part.ran_under for part in parts if part.rows_in.any()]),
         attributes=_joined_attributes(parts),
     )
+
+
+def _same(orders: list[tuple[int, ...] | None]) -> tuple[int, ...] | None:
+    """Return the order that all of them are, if they are one."""
+    return orders[0] if orders and all(order == orders[0] for order in orders) else None
 
 
 def _joined_attributes(parts: list[FilterProfile]) -> AttributeSample | None:

@@ -126,4 +126,5 @@ def run_batch(
         n_kept=int(n_rows - dropped.sum()),
         n_evaluations=int(evaluated.sum()),
         n_extra=int(rows_extra.sum()),
+        ran_under=order,
     )

@@ -62,7 +62,7 @@ class TwoSampleMonitor(StatelessMonitor):
         """Compare what each position dropped with what the window says it drops."""
         filters = list(order)
         n_in = fresh.rows_in[filters]
-        if n_in.any() and not fresh.is_routed:
+        if n_in.any() and fresh.ran_under == order:
             n_out = fresh.rows_out[filters]
             now = np.divide(n_in - n_out, n_in, out=np.zeros(len(filters)), where=n_in > 0)
         else:
