@@ -316,3 +316,23 @@ def test_costs_are_added_up_as_the_paper_does():
 def test_ids_are_unique():
     ids = [scenario.id for scenario in change_paper.SCENARIOS]
     assert len(ids) == len(set(ids))
+
+
+def test_the_price_of_a_reorder_that_gives_a_saving_does_give_it():
+    runs = change_paper.run_cell(change_paper.ABRUPT_4[-1].at(Settings(quick=True)))
+    measure = runs.total(10e-6)
+    price_s = runs.price_of_paper("beta_cusum", 10e-6, 14.0) / 1e3
+    mine, fixed = (
+        runs.mean(name, lambda each: measure(each) + price_s * each.n_reorders)
+        for name in ("beta_cusum", "window ")
+    )
+    assert 100 * (1 - mine / fixed) == pytest.approx(14.0)
+    assert runs.price_of_paper("beta_cusum", 10e-6, 99.9) is None
+
+
+def test_a_mean_is_of_one_scheme_or_of_a_kind():
+    runs = change_paper.run_cell(change_paper.ABRUPT_4[-1].at(Settings(quick=True)))
+    for name in change_paper.schemes():
+        assert runs.mean(name, lambda each: each.work) == runs.runs[name][0].work
+    windows = [runs.runs[f"window {w}"][0].work for w in change_paper.WINDOWS]
+    assert runs.mean("window ", lambda each: each.work) == pytest.approx(np.mean(windows))
