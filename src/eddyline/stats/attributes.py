@@ -56,9 +56,7 @@ class AttributeSample:
     def slice(self, start: int, stop: int | None = None) -> Self:
         """Return some of the rows."""
         rows = slice(start, stop)
-        return type(self)(
-            self.attributes, self.values[rows], self.codes[rows], self.weights[rows]
-        )
+        return type(self)(self.attributes, self.values[rows], self.codes[rows], self.weights[rows])
 
     def last(self, n_rows: int) -> Self:
         """Return the newest rows."""

@@ -175,7 +175,7 @@ class StarStream:
         )
 
     def table(self, n_rows: int) -> pa.Table:
-        """Return the rows as an Arrow table: ``id``, the attributes, then a key per filter, ``fk0`` first."""
+        """Return the rows as an Arrow table: ``id``, attributes, a key per filter (``fk0`` …)."""
         rows = self.draw(n_rows)
         named = dict(zip(self.attributes, rows.values.T, strict=True))
         keys = {f"fk{f}": column for f, column in enumerate(rows.keys.T)}
