@@ -65,7 +65,13 @@ class Found:
 
 
 def streams(
-    p_before: float, p_after: float, n_before: int, n_after: int, n_runs: int, ramp: int = 0
+    p_before: float,
+    p_after: float,
+    n_before: int,
+    n_after: int,
+    n_runs: int,
+    ramp: int = 0,
+    block_rows: int = BLOCK_ROWS,
 ) -> Floats:
     """Return block estimates of streams whose fraction shifts once ((blocks, runs)).
 
@@ -76,12 +82,13 @@ def streams(
         n_after: blocks from its beginning on.
         n_runs: streams.
         ramp: blocks that the change takes; 0: it is abrupt.
+        block_rows: rows that an item is a share of.
     """
     rng = np.random.default_rng((n_before, n_after, n_runs, ramp, round(1000 * p_after)))
     since = np.arange(n_before + n_after) - n_before
     share = np.clip((since + 1.0) / ramp, 0.0, 1.0) if ramp else (since >= 0).astype(np.float64)
     fracs = p_before + (p_after - p_before) * share
-    return rng.binomial(BLOCK_ROWS, fracs[:, None], (len(fracs), n_runs)) / BLOCK_ROWS
+    return rng.binomial(block_rows, fracs[:, None], (len(fracs), n_runs)) / block_rows
 
 
 def found_by(name: str, options: dict[str, Any], items: Floats, n_before: int) -> Found:
@@ -176,6 +183,42 @@ def gradual(settings: Settings) -> Measurement:
     return Measurement(float(missed["beta_cusum"]), note, {"found": table})
 
 
+def thresholds(settings: Settings) -> Measurement:
+    """What a higher threshold of β-CUSUM costs and saves: for banks of many detectors."""
+    n_runs = settings.pick(1000, 60)
+    stable, shifted = streams(0.3, 0.3, 3000, 1, n_runs), streams(0.3, 0.5, 300, 600, n_runs)
+    table: dict[str, dict[str, Any]] = {}
+    for memory in (None, 120):
+        for threshold in (25, 50, 100, 200):
+            options = {"threshold": threshold, "memory": memory}
+            found = found_by("beta_cusum", options, shifted, 300)
+            quiet = found_by("beta_cusum", options, stable, 3000)
+            table[f"h {threshold}, memory {memory}"] = {
+                **found.as_json(),
+                "false_alarms_per_1000": round(quiet.false_alarms / 3.0, 5),
+            }
+    note = "per 1000 stable blocks, and delay after 300: " + ", ".join(
+        f"{label} {row['false_alarms_per_1000']:.4f}, {row['delay']:g}"
+        for label, row in table.items()
+    )
+    return Measurement(table["h 25, memory None"]["false_alarms_per_1000"], note, {"found": table})
+
+
+def large_blocks(settings: Settings) -> Measurement:
+    """Blocks of 5000 rows: shifts too small to matter, and one that is not, with ``min_shift``."""
+    n_runs = settings.pick(300, 40)
+    table: dict[str, dict[str, Any]] = {}
+    for min_shift in (0.0, 0.02):
+        options = {"block_rows": 5000, "min_shift": min_shift}
+        for p_after in (0.31, 0.35):
+            items = streams(0.3, p_after, 300, 300, n_runs, block_rows=5000)
+            found = found_by("beta_cusum", options, items, 300)
+            table[f"min_shift {min_shift:g}, .30->{p_after:g}"] = found.as_json()
+    reported = {label: 1.0 - row["missed"] for label, row in table.items()}
+    note = ", ".join(f"{label}: {share:.0%} reported" for label, share in reported.items())
+    return Measurement(reported["min_shift 0.02, .30->0.31"], note, {"found": table})
+
+
 SCENARIOS = (
     Scenario(
         id="change_quality_t10",
@@ -196,6 +239,20 @@ SCENARIOS = (
         shows="share of abrupt and gradual changes that β-CUSUM misses, mean of twelve cases",
         run=gradual,
         target=None,
+        policies=(),
+    ),
+    Scenario(
+        id="change_quality_threshold",
+        shows="false alarms of one β-CUSUM in 1000 blocks of a constant drop fraction",
+        run=thresholds,
+        target=None,
+        policies=(),
+    ),
+    Scenario(
+        id="change_quality_large_blocks",
+        shows="share of shifts of .01 that β-CUSUM reports on large blocks in spite of min_shift",
+        run=large_blocks,
+        target=at_most(0.05),
         policies=(),
     ),
 )

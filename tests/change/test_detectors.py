@@ -226,3 +226,36 @@ def test_a_bank_of_another_package_plugs_in():
 def test_defaults_hold_no_mutable_state(name):
     assert options_of(name) == options_of(name)
     assert hash(options_of(name)) == hash(options_of(name))
+
+
+class Point:
+    name = "steps"
+    dist = None
+
+    def load(self):
+        return StepsOptions
+
+
+def test_detectors_of_installed_packages_are_found_by_name(monkeypatch):
+    groups = {"eddyline.change": [Point()]}
+    monkeypatch.setattr("eddyline.registry.entry_points", lambda group: groups[group])
+    assert isinstance(el.detector("steps").options, StepsOptions)
+    with pytest.raises(OptionError, match=r"known: adwin, .*steps; did you mean 'steps'"):
+        el.detector("stepps")
+
+
+@pytest.mark.parametrize("name", ["adwin", "martingale", "meta"])
+def test_kernels_are_compiled_once_for_all_forms_of_items(name):
+    options = options_of(name, **({"thresholds": "asymptotic"} if name == "meta" else {}))
+    table = np.random.default_rng(0).random((300, 4))
+    frozen = table.copy()
+    frozen.flags.writeable = False
+    forms = [frozen, np.asfortranarray(table), table.astype(np.float32), table]
+    entry = {"adwin": "advance", "martingale": "check", "meta": "take"}[name]
+    for items in forms:
+        bank = options.build(4)
+        for row in items:
+            bank.update(row)
+        bank.update(items[:, 0][:4])
+        bank.update(np.where(np.arange(4) < 2, np.nan, items[0]))
+    assert len(getattr(bank._kernels, entry).signatures) == 1

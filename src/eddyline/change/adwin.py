@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eddyline.change.kernel_bank import KernelBank
+from eddyline.change.kernel_bank import KernelBank, plain
 from eddyline.options import in_range
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class Adwin(KernelBank):
         Raises:
             QueryError: another number of values, or an item out of range; nothing was taken in.
         """
-        given = np.asarray(values, dtype=np.float64)
+        given = plain(np.asarray(values, dtype=np.float64))
         if given.shape != (self.n,):
             return super().update(given)
         options = self._options

@@ -7,7 +7,7 @@ that needs it is built.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numba
 
@@ -16,4 +16,8 @@ F = TypeVar("F", bound=Callable[..., object])
 
 def compiled(function: F) -> F:
     """Compile a function on its first call; the machine code is kept for later processes."""
-    return cast("F", numba.njit(cache=True, nogil=True, error_model="numpy")(function))
+    options: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
+    try:
+        return cast("F", numba.njit(cache=True, **options)(function))
+    except RuntimeError:  # neither the package nor a home is a place to write to
+        return cast("F", numba.njit(**options)(function))

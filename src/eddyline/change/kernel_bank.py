@@ -12,6 +12,8 @@ from eddyline.change.machine import MachineBank
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from eddyline.change.protocol import Floats, Ints
+
 
 class KernelBank(MachineBank):
     """A bank with a module of kernels, which is imported when the first bank is built.
@@ -31,6 +33,10 @@ class KernelBank(MachineBank):
 
     def _imported(self) -> Any:
         return import_module(f"eddyline.change.{self._kernel_module}")
+
+    def _taken(self, values: Floats) -> tuple[Ints, Floats]:
+        which, items = super()._taken(values)
+        return which, plain(items)
 
     def __getstate__(self) -> dict[str, Any]:
         return {key: value for key, value in vars(self).items() if key != "_kernels"}
@@ -53,6 +59,12 @@ class KernelBank(MachineBank):
             elif rows.shape[1] < length:
                 rows = _lengthened(rows, length)
         return super()._fitted(name, rows, n_touched)
+
+
+def plain(items: Floats) -> Floats:
+    """Return items in the one form of array that kernels are compiled for."""
+    is_plain = items.flags.c_contiguous and items.flags.writeable
+    return items if is_plain else items.copy()
 
 
 def _lengthened(rows: NDArray[Any], length: int) -> NDArray[Any]:

@@ -37,7 +37,8 @@ class DetectorBank(Protocol):
     """Items that each detector has taken in since the bank was made ((n,))."""
     change_points: Ints
     """Where the change that a detector found last began: the index of the first item after it
-    among the detector's items, from 0; -1 if it never found one ((n,))."""
+    among the detector's items, from 0; ``n_seen`` at that time if that is the next one, -1 if it
+    never found one ((n,))."""
 
     @property
     def has_feedback(self) -> Mask:
