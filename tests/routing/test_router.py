@@ -121,6 +121,24 @@ def test_t3_orders_of_example_3_1():
     assert stream.cost_per_class() == pytest.approx(1.275333, abs=1e-5)
 
 
+def test_classes_keep_their_order_when_the_order_of_all_rows_changes():
+    stream = StarStream.skewed(4, 0.05, n_noise=0)  # to rows in general all orders are alike
+    sample = stream.sample(3000)
+    table = router_of(stream).propose((0, 1, 2, 3), None, sample, np.ones(4)).table
+    for order in itertools.permutations(range(4)):
+        assert cost_under(table.with_default(order), None, sample, 4) < 1.2
+
+
+def test_classes_that_are_like_all_rows_follow_their_order():
+    rng = np.random.default_rng(12)
+    a = rng.integers(0, 10, 5000)
+    fracs = np.stack([np.full(5000, 0.2), np.full(5000, 0.5), np.where(a == 3, 0.01, 0.9)], axis=1)
+    sample = sample_of(a[:, None], rng.random((5000, 3)) >= fracs)
+    table = plain_router(sample, 3).propose((0, 1, 2), None, sample, np.ones(3)).table
+    groups = table.group_of(np.arange(10.0)[:, None])
+    assert np.flatnonzero(groups).tolist() == [3]
+
+
 def test_two_attributes_for_two_kinds_of_filters():
     rng = np.random.default_rng(0)
     a, b, other = rng.integers(0, 10, 5000), rng.random(5000), rng.random(5000)
@@ -146,7 +164,17 @@ def test_costs_count():
     router = plain_router(sample, 2)
     assert router.propose((1, 0), None, sample, np.array([50.0, 1.0])) is None
     proposal = router.propose((1, 0), None, sample, np.array([1.0, 1.0]))
-    assert proposal.table.group_of(np.array([[0.0], [1.0]])).tolist() == [0, 1]
+    groups = proposal.table.group_of(np.array([[0.0], [1.0]]))
+    assert [proposal.table.orders[group] for group in groups] == [(1, 0), (0, 1)]
+
+
+@pytest.mark.parametrize("max_groups", [2, 3, 5, 16])
+def test_never_more_groups_than_allowed(max_groups):
+    stream = StarStream.random(8, 3)
+    router = router_of(stream, options=RouterOptions(max_groups=max_groups))
+    sample = stream.sample(4000)
+    order = tuple(np.argsort(-sample.bits(8).mean(axis=0)).tolist())
+    assert 2 <= router.propose(order, None, sample, np.ones(8)).table.n_groups <= max_groups
 
 
 def test_a_better_order_for_all_rows_is_not_to_the_credit_of_routing():

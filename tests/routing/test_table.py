@@ -85,7 +85,7 @@ def test_what_is_no_table(orders, groups):
 def test_of_classes_collects_equal_orders_and_drops_what_makes_no_difference():
     cut = Partition("a", "ranges", (1.0, 2.0, 3.0))
     same = Partition("b", "values", (0.0,))
-    orders = [(0, 1), (0, 1), (1, 0), None, None]
+    orders = [None, None, (1, 0), None, None]
     table = RouteTable.of_classes([cut, same], (0, 1), [o for o in orders for _ in range(3)])
     assert table.attributes == ("a",)
     assert table.partitions[0].points == (2.0, 3.0)
@@ -94,17 +94,23 @@ def test_of_classes_collects_equal_orders_and_drops_what_makes_no_difference():
 
 
 def test_a_table_without_differences_has_no_attribute():
-    table = RouteTable.of_classes([CUT], (0, 1), [None, (0, 1), None])
+    table = RouteTable.of_classes([CUT], (0, 1), [None, None, None])
     assert (table.partitions, table.groups, table.n_groups) == ((), (0,), 1)
     assert table.group_of(np.zeros((3, 0))).tolist() == [0, 0, 0]
     assert table.conditions([]) == []
 
 
-def test_another_default_order_leaves_the_rest():
-    table = RouteTable((CUT,), ((0, 1), (1, 0)), (0, 1, 0))
+def test_classes_follow_another_default_or_keep_their_order():
+    table = RouteTable.of_classes([CUT], (0, 1), [None, (1, 0), (0, 1)])
+    assert table.orders == ((0, 1), (1, 0), (0, 1))
     assert table.with_default((0, 1)) is table
-    assert table.with_default((1, 0)).orders == ((1, 0), (1, 0))
-    assert table.with_default((1, 0)).compact().n_groups == 1
+    other = table.with_default((1, 0))
+    rows = np.array([[3.0], [500.0], [np.nan]])
+    before = [table.orders[group] for group in table.group_of(rows)]
+    after = [other.orders[group] for group in other.group_of(rows)]
+    assert before == [(0, 1), (1, 0), (0, 1)]
+    assert after == [(1, 0), (1, 0), (0, 1)]
+    assert other.compact() == other
     with pytest.raises(PlanError):
         table.with_default((0, 0))
 

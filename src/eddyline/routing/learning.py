@@ -38,6 +38,10 @@ MIN_GROUP_GAIN = 0.001
 each group is a branch."""
 
 
+MIN_LOSS = 0.02
+"""What a class must lose by another order to need its own, as a share of the cost of a row."""
+
+
 @dataclass(frozen=True, slots=True)
 class Outcomes:
     """Sampled rows by their outcomes alone."""
@@ -196,7 +200,8 @@ class Learned:
     """Orders, and which class takes which."""
 
     orders: Orders
-    """The orders in use, the default first ((G, F))."""
+    """The orders in use, the default first ((G, F)); perhaps once more, for classes that need it
+    whatever becomes of the default."""
     groups: Ints
     """Place in ``orders`` of each class of the cells ((C,))."""
 
@@ -223,7 +228,7 @@ def learn(
         default: the order of all rows.
         costs_ns: cost of one evaluation of each filter (ns; > 0; (F,)).
         prior_rows: rows of independent filters that each class is taken to have (≥ 0).
-        max_groups: most orders (≥ 1).
+        max_groups: most groups (≥ 2).
         group_ns: what one more order costs per input row (ns; ≥ 0).
     """
     prior = prior_rows * (1.0 - pass_fracs)
@@ -237,8 +242,31 @@ def learn(
     # The prior stands for rows that are not there: in proportion, it is not to weigh in a choice.
     costs *= (of_class / np.maximum(of_class + prior_rows, 1e-9))[:, None]
     least = max(group_ns * weights.sum(), MIN_GROUP_GAIN * costs[:, 0].sum())
-    chosen = _choose(costs, max_groups, least)
-    return Learned(candidates[chosen], costs[:, chosen].argmin(axis=1))
+    chosen = _choose(costs, max(2, max_groups - 1), least)
+    groups = costs[:, chosen].argmin(axis=1)
+    needs = (groups == 0) & _needs_default(costs[:, chosen], of_class)
+    if needs.any() and len(chosen) < max_groups:
+        groups[needs] = len(chosen)
+        chosen.append(0)
+    return Learned(candidates[chosen], groups)
+
+
+def _needs_default(costs: Floats, of_class: Floats) -> NDArray[np.bool_]:
+    """Return which classes would lose far more by another order than rows in general ((C,)).
+
+    What is the order of all rows today is one of several that are as good to rows in general, and
+    may be another one tomorrow; such a class keeps it.
+
+    Args:
+        costs: what each class costs under each order; the first is the default (ns; (C, G)).
+        of_class: weight of the rows of each class ((C,)).
+    """
+    rows = max(of_class.sum(), 1e-9)
+    in_general = np.maximum((costs - costs[:, :1]).sum(axis=0) / rows, 0.0)
+    of_each = (costs - costs[:, :1]) / np.maximum(of_class, 1e-9)[:, None]
+    least = MIN_LOSS * costs[:, 0].sum() / rows
+    found: NDArray[np.bool_] = (of_each > 2.0 * in_general + least).any(axis=1)
+    return found
 
 
 def _distinct(orders: Orders, weights: Floats, default: Order) -> Orders:

@@ -426,7 +426,7 @@ class _Search:
         if trial is None or not self._pays(trial):
             return None
         table = self._table(trial.attributes)
-        if table.n_groups < 2:
+        if len(set(table.orders)) < 2:
             return None
         return trial, RouteProposal(table, self._evidence(trial, table))
 

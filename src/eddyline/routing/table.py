@@ -47,7 +47,9 @@ class RouteTable:
     partitions: tuple[Partition, ...]
     """How each attribute in use is cut (U)."""
     orders: tuple[Order, ...]
-    """The order of each group; ``orders[0]`` is for rows of every other class."""
+    """The order of each group. The first is the order of all rows, for classes that want no other
+    and so follow it when it changes; a class that keeps its order whatever becomes of that one is
+    of another group, even while the two are equal."""
     groups: tuple[int, ...]
     """The group of each class; a class is its buckets in mixed radix, the last one fastest."""
     _lookup: Groups = field(init=False, repr=False, compare=False)
@@ -78,14 +80,14 @@ class RouteTable:
         Args:
             partitions: how each attribute is cut.
             default: the order of rows of no class in particular.
-            orders: the order of each class; None: the default.
+            orders: the order of each class; None: the default, also if that changes later.
 
         Raises:
             PlanError: there are more than ``MAX_GROUPS`` different orders.
         """
-        place = {default: 0}
-        groups = [0 if o is None else place.setdefault(o, len(place)) for o in orders]
-        return cls(tuple(partitions), tuple(place), tuple(groups)).compact()
+        place: dict[Order, int] = {}
+        groups = [0 if o is None else place.setdefault(o, len(place) + 1) for o in orders]
+        return cls(tuple(partitions), (default, *place), tuple(groups)).compact()
 
     @property
     def attributes(self) -> tuple[str, ...]:
@@ -158,10 +160,11 @@ class RouteTable:
 
     def compact(self) -> Self:
         """Return the same routes with fewer buckets, attributes and orders where none differ."""
-        place = {self.orders[group]: 0 for group in sorted({0, *self.groups})}
-        orders = tuple(place)
-        place = {order: number for number, order in enumerate(orders)}
-        renamed = np.array([place.get(order, 0) for order in self.orders], dtype=np.uint8)
+        own: dict[Order, int] = {}
+        for group in sorted({*self.groups} - {0}):
+            own.setdefault(self.orders[group], len(own) + 1)
+        orders = (self.orders[0], *own)
+        renamed = np.array([0, *(own.get(order, 0) for order in self.orders[1:])], dtype=np.uint8)
         shape = [part.n_buckets for part in self.partitions]
         groups = renamed[self._lookup].reshape(shape)
         partitions: list[Partition] = []
