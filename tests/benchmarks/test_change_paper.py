@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
@@ -22,9 +23,10 @@ from benchmarks.change_simulation import (
     run_detected,
     run_fixed,
 )
+from benchmarks.counted import Stream
 from benchmarks.scenario import Settings
 
-from benchmarks import change_paper
+from benchmarks import change_intrusion, change_monitors, change_paper
 from eddyline.change import DETECTORS, options_of
 from eddyline.ordering.greedy import Evidence, restore_invariant
 from eddyline.ordering.matrix_view import matrix_view
@@ -34,6 +36,8 @@ from eddyline.stats.profile import FilterProfile
 from eddyline.testing.drifting import DriftingStream
 
 HYSTERESIS = 0.9
+
+SMALL = change_paper.Cell(4, 20_000, 1, n_changes=1)
 
 
 def rows_of(n_filters, seed, n_rows=400):
@@ -303,8 +307,7 @@ def test_the_oracle_beats_every_window():
 
 
 def test_costs_are_added_up_as_the_paper_does():
-    cell = change_paper.ABRUPT_4[-1].at(Settings(quick=True))
-    runs = change_paper.run_cell(cell)
+    runs = change_paper.run_cell(SMALL)
     outcome = runs.runs["window 41"][0]
     cheap = runs.total(10e-6)(outcome)
     assert cheap == pytest.approx(outcome.work * 10 * 10e-6 + outcome.overhead_s)
@@ -314,12 +317,58 @@ def test_costs_are_added_up_as_the_paper_does():
 
 
 def test_ids_are_unique():
-    ids = [scenario.id for scenario in change_paper.SCENARIOS]
+    modules = (change_paper, change_intrusion, change_monitors)
+    ids = [scenario.id for module in modules for scenario in module.SCENARIOS]
     assert len(ids) == len(set(ids))
 
 
+def test_a_quick_look_is_small():
+    for cell in (*change_paper.ABRUPT_256, *change_paper.GRADUAL_4, *change_paper.SAMPLING):
+        quick = cell.at(Settings(quick=True))
+        assert quick.stream(0).n_rows <= 150_000
+        assert cell.at(Settings()) is cell
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_rules_are_drawn_over_the_columns_that_tell_rows_apart(seed):
+    rng = np.random.default_rng(0)
+    table = pa.table(
+        {
+            "row_id": np.arange(2000),
+            **{f"n{k}": rng.integers(0, 50, size=2000) for k in range(6)},
+            "flag": rng.integers(0, 2, size=2000),
+            "constant": np.zeros(2000),
+            "service": pa.array(rng.choice(["http", "smtp"], size=2000), pa.large_string()),
+            "label": pa.array(["normal"] * 2000, pa.large_string()),
+        }
+    )
+    pool = change_intrusion.pool_v1(table)
+    assert set(pool.texts) == {*(f"n{k}" for k in range(6)), "flag", "service"}
+    texts, passes = change_intrusion.rule_v1(pool, seed)
+    assert passes.shape == (2000, 4 + seed % 3)
+    assert len({text.split()[0] for text in texts}) == len(texts)
+    assert passes.mean(axis=0).min() >= 0.01
+    assert passes.mean(axis=0).max() <= 0.99
+    assert (change_intrusion.rule_v1(pool, seed)[1] == passes).all()
+
+
+def test_without_data_the_real_traffic_is_skipped(monkeypatch, tmp_path):
+    monkeypatch.setenv("EDDYLINE_DATA", str(tmp_path))
+    assert change_intrusion.SCENARIOS[0].measure(Settings(quick=True)).value is None
+
+
+def test_monitors_run_in_the_loop():
+    case = change_monitors.Case("small", 4, 20_000, 1, 1)
+    drifting = case.stream(0, Settings(quick=True))
+    stream = Stream(~drifting.passes(), np.full(4, change_monitors.COST_NS))
+    for options in change_monitors.monitors().values():
+        run, n_asked = change_monitors._run(stream, 0, options)
+        assert run.n_changes <= n_asked
+        assert run.total_ns >= stream.n_rows * change_monitors.COST_NS
+
+
 def test_the_price_of_a_reorder_that_gives_a_saving_does_give_it():
-    runs = change_paper.run_cell(change_paper.ABRUPT_4[-1].at(Settings(quick=True)))
+    runs = change_paper.run_cell(SMALL)
     measure = runs.total(10e-6)
     price_s = runs.price_of_paper("beta_cusum", 10e-6, 14.0) / 1e3
     mine, fixed = (
@@ -331,7 +380,7 @@ def test_the_price_of_a_reorder_that_gives_a_saving_does_give_it():
 
 
 def test_a_mean_is_of_one_scheme_or_of_a_kind():
-    runs = change_paper.run_cell(change_paper.ABRUPT_4[-1].at(Settings(quick=True)))
+    runs = change_paper.run_cell(SMALL)
     for name in change_paper.schemes():
         assert runs.mean(name, lambda each: each.work) == runs.runs[name][0].work
     windows = [runs.runs[f"window {w}"][0].work for w in change_paper.WINDOWS]
