@@ -20,6 +20,7 @@ SHORT = [
     options_of("beta_cusum", n_feedback=6, min_shift=0.1, clip=0.001, confidence=0.8),
     options_of("adwin", n_feedback=5, significance=0.3, buckets_per_row=2),
     options_of("adwin", n_feedback=1, significance=0.5, check_every=3, min_part=2),
+    options_of("adwin", significance=0.3, change_point="split"),
     options_of("martingale", threshold=2.0),
     options_of("martingale", threshold=1.5, max_items=11, seed=5, change_point_back=0),
     options_of("martingale", threshold=3.0, floor=True, tie_share=0.5),

@@ -40,6 +40,7 @@ def test_detector_by_name_by_options_and_with_changes():
         ("adwin", {"significance": 1}, "'significance' must be"),
         ("adwin", {"n_feedback": 2.5}, "'n_feedback' must be a whole number"),
         ("adwin", {"check_every": 0}, "'check_every'"),
+        ("adwin", {"change_point": "somewhere"}, "'change_point' must be one of window, split"),
         ("beta_cusum", {"threshold": "25"}, "'threshold' must be a number"),
         ("beta_cusum", {"threshold": float("nan")}, "'threshold'"),
         ("beta_cusum", {"clip": 0.5}, "'clip'"),

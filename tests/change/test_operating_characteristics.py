@@ -96,3 +96,19 @@ def test_meta_keeps_its_probability_of_a_false_alarm():
         bank = detector_bank("meta", 300, thresholds=thresholds, **given)
         found = np.array([bank.update(row) for row in items]).any(axis=0)
         assert found.mean() <= 0.1 + 4 * np.sqrt(0.1 * 0.9 / 300)
+
+
+def test_adwin_dates_a_change_by_its_best_split():
+    """When the change is found, the window still holds hundreds of older blocks."""
+    rng = np.random.default_rng(5)
+    items = rng.binomial(50, np.where(np.arange(500) < 300, 0.3, 0.6)[:, None], (500, N_RUNS)) / 50
+    dated = {}
+    for kind in ("window", "split"):
+        bank = detector_bank("adwin", N_RUNS, change_point=kind)
+        first = np.full(N_RUNS, -1)
+        for row in items:
+            found = bank.update(row) & (first < 0)
+            first[found] = bank.change_points[found]
+        dated[kind] = np.abs(first - 300)
+    assert np.median(dated["split"]) <= 5
+    assert np.median(dated["window"]) >= 100

@@ -15,6 +15,7 @@ VARIANTS = [
     options_of("beta_cusum", memory=80, min_shift=0.05),
     options_of("beta_cusum", memory=20, change_point_back=0),
     options_of("adwin", check_every=32, min_part=5, buckets_per_row=2),
+    options_of("adwin", change_point="split"),
     options_of("martingale", floor=True, max_items=64),
     options_of("meta", baselines=(20, 50), thresholds="asymptotic", horizon=100),
     options_of("page_hinkley", n_feedback=0, threshold=2.0),

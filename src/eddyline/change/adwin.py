@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from eddyline.change.kernel_bank import KernelBank, plain
+from eddyline.errors import OptionError
 from eddyline.options import in_range
 
 if TYPE_CHECKING:
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 
 _FIRST_ROWS = 8
 """Rows of a fresh histogram: with five buckets a row, windows of up to some hundreds of items."""
+
+CHANGE_POINTS = ("window", "split")
+"""Where a change is taken to have begun."""
 
 _GROWING = ("_bucket_sums", "_squares", "_counts")
 
@@ -47,12 +51,21 @@ class AdwinOptions:
     min_part: int = 1
     """Items that either part of a split has at least (≥ 1); river's default is 5."""
 
+    change_point: str = "window"
+    """Where a change is taken to have begun: ``window``, with the oldest item that the cut leaves,
+    as in the paper; or ``split``, at the border whose two sides differ most. The window is cut
+    bucket by bucket, so much that is older than the change stays until later cuts."""
+
     def __post_init__(self) -> None:
         in_range(self, "significance", 1e-300, 1.0 - 1e-12)
         in_range(self, "buckets_per_row", 2, 2**16)
         in_range(self, "n_feedback", 1, 2**31)
         in_range(self, "check_every", 1, 2**31)
         in_range(self, "min_part", 1, 2**31)
+        if self.change_point not in CHANGE_POINTS:
+            msg = f"option 'change_point' must be one of {', '.join(CHANGE_POINTS)}, "
+            msg += f"got {self.change_point!r}"
+            raise OptionError(msg, name="change_point", value=self.change_point)
 
     def build(self, n: int) -> Adwin:
         """Return n fresh detectors."""
@@ -158,10 +171,15 @@ class Adwin(KernelBank):
         self._ready[which] = self._totals[which, 0] >= self.n_feedback
 
     def _change_point(self, which: Ints) -> Ints:
+        options = self._options
+        if options.change_point == "split":
+            state = (self._bucket_sums, self._counts, self._totals)
+            parts: Ints = self._kernels.newest_parts(which, *state, options.min_part)
+            return self.n_seen[which] - parts
         # The oldest item that a cut would leave; the cut itself is the next state's.
         totals = self._totals[which]
-        state = (self._bucket_sums[which], self._squares[which], self._counts[which])
-        self._cut(np.arange(len(which)), *state, totals)
+        copies = (self._bucket_sums[which], self._squares[which], self._counts[which])
+        self._cut(np.arange(len(which)), *copies, totals)
         return self.n_seen[which] - totals[:, 0].astype(np.int64)
 
     def _cut(

@@ -136,7 +136,21 @@ class ReferenceAdwin(ScalarDetector):
         self.has_feedback = self._width() >= self.n_feedback
 
     def get_change_point(self) -> int:
+        if self.options.change_point == "split":
+            return self.n_seen - self._newest_part()
         return self.n_seen - sum(size for size, _, _ in self._cut())
+
+    def _newest_part(self) -> int:
+        sizes, sums = (np.array([b[k] for b in self.buckets]) for k in range(2))
+        least, best, part = self.options.min_part, -1.0, 0
+        for border in range(1, len(sizes)):
+            n0, n1 = sizes[:border].sum(), sizes[border:].sum()
+            gap = sums[:border].sum() / n0 - sums[border:].sum() / n1
+            size = gap * gap / (1.0 / n0 + 1.0 / n1)
+            # The first of equals; rounding alone does not make a border better.
+            if min(n0, n1) >= least and size > best * (1.0 + 1e-9):
+                best, part = size, int(n1)
+        return part
 
     def _cut(self) -> list[tuple[int, float, float]]:
         left = self.buckets[1:]
