@@ -38,6 +38,10 @@ MIN_GROUP_GAIN = 0.001
 each group is a branch."""
 
 
+MAX_WEIGHT = 2.0
+"""Most that a row may weigh, in medians: a few rows of a time when little was sampled would make
+everything uncertain [truncated importance weights, Ionides08]."""
+
 MIN_LOSS = 0.02
 """What a class must lose by another order to need its own, as a share of the cost of a row."""
 
@@ -70,6 +74,7 @@ class Outcomes:
             _, first, of_row = np.unique(keys, return_index=True, return_inverse=True)
         else:
             _, first, of_row = np.unique(codes, axis=0, return_index=True, return_inverse=True)
+        weights = np.minimum(weights, MAX_WEIGHT * np.median(weights))
         return cls(drops[first], of_row.ravel().astype(np.intp), weights / weights.mean())
 
     @property
