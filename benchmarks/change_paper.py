@@ -22,8 +22,8 @@ What the paper leaves open was fixed before any result was seen:
 
 ``beta_cusum`` is the paper's, ``beta_cusum_memory`` the one whose moments fade over three times the
 feedback. ``…_review`` checks the invariant again whenever the window has doubled since the last
-check, as eddyline's loop does and the paper does not. Fewer queries than the paper's twenty are run
-where they take long.
+check, as eddyline's loop does and the paper does not. ``never`` keeps the order of its first
+analysis. Fewer queries than the paper's twenty are run where they take long.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from benchmarks.change_simulation import Outcome, oracle_work, run_detected, run_fixed
+from benchmarks.change_simulation import Never, Outcome, oracle_work, run_detected, run_fixed
 from benchmarks.scenario import Measurement, Scenario, Settings, at_least, at_most
 from eddyline.change import DETECTORS, options_of
 from eddyline.change.beta_cusum import BetaCusumOptions
@@ -217,6 +217,7 @@ def schemes() -> dict[str, Scheme]:
         "beta_cusum_memory": Scheme(fading),
         "beta_cusum_review": Scheme(literal, reviews=True),
         "beta_cusum_memory_review": Scheme(fading, reviews=True),
+        "never": Scheme(Never()),
     }
 
 

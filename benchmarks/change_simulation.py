@@ -450,6 +450,28 @@ def run_fixed(
     return Outcome(work, extra, overhead, n_checks, n_reorders, tuple(state[0].tolist()))
 
 
+class Never:
+    """Options and bank of a detector that finds nothing: the order of the first analysis stays.
+
+    What it costs is what blocks and the loop over them cost without any detector.
+    """
+
+    found: NDArray[np.bool_]
+
+    def build(self, n: int) -> Any:
+        """Return a bank of n."""
+        bank = Never()
+        bank.found = np.zeros(n, dtype=np.bool_)
+        return bank
+
+    def update(self, values: Floats) -> NDArray[np.bool_]:  # noqa: ARG002 protocol
+        """Find nothing."""
+        return self.found
+
+    def reset(self, which: NDArray[np.bool_]) -> None:
+        """Do nothing."""
+
+
 class Slots:
     """Which detector watches which filter given which prefix.
 

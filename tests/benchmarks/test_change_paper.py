@@ -12,6 +12,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from benchmarks.change_simulation import (
+    Never,
     Slots,
     advance,
     analyse,
@@ -385,3 +386,10 @@ def test_a_mean_is_of_one_scheme_or_of_a_kind():
         assert runs.mean(name, lambda each: each.work) == runs.runs[name][0].work
     windows = [runs.runs[f"window {w}"][0].work for w in change_paper.WINDOWS]
     assert runs.mean("window ", lambda each: each.work) == pytest.approx(np.mean(windows))
+
+
+def test_without_detectors_the_first_analysis_is_the_only_one():
+    drops = rows_of(4, 5, 4000)
+    outcome = run_detected(drops, np.ones(4), Never(), 50)
+    assert (outcome.n_analyses, outcome.n_detections) == (1, 0)
+    assert outcome.order == repaired((0, 1, 2, 3), profile_of(drops[:250], np.ones(4)), np.ones(4))
