@@ -72,7 +72,7 @@ def test_spark_counts_buckets_as_numpy_does(spark, part):
     buckets = part.buckets(values).tolist()
     assert [row[0] for row in found] == buckets
     for bucket in range(part.n_buckets):
-        assert [row[bucket + 1] for row in found] == [b == bucket for b in buckets]
+        assert [row[bucket + 1] is True for row in found] == [b == bucket for b in buckets]
     assert {row[-2] for row in found} == {False}
 
 

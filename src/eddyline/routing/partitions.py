@@ -153,7 +153,9 @@ class Partition:
         return " ".join([first, *rest, f"ELSE {len(self.points)} END"])
 
     def condition(self, expr: str, buckets: Collection[int]) -> str:
-        """Return Spark SQL that is true for exactly the rows in some buckets, and never NULL.
+        """Return Spark SQL that is true for exactly the rows in some buckets.
+
+        For other rows it is false, or NULL if the value is.
 
         Args:
             expr: an expression of type DOUBLE.
@@ -161,33 +163,46 @@ class Partition:
         """
         x, null = f"({expr})", self.n_buckets - 1
         wanted = sorted(set(buckets) & set(range(null)))
-        if len(wanted) == null:
-            return "TRUE" if null in buckets else f"NOT ({_is_null(x)})"
-        parts = [f"NOT ({_is_null(x)}) AND ({self._among(x, wanted)})"] if wanted else []
+        parts = []
+        if wanted and len(wanted) == null:
+            if null in buckets:
+                return "TRUE"
+            parts.append(f"{x} IS NOT NULL AND NOT isnan({x})")
+        elif wanted:
+            parts += self._among(x, wanted)
         if null in buckets:
             parts.append(_is_null(x))
+        if len(parts) == 1:
+            return parts[0]
         return " OR ".join(f"({part})" for part in parts) if parts else "FALSE"
 
-    def _among(self, x: str, buckets: list[int]) -> str:
-        """Return SQL for some, not all, of the buckets of a value that is not NULL."""
+    def _among(self, x: str, buckets: list[int]) -> list[str]:
+        """Return SQL for some, not all, of the buckets of a value; any of it holds.
+
+        NaN, which is greater than all numbers there, needs a thought where there is no upper end.
+        """
         if self.kind == "hash":
-            return f"{self._remainder(x)} IN ({', '.join(map(str, buckets))})"
+            found = f"{self._remainder(x)} IN ({', '.join(map(str, buckets))})"
+            return [f"{x} IS NOT NULL AND NOT isnan({x}) AND {found}"]
         if self.kind == "ranges":
-            return " OR ".join(self._range(x, *run) for run in _runs(buckets))
+            return [self._range(x, *run) for run in _runs(buckets)]
         other = len(self.points)
         if other in buckets:
             rest = sorted(set(range(other)) - set(buckets))
-            return f"{x} NOT IN ({', '.join(literal(self.points[b]) for b in rest)})"
-        return f"{x} IN ({', '.join(literal(self.points[b]) for b in buckets)})"
+            named = ", ".join(literal(self.points[b]) for b in rest)
+            return [f"{x} NOT IN ({named}) AND NOT isnan({x})"]
+        return [f"{x} IN ({', '.join(literal(self.points[b]) for b in buckets)})"]
 
     def _range(self, x: str, first: int, last: int) -> str:
         """Return SQL for the buckets from ``first`` to ``last``."""
         low = [f"{x} >= {literal(self.points[first - 1])}"] if first else []
-        high = [f"{x} < {literal(self.points[last])}"] if last < len(self.points) else []
-        return f"({' AND '.join(low + high)})"
+        has_end = last < len(self.points)
+        high = f"{x} < {literal(self.points[last])}" if has_end else f"NOT isnan({x})"
+        return " AND ".join([*low, high])
 
     def _remainder(self, x: str) -> str:
-        # An infinity has no place among the whole numbers; cut off, it has one.
+        # An infinity has no place among the whole numbers; cut off, it has one. LEAST leaves a
+        # NULL out, so whoever calls has to ask for that first.
         return f"(CAST(FLOOR(LEAST(ABS({x}), {literal(_EXACT)})) AS BIGINT) % {self.n_hash})"
 
     def without(self, useless: Collection[int]) -> Self:

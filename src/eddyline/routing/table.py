@@ -138,7 +138,9 @@ class RouteTable:
         """
         shape = [part.n_buckets for part in self.partitions]
         groups = self._lookup.reshape(shape)
-        return [self._condition(exprs, groups == g, 0) for g in range(1, self.n_groups)]
+        told = [self._condition(exprs, groups == g, 0) for g in range(1, self.n_groups)]
+        # Nothing negates a part that a NULL makes NULL, so what is NULL in the end is false.
+        return [f"COALESCE({sql}, FALSE)" for sql in told]
 
     def _condition(self, exprs: Sequence[str], wanted: NDArray[np.bool_], depth: int) -> str:
         """Return SQL for a set of classes: buckets with the same rest are asked for together."""
@@ -152,10 +154,12 @@ class RouteTable:
         for buckets in by_rest.values():
             mine = self.partitions[depth].condition(exprs[depth], buckets)
             rest = self._condition(exprs, wanted[buckets[0]], depth + 1)
-            told = [f"({sql})" for sql in (mine, rest) if sql != "TRUE"]
-            parts.append(" AND ".join(told) if told else "TRUE")
-        if "TRUE" in parts:
-            return "TRUE"
+            told = [sql for sql in (mine, rest) if sql != "TRUE"]
+            if not told:
+                return "TRUE"
+            parts.append(told[0] if len(told) == 1 else f"({mine}) AND ({rest})")
+        if len(parts) == 1:
+            return parts[0]
         return " OR ".join(f"({part})" for part in parts) if parts else "FALSE"
 
     def compact(self) -> Self:
