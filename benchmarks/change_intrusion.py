@@ -176,8 +176,8 @@ def against_windows(settings: Settings) -> Measurement:
     note = (
         f"{len(runs)} rules; s of processing / overhead (saving), mean over rules:"
         f" {'; '.join(told)}; where the shortest windows are the best, traffic changes faster than"
-        f" detectors learn: 30 items are {30 * BLOCK_ROWS / PROFILED:,.0f} rows; best fixed order in hindsight {fmean(fixed):.2f};"
-        f" β-CUSUM loses on {n_worse} rules"
+        f" detectors learn: 30 items are {30 * BLOCK_ROWS / PROFILED:,.0f} rows; best fixed order"
+        f" in hindsight {fmean(fixed):.2f}; β-CUSUM loses on {n_worse} rules"
     )
     value = 100.0 * (1.0 - summary["beta_cusum"]["total_s"] / mean_window)
     details: dict[str, Any] = {"summary": summary, "rules": rules, "paper_s": TABLE_1}

@@ -48,7 +48,7 @@ class Case:
     """Share of rows that is profiled; None: what eddyline's budget allows."""
 
     @property
-    def sampling(self) -> dict[str, float]:
+    def sampling(self) -> dict[str, Any]:
         """Options that sample so."""
         prob = self.profiled
         return {} if prob is None else {"sample_prob": prob, "warmup_prob": prob, "max_overhead": 1}
@@ -106,7 +106,7 @@ class _Asked:
 def _run(stream: Stream, seed: int, options: dict[str, Any]) -> tuple[CountedRun, int]:
     """Run a stream from the order by index; returns the run and how often the policy was asked."""
     loop = CountedLoop(stream.costs_ns, seed=seed, **options)
-    asked = _Asked(loop.loop.policy)
+    asked: Any = _Asked(loop.loop.policy)
     loop.loop.policy = asked
     return loop.run(stream, seed=seed_of("monitors", seed)), asked.n_asked
 

@@ -108,7 +108,7 @@ def is_flagged(view: Counts, rates: Floats, hysteresis: float, position: int) ->
     best = 0.0
     for c in range(position + 1, len(rates)):
         best = max(best, view[position, c] * rates[c])
-    return view[position, position] * rates[position] < hysteresis * best
+    return bool(view[position, position] * rates[position] < hysteresis * best)
 
 
 @njit(cache=True)
