@@ -1,0 +1,77 @@
+"""What routing saves: row by row against one order, net of what routing itself costs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from eddyline.routing.learning import Outcomes
+    from eddyline.routing.protocol import Order
+    from eddyline.routing.table import RouteTable
+    from eddyline.stats.attributes import AttributeSample
+
+Floats = NDArray[np.float64]
+
+FALLING_Z = 3.0
+"""Standard errors by which the newest rows must save less than those before to call it a change."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """What things cost in one decision."""
+
+    order: Order
+    costs_ns: Floats
+    """Cost of one evaluation ((F,))."""
+    route_ns: float
+    """Finding a row's group (per input row)."""
+    group_ns: float
+    """One more group (per input row)."""
+
+    def overhead_ns(self, n_groups: int) -> float:
+        """Return what routing costs per input row (ns)."""
+        return self.route_ns + (n_groups - 1) * self.group_ns
+
+
+@dataclass(frozen=True, slots=True)
+class Saving:
+    """What a table saves per input row against one order, net of what routing costs."""
+
+    rows_ns: Floats
+    """Saved on each row, weighted to 1 on average ((M,))."""
+    weights: Floats
+    """Weight of each row ((M,))."""
+    overhead_ns: float
+    """What routing costs per input row."""
+
+    def over(self, n_newest: int) -> tuple[float, float]:
+        """Return the mean net saving of the newest rows and its standard error (ns)."""
+        return self._mean(self.rows_ns[-n_newest:], self.weights[-n_newest:])
+
+    def is_falling(self, n_newest: int) -> bool:
+        """Return whether the newest rows save less than those before, beyond chance."""
+        if len(self.rows_ns) < 2 * n_newest:
+            return False
+        before, error_before = self._mean(self.rows_ns[:-n_newest], self.weights[:-n_newest])
+        now, error = self.over(n_newest)
+        return bool(before - now > FALLING_Z * np.hypot(error_before, error))
+
+    def _mean(self, rows: Floats, weights: Floats) -> tuple[float, float]:
+        total = weights.sum()
+        mean = float(weights @ rows / total)
+        error = float(np.sqrt((weights**2) @ (rows - mean) ** 2) / total)
+        return mean - self.overhead_ns, error
+
+
+def routed_costs(
+    table: RouteTable, sample: AttributeSample, outcomes: Outcomes, prices: Prices
+) -> Floats:
+    """Return what each row costs under a table (ns; (M,))."""
+    columns = [sample.attributes.index(name) for name in table.attributes]
+    group = table.group_of(sample.values[:, columns])
+    found: Floats = outcomes.costs(np.array(table.orders), prices.costs_ns)[outcomes.of_row, group]
+    return found
