@@ -10,6 +10,7 @@ import math
 import threading
 import time
 import uuid
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -85,6 +86,7 @@ class FilterPipeline:
         self.functions: dict[str, tuple[FunctionPredicate, ...]] = {}
         self.loops: dict[str, FilterLoop] = {}
         self._reads: dict[str, tuple[frozenset[str], ...]] = {}
+        self._n_learned: Counter[str] = Counter()
         self.entries: list[JournalEntry] = []
         self.notes: dict[str, str] = {}
         is_named = options.route_by is not None
@@ -220,7 +222,7 @@ class FilterPipeline:
             predicates=functions,
             columns=tuple(tuple(place[text] for text in each.reads) for each in functions),
             options=self.options,
-            run_id=f"{self._run_id}/{component}/{batch_id}",
+            run_id=f"{self._run_id}/{component}/{batch_id}.{self._n_learned[component]}",
             batch_id=batch_id,
             state=self._state(loop),
             # Partial bits are only valid under the order they were taken: then the driver decides.
@@ -326,6 +328,8 @@ class FilterPipeline:
             self._step(component, merge(profiles), batch_id)
             for task in tasks.values():
                 self.loops[component].add_costs(task.loading)
+            # What all tasks learned together is more than what a worker remembers of its own.
+            self._n_learned[component] += 1
 
     def _step(self, component: str, fresh: FilterProfile, batch_id: int) -> None:
         with self._lock:
