@@ -17,7 +17,8 @@ SHORT = [
     options_of("beta_cusum", n_feedback=10, threshold=2.0),
     options_of("beta_cusum", n_feedback=5, threshold=4.0, memory=12, change_point_back=2),
     options_of("beta_cusum", n_feedback=8, threshold=1.0, memory=4),
-    options_of("beta_cusum", n_feedback=6, min_shift=0.1, clip=0.001, confidence=0.8),
+    # A shift that no mean of such items has exactly: rounding would decide.
+    options_of("beta_cusum", n_feedback=6, min_shift=0.0937, clip=0.001, confidence=0.8),
     options_of("adwin", n_feedback=5, significance=0.3, buckets_per_row=2),
     options_of("adwin", n_feedback=1, significance=0.5, check_every=3, min_part=2),
     options_of("adwin", significance=0.3, change_point="split"),
