@@ -78,18 +78,24 @@ def markdown(run: dict[str, Any]) -> str:
     )
 
 
-START, END = "<!-- results: generated -->\n", "<!-- /results -->\n"
-"""Between these lines a page has the table of a run."""
+END = "<!-- /results -->\n"
+"""Closes the table of a run in a page."""
+
+
+def start_of(suite: str) -> str:
+    """Return the line that opens the table of a suite in a page."""
+    return f"<!-- results of {suite}: generated -->\n"
 
 
 def with_table(page: str, run: dict[str, Any]) -> str:
     """Return a page of markdown with the table of a run between its two marks."""
-    before, _, rest = page.partition(START)
+    start = start_of(run["suite"])
+    before, _, rest = page.partition(start)
     _, found, after = rest.partition(END)
     if not found:
-        msg = f"the page has no lines {START.strip()!r} and {END.strip()!r}"
+        msg = f"the page has no lines {start.strip()!r} and {END.strip()!r}"
         raise ValueError(msg)
-    return f"{before}{START}{table(run)}{END}{after}"
+    return f"{before}{start}{table(run)}{END}{after}"
 
 
 def comparison(base: dict[str, Any], head: dict[str, Any]) -> str:

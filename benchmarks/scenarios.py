@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from benchmarks import intrusion, predicate_eval, spark_end_to_end, thesis
+from benchmarks import (
+    change_bank,
+    change_intrusion,
+    change_monitors,
+    change_paper,
+    change_quality,
+    intrusion,
+    predicate_eval,
+    routing_counted,
+    routing_spark,
+    spark_end_to_end,
+    thesis,
+)
 
 if TYPE_CHECKING:
     from benchmarks.scenario import Scenario
@@ -15,6 +27,17 @@ SUITES: dict[str, tuple[Scenario, ...]] = {
         *predicate_eval.SCENARIOS,
         *intrusion.SCENARIOS,
         *spark_end_to_end.SCENARIOS,
+    ),
+    "change": (
+        *change_paper.SCENARIOS,
+        *change_intrusion.SCENARIOS,
+        *change_monitors.SCENARIOS,
+        *change_quality.SCENARIOS,
+        *change_bank.SCENARIOS,
+    ),
+    "routing": (
+        *routing_counted.SCENARIOS,
+        *routing_spark.SCENARIOS,
     ),
 }
 """``python -m benchmarks run SUITE`` runs one of them."""

@@ -38,7 +38,7 @@ BEST: Order = WORST[::-1]
 NEEDS_SPARK = frozenset({"spark"})
 
 
-def _with_spark(run: Callable[[Settings], Measurement]) -> Callable[[Settings], Measurement]:
+def with_spark(run: Callable[[Settings], Measurement]) -> Callable[[Settings], Measurement]:
     """Return a measurement that is skipped, saying so, where Spark cannot run."""
 
     @wraps(run)
@@ -46,7 +46,7 @@ def _with_spark(run: Callable[[Settings], Measurement]) -> Callable[[Settings], 
         from eddyline.errors import SourceError  # noqa: PLC0415 - with the session
 
         try:
-            _spark()
+            spark_session()
         except SourceError as error:
             return skipped(error.message)
         return run(settings)
@@ -55,7 +55,7 @@ def _with_spark(run: Callable[[Settings], Measurement]) -> Callable[[Settings], 
 
 
 @cache
-def _spark() -> SparkSession:
+def spark_session() -> SparkSession:
     from eddyline.spark.session import session  # noqa: PLC0415 - only where Spark is needed
 
     folder = tempfile.mkdtemp(prefix="eddyline_bench_")
@@ -86,12 +86,12 @@ def _folder(n_rows: int) -> Path:
 @cache
 def _lines(n_rows: int) -> DataFrame:
     """Return the rows as a cached DataFrame."""
-    df = _spark().read.parquet(str(_folder(n_rows))).cache()
+    df = spark_session().read.parquet(str(_folder(n_rows))).cache()
     df.count()
     return df
 
 
-def _noop(df: DataFrame) -> None:
+def noop(df: DataFrame) -> None:
     df.write.format("noop").mode("overwrite").save()
 
 
@@ -103,11 +103,11 @@ def _chain(order: Sequence[int]) -> str:
     return " AND ".join(f"({each})" for each in _conditions(order))
 
 
-def _seconds(times: dict[str, Times]) -> dict[str, Any]:
+def seconds_of(times: dict[str, Times]) -> dict[str, Any]:
     return {name: each.seconds for name, each in times.items()}
 
 
-def _told(times: dict[str, Times]) -> str:
+def told(times: dict[str, Times]) -> str:
     return ", ".join(f"{name} {each}" for name, each in times.items())
 
 
@@ -122,10 +122,10 @@ def native_regexes(settings: Settings) -> Measurement:
     known = el.all_of(*_conditions(WORST))
     times = interleaved(
         {
-            "as written": lambda: _noop(df.where(_chain(WORST))),
-            "adaptive": lambda: _noop(df.transform(el.all_of(*_conditions(WORST)))),
-            "adaptive, known": lambda: _noop(df.transform(known)),
-            "best fixed": lambda: _noop(df.where(_chain(BEST))),
+            "as written": lambda: noop(df.where(_chain(WORST))),
+            "adaptive": lambda: noop(df.transform(el.all_of(*_conditions(WORST)))),
+            "adaptive, known": lambda: noop(df.transform(known)),
+            "best fixed": lambda: noop(df.where(_chain(BEST))),
         },
         settings.pick(5, 3),
     )
@@ -133,9 +133,9 @@ def native_regexes(settings: Settings) -> Measurement:
     to_best = paired_ratio(times["adaptive, known"], times["best fixed"])
     note = (
         f"a conjunction that has learned already over the best fixed order {to_best:.3f}; "
-        f"{_told(times)}"
+        f"{told(times)}"
     )
-    return Measurement(gain, note, {**_seconds(times), "known_over_best_fixed": to_best})
+    return Measurement(gain, note, {**seconds_of(times), "known_over_best_fixed": to_best})
 
 
 def _known_stream(n_rows: int) -> Stream:
@@ -175,7 +175,7 @@ def native_stream(settings: Settings) -> Measurement:
     import eddyline as el  # noqa: PLC0415
 
     n_rows = settings.pick(1_000_000, 400_000)
-    spark, folder = _spark(), str(_folder(n_rows))
+    spark, folder = spark_session(), str(_folder(n_rows))
     schema = _lines(n_rows).schema
 
     def source() -> DataFrame:
@@ -184,14 +184,14 @@ def native_stream(settings: Settings) -> Measurement:
     def stock(order: Order) -> None:
         checkpoint = tempfile.mkdtemp(prefix="eddyline_bench_")
         stream = source().where(_chain(order)).writeStream.option("checkpointLocation", checkpoint)
-        query = stream.foreachBatch(lambda df, _: _noop(df)).trigger(availableNow=True).start()
+        query = stream.foreachBatch(lambda df, _: noop(df)).trigger(availableNow=True).start()
         query.awaitTermination()
 
     def engine() -> None:
         made = el.Engine(spark)
         made.stream("lines", source())
         query = made.query(f"SELECT id FROM lines WHERE {_chain(WORST)}")
-        query.start(lambda df, _: _noop(df), trigger="available_now").await_termination()
+        query.start(lambda df, _: noop(df), trigger="available_now").await_termination()
 
     times = interleaved(
         {
@@ -203,8 +203,8 @@ def native_stream(settings: Settings) -> Measurement:
     )
     value = paired_ratio(times["as written"], times["engine"])
     over_best = paired_ratio(times["engine"], times["best fixed"])
-    note = f"8 micro-batches; engine over best fixed order {over_best:.3f}; {_told(times)}"
-    return Measurement(value, note, {**_seconds(times), "over_best_fixed": over_best})
+    note = f"8 micro-batches; engine over best fixed order {over_best:.3f}; {told(times)}"
+    return Measurement(value, note, {**seconds_of(times), "over_best_fixed": over_best})
 
 
 # -- Python predicates ----------------------------------------------------------------------------
@@ -263,14 +263,14 @@ def _python_chain(settings: Settings, arrays: str) -> Measurement:
     ]
     over_arrow = [_over_arrow(fn) for fn in functions] if arrays == "pandas" else functions
     variants = {
-        "arrow_udf": lambda: _noop(_by_arrow_udf(df, over_arrow)),
-        "eddyline": lambda: _noop(df.transform(el.all_of(*predicates))),
-        "eddyline, best order": lambda: _noop(
+        "arrow_udf": lambda: noop(_by_arrow_udf(df, over_arrow)),
+        "eddyline": lambda: noop(df.transform(el.all_of(*predicates))),
+        "eddyline, best order": lambda: noop(
             df.transform(el.all_of(*predicates[::-1], adaptive=False))
         ),
     }
     if arrays == "pandas":
-        variants["pandas_udf"] = lambda: _noop(_by_pandas_udf(df, functions))
+        variants["pandas_udf"] = lambda: noop(_by_pandas_udf(df, functions))
     times = interleaved(variants, settings.pick(5, 3))
     gains = {
         name: paired_ratio(times[name], times["eddyline"])
@@ -278,8 +278,8 @@ def _python_chain(settings: Settings, arrays: str) -> Measurement:
         if name in times
     }
     told = ", ".join(f"{name} over eddyline {gain:.2f}" for name, gain in gains.items())
-    note = f"{n_rows:,} rows, written worst first; {told}; {_told(times)}"
-    return Measurement(min(gains.values()), note, {**_seconds(times), "gains": gains})
+    note = f"{n_rows:,} rows, written worst first; {told}; {told(times)}"
+    return Measurement(min(gains.values()), note, {**seconds_of(times), "gains": gains})
 
 
 def python_chain(settings: Settings) -> Measurement:
@@ -301,7 +301,7 @@ def neutral_spark(settings: Settings) -> Measurement:
 
     n_rows = settings.pick(300_000, 100_000)
     lines = log_lines_v1(n_rows, fracs=(0.97,) * len(LOG_REGEXES)).select(["id", "line"])
-    df = _spark().createDataFrame(lines).repartition(2).cache()
+    df = spark_session().createDataFrame(lines).repartition(2).cache()
     df.count()
     predicates = [
         el.predicate(fn, reads=["line"], name=f"regex {f}", arrays="pandas")
@@ -309,7 +309,7 @@ def neutral_spark(settings: Settings) -> Measurement:
     ]
 
     def go(adaptive: bool) -> None:
-        _noop(df.transform(el.all_of(*predicates, adaptive=adaptive)))
+        noop(df.transform(el.all_of(*predicates, adaptive=adaptive)))
 
     times = interleaved(
         {"off": lambda: go(False), "on": lambda: go(True), "off again": lambda: go(False)},
@@ -318,8 +318,8 @@ def neutral_spark(settings: Settings) -> Measurement:
     df.unpersist()
     value = paired_ratio(times["on"], times["off"])
     control = paired_ratio(times["off again"], times["off"])
-    note = f"off/off control {control:.3f}; {_told(times)}"
-    return Measurement(value, note, {**_seconds(times), "control": control})
+    note = f"off/off control {control:.3f}; {told(times)}"
+    return Measurement(value, note, {**seconds_of(times), "control": control})
 
 
 # -- peers ----------------------------------------------------------------------------------------
@@ -349,10 +349,10 @@ def peers(settings: Settings) -> Measurement:
         frame.lazy().filter(*conditions).select(pl.len(), pl.col("id").sum()).collect()
 
     def in_eddyline(order: Order) -> None:
-        _noop(df.transform(el.all_of(*_conditions(order))))
+        noop(df.transform(el.all_of(*_conditions(order))))
 
     engines: dict[str, Callable[[Order], None]] = {
-        "spark": lambda order: _noop(df.where(_chain(order))),
+        "spark": lambda order: noop(df.where(_chain(order))),
         "eddyline": in_eddyline,
         "duckdb": in_duckdb,
         "polars": in_polars,
@@ -368,9 +368,9 @@ def peers(settings: Settings) -> Measurement:
         name: paired_ratio(times[f"{name} worst"], times[f"{name} best"]) for name in engines
     }
     told = ", ".join(f"{name} {penalty:.2f}" for name, penalty in penalties.items())
-    note = f"time written worst over written best: {told}; {_told(times)}"
+    note = f"time written worst over written best: {told}; {told(times)}"
     return Measurement(
-        penalties["eddyline"], note, {**_seconds(times), "worst_over_best": penalties}
+        penalties["eddyline"], note, {**seconds_of(times), "worst_over_best": penalties}
     )
 
 
@@ -378,7 +378,7 @@ SCENARIOS = (
     Scenario(
         id="spark_native_regexes",
         shows="time of five native regexes as written (worst first) over adaptive",
-        run=_with_spark(native_regexes),
+        run=with_spark(native_regexes),
         target=at_least(3),
         policies=("a_greedy",),
         counted=False,
@@ -387,7 +387,7 @@ SCENARIOS = (
     Scenario(
         id="spark_native_order",
         shows="evaluations under the learned order over the best of all 120 orders",
-        run=_with_spark(native_order),
+        run=with_spark(native_order),
         target=at_most(1.05),
         policies=("a_greedy",),
         needs=NEEDS_SPARK,
@@ -395,7 +395,7 @@ SCENARIOS = (
     Scenario(
         id="spark_native_stream",
         shows="time of a stream of 8 micro-batches as written (worst first) over the engine's",
-        run=_with_spark(native_stream),
+        run=with_spark(native_stream),
         target=None,
         policies=("a_greedy",),
         counted=False,
@@ -405,7 +405,7 @@ SCENARIOS = (
         id="spark_python_chain",
         shows="time of five Python regexes in stock Spark over eddyline, lesser of arrow and "
         "pandas UDFs",
-        run=_with_spark(python_chain),
+        run=with_spark(python_chain),
         target=at_least(2.5),
         policies=("a_greedy",),
         counted=False,
@@ -414,7 +414,7 @@ SCENARIOS = (
     Scenario(
         id="spark_python_chain_kernels",
         shows="the same by Arrow's compiled regex kernel, where the crossing is half the cost",
-        run=_with_spark(python_chain_kernels),
+        run=with_spark(python_chain_kernels),
         target=None,
         policies=("a_greedy",),
         counted=False,
@@ -424,7 +424,7 @@ SCENARIOS = (
         id="spark_neutral",
         shows="time with adaptation over without, five equal Python regexes that drop next to "
         "nothing",
-        run=_with_spark(neutral_spark),
+        run=with_spark(neutral_spark),
         target=at_most(1.02),
         policies=("a_greedy", "fixed"),
         counted=False,
@@ -433,7 +433,7 @@ SCENARIOS = (
     Scenario(
         id="peers_bad_order",
         shows="time of eddyline written worst over written best; DuckDB, Polars, Spark beside it",
-        run=_with_spark(peers),
+        run=with_spark(peers),
         target=None,
         policies=("a_greedy", "hill_climb"),
         counted=False,

@@ -111,7 +111,7 @@ def test_a_quick_scenario_runs_and_is_written(tmp_path, capsys):
     assert row["value"] > 0.99
     assert "late_drift_pair" in results.markdown(written)
     assert "+0.0%" in results.comparison(written, written)
-    page = f"before\n{results.START}old\n{results.END}after\n"
+    page = f"before\n{results.start_of('filters')}old\n{results.END}after\n"
     filled = results.with_table(page, written)
     assert "old" not in filled
     assert filled.startswith("before\n")
