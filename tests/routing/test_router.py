@@ -416,6 +416,42 @@ def test_a_harmful_table_goes_at_once():
     assert found.table != bad
 
 
+@pytest.mark.parametrize("n_rows", [0, 1, 49])
+def test_a_review_of_hardly_any_rows_changes_nothing(n_rows):
+    stream = StarStream.skewed(4, 0.05, n_noise=0)
+    order = (0, 1, 2, 3)
+    table = router_of(stream).propose(order, None, stream.sample(3000), np.ones(4)).table
+    other = phase(-1, n_rows, 3, n=4).of(("a",))
+    few = replace(other, attributes=("attr_c",))
+    assert router_of(stream).review(order, table, few, np.ones(4)) is None
+    assert router_of(stream).propose(order, table, few, np.ones(4)) is None
+
+
+@pytest.mark.parametrize("n_rows", [60, 200, 1000])
+def test_a_review_stops_a_table_that_harms_however_few_rows_there_are(n_rows):
+    # the filter that each class takes first passes everything now; another one drops all rows
+    stream = StarStream.skewed(4, 0.05, n_noise=0)
+    table = router_of(stream).propose((0, 1, 2, 3), None, stream.sample(3000), np.ones(4)).table
+    classes = np.random.default_rng(13).integers(0, 4, n_rows)
+    drops = np.arange(4) == ((classes + 1) % 4)[:, None]
+    drops[:, 0] = True
+    now = sample_of(classes[:, None], drops, ["attr_c"])
+    router = router_of(stream)
+    assert router.review((0, 1, 2, 3), table, now, np.ones(4)).table is None
+    assert router.propose((0, 1, 2, 3), table, now, np.ones(4)).table is None
+
+
+def test_a_review_keeps_a_table_that_pays():
+    stream = StarStream.random(6, 5)
+    order = tuple(range(6))
+    table = router_of(stream).propose(order, None, stream.sample(3000), np.ones(6)).table
+    stopped = 0
+    for seed in range(60):
+        sample = replace(stream, seed=seed + 50).sample(200)
+        stopped += router_of(stream).review(order, table, sample, np.ones(6)) is not None
+    assert stopped == 0
+
+
 def test_nothing_to_route_any_more():
     sample = sample_of(np.zeros((500, 1)), np.zeros((500, 1), dtype=bool))
     table = RouteTable((), ((0,),), (0,))

@@ -74,6 +74,8 @@ class Outcomes:
             _, first, of_row = np.unique(keys, return_index=True, return_inverse=True)
         else:
             _, first, of_row = np.unique(codes, axis=0, return_index=True, return_inverse=True)
+        if len(weights) == 0:
+            return cls(drops, np.zeros(0, dtype=np.intp), weights)
         weights = np.minimum(weights, MAX_WEIGHT * np.median(weights))
         return cls(drops[first], of_row.ravel().astype(np.intp), weights / weights.mean())
 

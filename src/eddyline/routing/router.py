@@ -25,7 +25,7 @@ from eddyline.errors import PlanError
 from eddyline.options import in_range
 from eddyline.routing.learning import Outcomes
 from eddyline.routing.protocol import RouteProposal
-from eddyline.routing.saving import Prices, Saving, routed_costs
+from eddyline.routing.saving import FALLING_Z, Prices, Saving, routed_costs
 from eddyline.routing.search import Search
 from eddyline.routing.table import MAX_GROUPS, RouteTable
 
@@ -43,6 +43,13 @@ Kind = Literal["number", "category"]
 LONG_FIRST = (1, 2, 4)
 """Shares of the sample (one in so many, the newest) that a table is searched in: all of it, and
 less only if nothing in it holds for the newest rows."""
+
+REVIEW_ROWS = 50
+"""Sampled rows that a table in force is judged by, if there are no more."""
+
+REFINING = 0.5
+"""Share of the caution that a first table needs which is enough to replace one: the new one rests
+on more rows, and a first table of few rows would stay for long."""
 
 SHORT_FIRST = (8, 4, 2, 1)
 """The same once the table in force no longer does what it did: the newest rows first."""
@@ -158,8 +165,6 @@ class Router:
         sample = sample.of(self.attributes)
         if len(order) < 2 or not self.attributes:
             return None if table is None else RouteProposal(None, {"reason": "nothing to route"})
-        if sample.n_rows < self.options.min_rows:
-            return None
         held: Floats | None = None
         shares: tuple[int, ...] = LONG_FIRST
         is_stale = False
@@ -176,7 +181,26 @@ class Router:
                 return proposal
         if table is None or held is not None:
             return None
-        return RouteProposal(None, {"reason": "routing stopped paying", "n_rows": sample.n_rows})
+        return _stopped(sample)
+
+    def review(
+        self,
+        order: Order,
+        table: RouteTable,
+        sample: AttributeSample,
+        costs_ns: Floats,
+        route_cost_ns: float = 0.0,
+        group_cost_ns: float = 0.0,
+    ) -> RouteProposal | None:
+        """Return a proposal to stop routing if the table in force no longer pays, else None.
+
+        A fraction of the work of ``propose``, to be asked after every batch while there is a
+        table, and of however few rows are left of the sample after a change: a table must not
+        stay because it takes long to learn another. The arguments are those of ``propose``.
+        """
+        prices = Prices(order, costs_ns, route_cost_ns, group_cost_ns)
+        sample = sample.of(self.attributes)
+        return _stopped(sample) if self._held(table, sample, prices)[0] is None else None
 
     def _held(
         self, table: RouteTable, sample: AttributeSample, prices: Prices
@@ -194,20 +218,22 @@ class Router:
             return None, True
         outcomes = Outcomes.of(sample.bits(len(prices.order)), sample.codes, sample.weights)
         routed = routed_costs(table.with_default(prices.order), sample, outcomes, prices)
+        if sample.n_rows < REVIEW_ROWS:
+            return routed, False
         base = outcomes.costs(np.array([prices.order]), prices.costs_ns)[outcomes.of_row, 0]
         saving = Saving(base - routed, outcomes.weights, prices.overhead_ns(table.n_groups))
-        z, least = self.options.z_score, self.options.min_rows
         n_newest = sample.n_rows // 2
-        while n_newest >= least:
+        while n_newest >= REVIEW_ROWS:
             mean, error = saving.over(n_newest)
-            if mean + z * error < 0.0:
+            if mean + FALLING_Z * error < 0.0:
                 return None, True
             n_newest //= 2
         if saving.over(sample.n_rows)[0] <= 0.0:
             return None, True
+        least = self.options.min_rows
         is_stale = saving.is_falling(least)
         now, error = saving.over(least)
-        return (None if is_stale and now <= z * error else routed), is_stale
+        return (None if is_stale and now <= self.options.z_score * error else routed), is_stale
 
     def _if_better(
         self,
@@ -224,7 +250,11 @@ class Router:
         more = prices.overhead_ns(proposal.table.n_groups) - prices.overhead_ns(table.n_groups)
         saving = Saving(held[-rows.n_rows :] - trial.routed_ns, trial.saving.weights, more)
         mean, error = saving.over(rows.n_rows)
-        least = self.options.min_gain * float(held.mean())
+        least = REFINING * self.options.min_gain * float(held.mean())
         newest, _ = saving.over(self.options.min_rows)
-        is_better = mean - self.options.z_score * error > least and newest > 0.0
+        is_better = mean - REFINING * self.options.z_score * error > least and newest > 0.0
         return proposal if is_better else None
+
+
+def _stopped(sample: AttributeSample) -> RouteProposal:
+    return RouteProposal(None, {"reason": "routing stopped paying", "n_rows": sample.n_rows})
