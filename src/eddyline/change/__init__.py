@@ -44,8 +44,8 @@ def options_of(spec: str | DetectorOptions | Any, **given: Any) -> DetectorOptio
     """Return the options of a detector, with some of them changed.
 
     Args:
-        spec: a name of ``DETECTORS`` or of an installed package, an options object, or a detector
-            of river.
+        spec: a name of ``DETECTORS`` or of an installed package, an options object, or a detector,
+            also one of river.
         **given: options to set.
 
     Raises:
@@ -60,7 +60,9 @@ def options_of(spec: str | DetectorOptions | Any, **given: Any) -> DetectorOptio
         kind = registry.look_up("detector", DETECTORS, spec, group=GROUP)
         _check_names(kind, given)
         return kind(**given)
-    named: Any = RiverOptions(spec) if is_river_like(spec) else spec
+    named: Any = spec.options if isinstance(spec, Detector) else spec
+    if is_river_like(named):
+        named = RiverOptions(named)
     if isinstance(named, type) or not callable(getattr(named, "build", None)):
         msg = "a detector is a name, an options object such as AdwinOptions(), or a detector of "
         msg += f"river, got {spec!r:.60}"
