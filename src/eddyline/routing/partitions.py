@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from eddyline.errors import PlanError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
 Floats = NDArray[np.float64]
 Buckets = NDArray[np.intp]
@@ -215,8 +215,12 @@ class Partition:
         kept = tuple(p for place, p in enumerate(self.points) if place not in useless)
         return type(self)(self.attribute, self.kind, kept, self.n_hash)
 
-    def words(self, buckets: Collection[int]) -> str:
+    def words(self, buckets: Collection[int], labels: Mapping[float, str] | None = None) -> str:
         """Return some buckets as a person would say it.
+
+        Args:
+            buckets: which buckets.
+            labels: what values stand for, such as a text for its hash.
 
         >>> Partition("x", "values", (1.0, 2.0, 3.0)).words({0, 2, 4})
         'x in (1, 3) or x is NULL'
@@ -225,12 +229,12 @@ class Partition:
         wanted = sorted(set(buckets) & set(range(null)))
         told = [] if not wanted else [f"any {name}"]
         if wanted and len(wanted) < null:
-            told = self._words(wanted)
+            told = self._words(wanted, labels or {})
         if null in buckets:
             told.append(f"{name} is NULL")
         return " or ".join(told) if told else f"no {name}"
 
-    def _words(self, buckets: list[int]) -> list[str]:
+    def _words(self, buckets: list[int], labels: Mapping[float, str]) -> list[str]:
         name, points = self.attribute, self.points
         if self.kind == "hash":
             return [f"{name} hashes to {', '.join(map(str, buckets))} of {self.n_hash}"]
@@ -238,7 +242,7 @@ class Partition:
             return [self._range_words(*run) for run in _runs(buckets)]
         is_other = buckets[-1] == len(points)
         named = sorted(set(range(len(points))) - set(buckets)) if is_other else buckets
-        values = ", ".join(f"{points[b]:g}" for b in named)
+        values = ", ".join(labels.get(points[b], f"{points[b]:g}") for b in named)
         if is_other:
             return [f"{name} not in ({values})"]
         return [f"{name} = {values}" if len(named) == 1 else f"{name} in ({values})"]

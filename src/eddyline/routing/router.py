@@ -40,7 +40,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
 Kind = Literal["number", "category"]
 
-LONG_FIRST = (1, 2, 4)
+LONG_FIRST = (1, 2, 4, 8)
 """Shares of the sample (one in so many, the newest) that a table is searched in: all of it, and
 less only if nothing in it holds for the newest rows."""
 

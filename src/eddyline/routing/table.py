@@ -17,9 +17,11 @@ from eddyline.errors import PlanError
 from eddyline.routing.partitions import Partition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from eddyline.routing.protocol import Order
+
+    Labels = Mapping[str, Mapping[float, str]]
 
 Floats = NDArray[np.float64]
 Groups = NDArray[np.uint8]
@@ -206,14 +208,19 @@ class RouteTable:
             for order, rows in zip(self.orders, self.rows_in_words(), strict=True)
         ]
 
-    def rows_in_words(self) -> list[str]:
-        """Return which rows each group is of, as a person would say it."""
+    def rows_in_words(self, labels: Labels | None = None) -> list[str]:
+        """Return which rows each group is of, as a person would say it.
+
+        Args:
+            labels: what values of an attribute stand for, such as a text for its hash.
+        """
         shape = [part.n_buckets for part in self.partitions]
         groups = self._lookup.reshape(shape)
-        told = [self._words(groups == number, 0) for number in range(1, self.n_groups)]
+        known = labels or {}
+        told = [self._words(groups == number, 0, known) for number in range(1, self.n_groups)]
         return ["other rows", *told]
 
-    def _words(self, wanted: NDArray[np.bool_], depth: int) -> str:
+    def _words(self, wanted: NDArray[np.bool_], depth: int, labels: Labels) -> str:
         if depth == len(self.partitions):
             return ""
         by_rest: dict[bytes, list[int]] = {}
@@ -222,8 +229,9 @@ class RouteTable:
                 by_rest.setdefault(rest.tobytes(), []).append(bucket)
         told = []
         for buckets in by_rest.values():
-            mine = self.partitions[depth].words(buckets)
-            rest = self._words(wanted[buckets[0]], depth + 1)
+            part = self.partitions[depth]
+            mine = part.words(buckets, labels.get(part.attribute))
+            rest = self._words(wanted[buckets[0]], depth + 1, labels)
             told.append(f"({mine}) and ({rest})" if rest else mine)
         return "; ".join(told)
 
