@@ -104,6 +104,18 @@ def ceiling(star: StarStream) -> float:
     return 100.0 * (1.0 - star.cost_per_class() / star.cost_of_one_order())
 
 
+def ceiling_on_best(star: StarStream) -> float:
+    """Return what an oracle saves on the best order for all rows that there is (%).
+
+    Through the classes filters depend on each other, which A-Greedy makes use of without knowing
+    classes: the paper's baseline does not, so its ceiling is higher.
+    """
+    costs = np.ones(star.n_filters)
+    histogram = Stream(star.draw(PAPER_ROWS).drops, costs).histograms().sum(axis=0)
+    best = histogram @ code_costs(best_order(histogram, costs), costs) / histogram.sum()
+    return 100.0 * (1.0 - star.cost_per_class() / float(best))
+
+
 # -- skew: Figures 3 and 4, Table 3 ---------------------------------------------------------------
 
 
@@ -181,12 +193,13 @@ def random_fractions(settings: Settings) -> Measurement:
             "saved_of_100k": round(float(np.mean([p.saved(PAPER_ROWS) for p in pairs])), 2),
             "worst": round(min(pair.saved() for pair in pairs), 2),
             "knows": round(float(np.mean([ceiling(star) for star in stars])), 2),
+            "knows_on_best": round(float(np.mean([ceiling_on_best(star) for star in stars])), 2),
             "literal": LEARNS[n],
         }
     mean = float(np.mean([row["saved"] for row in table.values()]))
     told = ", ".join(
-        f"{name} {row['saved']} (oracle {row['knows']}, the paper's algorithm {row['literal']}, "
-        f"worst stream {row['worst']})"
+        f"{name} {row['saved']} (oracle {row['knows_on_best']}, on the paper's baseline "
+        f"{row['knows']}, the paper's algorithm there {row['literal']}; worst {row['worst']})"
         for name, row in table.items()
     )
     return Measurement(round(mean, 2), f"% fewer evaluations: {told}", {"percent": table})
@@ -202,10 +215,16 @@ def aggregate(settings: Settings) -> Measurement:
         table[f"{percent}%"] = {
             "saved": round(float(np.mean([pair.saved() for pair in pairs])), 2),
             "knows": round(float(np.mean([ceiling(star) for star in stars])), 2),
+            "knows_on_best": round(float(np.mean([ceiling_on_best(star) for star in stars])), 2),
         }
-    told = ", ".join(f"{name} {row['saved']} of {row['knows']}" for name, row in table.items())
+    told = ", ".join(
+        f"{name} {row['saved']} of {row['knows_on_best']} ({row['knows']})"
+        for name, row in table.items()
+    )
     mean = float(np.mean([row["saved"] for row in table.values()]))
-    note = f"% fewer evaluations, of the oracle's, by share of rows that pass: {told}"
+    note = (
+        f"% fewer evaluations, of the oracle's (on the paper's baseline), by share passing: {told}"
+    )
     return Measurement(round(mean, 2), note, {"percent": table})
 
 
