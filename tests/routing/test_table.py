@@ -126,6 +126,16 @@ def test_words_of_two_attributes():
     ]
 
 
+def test_words_say_what_values_stand_for():
+    city = Partition("city", "values", (17.0, 42.0))
+    table = RouteTable((city,), ((0, 1), (1, 0), (0, 1)), (1, 1, 2, 0))
+    assert table.rows_in_words({"city": {42.0: "Lima"}, "other": {17.0: "no"}}) == [
+        "other rows",
+        "city in (17, Lima)",
+        "city not in (17, Lima)",
+    ]
+
+
 def test_three_attributes_of_ten_thousand_rows_in_a_moment():
     rng = np.random.default_rng(0)
     cuts_ = [Partition(n, "ranges", tuple(np.arange(1, 24) / 24)) for n in "abc"]
