@@ -15,6 +15,9 @@ _WHOLE = {"tinyint", "smallint", "int", "bigint"}
 _REAL = {"float", "double"}
 _TEXTS = ("string", "varchar", "char")
 
+_SHOWN_CHARS = 24
+"""Characters of a text that people are shown."""
+
 _HASH_BITS = (1 << 52) - 1
 """A text's hash is cut to as many bits as a double holds exactly."""
 
@@ -31,6 +34,13 @@ class Attribute:
     """Its value as a DOUBLE: a number, 0 or 1 for a boolean, a hash of a text."""
     reads: frozenset[str] = frozenset()
     """The columns that it is made of."""
+    text_sql: str = ""
+    """Of a text, the text itself as SQL, cut short; empty where the value says itself."""
+
+    @property
+    def labels(self) -> dict[float, str]:
+        """What values stand for, as far as the type alone says it."""
+        return {0.0: "false", 1.0: "true"} if self.kind == "category" and not self.text_sql else {}
 
 
 def attribute(name: str, sql: str, kind: str, reads: Iterable[str]) -> Attribute | None:
@@ -45,7 +55,8 @@ def attribute(name: str, sql: str, kind: str, reads: Iterable[str]) -> Attribute
     read = frozenset(reads)
     base = kind.split("(", maxsplit=1)[0].strip().lower()
     if base in _TEXTS:
-        return Attribute(name, "category", f"CAST(xxhash64({sql}) & {_HASH_BITS}L AS DOUBLE)", read)
+        hashed = f"CAST(xxhash64({sql}) & {_HASH_BITS}L AS DOUBLE)"
+        return Attribute(name, "category", hashed, read, f"substring({sql}, 1, {_SHOWN_CHARS})")
     if base == "boolean":
         return Attribute(name, "category", f"CAST({sql} AS DOUBLE)", read)
     if base in _WHOLE | _REAL | {"decimal"}:

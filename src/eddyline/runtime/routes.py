@@ -91,6 +91,8 @@ class Routes:
         self.names = tuple(each.name for each in attributes)
         self.table: RouteTable | None = None
         self.n_batches = 0
+        self.labels = {each.name: each.labels for each in attributes}
+        """What values of an attribute stand for, where that is known."""
         columns = reads or (frozenset(),) * len(filter_ids)
         own = tuple(
             frozenset(each.name for each in attributes if each.reads & read) for read in columns
@@ -191,6 +193,16 @@ class Routes:
         orders = [[self.filter_ids[f] for f in order] for order in table.orders]
         return {"by": list(table.attributes), "orders": orders}
 
+    @property
+    def unlabelled(self) -> tuple[Attribute, ...]:
+        """Texts that tell classes apart, of which only hashes are known."""
+        used = () if self.table is None else self.table.attributes
+        return tuple(
+            each
+            for each in self.attributes
+            if each.name in used and each.text_sql and not self.labels[each.name]
+        )
+
     def views(self) -> tuple[RouteView, ...]:
         """Return which rows take which order, for people."""
         table = self.table
@@ -201,7 +213,9 @@ class Routes:
         shares = counts / len(groups) if len(groups) else np.full(table.n_groups, np.nan)
         return tuple(
             RouteView(rows, order, float(share))
-            for rows, order, share in zip(table.rows_in_words(), table.orders, shares, strict=True)
+            for rows, order, share in zip(
+                table.rows_in_words(self.labels), table.orders, shares, strict=True
+            )
         )
 
     @property

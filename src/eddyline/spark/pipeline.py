@@ -157,6 +157,7 @@ class FilterPipeline:
         Returns:
             The filtered DataFrame, and what it will report when it runs.
         """
+        self._label_texts(df)
         reports: list[Report] = []
         errors: list[str] = []
         for number, segment in enumerate(self.bound.segments):
@@ -386,6 +387,27 @@ class FilterPipeline:
             evidence = {"n_rows": n_rows, "profile_tuples": fresh.n_tuples}
             names = loop.names(before)
             self.entries.append(JournalEntry(-1, component, "sample", names, names, evidence))
+
+    def _label_texts(self, df: DataFrame) -> None:
+        """Find out, for people, which texts stand behind the hashes that tell classes apart."""
+        lacking = [
+            (loop.routes, each)
+            for loop in self.loops.values()
+            if loop.routes is not None
+            for each in loop.routes.unlabelled
+        ]
+        if not lacking or df.isStreaming or not is_narrow(df):
+            return
+        head = df.limit(self.options.read_sample_rows)
+        for routes, each in lacking:
+            pairs = head.selectExpr(f"{each.sql} AS hash", f"{each.text_sql} AS label")
+            try:
+                rows = pairs.toArrow().to_pylist()
+            except Exception as error:  # noqa: BLE001 - a name is a help, no reason to fail
+                self.notes["labels"] = f"texts of {each.name!r} could not be read: {error}"[:300]
+                rows = []
+            labels = {row["hash"]: repr(row["label"]) for row in rows if row["hash"] is not None}
+            routes.labels[each.name] = labels or {math.nan: ""}  # asked once
 
     # -- seeing ---------------------------------------------------------------------------------
 
