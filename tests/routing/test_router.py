@@ -155,6 +155,20 @@ def test_two_attributes_for_two_kinds_of_filters():
     assert proposal.table.n_classes <= 120  # neighbours that say the same are one
 
 
+def test_an_attribute_more_has_to_pay_for_itself():
+    # a saves much, b a little more
+    rng = np.random.default_rng(14)
+    a, b = rng.integers(0, 3, (2, 5000))
+    fracs = np.stack([np.where(a == k, 0.3, 0.95) for k in range(3)], axis=1)
+    fracs[:, 0] = np.where(b == 0, 0.02, fracs[:, 0])
+    sample = sample_of(np.stack([a, b], axis=1), rng.random((5000, 3)) >= fracs)
+    router = plain_router(sample, 3)
+    cheap = router.propose((0, 1, 2), None, sample, np.ones(3)).table
+    assert set(cheap.attributes) == {"a", "b"}
+    dear = router.propose((0, 1, 2), None, sample, np.ones(3), attribute_cost_ns=0.5).table
+    assert dear.attributes == ("a",)
+
+
 def test_costs_count():
     # f0 costs fifty times f1; where it drops nearly all, f1 still goes first: 1/50 of the work
     rng = np.random.default_rng(1)

@@ -149,6 +149,7 @@ class Router:
         costs_ns: Floats,
         route_cost_ns: float = 0.0,
         group_cost_ns: float = 0.0,
+        attribute_cost_ns: float = 0.0,
     ) -> RouteProposal | None:
         """Return a better table, or one that says to stop routing; None leaves things alone.
 
@@ -157,11 +158,14 @@ class Router:
             table: the table in force.
             sample: the newest sampled rows.
             costs_ns: cost of one evaluation of each filter (ns; > 0; (F,)).
-            route_cost_ns: what it costs to find a row's group (ns per input row; ≥ 0).
+            route_cost_ns: what it costs to find a row's group by one attribute (ns per input row;
+                ≥ 0).
             group_cost_ns: what each group but the first adds, such as one more call of each filter
                 per batch (ns per input row; ≥ 0).
+            attribute_cost_ns: what each attribute of a table but the first adds (ns per input row;
+                ≥ 0).
         """
-        prices = Prices(order, costs_ns, route_cost_ns, group_cost_ns)
+        prices = Prices(order, costs_ns, route_cost_ns, group_cost_ns, attribute_cost_ns)
         sample = sample.of(self.attributes)
         if len(order) < 2 or not self.attributes:
             return None if table is None else RouteProposal(None, {"reason": "nothing to route"})
@@ -191,6 +195,7 @@ class Router:
         costs_ns: Floats,
         route_cost_ns: float = 0.0,
         group_cost_ns: float = 0.0,
+        attribute_cost_ns: float = 0.0,
     ) -> RouteProposal | None:
         """Return a proposal to stop routing if the table in force no longer pays, else None.
 
@@ -198,7 +203,7 @@ class Router:
         table, and of however few rows are left of the sample after a change: a table must not
         stay because it takes long to learn another. The arguments are those of ``propose``.
         """
-        prices = Prices(order, costs_ns, route_cost_ns, group_cost_ns)
+        prices = Prices(order, costs_ns, route_cost_ns, group_cost_ns, attribute_cost_ns)
         sample = sample.of(self.attributes)
         return _stopped(sample) if self._held(table, sample, prices)[0] is None else None
 
@@ -221,7 +226,7 @@ class Router:
         if sample.n_rows < REVIEW_ROWS:
             return routed, False
         base = outcomes.costs(np.array([prices.order]), prices.costs_ns)[outcomes.of_row, 0]
-        saving = Saving(base - routed, outcomes.weights, prices.overhead_ns(table.n_groups))
+        saving = Saving(base - routed, outcomes.weights, prices.overhead_of(table))
         n_newest = sample.n_rows // 2
         while n_newest >= REVIEW_ROWS:
             mean, error = saving.over(n_newest)
@@ -247,7 +252,7 @@ class Router:
         trial, proposal = found
         if table is None or held is None or proposal.table is None:
             return proposal
-        more = prices.overhead_ns(proposal.table.n_groups) - prices.overhead_ns(table.n_groups)
+        more = prices.overhead_of(proposal.table) - prices.overhead_of(table)
         saving = Saving(held[-rows.n_rows :] - trial.routed_ns, trial.saving.weights, more)
         mean, error = saving.over(rows.n_rows)
         least = REFINING * self.options.min_gain * float(held.mean())

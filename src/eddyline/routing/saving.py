@@ -28,13 +28,20 @@ class Prices:
     costs_ns: Floats
     """Cost of one evaluation ((F,))."""
     route_ns: float
-    """Finding a row's group (per input row)."""
+    """Finding a row's group by one attribute (per input row)."""
     group_ns: float
     """One more group (per input row)."""
+    attribute_ns: float
+    """One more attribute (per input row)."""
 
-    def overhead_ns(self, n_groups: int) -> float:
+    def overhead_ns(self, n_groups: int, n_attributes: int) -> float:
         """Return what routing costs per input row (ns)."""
-        return self.route_ns + (n_groups - 1) * self.group_ns
+        more_ns = (n_groups - 1) * self.group_ns + (n_attributes - 1) * self.attribute_ns
+        return self.route_ns + more_ns
+
+    def overhead_of(self, table: RouteTable) -> float:
+        """Return what routing by a table costs per input row (ns)."""
+        return self.overhead_ns(table.n_groups, len(table.partitions))
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,7 +99,7 @@ class Search:
         """Return the best table and its evidence, if there is one that pays."""
         least = self.outcomes.least_costs(self.prices.costs_ns)[self.outcomes.of_row]
         most = float(self.outcomes.weights @ (self.base_ns - least)) / self.outcomes.n_rows
-        if most <= self.prices.overhead_ns(2):
+        if most <= self.prices.overhead_ns(2, 1):
             return None
         usable, own = self._usable()
         if not usable:
@@ -217,7 +217,7 @@ class Search:
             routed[:, fold] = by_code[cells.code, learned.groups[cells.owner]]
             n_groups = max(n_groups, len(learned.orders))
         rows = routed[cells.of_row, self.fold]
-        overhead = self.prices.overhead_ns(n_groups)
+        overhead = self.prices.overhead_ns(n_groups, len(attributes))
         saving = Saving(self.base_ns - rows, outcomes.weights, overhead)
         return Trial(attributes, saving, rows)
 
