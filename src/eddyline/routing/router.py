@@ -177,12 +177,15 @@ class Router:
             shares = SHORT_FIRST if is_stale else LONG_FIRST[:1]
         for share in shares:
             rows = sample.last(sample.n_rows // share)
-            found = None
-            if rows.n_rows >= self.options.min_rows:
-                found = Search(self, rows, prices, is_stale=is_stale).run()
+            if rows.n_rows < self.options.min_rows:
+                continue
+            search = Search(self, rows, prices, is_stale=is_stale)
+            found = search.run()
             proposal = found and self._if_better(found, table, held, rows, prices)
             if proposal:
                 return proposal
+            if share == 1 and not search.has_classifier:
+                break  # an attribute that tells anything of late shows among all rows, too
         if table is None or held is not None:
             return None
         return _stopped(sample)

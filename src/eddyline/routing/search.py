@@ -69,6 +69,7 @@ class Search:
     ) -> None:
         self.router = router
         self.is_stale = is_stale
+        self.has_classifier = False
         self.options = router.options
         self.sample = sample
         self.prices = prices
@@ -109,6 +110,9 @@ class Search:
             [each.passed.sum(axis=2) for each in usable],
         )
         self.tells = self._tells(own)
+        self.has_classifier = bool(self.tells.any())
+        if not self.has_classifier:
+            return None
         self.worth = self.gains.beyond_chance * self.tells
         self.usable = [
             each.merged(self.tells[:, k]) if self.tells[:, k].any() else each
