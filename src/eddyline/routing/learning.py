@@ -146,7 +146,7 @@ def shrunk(seen: Floats, passed: Floats) -> Floats:
     >>> shrunk(np.array([50.0, 50.0]), np.array([25.0, 26.0])).round(2)
     array([0.51, 0.51])
     >>> shrunk(np.array([50.0, 50.0, 0.0]), np.array([5.0, 45.0, 0.0])).round(2)
-    array([0.1, 0.9, 0.5])
+    array([0.11, 0.89, 0.5 ])
     """
     total = seen.sum()
     overall = passed.sum() / max(total, 1.0)
