@@ -27,7 +27,10 @@ MAX_ROWS = 5000
 """Sampled rows that a table is learned from, the newest ones."""
 
 DUE_ROWS = 400
-"""New sampled rows before the router is asked again."""
+"""New sampled rows before the router is asked again, or a quarter of a smaller sample."""
+
+REVIEW_ROWS = 100
+"""New sampled rows before anything is looked at: whether the table in force still pays."""
 
 PAYING_ROWS = 10_000
 """Input rows before a sample is taken for routing alone: a shorter job would not earn it back."""
@@ -107,8 +110,10 @@ class Routes:
         self._hands_over = hands_over
         self._sample = AttributeSample.empty(self.names, len(filter_ids))
         self._n_new = 0
+        self._n_reviewed = 0
         self._n_sampled = 0
         self._n_rows = 0.0
+        self._batch_rows = 1.0
 
     @property
     def is_learning(self) -> bool:
@@ -148,11 +153,13 @@ class Routes:
         """Let the older part of the sample go, which a change has made stale."""
         self._sample = self._sample.last(int(frac * self._sample.n_rows))
         self._n_new = min(self._n_new, self._sample.n_rows)
+        self._n_reviewed = min(self._n_reviewed, self._n_new)
 
     @property
-    def is_due(self) -> bool:
-        """Whether there is enough new evidence to ask the router."""
-        return self._n_new >= DUE_ROWS
+    def _is_due(self) -> bool:
+        """Whether there is enough new evidence to ask the router for another table."""
+        is_enough = self._sample.n_rows >= self._router.options.min_rows
+        return is_enough and self._n_new >= min(DUE_ROWS, self._sample.n_rows / 4)
 
     def decide(self, order: Order, costs: CostSums, batch_id: int) -> list[JournalEntry]:
         """Ask the router for a better table.
@@ -162,29 +169,36 @@ class Routes:
             costs: what the filters cost.
             batch_id: the micro-batch, for the journal.
         """
-        if not self.is_due:
+        n_new = self._n_new
+        if self._is_due:
+            self._n_new = self._n_reviewed = 0
+            proposal = self._router.propose(
+                order, self.table, self._sample, costs.fit()[1], *self._overhead(costs)
+            )
+        elif self.table is not None and n_new - self._n_reviewed >= REVIEW_ROWS:
+            self._n_reviewed = n_new
+            proposal = self._router.review(
+                order, self.table, self._sample, costs.fit()[1], *self._overhead(costs)
+            )
+        else:
             return []
-        self._n_new = 0
-        per_row_ns = costs.fit()[1]
-        proposal = self._router.propose(
-            order, self.table, self._sample, per_row_ns, *self._overhead(costs)
-        )
         if proposal is None or proposal.table == self.table:
             return []
         before, self.table = self.table, proposal.table
         words = (self._words(before), self._words(self.table))
         return [JournalEntry(batch_id, self.component, "routes", *words, proposal.evidence)]
 
-    def _overhead(self, costs: CostSums) -> tuple[float, float]:
-        """Return what routing costs: to find a row's class, and each further group (ns per row)."""
+    def _overhead(self, costs: CostSums) -> tuple[float, float, float]:
+        """Return what it costs to find a row's class, each further group and attribute (ns)."""
         fixed_ns, per_row_ns = costs.fit()
-        n_used = 1 if self.table is None else len(self.table.partitions)
         if not self._hands_over:
-            condition_ns = n_used * min(float(per_row_ns.min()), MAX_CONDITION_NS)
-            return condition_ns, condition_ns / 2.0  # half of the conditions are looked at
-        batch_rows = max(self._n_rows / max(self.n_batches, 1), 1.0)
+            condition_ns = min(float(per_row_ns.min()), MAX_CONDITION_NS)
+            return condition_ns, condition_ns / 2.0, condition_ns  # half of them are looked at
+        # A call of the first filter is of a whole batch, if rows are not routed yet.
+        self._batch_rows = max(self._batch_rows, float(costs.sums[6].max()))
         handed_over_ns = HAND_OVER_NS * len(self.names)
-        return LOOK_UP_NS * n_used + handed_over_ns, float(fixed_ns.sum()) / batch_rows
+        group_ns = float(fixed_ns.sum()) / self._batch_rows
+        return LOOK_UP_NS + handed_over_ns, group_ns, LOOK_UP_NS
 
     def _words(self, table: RouteTable | None) -> Any:
         """Return a table for the journal."""
@@ -233,6 +247,7 @@ class Routes:
         return {
             "table": None if self.table is None else self.table.to_state(),
             "n_batches": self.n_batches,
+            "batch_rows": self._batch_rows,
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -248,3 +263,4 @@ class Routes:
             table = None
         self.table = table
         self.n_batches = int(state["n_batches"])
+        self._batch_rows = max(1.0, float(state["batch_rows"]))
