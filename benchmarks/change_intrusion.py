@@ -11,6 +11,7 @@ holds, so that its seven lengths stand for the same shares of the whole here.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ import pyarrow.compute as pc
 
 from benchmarks.change_paper import BLOCK_ROWS, CHEAP_S, WINDOWS, schemes
 from benchmarks.change_simulation import Outcome, run_fixed
-from benchmarks.counted import Stream, best_order, fixed_work
+from benchmarks.counted import BATCH_ROWS, Stream, best_order, fixed_work
 from benchmarks.scenario import Measurement, Scenario, Settings, at_least, skipped
 from benchmarks.workloads import data_folder, intrusion_v1
 
@@ -110,8 +111,9 @@ def _run_rule(passes: Bits, seed: int) -> tuple[dict[str, Outcome], float]:
     rng = np.random.default_rng([12, seed])
     drops = (~passes[rng.random(len(passes)) < PROFILED]).view(np.uint8)
     price = np.ones(passes.shape[1])
-    runs = {f"window {w}": run_fixed(drops, price, w) for w in WINDOWS}
-    runs |= {name: scheme.run(drops, price) for name, scheme in schemes().items()}
+    batch_rows = round(BATCH_ROWS * PROFILED)
+    runs = {f"window {w}": run_fixed(drops, price, w, batch_rows=batch_rows) for w in WINDOWS}
+    runs |= {name: each.run(drops, price, batch_rows) for name, each in schemes().items()}
     histograms = Stream(drops > 0, price).histograms()
     best = best_order(histograms.sum(0), price)
     return runs, float(fixed_work(histograms, best, price).sum())
@@ -143,21 +145,50 @@ def _summary(runs: list[dict[str, Outcome]]) -> dict[str, dict[str, float]]:
     return table | {name: means([run[name] for run in runs]) for name in runs[0]}
 
 
-def against_windows(settings: Settings) -> Measurement:
-    """Table 1: what β-CUSUM saves of the mean fixed window's cost."""
+@dataclass(frozen=True, slots=True)
+class RuleRuns:
+    """What was run, rule by rule."""
+
+    rules: list[list[str]]
+    """Texts of the predicates."""
+    runs: list[dict[str, Outcome]]
+    """Outcomes by scheme."""
+    fixed: list[float]
+    """Evaluations of the best fixed order in hindsight."""
+
+
+def run_rules(settings: Settings) -> RuleRuns | None:
+    """Run every scheme on every rule, once per process; None if the data is not there."""
+    return None if intrusion_v1() is None else _run_rules(settings.pick(N_RULES, 6))
+
+
+@cache
+def _run_rules(n_rules: int) -> RuleRuns:
     table = intrusion_v1()
-    if table is None:
-        return skipped(f"no data at {data_folder()}; set EDDYLINE_DATA to the folder that has it")
+    assert table is not None
     pool = pool_v1(table)
-    rules, runs, fixed = [], [], []
-    for seed in range(settings.pick(N_RULES, 6)):
+    result = RuleRuns([], [], [])
+    for seed in range(n_rules):
         texts, passes = rule_v1(pool, seed)
         if not seed:
             _run_rule(passes[:20_000], seed)  # compiles everything
-        rules.append(texts)
         outcomes, best = _run_rule(passes, seed)
-        runs.append(outcomes)
-        fixed.append(best / PROFILED * CHEAP_S)
+        result.rules.append(texts)
+        result.runs.append(outcomes)
+        result.fixed.append(best)
+    return result
+
+
+NO_DATA = "no data at {}; set EDDYLINE_DATA to the folder that has it"
+
+
+def against_windows(settings: Settings) -> Measurement:
+    """Table 1: what β-CUSUM saves of the mean fixed window's cost."""
+    ran = run_rules(settings)
+    if ran is None:
+        return skipped(NO_DATA.format(data_folder()))
+    runs, rules = ran.runs, ran.rules
+    fixed = [best / PROFILED * CHEAP_S for best in ran.fixed]
     summary = _summary(runs)
     mean_window = summary["A-greedy"]["total_s"]
     paper_total = sum(TABLE_1["A-greedy"])

@@ -36,6 +36,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from benchmarks.change_simulation import Never, Outcome, oracle_work, run_detected, run_fixed
+from benchmarks.counted import BATCH_ROWS
 from benchmarks.scenario import Measurement, Scenario, Settings, at_least, at_most
 from eddyline.change import DETECTORS, options_of
 from eddyline.change.beta_cusum import BetaCusumOptions
@@ -201,9 +202,16 @@ class Scheme:
     block_rows: int = BLOCK_ROWS
     reviews: bool = False
 
-    def run(self, drops: Any, price: Any) -> Outcome:
+    def run(self, drops: Any, price: Any, batch_rows: int = BATCH_ROWS) -> Outcome:
         """Run it on profile rows ((R, F)) with some cost of each filter ((F,))."""
-        return run_detected(drops, price, self.detector, self.block_rows, reviews=self.reviews)
+        return run_detected(
+            drops,
+            price,
+            self.detector,
+            self.block_rows,
+            reviews=self.reviews,
+            batch_rows=batch_rows,
+        )
 
 
 def schemes() -> dict[str, Scheme]:
@@ -244,13 +252,7 @@ class CellRuns:
 
     def mean(self, kind: str, measure: Callable[[Outcome], float]) -> float:
         """Return the mean over the queries of one scheme, or of all of a kind, as ``"window "``."""
-        is_kind = kind.endswith(" ")
-        chosen = [
-            runs
-            for name, runs in self.runs.items()
-            if name == kind or (is_kind and name.startswith(kind))
-        ]
-        return fmean(measure(each) for runs in chosen for each in runs)
+        return mean_of(self.runs, kind, measure)
 
     def total(self, cost_s: float, *, profiling: bool = False) -> Callable[[Outcome], float]:
         """Return what gives the overall cost of a run (s)."""
@@ -296,6 +298,17 @@ class CellRuns:
         return 100.0 * (1.0 - fmean(self.oracle) / self.mean("window ", lambda each: each.work))
 
 
+def mean_of(
+    runs: dict[str, list[Outcome]], kind: str, measure: Callable[[Outcome], float]
+) -> float:
+    """Return the mean over the runs of one scheme, or of all of a kind, as ``"window "``."""
+    is_kind = kind.endswith(" ")
+    chosen = [
+        each for name, each in runs.items() if name == kind or (is_kind and name.startswith(kind))
+    ]
+    return fmean(measure(outcome) for each in chosen for outcome in each)
+
+
 def _n_reorders(outcome: Outcome) -> float:
     return outcome.n_reorders
 
@@ -311,9 +324,10 @@ def run_cell(cell: Cell) -> CellRuns:
         stream = cell.stream(seed)
         drops = (~stream.passes()).view(np.uint8)
         oracle.append(oracle_work(stream, drops, price))
+        batch_rows = round(BATCH_ROWS * cell.profiled)
         if not seed:
-            _run_all(drops[:4000], price, detectors, {})
-        _run_all(drops, price, detectors, runs)
+            _run_all(drops[:4000], price, detectors, {}, batch_rows)
+        _run_all(drops, price, detectors, runs, batch_rows)
     return CellRuns(cell, runs, oracle)
 
 
@@ -322,13 +336,14 @@ def _run_all(
     price: Any,
     detectors: dict[str, Scheme],
     runs: dict[str, list[Outcome]],
+    batch_rows: int,
 ) -> None:
     for window in WINDOWS:
         for name, check_all in ((f"window {window}", False), (f"all {window}", True)):
-            outcome = run_fixed(drops, price, window, check_all=check_all)
+            outcome = run_fixed(drops, price, window, check_all=check_all, batch_rows=batch_rows)
             runs.setdefault(name, []).append(outcome)
     for name, scheme in detectors.items():
-        runs.setdefault(name, []).append(scheme.run(drops, price))
+        runs.setdefault(name, []).append(scheme.run(drops, price, batch_rows))
 
 
 def _cells(cells: Iterable[Cell], settings: Settings) -> list[CellRuns]:

@@ -11,6 +11,10 @@ they cost can be compared: CPU time of monitoring, analysis and re-optimisation.
   checked again, once the window holds enough rows. Detectors whose key (prefix as a set, filter) a
   new order changed start anew.
 
+An engine of micro-batches lays an order when a batch begins and keeps it until the next begins, so
+every run also counts what its orders would have cost laid so, and how often they differ from batch
+to batch.
+
 Rows that pass every filter are rows of the window too. The first filters of an order that a row
 goes through are its work; evaluating the others is profiling, and is counted apart.
 """
@@ -23,6 +27,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numba import njit
+
+from benchmarks.counted import BATCH_ROWS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -72,6 +78,10 @@ class Outcome:
     """Items that detectors took in."""
     n_detections: int = 0
     """Blocks at which some detector found a change."""
+    laid_work: float = 0.0
+    """Cost over all rows if each micro-batch runs in the order in force when it begins."""
+    n_laid: int = 0
+    """Micro-batches whose order is another than that of the batch before."""
 
 
 # -- kernels --------------------------------------------------------------------------------------
@@ -267,6 +277,8 @@ def advance(
     price: Floats,
     options: tuple[int, int, float, bool],
     scratch: Any,
+    laid: Ints,
+    batch_rows: int,
 ) -> tuple[float, int, int]:
     """Insert rows into a fixed window one by one, checking the invariant at each.
 
@@ -278,6 +290,8 @@ def advance(
         options: rows of the window, rows before anything is checked, hysteresis, and whether every
             check looks at the whole view.
         scratch: see ``restore``.
+        laid: takes the order in force at the first row of each micro-batch ((B, F)).
+        batch_rows: rows of a micro-batch.
 
     Returns:
         Cost of the rows' work, the number of checks, and the number of changes of order.
@@ -290,6 +304,8 @@ def advance(
     spent[1:] = np.cumsum(price[order])
     work, n_checks, n_reorders = 0.0, 0, 0
     for row in range(rows[0], rows[1]):
+        if row % batch_rows == 0:
+            laid[row // batch_rows] = order
         low = max(row + 1 - window_rows, 0)
         added, gone, n_columns = first_drop(drops, row, order), -1, 0
         work += spent[min(added + 1, n)]
@@ -438,16 +454,30 @@ def run_fixed(
     min_fill: int = MIN_FILL,
     hysteresis: float = HYSTERESIS,
     check_all: bool = False,
+    batch_rows: int = BATCH_ROWS,
 ) -> Outcome:
-    """Run A-Greedy with a window of so many profile rows."""
+    """Run A-Greedy with a window of so many profile rows; ``batch_rows`` see ``laid_cost``."""
     n_rows, n_filters = drops.shape
     state, scratch = new_state(price, n_rows), new_scratch(n_filters, n_rows)
+    laid = np.zeros((-(-n_rows // batch_rows), n_filters), dtype=np.int64)
     options = (window_rows, min(min_fill, window_rows), hysteresis, check_all)
     started = time.thread_time()
-    work, n_checks, n_reorders = advance(drops, (0, n_rows), state, price, options, scratch)
+    work, n_checks, n_reorders = advance(
+        drops, (0, n_rows), state, price, options, scratch, laid, batch_rows
+    )
     overhead = time.thread_time() - started
     extra = n_rows * float(price.sum()) - work
-    return Outcome(work, extra, overhead, n_checks, n_reorders, tuple(state[0].tolist()))
+    laid_work, n_laid = laid_cost(drops, price, laid, batch_rows)
+    return Outcome(
+        work,
+        extra,
+        overhead,
+        n_checks,
+        n_reorders,
+        tuple(state[0].tolist()),
+        laid_work=laid_work,
+        n_laid=n_laid,
+    )
 
 
 class Never:
@@ -512,6 +542,7 @@ def run_detected(
     reviews: bool = False,
     min_profile: int = MIN_PROFILE,
     hysteresis: float = HYSTERESIS,
+    batch_rows: int = BATCH_ROWS,
 ) -> Outcome:
     """Run A-Greedy whose window is governed by a detector per conditional drop fraction.
 
@@ -524,6 +555,7 @@ def run_detected(
             last check, as eddyline's loop does; the paper checks only after a change.
         min_profile: rows that the window must hold for an analysis.
         hysteresis: see ``HYSTERESIS``.
+        batch_rows: see ``laid_cost``; an order is laid where a block begins.
     """
     n_rows, n = drops.shape
     state, scratch = new_state(price, n_rows), new_scratch(n, n_rows)
@@ -534,10 +566,14 @@ def run_detected(
     dropped, values = np.zeros((n + 1, n), dtype=np.int32), np.full(slots.n, np.nan)
     n_known = np.zeros(n_rows // block_rows + 1, dtype=np.int64)
     work, low, due_rows = 0.0, 0, float(min_profile)
-    n_analyses = n_reorders = n_items = n_detections = 0
+    n_analyses = n_reorders = n_items = n_detections = n_batches = 0
+    laid = np.zeros((-(-n_rows // batch_rows), n), dtype=np.int64)
     started = time.thread_time()
     for block, start in enumerate(range(0, n_rows, block_rows)):
         high = min(start + block_rows, n_rows)
+        while n_batches * batch_rows < high:
+            laid[n_batches] = order
+            n_batches += 1
         if high - start == block_rows:
             spent, n_known[block] = estimate_block(
                 drops,
@@ -569,7 +605,33 @@ def run_detected(
     overhead = time.thread_time() - started
     extra = n_rows * float(price.sum()) - work
     end = tuple(order.tolist())
-    return Outcome(work, extra, overhead, n_analyses, n_reorders, end, int(n_items), n_detections)
+    return Outcome(
+        work,
+        extra,
+        overhead,
+        n_analyses,
+        n_reorders,
+        end,
+        int(n_items),
+        n_detections,
+        *laid_cost(drops, price, laid, batch_rows),
+    )
+
+
+def laid_cost(drops: Bytes, price: Floats, laid: Ints, batch_rows: int) -> tuple[float, int]:
+    """Return what the rows cost in the orders laid for micro-batches, and how often these change.
+
+    Args:
+        drops: which filter drops which row ((R, F)).
+        price: cost of one evaluation of each filter ((F,)).
+        laid: the order of each micro-batch ((B, F)).
+        batch_rows: rows of a micro-batch.
+    """
+    work = sum(
+        rest_work(drops, low, min(low + batch_rows, len(drops)), order, price)
+        for low, order in zip(range(0, len(drops), batch_rows), laid, strict=True)
+    )
+    return float(work), int((laid[1:] != laid[:-1]).any(axis=1).sum())
 
 
 def _change_block(

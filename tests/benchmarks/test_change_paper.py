@@ -98,6 +98,7 @@ def test_every_insertion_leaves_the_view_and_order_of_a_recomputation(
     drops, price = rows_of(n_filters, seed), price_of(n_filters, seed)
     state, scratch = new_state(price, len(drops)), new_scratch(n_filters, len(drops))
     min_fill = min(20, window_rows)
+    laid = np.zeros((len(drops) // 16, n_filters), dtype=np.int64)
     expected = tuple(range(n_filters))
     for row in range(len(drops)):
         by_hand = evaluations_by_hand(drops[row], expected, price)
@@ -107,7 +108,9 @@ def test_every_insertion_leaves_the_view_and_order_of_a_recomputation(
         if row + 1 >= min_fill:
             expected = repaired(expected, profile, price)
         options = (window_rows, min_fill, HYSTERESIS, check_all)
-        work, n_checks, n_reorders = advance(drops, (row, row + 1), state, price, options, scratch)
+        work, n_checks, n_reorders = advance(
+            drops, (row, row + 1), state, price, options, scratch, laid, 16
+        )
         order, view, first, rates = state
         assert tuple(order) == expected
         assert (view == matrix_view(expected, profile)).all()
