@@ -9,6 +9,7 @@ from benchmarks import (
     change_intrusion,
     change_monitors,
     change_paper,
+    change_priced,
     change_quality,
     intrusion,
     predicate_eval,
@@ -30,6 +31,7 @@ SUITES: dict[str, tuple[Scenario, ...]] = {
     ),
     "change": (
         *change_paper.SCENARIOS,
+        *change_priced.SCENARIOS,
         *change_intrusion.SCENARIOS,
         *change_monitors.SCENARIOS,
         *change_quality.SCENARIOS,
