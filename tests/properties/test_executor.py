@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -134,6 +136,25 @@ def test_classes_of_rows_with_orders_of_their_own_keep_the_same_rows(table, name
     by_row = dict(zip(outcome.sampled.tolist(), outcome.drops.tolist(), strict=True))
     if not {2, 3} & set(names):  # of what raised, no bit is known
         assert [by_row[row] for row in plain.sampled.tolist()] == plain.drops.tolist()
+
+
+@given(table=tables(max_rows=40), block_rows=st.integers(1, 50), order=st.permutations(range(3)))
+def test_blocks_count_what_their_rows_did(table, block_rows, order):
+    names = [0, 1, 4]
+    full = np.triu(np.ones((3, 3), dtype=bool), 1)
+    sample = Sample(sampled_rows(7, 0, table.num_rows, 0.3), 0.3, full, True, block_rows)
+    if table.num_rows == 0:
+        return
+    blocks = executor(names).run(columns_of(table, names), tuple(order), sample).profile.blocks
+    edges = np.linspace(0, table.num_rows, len(blocks) + 1).astype(int)
+    for number, (start, stop) in enumerate(pairwise(edges)):
+        part = table.slice(start, stop - start)
+        alive = part.to_pylist()
+        for f in order:
+            column, test = ROW_PREDICATES[names[f]]
+            assert blocks[number, 0, f] == len(alive)
+            alive = [row for row in alive if test(row[column]) is True]
+            assert blocks[number, 1, f] == len(alive)
 
 
 @given(table=tables(max_rows=25), prob=st.sampled_from([0.0, 0.5, 1.0]), data=st.data())

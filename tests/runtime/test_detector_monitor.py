@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -199,3 +200,65 @@ def test_many_filters():
         loop.step(profile)
     assert sorted(loop.order) == list(range(256))
     assert len(json.dumps(loop.monitor.snapshot())) < 2_000_000
+
+
+# -- what every row says ------------------------------------------------------------------------
+
+
+def counted(fracs, rng, n_rows=10_000, n_blocks=5, order=(0, 1, 2)):
+    """A batch without a sample: counts of blocks of all rows, in that order."""
+    blocks = np.zeros((n_blocks, 2, 3), dtype=np.int64)
+    for block in blocks:
+        alive = n_rows // n_blocks
+        for f in order:
+            block[0, f] = alive
+            alive = block[1, f] = rng.binomial(alive, 1.0 - fracs[f])
+    rows_in, rows_out = blocks.sum(axis=0).astype(float)
+    return replace(
+        FilterProfile.empty(NAMES),
+        rows_in=rows_in,
+        rows_out=rows_out,
+        n_rows=n_rows,
+        ran_under=order,
+        blocks=blocks,
+    )
+
+
+@pytest.mark.parametrize("detector", ["beta_cusum", "adwin", "page_hinkley", "cusum"])
+def test_without_any_sample_a_shift_of_the_order_in_force_is_found(detector):
+    rng = np.random.default_rng(1)
+    monitor = monitor_of(detector)
+    for _ in range(40):
+        assert observed(monitor, counted((0.5, 0.3, 0.2), rng)) is None
+    shifted = (observed(monitor, counted((0.5, 0.5, 0.2), rng)) for _ in range(15))
+    found = next(filter(None, shifted))
+    assert (found.evidence["filter"], found.evidence["given"]) == ("b", ["a"])
+
+
+def test_shifts_that_no_order_depends_on_are_left_alone():
+    rng = np.random.default_rng(2)
+    monitor = monitor_of()
+    for batch in range(120):
+        fracs = (0.5, 0.3, 0.2) if batch < 60 else (0.505, 0.3, 0.2)
+        assert observed(monitor, counted(fracs, rng)) is None
+
+
+def test_counts_of_another_order_are_not_taken_for_this_one():
+    rng = np.random.default_rng(3)
+    monitor = monitor_of()
+    for _ in range(60):
+        assert observed(monitor, counted((0.9, 0.3, 0.2), rng, order=(1, 0, 2))) is None
+    assert monitor._main._bank.n_seen.sum() == 0
+
+
+def test_a_monitor_restored_goes_on_with_the_counts():
+    rng = np.random.default_rng(4)
+    first = monitor_of("page_hinkley")
+    profiles = [counted((0.5, 0.3, 0.2), rng, n_rows=1_300, n_blocks=3) for _ in range(60)]
+    profiles += [counted((0.1, 0.3, 0.2), rng, n_rows=1_300, n_blocks=3) for _ in range(30)]
+    for profile in profiles[:50]:
+        observed(first, profile)
+    second = monitor_of("page_hinkley")
+    second.restore(json.loads(json.dumps(first.snapshot())))
+    for profile in profiles[50:]:
+        assert observed(first, profile) == observed(second, profile)

@@ -52,6 +52,8 @@ class Sample:
     """What a sampled row meets after its first drop, by position ((F, F)); see the policies."""
     is_full: bool
     """Whether ``extra`` asks for every filter."""
+    block_rows: int = 0
+    """Input rows per block whose counts are noted; 0: none are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +128,8 @@ class ArrowExecutor:
         profiles, traces = [], []
         for rows, chosen in _parts(n_rows, order, groups):
             trace = _Trace(len(chosen), sample if groups is None else _among(sample, rows))
+            if groups is None and sample.block_rows > 0:
+                trace.count_blocks(n_rows)
             alive, raised = self._run_rows(batch, rows, chosen, trace)
             keep[alive] = True
             errors |= raised
@@ -315,6 +319,15 @@ class _Trace:
         self.n_timed = np.zeros(n_filters)
         self.n_raised = np.zeros(n_filters)
         self.n_extra = 0
+        self.edges: Rows | None = None
+        self.blocks: NDArray[np.int64] | None = None
+
+    def count_blocks(self, n_rows: int) -> None:
+        """Note rows in and out of each filter also by blocks of input rows."""
+        block = self.sample.block_rows
+        n_blocks = max(1, round(n_rows / block))
+        self.edges = np.linspace(0, n_rows, n_blocks + 1).astype(np.int64)
+        self.blocks = np.zeros((n_blocks, 2, self.drops.shape[1]), dtype=np.int64)
 
     def wanted(self, position: int) -> Rows:
         """Return the slots of the sampled rows that meet this position though already dropped."""
@@ -328,6 +341,11 @@ class _Trace:
         """Note what a filter did to the rows alive."""
         self.rows_in[f] += len(alive)
         self.rows_out[f] += int(np.count_nonzero(passed))
+        if self.edges is not None and self.blocks is not None:
+            ends = np.searchsorted(alive, self.edges)
+            n_passed = np.concatenate([[0], np.cumsum(passed)])
+            self.blocks[:, 0, f] = np.diff(ends)
+            self.blocks[:, 1, f] = np.diff(n_passed[ends])
         slots = np.flatnonzero(self.first_drop < 0)
         if len(slots):
             dropped = slots[~passed[np.searchsorted(alive, self.sample.rows[slots])]]
@@ -362,4 +380,5 @@ class _Trace:
             n_raised=self.n_raised,
             basis=None if self.sample.is_full else order,
             ran_under=order,
+            blocks=self.blocks,
         )

@@ -367,7 +367,8 @@ class FilterLoop:
             prob: probability with which a row was sampled.
         """
         extra = self.policy.extra(len(self.order))
-        return Sample(rows, prob or 1.0, extra, self.policy.needs_all_bits)
+        block_rows = self.monitor.block_rows if self.is_adaptive else 0
+        return Sample(rows, prob or 1.0, extra, self.policy.needs_all_bits, block_rows)
 
     def names(self, order: Order) -> list[str]:
         """Return the names of the filters in that order."""

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
+MAX_BLOCKS = 256
+"""Blocks of counts that a profile keeps, the newest ones."""
+
 
 @dataclass(frozen=True, slots=True)
 class FilterProfile:
@@ -64,6 +67,9 @@ class FilterProfile:
     ran_under: tuple[int, ...] | None = None
     """The order that all rows met; None if there were several, or if it is not known: then
     ``rows_in`` and ``rows_out`` are of no single order."""
+    blocks: NDArray[np.int64] | None = None
+    """Rows in and out of each filter in consecutive blocks of input rows that met ``ran_under``,
+    where a monitor asks for them; never saved ((blocks, 2, F))."""
     attributes: AttributeSample | None = None
     """Every sampled row with its attributes, where attributes were observed; never saved."""
 
@@ -208,6 +214,7 @@ def merge(profiles: Iterable[FilterProfile]) -> FilterProfile:
     costs = np.stack([part.costs.sums for part in parts])
     sums = costs.sum(axis=0)
     sums[5], sums[6] = costs[:, 5].min(axis=0), costs[:, 6].max(axis=0)
+    ran_under = _same([part.ran_under for part in parts if part.rows_in.any()])
     return FilterProfile(
         filter_ids=first.filter_ids,
         codes=np.concatenate([part.codes for part in readable]),
@@ -223,7 +230,8 @@ def merge(profiles: Iterable[FilterProfile]) -> FilterProfile:
         n_extra=sum(part.n_extra for part in parts),
         n_raised=np.sum([part.n_raised for part in parts], axis=0),
         basis=basis,
-        ran_under=_same([part.ran_under for part in parts if part.rows_in.any()]),
+        ran_under=ran_under,
+        blocks=None if ran_under is None else _joined_blocks(parts),
         attributes=_joined_attributes(parts),
     )
 
@@ -231,6 +239,12 @@ def merge(profiles: Iterable[FilterProfile]) -> FilterProfile:
 def _same(orders: list[tuple[int, ...] | None]) -> tuple[int, ...] | None:
     """Return the order that all of them are, if they are one."""
     return orders[0] if orders and all(order == orders[0] for order in orders) else None
+
+
+def _joined_blocks(parts: list[FilterProfile]) -> NDArray[np.int64] | None:
+    """Return the blocks of all profiles, the newest ones if there are many."""
+    counted = [part.blocks for part in parts if part.blocks is not None]
+    return np.concatenate(counted)[-MAX_BLOCKS:] if counted else None
 
 
 def _joined_attributes(parts: list[FilterProfile]) -> AttributeSample | None:

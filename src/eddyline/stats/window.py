@@ -37,7 +37,7 @@ class ProfileWindow:
 
     def push(self, profile: FilterProfile) -> None:
         """Add the newest profile and let the oldest profile tuples go."""
-        part = replace(profile.last(self.max_tuples), attributes=None)
+        part = replace(profile.last(self.max_tuples), attributes=None, blocks=None)
         newest = self._parts[-1] if self._parts else None
         if newest and newest.n_tuples + part.n_tuples <= self.max_tuples // _PARTS:
             part = merge([self._parts.pop(), part])

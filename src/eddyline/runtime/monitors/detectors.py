@@ -7,13 +7,14 @@ batch over the time that was expected, as r / (1 + r), which lies in (0, 1).
 A change of a drop fraction makes everything before its change point stale; of several, the newest
 counts. A change of order re-initialises the detectors whose prefix became another set.
 
-Detectors have to be trained, and where little is sampled that takes long; so the two-sample test,
-which needs no training, stands beside them unless it is switched off.
+Samples are thin, and detectors have to be trained. What the order in force drops, every row says,
+where an executor counts rows: so each position has one more detector, fed by blocks of all rows.
+The two-sample test, which needs no training, stands beside them unless it is switched off.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,9 +30,18 @@ from eddyline.stats.blocks import BlockEstimates, changed_prefixes
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from eddyline.change.protocol import DetectorBank
+    from eddyline.change.protocol import DetectorBank, DetectorOptions
     from eddyline.ordering.protocol import Order
     from eddyline.stats.profile import FilterProfile
+
+MAIN_BLOCK_ROWS = 2000
+"""Input rows per block of counts: five items of each position from an Arrow batch."""
+
+MIN_MAIN_ROWS = 500
+"""Rows that reach a position until its block is full."""
+
+MIN_SHIFT = 0.02
+"""Shifts that estimates of so many rows would show, but that no order depends on."""
 
 _KEPT_BLOCKS = 64
 """Blocks of a prefix whose beginnings are remembered; a change that began earlier than the oldest
@@ -56,10 +66,29 @@ class DetectorMonitorOptions:
     """Whether a batch that contradicts the window is a change too, whatever the detectors say."""
 
     def __post_init__(self) -> None:
-        options_of(self.detector)
         in_range(self, "block_rows", 2, 2**20)
+        self.detector_options()
         is_switch(self, "watch_costs")
         is_switch(self, "two_sample")
+
+    def detector_options(self, *, of_all_rows: bool = False) -> DetectorOptions:
+        """Return the detector's options; those of one that is given by name suit its items.
+
+        Args:
+            of_all_rows: whether items are estimates of large blocks of all rows.
+        """
+        chosen = options_of(self.detector)
+        if not isinstance(self.detector, str) or not is_dataclass(chosen):
+            return chosen
+        known = {field.name for field in fields(chosen)}
+        wanted = (
+            {"block_rows": MAIN_BLOCK_ROWS, "min_shift": MIN_SHIFT}
+            if of_all_rows
+            else {"block_rows": self.block_rows}
+        )
+        if self.detector == "adwin":  # the evidence before the change is to go at once
+            wanted["change_point"] = "split"
+        return options_of(self.detector, **{k: v for k, v in wanted.items() if k in known})
 
     def build(self, n_filters: int, seed: int) -> DetectorMonitor:
         """Return a fresh monitor."""
@@ -70,7 +99,9 @@ class DetectorMonitor:
     """Asks the policy after a change, then each time the fresh evidence has doubled."""
 
     def __init__(self, options: DetectorMonitorOptions, n_filters: int, seed: int) -> None:
-        detector = options_of(options.detector)
+        detector = options.detector_options()
+        self._main = _MainPass(options.detector_options(of_all_rows=True).build(n_filters))
+        self.block_rows = MAIN_BLOCK_ROWS
         self._options = options
         self._n_filters = n_filters
         self._seed = seed
@@ -83,10 +114,7 @@ class DetectorMonitor:
         """Profile tuples so far."""
         self._n_rows = 0
         """Sampled rows so far; seeds the order in which they are taken."""
-        self._block_starts = np.zeros((n_filters, _KEPT_BLOCKS), dtype=np.int64)
-        """Profile tuples before each of the newest blocks of each prefix, oldest first."""
-        self._open_since = np.zeros(n_filters, dtype=np.int64)
-        """Profile tuples before the open block of each prefix."""
+        self._starts = BlockStarts(n_filters)
 
     def observe(
         self,
@@ -99,7 +127,12 @@ class DetectorMonitor:
         contradiction = None
         if self._test is not None:
             contradiction = self._test.observe(fresh, order, known, cost_ratios)
+        first = self._n_tuples
         oldest_fresh, found = self._observe_drops(fresh, order)
+        if fresh.blocks is not None and fresh.ran_under == order:
+            began, position = self._main.observe(fresh.blocks, order, first, self._n_tuples)
+            if position >= 0 and began >= oldest_fresh:
+                oldest_fresh, found = began, (position, order[position])
         costs = self._observe_costs(cost_ratios)
         if found is None and costs is None:
             return contradiction
@@ -129,7 +162,7 @@ class DetectorMonitor:
             full = np.logical_not(np.isnan(estimates).all(axis=1))
             if not full.any():
                 continue
-            self._close_blocks(full, int(n_tuples[row]))
+            self._starts.close(full, int(n_tuples[row]))
             flags = self._fracs.update(estimates.ravel())
             if flags.any():
                 began, detector = self._newest_change(np.flatnonzero(flags))
@@ -152,24 +185,15 @@ class DetectorMonitor:
         drops[places] = outcome.unpack(fresh.codes, self._n_filters)
         return drops
 
-    def _close_blocks(self, full: NDArray[np.bool_], n_tuples: int) -> None:
-        """Remember where the blocks began that were just filled."""
-        self._block_starts[full, :-1] = self._block_starts[full, 1:]
-        self._block_starts[full, -1] = self._open_since[full]
-        self._open_since[full] = n_tuples
-
     def _newest_change(self, detectors: NDArray[np.intp]) -> tuple[int, int]:
         """Return how many tuples came before the newest of the changes, and its detector."""
         items_back = self._fracs.n_seen[detectors] - self._fracs.change_points[detectors]
-        block = _KEPT_BLOCKS - np.clip(items_back, 0, _KEPT_BLOCKS)
-        prefixes = detectors // self._n_filters
-        began = np.where(
-            items_back > 0,
-            self._block_starts[prefixes, np.minimum(block, _KEPT_BLOCKS - 1)],
-            self._open_since[prefixes],
-        )
-        newest = int(began.argmax())
-        return int(began[newest]), int(detectors[newest])
+        began = [
+            self._starts.of(detector // self._n_filters, back)
+            for detector, back in zip(detectors.tolist(), items_back.tolist(), strict=True)
+        ]
+        newest = int(np.argmax(began))
+        return began[newest], int(detectors[newest])
 
     def _observe_costs(self, ratios: NDArray[np.float64]) -> NDArray[np.bool_] | None:
         """Feed costs; returns the filters whose cost changed."""
@@ -190,10 +214,11 @@ class DetectorMonitor:
         """Re-initialise the detectors whose prefix is another set of filters now."""
         changed = changed_prefixes(before, after)
         self._blocks.forget(changed)
-        self._open_since[changed] = self._n_tuples
+        self._starts.reopen(changed, self._n_tuples)
         # A filter that moved into a prefix is not watched behind it any more; one that moved out
         # is watched anew. Where the set is the same, each filter behind it means what it meant.
         self._fracs.reset(np.repeat(changed, self._n_filters))
+        self._main.forget(changed | (np.array(before) != np.array(after)), self._n_tuples)
 
     def snapshot(self) -> dict[str, Any]:
         """Return blocks and detectors as plain values."""
@@ -201,10 +226,10 @@ class DetectorMonitor:
             "fracs": self._fracs.snapshot(),
             "costs": self._costs.snapshot(),
             "blocks": self._blocks.snapshot(),
+            "main": self._main.snapshot(),
             "n_tuples": self._n_tuples,
             "n_rows": self._n_rows,
-            "block_starts": self._block_starts.tolist(),
-            "open_since": self._open_since.tolist(),
+            "starts": self._starts.snapshot(),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -212,7 +237,112 @@ class DetectorMonitor:
         self._fracs.restore(state["fracs"])
         self._costs.restore(state["costs"])
         self._blocks.restore(state["blocks"])
+        self._main.restore(state["main"])
         self._n_tuples = int(state["n_tuples"])
         self._n_rows = int(state["n_rows"])
-        self._block_starts = np.array(state["block_starts"], dtype=np.int64)
-        self._open_since = np.array(state["open_since"], dtype=np.int64)
+        self._starts.restore(state["starts"])
+
+
+class _MainPass:
+    """A detector for each position of the order in force, fed by blocks of all rows.
+
+    Args:
+        bank: F detectors, by position.
+    """
+
+    def __init__(self, bank: DetectorBank) -> None:
+        self._bank = bank
+        self._starts = BlockStarts(bank.n)
+        self._counts = np.zeros((2, bank.n))
+        """Rows in and out of the open block of each position."""
+
+    def observe(
+        self, blocks: NDArray[np.int64], order: Order, n_before: int, n_after: int
+    ) -> tuple[int, int]:
+        """Take in the counts of a batch.
+
+        Args:
+            blocks: rows in and out of each filter ((blocks, 2, F)).
+            order: the order that all of them met.
+            n_before: profile tuples before the batch.
+            n_after: profile tuples after it.
+
+        Returns:
+            How many tuples came before the newest change, and its position; -1 if there is none.
+        """
+        newest, position = -1, -1
+        for number, counts in enumerate(blocks[:, :, list(order)], start=1):
+            self._counts += counts
+            full = self._counts[0] >= MIN_MAIN_ROWS
+            drops = np.where(full, self._counts[0] - self._counts[1], np.nan)
+            self._counts[:, full], items = 0.0, drops / np.maximum(self._counts[0], 1.0)
+            self._starts.close(full, n_before + (n_after - n_before) * number // len(blocks))
+            flags = self._bank.update(items)
+            for found in np.flatnonzero(flags):
+                items_back = self._bank.n_seen[found] - self._bank.change_points[found]
+                began = self._starts.of(int(found), int(items_back))
+                if began >= newest:
+                    newest, position = began, int(found)
+        return newest, position
+
+    def forget(self, positions: NDArray[np.bool_], n_tuples: int) -> None:
+        """Start anew where another filter stands behind another prefix now ((F,))."""
+        self._bank.reset(positions)
+        self._counts[:, positions] = 0.0
+        self._starts.reopen(positions, n_tuples)
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return the state as plain values."""
+        return {
+            "bank": self._bank.snapshot(),
+            "starts": self._starts.snapshot(),
+            "counts": self._counts.tolist(),
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Continue from what ``snapshot`` returned."""
+        self._bank.restore(state["bank"])
+        self._starts.restore(state["starts"])
+        self._counts = np.array(state["counts"], dtype=np.float64).reshape(2, self._bank.n)
+
+
+class BlockStarts:
+    """How many profile tuples came before each of the newest blocks of n series of blocks."""
+
+    def __init__(self, n: int) -> None:
+        self._closed = np.zeros((n, _KEPT_BLOCKS), dtype=np.int64)
+        self._open = np.zeros(n, dtype=np.int64)
+
+    def close(self, full: NDArray[np.bool_], n_tuples: int) -> None:
+        """Take note that some blocks were filled when so many tuples had come ((n,))."""
+        self._closed[full, :-1] = self._closed[full, 1:]
+        self._closed[full, -1] = self._open[full]
+        self._open[full] = n_tuples
+
+    def reopen(self, which: NDArray[np.bool_], n_tuples: int) -> None:
+        """Take note that some open blocks start anew ((n,))."""
+        self._open[which] = n_tuples
+
+    def of(self, series: int, items_back: int) -> int:
+        """Return how many tuples came before a block; 0 items back is the open one."""
+        if items_back <= 0:
+            return int(self._open[series])
+        return int(self._closed[series, -min(items_back, _KEPT_BLOCKS)])
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return the state as plain values; small where no block was filled."""
+        used = np.flatnonzero(self._closed.any(axis=1) | (self._open > 0))
+        closed = self._closed[used]
+        return {
+            "series": used.tolist(),
+            "closed": closed.tolist(),
+            "open": self._open[used].tolist(),
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Continue from what ``snapshot`` returned."""
+        self._closed[:], self._open[:] = 0, 0
+        used = np.array(state["series"], dtype=np.int64)
+        if len(used):
+            self._closed[used] = np.array(state["closed"], dtype=np.int64)
+            self._open[used] = np.array(state["open"], dtype=np.int64)

@@ -38,6 +38,9 @@ class Monitor(Protocol):
     ``reordered`` after each change of order. All calls come from one thread.
     """
 
+    block_rows: int
+    """Input rows per block of counts that the profiles should bring; 0: none."""
+
     def observe(
         self,
         fresh: FilterProfile,
@@ -92,6 +95,8 @@ class MonitorOptions(Protocol):
 
 class StatelessMonitor:
     """Base of the monitors that keep nothing between batches and review at fixed intervals."""
+
+    block_rows = 0
 
     def is_due(self, n_tuples: int, n_new: int, max_tuples: int) -> bool:  # noqa: ARG002 protocol
         """Return whether a twentieth of a full window is new."""
