@@ -44,11 +44,13 @@ fmt: $(STAMP)  ## Format the code.
 
 check: lint type test  ## Everything that CI runs.
 
-bench: java $(STAMP)  ## Run the filter benchmarks and print value against target.
-	@$(RUN) -m benchmarks run filters
+SUITES := filters change routing
+
+bench: java $(STAMP)  ## Run all benchmarks and print value against target.
+	@for suite in $(SUITES); do $(RUN) -m benchmarks run $$suite || exit 1; done
 
 bench-quick: java $(STAMP)  ## The same on less data: the targets may be missed.
-	@$(RUN) -m benchmarks run filters --quick
+	@for suite in $(SUITES); do $(RUN) -m benchmarks run $$suite --quick || exit 1; done
 
 clean:  ## Remove what was installed and built.
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -27,9 +27,10 @@ from benchmarks.counted import (
     concatenated,
     run_counted,
 )
+from benchmarks.predicate_eval import N_PARTITIONS
 from benchmarks.scenario import Measurement, Scenario, Settings, at_least, at_most, skipped
 from benchmarks.statistics import median, spread
-from benchmarks.workloads import data_folder
+from benchmarks.workloads import data_folder, skewed_partitions_v1
 from eddyline.query.attributes import Attribute
 from eddyline.routing.gain import count, gains
 from eddyline.routing.partitions import Partition, choose_partition
@@ -417,6 +418,31 @@ def lab(settings: Settings) -> Measurement:
     return Measurement(details["by node and time"]["calls"], note, details)
 
 
+def mixed_partitions(settings: Settings) -> Measurement:
+    """The skewed partitions of the filters' suite, their rows mixed, a column says whose."""
+    n_rows = settings.pick(62_500, 15_625)
+    ratios, single = [], []
+    for seed in settings.seeds(5, 2):
+        parts = skewed_partitions_v1(N_PARTITIONS, n_rows, seed)
+        costs = parts[0].costs_ns
+        histograms = [part.histograms().sum(0) for part in parts]
+        own = sum(each @ code_costs(best_order(each, costs), costs) for each in histograms)
+        whole = sum(histograms)
+        one = whole @ code_costs(best_order(whole, costs), costs)
+        mixed = np.random.default_rng([seed, 8]).permutation(n_rows * N_PARTITIONS)
+        drops = np.concatenate([part.drops for part in parts])[mixed]
+        values = np.repeat(np.arange(float(N_PARTITIONS)), n_rows)[mixed, None]
+        stream = Stream(drops, costs, values)
+        run = run_counted(stream, seed=seed, attributes=attributes_of(["partition"]))
+        ratios.append(run.total_ns / own)
+        single.append(one / own)
+    note = (
+        f"{N_PARTITIONS} classes of {n_rows:,} rows each, spread {spread(ratios)}; the best single "
+        f"order pays {median(single):.3f}"
+    )
+    return Measurement(median(ratios), note, {"work": ratios, "best_single": single})
+
+
 SCENARIOS = (
     Scenario(
         id="routing_skew_a_below_b",
@@ -461,6 +487,13 @@ SCENARIOS = (
         "disappear [Bizarro05 6.6]",
         run=appears_moves_disappears,
         target=at_most(1.1),
+        policies=("a_greedy",),
+    ),
+    Scenario(
+        id="routing_mixed_partitions",
+        shows="work over the best order of each class: skewed_partitions, rows mixed",
+        run=mixed_partitions,
+        target=at_most(1.05),
         policies=("a_greedy",),
     ),
     Scenario(
