@@ -55,7 +55,10 @@ def attribute(name: str, sql: str, kind: str, reads: Iterable[str]) -> Attribute
     read = frozenset(reads)
     base = kind.split("(", maxsplit=1)[0].strip().lower()
     if base in _TEXTS:
-        hashed = f"CAST(xxhash64({sql}) & {_HASH_BITS}L AS DOUBLE)"
+        # The hash of NULL is a number like any other.
+        hashed = (
+            f"CASE WHEN {sql} IS NOT NULL THEN CAST(xxhash64({sql}) & {_HASH_BITS}L AS DOUBLE) END"
+        )
         return Attribute(name, "category", hashed, read, f"substring({sql}, 1, {_SHOWN_CHARS})")
     if base == "boolean":
         return Attribute(name, "category", f"CAST({sql} AS DOUBLE)", read)

@@ -47,10 +47,6 @@ less only if nothing in it holds for the newest rows."""
 REVIEW_ROWS = 50
 """Sampled rows that a table in force is judged by, if there are no more."""
 
-REFINING = 0.5
-"""Share of the caution that a first table needs which is enough to replace one: the new one rests
-on more rows, and a first table of few rows would stay for long."""
-
 SHORT_FIRST = (8, 4, 2, 1)
 """The same once the table in force no longer does what it did: the newest rows first."""
 
@@ -87,8 +83,12 @@ class RouterOptions:
     """Sampled rows before anything is learned ([8, 2^31])."""
     min_gain: float = 0.01
     """Share of the cost that a table must save, or another table save on it ([0, 1))."""
+    min_refinement: float = 0.005
+    """Share of the cost that a table must save on the one in force ([0, 1)): less than a first
+    table has to, because it rests on more rows, and a first table of few would stay for long."""
     z_score: float = 2.0
-    """Standard errors by which the saving must exceed what routing costs ([0, 100])."""
+    """Standard errors by which the saving must exceed what routing costs ([0, 100]); half of that
+    is enough to replace a table."""
 
     def __post_init__(self) -> None:
         in_range(self, "n_buckets", 2, 128)
@@ -101,6 +101,7 @@ class RouterOptions:
         in_range(self, "prior_rows", 0.0, 1e6)
         in_range(self, "min_rows", 8, 2**31)
         in_range(self, "min_gain", 0.0, 1.0)
+        in_range(self, "min_refinement", 0.0, 1.0)
         in_range(self, "z_score", 0.0, 100.0)
 
 
@@ -258,9 +259,9 @@ class Router:
         more = prices.overhead_of(proposal.table) - prices.overhead_of(table)
         saving = Saving(held[-rows.n_rows :] - trial.routed_ns, trial.saving.weights, more)
         mean, error = saving.over(rows.n_rows)
-        least = REFINING * self.options.min_gain * float(held.mean())
+        least = self.options.min_refinement * float(held.mean())
         newest, _ = saving.over(self.options.min_rows)
-        is_better = mean - REFINING * self.options.z_score * error > least and newest > 0.0
+        is_better = mean - 0.5 * self.options.z_score * error > least and newest > 0.0
         return proposal if is_better else None
 
 

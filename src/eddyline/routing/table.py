@@ -230,10 +230,12 @@ class RouteTable:
         told = []
         for buckets in by_rest.values():
             part = self.partitions[depth]
-            mine = part.words(buckets, labels.get(part.attribute))
+            # That an attribute may have any value but NULL is of no interest to a person.
+            is_any = len(set(buckets) - {part.n_buckets - 1}) == part.n_buckets - 1
+            mine = "" if is_any else part.words(buckets, labels.get(part.attribute))
             rest = self._words(wanted[buckets[0]], depth + 1, labels)
-            told.append(f"({mine}) and ({rest})" if rest else mine)
-        return "; ".join(told)
+            told.append(f"({mine}) and ({rest})" if mine and rest else mine or rest)
+        return "; ".join(filter(None, told)) or "any row"
 
     def to_state(self) -> dict[str, Any]:
         """Return plain values (JSON)."""

@@ -83,9 +83,9 @@ class Journal:
         """Return the entries as dicts, ready for a DataFrame."""
         return [asdict(entry) for entry in self._entries]
 
-    def last(self, event: str) -> JournalEntry | None:
-        """Return the newest entry of that event, if any."""
-        return next((entry for entry in reversed(self._entries) if entry.event == event), None)
+    def last(self, *events: str) -> JournalEntry | None:
+        """Return the newest entry of one of those events, if any."""
+        return next((entry for entry in reversed(self._entries) if entry.event in events), None)
 
 
 def _read(path: Path) -> list[JournalEntry]:

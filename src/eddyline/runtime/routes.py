@@ -7,6 +7,7 @@ orders are: when a change makes evidence stale, the sample goes with it.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -44,6 +45,9 @@ LOOK_UP_NS = 15.0
 HAND_OVER_NS = 25.0
 """What it costs to hand an attribute over to a worker (ns per row)."""
 
+COMPILED_REFINEMENT = 0.05
+"""Share of the cost that another table of the native block must save: Spark compiles it anew."""
+
 MAX_CONDITION_NS = 200.0
 """Most that the JVM is taken to spend on telling whether a row is of a class (ns). It is a
 comparison or two, so where filters are as cheap as that it costs what the cheapest of them does."""
@@ -64,6 +68,13 @@ def router_options(spec: Any) -> RouterOptions:
         return RouterOptions()
     msg = f"option 'routing' must be True, False or RouterOptions(…), got {spec!r}"
     raise OptionError(msg, name="routing", value=spec)
+
+
+def _stable(options: RouterOptions, *, is_compiled: bool) -> RouterOptions:
+    """Return the options for a block: where a table is compiled code, another must be worth it."""
+    if not is_compiled:
+        return options
+    return replace(options, min_refinement=max(options.min_refinement, COMPILED_REFINEMENT))
 
 
 class Routes:
@@ -105,7 +116,7 @@ class Routes:
             self.names,
             tuple(each.kind for each in attributes),
             own,
-            router_options(options),
+            _stable(router_options(options), is_compiled=not hands_over),
         )
         self._hands_over = hands_over
         self._sample = AttributeSample.empty(self.names, len(filter_ids))

@@ -75,6 +75,7 @@ class Conjunction:
             )
             pipeline.notes |= dict.fromkeys(pipeline.native, note)
         self._take_entries()
+        pipeline.label_texts(df)
         result, reports = pipeline.apply(df)
         self._waiting = (self._waiting + reports)[-MAX_PENDING:]
         return result
@@ -97,7 +98,7 @@ class Conjunction:
         if self._pipeline is None:
             msg = f"{self.name}: not applied to a DataFrame yet; use df.transform(…) first"
             raise QueryError(msg, name=self.name)
-        return self._pipeline.view(self._journal.last("order"))
+        return self._pipeline.view(self._journal.last("order", "routes"))
 
     @property
     def journal(self) -> list[dict[str, Any]]:

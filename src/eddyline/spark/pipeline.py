@@ -157,7 +157,6 @@ class FilterPipeline:
         Returns:
             The filtered DataFrame, and what it will report when it runs.
         """
-        self._label_texts(df)
         reports: list[Report] = []
         errors: list[str] = []
         for number, segment in enumerate(self.bound.segments):
@@ -388,7 +387,7 @@ class FilterPipeline:
             names = loop.names(before)
             self.entries.append(JournalEntry(-1, component, "sample", names, names, evidence))
 
-    def _label_texts(self, df: DataFrame) -> None:
+    def label_texts(self, df: DataFrame) -> None:
         """Find out, for people, which texts stand behind the hashes that tell classes apart."""
         lacking = [
             (loop.routes, each)

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_NEEDS_SHUFFLE = re.compile(r"Exchange|Sort|Aggregate|Join|Window|CartesianProduct")
+_NEEDS_SHUFFLE = re.compile(r"Exchange|Sort|Aggregate|Join|Window|CartesianProduct|CollectMetrics")
+"""Work that a second job would do again, or see: an observation belongs to the user's own job."""
 
 _printing = threading.Lock()
 

@@ -126,6 +126,7 @@ class Run:
         arrived, kept = Observation(), Observation()
         if self._last_batch < 0:
             self.pipeline.read_sample(df)
+        self.pipeline.label_texts(df)
         source = df.observe(arrived, F.count(F.lit(1)).alias("n"))
         before = self._records[-1].n_rows if self._records else 0
         result, reports = self.pipeline.apply(
@@ -179,7 +180,7 @@ class Run:
 
     def view(self) -> FilterView:
         """Return the orders in force and why, as values."""
-        return self.pipeline.view(self._journal.last("order"))
+        return self.pipeline.view(self._journal.last("order", "routes"))
 
     @property
     def journal(self) -> list[dict[str, Any]]:

@@ -155,6 +155,8 @@ def plan_text(plan: Any, shown: int = SHOWN_NAMES) -> str:
     """Write a plan of the journal, which is mostly an order as names."""
     if plan is None:
         return UNKNOWN
+    if isinstance(plan, Mapping) and set(plan) == {"by", "orders"}:
+        return f"classes by {', '.join(map(str, plan['by']))} in {len(plan['orders'])} orders"
     if _is_names(plan):
         return order_text([str(name) for name in plan], shown)
     return value_text(plan)
@@ -184,8 +186,20 @@ def evidence_text(evidence: Mapping[str, Any]) -> str:
         key: value + (key == "position") for key, value in evidence.items() if key == "position"
     }
     return ", ".join(
-        f"{key.replace('_', ' ')}: {value_text(value)}"
+        f"{key.replace('_', ' ')}: {_classifiers(value) or value_text(value)}"
         for key, value in {**evidence, **shown}.items()
+        if value not in ({}, [])
+    )
+
+
+def _classifiers(value: Any) -> str:
+    """Write what tells what filters drop, by filter; nothing if the value is not that."""
+    found = list(value.items()) if isinstance(value, Mapping) else []
+    if not all(isinstance(each, Mapping) and "gain_ratio" in each for _, each in found):
+        return ""
+    return ", ".join(
+        f"{clipped(name)} by {clipped(str(each['attribute']))} ({significant(each['gain_ratio'])})"
+        for name, each in found
     )
 
 

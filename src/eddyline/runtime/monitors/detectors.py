@@ -173,16 +173,18 @@ class DetectorMonitor:
         return newest, found
 
     def _in_random_order(self, fresh: FilterProfile) -> NDArray[np.bool_]:
-        """Return which filter drops which sampled row, rows that pass put in at random places.
+        """Return which filter drops which sampled row of a batch, in random order.
 
-        A profile counts rows that pass without saying between which others they came.
+        A profile counts rows that pass without saying between which others they came, and where
+        classes of rows or tasks were run one after the other, neighbours are alike.
         """
         n_passed = round(fresh.n_passed)
         n_sampled = fresh.n_tuples + n_passed
         drops = np.zeros((n_sampled, self._n_filters), dtype=np.bool_)
         rng = np.random.default_rng(seed_of(self._seed, self._n_rows))
-        places = np.sort(rng.permutation(n_sampled)[: fresh.n_tuples])
-        drops[places] = outcome.unpack(fresh.codes, self._n_filters)
+        drops[rng.permutation(n_sampled)[: fresh.n_tuples]] = outcome.unpack(
+            fresh.codes, self._n_filters
+        )
         return drops
 
     def _newest_change(self, detectors: NDArray[np.intp]) -> tuple[int, int]:
@@ -238,8 +240,8 @@ class DetectorMonitor:
         self._costs.restore(state["costs"])
         self._blocks.restore(state["blocks"])
         self._main.restore(state["main"])
-        self._n_tuples = int(state["n_tuples"])
-        self._n_rows = int(state["n_rows"])
+        self._n_tuples = int(np.int64(state["n_tuples"]))
+        self._n_rows = int(np.int64(state["n_rows"]))
         self._starts.restore(state["starts"])
 
 
@@ -303,7 +305,11 @@ class _MainPass:
         """Continue from what ``snapshot`` returned."""
         self._bank.restore(state["bank"])
         self._starts.restore(state["starts"])
-        self._counts = np.array(state["counts"], dtype=np.float64).reshape(2, self._bank.n)
+        counts = np.array(state["counts"], dtype=np.float64).reshape(2, self._bank.n)
+        if not ((counts[1] >= 0.0) & (counts[1] <= counts[0]) & np.isfinite(counts[0])).all():
+            msg = "an open block of all rows lets more rows out than came in"
+            raise ValueError(msg)
+        self._counts = counts
 
 
 class BlockStarts:
