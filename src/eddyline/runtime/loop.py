@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import replace
+from operator import index
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -420,7 +421,7 @@ class FilterLoop:
         """
         try:
             self._restore(state)
-        except (PlanError, LookupError, TypeError, ValueError) as error:
+        except (PlanError, LookupError, TypeError, ValueError, ArithmeticError) as error:
             msg = (
                 f"the saved state of {self.component!r} is damaged: {type(error).__name__}: "
                 f"{error}; start from an empty checkpoint"
@@ -435,7 +436,7 @@ class FilterLoop:
                 f"this query has {list(self.filter_ids)}; start from an empty checkpoint"
             )
             raise StateError(msg, saved=saved, now=self.filter_ids)
-        order = self._checked(state["order"])
+        order = self._checked(map(index, state["order"]))
         if not self.is_adaptive:
             return  # switched off means the order as written, not the last one that was learned
         self.window.restore(state["window"])

@@ -86,12 +86,21 @@ class BlockEstimates:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Continue from what ``snapshot`` returned."""
+        """Continue from what ``snapshot`` returned.
+
+        Raises:
+            ValueError: it is not of open blocks.
+        """
         self.forget(np.ones(self.n_filters, dtype=np.bool_))
         used = np.array(state["prefixes"], dtype=np.int64)
         self._reached[used] = state["reached"]
         if len(used):
             self._dropped[used] = state["dropped"]
+        is_open = (self._reached >= 0.0) & (self._reached < self.block_rows)
+        fits = (self._dropped >= 0.0) & (self._dropped <= self._reached[:, None])
+        if not (is_open.all() and fits.all()):
+            msg = "an open block has more rows than it can, or drops more than it has"
+            raise ValueError(msg)
 
 
 def behind_prefix(order: Order) -> NDArray[np.bool_]:

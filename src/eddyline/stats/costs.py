@@ -95,8 +95,17 @@ class CostSums:
 
     @classmethod
     def from_state(cls, state: list[list[float | None]]) -> CostSums:
-        """Return the sums that ``to_state`` gave."""
-        return cls(np.array([[np.inf if x is None else x for x in row] for row in state]))
+        """Return the sums that ``to_state`` gave.
+
+        Raises:
+            ValueError: the state is of no costs.
+        """
+        rows = [[np.inf if x is None else x for x in row] for row in state]
+        sums = np.array(rows, dtype=np.float64)
+        if len(sums) != 7 or not (sums >= 0.0).all() or np.isinf(np.delete(sums, 5, axis=0)).any():
+            msg = "the costs are not seven rows of sums"
+            raise ValueError(msg)
+        return cls(sums)
 
     def __add__(self, other: CostSums) -> CostSums:
         total = self.sums + other.sums

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import pickle
 from dataclasses import dataclass, field, replace
+from operator import index
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -163,18 +164,32 @@ class FilterProfile:
 
     @classmethod
     def from_state(cls, filter_ids: tuple[str, ...], state: dict[str, Any]) -> Self:
-        """Return the evidence that ``to_state`` saved."""
+        """Return the evidence that ``to_state`` saved.
+
+        Raises:
+            PlanError: its parts do not fit together.
+        """
         base = cls.empty(filter_ids)
         codes = np.frombuffer(bytes.fromhex(state["codes"]), dtype=np.uint8)
-        basis = state["basis"]
+        codes = codes.reshape(-1, base.codes.shape[1])
+        weights = np.array(state["weights"], dtype=np.float64)
+        passed, n_passed = float(state["passed"]), float(state["n_passed"])
+        costs = CostSums.from_state(state["costs"])
+        basis = None if state["basis"] is None else tuple(map(index, state["basis"]))
+        counts = np.append(weights, [passed, n_passed])
+        fits = weights.shape == (len(codes),) and costs.sums.shape == base.costs.sums.shape
+        is_order = basis is None or sorted(basis) == list(range(len(filter_ids)))
+        if not (fits and is_order and np.isfinite(counts).all() and (counts >= 0.0).all()):
+            msg = f"{len(codes)} codes, {weights.shape} weights, order {basis} do not fit together"
+            raise PlanError(msg, filters=filter_ids)
         return replace(
             base,
-            codes=codes.reshape(-1, base.codes.shape[1]),
-            weights=np.array(state["weights"], dtype=np.float64),
-            passed=float(state["passed"]),
-            n_passed=float(state["n_passed"]),
-            costs=CostSums.from_state(state["costs"]),
-            basis=None if basis is None else tuple(basis),
+            codes=codes,
+            weights=weights,
+            passed=passed,
+            n_passed=n_passed,
+            costs=costs,
+            basis=basis,
         )
 
     def to_bytes(self) -> bytes:
