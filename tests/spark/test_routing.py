@@ -225,6 +225,25 @@ def test_no_branch_evaluates_what_stands_behind_a_drop(spark, traps, texts, n_gr
         spark.conf.set(name, before)
 
 
+@pytest.mark.parametrize("k", ["k", "coalesce(k, 1)"], ids=["nullable", "not_nullable"])
+@pytest.mark.parametrize("n_groups", [2, 3])
+def test_a_class_meets_its_own_order_and_not_the_default_one(spark, traps, k, n_groups):
+    """Spark must not take the branches for equal because their conjuncts are.
+
+    The default order raises on the rows of class 0, whose own order guards them.
+    """
+    texts = (f"{k} <> 0", f"100 / {k} > 30", "v < 0.5")
+    attribute = Attribute("c", "number", "CAST(c AS DOUBLE)")
+    block = NativeBlock(("p", "q", "r"), texts, attributes=(attribute,))
+    cut = Partition("c", "values", (0.0, 1.0))
+    table = RouteTable(
+        (cut,), ((1, 0, 2), (0, 1, 2), (1, 2, 0))[:n_groups], (1, n_groups - 1, 0, 0)
+    )
+    assert ids(block.apply(traps, (1, 0, 2), table)) == ids(traps.where(block.chain((0, 1, 2))))
+    with pytest.raises(Exception, match="DIVIDE_BY_ZERO"):
+        block.apply(traps, (1, 0, 2)).collect()
+
+
 def regexes():
     """Conditions dear enough for an order per class: each scans a long text."""
     return [f"rlike(t{f}, '(x+)+y{f}$')" for f in range(3)]

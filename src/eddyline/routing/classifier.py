@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import chdtri
 
 from eddyline.routing.gain import difference
 
@@ -51,6 +50,8 @@ class Classifier:
             return self
         seen, passed = self.seen[:-1].sum(axis=1), self.passed[filters, :-1].sum(axis=2)
         kept = np.arange(len(seen) - 1)
+        from scipy.special import chdtri  # noqa: PLC0415 - loading it takes longer than most tasks
+
         least = chdtri(max(filters.sum(), 1), MERGE_LEVEL)
         while len(kept):
             statistic = difference(seen, passed)

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import chdtri
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,6 +27,9 @@ if TYPE_CHECKING:
     from eddyline.data.codes import Bits
 
 Floats = NDArray[np.float64]
+
+MANY_CODES = 256
+"""Distinct outcome codes above which it is faster to count each filter's rows by themselves."""
 Mask = NDArray[np.bool_]
 
 
@@ -86,6 +88,8 @@ class Gains:
             level: chance of one false attribute per filter, shared by all attributes ((0, 1)).
         """
         degrees = np.maximum(self.n_filled - 1, 1)
+        from scipy.special import chdtri  # noqa: PLC0415 - loading it takes longer than most tasks
+
         bound = chdtri(degrees, level / max(len(degrees), 1))
         found: Mask = (self.n_filled > 1) & (self.g_statistic > bound)
         return found
@@ -148,8 +152,14 @@ def count(
     """
     passes = (~drops).astype(np.float64)
     n_codes = len(drops)
-    seen, passed = [], []
+    seen: list[Floats] = []
+    passed: list[Floats] = []
     for found, size in zip(buckets, sizes, strict=True):
+        if n_codes > MANY_CODES:
+            seen.append(np.bincount(found, minlength=size).astype(np.float64))
+            by_filter = [np.bincount(found, each, minlength=size) for each in passes[code].T]
+            passed.append(np.array(by_filter, dtype=np.float64))
+            continue
         # Rows of one code pass the same filters, so it is enough to count those.
         cells = np.bincount(found * n_codes + code, minlength=size * n_codes)
         table = cells.reshape(size, n_codes).astype(np.float64)

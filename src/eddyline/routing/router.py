@@ -189,7 +189,7 @@ class Router:
                 break  # an attribute that tells anything of late shows among all rows, too
         if table is None or held is not None:
             return None
-        return _stopped(sample)
+        return _stopped(sample, prices, table)
 
     def review(
         self,
@@ -209,7 +209,11 @@ class Router:
         """
         prices = Prices(order, costs_ns, route_cost_ns, group_cost_ns, attribute_cost_ns)
         sample = sample.of(self.attributes)
-        return _stopped(sample) if self._held(table, sample, prices)[0] is None else None
+        return (
+            _stopped(sample, prices, table)
+            if self._held(table, sample, prices)[0] is None
+            else None
+        )
 
     def _held(
         self, table: RouteTable, sample: AttributeSample, prices: Prices
@@ -231,15 +235,15 @@ class Router:
             return routed, False
         base = outcomes.costs(np.array([prices.order]), prices.costs_ns)[outcomes.of_row, 0]
         saving = Saving(base - routed, outcomes.weights, prices.overhead_of(table))
-        n_newest = sample.n_rows // 2
+        n_newest = sample.n_rows
         while n_newest >= REVIEW_ROWS:
             mean, error = saving.over(n_newest)
             if mean + FALLING_Z * error < 0.0:
                 return None, True
             n_newest //= 2
-        if saving.over(sample.n_rows)[0] <= 0.0:
-            return None, True
         least = self.options.min_rows
+        if sample.n_rows >= least and saving.over(sample.n_rows)[0] <= 0.0:
+            return None, True
         is_stale = saving.is_falling(least)
         now, error = saving.over(least)
         return (None if is_stale and now <= self.options.z_score * error else routed), is_stale
@@ -265,5 +269,12 @@ class Router:
         return proposal if is_better else None
 
 
-def _stopped(sample: AttributeSample) -> RouteProposal:
-    return RouteProposal(None, {"reason": "routing stopped paying", "n_rows": sample.n_rows})
+def _stopped(sample: AttributeSample, prices: Prices, table: RouteTable) -> RouteProposal:
+    """Return the proposal to stop routing, with what it cost."""
+    evidence = {
+        "reason": "routing stopped paying",
+        "n_rows": sample.n_rows,
+        "route_cost_ns": prices.overhead_of(table),
+        "costs_ns": prices.costs_ns.tolist(),
+    }
+    return RouteProposal(None, evidence)

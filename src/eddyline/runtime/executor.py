@@ -77,7 +77,7 @@ class BatchOutcome:
     profile: FilterProfile
     """What was observed."""
     sampled: Rows
-    """The sampled rows, in the order of ``drops`` ((M,))."""
+    """The sampled rows, ascending ((M,))."""
     drops: NDArray[np.bool_]
     """Which filter drops which sampled row ((M, F))."""
 
@@ -139,7 +139,11 @@ class ArrowExecutor:
         profile = merge(profiles)
         sampled = np.concatenate([trace.sample.rows for trace in traces])
         drops = np.concatenate([trace.drops for trace in traces])
-        return BatchOutcome(keep, errors, profile, sampled, drops)
+        if len(traces) > 1:  # what was run group by group is told in the order of arrival
+            arrival = np.argsort(sampled)
+            sampled, drops = sampled[arrival], drops[arrival]
+            profile = replace(profile, codes=outcome.pack(drops[drops.any(axis=1)]))
+        return BatchOutcome(keep, errors, replace(profile, n_batches=1), sampled, drops)
 
     def _run_rows(
         self, batch: Sequence[pa.Array], rows: Rows, order: Order, trace: _Trace

@@ -117,6 +117,7 @@ class FilterLoop:
         self._warmups_ns = 0.0
         self._recent_ns = 0.0
         self._work_ns = 0.0
+        self._work_before_ns = 0.0
         self._thought_ns = 0.0
 
     def step(
@@ -146,7 +147,7 @@ class FilterLoop:
         self.window.push(fresh)
         self._new_tuples += fresh.n_tuples
         if self.routes is not None:
-            self.routes.count_batch(fresh.n_rows)
+            self.routes.count(fresh)
             if fresh.attributes is not None:
                 self.routes.observe(fresh.attributes)
         if not may_switch:
@@ -206,14 +207,17 @@ class FilterLoop:
         evidence = {**found.evidence, "n_tuples": known.n_tuples}
         if found.n_fresh is not None:
             n_kept = max(found.n_fresh - fresh.n_tuples, 0)
-            if found.n_fresh < self.options.min_fill and not self._can_warm_up(known):
-                n_kept = max(n_kept, self.options.min_fill - fresh.n_tuples)
-            if n_kept >= known.n_tuples:
+            least = max(n_kept, self.options.min_fill - fresh.n_tuples)
+            is_short = found.n_fresh < self.options.min_fill and n_kept < known.n_tuples
+            if is_short and not self._can_warm_up(known):
+                n_kept = least
+            if n_kept >= known.n_tuples and found.costs is None:
                 return []  # nothing that is known is older than the change
-            self.window.keep_newest(n_kept)
+            self.window.keep_newest(min(n_kept, known.n_tuples))
             self._new_tuples = min(self._new_tuples, n_kept)
             if self.routes is not None:
-                self.routes.keep_newest(n_kept / known.n_tuples)
+                rows_per_tuple = 1.0 + known.n_passed / max(known.n_tuples, 1)
+                self.routes.keep_newest(round(n_kept * rows_per_tuple))
         return [JournalEntry(batch_id, self.component, "stale", evidence=evidence)]
 
     def _can_warm_up(self, known: FilterProfile) -> bool:
@@ -281,7 +285,8 @@ class FilterLoop:
 
     def _can_think(self) -> bool:
         """Whether decisions have not cost too much so far."""
-        return self.thinks_freely or self._thought_ns <= THINKING_FRAC * self._work_ns
+        spent_ns = self._work_ns - self._work_before_ns
+        return self.thinks_freely or self._thought_ns <= THINKING_FRAC * spent_ns
 
     @property
     def _is_warming(self) -> bool:
@@ -441,6 +446,7 @@ class FilterLoop:
             return  # switched off means the order as written, not the last one that was learned
         self.window.restore(state["window"])
         self._recent_ns, self._work_ns, self._warmups_ns = map(float, state["spent_ns"])
+        self._work_before_ns = self._work_ns
         # What is restored was learned from more than one call.
         self._n_timed = np.where(self.window.profile().costs.is_known, 2.0, 0.0)
         if state["policy_name"] == type(self.policy).__name__:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from eddyline.ordering.protocol import Order
     from eddyline.query.attributes import Attribute
     from eddyline.stats.costs import CostSums
+    from eddyline.stats.profile import FilterProfile
 
 MAX_ROWS = 5000
 """Sampled rows that a table is learned from, the newest ones."""
@@ -35,6 +36,9 @@ REVIEW_ROWS = 100
 
 PAYING_ROWS = 10_000
 """Input rows before a sample is taken for routing alone: a shorter job would not earn it back."""
+
+BATCH_MEMORY = 20_000
+"""Rows after which two thirds of what is known of the size of batches is of the newest ones."""
 
 RELEARN_EVERY = 8
 """Where no table pays, one batch in so many is looked at again."""
@@ -122,6 +126,7 @@ class Routes:
         self._sample = AttributeSample.empty(self.names, len(filter_ids))
         self._n_new = 0
         self._n_reviewed = 0
+        self._learned_from = 0
         self._n_sampled = 0
         self._n_rows = 0.0
         self._batch_rows = 1.0
@@ -144,10 +149,14 @@ class Routes:
         """The newest sampled rows."""
         return self._sample
 
-    def count_batch(self, n_rows: int) -> None:
-        """Take note of a batch of so many rows."""
+    def count(self, fresh: FilterProfile) -> None:
+        """Take note of what came in, with or without attributes."""
         self.n_batches += 1
-        self._n_rows += n_rows
+        self._n_rows += fresh.n_rows
+        if fresh.n_batches:
+            recent = fresh.n_rows / fresh.n_batches
+            weight = fresh.n_rows / (fresh.n_rows + BATCH_MEMORY) if self._batch_rows > 1.0 else 1.0
+            self._batch_rows += weight * (recent - self._batch_rows)
 
     def observe(self, fresh: AttributeSample) -> None:
         """Take in sampled rows with their attributes."""
@@ -160,16 +169,20 @@ class Routes:
         if self.table is not None:
             self.table = self.table.with_default(order)
 
-    def keep_newest(self, frac: float) -> None:
-        """Let the older part of the sample go, which a change has made stale."""
-        self._sample = self._sample.last(int(frac * self._sample.n_rows))
+    def keep_newest(self, n_rows: int) -> None:
+        """Let older sampled rows go, which a change has made stale."""
+        self._sample = self._sample.last(n_rows)
         self._n_new = min(self._n_new, self._sample.n_rows)
         self._n_reviewed = min(self._n_reviewed, self._n_new)
+        self._learned_from = min(self._learned_from, self._sample.n_rows)
 
     @property
     def _is_due(self) -> bool:
         """Whether there is enough new evidence to ask the router for another table."""
-        is_enough = self._sample.n_rows >= self._router.options.min_rows
+        least = self._router.options.min_rows
+        if self.table is not None:  # few rows of a task do not outweigh what all tasks taught
+            least = max(least, self._learned_from)
+        is_enough = self._sample.n_rows >= least
         return is_enough and self._n_new >= min(DUE_ROWS, self._sample.n_rows / 4)
 
     def decide(self, order: Order, costs: CostSums, batch_id: int) -> list[JournalEntry]:
@@ -196,6 +209,9 @@ class Routes:
         if proposal is None or proposal.table == self.table:
             return []
         before, self.table = self.table, proposal.table
+        self._learned_from = self._sample.n_rows
+        if self.table is None:
+            self.keep_newest(REVIEW_ROWS)  # what was before taught a table that pays no more
         words = (self._words(before), self._words(self.table))
         return [JournalEntry(batch_id, self.component, "routes", *words, proposal.evidence)]
 
@@ -205,10 +221,8 @@ class Routes:
         if not self._hands_over:
             condition_ns = min(float(per_row_ns.min()), MAX_CONDITION_NS)
             return condition_ns, condition_ns / 2.0, condition_ns  # half of them are looked at
-        # A call of the first filter is of a whole batch, if rows are not routed yet.
-        self._batch_rows = max(self._batch_rows, float(costs.sums[6].max()))
         handed_over_ns = HAND_OVER_NS * len(self.names)
-        group_ns = float(fixed_ns.sum()) / self._batch_rows
+        group_ns = float(fixed_ns.sum()) / max(self._batch_rows, 1.0)
         return LOOK_UP_NS + handed_over_ns, group_ns, LOOK_UP_NS
 
     def _words(self, table: RouteTable | None) -> Any:
@@ -259,6 +273,9 @@ class Routes:
             "table": None if self.table is None else self.table.to_state(),
             "n_batches": self.n_batches,
             "batch_rows": self._batch_rows,
+            "learned_from": self._learned_from,
+            "n_sampled": self._n_sampled,
+            "n_rows": self._n_rows,
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -275,3 +292,6 @@ class Routes:
         self.table = table
         self.n_batches = int(state["n_batches"])
         self._batch_rows = max(1.0, float(state["batch_rows"]))
+        self._learned_from = min(MAX_ROWS, int(state["learned_from"]))
+        self._n_sampled = max(0, int(state["n_sampled"]))
+        self._n_rows = max(0.0, float(state["n_rows"]))

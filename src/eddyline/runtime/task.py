@@ -68,7 +68,8 @@ def run_batch(
         outcome = executor.run(piece, loop.order, sample, groups)
         fresh = outcome.profile
         if here is not None and loop.routes is not None:
-            fresh = replace(fresh, attributes=_attributes(loop, outcome, here, sample.prob))
+            attributes = _attributes(loop.routes.names, outcome, here, sample.prob)
+            fresh = replace(fresh, attributes=attributes)
             outcome = replace(outcome, profile=fresh)
         yield outcome, loop.step(fresh, batch_id, may_switch=may_switch)
         start += n_piece
@@ -76,22 +77,19 @@ def run_batch(
 
 def _groups(loop: FilterLoop, values: Values) -> Groups | None:
     """Return the order of each row, if classes of rows have orders of their own."""
-    routes = loop.routes
-    if routes is None or routes.table is None:
+    if loop.routes is None or loop.table is None:
         return None
-    used = [values[routes.names.index(name)] for name in routes.table.attributes]
-    return Groups(routes.table.group_of(np.stack(used, axis=1)), routes.table.orders)
+    used = [values[loop.routes.names.index(name)] for name in loop.table.attributes]
+    return Groups(loop.table.group_of(np.stack(used, axis=1)), loop.table.orders)
 
 
 def _attributes(
-    loop: FilterLoop, outcome: BatchOutcome, values: Values, prob: float
-) -> AttributeSample | None:
+    names: tuple[str, ...], outcome: BatchOutcome, values: Values, prob: float
+) -> AttributeSample:
     """Return the sampled rows of a batch with their attributes."""
-    if loop.routes is None:
-        return None
     rows = outcome.sampled
     return AttributeSample(
-        loop.routes.names,
+        names,
         np.stack([each[rows] for each in values], axis=1),
         pack(outcome.drops),
         np.full(len(rows), 1.0 / prob),

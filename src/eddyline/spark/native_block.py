@@ -48,6 +48,9 @@ RESOLUTION_FRAC = 0.25
 """Least cost of a predicate, as a share of what reading the clock costs (some 90 ns): what is
 cheaper cannot be told apart, and must not look ten times cheaper by luck."""
 
+ROW_BITS = (1 << 33) - 1
+"""The bits of ``monotonically_increasing_id`` that number the rows of a partition."""
+
 BITS_PER_WORD = 62
 """Outcome bits in one BIGINT of a code."""
 
@@ -68,16 +71,25 @@ class NativeBlock:
         """Return the conjunction as SQL, in one order or in another one for each class of rows.
 
         An OR of chains would not do: Spark factors common conjuncts out, and the orders are lost.
+        Nor would a CASE of AND chains: Spark takes conjunctions of the same conjuncts for equal,
+        whatever their order, and a CASE whose branches are all equal for any one of them.
         """
         if table is None:
             return self.chain(order)
         texts = {each.name: each.sql for each in self.attributes}
         conditions = table.conditions([texts[name] for name in table.attributes])
         whens = [
-            f"WHEN {condition} THEN ({self.chain(each)})"
+            f"WHEN {condition} THEN {self._steps(each)}"
             for condition, each in zip(conditions, table.orders[1:], strict=True)
         ]
-        return f"CASE {' '.join(whens)} ELSE ({self.chain(table.orders[0])}) END"
+        return f"CASE {' '.join(whens)} ELSE {self._steps(table.orders[0])} END"
+
+    def _steps(self, order: Order) -> str:
+        """Return the conjunction in that order, each condition inside the one before it."""
+        sql = self._condition(order[-1])
+        for f in reversed(order[:-1]):
+            sql = f"CASE WHEN {self._condition(f)} THEN {sql} ELSE false END"
+        return sql
 
     def chain(self, order: Order) -> str:
         """Return the conjunction in that order, as SQL."""
@@ -179,7 +191,9 @@ class NativeBlock:
         is_learned = bool(collected) and not isinstance(collected[0][0], int)
         given = [each[0] for each in collected] if is_learned else collected
         place = {int(values[0]): index for index, values in enumerate(given)}
-        rows = [given[place[number]] for number in sorted(place)]
+        # The upper bits of a row's number are its partition: partitions come side by side.
+        numbers = sorted(place, key=lambda number: number & ROW_BITS)
+        rows = [given[place[number]] for number in numbers]
         is_timed = np.array([len(values) == 2 * n_filters + 3 for values in rows], dtype=np.bool_)
         timed = [rows[index] for index in np.flatnonzero(is_timed)]
         plain = [rows[index] for index in np.flatnonzero(~is_timed)]
@@ -201,7 +215,7 @@ class NativeBlock:
         attributes = AttributeSample(
             tuple(each.name for each in self.attributes),
             # NULL arrives as None, which is nan as a float.
-            np.array([collected[place[number]][1] for number in sorted(place)], dtype=np.float64),
+            np.array([collected[place[number]][1] for number in numbers], dtype=np.float64),
             outcome.pack(drops),
             np.full(len(drops), 1.0 / prob),
         )

@@ -21,6 +21,7 @@ from eddyline.data.sampling import seed_of
 from eddyline.query.predicates import FunctionPredicate
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.loop import FilterLoop
+from eddyline.runtime.routes import MAX_ROWS
 from eddyline.runtime.views import BlockRecord, BlockView, FilterView
 from eddyline.spark.arrow_block import apply_arrow_block
 from eddyline.spark.binding import PREFIX
@@ -28,7 +29,7 @@ from eddyline.spark.harvest import PendingMetrics, as_bytes
 from eddyline.spark.native_block import NativeBlock
 from eddyline.spark.plan_text import is_narrow
 from eddyline.spark.worker import TaskReport, WorkerBlock
-from eddyline.stats.profile import FilterProfile, merge
+from eddyline.stats.profile import FilterProfile, merge_tasks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -322,10 +323,9 @@ class FilterPipeline:
                     evidence = {"partition": task.partition, "n_entries": n_left_out}
                     left_out = JournalEntry(batch_id, component, "left_out", evidence=evidence)
                     self.entries.append(left_out)
-            # Each task has the same say: the window keeps the newest tuples, whosever they are.
-            share = -(-self.options.window_rows // len(tasks))
-            profiles = [task.profile.last(share) for task in tasks.values()]
-            self._step(component, merge(profiles), batch_id)
+            profiles = [tasks[partition].profile for partition in sorted(tasks)]
+            fresh = merge_tasks(profiles, self.options.window_rows, MAX_ROWS)
+            self._step(component, fresh, batch_id)
             for task in tasks.values():
                 self.loops[component].add_costs(task.loading)
             # What all tasks learned together is more than what a worker remembers of its own.
@@ -395,7 +395,8 @@ class FilterPipeline:
             if loop.routes is not None
             for each in loop.routes.unlabelled
         ]
-        if not lacking or df.isStreaming or not is_narrow(df):
+        may_read = self.options.read_sample and not df.isStreaming
+        if not lacking or not may_read or not is_narrow(df):
             return
         head = df.limit(self.options.read_sample_rows)
         for routes, each in lacking:

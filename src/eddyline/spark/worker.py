@@ -8,6 +8,7 @@ A worker process that Spark reuses keeps what it learned for the next task of th
 from __future__ import annotations
 
 import pickle
+import zlib
 from collections import OrderedDict
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -63,12 +64,12 @@ class TaskReport:
 
     def to_bytes(self) -> bytes:
         """Return the report as bytes, to travel to the driver."""
-        return pickle.dumps(self, protocol=pickle.HIGHEST_PROTOCOL)
+        return zlib.compress(pickle.dumps(self, protocol=pickle.HIGHEST_PROTOCOL), level=1)
 
     @staticmethod
     def from_bytes(data: bytes) -> TaskReport:
         """Return the report that one of our own workers packed."""
-        report: TaskReport = pickle.loads(data)
+        report: TaskReport = pickle.loads(zlib.decompress(data))
         return report
 
 

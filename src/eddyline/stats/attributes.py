@@ -58,6 +58,10 @@ class AttributeSample:
         rows = slice(start, stop)
         return type(self)(self.attributes, self.values[rows], self.codes[rows], self.weights[rows])
 
+    def take(self, rows: NDArray[np.intp]) -> Self:
+        """Return the rows at some places, in that order."""
+        return type(self)(self.attributes, self.values[rows], self.codes[rows], self.weights[rows])
+
     def last(self, n_rows: int) -> Self:
         """Return the newest rows."""
         return self if n_rows >= self.n_rows else self.slice(self.n_rows - n_rows)
@@ -70,6 +74,22 @@ class AttributeSample:
             if name in place:
                 values[:, column] = self.values[:, place[name]]
         return type(self)(tuple(attributes), values, self.codes, self.weights)
+
+
+def interleaved(samples: Sequence[AttributeSample]) -> AttributeSample:
+    """Return one sample of rows that came side by side, as from the partitions of a batch.
+
+    The first rows of each come first and the last rows last, so that the newest rows of the whole
+    are of all of them.
+
+    Raises:
+        PlanError: there is none, or they are of different attributes.
+    """
+    whole = joined(samples)
+    place = np.concatenate(
+        [(np.arange(each.n_rows) + 0.5) / max(each.n_rows, 1) for each in samples]
+    )
+    return whole.take(np.argsort(place, kind="stable"))
 
 
 def joined(samples: Sequence[AttributeSample]) -> AttributeSample:

@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 
 from eddyline.data import codes as outcome
 from eddyline.errors import PlanError
-from eddyline.stats.attributes import AttributeSample, joined
+from eddyline.stats.attributes import AttributeSample, interleaved, joined
 from eddyline.stats.costs import CostSums
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 Floats = NDArray[np.float64]
 
@@ -55,6 +55,8 @@ class FilterProfile:
     """Of ``rows_in``, the rows that passed ((F,))."""
     n_rows: int = 0
     """Input rows seen."""
+    n_batches: int = 0
+    """Arrow batches, or pieces of them, that they came in (0 where there are none)."""
     n_kept: int = 0
     """Input rows that passed every filter."""
     n_evaluations: int = 0
@@ -240,6 +242,7 @@ def merge(profiles: Iterable[FilterProfile]) -> FilterProfile:
         rows_in=np.sum([part.rows_in for part in parts], axis=0),
         rows_out=np.sum([part.rows_out for part in parts], axis=0),
         n_rows=sum(part.n_rows for part in parts),
+        n_batches=sum(part.n_batches for part in parts),
         n_kept=sum(part.n_kept for part in parts),
         n_evaluations=sum(part.n_evaluations for part in parts),
         n_extra=sum(part.n_extra for part in parts),
@@ -249,6 +252,47 @@ def merge(profiles: Iterable[FilterProfile]) -> FilterProfile:
         blocks=None if ran_under is None else _joined_blocks(parts),
         attributes=_joined_attributes(parts),
     )
+
+
+def merge_tasks(profiles: Sequence[FilterProfile], n_tuples: int, n_rows: int) -> FilterProfile:
+    """Return one profile of tasks that ran side by side.
+
+    Each task has the same say, whosever report came first: an equal share of the sample, whose
+    rows are interleaved, since none came after those of another task.
+
+    Args:
+        profiles: of the tasks, by partition.
+        n_tuples: profile tuples that are wanted of all of them together.
+        n_rows: sampled rows with attributes that are wanted of all of them together.
+
+    Raises:
+        PlanError: the profiles are of different filters, or there is none.
+    """
+    count = max(len(profiles), 1)
+    shares = [profile.last(-(-n_tuples // count)) for profile in profiles]
+    whole = merge(shares)
+    if count == 1:
+        return whole
+    place = np.argsort(
+        np.concatenate([_relative(len(each.codes)) for each in shares]), kind="stable"
+    )
+    if len(place) == len(whole.codes):  # all of them could be read
+        whole = replace(whole, codes=whole.codes[place], weights=whole.weights[place])
+    if whole.attributes is not None:
+        newest = whole.attributes.attributes
+        sampled = [p.attributes.last(-(-n_rows // count)) for p in shares if p.attributes]
+        same = [sample for sample in sampled if sample.attributes == newest]
+        whole = replace(whole, attributes=interleaved(same))
+    if whole.blocks is not None:
+        counted = [each.blocks for each in shares if each.blocks is not None]
+        length = min(map(len, counted))
+        whole = replace(whole, blocks=np.sum([each[-length:] for each in counted], axis=0))
+    return whole
+
+
+def _relative(n: int) -> Floats:
+    """Return where each of n rows stands between the first and the last of them ((n,))."""
+    return (np.arange(n) + 0.5) / max(n, 1)
 
 
 def _same(orders: list[tuple[int, ...] | None]) -> tuple[int, ...] | None:

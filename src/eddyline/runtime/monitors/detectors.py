@@ -134,6 +134,8 @@ class DetectorMonitor:
             if position >= 0 and began >= oldest_fresh:
                 oldest_fresh, found = began, (position, order[position])
         costs = self._observe_costs(cost_ratios)
+        if contradiction is not None:
+            self._forget_filter(order[contradiction.evidence["position"]], order)
         if found is None and costs is None:
             return contradiction
         evidence: dict[str, Any] = {"detector": str(self._options.detector)}
@@ -146,9 +148,28 @@ class DetectorMonitor:
             evidence["n_fresh"] = n_fresh
         if costs is not None:
             evidence["costs_of"] = [fresh.filter_ids[f] for f in np.flatnonzero(costs)]
-        if contradiction is not None:
-            n_fresh, evidence = contradiction.n_fresh, {**evidence, **contradiction.evidence}
+        if contradiction is not None:  # of two findings, the one that needs no training counts
+            n_fresh = contradiction.n_fresh
+            evidence = {"costs_of": evidence.get("costs_of", [])} | contradiction.evidence
+            found = None
+        if found is not None:
+            self._forget_filter(found[1], order)
         return Finding(n_fresh, costs, evidence)
+
+    def _forget_filter(self, f: int, order: Order) -> None:
+        """Start every detector anew whose fraction a change of one filter changes.
+
+        They are those of the filter itself, given any prefix, and of all filters given a prefix
+        that it is of. The others would report the same change once more, late.
+        """
+        position = order.index(f)
+        behind = np.arange(self._n_filters) > position
+        stale = np.repeat(behind[:, None], self._n_filters, axis=1)
+        stale[:, f] = True
+        self._fracs.reset(stale.ravel())
+        self._blocks.forget(behind)
+        self._starts.reopen(behind, self._n_tuples)
+        self._main.forget(np.arange(self._n_filters) >= position, self._n_tuples)
 
     def _observe_drops(
         self, fresh: FilterProfile, order: Order
