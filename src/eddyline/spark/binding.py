@@ -16,6 +16,7 @@ from eddyline.query.binding import BoundConjunction, bind
 from eddyline.query.predicates import SqlPredicate
 from eddyline.query.sql_analysis import resolve_columns
 from eddyline.query.sql_text import quoted
+from eddyline.spark.plan_text import computes_nothing
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -47,9 +48,31 @@ def bind_to(
     if options.routing is False:
         return bound
     if options.route_by is None:
-        return replace(bound, attributes=candidates(_routable(df), MAX_ATTRIBUTES))
+        may_route = len(predicates) > 1 and options.resolved().adaptive
+        return replace(bound, attributes=_candidates(df, bound)) if may_route else bound
     named = tuple(_attribute(df, text, ansi=ansi) for text in options.route_by)
     return replace(bound, attributes=named)
+
+
+def _candidates(df: DataFrame, bound: BoundConjunction) -> tuple[Attribute, ...]:
+    """Return the columns that may tell classes of rows apart and take no computing.
+
+    Nobody else may ask for a column that the input computes: to do so for the sake of an order
+    could cost more than the order saves, or raise.
+    """
+    found = candidates(_routable(df), 2 * MAX_ATTRIBUTES)
+    named = [F.col(quoted(each.name)) for each in found]
+    if found and not computes_nothing(df.select(*named)):
+        read = set().union(
+            *(columns for segment in bound.segments for columns in segment.columns),
+            *(each.columns for segment in bound.segments for each in segment.native),
+        )
+        found = tuple(
+            each
+            for each, column in zip(found, named, strict=True)
+            if each.name in read or computes_nothing(df.select(column))
+        )
+    return found[:MAX_ATTRIBUTES]
 
 
 def _routable(df: DataFrame) -> dict[str, str]:
@@ -65,18 +88,14 @@ def _attribute(df: DataFrame, text: str, *, ansi: bool) -> Attribute:
     """Return an attribute that the user named, a column or a SQL expression."""
     types = _types(df)
     if text in types:
-        made = attribute(text, quoted(text), types[text], [text])
-        kind = types[text]
+        kind = _kind(df, text, quoted(text))
+        made = attribute(text, quoted(text), kind, [text])
     else:
         found = resolve_columns(text, types, name="route_by", ansi=ansi, qualifiers=None)
         if found.may_raise or not found.is_deterministic:
             msg = f"route_by: {text!r} cannot tell classes of rows apart: {found.reason}"
             raise QueryError(msg, attribute=text)
-        try:
-            kind = df.select(F.expr(text)).dtypes[0][1]
-        except AnalysisException as error:
-            msg = f"route_by: Spark cannot resolve {text!r}: {error}"
-            raise QueryError(msg, attribute=text) from error
+        kind = _kind(df, text, text)
         made = attribute(text, f"({text}\n)", kind, found.columns)
     if made is None:
         msg = (
@@ -85,6 +104,15 @@ def _attribute(df: DataFrame, text: str, *, ansi: bool) -> Attribute:
         )
         raise QueryError(msg, attribute=text, type=kind)
     return made
+
+
+def _kind(df: DataFrame, text: str, sql: str) -> str:
+    """Return the Spark type of an attribute that the user named."""
+    try:
+        return df.select(F.expr(sql)).dtypes[0][1]
+    except AnalysisException as error:
+        msg = f"route_by: Spark cannot resolve {text!r}: {error}"
+        raise QueryError(msg, attribute=text) from error
 
 
 def _check_names(df: DataFrame) -> None:

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 _NEEDS_SHUFFLE = re.compile(r"Exchange|Sort|Aggregate|Join|Window|CartesianProduct|CollectMetrics")
 """Work that a second job would do again, or see: an observation belongs to the user's own job."""
 
+_COMPUTES = re.compile(r" AS |EvalPython")
+_RENAMES = re.compile(r"(?:(?<=\[)|(?<=, ))[^\s,()\[~-][^,()\[]*#\d+L?(?:\.\w+)* AS ")
+"""``column#7 AS name`` or ``struct#7.field AS name``: what a plan says of a column that stands."""
+
 _printing = threading.Lock()
 
 
@@ -54,6 +58,11 @@ def plan_text(df: DataFrame) -> str:
 def is_narrow(df: DataFrame) -> bool:
     """Return whether the first rows can be had without running a shuffle or a join."""
     return not _NEEDS_SHUFFLE.search(_without_cached(plan_text(df)))
+
+
+def computes_nothing(df: DataFrame) -> bool:
+    """Return whether all columns are those of the sources, at most under other names."""
+    return not _COMPUTES.search(_RENAMES.sub("", _without_cached(plan_text(df))))
 
 
 def _without_cached(plan: str) -> str:
