@@ -80,13 +80,6 @@ def test_what_is_no_partition(given_):
         Partition("a", *given_)
 
 
-def test_the_papers_form_is_equi_width():
-    part = Partition.even("light", 0.0, 48.0)
-    assert part.points == tuple(np.arange(2.0, 48.0, 2.0))
-    assert part.n_buckets == 25
-    assert Partition.even("light", 3.0, 3.0 + 1e-15).n_buckets <= 25
-
-
 @pytest.mark.parametrize(
     ("value", "sql"),
     [

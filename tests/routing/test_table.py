@@ -120,9 +120,9 @@ def test_words_of_two_attributes():
     groups = [0] * 12
     groups[4 + 0] = groups[4 + 1] = groups[8 + 3] = 1
     table = RouteTable((CUT, other), ((0, 1), (1, 0)), tuple(groups))
-    assert table.words(("a", "b")) == [
-        "a, b: other rows",
-        "b, a: (500 <= light) and (sensor in (3, 7)); (light is NULL) and (sensor is NULL)",
+    assert table.rows_in_words() == [
+        "other rows",
+        "(500 <= light) and (sensor in (3, 7)); (light is NULL) and (sensor is NULL)",
     ]
 
 

@@ -4,9 +4,8 @@ Attribute values arrive as doubles; NaN is NULL. Every partition has a last buck
 every double has exactly one bucket, infinities and both zeros included. [Bizarro05 3, f_j]
 
 Deviations: numbers are cut where the sample has equally many rows on both sides of each bucket
-(equi-depth), which outliers do not spoil; the paper's equi-width form is ``Partition.even``. An
-attribute with few distinct values gets a bucket per value instead of a hash, so that no two values
-share one.
+(equi-depth), which outliers do not spoil; the paper's ranges have one width. An attribute with few
+distinct values gets a bucket per value instead of a hash, so that no two values share one.
 """
 
 from __future__ import annotations
@@ -86,19 +85,6 @@ class Partition:
         if not (ascends and fits and (known or is_hash)):
             msg = f"no partition: {self.attribute!r} {self.kind} {points} {self.n_hash}"
             raise PlanError(msg, attribute=self.attribute, kind=self.kind, points=points)
-
-    @classmethod
-    def even(cls, attribute: str, low: float, high: float, n_buckets: int = 24) -> Self:
-        """Return ranges of one width between two values: the paper's form [Bizarro05 3].
-
-        Args:
-            attribute: its name.
-            low: the least value seen.
-            high: the greatest value seen (> ``low``).
-            n_buckets: ranges (≥ 1).
-        """
-        edges = np.linspace(low, high, n_buckets + 1)[1:-1]
-        return cls(attribute, "ranges", tuple(np.unique(edges).tolist()))
 
     @property
     def n_buckets(self) -> int:

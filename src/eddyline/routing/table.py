@@ -193,26 +193,15 @@ class RouteTable:
         """
         return self if order == self.orders[0] else replace(self, orders=(order, *self.orders[1:]))
 
-    def words(self, filter_ids: Sequence[str]) -> list[str]:
-        """Return a line for each order group: its order, and which rows take it.
-
-        Args:
-            filter_ids: names of the filters (F).
-
-        >>> cut = Partition("light", "ranges", (500.0,))
-        >>> RouteTable((cut,), ((0, 1), (1, 0)), (0, 1, 0)).words(("a", "b"))
-        ['a, b: other rows', 'b, a: 500 <= light']
-        """
-        return [
-            f"{', '.join(filter_ids[f] for f in order)}: {rows}"
-            for order, rows in zip(self.orders, self.rows_in_words(), strict=True)
-        ]
-
     def rows_in_words(self, labels: Labels | None = None) -> list[str]:
         """Return which rows each group is of, as a person would say it.
 
         Args:
             labels: what values of an attribute stand for, such as a text for its hash.
+
+        >>> cut = Partition("light", "ranges", (500.0,))
+        >>> RouteTable((cut,), ((0, 1), (1, 0)), (0, 1, 0)).rows_in_words()
+        ['other rows', '500 <= light']
         """
         shape = [part.n_buckets for part in self.partitions]
         groups = self._lookup.reshape(shape)

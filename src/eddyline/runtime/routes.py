@@ -52,6 +52,12 @@ HAND_OVER_NS = 25.0
 COMPILED_REFINEMENT = 0.05
 """Share of the cost that another table of the native block must save: Spark compiles it anew."""
 
+COMPILED_CLASSES = 256
+"""Most classes in the native block: their conditions are code, of some kilobytes then."""
+
+COMPILED_GROUPS = 8
+"""Most orders in the native block: each is a chain of its own in the code."""
+
 MAX_CONDITION_NS = 200.0
 """Most that the JVM is taken to spend on telling whether a row is of a class (ns). It is a
 comparison or two, so where filters are as cheap as that it costs what the cheapest of them does."""
@@ -78,7 +84,12 @@ def _stable(options: RouterOptions, *, is_compiled: bool) -> RouterOptions:
     """Return the options for a block: where a table is compiled code, another must be worth it."""
     if not is_compiled:
         return options
-    return replace(options, min_refinement=max(options.min_refinement, COMPILED_REFINEMENT))
+    return replace(
+        options,
+        min_refinement=max(options.min_refinement, COMPILED_REFINEMENT),
+        max_classes=min(options.max_classes, COMPILED_CLASSES),
+        max_groups=min(options.max_groups, COMPILED_GROUPS),
+    )
 
 
 class Routes:

@@ -158,6 +158,17 @@ class FilterPipeline:
         Returns:
             The filtered DataFrame, and what it will report when it runs.
         """
+        with self._lock:
+            return self._laid(df, batch_id, profiles_native, expected_rows, observation)
+
+    def _laid(
+        self,
+        df: DataFrame,
+        batch_id: int,
+        profiles_native: bool,
+        expected_rows: int,
+        observation: Callable[[str], Any],
+    ) -> tuple[DataFrame, list[Report]]:
         reports: list[Report] = []
         errors: list[str] = []
         for number, segment in enumerate(self.bound.segments):
