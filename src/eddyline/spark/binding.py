@@ -63,16 +63,28 @@ def _candidates(df: DataFrame, bound: BoundConjunction) -> tuple[Attribute, ...]
     found = candidates(_routable(df), 2 * MAX_ATTRIBUTES)
     named = [F.col(quoted(each.name)) for each in found]
     if found and not computes_nothing(df.select(*named)):
-        read = set().union(
-            *(columns for segment in bound.segments for columns in segment.columns),
-            *(each.columns for segment in bound.segments for each in segment.native),
-        )
+        read = _read(bound)
         found = tuple(
             each
             for each, column in zip(found, named, strict=True)
             if each.name in read or computes_nothing(df.select(column))
         )
     return found[:MAX_ATTRIBUTES]
+
+
+def fits(df: DataFrame, bound: BoundConjunction, options: FilterOptions) -> bool:
+    """Return whether another input of the same columns has the attributes for nothing, too."""
+    read = _read(bound)
+    others = [F.col(quoted(each.name)) for each in bound.attributes if each.name not in read]
+    return options.route_by is not None or not others or computes_nothing(df.select(*others))
+
+
+def _read(bound: BoundConjunction) -> set[str]:
+    """Return the columns that predicates read."""
+    return set().union(
+        *(columns for segment in bound.segments for columns in segment.columns),
+        *(each.columns for segment in bound.segments for each in segment.native),
+    )
 
 
 def _routable(df: DataFrame) -> dict[str, str]:

@@ -10,7 +10,7 @@ from eddyline.options import FilterOptions
 from eddyline.query.predicates import as_predicate, named
 from eddyline.runtime.journal import Journal
 from eddyline.runtime.loop import check_options
-from eddyline.spark.binding import bind_to
+from eddyline.spark.binding import bind_to, fits
 from eddyline.spark.harvest import as_bytes, listener
 from eddyline.spark.pipeline import FilterPipeline, Report
 from eddyline.watch.explain import explain
@@ -116,14 +116,15 @@ class Conjunction:
     def _bound_to(self, df: DataFrame) -> FilterPipeline:
         """Return the pipeline for the DataFrame; other columns or settings start afresh."""
         columns = [*df.dtypes, *((each, str(_conf(df, each))) for each in _SETTINGS)]
-        if self._pipeline is None or columns != self._columns:
+        known = self._pipeline if columns == self._columns else None
+        if known is None or not fits(df, known.bound, self.options):
             bound = bind_to(df, self.predicates, self.options)
-            self._pipeline = FilterPipeline(
+            known = self._pipeline = FilterPipeline(
                 bound, self.options, self.name, max_handed_over=MAX_HANDED_OVER
             )
             self._columns = columns
             self._waiting = []
-        return self._pipeline
+        return known
 
     def _apply_streaming(self, df: DataFrame, pipeline: FilterPipeline) -> DataFrame:
         """A streaming plan is laid once: native predicates stand, tasks adapt, progress reports."""
