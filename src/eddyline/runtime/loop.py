@@ -22,7 +22,7 @@ from eddyline.runtime.evidence import MIN_ROWS_PER_PROFILE, costs_ns
 from eddyline.runtime.executor import Sample
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.monitors import monitor as find_monitor
-from eddyline.runtime.routes import Routes, router_options
+from eddyline.runtime.routes import Routes, can_compile, router_options
 from eddyline.runtime.views import BlockRecord
 from eddyline.stats.costs import CostSums
 from eddyline.stats.profile import FilterProfile, merge
@@ -103,7 +103,9 @@ class FilterLoop:
         self.monitor = find_monitor(options.monitor).build(n_filters, options.seed)
         self.window = ProfileWindow(filter_ids, options.window_rows)
         self.routes: Routes | None = None
-        if self.is_adaptive and options.routing and attributes and self.policy.needs_all_bits:
+        fits = hands_over or can_compile(n_filters)
+        can_route = self.is_adaptive and fits and self.policy.needs_all_bits
+        if can_route and options.routing and attributes:
             self.routes = Routes(
                 component, filter_ids, attributes, reads, options.routing, hands_over=hands_over
             )

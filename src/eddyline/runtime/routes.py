@@ -49,14 +49,21 @@ LOOK_UP_NS = 15.0
 HAND_OVER_NS = 25.0
 """What it costs to hand an attribute over to a worker (ns per row)."""
 
+REGROUP_NS = 40.0
+"""What it costs to take a batch's rows apart by group (ns per row)."""
+
+GROUP_CALL_NS = 30_000.0
+"""What one more call of a filter costs the executor, beside the filter's own fixed cost (ns)."""
+
 COMPILED_REFINEMENT = 0.05
 """Share of the cost that another table of the native block must save: Spark compiles it anew."""
 
 COMPILED_CLASSES = 256
 """Most classes in the native block: their conditions are code, of some kilobytes then."""
 
-COMPILED_GROUPS = 8
-"""Most orders in the native block: each is a chain of its own in the code."""
+COMPILED_CHAINS = 32
+"""Most conditions in the chains of the native block, one chain per order: with 64 of them, the code
+took two to four times as long as one chain, with 32 it did not."""
 
 MAX_CONDITION_NS = 200.0
 """Most that the JVM is taken to spend on telling whether a row is of a class (ns). It is a
@@ -80,15 +87,19 @@ def router_options(spec: Any) -> RouterOptions:
     raise OptionError(msg, name="routing", value=spec)
 
 
-def _stable(options: RouterOptions, *, is_compiled: bool) -> RouterOptions:
-    """Return the options for a block: where a table is compiled code, another must be worth it."""
-    if not is_compiled:
-        return options
+def can_compile(n_filters: int) -> bool:
+    """Return whether at least two orders of so many filters fit into compiled code."""
+    return COMPILED_CHAINS // max(n_filters, 1) >= 2
+
+
+def _compiled(spec: Any, n_filters: int) -> RouterOptions:
+    """Return the options where a table is compiled code: it must fit, and another be worth it."""
+    options = router_options(spec)
     return replace(
         options,
         min_refinement=max(options.min_refinement, COMPILED_REFINEMENT),
         max_classes=min(options.max_classes, COMPILED_CLASSES),
-        max_groups=min(options.max_groups, COMPILED_GROUPS),
+        max_groups=min(options.max_groups, max(COMPILED_CHAINS // n_filters, 2)),
     )
 
 
@@ -131,7 +142,7 @@ class Routes:
             self.names,
             tuple(each.kind for each in attributes),
             own,
-            _stable(router_options(options), is_compiled=not hands_over),
+            router_options(options) if hands_over else _compiled(options, len(filter_ids)),
         )
         self._hands_over = hands_over
         self._sample = AttributeSample.empty(self.names, len(filter_ids))
@@ -233,8 +244,8 @@ class Routes:
             condition_ns = min(float(per_row_ns.min()), MAX_CONDITION_NS)
             return condition_ns, condition_ns / 2.0, condition_ns  # half of them are looked at
         handed_over_ns = HAND_OVER_NS * len(self.names)
-        group_ns = float(fixed_ns.sum()) / max(self._batch_rows, 1.0)
-        return LOOK_UP_NS + handed_over_ns, group_ns, LOOK_UP_NS
+        group_ns = float((fixed_ns + GROUP_CALL_NS).sum()) / max(self._batch_rows, 1.0)
+        return LOOK_UP_NS + REGROUP_NS + handed_over_ns, group_ns, LOOK_UP_NS
 
     def _words(self, table: RouteTable | None) -> Any:
         """Return a table for the journal."""
