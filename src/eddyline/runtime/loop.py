@@ -159,7 +159,9 @@ class FilterLoop:
             entries += self._decide(batch_id)
         if self.routes is not None and self._can_think():
             started = self.clock()
-            entries += self.routes.decide(self.order, self.window.profile().costs, batch_id)
+            known = self.window.profile()
+            work_ns = expected_cost_ns(self.order, known)
+            entries += self.routes.decide(self.order, known.costs, work_ns, batch_id)
             self._thought_ns += self.clock() - started
         return entries
 

@@ -49,6 +49,10 @@ LOOK_UP_NS = 15.0
 HAND_OVER_NS = 25.0
 """What it costs to hand an attribute over to a worker (ns per row)."""
 
+MOST_SAVED = 0.7
+"""Most of the work that routing is taken to save: the paper's best case. Where that does not pay
+for finding the class, attributes are not handed over at all."""
+
 REGROUP_NS = 40.0
 """What it costs to take a batch's rows apart by group (ns per row)."""
 
@@ -152,11 +156,12 @@ class Routes:
         self._n_sampled = 0
         self._n_rows = 0.0
         self._batch_rows = 1.0
+        self._may_pay = True
 
     @property
     def is_learning(self) -> bool:
         """Whether the next batch should bring attributes: a table pays, or may."""
-        is_short = self._sample.n_rows < MAX_ROWS
+        is_short = self._sample.n_rows < MAX_ROWS and self._may_pay
         return is_short or self.table is not None or self.n_batches % RELEARN_EVERY == 0
 
     @property
@@ -207,14 +212,18 @@ class Routes:
         is_enough = self._sample.n_rows >= least
         return is_enough and self._n_new >= min(DUE_ROWS, self._sample.n_rows / 4)
 
-    def decide(self, order: Order, costs: CostSums, batch_id: int) -> list[JournalEntry]:
+    def decide(
+        self, order: Order, costs: CostSums, work_ns: float, batch_id: int
+    ) -> list[JournalEntry]:
         """Ask the router for a better table.
 
         Args:
             order: the order of all rows.
             costs: what the filters cost.
+            work_ns: what a row costs under ``order`` (ns).
             batch_id: the micro-batch, for the journal.
         """
+        self._may_pay = self._overhead(costs)[0] < MOST_SAVED * work_ns
         n_new = self._n_new
         if self._is_due:
             self._n_new = self._n_reviewed = 0
