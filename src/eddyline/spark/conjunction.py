@@ -135,6 +135,12 @@ class Conjunction:
                     "written; run the query by el.Engine, or transform inside foreachBatch, and "
                     "their order is learned too"
                 )
+        routed = [each for each in pipeline.functions if pipeline.loops[each].routes is not None]
+        if routed and self.options.route_by is None:
+            pipeline.notes["routes"] = (
+                "no class of rows is looked for in a plain streaming DataFrame, whose plan could "
+                "not stop handing columns over; name them with route_by, or use el.Engine"
+            )
         reports = {each: _StreamReports(pipeline, each) for each in pipeline.functions}
         self._streams += reports.values()
         for report in reports.values():

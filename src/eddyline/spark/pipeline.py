@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from eddyline.options import FilterOptions
+    from eddyline.query.attributes import Attribute
     from eddyline.query.binding import BoundConjunction, Segment
 
 SAMPLE_TIME_FRAC = 0.01
@@ -90,8 +91,7 @@ class FilterPipeline:
         self._n_learned: Counter[str] = Counter()
         self.entries: list[JournalEntry] = []
         self.notes: dict[str, str] = {}
-        is_named = options.route_by is not None
-        self._handed_over = bound.attributes[: None if is_named else max_handed_over]
+        self._max_handed_over = max_handed_over
         for number, segment in enumerate(bound.segments):
             self._add_blocks(segment, number)
         self._lock = threading.RLock()
@@ -128,10 +128,20 @@ class FilterPipeline:
                 component,
                 tuple(each.name for each in segment.functions),
                 self.options,
-                attributes=self._handed_over,
+                attributes=self._useful(segment.columns),
                 reads=segment.columns,
                 thinks_freely=True,
             )
+
+    def _useful(self, columns: tuple[frozenset[str], ...]) -> tuple[Attribute, ...]:
+        """Return the attributes that some filter does not read itself, as far as they go."""
+        is_named = self.options.route_by is not None
+        useful = [
+            each
+            for each in self.bound.attributes
+            if is_named or not all(each.reads & read for read in columns)
+        ]
+        return tuple(useful[: None if is_named else self._max_handed_over])
 
     # -- building a batch ---------------------------------------------------------------------
 
@@ -179,7 +189,9 @@ class FilterPipeline:
             if segment.functions:
                 component, column = f"arrow{suffix}", f"{PREFIX}_{number}_arrow"
                 seen = observation(component)
-                block, texts = self._worker_block(component, segment.functions, batch_id)
+                block, texts = self._worker_block(
+                    component, segment.functions, batch_id, is_fixed=df.isStreaming
+                )
                 df = apply_arrow_block(df, block, texts, column, seen)
                 errors += [column] if self._carries_errors else []
                 if not isinstance(seen, str):
@@ -222,10 +234,25 @@ class FilterPipeline:
         return min(prob, MAX_CODES * self.options.window_rows / expected_rows)
 
     def _worker_block(
-        self, component: str, functions: tuple[FunctionPredicate, ...], batch_id: int
+        self,
+        component: str,
+        functions: tuple[FunctionPredicate, ...],
+        batch_id: int,
+        *,
+        is_fixed: bool,
     ) -> tuple[WorkerBlock, tuple[str, ...]]:
-        """Return what the tasks of a batch run, and the columns that they are handed."""
+        """Return what the tasks of a batch run, and the columns that they are handed.
+
+        Args:
+            component: the block.
+            functions: its predicates.
+            batch_id: the micro-batch, or -1.
+            is_fixed: whether the plan is laid once for many batches.
+        """
         loop = self.loops[component]
+        # The plan of a plain stream is laid once, so it could not stop handing attributes over.
+        is_named = self.options.route_by is not None
+        is_learning = loop.is_learning_routes and (is_named or not is_fixed)
         texts = tuple(dict.fromkeys(text for each in functions for text in each.reads))
         place = {text: index for index, text in enumerate(texts)}
         driver_leads = batch_id >= 0
@@ -241,7 +268,7 @@ class FilterPipeline:
             may_switch=loop.policy.needs_all_bits or not driver_leads,
             carries_errors=self._carries_errors,
             query=self.name,
-            attributes=self._handed_over if loop.is_learning_routes else (),
+            attributes=loop.routes.attributes if is_learning and loop.routes else (),
             reads=self._reads[component],
         )
         return block, texts
