@@ -22,7 +22,7 @@ from benchmarks.spark_end_to_end import (
     noop,
     seconds_of,
     spark_session,
-    told,
+    times_told,
     with_spark,
 )
 from benchmarks.timing import interleaved, paired_ratio
@@ -114,7 +114,7 @@ def _measured(times: dict[str, Times], routed_by: tuple[str, ...]) -> Measuremen
     gain = paired_ratio(times["one order"], times["known"])
     fresh = paired_ratio(times["one order"], times["fresh"])
     by = ", ".join(routed_by) or "nothing"
-    note = f"routed by {by}; a fresh conjunction {fresh:.3f}; {told(times)}"
+    note = f"routed by {by}; a fresh conjunction {fresh:.3f}; {times_told(times)}"
     return Measurement(gain, note, {**seconds_of(times), "fresh": fresh, "routed_by": routed_by})
 
 
@@ -134,7 +134,7 @@ def nothing_to_route(settings: Settings) -> Measurement:
         settings.pick(9, 3),
     )
     control = paired_ratio(times["off again"], times["off"])
-    note = f"off against off {control:.3f}; {told(times)}"
+    note = f"off against off {control:.3f}; {times_told(times)}"
     return Measurement(paired_ratio(times["on"], times["off"]), note, seconds_of(times))
 
 

@@ -107,7 +107,7 @@ def seconds_of(times: dict[str, Times]) -> dict[str, Any]:
     return {name: each.seconds for name, each in times.items()}
 
 
-def told(times: dict[str, Times]) -> str:
+def times_told(times: dict[str, Times]) -> str:
     return ", ".join(f"{name} {each}" for name, each in times.items())
 
 
@@ -133,7 +133,7 @@ def native_regexes(settings: Settings) -> Measurement:
     to_best = paired_ratio(times["adaptive, known"], times["best fixed"])
     note = (
         f"a conjunction that has learned already over the best fixed order {to_best:.3f}; "
-        f"{told(times)}"
+        f"{times_told(times)}"
     )
     return Measurement(gain, note, {**seconds_of(times), "known_over_best_fixed": to_best})
 
@@ -203,7 +203,7 @@ def native_stream(settings: Settings) -> Measurement:
     )
     value = paired_ratio(times["as written"], times["engine"])
     over_best = paired_ratio(times["engine"], times["best fixed"])
-    note = f"8 micro-batches; engine over best fixed order {over_best:.3f}; {told(times)}"
+    note = f"8 micro-batches; engine over best fixed order {over_best:.3f}; {times_told(times)}"
     return Measurement(value, note, {**seconds_of(times), "over_best_fixed": over_best})
 
 
@@ -278,7 +278,7 @@ def _python_chain(settings: Settings, arrays: str) -> Measurement:
         if name in times
     }
     told = ", ".join(f"{name} over eddyline {gain:.2f}" for name, gain in gains.items())
-    note = f"{n_rows:,} rows, written worst first; {told}; {told(times)}"
+    note = f"{n_rows:,} rows, written worst first; {told}; {times_told(times)}"
     return Measurement(min(gains.values()), note, {**seconds_of(times), "gains": gains})
 
 
@@ -318,7 +318,7 @@ def neutral_spark(settings: Settings) -> Measurement:
     df.unpersist()
     value = paired_ratio(times["on"], times["off"])
     control = paired_ratio(times["off again"], times["off"])
-    note = f"off/off control {control:.3f}; {told(times)}"
+    note = f"off/off control {control:.3f}; {times_told(times)}"
     return Measurement(value, note, {**seconds_of(times), "control": control})
 
 
@@ -368,7 +368,7 @@ def peers(settings: Settings) -> Measurement:
         name: paired_ratio(times[f"{name} worst"], times[f"{name} best"]) for name in engines
     }
     told = ", ".join(f"{name} {penalty:.2f}" for name, penalty in penalties.items())
-    note = f"time written worst over written best: {told}; {told(times)}"
+    note = f"time written worst over written best: {told}; {times_told(times)}"
     return Measurement(
         penalties["eddyline"], note, {**seconds_of(times), "worst_over_best": penalties}
     )
