@@ -175,6 +175,34 @@ def test_classes_that_swap_are_learned_anew_soon(seed):
     assert world.loop.table is not None
 
 
+def test_a_class_that_appears_moves_to_another_column_and_disappears():
+    """No class, by the first column, by the second one, no class again."""
+    world, used = World(), []
+    for phase in range(4):
+        passes, values = rows_of(200_000, 20 + phase)
+        if phase in {0, 3}:
+            for column in passes.T:
+                np.random.default_rng(phase).shuffle(column)
+        if phase == 2:
+            values = values[:, ::-1]
+        world.kept = []
+        np.testing.assert_array_equal(world.run(passes, values), passes.all(axis=1))
+        used.append(() if world.loop.table is None else world.loop.table.attributes)
+    assert used[0] == ()
+    assert "kind" in used[1]
+    assert "noise" in used[2]
+    assert used[3] == ()
+
+
+def test_no_sampled_row_stays_in_the_counts_of_the_whole_life():
+    passes, values = rows_of(100_000, 5)
+    world = World(monitor="page_hinkley")
+    world.run(passes, values)
+    assert world.loop.totals.n_rows == 100_000
+    assert world.loop.totals.attributes is None
+    assert world.loop.totals.blocks is None
+
+
 def test_small_batches_after_large_ones_do_not_pay_for_a_table():
     """Each group calls each filter once per batch: what 10,000 rows bear, 500 do not."""
     passes, values = rows_of(300_000, 3)

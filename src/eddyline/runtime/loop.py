@@ -133,7 +133,8 @@ class FilterLoop:
             may_switch: False only takes in; the order stays whatever the evidence.
 
         Returns:
-            What was decided: at most one change of order.
+            What was found and decided: a change in the data, another order, another table of
+            classes; at most one of each.
 
         Raises:
             PlanError: the policy proposed something that is not an order of the filters.
@@ -157,7 +158,7 @@ class FilterLoop:
         self.policy.observe(fresh, self.order)
         if self._is_due():
             entries += self._decide(batch_id)
-        if self.routes is not None and self._can_think():
+        if self.routes is not None and self.routes.is_due and self._can_think():
             started = self.clock()
             known = self.window.profile()
             work_ns = expected_cost_ns(self.order, known)
@@ -234,9 +235,16 @@ class FilterLoop:
         return True
 
     def _count(self, fresh: FilterProfile) -> None:
-        """Add to the counts of the whole life, of which no codes are kept."""
+        """Add to the counts of the whole life, of which no sampled rows are kept."""
         empty = FilterProfile.empty(self.filter_ids)
-        counts = replace(fresh, codes=empty.codes, weights=empty.weights, basis=None)
+        counts = replace(
+            fresh,
+            codes=empty.codes,
+            weights=empty.weights,
+            basis=None,
+            blocks=None,
+            attributes=None,
+        )
         self.totals = merge([self.totals, counts])
         self._n_evaluations = fresh.n_evaluations
 

@@ -135,8 +135,8 @@ class Routes:
         self.names = tuple(each.name for each in attributes)
         self.table: RouteTable | None = None
         self.n_batches = 0
-        self.labels = {each.name: each.labels for each in attributes}
-        """What values of an attribute stand for, where that is known."""
+        self.labels = {each.name: each.labels for each in attributes if not each.text_sql}
+        """What values of an attribute stand for; of a text, once somebody has looked."""
         columns = reads or (frozenset(),) * len(filter_ids)
         own = tuple(
             frozenset(each.name for each in attributes if each.reads & read) for read in columns
@@ -171,11 +171,6 @@ class Routes:
             return 0
         return max(0, self._router.options.min_rows - self._n_sampled)
 
-    @property
-    def sample(self) -> AttributeSample:
-        """The newest sampled rows."""
-        return self._sample
-
     def count(self, fresh: FilterProfile) -> None:
         """Take note of what came in, with or without attributes."""
         self.n_batches += 1
@@ -204,8 +199,18 @@ class Routes:
         self._learned_from = min(self._learned_from, self._sample.n_rows)
 
     @property
-    def _is_due(self) -> bool:
-        """Whether there is enough new evidence to ask the router for another table."""
+    def is_due(self) -> bool:
+        """Whether there is enough new evidence to ask the router anything."""
+        return self._is_proposal_due or self._is_review_due
+
+    @property
+    def _is_review_due(self) -> bool:
+        """Whether there is enough to see if the table in force still pays."""
+        return self.table is not None and self._n_new - self._n_reviewed >= REVIEW_ROWS
+
+    @property
+    def _is_proposal_due(self) -> bool:
+        """Whether there is enough to learn another table."""
         least = self._router.options.min_rows
         if self.table is not None:  # few rows of a task do not outweigh what all tasks taught
             least = max(least, self._learned_from)
@@ -215,7 +220,7 @@ class Routes:
     def decide(
         self, order: Order, costs: CostSums, work_ns: float, batch_id: int
     ) -> list[JournalEntry]:
-        """Ask the router for a better table.
+        """Ask the router for a better table, or whether the one in force still pays.
 
         Args:
             order: the order of all rows.
@@ -223,20 +228,16 @@ class Routes:
             work_ns: what a row costs under ``order`` (ns).
             batch_id: the micro-batch, for the journal.
         """
-        self._may_pay = self._overhead(costs)[0] < MOST_SAVED * work_ns
-        n_new = self._n_new
-        if self._is_due:
+        overhead = self._overhead(costs)
+        self._may_pay = overhead[0] < MOST_SAVED * work_ns
+        per_row_ns = costs.fit()[1]
+        proposal = None
+        if self._is_proposal_due:
             self._n_new = self._n_reviewed = 0
-            proposal = self._router.propose(
-                order, self.table, self._sample, costs.fit()[1], *self._overhead(costs)
-            )
-        elif self.table is not None and n_new - self._n_reviewed >= REVIEW_ROWS:
-            self._n_reviewed = n_new
-            proposal = self._router.review(
-                order, self.table, self._sample, costs.fit()[1], *self._overhead(costs)
-            )
-        else:
-            return []
+            proposal = self._router.propose(order, self.table, self._sample, per_row_ns, *overhead)
+        elif self.table is not None and self._is_review_due:
+            self._n_reviewed = self._n_new
+            proposal = self._router.review(order, self.table, self._sample, per_row_ns, *overhead)
         if proposal is None or proposal.table == self.table:
             return []
         before, self.table = self.table, proposal.table
@@ -268,9 +269,7 @@ class Routes:
         """Texts that tell classes apart, of which only hashes are known."""
         used = () if self.table is None else self.table.attributes
         return tuple(
-            each
-            for each in self.attributes
-            if each.name in used and each.text_sql and not self.labels[each.name]
+            each for each in self.attributes if each.name in used and each.name not in self.labels
         )
 
     def views(self) -> tuple[RouteView, ...]:

@@ -444,8 +444,8 @@ class FilterPipeline:
             except Exception as error:  # noqa: BLE001 - a name is a help, no reason to fail
                 self.notes["labels"] = f"texts of {each.name!r} could not be read: {error}"[:300]
                 rows = []
-            labels = {row["hash"]: repr(row["label"]) for row in rows if row["hash"] is not None}
-            routes.labels[each.name] = labels or {math.nan: ""}  # asked once
+            known = [row for row in rows if row["hash"] is not None]
+            routes.labels[each.name] = {row["hash"]: repr(row["label"]) for row in known}
 
     # -- seeing ---------------------------------------------------------------------------------
 

@@ -85,11 +85,20 @@ def interleaved(samples: Sequence[AttributeSample]) -> AttributeSample:
     Raises:
         PlanError: there is none, or they are of different attributes.
     """
-    whole = joined(samples)
-    place = np.concatenate(
-        [(np.arange(each.n_rows) + 0.5) / max(each.n_rows, 1) for each in samples]
-    )
-    return whole.take(np.argsort(place, kind="stable"))
+    return joined(samples).take(side_by_side([each.n_rows for each in samples]))
+
+
+def side_by_side(lengths: Sequence[int]) -> NDArray[np.intp]:
+    """Return the order that interleaves series which stand one behind the other.
+
+    Args:
+        lengths: how long each of them is.
+
+    >>> side_by_side([2, 4])
+    array([2, 0, 3, 4, 1, 5])
+    """
+    place = np.concatenate([(np.arange(n) + 0.5) / max(n, 1) for n in lengths])
+    return np.argsort(place, kind="stable")
 
 
 def joined(samples: Sequence[AttributeSample]) -> AttributeSample:

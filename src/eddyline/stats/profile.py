@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from eddyline.data import codes as outcome
 from eddyline.errors import PlanError
-from eddyline.stats.attributes import AttributeSample, interleaved, joined
+from eddyline.stats.attributes import AttributeSample, interleaved, joined, side_by_side
 from eddyline.stats.costs import CostSums
 
 if TYPE_CHECKING:
@@ -273,9 +273,7 @@ def merge_tasks(profiles: Sequence[FilterProfile], n_tuples: int, n_rows: int) -
     whole = merge(shares)
     if count == 1:
         return whole
-    place = np.argsort(
-        np.concatenate([_relative(len(each.codes)) for each in shares]), kind="stable"
-    )
+    place = side_by_side([len(each.codes) for each in shares])
     if len(place) == len(whole.codes):  # all of them could be read
         whole = replace(whole, codes=whole.codes[place], weights=whole.weights[place])
     if whole.attributes is not None:
@@ -288,11 +286,6 @@ def merge_tasks(profiles: Sequence[FilterProfile], n_tuples: int, n_rows: int) -
         length = min(map(len, counted))
         whole = replace(whole, blocks=np.sum([each[-length:] for each in counted], axis=0))
     return whole
-
-
-def _relative(n: int) -> Floats:
-    """Return where each of n rows stands between the first and the last of them ((n,))."""
-    return (np.arange(n) + 0.5) / max(n, 1)
 
 
 def _same(orders: list[tuple[int, ...] | None]) -> tuple[int, ...] | None:
