@@ -14,12 +14,12 @@ SOURCE = Path(__file__).resolve().parents[1] / "src" / "eddyline"
 ROOMS = [
     "errors", "options", "registry",
     "data", "query", "stats",
-    "ordering", "routing", "change",
-    "runtime", "watch", "spark", "cli", "testing",
+    "ordering", "routing", "sharing", "change",
+    "runtime", "watch", "spark", "sigma", "cli", "testing",
 ]  # fmt: skip
 """Top to bottom: a room imports itself and what stands above it."""
 
-TECHNIQUES = {"ordering", "routing", "change"}
+TECHNIQUES = {"ordering", "routing", "sharing", "change"}
 """Rooms that never import each other, although the list gives them an order."""
 
 PYSPARK_ROOMS = {"spark"}
