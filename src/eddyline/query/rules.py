@@ -87,8 +87,8 @@ class Wild:
 class TextTest:
     """Whether a whole text is of a pattern: ``x%`` is a prefix, ``%x%`` means contains.
 
-    Wildcards match every character, line ends too. Folded, both sides are compared in lower case, as
-    ``str.lower`` makes it (full mappings, final sigma), which is Spark's ``lower``.
+    Wildcards match every character, line ends too. Folded, both sides are compared in lower case
+    as ``str.lower`` makes it (full mappings, final sigma), which is Spark's ``lower``.
     """
 
     operand: Operand

@@ -1,0 +1,1 @@
+"""Sigma rules in: read by pySigma, run as a set of rules (extra ``sigma``)."""
