@@ -1,7 +1,7 @@
-"""Kernels compiled by numba; only modules of kernels import this, and only banks import those.
+"""Kernels compiled by numba; only modules of kernels import this, and only what runs them those.
 
-Importing numba takes longer than the rest of eddyline, so nothing does before the first detector
-that needs it is built.
+Importing numba takes longer than the rest of eddyline, so nothing does before the first detector or
+set of rules that needs it is built.
 """
 
 from __future__ import annotations
