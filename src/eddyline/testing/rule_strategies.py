@@ -1,0 +1,244 @@
+"""Hypothesis strategies for boolean rules: operands, trees of every kind of node, and rows.
+
+A table of rows has a column for each operand, native test and function argument, named by its SQL
+text, as ``testing.reference_rules`` wants it. Values and constants come from the same few, so that
+they often meet. Importing this module needs hypothesis.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from hypothesis import strategies as st
+
+from eddyline.query.predicates import FunctionPredicate
+from eddyline.query.rules import (
+    ANY,
+    ONE,
+    And,
+    Compare,
+    Constant,
+    FunctionTest,
+    Is,
+    IsNull,
+    NativeTest,
+    Not,
+    OneOf,
+    Operand,
+    Or,
+    Rule,
+    TextTest,
+    ValueTest,
+    Wild,
+)
+from eddyline.query.sql_types import parse_type
+
+if TYPE_CHECKING:
+    from eddyline.query.rules import Node, Scalar
+
+INTEGERS = (-(2**63), -(2**53) - 1, -3, -1, 0, 1, 2, 3, 2**53 + 1, 2**63 - 1)
+SINGLES = (0.0, -0.0, 1.0, -1.5, 2.0, float("inf"), float("-inf"))
+FLOATS = (*SINGLES, 0.1, 1e300, 5e-324)
+DECIMALS = tuple(map(Decimal, ("-99999999.99", "-0.10", "0.00", "0.10", "1.00", "2.50")))
+DATES = (dt.date(1, 1, 1), dt.date(1969, 12, 31), dt.date(1970, 1, 1), dt.date(9999, 12, 31))
+LETTERS: tuple[str, ...] = (
+    *("a", "A", "b", "B", "k", "K", "s", "i", "I", "%", "_", "\\", "\n", " ", "ß", "ẞ", "ſ"),
+    *("\u0130", "\u0131", "\u03a3", "\u03c3", "\u03c2", "\u212a", "é", "E\u0301", "\U0001f600"),
+)
+"""Dotted and dotless i, sharp s, long s, sigmas, the Kelvin sign, combining marks, wide ones."""
+
+_ARROW = {
+    "bigint": pa.int64(),
+    "int": pa.int32(),
+    "double": pa.float64(),
+    "float": pa.float32(),
+    "decimal(10,2)": pa.decimal128(10, 2),
+    "string": pa.string(),
+    "boolean": pa.bool_(),
+    "date": pa.date32(),
+}
+_TYPES = {
+    "n": "bigint",
+    "m": "int",
+    "x": "double",
+    "y": "float",
+    "d": "decimal(10,2)",
+    "s": "string",
+    "t": "string",
+    "b": "boolean",
+    "day": "date",
+}
+
+OPERANDS = tuple(Operand(f"`{name}`", parse_type(kind), (name,)) for name, kind in _TYPES.items())
+"""Columns of every type that a test may look at."""
+
+NATIVE_TESTS = (
+    NativeTest("`n` + `m` > 3", ("n", "m")),
+    NativeTest("`s` < `t`", ("s", "t")),
+    NativeTest("`s` rlike '^a.*b$'", ("s",)),
+)
+"""Conditions that Spark would evaluate; rows say their values, which are drawn freely."""
+
+
+def _is_positive(n: Any) -> Any:
+    return pc.greater(n, 0)
+
+
+def _is_shorter(s: Any, t: Any) -> Any:
+    return pc.less(pc.utf8_length(s), pc.utf8_length(t))
+
+
+FUNCTION_TESTS = (
+    FunctionTest(FunctionPredicate(_is_positive, ("`n`",), "is_positive")),
+    FunctionTest(FunctionPredicate(_is_shorter, ("`s`", "`t`"), "is_shorter")),
+    FunctionTest(~FunctionPredicate(_is_shorter, ("`t`", "`s`"), "is_longer")),
+)
+"""Python predicates, NULL where a value that they read is NULL; one is negated."""
+
+_REGEXES: tuple[tuple[str, int, tuple[tuple[str, bool], ...]], ...] = (
+    ("a+b", 0, (("ab", False),)),
+    ("^(ab|ba)", 0, (("ab", False), ("ba", False))),
+    ("ab", re.IGNORECASE, (("ab", True),)),
+    ("^$", 0, ()),
+    ("a|", 0, ()),
+    ("[^a]b.?$", re.DOTALL, ()),
+)
+_NETWORKS = ("10.0.0.0/8", "192.168.1.1/32", "::/0", "fe80::/10", "0.0.0.0/0")
+_ADDRESSES = ("10.1.2.3", "192.168.1.1", "fe80::1", "::ffff:10.0.0.1", "10.0.0.300", " 10.0.0.1")
+
+_VALUES: dict[str, tuple[Any, ...]] = {
+    "bigint": INTEGERS,
+    "int": (-(2**31), -3, -1, 0, 1, 2, 3, 2**31 - 1),
+    "double": FLOATS,
+    "float": SINGLES,
+    "decimal(10,2)": DECIMALS,
+    "string": (),
+    "boolean": (True, False),
+    "date": DATES,
+}
+
+
+def texts(max_size: int = 4) -> st.SearchStrategy[str]:
+    """Return short texts of letters whose case is hard, wildcards and line ends; often empty."""
+    return st.lists(st.sampled_from(LETTERS), max_size=max_size).map("".join)
+
+
+def values_of(operand: Operand, *, constants: bool = False) -> st.SearchStrategy[Any]:
+    """Return values of an operand that are not NULL.
+
+    Args:
+        operand: one of ``OPERANDS``, or another of the same types.
+        constants: without NaN, as the constants of a rule are.
+    """
+    kind = operand.type.text
+    values: tuple[Any, ...] = _VALUES[kind]
+    if kind == "string":
+        return texts() if constants else texts() | st.sampled_from(_ADDRESSES)
+    if operand.type.family == "float":
+        values += (0.1,) if constants else (float("nan"),)
+    return st.sampled_from(values)
+
+
+def operands(family: str | None = None) -> st.SearchStrategy[Operand]:
+    """Return operands, or those of one family of types (``string``)."""
+    return st.sampled_from([each for each in OPERANDS if family in (None, each.type.family)])
+
+
+@st.composite
+def comparisons(draw: st.DrawFn) -> Compare | OneOf:
+    """Return comparisons with one or several constants."""
+    operand = draw(operands())
+    constants: st.SearchStrategy[Scalar] = values_of(operand, constants=True)
+    if draw(st.booleans()):
+        signs = ["="] if operand.type.family == "string" else ["=", "<", "<=", ">", ">="]
+        return Compare(operand, draw(st.sampled_from(signs)), draw(constants))
+    return OneOf(operand, tuple(draw(st.lists(constants, min_size=1, max_size=4))))
+
+
+@st.composite
+def text_tests(draw: st.DrawFn) -> TextTest:
+    """Return text patterns, folded or not: also the empty one, and wildcards in a row."""
+    folded = draw(st.booleans())
+    wild = st.sampled_from([Wild(ANY), Wild(ANY), Wild(ONE)])
+    parts: list[str | Wild] = []
+    for part in draw(st.lists(texts(2) | wild, max_size=5)):
+        if isinstance(part, Wild):
+            parts.append(part)
+        elif part and not (parts and isinstance(parts[-1], str)):
+            parts.append(part.lower() if folded else part)
+    return TextTest(draw(operands("string")), tuple(parts), folded)
+
+
+@st.composite
+def value_tests(draw: st.DrawFn) -> ValueTest:
+    """Return regular expressions, with what they need, and networks."""
+    operand = draw(operands("string"))
+    if draw(st.integers(0, 3)) == 0:
+        return ValueTest(operand, "cidr", draw(st.sampled_from(_NETWORKS)))
+    pattern, flags, needs = draw(st.sampled_from(_REGEXES))
+    contains = (TextTest(operand, (Wild(ANY), text, Wild(ANY)), fold) for text, fold in needs)
+    return ValueTest(operand, "regex", pattern, flags, tuple(contains))
+
+
+def tests() -> st.SearchStrategy[Node]:
+    """Return the leaves of a tree, of every kind."""
+    return st.one_of(
+        comparisons(),
+        text_tests(),
+        value_tests(),
+        st.builds(IsNull, operands()),
+        st.sampled_from(NATIVE_TESTS),
+        st.sampled_from(FUNCTION_TESTS),
+        st.builds(Constant, st.sampled_from([True, False, None])),
+    )
+
+
+def trees(*, leaves: st.SearchStrategy[Node] | None = None) -> st.SearchStrategy[Node]:
+    """Return trees: also AND of one, NOT and IS nested deep, and equal parts side by side.
+
+    Args:
+        leaves: what the leaves are drawn from; ``tests()`` by default.
+    """
+
+    def grown(part: st.SearchStrategy[Node]) -> st.SearchStrategy[Node]:
+        parts = st.lists(part, min_size=1, max_size=4).map(tuple)
+        twice = part.map(lambda each: (each, each))
+        return st.one_of(
+            st.builds(Not, part),
+            st.builds(Is, part, st.integers(0, 7)),
+            st.builds(And, parts | twice),
+            st.builds(Or, parts | twice),
+        )
+
+    return st.recursive(tests() if leaves is None else leaves, grown, max_leaves=8)
+
+
+@st.composite
+def rules(draw: st.DrawFn, *, min_size: int = 0, max_size: int = 8) -> tuple[Rule, ...]:
+    """Return rules with unique names, some of them with one tree."""
+    drawn: list[Node] = draw(st.lists(trees(), min_size=min_size, max_size=max_size))
+    has_twin = draw(st.booleans())
+    if drawn and has_twin:
+        drawn.append(draw(st.sampled_from(drawn)))
+    return tuple(
+        Rule(f"r{position}", tree, f"rule {position}") for position, tree in enumerate(drawn)
+    )
+
+
+@st.composite
+def rule_rows(draw: st.DrawFn, *, max_rows: int = 20) -> pa.Table:
+    """Return rows for the rules: columns named by SQL text, with NULLs, ties and edge values."""
+    n_rows = draw(st.integers(0, max_rows))
+
+    def column(values: st.SearchStrategy[Any], kind: pa.DataType) -> pa.Array:
+        cells = st.lists(st.none() | values, min_size=n_rows, max_size=n_rows)
+        return pa.array(draw(cells), type=kind)
+
+    columns = {each.sql: column(values_of(each), _ARROW[each.type.text]) for each in OPERANDS}
+    columns |= {each.sql: column(st.booleans(), pa.bool_()) for each in NATIVE_TESTS}
+    return pa.table(columns)
