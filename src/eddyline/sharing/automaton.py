@@ -1,0 +1,109 @@
+"""Automata that find many patterns in one walk over a text.
+
+Three kinds with one table: *inside* (Aho-Corasick: patterns anywhere), *start* and *end* (tries,
+walked from either end until nothing fits any more). States are numbered by depth, so that the
+shallow ones, where texts spend their time, have full rows and share cache lines; deep ones keep
+only their own edges, so that memory grows with the patterns and not with their number times the
+alphabet.
+
+Our own and not a library's: it reads Arrow buffers without making a Python object per text or hit,
+which is most of the time otherwise (docs/decisions/0008).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from eddyline.sharing.automaton_kernels import Automaton, grow_trie, link_failures, number_by_depth
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+INSIDE, START, END = 0, 1, 2
+"""Where in a text the patterns of an automaton stand."""
+
+MAX_DENSE_CELLS = 1 << 22
+"""Cells of full rows that an automaton may have (int32: 16 MiB)."""
+
+
+def n_bytes(automaton: Automaton) -> int:
+    """Return the memory of an automaton's tables (bytes)."""
+    return sum(table.nbytes for table in automaton if isinstance(table, np.ndarray))
+
+
+def build(patterns: Sequence[bytes], ids: Sequence[int], kind: int, *, folded: bool) -> Automaton:
+    """Return the automaton of some patterns.
+
+    Args:
+        patterns: not empty; in lower case if folded.
+        ids: what the automaton calls each pattern; equal patterns may have several.
+        kind: ``INSIDE``, ``START`` or ``END``.
+        folded: whether upper-case ASCII letters of a text count as lower-case ones.
+    """
+    walked = [each[::-1] for each in patterns] if kind == END else list(patterns)
+    order = sorted(range(len(walked)), key=walked.__getitem__)
+    data = np.frombuffer(b"".join(walked[each] for each in order), np.uint8)
+    sizes = np.array([len(walked[each]) for each in order], np.int64)
+    starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    classes, n_classes = _classes(data, folded=folded)
+    parent, label, depth, ends = grow_trie(classes[data], starts)
+    rank, n_states = number_by_depth(depth), len(depth)
+    labels = np.empty(n_states, np.int16)
+    labels[rank] = label
+    parents = np.empty(n_states, np.int32)
+    parents[rank] = rank[parent]
+    parents[0] = -1
+    counts = np.bincount(parents[1:], minlength=n_states)
+    first_child = (1 + np.concatenate([[0], np.cumsum(counts)])).astype(np.int32)
+    n_dense = min(n_states, max(1, MAX_DENSE_CELLS // n_classes))
+    failure, delta = link_failures(parents, first_child, labels, n_dense, n_classes, kind == INSIDE)
+    out_start, out = _outputs(rank[ends], np.array([ids[each] for each in order]), n_states)
+    return Automaton(
+        kind=kind,
+        classes=classes,
+        delta=delta,
+        n_dense=n_dense,
+        n_classes=n_classes,
+        first_child=first_child,
+        labels=labels,
+        failure=failure,
+        out_start=out_start,
+        out=out,
+        out_link=_links(failure, out_start) if kind == INSIDE else np.zeros(n_states, np.int32),
+    )
+
+
+def _classes(data: NDArray[np.uint8], *, folded: bool) -> tuple[NDArray[np.int16], int]:
+    used = np.unique(data)
+    classes = np.zeros(256, np.int16)
+    classes[used] = np.arange(1, len(used) + 1)
+    if folded:
+        classes[ord("A") : ord("Z") + 1] = classes[ord("a") : ord("z") + 1]
+    return classes, len(used) + 1
+
+
+def _outputs(
+    states: NDArray[np.int32], ids: NDArray[np.int64], n_states: int
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Return the patterns of each state, one state after the other."""
+    by_state = np.argsort(states, kind="stable")
+    counts = np.bincount(states, minlength=n_states)
+    start = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+    return start, ids[by_state].astype(np.int32)
+
+
+def _links(failure: NDArray[np.int32], out_start: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Return, for each state, the nearest on its way of failures that has patterns."""
+    has_patterns = out_start[1:] > out_start[:-1]
+    link = np.where(has_patterns[failure], failure, -1).astype(np.int32)
+    link[0] = 0
+    at = failure
+    while (link < 0).any():  # as often as the longest way is long, halved each time
+        at = np.where(link < 0, failure[at], at)
+        found = (link < 0) & (has_patterns[at] | (at == 0))
+        link[found] = np.where(has_patterns[at], at, 0)[found]
+    return link

@@ -1,0 +1,320 @@
+"""Compiled: builds automata from sorted patterns, and walks texts through them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from eddyline.data.compiled import compiled
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+ANY_CODE, ONE_CODE = 256, 257
+"""Wildcards in the code of a pattern: any characters, and one character; below are bytes."""
+
+
+class Automaton(NamedTuple):
+    """Tables of one automaton; state 0 is the root."""
+
+    kind: int
+    """``INSIDE``, ``START`` or ``END``."""
+    classes: NDArray[np.int16]
+    """Class of each byte (256); bytes of class 0 stand in no pattern."""
+    delta: NDArray[np.int32]
+    """Full rows of the first states: where each class leads, -1 for nowhere (tries)."""
+    n_dense: int
+    """States with full rows."""
+    n_classes: int
+    """Classes of bytes, 0 included."""
+    first_child: NDArray[np.int32]
+    """First child of each state; children follow each other. One more than there are states."""
+    labels: NDArray[np.int16]
+    """Class that leads to each state from its parent."""
+    failure: NDArray[np.int32]
+    """The state of the longest proper suffix (``INSIDE``)."""
+    out_start: NDArray[np.int32]
+    """Where the patterns of each state start in ``out``; one more than there are states."""
+    out: NDArray[np.int32]
+    """Patterns, by state."""
+    out_link: NDArray[np.int32]
+    """The next state on the way of failures that has patterns; 0 for none."""
+
+
+class Texts(NamedTuple):
+    """The texts of a batch, as Arrow has them."""
+
+    data: NDArray[np.uint8]
+    """Their bytes; not to be written."""
+    offsets: NDArray[np.int64]
+    """Where each starts; one more than there are rows."""
+    nulls: NDArray[np.bool_]
+    """Which are NULL."""
+
+
+class Codes(NamedTuple):
+    """For each pattern, what the whole text must be like where it was met."""
+
+    starts: NDArray[np.int64]
+    """Where the code of each starts; one more than there are patterns. Empty: a hit is enough."""
+    code: NDArray[np.int16]
+    """Bytes, ``ANY_CODE`` and ``ONE_CODE``."""
+    fold: NDArray[np.uint8]
+    """What each byte of a text counts as (256)."""
+
+
+@compiled
+def grow_trie(
+    symbols: NDArray[np.int16], starts: NDArray[np.int64]
+) -> tuple[NDArray[np.int32], NDArray[np.int16], NDArray[np.int32], NDArray[np.int32]]:
+    """Return parent, label and depth of each state, and the state where each pattern ends.
+
+    Args:
+        symbols: the patterns one after the other, sorted.
+        starts: where each starts; one more than there are patterns.
+    """
+    n_patterns = len(starts) - 1
+    most = len(symbols) + 1
+    parent = np.zeros(most, np.int32)
+    label = np.zeros(most, np.int16)
+    depth = np.zeros(most, np.int32)
+    ends = np.zeros(n_patterns, np.int32)
+    longest = 0
+    for index in range(n_patterns):
+        longest = max(longest, starts[index + 1] - starts[index])
+    path = np.zeros(longest + 1, np.int32)
+    n_states = 1
+    for index in range(n_patterns):
+        start, size = starts[index], starts[index + 1] - starts[index]
+        shared = 0
+        if index > 0:
+            before = starts[index - 1]
+            limit = min(size, start - before)
+            while shared < limit and symbols[before + shared] == symbols[start + shared]:
+                shared += 1
+        for position in range(shared, size):
+            parent[n_states] = path[position]
+            label[n_states] = symbols[start + position]
+            depth[n_states] = position + 1
+            path[position + 1] = n_states
+            n_states += 1
+        ends[index] = path[size]
+    return parent[:n_states], label[:n_states], depth[:n_states], ends
+
+
+def number_by_depth(depth: NDArray[Any]) -> NDArray[np.int32]:
+    """Return new numbers of states: by depth, and within a depth as they were.
+
+    States come in the order of sorted patterns, so children of one state follow each other,
+    sorted by label.
+    """
+    rank = np.empty(len(depth), np.int32)
+    rank[np.argsort(depth, kind="stable")] = np.arange(len(depth), dtype=np.int32)
+    return rank
+
+
+@compiled
+def child_of(
+    state: int, symbol: int, first_child: NDArray[np.int32], labels: NDArray[np.int16]
+) -> int:
+    """Return where a symbol leads from a state by its own edges, or -1."""
+    low, high = first_child[state], first_child[state + 1]
+    while low < high:
+        middle = (low + high) >> 1
+        if labels[middle] < symbol:
+            low = middle + 1
+        else:
+            high = middle
+    if low < first_child[state + 1] and labels[low] == symbol:
+        return int(low)
+    return -1
+
+
+@compiled
+def link_failures(
+    parents: NDArray[np.int32],
+    first_child: NDArray[np.int32],
+    labels: NDArray[np.int16],
+    n_dense: int,
+    n_classes: int,
+    is_inside: bool,
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Return the failure of each state, and the full rows of the first ones."""
+    n_states = len(labels)
+    failure = np.zeros(n_states, np.int32)
+    delta = np.full(n_dense * n_classes, -1, np.int32)
+    if is_inside:
+        for state in range(1, n_states):
+            if parents[state] == 0:
+                continue
+            at = failure[parents[state]]
+            found = child_of(at, labels[state], first_child, labels)
+            while found < 0 and at != 0:
+                at = failure[at]
+                found = child_of(at, labels[state], first_child, labels)
+            failure[state] = max(found, 0)
+    for state in range(n_dense):
+        row = state * n_classes
+        if is_inside:
+            for symbol in range(n_classes):
+                delta[row + symbol] = (
+                    0 if state == 0 else delta[failure[state] * n_classes + symbol]
+                )
+        for child in range(first_child[state], first_child[state + 1]):
+            delta[row + labels[child]] = child
+    return failure, delta
+
+
+@compiled
+def fits(
+    data: NDArray[np.uint8],
+    start: int,
+    end: int,
+    fold: NDArray[np.uint8],
+    code: NDArray[np.int16],
+    code_start: int,
+    code_end: int,
+) -> bool:
+    """Return whether a text is of a pattern of bytes and wildcards.
+
+    Args:
+        data: the texts.
+        start: where this one starts.
+        end: where it ends.
+        fold: what each byte counts as.
+        code: patterns; see ``ANY_CODE``.
+        code_start: where this one starts.
+        code_end: where it ends.
+    """
+    at, place = start, code_start
+    star_at, star_place = -1, -1
+    while at < end:
+        if place < code_end and code[place] == ANY_CODE:
+            star_place, star_at = place, at
+            place += 1
+        elif place < code_end and code[place] == ONE_CODE:
+            at = _next(data, at, end)
+            place += 1
+        elif place < code_end and code[place] == fold[data[at]]:
+            at += 1
+            place += 1
+        elif star_place >= 0:
+            star_at = _next(data, star_at, end)
+            at, place = star_at, star_place + 1
+        else:
+            return False
+    while place < code_end and code[place] == ANY_CODE:
+        place += 1
+    return bool(place == code_end)
+
+
+@compiled
+def _next(data: NDArray[np.uint8], at: int, end: int) -> int:
+    """Return where the next character starts."""
+    at += 1
+    while at < end and (data[at] & 0xC0) == 0x80:
+        at += 1
+    return at
+
+
+@compiled
+def deep_step(
+    state: int,
+    symbol: int,
+    kind: int,
+    n_dense: int,
+    first_child: NDArray[np.int32],
+    labels: NDArray[np.int16],
+    failure: NDArray[np.int32],
+) -> int:
+    """Return where a class of bytes leads from a state without a full row.
+
+    Returns:
+        The next state; -1 for nowhere (tries); ``-2 - s`` where state s, which has a full row, is
+        to be asked (``INSIDE``).
+    """
+    while state >= n_dense:
+        child = child_of(state, symbol, first_child, labels)
+        if child >= 0:
+            return int(child)
+        if kind != 0:
+            return -1
+        state = failure[state]
+    return int(-2 - state)
+
+
+@compiled
+def scan(  # noqa: C901 - one loop: a call inside it costs more than what it does
+    texts: Texts,
+    rows: NDArray[np.int64],
+    first: int,
+    automaton: Automaton,
+    codes: Codes,
+    stamps: NDArray[np.int64],
+    tick: int,
+    hits: NDArray[np.int32],
+    n_hits: int,
+    most_per_row: int,
+    hit_start: NDArray[np.int64],
+    hit_end: NDArray[np.int64],
+) -> tuple[int, int]:
+    """Find the patterns of an automaton in the texts of some rows.
+
+    Args:
+        texts: the texts of a batch.
+        rows: the rows to look at, ascending.
+        first: where in ``rows`` to start.
+        automaton: whose patterns.
+        codes: what else must fit where a pattern was met.
+        stamps: for each pattern the last tick at which it was met; changed.
+        tick: larger than any tick before; row r uses ``tick + r``.
+        hits: patterns found, row by row; filled.
+        n_hits: how many there are already.
+        most_per_row: hits that one row can have at most.
+        hit_start: for each row, where its hits start; filled.
+        hit_end: for each row, where its hits end; filled.
+
+    Returns:
+        Where in ``rows`` it stopped, as ``hits`` is full (the end if it is not), and the hits.
+    """
+    # The common step stands here: handing arrays to a function counts references, for each byte.
+    data, offsets, nulls = texts
+    kind, classes, delta, n_dense, n_classes, first_child, labels, failure = automaton[:8]
+    out_start, out, out_link = automaton[8:]
+    code_start, code, fold = codes
+    for index in range(first, len(rows)):
+        if n_hits + most_per_row > len(hits):
+            return index, n_hits
+        row = rows[index]
+        mark = tick + row
+        hit_start[row] = n_hits
+        start, end = offsets[row], offsets[row + 1]
+        state = 0
+        for offset in range(0 if nulls[row] else end - start):
+            at = end - 1 - offset if kind == 2 else start + offset
+            symbol = classes[data[at]]
+            if state >= n_dense:
+                state = deep_step(state, symbol, kind, n_dense, first_child, labels, failure)
+                if state < -1:
+                    state = delta[(-2 - state) * n_classes + symbol]
+            else:
+                state = delta[state * n_classes + symbol]
+            if state <= 0:
+                if kind != 0:
+                    break
+                continue
+            found = state if out_start[state + 1] > out_start[state] else out_link[state]
+            while found > 0:
+                for place in range(out_start[found], out_start[found + 1]):
+                    pattern = out[place]
+                    if stamps[pattern] == mark:
+                        continue
+                    stamps[pattern] = mark
+                    low, high = code_start[pattern], code_start[pattern + 1]
+                    if low == high or fits(data, start, end, fold, code, low, high):
+                        hits[n_hits] = pattern
+                        n_hits += 1
+                found = out_link[found]
+        hit_end[row] = n_hits
+    return len(rows), n_hits
