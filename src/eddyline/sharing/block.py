@@ -1,0 +1,469 @@
+"""A block of rules that are evaluated together: attribute selection constructs with bitmaps.
+
+A construct cuts one attribute's domain where some rule of the block changes; each region has a
+bitmap of the rules that can still be true there. The AND of a row's bitmaps are the rules that
+survive; a row with none left is dropped at once [ASC 3]. The paper's rules are conjunctions. For
+any monotone formula, a rule's bit is 1 iff the rule can be true given only this attribute and
+everything else taken to hold. So a 0 is always right, and a rule that is a conjunction of parts
+over one attribute each is decided by its bits alone; survivors of other rules need a check.
+
+Attributes arrive as *keys*: an image of their values in int64 that keeps their order, NULL apart.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eddyline.errors import PlanError
+from eddyline.sharing.formula import All, Always, Literal, literals_of
+from eddyline.sharing.keys import HIGHEST, LOWEST
+from eddyline.sharing.regions import cuts_of
+from eddyline.sharing.sequence import SelectionSequence
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from eddyline.sharing.formula import Formula
+    from eddyline.sharing.regions import KeySet
+
+Bits = NDArray[np.bool_]
+Ints = NDArray[np.int64]
+Places = NDArray[np.int32]
+Words = NDArray[np.uint64]
+
+MAX_RULES = 512
+"""Most rules of a block: eight words, which are one cache line."""
+
+MAX_TABLE = 2048
+"""Most entries of a direct look-up table; where constants span more keys, a search finds regions.
+A table of this size stays in the first cache beside those of other constructs."""
+
+_NO_TABLE = -1
+
+_PLAIN: tuple[Any, ...] = ("C", "W")
+
+
+@dataclass(frozen=True, slots=True)
+class SelectionCounts:
+    """What selection came to over some rows: adds up."""
+
+    n_rows: int
+    """Rows that entered."""
+    evaluated: Ints
+    """Rows that each construct looked at ((n,))."""
+    dropped: Ints
+    """Rows whose last rule went with the so many-th evaluation, from the first ((n,))."""
+    n_followed: int
+    """Micro-arrows followed."""
+    n_pairs: int
+    """Pairs of row and rule that survived."""
+
+    @classmethod
+    def empty(cls, n_constructs: int) -> Self:
+        """Return the counts of no row."""
+        zeros = np.zeros(n_constructs, dtype=np.int64)
+        return cls(0, zeros, zeros, 0, 0)
+
+    def __add__(self, other: SelectionCounts) -> SelectionCounts:
+        return SelectionCounts(
+            self.n_rows + other.n_rows,
+            self.evaluated + other.evaluated,
+            self.dropped + other.dropped,
+            self.n_followed + other.n_followed,
+            self.n_pairs + other.n_pairs,
+        )
+
+    @property
+    def n_evaluated(self) -> int:
+        """Evaluations of constructs."""
+        return int(self.evaluated.sum())
+
+    @property
+    def drop_frac(self) -> float:
+        """Share of the rows that no rule survived for ([0, 1]); 0 if there was no row."""
+        return float(self.dropped.sum()) / self.n_rows if self.n_rows else 0.0
+
+    @property
+    def micro_frac(self) -> float:
+        """Share of micro-arrows among all arrows followed ([0, 1])."""
+        n_arrows = self.n_evaluated - self.n_rows
+        return self.n_followed / n_arrows if n_arrows > 0 else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Selected:
+    """The rules that survive for each row of a batch."""
+
+    rows: Ints
+    """Row of each pair, ascending."""
+    rules: Places
+    """Rule of each pair: its place in the block; ascending for each row."""
+    counts: SelectionCounts
+    """What it took."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SelectionBlock:
+    """The constructs of a block of rules; immutable, and the same for every sequence."""
+
+    n_rules: int
+    """k, at most ``MAX_RULES``."""
+    attributes: tuple[int, ...]
+    """The attribute of each construct: its row in the matrix of keys (n)."""
+    cuts: Ints
+    """First keys of the regions of all constructs. Region 0 of a construct is NULL, region 1 is
+    below its first cut, and each cut starts another."""
+    cuts_at: Ints
+    """Where those of each construct start ((n + 1,))."""
+    bitmaps: Words
+    """Which rules can be true in each region, bit j of word w for rule 64 w + j ((regions, W))."""
+    region_at: Ints
+    """Where the regions of each construct start ((n + 1,))."""
+    usage: Words
+    """Which rules each construct can decide ((n, W))."""
+    initial: Words
+    """Rules that some construct can decide ((W,))."""
+    everywhere: Words
+    """Rules that none can: they survive for every row, and no row is dropped for them ((W,))."""
+    needs_check: Bits
+    """Which rules may survive for rows that they are not true for ((k,))."""
+    table: NDArray[np.uint16]
+    """Direct look-up tables."""
+    table_at: Ints
+    """Where that of each construct starts, -1 if it has none ((n,))."""
+
+    @classmethod
+    def build(
+        cls,
+        rules: Sequence[Formula],
+        attribute_of: Callable[[int], int],
+        keys_of: Callable[[int], KeySet],
+        *,
+        further_cuts: Mapping[int, Sequence[int]] | None = None,
+    ) -> Self:
+        """Return the block of some rules.
+
+        Args:
+            rules: the rules, in the order of their bits.
+            attribute_of: attribute of a literal (its row in the matrix of keys); -1 for what is
+                not decided by a key: it is taken to hold, and the rule needs a check.
+            keys_of: keys for which a literal with an attribute holds.
+            further_cuts: keys to cut an attribute at besides; regions of equal bitmaps change no
+                answer.
+
+        Raises:
+            PlanError: there are more than ``MAX_RULES`` rules.
+        """
+        if len(rules) > MAX_RULES:
+            msg = f"a block takes at most {MAX_RULES} rules, got {len(rules)}; make more blocks"
+            raise PlanError(msg, rules=len(rules))
+        return cls._joined(
+            rules,
+            _constructs(rules, attribute_of, keys_of, further_cuts or {}),
+            {j for j, rule in enumerate(rules) if not _is_decided(rule, attribute_of)},
+        )
+
+    @classmethod
+    def _joined(
+        cls, rules: Sequence[Formula], constructs: Sequence[_Construct], checked: set[int]
+    ) -> Self:
+        k, n_words = len(rules), max(1, -(-len(rules) // 64))
+        never = np.array([isinstance(r, Always) and not r.value for r in rules], dtype=np.bool_)
+        usage = np.array([~each.can.all(axis=0) for each in constructs], dtype=np.bool_)
+        usage = usage.reshape(len(constructs), k)
+        decided: Bits = np.any(usage, axis=0, keepdims=True)
+        tables = [_table(each.cuts) for each in constructs]
+        has_table = np.array([len(each) > 0 for each in tables], dtype=np.bool_)
+        can = [each.can for each in constructs] or [np.ones((0, k), dtype=np.bool_)]
+        return cls(
+            n_rules=k,
+            attributes=tuple(each.attribute for each in constructs),
+            cuts=_concatenated([each.cuts for each in constructs], np.int64),
+            cuts_at=_offsets([len(each.cuts) for each in constructs]),
+            bitmaps=_packed(np.concatenate(can), n_words),
+            region_at=_offsets([len(each.can) for each in constructs]),
+            usage=_packed(usage, n_words),
+            initial=_packed(decided, n_words)[0],
+            everywhere=_packed(~decided & ~never, n_words)[0],
+            needs_check=np.array([j in checked for j in range(k)], dtype=np.bool_),
+            table=_concatenated(tables, np.uint16),
+            table_at=np.where(has_table, _offsets([len(t) for t in tables])[:-1], _NO_TABLE),
+        )
+
+    @property
+    def n_constructs(self) -> int:
+        """n, the number of constructs."""
+        return len(self.attributes)
+
+    @property
+    def n_words(self) -> int:
+        """W, words of a bitmap."""
+        return len(self.initial)
+
+    def n_regions(self, construct: int) -> int:
+        """Return how many regions a construct has, that of NULL included."""
+        return int(self.region_at[construct + 1] - self.region_at[construct])
+
+    def region_keys(self, construct: int, region: int) -> tuple[int, int] | None:
+        """Return lowest and highest key of a region, both included; None for that of NULL."""
+        if region == 0:
+            return None
+        cuts = self.cuts[self.cuts_at[construct] : self.cuts_at[construct + 1]].tolist()
+        low = cuts[region - 2] if region > 1 else LOWEST
+        return low, cuts[region - 1] - 1 if region <= len(cuts) else HIGHEST
+
+    def without(self, rules: Sequence[int]) -> SelectionBlock:
+        """Return the block after rules are gone: their bits stay 0, the others keep theirs."""
+        gone = np.zeros((1, self.n_rules), dtype=np.bool_)
+        gone[0, list(rules)] = True
+        kept = ~_packed(gone, self.n_words)[0]
+        return replace(
+            self,
+            initial=self.initial & kept,
+            everywhere=self.everywhere & kept,
+            usage=self.usage & kept,
+        )
+
+    def regions(self, keys: Ints, nulls: Bits, rows: Ints) -> Places:
+        """Return the regions of some rows in all constructs: what a sequence is learned from.
+
+        Args:
+            keys: keys of the attributes ((attributes, R)).
+            nulls: which are NULL ((attributes, R)).
+            rows: the rows ((T,)).
+
+        Returns:
+            Region of each row and construct ((T, n)).
+        """
+        keys, nulls = np.require(keys, np.int64, _PLAIN), np.require(nulls, np.bool_, _PLAIN)
+        found = np.empty((len(rows), self.n_constructs), dtype=np.int32)
+        columns = np.array(self.attributes, dtype=np.int64)
+        _kernels().regions(
+            keys, nulls, rows, columns, self.cuts, self.cuts_at, self.table, self.table_at, found
+        )
+        return found
+
+    def bitmaps_of(self, regions: Places) -> Words:
+        """Return the bitmaps of rows whose regions are known ((T, n, W))."""
+        found: Words = self.bitmaps[self.region_at[:-1] + regions]
+        return found
+
+    def selection(
+        self, sequence: SelectionSequence | None = None, *, skips: bool = True
+    ) -> Selection:
+        """Return the block with a sequence, ready to select rows.
+
+        Args:
+            sequence: constructs in the order of their numbers if omitted.
+            skips: whether a row passes over constructs that cannot decide any rule it has left.
+
+        Raises:
+            PlanError: the sequence is for another number of constructs or regions.
+        """
+        return Selection(
+            self, sequence or SelectionSequence(tuple(range(self.n_constructs))), skips
+        )
+
+
+class Selection:
+    """A block with a sequence: selects rows."""
+
+    def __init__(self, block: SelectionBlock, sequence: SelectionSequence, skips: bool) -> None:
+        if sequence.n_constructs != block.n_constructs:
+            msg = (
+                f"a sequence of {sequence.n_constructs} constructs does not fit a block of "
+                f"{block.n_constructs}"
+            )
+            raise PlanError(msg, macro=sequence.macro)
+        self.block = block
+        self.sequence = sequence
+        self._skips = skips
+        self._columns = np.array(block.attributes, dtype=np.int64)
+        self._macro = np.array(sequence.macro, dtype=np.int64)
+        nodes = range(sequence.n_nodes)
+        self._construct_of = np.array([sequence.construct_of(v) for v in nodes], dtype=np.int64)
+        self._arrows_at, self._arrows = _arrow_table(block, sequence)
+
+    def select(self, keys: Ints, nulls: Bits) -> Selected:
+        """Return the rules that survive for each row of a batch, and what it took.
+
+        Args:
+            keys: keys of the attributes, rows of the matrix contiguous ((attributes, R)).
+            nulls: which are NULL ((attributes, R)).
+        """
+        block, kernel = self.block, _kernels().select
+        # Others would be compiled for their kind of array: once per process is enough.
+        keys, nulls = np.require(keys, np.int64, _PLAIN), np.require(nulls, np.bool_, _PLAIN)
+        evaluated = np.zeros(block.n_constructs, dtype=np.int64)
+        dropped = np.zeros(block.n_constructs, dtype=np.int64)
+        followed = np.zeros(1, dtype=np.int64)
+        n_rows = keys.shape[1]
+        room = block.n_rules + n_rows
+        rows, rules = np.empty(room, dtype=np.int64), np.empty(room, dtype=np.int32)
+        row = n_pairs = 0
+        while True:
+            row, n_pairs = kernel(
+                keys,
+                nulls,
+                self._columns,
+                block.cuts,
+                block.cuts_at,
+                block.table,
+                block.table_at,
+                block.region_at,
+                block.bitmaps,
+                block.usage,
+                block.initial,
+                block.everywhere,
+                self._macro,
+                self._construct_of,
+                self._arrows_at,
+                self._arrows,
+                self._skips,
+                block.n_rules,
+                row,
+                n_pairs,
+                rows,
+                rules,
+                evaluated,
+                dropped,
+                followed,
+            )
+            if row == n_rows:
+                break
+            rows, rules = _twice(rows), _twice(rules)
+        counts = SelectionCounts(n_rows, evaluated, dropped, int(followed[0]), n_pairs)
+        return Selected(rows[:n_pairs], rules[:n_pairs], counts)
+
+
+class _Construct(NamedTuple):
+    attribute: int
+    cuts: Ints
+    can: Bits
+    """Whether a rule can be true in a region ((regions, k))."""
+
+
+def _kernels() -> Any:
+    # numba takes longer to import than the rest of eddyline.
+    return import_module("eddyline.sharing.block_kernels")
+
+
+def _constructs(
+    rules: Sequence[Formula],
+    attribute_of: Callable[[int], int],
+    keys_of: Callable[[int], KeySet],
+    further_cuts: Mapping[int, Sequence[int]],
+) -> list[_Construct]:
+    """Return the constructs of all attributes that can decide some rule."""
+    used: dict[int, dict[int, KeySet]] = {}
+    users: dict[int, list[int]] = {}
+    for j, rule in enumerate(rules):
+        for literal in literals_of(rule):
+            attribute = attribute_of(literal)
+            if attribute < 0:
+                continue
+            mine = used.setdefault(attribute, {})
+            if literal not in mine:
+                mine[literal] = keys_of(literal)
+            if j not in users.setdefault(attribute, [])[-1:]:
+                users[attribute].append(j)
+    found = []
+    for attribute in sorted(used):
+        cuts = _cuts([*used[attribute].values()], further_cuts.get(attribute, ()))
+        holds = {literal: _in_regions(cuts, keys) for literal, keys in used[attribute].items()}
+        can = np.ones((len(cuts) + 2, len(rules)), dtype=np.bool_)
+        everywhere = np.ones(len(can), dtype=np.bool_)
+        for j in users[attribute]:
+            can[:, j] = _can_hold(rules[j], holds, everywhere)
+        if not can.all():
+            found.append(_Construct(attribute, cuts, can))
+    return found
+
+
+def _cuts(sets: Sequence[KeySet], further: Sequence[int]) -> Ints:
+    return np.union1d(cuts_of(sets), np.array(further, dtype=np.int64))
+
+
+def _in_regions(cuts: Ints, keys: KeySet) -> Bits:
+    """Return whether a literal holds in each region, NULL first."""
+    holds = np.zeros(len(cuts) + 2, dtype=np.bool_)
+    holds[0] = keys.holds_null
+    for low, high in keys.intervals:
+        first = int(np.searchsorted(cuts, low, side="right")) + 1
+        last = int(np.searchsorted(cuts, high, side="right")) + 1
+        holds[first : last + 1] = True
+    return holds
+
+
+def _can_hold(rule: Formula, holds: Mapping[int, Bits], everywhere: Bits) -> Bits:
+    """Return in which regions a rule can be true if every other attribute does its best."""
+    if isinstance(rule, Literal):
+        return holds.get(rule.id, everywhere)
+    if isinstance(rule, Always):
+        return everywhere if rule.value else ~everywhere
+    join = np.logical_and if isinstance(rule, All) else np.logical_or
+    found, *rest = (_can_hold(part, holds, everywhere) for part in rule.parts)
+    for part in rest:
+        found = join(found, part)
+    return found
+
+
+def _is_decided(rule: Formula, attribute_of: Callable[[int], int]) -> bool:
+    """Return whether a rule is a conjunction of parts over one attribute with keys each."""
+    parts = rule.parts if isinstance(rule, All) else (rule,)
+    for part in parts:
+        attributes = {attribute_of(literal) for literal in literals_of(part)}
+        if len(attributes) > 1 or -1 in attributes:
+            return False
+    return True
+
+
+def _table(cuts: Ints) -> NDArray[np.uint16]:
+    """Return the region of each key from the first cut to before the last; empty if too many."""
+    if len(cuts) == 0 or int(cuts[-1]) - int(cuts[0]) > MAX_TABLE:
+        return np.zeros(0, dtype=np.uint16)
+    every = np.arange(cuts[0], cuts[-1])
+    return (np.searchsorted(cuts, every, side="right") + 1).astype(np.uint16)
+
+
+def _arrow_table(block: SelectionBlock, sequence: SelectionSequence) -> tuple[Ints, Places]:
+    """Return where each node's arrows start, and all arrows: one per region of those nodes."""
+    starts = np.full(max(sequence.n_nodes, 1), -1, dtype=np.int64)
+    size = 0
+    for node in dict.fromkeys(arrow.node for arrow in sequence.arrows):
+        starts[node] = size
+        size += block.n_regions(sequence.construct_of(node))
+    arrows = np.full(size, -1, dtype=np.int32)
+    for arrow in sequence.arrows:
+        if arrow.region >= block.n_regions(sequence.construct_of(arrow.node)):
+            msg = f"an arrow starts in region {arrow.region}, which its construct does not have"
+            raise PlanError(msg, node=arrow.node, region=arrow.region)
+        arrows[starts[arrow.node] + arrow.region] = arrow.target
+    return starts, arrows
+
+
+def _packed(bits: Bits, n_words: int) -> Words:
+    """Return rows of bits as words, bit j of word w for column 64 w + j."""
+    wide = np.zeros((len(bits), 64 * n_words), dtype=np.bool_)
+    wide[:, : bits.shape[1]] = bits
+    found = np.packbits(wide, axis=1, bitorder="little").view("<u8")
+    return np.ascontiguousarray(found, dtype=np.uint64)
+
+
+def _offsets(sizes: Sequence[int]) -> Ints:
+    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+
+
+def _concatenated(parts: Sequence[NDArray[Any]], kind: Any) -> NDArray[Any]:
+    return np.concatenate([np.zeros(0, dtype=kind), *parts])
+
+
+def _twice(old: NDArray[Any]) -> NDArray[Any]:
+    new = np.empty(2 * len(old), dtype=old.dtype)
+    new[: len(old)] = old
+    return new
