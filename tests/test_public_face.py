@@ -17,7 +17,8 @@ def test_all_is_sorted_and_equal_to_what_is_visible():
 @pytest.mark.parametrize("name", eddyline.__all__)
 def test_a_public_name_says_what_it_is(name):
     thing = getattr(eddyline, name)
-    assert thing.__module__.startswith("eddyline.")
+    where = thing.__name__ if inspect.ismodule(thing) else thing.__module__
+    assert where.startswith("eddyline.")
     assert inspect.getdoc(thing)
     if inspect.isclass(thing):
         public = [each for key, each in vars(thing).items() if key[0] != "_" and callable(each)]
@@ -43,6 +44,10 @@ def test_importing_eddyline_is_light():
     heavy = {"pyspark", "pandas", "plotly", "typer", "rich"}
     assert not heavy & loaded_by("import eddyline")
     assert not heavy & loaded_by("import eddyline; dir(eddyline); eddyline.predicate")
+
+
+def test_the_room_of_sigma_rules_is_light_until_it_reads():
+    assert not {"pyspark", "sigma", "yaml"} & loaded_by("import eddyline as el; el.sigma.load")
 
 
 def test_a_detector_loads_only_what_it_needs():

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from eddyline.query.predicates import predicate, sql_predicate
 
 if TYPE_CHECKING:
+    from eddyline import sigma
     from eddyline.change import detector, detector_bank
     from eddyline.spark.conjunction import all_of
     from eddyline.spark.engine import Engine
@@ -22,6 +23,7 @@ _ON_USE = {
     "detector": "eddyline.change",
     "detector_bank": "eddyline.change",
     "session": "eddyline.spark.session",
+    "sigma": "eddyline.sigma",
 }
 """Public names whose modules are imported when they are first used; most of them need pyspark."""
 
@@ -32,6 +34,7 @@ __all__ = [
     "detector_bank",
     "predicate",
     "session",
+    "sigma",
     "sql_predicate",
 ]
 
@@ -40,7 +43,8 @@ def __getattr__(name: str) -> Any:
     if name not in _ON_USE:
         msg = f"module 'eddyline' has no attribute {name!r}"
         raise AttributeError(msg)
-    return getattr(import_module(_ON_USE[name]), name)
+    module = import_module(_ON_USE[name])
+    return module if module.__name__ == f"eddyline.{name}" else getattr(module, name)
 
 
 def __dir__() -> list[str]:

@@ -1,1 +1,6 @@
 """Sigma rules in: read by pySigma, run as a set of rules (extra ``sigma``)."""
+
+from eddyline.sigma.loading import SigmaRules, load, read
+from eddyline.sigma.rule import SigmaRule
+
+__all__ = ["SigmaRule", "SigmaRules", "load", "read"]

@@ -1,0 +1,208 @@
+"""From a folder of rules to a rule set: reading, the cache, options."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from eddyline.errors import OptionError, PluginError, QueryError, SourceError
+from eddyline.sigma import cache as caches
+from eddyline.sigma.documents import contents
+from eddyline.sigma.rule import Reading, SigmaRule
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sigma.processing.pipeline import ProcessingPipeline
+
+    from eddyline.query.rules import SkippedRule
+    from eddyline.sigma.documents import Source
+    from eddyline.sigma.reading import Progress
+    from eddyline.spark.rule_set import RuleSet
+
+    Pipeline = ProcessingPipeline | str | Path
+    """A pipeline of pySigma's, or the path of its YAML."""
+
+SHOWN_REASONS = 5
+"""Skipped rules that an error shows."""
+
+
+@dataclass(frozen=True, slots=True)
+class SigmaRules:
+    """Rules that were read, and those that do not run."""
+
+    sources: tuple[SigmaRule, ...]
+    """The rules, in the order of their files."""
+    skipped: tuple[SkippedRule, ...]
+    """Those that do not run, and why."""
+
+
+def load(
+    source: Source | Sequence[Source],
+    pipeline: Pipeline | Sequence[Pipeline] | None = None,
+    *,
+    restrict: str | bool = "auto",
+    missing: str = "null",
+    cache: bool = True,
+    on_error: str = "skip",
+    **options: Any,
+) -> RuleSet:
+    """Return Sigma rules as a rule set; its names are the rules' ids.
+
+    Args:
+        source: a folder (with the folders below it), a file, YAML text, or several of these.
+        pipeline: processing pipelines of pySigma, or paths of their YAML, applied in this order.
+        restrict: whether a rule meets only events of its log source: ``auto`` (as far as the
+            events carry a channel and an event id), True (they have to) or False.
+        missing: what a test is whose field an event lacks: ``null`` (unknown, as in SQL: a rule
+            with ``not filter`` does not fire) or ``false`` (then it does).
+        cache: whether rules that were read before come from the user's cache folder.
+        on_error: ``skip`` lists rules that do not run in ``skipped``; ``raise`` raises.
+        **options: of the rule set.
+
+    Raises:
+        SourceError: the source or a pipeline cannot be read.
+        PluginError: the extra ``sigma`` is not installed.
+        OptionError: an option has no such value.
+        QueryError: ``on_error="raise"`` and a rule does not run.
+
+    Example:
+        >>> rules = el.sigma.load("rules/windows")  # doctest: +SKIP
+        >>> events.transform(rules.matches("matches"))  # doctest: +SKIP
+    """
+    from eddyline.spark.rule_set import RuleSet  # noqa: PLC0415 - reading needs no pyspark
+
+    found = read(
+        source, pipeline, restrict=restrict, missing=missing, cache=cache, on_error=on_error
+    )
+    return RuleSet.of(found.sources, found.skipped, on_error=on_error, **options)
+
+
+def read(
+    source: Source | Sequence[Source],
+    pipeline: Pipeline | Sequence[Pipeline] | None = None,
+    *,
+    restrict: str | bool = "auto",
+    missing: str = "null",
+    cache: bool = True,
+    on_error: str = "skip",
+    progress: Progress | None = None,
+) -> SigmaRules:
+    """Return Sigma rules that know no events yet; needs no Spark.
+
+    Args:
+        source: as for ``load``.
+        pipeline: as for ``load``.
+        restrict: as for ``load``.
+        missing: as for ``load``.
+        cache: as for ``load``. With a pipeline nothing is kept: it may depend on anything.
+        on_error: as for ``load``.
+        progress: is told how many files are read, and of how many.
+
+    Raises:
+        SourceError: as for ``load``.
+        PluginError: as for ``load``.
+        OptionError: as for ``load``.
+        QueryError: as for ``load``.
+    """
+    reading = Reading(restrict, missing)
+    if on_error not in ("skip", "raise"):
+        msg = f"on_error is 'skip' or 'raise', not {on_error!r}"
+        raise OptionError(msg, on_error=on_error)
+    check_pysigma()
+    found = _read(source, pipeline, cache, progress)
+    if found.skipped and on_error == "raise":
+        reasons = "\n".join(f"  {each.reason}" for each in found.skipped[:SHOWN_REASONS])
+        rest = len(found.skipped) - SHOWN_REASONS
+        more = f"\n  and {rest} more" if rest > 0 else ""
+        msg = f"{len(found.skipped)} Sigma rules do not run:\n{reasons}{more}"
+        raise QueryError(msg, rules=tuple(each.name for each in found.skipped))
+    return SigmaRules(tuple(each.read_as(reading) for each in found.sources), found.skipped)
+
+
+def check_pysigma() -> None:
+    """Raise if the extra is not installed.
+
+    Raises:
+        PluginError: it is not; the message says what to install.
+    """
+    # Namespace packages of other projects may be called sigma, too.
+    if find_spec("sigma") is None or find_spec("sigma.collection") is None:
+        msg = "Sigma rules need pySigma: pip install 'eddyline[sigma]'"
+        raise PluginError(msg)
+
+
+def _read(
+    source: Source | Sequence[Source],
+    pipeline: Pipeline | Sequence[Pipeline] | None,
+    cache: bool,
+    progress: Progress | None,
+) -> SigmaRules:
+    files = contents(source)
+    key = caches.key_of(files, _versions()) if cache and pipeline is None else None
+    kept = None if key is None else caches.recall(key, SigmaRules)
+    if kept is not None:
+        if progress is not None:
+            progress(len(files), len(files))
+        return kept  # type: ignore[no-any-return]  # recall has checked it
+    from eddyline.sigma.reading import read_contents  # noqa: PLC0415 - pySigma loads slowly
+
+    found = read_contents(files, _pipeline(pipeline), progress)
+    rules = SigmaRules(found.rules, found.skipped)
+    if key is not None:
+        caches.keep(key, rules)
+    return rules
+
+
+def _versions() -> tuple[str, ...]:
+    """Return what decides how rules are read: pySigma's version and the code of this room."""
+    code = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        code.update(path.read_bytes())
+    return version("pysigma"), version("eddyline"), code.hexdigest()
+
+
+def _pipeline(
+    pipeline: Pipeline | Sequence[Pipeline] | None,
+) -> ProcessingPipeline | None:
+    """Return all pipelines as one, or None.
+
+    Raises:
+        SourceError: a file cannot be read or is not a pipeline.
+        OptionError: something else was given.
+    """
+    if pipeline is None:
+        return None
+    from sigma.processing.pipeline import ProcessingPipeline as PySigmaPipeline  # noqa: PLC0415
+
+    if isinstance(pipeline, str | Path | PySigmaPipeline):
+        pipeline = [pipeline]
+    if not pipeline:
+        return None
+    whole = PySigmaPipeline()
+    for each in pipeline:
+        if isinstance(each, PySigmaPipeline):
+            whole += each
+        elif isinstance(each, str | Path):
+            whole += _pipeline_file(Path(each))
+        else:
+            msg = (
+                "a pipeline is a ProcessingPipeline of pySigma's or the path of its YAML,"
+                f" not {each!r}"
+            )
+            raise OptionError(msg)
+    return whole
+
+
+def _pipeline_file(path: Path) -> ProcessingPipeline:
+    from sigma.processing.pipeline import ProcessingPipeline as PySigmaPipeline  # noqa: PLC0415
+
+    try:
+        return PySigmaPipeline.from_yaml(path.read_text("utf-8"))
+    except Exception as error:  # a pipeline's YAML makes pySigma raise almost anything
+        msg = f"pipeline {path} cannot be read: {error}"
+        raise SourceError(msg, path=str(path)) from error

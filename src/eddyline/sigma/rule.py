@@ -1,0 +1,106 @@
+"""A Sigma rule, read once: it gives a rule tree for every input it meets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from eddyline.errors import OptionError, QueryError
+from eddyline.query.rules import And, Rule
+from eddyline.sigma.binding import Binder
+from eddyline.sigma.conditions import fields_of
+from eddyline.sigma.fields import Columns
+from eddyline.sigma.log_sources import LogSource, restriction
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from eddyline.query.rules import Node
+    from eddyline.sigma.conditions import Condition
+
+
+@lru_cache(maxsize=8)
+def _columns(columns: tuple[tuple[str, str], ...]) -> Columns:
+    return Columns(dict(columns))
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How rules are understood where events can be less than what the rules expect."""
+
+    restrict: str | bool = "auto"
+    """Whether a rule meets only events of its log source: ``auto`` (as far as the events carry
+    a channel and an event id), True (they have to carry them) or False."""
+    missing: str = "null"
+    """What a test is whose field an event lacks: ``null`` (unknown) or ``false``."""
+
+    def __post_init__(self) -> None:
+        if self.restrict not in ("auto", True, False):
+            msg = f"restrict is 'auto', True or False, not {self.restrict!r}"
+            raise OptionError(msg, restrict=self.restrict)
+        if self.missing not in ("null", "false"):
+            msg = f"missing is 'null' or 'false', not {self.missing!r}"
+            raise OptionError(msg, missing=self.missing)
+
+
+@dataclass(frozen=True, slots=True)
+class SigmaRule:
+    """A Sigma rule (a ``RuleSource``): small, picklable, without pySigma's objects."""
+
+    name: str
+    """Its id; if it has none, its title or file name as a word."""
+    text: str
+    """The YAML document."""
+    info: Mapping[str, Any]
+    """``title level status tags author description falsepositives references date logsource
+    events fields path``; None or empty where the rule does not say."""
+    condition: Condition
+    """What it asks of an event."""
+    log_source: LogSource
+    """The events it is for."""
+    reading: Reading = field(default=Reading())
+    """How it is understood."""
+
+    def named(self, name: str) -> SigmaRule:
+        """Return the rule under another name."""
+        return replace(self, name=name)
+
+    def read_as(self, reading: Reading) -> SigmaRule:
+        """Return the rule, understood in another way."""
+        return self if reading == self.reading else replace(self, reading=reading)
+
+    def lacking(self, columns: Mapping[str, str]) -> tuple[str, ...]:
+        """Return the fields that events with these columns lack.
+
+        Args:
+            columns: name and Spark type of each column.
+        """
+        known = _columns(tuple(columns.items()))
+        return tuple(each for each in fields_of(self.condition) if known.find(each) is None)
+
+    def bind(self, columns: Mapping[str, str], *, ansi: bool) -> Rule:  # noqa: ARG002 - a protocol
+        """Return the rule over an input; it never raises on a row, in ANSI mode or not.
+
+        Args:
+            columns: name and Spark type of each column.
+            ansi: whether Spark raises where ANSI SQL does.
+
+        Raises:
+            QueryError: a field is of a type that cannot be tested, or the log source is demanded
+                and the events do not tell it.
+        """
+        known = _columns(tuple(columns.items()))
+        try:
+            tree = Binder(known, self.reading.missing).node(self.condition)
+            return Rule(self.name, self._restricted(tree, known), self.text)
+        except QueryError as error:
+            msg = f"Sigma rule {self.name} ({self.info['path'] or 'text'}): {error.message}"
+            raise type(error)(msg, rule=self.name) from error
+
+    def _restricted(self, tree: Node, columns: Columns) -> Node:
+        wanted = self.reading.restrict
+        if wanted is False:
+            return tree
+        source = restriction(self.log_source, columns, demanded=wanted is True)
+        return tree if source is None else And((source, tree))

@@ -1,0 +1,201 @@
+"""From pySigma's objects to conditions of our own.
+
+pySigma has read the values and applied their modifiers by then: ``contains`` has become wildcards,
+``base64offset`` and ``windash`` alternatives.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from sigma import conditions as parsed
+from sigma import types
+
+from eddyline.errors import NotSupportedError, QueryError
+from eddyline.query.rules import ANY, ONE, Wild
+from eddyline.sigma.conditions import (
+    AllOf,
+    AnyOf,
+    BooleanIs,
+    Exists,
+    InNetwork,
+    IsEmpty,
+    Matches,
+    Negated,
+    NumberIs,
+    SameAs,
+    TextIs,
+    TimePart,
+)
+
+if TYPE_CHECKING:
+    from sigma.rule import SigmaRule as ParsedRule
+
+    from eddyline.sigma.conditions import Condition
+
+_WILD = {
+    types.SpecialChars.WILDCARD_MULTI: Wild(ANY),
+    types.SpecialChars.WILDCARD_SINGLE: Wild(ONE),
+}
+_FLAGS = {
+    types.SigmaRegularExpressionFlag.IGNORECASE: re.IGNORECASE,
+    types.SigmaRegularExpressionFlag.MULTILINE: re.MULTILINE,
+    types.SigmaRegularExpressionFlag.DOTALL: re.DOTALL,
+}
+_OPERATORS = {"LT": "<", "LTE": "<=", "GT": ">", "GTE": ">=", "NEQ": "!="}
+_SELECTOR = re.compile(r"\b(?:1|any|all)\s+of\s+([\w*-]+)")
+
+
+def condition_of(rule: ParsedRule) -> Condition:
+    """Return what a rule asks; of several conditions, one has to hold.
+
+    Raises:
+        QueryError: the condition cannot be understood, or asks for what is not supported.
+    """
+    found = []
+    for each in rule.detection.parsed_condition:
+        _check_names(each.condition, rule.detection.detections)
+        try:
+            part = _translated(each.parse())
+        except RecursionError as error:
+            msg = "the condition is nested too deeply"
+            raise QueryError(msg) from error
+        if part is not None:
+            found.append(part)
+    if not found:
+        msg = "nothing is left of its condition"
+        raise QueryError(msg)
+    return _joined(AnyOf, found)
+
+
+def _check_names(condition: Any, detections: dict[str, Any]) -> None:
+    """Refuse what some versions of pySigma read as something else without a word."""
+    if not isinstance(condition, str):
+        msg = f"a condition is a text, not {condition!r}"
+        raise QueryError(msg)
+    for pattern in _SELECTOR.findall(condition):
+        asked = re.compile(".*" if pattern == "them" else pattern.replace("*", ".*"))
+        known = [name for name in detections if pattern[0] == "_" or str(name)[:1] != "_"]
+        if not any(asked.fullmatch(str(name)) for name in known):
+            msg = f"condition {condition!r}: no detection is called {pattern!r}"
+            raise QueryError(msg)
+    for name in re.findall(r"(?<![\w*-])not[\w-]+", condition):
+        if name in detections and not _reads_whole(name):
+            msg = (
+                f"condition {condition!r}: this version of pySigma reads {name!r} as"
+                f" 'not {name[3:]}'; rename the detection, or install pySigma 2"
+            )
+            raise QueryError(msg)
+
+
+def _reads_whole(name: str) -> bool:
+    """Return whether pySigma's parser keeps a name in one piece."""
+    tree = parsed.condition.parse_string(name, parse_all=True)[0]
+    return isinstance(tree, parsed.ConditionIdentifier)
+
+
+def _translated(node: Any) -> Condition | None:
+    """Return a condition, or None if a pipeline has taken all of it away."""
+    match node:
+        case None:
+            return None
+        case parsed.ConditionNOT():
+            part = _translated(node.args[0]) if node.args else None
+            return None if part is None else Negated(part)
+        case parsed.ConditionAND() | parsed.ConditionOR():
+            parts = [_translated(each) for each in node.args]
+            kept = [part for part in parts if part is not None]
+            kind = AllOf if isinstance(node, parsed.ConditionAND) else AnyOf
+            return _joined(kind, kept) if kept else None
+        case parsed.ConditionFieldEqualsValueExpression():
+            return _leaf(node.field, node.value)
+        case parsed.ConditionValueExpression():
+            return _leaf(None, node.value)
+    msg = f"{type(node).__name__} is not supported"
+    raise NotSupportedError(msg)
+
+
+def _joined(kind: type[AllOf | AnyOf], parts: list[Condition]) -> Condition:
+    return parts[0] if len(parts) == 1 else kind(tuple(parts))
+
+
+def _leaf(field: str | None, value: Any) -> Condition:  # noqa: C901, PLR0911 - a case, a return
+    match value:
+        case types.SigmaExpansion():
+            return _joined(AnyOf, [_leaf(field, each) for each in value.values])
+        case types.SigmaString():
+            return TextIs(field, _parts(field, value), isinstance(value, types.SigmaCasedString))
+        case types.SigmaTimestampPart():
+            return TimePart(
+                _named(field, "a part of a time"),
+                value.timestamp_part.name.lower(),
+                int(value.number),
+            )
+        case types.SigmaNumber():
+            return NumberIs(field, "=", value.number)
+        case types.SigmaCompareExpression():
+            op = _OPERATORS[value.op.name]
+            return NumberIs(_named(field, "a comparison"), op, value.number.number)
+        case types.SigmaBool():
+            return BooleanIs(field, value.boolean)
+        case types.SigmaRegularExpression():
+            return _regex(field, value)
+        case types.SigmaCIDRExpression():
+            return InNetwork(field, str(value.network))
+        case types.SigmaNull():
+            return IsEmpty(_named(field, "null"))
+        case types.SigmaExists():
+            return Exists(_named(field, "exists"), value.exists)
+        case types.SigmaFieldReference():
+            name = _named(field, "fieldref")
+            return SameAs(name, value.field, value.starts_with, value.ends_with)
+    msg = f"{_place(field)}: {type(value).__name__} is not supported"
+    raise NotSupportedError(msg)
+
+
+def _parts(field: str | None, value: types.SigmaString) -> tuple[str | Wild, ...]:
+    """Return literals and wildcards; several wildcards for anything in a row are one."""
+    parts: list[str | Wild] = []
+    for each in value.s:
+        if isinstance(each, types.Placeholder):
+            msg = (
+                f"{_place(field)}: nothing expands the placeholder %{each.name}%;"
+                " give a pipeline that does"
+            )
+            raise NotSupportedError(msg)
+        if isinstance(each, str):
+            if each and parts and isinstance(parts[-1], str):
+                parts[-1] += each
+            elif each:
+                parts.append(each)
+        elif parts[-1:] != [Wild(ANY)] or _WILD[each] != Wild(ANY):
+            parts.append(_WILD[each])
+    return tuple(parts)
+
+
+def _regex(field: str | None, value: types.SigmaRegularExpression) -> Matches:
+    if value.contains_placeholder():
+        msg = f"{_place(field)}: nothing expands the placeholder in {str(value.regexp)!r}"
+        raise NotSupportedError(msg)
+    flags = 0
+    for flag in value.flags:
+        flags |= _FLAGS[flag]
+    pattern = str(value.regexp)
+    try:
+        re.compile(pattern, flags)
+    except (re.error, OverflowError, RecursionError) as error:
+        msg = f"{_place(field)}: {pattern!r} is not a regular expression: {error}"
+        raise QueryError(msg) from error
+    return Matches(field, pattern, int(flags))
+
+
+def _named(field: str | None, what: str) -> str:
+    if field is None:
+        msg = f"{what} needs a field"
+        raise QueryError(msg)
+    return field
+
+
+def _place(field: str | None) -> str:
+    return "a keyword" if field is None else f"field {field!r}"
