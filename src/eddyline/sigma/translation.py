@@ -44,6 +44,9 @@ _FLAGS = {
     types.SigmaRegularExpressionFlag.DOTALL: re.DOTALL,
 }
 _OPERATORS = {"LT": "<", "LTE": "<=", "GT": ">", "GTE": ">=", "NEQ": "!="}
+_LONG = 2**53
+"""From here on a float has no digits behind the point: it was an integer."""
+
 _SELECTOR = re.compile(r"\b(?:1|any|all)\s+of\s+([\w*-]+)")
 
 
@@ -133,10 +136,10 @@ def _leaf(field: str | None, value: Any) -> Condition:  # noqa: C901, PLR0911 - 
                 int(value.number),
             )
         case types.SigmaNumber():
-            return NumberIs(field, "=", value.number)
+            return NumberIs(field, "=", _exact(field, value.number))
         case types.SigmaCompareExpression():
             op = _OPERATORS[value.op.name]
-            return NumberIs(_named(field, "a comparison"), op, value.number.number)
+            return NumberIs(_named(field, "a comparison"), op, _exact(field, value.number.number))
         case types.SigmaBool():
             return BooleanIs(field, value.boolean)
         case types.SigmaRegularExpression():
@@ -188,6 +191,14 @@ def _regex(field: str | None, value: types.SigmaRegularExpression) -> Matches:
         msg = f"{_place(field)}: {pattern!r} is not a regular expression: {error}"
         raise QueryError(msg) from error
     return Matches(field, pattern, int(flags))
+
+
+def _exact(field: str | None, number: int | float) -> int | float:
+    """Return a number if it is the rule's own: pySigma rounds long integers to floats."""
+    if isinstance(number, float) and abs(number) >= _LONG:
+        msg = f"{_place(field)}: pySigma rounds so long a number; write it in quotes"
+        raise NotSupportedError(msg)
+    return number
 
 
 def _named(field: str | None, what: str) -> str:

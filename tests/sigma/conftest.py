@@ -1,0 +1,107 @@
+"""Rules made from a few lines, and events as the operands of trees see them."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from eddyline.query.rules import And, Constant, FunctionTest, Is, NativeTest, Not, Or
+from eddyline.sigma import read
+from eddyline.testing.reference_rules import truth
+
+TYPES = {bool: "boolean", int: "bigint", float: "double", str: "string"}
+HEAD = """\
+title: A rule
+id: 11111111-2222-3333-4444-555555555555
+logsource: {product: windows}
+"""
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+@pytest.fixture(scope="session")
+def sigma_data():
+    """The folder with published rules and events; skipped, saying so, without it."""
+    beside = Path(__file__).resolve().parents[3] / "shared" / "data"
+    folder = Path(os.environ.get("EDDYLINE_DATA", beside)) / "sigma"
+    if not folder.exists():
+        pytest.skip(f"no Sigma rules at {folder}; set EDDYLINE_DATA to the folder above it")
+    return folder
+
+
+def text_of(detection: str) -> str:
+    """Return a rule with this detection, given as lines without indentation."""
+    lines = "".join(f"  {line}\n" for line in detection.strip("\n").splitlines())
+    condition = "" if "condition:" in detection else "  condition: selection\n"
+    return f"{HEAD}detection:\n{lines}{condition}"
+
+
+def leaves_of(node):
+    """Return the leaves of a rule tree."""
+    if isinstance(node, And | Or):
+        return [leaf for part in node.parts for leaf in leaves_of(part)]
+    if isinstance(node, Not | Is):
+        return leaves_of(node.part)
+    return [] if isinstance(node, Constant) else [node]
+
+
+def type_of(value) -> str:
+    if isinstance(value, dict):
+        return f"struct<{','.join(f'{key}:{type_of(part)}' for key, part in value.items())}>"
+    return TYPES[type(value)]
+
+
+def operand_value(sql: str, event):
+    """Return the value of an operand: a column, a path, or one of them as a text."""
+    cast = re.fullmatch(r"CAST\((.*) AS STRING\)", sql)
+    if cast:
+        value = operand_value(cast[1], event)
+        return (
+            str(value).lower() if isinstance(value, bool) else None if value is None else str(value)
+        )
+    value = event
+    for name in re.findall(r"`([^`]*)`", sql):
+        value = None if value is None else value[name]
+    return value
+
+
+def row_of(tree, event):
+    """Return what the oracle of trees wants to know of an event."""
+    found = leaves_of(tree)
+    assert not any(isinstance(leaf, NativeTest | FunctionTest) for leaf in found), found
+    return {leaf.operand.sql: operand_value(leaf.operand.sql, event) for leaf in found}
+
+
+def said(detection: str, event, columns=None, **options):
+    """Return what a rule says of an event: True, False or None."""
+    found = read(text_of(detection), cache=False, **options)
+    assert not found.skipped, found.skipped
+    known = columns or {name: type_of(value) for name, value in event.items()}
+    tree = found.sources[0].bind(known, ansi=True).tree
+    return truth(tree, row_of(tree, {name: event.get(name) for name in known}))
+
+
+@pytest.fixture
+def ask():
+    return said
+
+
+@pytest.fixture
+def rule_text():
+    return text_of
+
+
+@pytest.fixture
+def oracle_row():
+    return row_of
+
+
+@pytest.fixture
+def tree_leaves():
+    return leaves_of
