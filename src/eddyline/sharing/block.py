@@ -28,6 +28,7 @@ from eddyline.sharing.sequence import SelectionSequence
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from eddyline.sharing.block_kernels import BlockArrays, SequenceArrays
     from eddyline.sharing.formula import Formula
     from eddyline.sharing.regions import KeySet
 
@@ -43,6 +44,9 @@ MAX_TABLE = 2048
 """Most entries of a direct look-up table; where constants span more keys, a search finds regions.
 A table of this size stays in the first cache beside those of other constructs."""
 
+MAX_HYBRID = 64
+"""Most constructs with micro-arrows: what a row has visited is one word."""
+
 _NO_TABLE = -1
 
 _PLAIN: tuple[Any, ...] = ("C", "W")
@@ -57,7 +61,7 @@ class SelectionCounts:
     evaluated: Ints
     """Rows that each construct looked at ((n,))."""
     dropped: Ints
-    """Rows whose last rule went with the so many-th evaluation, from the first ((n,))."""
+    """Rows whose last rule went with each construct ((n,))."""
     n_followed: int
     """Micro-arrows followed."""
     n_pairs: int
@@ -136,6 +140,10 @@ class SelectionBlock:
     """Direct look-up tables."""
     table_at: Ints
     """Where that of each construct starts, -1 if it has none ((n,))."""
+    table_first: Ints
+    """Key of the first entry of each table ((n,))."""
+    table_last: Ints
+    """Key of the last entry of each table ((n,))."""
 
     @classmethod
     def build(
@@ -178,7 +186,8 @@ class SelectionBlock:
         usage = usage.reshape(len(constructs), k)
         decided: Bits = np.any(usage, axis=0, keepdims=True)
         tables = [_table(each.cuts) for each in constructs]
-        has_table = np.array([len(each) > 0 for each in tables], dtype=np.bool_)
+        sizes = np.array([len(each) for each in tables], dtype=np.int64)
+        first = np.array([_key_before(each.cuts) for each in constructs], dtype=np.int64)
         can = [each.can for each in constructs] or [np.ones((0, k), dtype=np.bool_)]
         return cls(
             n_rules=k,
@@ -192,7 +201,9 @@ class SelectionBlock:
             everywhere=_packed(~decided & ~never, n_words)[0],
             needs_check=np.array([j in checked for j in range(k)], dtype=np.bool_),
             table=_concatenated(tables, np.uint16),
-            table_at=np.where(has_table, _offsets([len(t) for t in tables])[:-1], _NO_TABLE),
+            table_at=np.where(sizes > 0, _offsets(sizes)[:-1], _NO_TABLE),
+            table_first=first,
+            table_last=first + np.maximum(sizes - 1, 0),
         )
 
     @property
@@ -242,11 +253,26 @@ class SelectionBlock:
         """
         keys, nulls = np.require(keys, np.int64, _PLAIN), np.require(nulls, np.bool_, _PLAIN)
         found = np.empty((len(rows), self.n_constructs), dtype=np.int32)
-        columns = np.array(self.attributes, dtype=np.int64)
-        _kernels().regions(
-            keys, nulls, rows, columns, self.cuts, self.cuts_at, self.table, self.table_at, found
-        )
+        _kernels().regions(keys, nulls, rows.astype(np.int64), self.arrays(), found)
         return found
+
+    def arrays(self) -> BlockArrays:
+        """Return the block as kernels read it."""
+        arrays: BlockArrays = _kernels().BlockArrays(
+            columns=np.array(self.attributes, dtype=np.int64),
+            cuts=self.cuts,
+            cuts_at=self.cuts_at,
+            table=self.table,
+            table_at=self.table_at,
+            table_first=self.table_first,
+            table_last=self.table_last,
+            region_at=self.region_at,
+            bitmaps=self.bitmaps,
+            usage=self.usage,
+            initial=self.initial,
+            everywhere=self.everywhere,
+        )
+        return arrays
 
     def bitmaps_of(self, regions: Places) -> Words:
         """Return the bitmaps of rows whose regions are known ((T, n, W))."""
@@ -254,7 +280,7 @@ class SelectionBlock:
         return found
 
     def selection(
-        self, sequence: SelectionSequence | None = None, *, skips: bool = True
+        self, sequence: SelectionSequence | None = None, *, skips: bool = False
     ) -> Selection:
         """Return the block with a sequence, ready to select rows.
 
@@ -280,14 +306,13 @@ class Selection:
                 f"{block.n_constructs}"
             )
             raise PlanError(msg, macro=sequence.macro)
+        if sequence.is_hybrid and block.n_constructs > MAX_HYBRID:
+            msg = f"micro-arrows are followed among at most {MAX_HYBRID} constructs, use none"
+            raise PlanError(msg, constructs=block.n_constructs)
         self.block = block
         self.sequence = sequence
-        self._skips = skips
-        self._columns = np.array(block.attributes, dtype=np.int64)
-        self._macro = np.array(sequence.macro, dtype=np.int64)
-        nodes = range(sequence.n_nodes)
-        self._construct_of = np.array([sequence.construct_of(v) for v in nodes], dtype=np.int64)
-        self._arrows_at, self._arrows = _arrow_table(block, sequence)
+        self._block = block.arrays()
+        self._sequence = _sequence_arrays(block, sequence, skips)
 
     def select(self, keys: Ints, nulls: Bits) -> Selected:
         """Return the rules that survive for each row of a batch, and what it took.
@@ -296,48 +321,24 @@ class Selection:
             keys: keys of the attributes, rows of the matrix contiguous ((attributes, R)).
             nulls: which are NULL ((attributes, R)).
         """
-        block, kernel = self.block, _kernels().select
         # Others would be compiled for their kind of array: once per process is enough.
         keys, nulls = np.require(keys, np.int64, _PLAIN), np.require(nulls, np.bool_, _PLAIN)
-        evaluated = np.zeros(block.n_constructs, dtype=np.int64)
-        dropped = np.zeros(block.n_constructs, dtype=np.int64)
-        followed = np.zeros(1, dtype=np.int64)
-        n_rows = keys.shape[1]
-        room = block.n_rules + n_rows
+        kernels, n, n_rows = _kernels(), self.block.n_constructs, keys.shape[1]
+        kernel = kernels.select_hybrid if self.sequence.is_hybrid else kernels.select_macro
+        counted = (np.zeros(size, dtype=np.int64) for size in (n, n, 1))
+        tally = kernels.Tally(*counted)
+        room = 64 * self.block.n_words * kernels.CHUNK + n_rows
         rows, rules = np.empty(room, dtype=np.int64), np.empty(room, dtype=np.int32)
         row = n_pairs = 0
-        while True:
+        while row < n_rows:
             row, n_pairs = kernel(
-                keys,
-                nulls,
-                self._columns,
-                block.cuts,
-                block.cuts_at,
-                block.table,
-                block.table_at,
-                block.region_at,
-                block.bitmaps,
-                block.usage,
-                block.initial,
-                block.everywhere,
-                self._macro,
-                self._construct_of,
-                self._arrows_at,
-                self._arrows,
-                self._skips,
-                block.n_rules,
-                row,
-                n_pairs,
-                rows,
-                rules,
-                evaluated,
-                dropped,
-                followed,
+                keys, nulls, self._block, self._sequence, tally, row, n_pairs, rows, rules
             )
-            if row == n_rows:
-                break
-            rows, rules = _twice(rows), _twice(rules)
-        counts = SelectionCounts(n_rows, evaluated, dropped, int(followed[0]), n_pairs)
+            if row < n_rows:
+                rows, rules = _twice(rows), _twice(rules)
+        counts = SelectionCounts(
+            n_rows, tally.evaluated, tally.dropped, int(tally.followed[0]), n_pairs
+        )
         return Selected(rows[:n_pairs], rules[:n_pairs], counts)
 
 
@@ -424,11 +425,34 @@ def _is_decided(rule: Formula, attribute_of: Callable[[int], int]) -> bool:
 
 
 def _table(cuts: Ints) -> NDArray[np.uint16]:
-    """Return the region of each key from the first cut to before the last; empty if too many."""
-    if len(cuts) == 0 or int(cuts[-1]) - int(cuts[0]) > MAX_TABLE:
+    """Return the region of each key from one below the first cut to the last; empty if too many."""
+    if len(cuts) == 0:
+        return np.ones(1, dtype=np.uint16)
+    if int(cuts[-1]) - int(cuts[0]) > MAX_TABLE:
         return np.zeros(0, dtype=np.uint16)
-    every = np.arange(cuts[0], cuts[-1])
+    every = np.arange(cuts[0] - 1, cuts[-1] + 1)
     return (np.searchsorted(cuts, every, side="right") + 1).astype(np.uint16)
+
+
+def _key_before(cuts: Ints) -> int:
+    return int(cuts[0]) - 1 if len(cuts) else 0
+
+
+def _sequence_arrays(
+    block: SelectionBlock, sequence: SelectionSequence, skips: bool
+) -> SequenceArrays:
+    macro = np.array(sequence.macro, dtype=np.int64)
+    nodes = range(sequence.n_nodes)
+    starts, arrows = _arrow_table(block, sequence)
+    found: SequenceArrays = _kernels().SequenceArrays(
+        macro=macro,
+        position=np.argsort(macro),
+        construct_of=np.array([sequence.construct_of(v) for v in nodes], dtype=np.int64),
+        arrows_at=starts,
+        arrows=arrows,
+        skips=skips,
+    )
+    return found
 
 
 def _arrow_table(block: SelectionBlock, sequence: SelectionSequence) -> tuple[Ints, Places]:
@@ -455,7 +479,7 @@ def _packed(bits: Bits, n_words: int) -> Words:
     return np.ascontiguousarray(found, dtype=np.uint64)
 
 
-def _offsets(sizes: Sequence[int]) -> Ints:
+def _offsets(sizes: Sequence[int] | Ints) -> Ints:
     return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
 
 

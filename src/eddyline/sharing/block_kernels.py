@@ -1,14 +1,14 @@
-"""Selection of a block of rules, row by row, in one compiled loop.
+"""Selection of a block of rules, a chunk of rows at a time, in compiled loops.
 
 Region r of construct c has number ``region_at[c] + r`` among all regions; its bitmap says which
-rules can still be true, a rule per bit, 64 to a word. A *node* is a place in a sequence: the first
-n are the constructs themselves, as macro-arrows reach them, further ones are reached by
-micro-arrows only and know what was visited before.
+rules can still be true, a rule per bit, 64 to a word. A chunk visits one construct after the other
+and keeps a list of the rows that have rules left: that a row is dropped costs no branch. Row by
+row, with a branch per drop, the same takes several times as long.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -22,218 +22,315 @@ if TYPE_CHECKING:
     Places = NDArray[np.int32]
     Words = NDArray[np.uint64]
 
+CHUNK = 512
+"""Rows that visit a construct one after the other; what is kept of them fits the first cache."""
+
 _ONE = np.uint64(1)
+_NO_RULE = np.uint64(0)
+
+
+class BlockArrays(NamedTuple):
+    """A block, as kernels read it."""
+
+    columns: Ints
+    """Row of ``keys`` of each construct ((n,))."""
+    cuts: Ints
+    """First keys of regions, of all constructs."""
+    cuts_at: Ints
+    """Where those of each construct start ((n + 1,))."""
+    table: NDArray[np.uint16]
+    """Regions of keys, one direct look-up table after the other."""
+    table_at: Ints
+    """Where that of each construct starts; -1: its cuts are searched ((n,))."""
+    table_first: Ints
+    """Key of the first entry of each table; keys below are of the same region ((n,))."""
+    table_last: Ints
+    """Key of the last entry of each table; keys above are of the same region ((n,))."""
+    region_at: Ints
+    """Number of each construct's region 0, which is NULL ((n + 1,))."""
+    bitmaps: Words
+    """Which rules can be true in each region ((regions, W))."""
+    usage: Words
+    """Which rules each construct can decide ((n, W))."""
+    initial: Words
+    """The rules that constructs decide ((W,))."""
+    everywhere: Words
+    """Rules that no construct decides: they survive for every row ((W,))."""
+
+
+class SequenceArrays(NamedTuple):
+    """A sequence, as kernels read it."""
+
+    macro: Ints
+    """Constructs in the order of the macro-sequence ((n,))."""
+    position: Ints
+    """Place of each construct in it ((n,))."""
+    construct_of: Ints
+    """Construct of each node; the first n are the constructs themselves ((nodes,))."""
+    arrows_at: Ints
+    """Where the arrows of each node start, one per region; -1: it has none ((nodes,))."""
+    arrows: Places
+    """Node that a region's micro-arrow leads to; -1: there is no arrow."""
+    skips: bool
+    """Whether constructs that cannot decide a rule that is left are passed over."""
+
+
+class Tally(NamedTuple):
+    """What kernels count; added to."""
+
+    evaluated: Ints
+    """Rows that each construct looked at ((n,))."""
+    dropped: Ints
+    """Rows whose last rule went with each construct ((n,))."""
+    followed: Ints
+    """Micro-arrows followed ((1,))."""
 
 
 @compiled
-def region_of(
-    key: int,
-    cuts: Ints,
-    cuts_from: int,
-    cuts_to: int,
-    table: NDArray[np.uint16],
-    table_at: int,
-) -> int:
-    """Return the region of a key that is not NULL: one more than there are cuts up to it.
-
-    Args:
-        key: the key.
-        cuts: first keys of regions, ascending for each construct.
-        cuts_from: where those of the construct start.
-        cuts_to: where they end.
-        table: regions of keys from the first cut on, for constructs with a table.
-        table_at: where the one of the construct starts; -1 if it has none.
-    """
-    if cuts_from == cuts_to or key < cuts[cuts_from]:
-        return 1
-    if key >= cuts[cuts_to - 1]:
-        return cuts_to - cuts_from + 1
-    if table_at >= 0:
-        return int(table[table_at + key - cuts[cuts_from]])
-    low, n = cuts_from, cuts_to - cuts_from
-    while n > 1:  # invariant: cuts[low] <= key, and the last such is among the n from low on
+def _search(cuts: Ints, start: int, n: int, key: int) -> int:
+    """Return the region of a key by its cuts: no branch on what is found, so none goes wrong."""
+    low = start
+    while n > 1:
         half = n >> 1
         low = low + half if cuts[low + half] <= key else low
         n -= half
-    return low - cuts_from + 2
+    return int(low - start + 1 + (cuts[low] <= key))
 
 
 @compiled
-def select(  # noqa: C901, PLR0912, PLR0915 - a call inside the loop costs more than its steps
+def _decides(usage: Words, construct: int, left: Words, place: int) -> bool:
+    """Return whether a construct can decide a rule that is left."""
+    found = _NO_RULE
+    for word in range(usage.shape[1]):
+        found |= usage[construct, word] & left[place, word]
+    return bool(found != _NO_RULE)
+
+
+@compiled
+def _narrow(bitmaps: Words, number: int, left: Words, place: int) -> bool:
+    """Keep the rules that a region leaves possible, and return whether any are left."""
+    found = _NO_RULE
+    for word in range(bitmaps.shape[1]):
+        kept = left[place, word] & bitmaps[number, word]
+        left[place, word] = kept
+        found |= kept
+    return bool(found != _NO_RULE)
+
+
+@compiled
+def select_macro(
     keys: Ints,
     nulls: Bits,
-    columns: Ints,
-    cuts: Ints,
-    cuts_at: Ints,
-    table: NDArray[np.uint16],
-    table_at: Ints,
-    region_at: Ints,
-    bitmaps: Words,
-    usage: Words,
-    initial: Words,
-    everywhere: Words,
-    macro: Ints,
-    construct_of: Ints,
-    arrows_at: Ints,
-    arrows: Places,
-    skips: bool,
-    n_rules: int,
+    block: BlockArrays,
+    sequence: SequenceArrays,
+    tally: Tally,
     first_row: int,
     n_pairs: int,
     pair_rows: Ints,
     pair_rules: Places,
-    evaluated: Ints,
-    dropped: Ints,
-    followed: Ints,
 ) -> tuple[int, int]:
-    """Select rows from one on, until all are done or the room for pairs may not do.
+    """Select rows along the macro-sequence alone, until all are done or the room may not do.
 
     Args:
-        keys: keys of the attributes ((columns, R)).
-        nulls: which of them are NULL ((columns, R)).
-        columns: row of ``keys`` of each construct ((n,)).
-        cuts: first keys of regions, of all constructs.
-        cuts_at: where those of each construct start ((n + 1,)).
-        table: direct look-up tables, one after the other.
-        table_at: where that of each construct starts; -1: it has none ((n,)).
-        region_at: number of each construct's region 0, which is NULL ((n + 1,)).
-        bitmaps: which rules can be true in each region ((regions, W)).
-        usage: which rules each construct can decide ((n, W)).
-        initial: the rules that constructs decide ((W,)).
-        everywhere: rules that no construct decides: they survive for every row ((W,)).
-        macro: constructs in the order of the macro-sequence ((n,)).
-        construct_of: construct of each node ((nodes,)).
-        arrows_at: where the arrows of each node start, one per region; -1: it has none ((nodes,)).
-        arrows: node that a region's micro-arrow leads to; -1: there is no arrow.
-        skips: whether constructs that cannot decide a rule that is left are passed over.
-        n_rules: k.
+        keys: keys of the attributes ((attributes, R)).
+        nulls: which of them are NULL ((attributes, R)).
+        block: the block.
+        sequence: the sequence.
+        tally: what it takes.
         first_row: where to start.
         n_pairs: pairs that are there already.
         pair_rows: row of each surviving pair; room for as many as fit.
         pair_rules: its rule.
-        evaluated: rows that each construct looked at; added to ((n,)).
-        dropped: rows dropped by the so many-th evaluation; added to ((n,)).
-        followed: micro-arrows followed; added to ((1,)).
 
     Returns:
         The row to go on with, and how many pairs there are now.
     """
-    n_constructs = len(macro)
-    n_words = len(initial)
-    left = np.empty(n_words, dtype=np.uint64)
-    visited = np.full(n_constructs, -1, dtype=np.int64)
-    no_rule = np.uint64(0)
-    emits_always = no_rule
-    for word in range(n_words):
-        emits_always |= everywhere[word]
-    for row in range(first_row, keys.shape[1]):
-        if n_pairs + n_rules > len(pair_rows):
-            return row, n_pairs
-        any_left = no_rule
-        for word in range(n_words):
-            left[word] = initial[word]
-            any_left |= left[word]
-        node = -1
-        cursor = 0
-        n_done = 0
-        while any_left != no_rule:
-            if node < 0:
-                while cursor < n_constructs and visited[macro[cursor]] == row:
-                    cursor += 1
-                if cursor == n_constructs:
-                    break
-                node = macro[cursor]
-            construct = construct_of[node]
-            visited[construct] = row
-            if skips:
-                is_useful = no_rule
-                for word in range(n_words):
-                    is_useful |= left[word] & usage[construct, word]
-                if is_useful == no_rule:
-                    node = -1
-                    continue
-            region = 0
-            column = columns[construct]
-            if not nulls[column, row]:
-                region = region_of(
-                    keys[column, row],
-                    cuts,
-                    cuts_at[construct],
-                    cuts_at[construct + 1],
-                    table,
-                    table_at[construct],
-                )
-            number = region_at[construct] + region
-            any_left = no_rule
+    # Fields of the tuples are read here, outside the loops: numba does not move them.
+    cuts, cut_start, table = block.cuts, block.cuts_at, block.table
+    bitmaps, usage, skips = block.bitmaps, block.usage, sequence.skips
+    n_words = len(block.initial)
+    left = np.empty((CHUNK, n_words), dtype=np.uint64)
+    active = np.empty(CHUNK, dtype=np.int64)
+    for start in range(first_row, keys.shape[1], CHUNK):
+        if n_pairs + 64 * n_words * CHUNK > len(pair_rows):
+            return start, n_pairs
+        n_chunk = min(CHUNK, keys.shape[1] - start)
+        for place in range(n_chunk):
             for word in range(n_words):
-                left[word] &= bitmaps[number, word]
-                any_left |= left[word]
-            evaluated[construct] += 1
-            n_done += 1
-            if any_left == no_rule:
-                dropped[n_done - 1] += 1
-                break
-            target = -1
-            if arrows_at[node] >= 0:
-                target = arrows[arrows_at[node] + region]
-                if target >= 0 and visited[construct_of[target]] == row:
-                    target = -1
-            if target >= 0:
-                followed[0] += 1
-            node = target
-        if any_left | emits_always == no_rule:
-            continue
-        for word in range(n_words):
-            rest = left[word] | everywhere[word]
-            while rest != no_rule:
-                lowest = rest & (~rest + _ONE)
-                pair_rows[n_pairs] = row
-                pair_rules[n_pairs] = 64 * word + _place_of(lowest)
-                n_pairs += 1
-                rest ^= lowest
+                left[place, word] = block.initial[word]
+            active[place] = place
+        n_active = n_chunk
+        for construct in sequence.macro:
+            n_left = n_passed = 0
+            column, region_at = block.columns[construct], block.region_at[construct]
+            cuts_at, n_cuts = cut_start[construct], cut_start[construct + 1] - cut_start[construct]
+            table_at, first = block.table_at[construct], block.table_first[construct]
+            last = block.table_last[construct]
+            for index in range(n_active):
+                place = active[index]
+                if skips and not _decides(usage, construct, left, place):
+                    active[n_left] = place
+                    n_left += 1
+                    n_passed += 1
+                    continue
+                row = start + place
+                key = keys[column, row]
+                if table_at >= 0:
+                    region = np.int64(table[table_at + min(max(key, first), last) - first])
+                else:
+                    region = np.int64(_search(cuts, cuts_at, n_cuts, key))
+                region = np.int64(0) if nulls[column, row] else region
+                active[n_left] = place
+                n_left += _narrow(bitmaps, region_at + region, left, place)
+            tally.evaluated[construct] += n_active - n_passed
+            tally.dropped[construct] += n_active - n_left
+            n_active = n_left
+        n_pairs = _emit(left, n_chunk, start, block.everywhere, n_pairs, pair_rows, pair_rules)
     return keys.shape[1], n_pairs
 
 
 @compiled
-def regions(
+def select_hybrid(  # noqa: C901, PLR0912, PLR0915 - a call inside the loop costs more than its steps
     keys: Ints,
     nulls: Bits,
-    rows: Ints,
-    columns: Ints,
-    cuts: Ints,
-    cuts_at: Ints,
-    table: NDArray[np.uint16],
-    table_at: Ints,
-    found: Places,
-) -> None:
-    """Write the regions of some rows in all constructs.
+    block: BlockArrays,
+    sequence: SequenceArrays,
+    tally: Tally,
+    first_row: int,
+    n_pairs: int,
+    pair_rows: Ints,
+    pair_rules: Places,
+) -> tuple[int, int]:
+    """Select rows along micro-arrows too; arguments and result are those of ``select_macro``.
 
-    Args:
-        keys: as for ``select``.
-        nulls: as for ``select``.
-        rows: the rows ((T,)).
-        columns: as for ``select``.
-        cuts: as for ``select``.
-        cuts_at: as for ``select``.
-        table: as for ``select``.
-        table_at: as for ``select``.
-        found: set to the regions ((T, n)).
+    All rows that have a construct next visit it together. At most 64 constructs.
     """
-    for place in range(len(rows)):
-        row = rows[place]
-        for construct in range(len(columns)):
-            column = columns[construct]
-            if nulls[column, row]:
-                found[place, construct] = 0
-                continue
-            found[place, construct] = region_of(
-                keys[column, row],
-                cuts,
-                cuts_at[construct],
-                cuts_at[construct + 1],
-                table,
-                table_at[construct],
-            )
+    cuts, cut_start, table = block.cuts, block.cuts_at, block.table
+    bitmaps, usage, skips = block.bitmaps, block.usage, sequence.skips
+    macro, position, construct_of = sequence.macro, sequence.position, sequence.construct_of
+    arrows_at, arrows = sequence.arrows_at, sequence.arrows
+    n_words, n = len(block.initial), len(macro)
+    left = np.empty((CHUNK, n_words), dtype=np.uint64)
+    nodes = np.empty(CHUNK, dtype=np.int64)
+    visited = np.empty(CHUNK, dtype=np.uint64)  # by position in the macro-sequence
+    active = np.empty(CHUNK, dtype=np.int64)
+    grouped = np.empty(CHUNK, dtype=np.int64)
+    ends = np.empty(n + 1, dtype=np.int64)
+    for start in range(first_row, keys.shape[1], CHUNK):
+        if n_pairs + 64 * n_words * CHUNK > len(pair_rows):
+            return start, n_pairs
+        n_chunk = min(CHUNK, keys.shape[1] - start)
+        for place in range(n_chunk):
+            for word in range(n_words):
+                left[place, word] = block.initial[word]
+            nodes[place] = macro[0]
+            visited[place] = _NO_RULE
+            active[place] = place
+        n_active = n_chunk
+        while n_active > 0:
+            _group(active, n_active, nodes, construct_of, ends, grouped)
+            n_left = index = 0
+            for construct in range(n):
+                if ends[construct] == index:
+                    continue
+                n_followed, n_group, n_before = 0, ends[construct] - index, n_left
+                column, region_at = block.columns[construct], block.region_at[construct]
+                cuts_at, n_cuts = cut_start[construct], cut_start[construct + 1]
+                n_cuts -= cuts_at
+                table_at, first = block.table_at[construct], block.table_first[construct]
+                last = block.table_last[construct]
+                here = _ONE << np.uint64(position[construct])
+                n_done = 0
+                while index < ends[construct]:
+                    place = grouped[index]
+                    index += 1
+                    row = start + place
+                    key = keys[column, row]
+                    if table_at >= 0:
+                        region = np.int64(table[table_at + min(max(key, first), last) - first])
+                    else:
+                        region = np.int64(_search(cuts, cuts_at, n_cuts, key))
+                    region = np.int64(0) if nulls[column, row] else region
+                    if not _narrow(bitmaps, region_at + region, left, place):
+                        continue
+                    seen = visited[place] | here
+                    visited[place] = seen
+                    node = nodes[place]
+                    target = np.int64(-1)
+                    if arrows_at[node] >= 0:
+                        target = np.int64(arrows[arrows_at[node] + region])
+                    if target >= 0:
+                        goal = construct_of[target]
+                        is_open = (seen >> np.uint64(position[goal])) & _ONE == _NO_RULE
+                        if not is_open or (skips and not _decides(usage, goal, left, place)):
+                            target = np.int64(-1)
+                    if target >= 0:
+                        n_followed += 1
+                    else:
+                        target = np.int64(_next_in_macro(macro, usage, skips, seen, left, place))
+                    if target < 0:
+                        n_done += 1
+                        continue
+                    nodes[place] = target
+                    active[n_left] = place
+                    n_left += 1
+                tally.evaluated[construct] += n_group
+                tally.dropped[construct] += n_group - n_done - (n_left - n_before)
+                tally.followed[0] += n_followed
+            n_active = n_left
+        n_pairs = _emit(left, n_chunk, start, block.everywhere, n_pairs, pair_rows, pair_rules)
+    return keys.shape[1], n_pairs
+
+
+@compiled
+def _group(
+    active: Ints, n_active: int, nodes: Ints, construct_of: Ints, ends: Ints, grouped: Ints
+) -> None:
+    """Group rows by the construct that they visit next; ``ends`` says where each group ends."""
+    ends[:] = 0
+    for index in range(n_active):
+        ends[construct_of[nodes[active[index]]] + 1] += 1
+    for construct in range(1, len(ends)):
+        ends[construct] += ends[construct - 1]
+    for index in range(n_active):
+        construct = construct_of[nodes[active[index]]]
+        grouped[ends[construct]] = active[index]
+        ends[construct] += 1
+
+
+@compiled
+def _next_in_macro(
+    macro: Ints, usage: Words, skips: bool, seen: int, left: Words, place: int
+) -> int:
+    """Return the next construct along the macro-sequence, or -1 at its end."""
+    for position in range(len(macro)):
+        is_open = (seen >> np.uint64(position)) & _ONE == _NO_RULE
+        if is_open and (not skips or _decides(usage, macro[position], left, place)):
+            return int(macro[position])
+    return -1
+
+
+@compiled
+def _emit(
+    left: Words,
+    n_chunk: int,
+    start: int,
+    everywhere: Words,
+    n_pairs: int,
+    pair_rows: Ints,
+    pair_rules: Places,
+) -> int:
+    """Write what is left of a chunk, by row and rule, and return how many pairs there are."""
+    for place in range(n_chunk):
+        for word in range(len(everywhere)):
+            rest = left[place, word] | everywhere[word]
+            while rest != _NO_RULE:
+                lowest = rest & (~rest + _ONE)
+                pair_rows[n_pairs] = start + place
+                pair_rules[n_pairs] = 64 * word + _place_of(lowest)
+                n_pairs += 1
+                rest ^= lowest
+    return n_pairs
 
 
 @compiled
@@ -246,3 +343,30 @@ def _place_of(bit: int) -> int:
     )
     below = (below + (below >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
     return int((below * np.uint64(0x0101010101010101)) >> np.uint64(56))
+
+
+@compiled
+def regions(keys: Ints, nulls: Bits, rows: Ints, block: BlockArrays, found: Places) -> None:
+    """Write the regions of some rows in all constructs.
+
+    Args:
+        keys: keys of the attributes ((attributes, R)).
+        nulls: which of them are NULL ((attributes, R)).
+        rows: the rows ((T,)).
+        block: the block.
+        found: set to the regions ((T, n)).
+    """
+    for construct in range(len(block.columns)):
+        column, cuts_at = block.columns[construct], block.cuts_at[construct]
+        n_cuts = block.cuts_at[construct + 1] - cuts_at
+        table_at, first = block.table_at[construct], block.table_first[construct]
+        last = block.table_last[construct]
+        for place in range(len(rows)):
+            row = rows[place]
+            key = keys[column, row]
+            if nulls[column, row]:
+                found[place, construct] = 0
+            elif table_at >= 0:
+                found[place, construct] = block.table[table_at + min(max(key, first), last) - first]
+            else:
+                found[place, construct] = _search(block.cuts, cuts_at, n_cuts, key)
