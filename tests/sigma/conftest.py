@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from eddyline.query.rules import And, Constant, FunctionTest, Is, NativeTest, Not, Or
+from eddyline.query.rules import And, Constant, Is, NativeTest, Not, Or
 from eddyline.sigma import read
 from eddyline.testing.reference_rules import truth
 
@@ -20,9 +20,11 @@ logsource: {product: windows}
 """
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+@pytest.fixture(scope="session", autouse=True)
+def own_cache(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -71,11 +73,24 @@ def operand_value(sql: str, event):
     return value
 
 
+def native_value(sql: str, event):
+    """Return what Spark says of two fields that are the same in any case."""
+    texts = [
+        operand_value(text, event)
+        for text in re.fullmatch(r"lower\((.*)\) = lower\((.*)\)", sql).groups()
+    ]
+    return None if None in texts else texts[0].lower() == texts[1].lower()
+
+
 def row_of(tree, event):
     """Return what the oracle of trees wants to know of an event."""
-    found = leaves_of(tree)
-    assert not any(isinstance(leaf, NativeTest | FunctionTest) for leaf in found), found
-    return {leaf.operand.sql: operand_value(leaf.operand.sql, event) for leaf in found}
+    row = {}
+    for leaf in leaves_of(tree):
+        if isinstance(leaf, NativeTest):
+            row[leaf.sql] = native_value(leaf.sql, event)
+        else:
+            row[leaf.operand.sql] = operand_value(leaf.operand.sql, event)
+    return row
 
 
 def said(detection: str, event, columns=None, **options):
@@ -87,21 +102,16 @@ def said(detection: str, event, columns=None, **options):
     return truth(tree, row_of(tree, {name: event.get(name) for name in known}))
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def ask():
     return said
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def rule_text():
     return text_of
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def oracle_row():
     return row_of
-
-
-@pytest.fixture
-def tree_leaves():
-    return leaves_of

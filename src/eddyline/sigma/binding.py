@@ -11,6 +11,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from eddyline.errors import QueryError
+from eddyline.query.regex import needs_of
 from eddyline.query.rules import (
     ANY,
     TRUE,
@@ -174,7 +175,8 @@ def test_of(found: Found, leaf: Leaf) -> Node:  # noqa: PLR0911 - a case, a retu
                 return _number(found, "=", int(value))
             return _text(found, (str(value),), cased=False)
         case Matches(_, pattern, flags):
-            return ValueTest(found.as_text, "regex", pattern, flags)
+            needs = needs_of(found.as_text, pattern, flags)
+            return ValueTest(found.as_text, "regex", pattern, flags, needs)
         case InNetwork(_, network):
             return ValueTest(found.as_text, "cidr", network)
         case TimePart(_, part, number):

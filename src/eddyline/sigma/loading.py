@@ -179,8 +179,8 @@ def _pipeline(
         return None
     from sigma.processing.pipeline import ProcessingPipeline as PySigmaPipeline  # noqa: PLC0415
 
-    if isinstance(pipeline, str | Path | PySigmaPipeline):
-        pipeline = [pipeline]
+    if not isinstance(pipeline, list | tuple):
+        pipeline = [pipeline]  # type: ignore[list-item]  # anything else is refused below
     if not pipeline:
         return None
     whole = PySigmaPipeline()

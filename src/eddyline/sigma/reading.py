@@ -154,12 +154,12 @@ class _Reader:
             if pipeline is not None:
                 pipeline.apply(rule)
             condition = condition_of(rule)
+            of = rule.logsource
+            source = LogSource(of.category, of.product, of.service)
+            info = _info(rule, source, document.path) | {"fields": fields_of(condition)}
         except Exception as error:  # noqa: BLE001 - pipelines are anybody's code
             self._skip(document, _message(error))
             return None
-        of = rule.logsource
-        source = LogSource(of.category, of.product, of.service)
-        info = _info(rule, source, document.path) | {"fields": fields_of(condition)}
         return SigmaRule(document.name, document.text, info, condition, source)
 
     def _skip(self, document: _Document, reason: str) -> None:
@@ -227,20 +227,29 @@ def _message(error: Exception) -> str:
 
 def _info(rule: PySigmaRule, source: LogSource, path: str) -> dict[str, Any]:
     return {
-        "title": rule.title,
-        "level": None if rule.level is None else rule.level.name.lower(),
-        "status": None if rule.status is None else rule.status.name.lower(),
-        "tags": tuple(str(tag) for tag in rule.tags),
-        "author": rule.author,
-        "description": rule.description,
+        "title": _text(rule.title),
+        "level": _word(rule.level),
+        "status": _word(rule.status),
+        "tags": _texts(rule.tags),
+        "author": _text(rule.author),
+        "description": _text(rule.description),
         "falsepositives": _texts(rule.falsepositives),
         "references": _texts(rule.references),
-        "date": None if rule.date is None else str(rule.date),
+        "date": _text(rule.date),
         "logsource": str(source),
         "events": said(source),
         "path": path,
         "problems": tuple(_message(error) for error in rule.errors),
     }
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else str(value)
+
+
+def _word(value: Any) -> str | None:
+    """Return a level or status: what is none of pySigma's is shown as the rule has it."""
+    return None if value is None else str(getattr(value, "name", value)).lower()
 
 
 def _texts(values: Any) -> tuple[str, ...]:

@@ -1,0 +1,86 @@
+"""The cache is never needed and never wrong."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from eddyline.sigma import cache, read
+
+RULE = """\
+title: t
+id: aaaaaaaa-0000-4000-8000-000000000000
+logsource: {product: windows}
+detection: {s: {F: x}, condition: s}
+"""
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return tmp_path / "eddyline" / "sigma"
+
+
+@pytest.fixture
+def no_parsing(monkeypatch):
+    """Make reading fail, so that only the cache can answer."""
+    import eddyline.sigma.reading  # noqa: PLC0415 - to be patched
+
+    def refuse(*args, **kwargs):
+        raise AssertionError("parsed")
+
+    return lambda: monkeypatch.setattr(eddyline.sigma.reading, "read_contents", refuse)
+
+
+def test_the_same_rules_are_read_once(home, no_parsing):
+    first = read([RULE, "a: 1\nb: 2\n"])
+    no_parsing()
+    assert read([RULE, "a: 1\nb: 2\n"]) == first
+    assert len(first.skipped) == 1
+    for changed in ([RULE + "\n"], [RULE]):
+        with pytest.raises(AssertionError, match="parsed"):
+            read(changed)
+
+
+def test_options_do_not_stick(home, no_parsing):
+    read(RULE, missing="false", restrict=False)
+    no_parsing()
+    assert read(RULE).sources[0].reading.missing == "null"
+    assert read(RULE, missing="false").sources[0].reading.missing == "false"
+
+
+def test_it_can_be_switched_off_and_pipelines_are_never_kept(home):
+    read(RULE, cache=False)
+    read(RULE, [])
+    assert not home.exists()
+
+
+@pytest.mark.parametrize("damage", [b"", b"garbage", None, b"\x80\x05N."])
+def test_a_damaged_cache_is_read_anew(home, no_parsing, damage):
+    first = read(RULE)
+    (file,) = home.iterdir()
+    file.write_bytes(file.read_bytes()[:-20] if damage is None else damage)
+    assert read(RULE) == first
+    no_parsing()
+    assert read(RULE) == first
+
+
+def test_what_is_kept_is_bound_to_versions(home):
+    found = cache.key_of([], ["1.5"]), cache.key_of([], ["2.0"]), cache.key_of([], ["1.5"])
+    assert found[0] == found[2] != found[1]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="nothing is unwritable for root")
+def test_a_folder_that_cannot_be_written_is_no_error(home):
+    home.parent.mkdir(parents=True)
+    home.parent.chmod(0o500)
+    assert len(read(RULE).sources) == 1
+    home.parent.chmod(0o700)
+
+
+def test_a_file_in_the_way_is_no_error(home):
+    home.parent.parent.mkdir(parents=True, exist_ok=True)
+    home.parent.write_text("in the way")
+    assert len(read(RULE).sources) == 1
+    assert len(read(RULE).sources) == 1

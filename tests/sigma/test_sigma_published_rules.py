@@ -1,0 +1,78 @@
+"""Every published rule against the oracle, on real events; and the tests that come with them."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from sigma.rule import SigmaRule as PySigmaRule
+
+from eddyline.sigma import read
+from eddyline.testing import reference_sigma
+from eddyline.testing.reference_rules import truth
+
+N_EVENTS = 30
+SPARK_TYPES = {"large_string": "string", "int64": "bigint", "int32": "int"}
+
+
+@pytest.fixture(scope="module")
+def published(sigma_data):
+    """The rules as pySigma has them, by id."""
+    files = sorted((sigma_data / "rules_process_creation").glob("*.yml"))
+    found = (PySigmaRule.from_yaml(file.read_text("utf-8")) for file in files)
+    return {str(rule.id): rule for rule in found}
+
+
+@pytest.fixture(scope="module")
+def events(sigma_data):
+    """Some events of both kinds, and their columns."""
+    table = pq.read_table(sigma_data / "process_creation.parquet").drop_columns("TimeCreated")
+    rng = np.random.default_rng(20)
+    some = rng.choice(table.num_rows, N_EVENTS, replace=False)
+    columns = {field.name: SPARK_TYPES[str(field.type)] for field in table.schema}
+    return columns, table.take(np.sort(some)).to_pylist()
+
+
+@pytest.mark.parametrize("missing", ["null", "false"])
+def test_every_published_rule_agrees_with_the_oracle(
+    sigma_data, published, events, oracle_row, missing
+):
+    columns, rows = events
+    found = read(sigma_data / "rules_process_creation", missing=missing, restrict=False)
+    assert found.skipped == ()
+    assert [rule.name for rule in found.sources] == list(published)
+    n_true = 0
+    for rule in found.sources:
+        tree = rule.bind(columns, ansi=True).tree
+        for row in rows:
+            expected = reference_sigma.truth(published[rule.name], row, missing)
+            assert truth(tree, oracle_row(tree, row)) is expected, (rule.name, row)
+            n_true += expected is True
+    assert n_true > 0
+
+
+def test_every_published_test_fires_its_rule_as_often_as_it_says(sigma_data, published, oracle_row):
+    tests = pq.read_table(sigma_data / "regression_tests.parquet").to_pylist()
+    by_rule = defaultdict(list)
+    for line in (sigma_data / "regression_events.jsonl").read_text("utf-8").splitlines():
+        event = json.loads(line)
+        by_rule[event.pop("rule_id")].append(event)
+    sources = {rule.name: rule for rule in read(sigma_data / "rules_process_creation").sources}
+    tests = [test for test in tests if test["rule_id"] in sources]
+    assert len(tests) == 75
+    for test in tests:
+        rows = by_rule[test["rule_id"]]
+        columns = {
+            name: "string" if isinstance(value, str) else "bigint"
+            for row in rows
+            for name, value in row.items()
+            if value is not None
+        }
+        tree = sources[test["rule_id"]].bind(columns, ansi=True).tree
+        whole = [{name: row.get(name) for name in columns} for row in rows]
+        n_fired = sum(truth(tree, oracle_row(tree, row)) is True for row in whole)
+        wanted = test["expected_match_count"]
+        assert n_fired >= 1 if wanted is None else n_fired == wanted, test

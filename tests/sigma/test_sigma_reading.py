@@ -1,0 +1,258 @@
+"""Reading folders, files and texts: names, what is skipped and why, pipelines, filters."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+from sigma.processing.pipeline import ProcessingPipeline
+
+from eddyline.errors import OptionError, QueryError, SourceError
+from eddyline.sigma import SigmaRule, read
+
+A, B = "aaaaaaaa-0000-4000-8000-000000000000", "bbbbbbbb-0000-4000-8000-000000000000"
+
+
+def rule(name=A, title="A rule", detection="{s: {F: x}, condition: s}", more=""):
+    return (
+        f"title: {title}\nid: {name}\n{more}"
+        f"logsource: {{product: windows, category: process_creation}}\ndetection: {detection}\n"
+    )
+
+
+def names(found):
+    return [each.name for each in found.sources]
+
+
+def reasons(found):
+    return [each.reason for each in found.skipped]
+
+
+def test_a_folder_is_read_with_what_is_below_it(tmp_path):
+    (tmp_path / "deep" / "er").mkdir(parents=True)
+    (tmp_path / "deep" / "er" / "b.yaml").write_text(rule(B))
+    (tmp_path / "a.yml").write_text(rule(A))
+    (tmp_path / "readme.md").write_text("no rule")
+    for source in (tmp_path, str(tmp_path), [tmp_path / "a.yml", tmp_path / "deep"]):
+        assert names(read(source)) == [A, B]
+    assert names(read([tmp_path, tmp_path / "a.yml"])) == [A, B]  # each file once
+    assert names(read(tmp_path / "a.yml")) == [A]
+    assert names(read([rule(A), rule(B)])) == [A, B]
+
+
+def test_what_does_not_exist_is_an_error(tmp_path):
+    with pytest.raises(SourceError, match=r"no file or folder .*nowhere"):
+        read(tmp_path / "nowhere")
+    with pytest.raises(SourceError, match="no rules in folder"):
+        read(tmp_path)
+
+
+def test_everything_that_is_known_of_a_rule_is_kept():
+    more = (
+        "level: high\nstatus: test\nauthor: Eve\ndescription: d\ntags: [attack.t1059]\n"
+        "falsepositives: [none]\nreferences: [r]\ndate: 2024-01-02\n"
+    )
+    info = dict(read(rule(more=more)).sources[0].info)
+    assert info == {
+        "title": "A rule",
+        "level": "high",
+        "status": "test",
+        "tags": ("attack.t1059",),
+        "author": "Eve",
+        "description": "d",
+        "falsepositives": ("none",),
+        "references": ("r",),
+        "date": "2024-01-02",
+        "logsource": "category: process_creation, product: windows",
+        "events": "Microsoft-Windows-Sysmon/Operational 1, Security 4688",
+        "path": "",
+        "problems": (),
+        "fields": ("F",),
+    }
+
+
+def test_odd_metadata_keeps_no_rule_from_running():
+    more = "level: huge\ntags: [nonsense]\ndate: someday\n"
+    found = read(rule(name="not-a-uuid", more=more))
+    assert names(found) == ["not-a-uuid"]
+    info = found.sources[0].info
+    assert (info["level"], info["date"], len(info["problems"])) == ("huge", None, 4)
+
+
+def test_a_rule_is_small_and_picklable():
+    source = read(rule()).sources[0]
+    assert isinstance(source, SigmaRule)
+    kept = pickle.dumps(source)
+    assert pickle.loads(kept) == source
+    assert b"sigma.rule" not in kept.replace(b"eddyline.sigma.rule", b"")
+    assert b"sigma.types" not in kept
+
+
+def test_names_are_ids_titles_or_files_and_never_twice(tmp_path):
+    without = rule().replace(f"id: {A}\n", "")
+    (tmp_path / "first.yml").write_text(rule(A))
+    (tmp_path / "second.yml").write_text(rule(A.upper(), detection="{s: {F: y}, condition: s}"))
+    (tmp_path / "third.yml").write_text(rule(A))
+    (tmp_path / "titled.yml").write_text(without.replace("A rule", "'Über: a Rule!'"))
+    (tmp_path / "unnamed.yml").write_text(without.replace("title: A rule\n", ""))
+    found = read(tmp_path)
+    assert names(found) == [A, f"{A}#2", "über_a_rule", "unnamed"]
+    (same,) = found.skipped
+    assert (same.name, "third.yml" in same.reason, "first.yml" in same.reason) == (A, True, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (rule(detection="{s: {F: x}}"), "at least one condition"),
+        (rule(detection="{condition: s}"), "No detections"),
+        (rule(detection="{s: {}, condition: s}"), "Detection is empty"),
+        (rule(detection="[a]"), "'detection' is a mapping"),
+        (rule(detection="{s: {F: x}, condition: s and}"), "Expected"),
+        (rule(detection="{s: {F: x}, condition: t}"), "'t' not defined"),
+        (rule(detection="{s: {F: x}, condition: 1 of t*}"), "no detection is called 't*'"),
+        (rule(detection="{s: {F: x}, condition: 's | count() > 5'}"), "pipe syntax"),
+        (rule(detection="{s: {F: x}, condition: 7}"), "a condition is a text, not 7"),
+        (rule(detection="{s: {F|re: '('}, condition: s}"), "egular expression"),
+        (rule(detection="{s: {F|cidr: 1.2.3.4/40}, condition: s}"), "CIDR"),
+        (rule(detection="{s: {F|nonsense: x}, condition: s}"), "nonsense"),
+        (rule(detection="{s: {F|gt: x}, condition: s}"), "incompatible"),
+        (rule(detection="{s: {F|expand: '%users%'}, condition: s}"), "placeholder %users%"),
+        (rule(detection="{s: {F: 9007199254740993}, condition: s}"), "in quotes"),
+        (rule(detection="{s: {'|gt': 5}, condition: s}"), "a comparison needs a field"),
+        (rule().replace("logsource", "source"), "log source"),
+        (rule().replace("detection", "dejection"), "detection"),
+        ("- a\n- b\n", "not a rule"),
+        ("a: {b: [\n", "not YAML"),
+        ("a: 1\na: 2\n", "Duplicate key"),
+        ("a: \x07\n", "not YAML"),
+        (f"title: c\nid: {A}\ncorrelation: {{type: event_count}}\n", "correlation"),
+    ],
+)
+def test_a_rule_that_does_not_run_is_listed_with_the_reason(tmp_path, text, reason):
+    (tmp_path / "bad.yml").write_text(text)
+    (tmp_path / "good.yml").write_text(rule(B))
+    found = read(tmp_path)
+    assert names(found) == [B]
+    (skipped,) = found.skipped
+    assert reason in skipped.reason
+    assert skipped.reason.startswith(f"{tmp_path / 'bad.yml'}:1: ")
+    assert skipped.name == (A if A in text else "bad")
+    assert skipped.text == text
+    with pytest.raises(QueryError, match="1 Sigma rules do not run"):
+        read(tmp_path, on_error="raise")
+
+
+def test_bytes_that_are_no_text_are_listed(tmp_path):
+    (tmp_path / "bad.yml").write_bytes(b"title: \xff\xfe\xfa\n")
+    assert "not UTF-8" in reasons(read(tmp_path))[0]
+    (tmp_path / "bad.yml").write_bytes(b"\xef\xbb\xbf" + rule().encode())
+    assert names(read(tmp_path)) == [A]
+
+
+def test_one_bad_document_of_a_file_spoils_no_other(tmp_path):
+    path = tmp_path / "several.yml"
+    path.write_text(f"---\n{rule(A)}---\na: {{\n--- # two\n{rule(B)}...\n")
+    found = read(path)
+    assert names(found) == [A, B]
+    assert reasons(found)[0].startswith(f"{path}:{rule(A).count(chr(10)) + 3}: not YAML")
+
+
+def test_documents_can_build_on_each_other():
+    text = (
+        "action: global\nlogsource: {product: windows}\nlevel: low\n"
+        f"---\ntitle: one\nid: {A}\ndetection: {{s: {{F: x}}, condition: s}}\n"
+        f"---\naction: repeat\ntitle: two\nid: {B}\ndetection: {{s: {{F: y}}}}\n"
+        "---\naction: nonsense\ntitle: three\n"
+    )
+    found = read(text)
+    assert names(found) == [A, B]
+    assert [each.info["level"] for each in found.sources] == ["low", "low"]
+    assert [each.condition.parts for each in found.sources] == [("x",), ("y",)]
+    assert "unknown action 'nonsense'" in reasons(found)[0]
+
+
+def test_a_name_that_starts_with_not_is_never_read_as_not(ask):
+    text = rule(detection="{notx: {F: a}, x: {F: b}, condition: notx}")
+    found = read(text)
+    # pySigma 2 reads it; 1 would take it for 'not x', so the rule does not run.
+    assert names(found) == [A] or "'not x'" in reasons(found)[0]
+
+
+PIPELINE = """\
+name: test
+transformations:
+  - {type: field_name_mapping, mapping: {F: G}}
+  - {type: value_placeholders, include: [users]}
+vars: {users: [eve, adam]}
+"""
+
+
+def test_a_pipeline_is_applied_before(tmp_path):
+    path = tmp_path / "pipeline.yml"
+    path.write_text(PIPELINE)
+    text = rule(detection="{s: {F|expand: '%users%'}, condition: s}")
+    whole = ProcessingPipeline.from_yaml(PIPELINE)
+    first = ProcessingPipeline.from_yaml(PIPELINE.replace("G}", "H}"))
+    for pipeline in (path, str(path), whole, [whole]):
+        (source,) = read(text, pipeline).sources
+        assert source.info["fields"] == ("G",)
+        assert [part.parts for part in source.condition.parts] == [("eve",), ("adam",)]
+    assert read(text, [first, path]).sources[0].info["fields"] == ("H",)
+
+
+def test_what_a_pipeline_refuses_is_skipped():
+    refusing = ProcessingPipeline.from_yaml(
+        "name: no\ntransformations:\n  - {type: rule_failure, message: not here}\n"
+    )
+    assert "not here" in reasons(read(rule(), refusing))[0]
+    emptying = ProcessingPipeline.from_yaml(
+        "name: no\ntransformations:\n  - {type: drop_detection_item}\n"
+    )
+    assert "nothing is left" in reasons(read(rule(), emptying))[0]
+
+
+def test_a_pipeline_that_cannot_be_read_is_an_error(tmp_path):
+    with pytest.raises(SourceError, match=r"pipeline .*nowhere.yml cannot be read"):
+        read(rule(), tmp_path / "nowhere.yml")
+    (tmp_path / "bad.yml").write_text("transformations:\n  - {type: nonsense}\n")
+    with pytest.raises(SourceError, match=r"pipeline .*bad.yml cannot be read"):
+        read(rule(), tmp_path / "bad.yml")
+    with pytest.raises(OptionError, match="a pipeline is"):
+        read(rule(), 7)
+
+
+FILTER = f"""\
+title: Not ours
+logsource: {{product: windows, category: process_creation}}
+filter:
+  rules: [{A}]
+  ours: {{User: admin}}
+  condition: not ours
+"""
+
+
+def test_filters_of_any_file_narrow_the_rules_they_name(tmp_path):
+    (tmp_path / "a.yml").write_text(rule(A))
+    (tmp_path / "b.yml").write_text(rule(B))
+    (tmp_path / "z.yml").write_text(FILTER)
+    found = read(tmp_path)
+    assert [each.info["fields"] for each in found.sources] == [("F", "User"), ("F",)]
+    assert found.skipped == ()
+    (tmp_path / "z.yml").write_text(FILTER.replace("condition: not ours", ""))
+    assert "condition" in reasons(read(tmp_path))[0]
+
+
+def test_options_are_checked():
+    for options in ({"restrict": "yes"}, {"missing": None}, {"on_error": "ignore"}):
+        with pytest.raises(OptionError):
+            read(rule(), **options)
+
+
+def test_progress_is_told(tmp_path):
+    for name in "abc":
+        (tmp_path / f"{name}.yml").write_text(rule(A.replace("a", name)))
+    for _ in ("cold", "warm"):
+        told = []
+        read(tmp_path, progress=lambda *said, told=told: told.append(said))
+        assert told[-1] == (3, 3)
