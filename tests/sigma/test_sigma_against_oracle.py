@@ -120,3 +120,51 @@ def test_drawn_rules_agree_with_the_oracle(
         assert truth(tree, oracle_row(tree, event)) is reference_sigma.truth(
             expected, event, missing
         )
+
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                ["F", "F|re", "F|contains|all", "F|cidr", "|all", "condition", "s", "F|gt"]
+            )
+            | st.text(max_size=3),
+            inner,
+            max_size=3,
+        )
+    ),
+    max_leaves=8,
+)
+bodies = st.fixed_dictionaries(
+    {},
+    optional={
+        "title": anything,
+        "id": anything,
+        "level": anything,
+        "tags": anything,
+        "date": anything,
+        "falsepositives": anything,
+        "logsource": anything | st.just({"product": "windows"}),
+        "detection": anything
+        | st.fixed_dictionaries({"s": anything, "condition": anything | st.just("s")}),
+        "filter": anything,
+        "correlation": anything,
+        "action": anything,
+    },
+)
+
+
+@given(st.lists(bodies | anything, min_size=1, max_size=3))
+def test_strange_yaml_is_listed_and_never_an_error(written_bodies):
+    text = "\n---\n".join(json.dumps(body, indent=1) for body in written_bodies) + "\n\n"
+    found = read(text, cache=False)
+    for rule in found.sources:
+        rule.bind(COLUMNS, ansi=True)
+    assert all(skipped.reason for skipped in found.skipped)
+    n_rules = sum(
+        isinstance(body, dict) and "detection" in body and not {"filter", "action"} & body.keys()
+        for body in written_bodies
+    )
+    assert len(found.sources) + len(found.skipped) >= n_rules

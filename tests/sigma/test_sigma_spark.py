@@ -1,0 +1,110 @@
+"""What only Spark decides: the conditions that rules hand to it, and what it makes of operands."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+
+import pytest
+from sigma.rule import SigmaRule as PySigmaRule
+
+from eddyline.query.rules import IsNull, NativeTest, TextTest
+from eddyline.sigma import read
+from eddyline.testing import reference_sigma
+
+pytestmark = pytest.mark.spark
+
+AT = [datetime(2024, 2, 29, 23, 59, 1), datetime(2021, 1, 3, 0, 5), None]
+ROWS = [
+    {"a": "Straße", "b": "STRASSE", "n": 5, "t": AT[0]},
+    {"a": "C:\\Temp\\ÉVIL.exe", "b": "c:\\temp\\évil.exe", "n": 12, "t": AT[1]},
+    {"a": "C:\\Temp", "b": "c:", "n": 5, "t": AT[2]},
+    {"a": "5", "b": "5", "n": 5, "t": AT[0]},
+    {"a": " 5.50 ", "b": "50", "n": None, "t": None},
+    {"a": "9007199254740993", "b": None, "n": 9007199254740993, "t": AT[1]},
+    {"a": "1e3", "b": "E3", "n": 1000, "t": None},
+    {"a": "NaN", "b": "", "n": 0, "t": AT[0]},
+    {"a": "5d", "b": "x5", "n": -1, "t": AT[0]},
+    {"a": "2024-02-29 07:08:09", "b": "%", "n": 2024, "t": AT[0]},
+    {"a": None, "b": "x", "n": 1, "t": None},
+]
+TYPES = {"a": "string", "b": "string", "n": "bigint", "t": "timestamp"}
+
+
+@pytest.fixture(scope="module")
+def frame(spark):
+    values = [tuple(row.values()) for row in ROWS]
+    return spark.createDataFrame(values, "a string, b string, n bigint, t timestamp").coalesce(1)
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        "a|fieldref: b",
+        "a|fieldref|startswith: b",
+        "a|fieldref|endswith: b",
+        "a|fieldref|contains: b",
+        "a|fieldref: n",
+        "n|fieldref: a",
+        "a|gt: 5",
+        "a|gte: 5.5",
+        "a|lt: 9007199254740994",
+        "a|lte: 5",
+        "t|minute: 59",
+        "t|hour: 23",
+        "t|day: 29",
+        "t|week: 53",
+        "t|month: 2",
+        "t|year: 2021",
+        "a|hour: 7",
+    ],
+)
+@pytest.mark.parametrize("ansi", [True, False])
+def test_native_tests_agree_with_the_oracle(spark, frame, rule_text, test, ansi):
+    text = rule_text(f"selection: {{{test}}}")
+    tree = read(text).sources[0].bind(TYPES, ansi=ansi).tree
+    assert isinstance(tree, NativeTest)
+    with_mode = spark.conf.get("spark.sql.ansi.enabled")
+    spark.conf.set("spark.sql.ansi.enabled", ansi)
+    try:
+        said = [row[0] for row in frame.selectExpr(tree.sql).collect()]
+    finally:
+        spark.conf.set("spark.sql.ansi.enabled", with_mode)
+    oracle = PySigmaRule.from_yaml(text)
+    assert said == [reference_sigma.truth(oracle, row) for row in ROWS]
+    assert True in said
+
+
+def test_paths_and_casts_are_what_spark_understands(spark, rule_text):
+    frame = spark.sql(
+        "SELECT named_struct('In ner', named_struct('b`c', 'deep')) AS S, map('k.e''y', 'v') AS m,"
+        " X'61FF62' AS bin, true AS flag, 1.50BD AS dec, DATE'2024-02-29' AS day, 'x' AS `a.b`"
+    )
+    expected = {
+        "m.k.e'y": "v",
+        "m.none": None,
+        "bin": "a\ufffdb",
+        "flag": "true",
+        "dec": "1.50",
+        "day": "2024-02-29",
+        "A.B": "x",
+        "s.in ner.B`c": "deep",
+    }
+    columns = dict(frame.dtypes)
+    for field, value in expected.items():
+        text = rule_text(f'selection:\n  "{field}|contains": xyz*')
+        tree = read(text).sources[0].bind(columns, ansi=True).tree
+        assert isinstance(tree, TextTest), field
+        assert [row[0] for row in frame.selectExpr(tree.operand.sql).collect()] == [value], field
+        text = rule_text(f'selection:\n  "{field}": null')
+        tree = read(text).sources[0].bind(columns, ansi=True).tree
+        assert isinstance(tree, IsNull)
+        said = frame.selectExpr(f"{tree.operand.sql} IS NULL").collect()
+        assert said[0][0] is (value is None)
+
+
+def test_long_numbers_are_exact_as_sql():
+    from eddyline.sigma.binding import _literal  # noqa: PLC0415 - the one place that writes SQL
+
+    for number in (0, -5, 2**63, 0.1, 1e300, -1e-300, 123456789.125):
+        assert re.fullmatch(r"-?[\d.]+(BD|(e[+-]\d+)?D)", _literal(number)), _literal(number)
