@@ -181,7 +181,8 @@ class SelectionBlock:
         cls, rules: Sequence[Formula], constructs: Sequence[_Construct], checked: set[int]
     ) -> Self:
         k, n_words = len(rules), max(1, -(-len(rules) // 64))
-        never = np.array([isinstance(r, Always) and not r.value for r in rules], dtype=np.bool_)
+        anywhere = np.ones(1, dtype=np.bool_)
+        never = np.array([not _can_hold(rule, {}, anywhere)[0] for rule in rules], dtype=np.bool_)
         usage = np.array([~each.can.all(axis=0) for each in constructs], dtype=np.bool_)
         usage = usage.reshape(len(constructs), k)
         decided: Bits = np.any(usage, axis=0, keepdims=True)

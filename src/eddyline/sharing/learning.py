@@ -112,14 +112,14 @@ def greedy_macro(sample: RegionSample) -> SelectionSequence:
     n = block.n_constructs
     if sample.n_rows == 0:
         return SelectionSequence(tuple(range(n)))
-    own = _selectivity(sample.bitmaps, block.initial)
+    own = selectivity(sample.bitmaps, block.initial)
     left, uncovered = sample.at_first(), block.initial.copy()
     chosen: list[int] = []
     while len(chosen) < n:
         rest = [v for v in range(n) if v not in chosen]
         after = left[:, None, :] & sample.bitmaps[:, rest]
         if uncovered.any():
-            told = 1.0 - _selectivity(after, uncovered)
+            told = 1.0 - selectivity(after, uncovered)
             newly = np.bitwise_count(block.usage[rest] & uncovered).sum(axis=1, dtype=np.int64)
         else:
             told = (~after.any(axis=2)).mean(axis=0) - (~left.any(axis=1)).mean()
@@ -169,7 +169,7 @@ def _improved(sample: RegionSample, order: tuple[int, ...]) -> tuple[int, ...]:
     return order
 
 
-def _selectivity(bitmaps: Words, rules: Words) -> Floats:
+def selectivity(bitmaps: Words, rules: Words) -> Floats:
     """Return the share of pairs of row and rule that are still possible ([0, 1]; (n,)) [ASC Eq 1].
 
     Args:
