@@ -1,4 +1,4 @@
-"""The command line: ``eddyline run FILE.sql``, ``eddyline demo``."""
+"""The command line: ``eddyline run FILE.sql``, ``eddyline demo``, ``eddyline sigma run``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,16 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+sigma_app = typer.Typer(help="Sigma rules on Spark.", no_args_is_help=True)
+app.add_typer(sigma_app, name="sigma")
 console = Console()
+
+Rules = Annotated[
+    Path, typer.Option(exists=True, help="Folder (with those below it) or file of rules.")
+]
+Pipelines = Annotated[
+    list[Path] | None, typer.Option(exists=True, help="YAML of a pipeline of pySigma's.")
+]
 
 
 @app.command()
@@ -67,6 +76,55 @@ def demo(
     from eddyline.demo import run_demo  # noqa: PLC0415 - pyspark loads slowly
 
     run_demo(out, n_batches=batches, console=console)
+
+
+@sigma_app.command("run")
+def sigma_run(
+    rules: Rules,
+    events: Annotated[
+        Path, typer.Option(exists=True, help="File or folder: parquet, json, jsonl or csv.")
+    ],
+    pipeline: Pipelines = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Write matched events here, with 'matches' added.")
+    ] = None,
+    top: Annotated[int, typer.Option(min=0, help="Rules that are shown; 0: all.")] = 20,
+    keep_unmatched: Annotated[
+        bool, typer.Option(help="Write events that no rule matches, too.")
+    ] = False,
+    restrict: Annotated[
+        str, typer.Option(help="Rules meet only events of their log source: auto, yes or no.")
+    ] = "auto",
+    missing: Annotated[
+        str, typer.Option(help="A test of a field that an event lacks is 'null' or 'false'.")
+    ] = "null",
+    verbose: Annotated[bool, typer.Option(help="Show every rule that does not run.")] = False,
+) -> None:
+    """Match events with Sigma rules, and count the matches of each rule."""
+    from eddyline.sigma.command import RunOptions  # noqa: PLC0415 - pySigma and pyspark load slowly
+    from eddyline.sigma.command import run as run_rules  # noqa: PLC0415
+
+    asked = RunOptions(
+        rules=rules,
+        events=events,
+        pipeline=pipeline or (),
+        out=out,
+        top=top,
+        keep_unmatched=keep_unmatched,
+        restrict={"yes": True, "no": False}.get(restrict, restrict),
+        missing=missing,
+        verbose=verbose,
+    )
+    run_rules(asked, console)
+
+
+@sigma_app.command("check")
+def sigma_check(rules: Rules, pipeline: Pipelines = None) -> None:
+    """Say which Sigma rules load, and which do not and why (then the exit code is 1)."""
+    from eddyline.sigma.command import check  # noqa: PLC0415 - pySigma loads slowly
+
+    if check(rules, pipeline or (), console):
+        raise typer.Exit(1)
 
 
 @app.callback()
