@@ -148,13 +148,13 @@ def visits_after_sets(bitmaps: Words, initial: Words) -> Ints:
         initial: the rules that are left before any ((W,)).
     """
     n = bitmaps.shape[1]
+    by_construct = np.ascontiguousarray(bitmaps.swapaxes(0, 1))
     alive = np.zeros(1 << n, dtype=np.int64)
 
     def descend(members: int, first: int, left: Words) -> None:
-        left = left[left.any(axis=1)] if members == 0 else left
-        alive[members] = np.count_nonzero(left.any(axis=1))
+        alive[members] = np.count_nonzero(np.bitwise_or.reduce(left, axis=1))
         for construct in range(first, n):
-            descend(members | 1 << construct, construct + 1, left & bitmaps[:, construct])
+            descend(members | 1 << construct, construct + 1, left & by_construct[construct])
 
     descend(0, 0, np.repeat(initial[None, :], len(bitmaps), axis=0))
     return alive
