@@ -7,7 +7,7 @@ import pickle
 import pytest
 from sigma.processing.pipeline import ProcessingPipeline
 
-from eddyline.errors import OptionError, QueryError, SourceError
+from eddyline.errors import OptionError, PluginError, QueryError, SourceError
 from eddyline.sigma import SigmaRule, read
 
 A, B = "aaaaaaaa-0000-4000-8000-000000000000", "bbbbbbbb-0000-4000-8000-000000000000"
@@ -256,3 +256,11 @@ def test_progress_is_told(tmp_path):
         told = []
         read(tmp_path, progress=lambda *said, told=told: told.append(said))
         assert told[-1] == (3, 3)
+
+
+@pytest.mark.parametrize("n_found", [0, 1])
+def test_a_missing_extra_is_an_error_that_says_what_to_install(monkeypatch, n_found):
+    known = {"sigma": object()} if n_found else {}
+    monkeypatch.setattr("eddyline.sigma.loading.find_spec", known.get)
+    with pytest.raises(PluginError, match=r"pip install 'eddyline\[sigma\]'"):
+        read(rule())

@@ -7,8 +7,6 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pyspark.errors import PySparkException
-
 from eddyline.errors import SourceError
 
 if TYPE_CHECKING:
@@ -33,6 +31,9 @@ KINDS = {
 
 WRITTEN = (".parquet", ".json", ".jsonl")
 """Suffixes of what matches can be written to: formats that know lists."""
+
+SHOWN_CHARS = 400
+"""Characters of an error of Spark's that are shown."""
 
 _POLL_S = 0.2
 _MATCHES = "_eddyline_matches"
@@ -125,9 +126,9 @@ def read_events(spark: SparkSession, path: Path) -> DataFrame:
         events = frames[0]
         for frame in frames[1:]:
             events = events.unionByName(frame, allowMissingColumns=True)
-    except PySparkException as error:
-        first = str(error).splitlines()[0]
-        msg = f"events at {path} cannot be read: {first}"
+    except Exception as error:  # Spark's own, or Py4J's when a file is damaged
+        first = " ".join(str(error).split("\n\tat ")[0].split())
+        msg = f"events at {path} cannot be read: {first[:SHOWN_CHARS]}"
         raise SourceError(msg, path=str(path)) from error
     return events
 

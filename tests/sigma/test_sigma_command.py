@@ -1,0 +1,132 @@
+"""The command line, and the files of events that it reads."""
+
+from __future__ import annotations
+
+import gzip
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from eddyline.cli import app
+from eddyline.errors import SourceError
+from eddyline.spark.event_files import check_format, count_matches, read_events
+
+pytestmark = pytest.mark.spark
+
+RULE = """\
+title: {title}
+id: {id}
+level: {level}
+logsource: {{product: windows, category: process_creation}}
+detection: {{s: {{{test}}}, condition: s}}
+"""
+A, B = "aaaaaaaa-0000-4000-8000-000000000000", "bbbbbbbb-0000-4000-8000-000000000000"
+EVENTS = [
+    {"EventID": 1, "Image": "C:\\cmd.exe", "User": "eve"},
+    {"EventID": 1, "Image": "C:\\CMD.EXE"},
+    {"EventID": 11, "Image": "C:\\cmd.exe"},
+    {"EventID": 1, "Image": "C:\\calc.exe", "User": "eve"},
+    {"EventID": 1, "Image": None},
+]
+
+
+@pytest.fixture
+def rules(tmp_path):
+    folder = tmp_path / "rules"
+    folder.mkdir()
+    first = RULE.format(title="A [shell]", id=A, level="high", test="Image|endswith: '\\cmd.exe'")
+    second = RULE.format(title="Eve", id=B, level="low", test="User: EVE, Gone: null")
+    (folder / "a.yml").write_text(first)
+    (folder / "b.yml").write_text(second)
+    (folder / "bad.yml").write_text(RULE.format(title="Bad", id="c", level="low", test="F|no: x"))
+    return folder
+
+
+@pytest.fixture
+def events(tmp_path):
+    folder = tmp_path / "events"
+    folder.mkdir()
+    lines = [json.dumps(event) for event in EVENTS]
+    (folder / "one.jsonl").write_text("\n".join(lines[:2]))
+    with gzip.open(folder / "two.json.gz", "wt") as file:
+        file.write("\n".join(lines[2:3]))
+    (folder / "three.json").write_text(f"[{','.join(lines[3:])}]")
+    (folder / "_SUCCESS").write_text("")
+    (folder / "notes.txt").write_text("no events")
+    return folder
+
+
+def call(*arguments):
+    done = CliRunner().invoke(app, ["sigma", *map(str, arguments)], env={"COLUMNS": "160"})
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return done.exit_code, done.output
+
+
+def test_check_says_what_loads_and_why_the_rest_does_not(rules):
+    code, said = call("check", "--rules", rules)
+    assert code == 1
+    assert "2 rules load: 1 high, 1 low" in said
+    assert "bad.yml:1" in said
+    (rules / "bad.yml").unlink()
+    assert call("check", "--rules", rules)[0] == 0
+
+
+def test_events_of_several_kinds_are_read_together(spark, events):
+    (events / "day.csv").write_text("EventID,User\n1,adam\n")
+    frame = read_events(spark, events)
+    assert sorted(frame.columns) == ["EventID", "Image", "User"]
+    assert frame.count() == len(EVENTS) + 1
+    spark.sql("SELECT 7 AS EventID").write.parquet(str(events / "more.parquet"))
+    assert read_events(spark, events).where("EventID = 7").count() == 1
+
+
+def test_events_that_cannot_be_read_are_an_error(spark, tmp_path):
+    with pytest.raises(SourceError, match="no such file"):
+        read_events(spark, tmp_path / "nowhere")
+    with pytest.raises(SourceError, match="files end in one of"):
+        read_events(spark, tmp_path)
+    (tmp_path / "bad.parquet").write_text("no parquet")
+    with pytest.raises(SourceError, match=r"events at .*bad.parquet cannot be read"):
+        read_events(spark, tmp_path / "bad.parquet")
+
+
+def test_matches_are_written_where_nothing_is(tmp_path):
+    for name, said in (("x.csv", r"end in \.parquet"), ("x.parquet", "exists")):
+        (tmp_path / "x.parquet").touch()
+        with pytest.raises(SourceError, match=said):
+            check_format(tmp_path / name)
+
+
+class Known:
+    """Stands for a rule set: what is matched is in the events."""
+
+    def matches(self, column, *, keep_unmatched):
+        assert keep_unmatched
+        return lambda frame: frame.selectExpr("*", f"split(m, ' ', -1) AS {column}").selectExpr(
+            "m", f"filter({column}, each -> each <> '') AS {column}"
+        )
+
+
+@pytest.mark.parametrize("name", [None, "out.parquet", "out.jsonl"])
+@pytest.mark.parametrize("keep_unmatched", [True, False])
+def test_every_event_and_match_is_counted_once(spark, tmp_path, name, keep_unmatched):
+    events = spark.createDataFrame([("a b",), ("b",), ("",), ("b c",)], "m string")
+    out = None if name is None else tmp_path / name
+    told = []
+    counts = count_matches(
+        Known(),
+        events,
+        out=out,
+        keep_unmatched=keep_unmatched,
+        progress=lambda *said: told.append(said),
+    )
+    assert counts.by_rule == {"a": 1, "b": 3, "c": 1}
+    assert (counts.n_events, counts.n_matched) == (4, 3)
+    assert counts.seconds > 0
+    if out is not None:
+        kind = "json" if name.endswith("jsonl") else "parquet"
+        written = {tuple(row.matches) for row in spark.read.format(kind).load(str(out)).collect()}
+        expected = {("a", "b"), ("b",), ("b", "c")}
+        assert written == (expected | {()} if keep_unmatched else expected)
