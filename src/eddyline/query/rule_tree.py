@@ -223,8 +223,9 @@ class RuleText:
     def _check_is_condition(self, node: Expr) -> None:
         kind = self._facts.facts(node).type
         is_root = node is self._tree
-        # Spark reads a string as a boolean where one is wanted, but not as a whole condition.
-        if kind.family in ("boolean", "null", "other") or (kind.family == "string" and not is_root):
+        # In ANSI mode Spark reads a string as a boolean, but not as a whole condition.
+        is_read = kind.family == "string" and self._ansi and not is_root
+        if kind.family in ("boolean", "null", "other") or is_read:
             return
         message = f"{self._what} is not a condition: it is of type {kind.text}"
         if not is_root:

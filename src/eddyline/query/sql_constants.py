@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from eddyline.query.sql_text import SparkText
-from eddyline.query.sql_types import integer, parse_type
+from eddyline.query.sql_types import BIGINT, integer, parse_type
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -169,8 +169,21 @@ def _scalar(kind: SqlType, constant: SqlConstant) -> Scalar | None:
         return None
     if kind.family == "float":
         return _as_float(kind, value)
-    is_wide = kind.family == "decimal" and kind.precision > _MAX_PRECISION
-    return None if is_wide or isinstance(value, float) else _plain(value)
+    if isinstance(value, float) or (kind.family == "decimal" and kind.precision > _MAX_PRECISION):
+        return None
+    return None if _is_out_of_reach(kind, value) else _plain(value)
+
+
+def _is_out_of_reach(kind: SqlType, value: int | Decimal) -> bool:
+    """Return whether Spark takes a comparison for false (or true) without looking for NULL.
+
+    It does where a whole number meets a decimal that is beyond the ends of its type.
+    """
+    is_decimal = isinstance(value, Decimal) or not BIGINT.low <= value <= BIGINT.high
+    if kind.family != "integer" or not is_decimal:
+        return False
+    full = integer(kind.text)
+    return not full.low <= value <= full.high
 
 
 def _as_float(kind: SqlType, value: float | Decimal) -> float | None:
