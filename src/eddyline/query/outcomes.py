@@ -8,7 +8,7 @@ guessing (is 0.3 true? does one value hold for all rows?) would change answers s
 from __future__ import annotations
 
 import importlib
-from typing import Any, Never
+from typing import TYPE_CHECKING, Any, Never
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +16,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from eddyline.errors import PredicateError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
 
 Keep = NDArray[np.bool_]
 
@@ -41,12 +44,50 @@ def coerce_outcome(result: Any, n_rows: int, name: str, *, negated: bool = False
         >>> coerce_outcome(pa.array([True, None, False]), 3, "f", negated=True).tolist()
         [False, False, True]
     """
+    values, valid = truth_values(result, n_rows, name, negated=negated)
+    return values if valid is None else values & valid
+
+
+def truth_values(
+    result: Any, n_rows: int, name: str, *, negated: bool = False
+) -> tuple[Keep, Keep | None]:
+    """Return what a predicate function says of each row, and where it says something at all.
+
+    Args:
+        result: see ``coerce_outcome``.
+        n_rows: see ``coerce_outcome``.
+        name: see ``coerce_outcome``.
+        negated: whether it is the negation that is asked for.
+
+    Returns:
+        One boolean per row, and which of them are not NULL (None: all).
+
+    Raises:
+        PredicateError: the result is not one boolean per row.
+    """
     values, valid = _booleans(result, n_rows, name)
     if len(values) != n_rows:
         _refuse(name, f"{len(values)} values for {n_rows} rows", "return one boolean per row")
-    if negated:
-        values = ~values
-    return values if valid is None else values & valid
+    return (~values if negated else values), valid
+
+
+def call(fn: Callable[..., Any], arrays: str, columns: Iterable[pa.Array]) -> Any:
+    """Call a predicate function with the kind of arrays that it asks for.
+
+    Args:
+        fn: the function.
+        arrays: ``arrow``, ``pandas`` or ``numpy``.
+        columns: what it reads.
+    """
+    return fn(*map(_AS[arrays], columns))
+
+
+_AS: dict[str, Callable[[pa.Array], Any]] = {
+    "arrow": lambda array: array,
+    "pandas": lambda array: array.to_pandas(),
+    "numpy": lambda array: array.to_numpy(zero_copy_only=False),
+}
+"""How a column is handed to a function, by the kind of arrays that it asks for."""
 
 
 def _booleans(result: Any, n_rows: int, name: str) -> tuple[Keep, Keep | None]:

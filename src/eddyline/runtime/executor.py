@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from eddyline.data import codes as outcome
 from eddyline.errors import PredicateError
-from eddyline.query.outcomes import coerce_outcome
+from eddyline.query.outcomes import call, coerce_outcome
 from eddyline.stats.costs import CostSums
 from eddyline.stats.profile import FilterProfile, merge
 
@@ -209,7 +209,7 @@ class ArrowExecutor:
             # Not all rows, or all but with sampled ones moved to the end.
             indices = pa.array(rows)
             arrays = [array.take(indices) for array in arrays]
-        result = predicate.fn(*(_AS[predicate.arrays](array) for array in arrays))
+        result = call(predicate.fn, predicate.arrays, arrays)
         try:
             return coerce_outcome(result, len(rows), predicate.name, negated=predicate.negated)
         except PredicateError as error:
@@ -280,14 +280,6 @@ class _UnusableResultError(Exception):
     def __init__(self, error: PredicateError) -> None:
         super().__init__(error.message)
         self.error = error
-
-
-_AS: dict[str, Callable[[pa.Array], Any]] = {
-    "arrow": lambda array: array,
-    "pandas": lambda array: array.to_pandas(),
-    "numpy": lambda array: array.to_numpy(zero_copy_only=False),
-}
-"""How a column is handed to a function, by the kind of arrays that it asks for."""
 
 
 def _parts(n_rows: int, order: Order, groups: Groups | None) -> Iterator[tuple[Rows, Order]]:

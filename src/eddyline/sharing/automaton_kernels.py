@@ -318,3 +318,30 @@ def scan(  # noqa: C901 - one loop: a call inside it costs more than what it doe
                 found = out_link[found]
         hit_end[row] = n_hits
     return len(rows), n_hits
+
+
+@compiled
+def fits_each(
+    texts: Texts,
+    rows: NDArray[np.int64],
+    patterns: NDArray[np.int32],
+    codes: Codes,
+    hits: NDArray[np.int32],
+    n_hits: int,
+    hit_start: NDArray[np.int64],
+    hit_end: NDArray[np.int64],
+) -> int:
+    """Compare some patterns with the texts of some rows; returns the hits (see ``scan``)."""
+    data, offsets, nulls = texts
+    starts, code, fold = codes
+    for index in range(len(rows)):
+        row = rows[index]
+        hit_start[row] = n_hits
+        if not nulls[row]:
+            for pattern in patterns:
+                low, high = starts[pattern], starts[pattern + 1]
+                if fits(data, offsets[row], offsets[row + 1], fold, code, low, high):
+                    hits[n_hits] = pattern
+                    n_hits += 1
+        hit_end[row] = n_hits
+    return n_hits

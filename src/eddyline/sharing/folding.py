@@ -78,7 +78,8 @@ def lowered(values: pa.Array) -> pa.Array:
 @cache
 def _special() -> str:
     """Return a regular expression of the letters that Arrow lowers otherwise than Python."""
-    letters = [chr(code) for code in range(0x80, 0x110000) if not 0xD800 <= code < 0xE000]
+    # No letter further up has a lower case.
+    letters = [chr(code) for code in range(0x80, 0x20000) if not 0xD800 <= code < 0xE000]
     ours = pc.utf8_lower(pa.array(letters, pa.string())).to_pylist()
     odd = [letter for letter, low in zip(letters, ours, strict=True) if letter.lower() != low]
     return "[" + "".join(sorted({*odd, "Σ"})) + "]"

@@ -9,7 +9,7 @@ is decided, and evaluation in any order comes to the same.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -228,8 +228,7 @@ def _cost(node: Formula, cost: Callable[[int], float]) -> float:
     return sum(_cost(part, cost) for part in node.parts) if isinstance(node, All | Some) else 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Code:
+class Code(NamedTuple):
     """The jump code of many formulas, one after the other."""
 
     starts: NDArray[np.int64]

@@ -21,6 +21,7 @@ from eddyline.sharing.keys import (
     interval,
     is_keyed,
     keys_of,
+    nulls_of,
     places_of,
     point,
     united,
@@ -64,6 +65,8 @@ class RegionConstruct:
 
     def keys(self, values: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """Return the key of each value (anything where it is NULL), and which are NULL."""
+        if len(self.cuts) == 0:  # nothing but NULL matters
+            return np.zeros(len(values), np.int64), nulls_of(values)
         if self.constants is None:
             return keys_of(values, self.operand.type)
         texts = lowered(values) if self.folded else values
@@ -71,10 +74,10 @@ class RegionConstruct:
 
     def regions(self, keys: NDArray[np.int64], nulls: NDArray[np.bool_]) -> NDArray[np.int32]:
         """Return the region of each row."""
-        # Places of texts are their regions: all but those that no rule names are cut apart.
-        found = (
-            keys + 2 if self.constants is not None else 1 + self.cuts.searchsorted(keys, "right")
-        )
+        if self.constants:  # each text that rules name is a region: no need to search
+            found = keys + 2
+        else:
+            found = 1 + self.cuts.searchsorted(keys, "right")
         found[nulls] = 0
         return found.astype(np.int32)
 

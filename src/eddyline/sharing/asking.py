@@ -1,0 +1,159 @@
+"""Asks Python what only Python can say: regular expressions, networks, users' functions.
+
+A question is asked only for rows on which a rule still hangs, a value test once per distinct value.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from eddyline.errors import PredicateError
+from eddyline.query.outcomes import call, truth_values
+from eddyline.query.rules import FunctionTest, ValueTest
+from eddyline.sharing.folding import as_text
+from eddyline.sharing.pair_kernels import ASKED_IN_VAIN, IS_FALSE, IS_TRUE, IS_UNKNOWN, NOT_MET
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from eddyline.query.predicates import FunctionPredicate
+    from eddyline.sharing.program import ExternalTest, Program
+
+    Answers = NDArray[np.int8]
+    Rows = NDArray[np.int64]
+
+
+def ask(
+    program: Program,
+    columns: Sequence[pa.Array],
+    rows: Rows,
+    rules: NDArray[np.int32],
+    answers: Answers,
+) -> tuple[int, int]:
+    """Ask the next question for the rows whose rules hang on it.
+
+    Value tests come before functions, as they cost less.
+
+    Args:
+        program: the rules.
+        columns: the columns of the batch.
+        rows: row of each pair that is open.
+        rules: its rule.
+        answers: what is known of each external test and row; filled.
+
+    Returns:
+        The external test that was asked, and for how many rows.
+
+    Raises:
+        PredicateError: every test was asked, and a pair hangs on a row on which a function raised.
+    """
+    hangs = program.reads_externals[rules]
+    for external in _by_cost(program):
+        open_rows = np.unique(rows[hangs[:, external] & (answers[external, rows] == NOT_MET)])
+        if len(open_rows):
+            test = program.externals[external]
+            answers[external, open_rows] = _answers(test, columns, open_rows)
+            return external, len(open_rows)
+    raise _first_error(program, columns, int(rows[0]), int(rules[0]), answers)
+
+
+def _by_cost(program: Program) -> list[int]:
+    is_dear = [isinstance(each.test, FunctionTest) for each in program.externals]
+    return sorted(range(len(is_dear)), key=is_dear.__getitem__)
+
+
+def _answers(external: ExternalTest, columns: Sequence[pa.Array], rows: Rows) -> Answers:
+    taken = [columns[column].take(pa.array(rows)) for column in external.columns]
+    if isinstance(external.test, ValueTest):
+        return _of_values(external.test, taken[0])
+    return _of_function(external.test.predicate, taken)
+
+
+def _of_values(test: ValueTest, values: pa.Array) -> Answers:
+    """Return what a value test says of each text; NULL is unknown."""
+    coded = as_text(values).dictionary_encode()
+    says = _says(test)
+    distinct = np.array([says(text) for text in coded.dictionary.to_pylist()], np.bool_)
+    known = np.append(np.where(distinct, IS_TRUE, IS_FALSE), IS_UNKNOWN).astype(np.int8)
+    codes = coded.indices.fill_null(len(distinct)).to_numpy(zero_copy_only=False)
+    found: Answers = known[codes]
+    return found
+
+
+@lru_cache(maxsize=4096)
+def _says(test: ValueTest) -> Callable[[str], bool]:
+    if test.kind == "regex":
+        search = re.compile(test.pattern, test.flags).search
+        return lambda text: search(text) is not None
+    network = ipaddress.ip_network(test.pattern, strict=False)
+
+    def is_inside(text: str) -> bool:
+        try:
+            return ipaddress.ip_address(text) in network
+        except ValueError:
+            return False
+
+    return is_inside
+
+
+def _of_function(predicate: FunctionPredicate, columns: list[pa.Array]) -> Answers:
+    """Return what a function says of each row, by halves where it raises."""
+    n_rows = len(columns[0])
+    answers = np.full(n_rows, ASKED_IN_VAIN, np.int8)
+    pending = [(0, n_rows)]
+    while pending:
+        low, high = pending.pop()
+        part = [column.slice(low, high - low) for column in columns]
+        try:
+            result = call(predicate.fn, predicate.arrays, part)
+        except Exception:  # noqa: BLE001 - the user's function may raise anything
+            if high - low > 1:
+                middle = (low + high) // 2
+                pending += [(middle, high), (low, middle)]
+            continue
+        values, valid = truth_values(result, high - low, predicate.name, negated=predicate.negated)
+        said = np.where(values, IS_TRUE, IS_FALSE)
+        answers[low:high] = said if valid is None else np.where(valid, said, IS_UNKNOWN)
+    return answers
+
+
+def _first_error(
+    program: Program, columns: Sequence[pa.Array], row: int, rule: int, answers: Answers
+) -> PredicateError:
+    """Return the error of a row on which a rule hangs and a function raised."""
+    for external in np.flatnonzero(program.reads_externals[rule]).tolist():
+        test = program.externals[external].test
+        if answers[external, row] != ASKED_IN_VAIN or not isinstance(test, FunctionTest):
+            continue
+        predicate = test.predicate
+        values = [columns[column].slice(row, 1) for column in program.externals[external].columns]
+        shown: dict[str, Any] = {
+            name: value[0].as_py() for name, value in zip(predicate.reads, values, strict=True)
+        }
+        cause = _raised(predicate, values)
+        msg = (
+            f"rule {program.names[rule]!r}: predicate {predicate.name!r} raised "
+            f"{type(cause).__name__}: {cause} on the row {shown}, on which the rule hangs; handle "
+            f"that value in the predicate, or add a condition that is false for such rows"
+        )
+        error = PredicateError(msg, rule=program.names[rule], predicate=predicate.name, row=shown)
+        error.__cause__ = cause
+        return error
+    msg = f"rule {program.names[rule]!r} could not be decided"  # a bug of ours: say so, never guess
+    return PredicateError(msg, rule=program.names[rule])
+
+
+def _raised(predicate: FunctionPredicate, values: list[pa.Array]) -> Exception | None:
+    try:
+        call(predicate.fn, predicate.arrays, values)
+    except Exception as error:  # noqa: BLE001 - the user's function may raise anything
+        return error
+    return None

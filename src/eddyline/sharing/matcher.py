@@ -1,0 +1,374 @@
+"""Evaluates a program over batches under a plan: moves rows, decides nothing.
+
+A batch goes through blocks and witnesses, which leave pairs of a row and a rule that may be true.
+Constructs that no witness needed are looked at only for rows with such pairs; then the pairs are
+decided, and what still hangs on a call of Python is asked, the cheapest question first.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from eddyline.query.rules import ValueTest
+from eddyline.sharing.asking import ask
+from eddyline.sharing.block import SelectionBlock
+from eddyline.sharing.matches import Matches
+from eddyline.sharing.pair_kernels import OPEN, TRUE_NOW, candidates, decide
+from eddyline.sharing.postings import postings_of
+from eddyline.sharing.profile import SharingProfile
+from eddyline.sharing.program import REGION
+from eddyline.sharing.regions import KeySet
+from eddyline.sharing.texts import Hits, find
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from eddyline.sharing.block import Selection
+    from eddyline.sharing.plan import BlockPlan, SharingPlan
+    from eddyline.sharing.program import Program
+
+    Rows = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """Pairs of row and rule, by row."""
+
+    rows: Rows
+    """Rows that have pairs, ascending."""
+    starts: Rows
+    """Where the pairs of each start; one more than there are rows."""
+    rules: NDArray[np.int32]
+
+    @property
+    def row_of(self) -> Rows:
+        """Row of each pair."""
+        return np.repeat(self.rows, np.diff(self.starts))
+
+    def where(self, keep: NDArray[np.bool_]) -> Pairs:
+        """Return some of the pairs."""
+        return pairs_of(self.row_of[keep], self.rules[keep])
+
+
+def pairs_of(rows: Rows, rules: NDArray[np.int32]) -> Pairs:
+    """Return pairs whose rows ascend."""
+    distinct, firsts = np.unique(rows, return_index=True)
+    return Pairs(distinct, np.append(firsts, len(rows)).astype(np.int64), rules)
+
+
+class Matcher:
+    """A program under a plan; keeps what is worth keeping between batches."""
+
+    def __init__(self, program: Program, plan: SharingPlan) -> None:
+        self.program = program
+        self._tick = 1
+        self._met = np.zeros(max(1, program.n_patterns), np.int64)
+        self._met_again = np.zeros(max(1, program.n_patterns), np.int64)
+        self._rule_stamps = np.zeros(max(1, program.n_rules), np.int64)
+        self._always = np.flatnonzero(program.constant == 1).astype(np.int32)
+        needs = [each.needs for each in program.externals]
+        self._needs_at = np.cumsum([0, *map(len, needs)]).astype(np.int64)
+        self._needs = np.array([each for need in needs for each in need] or [0], np.int32)
+        self._built: dict[tuple[int, ...], SelectionBlock] = {}
+        self.follow(plan)
+
+    def follow(self, plan: SharingPlan) -> None:
+        """Go on under another plan; blocks of the same rules are not built again."""
+        self.plan = plan
+        blocks = {each.rules: self._block(each) for each in plan.blocks}
+        self._built = blocks
+        self._selections: tuple[tuple[BlockPlan, Selection], ...] = tuple(
+            (each, blocks[each.rules].selection(each.sequence)) for each in plan.blocks
+        )
+        self._postings = postings_of(self.program, plan)
+        self._witness_texts = self._postings.texts
+        self._first_regions = np.unique(
+            np.concatenate(
+                [
+                    self._postings.tables.constructs,
+                    *(np.array(block.attributes, np.int32) for block in blocks.values()),
+                ]
+            )
+        )
+
+    def _block(self, plan: BlockPlan) -> SelectionBlock:
+        if plan.rules in self._built:
+            return self._built[plan.rules]
+        literals, key_sets = self.program.literals, self.program.key_sets
+
+        def attribute_of(literal: int) -> int:
+            is_region = literals.kinds[literal] == REGION
+            return int(literals.places[literal]) if is_region else -1
+
+        def keys_of(literal: int) -> KeySet:
+            return key_sets[literal] or KeySet((), holds_null=False)
+
+        return SelectionBlock.build(
+            [self.program.formulas[rule] for rule in plan.rules], attribute_of, keys_of
+        )
+
+    def match(
+        self, columns: Sequence[pa.Array], *, n_rows: int, sample: Rows | None = None
+    ) -> tuple[Matches, SharingProfile]:
+        """Evaluate a batch.
+
+        Args:
+            columns: the program's columns.
+            n_rows: rows of the batch.
+            sample: rows that every construct looks at, so that it is known how often each literal
+                holds; ascending.
+
+        Returns:
+            The matches, and what was observed.
+
+        Raises:
+            PredicateError: a Python predicate raised on a row on which its rule hangs.
+        """
+        batch = _Batch(self.program, columns, n_rows)
+        sampled = np.zeros(0, np.int64) if sample is None else sample
+        everything = np.arange(batch.n_rows)
+        for construct in self._first_regions.tolist():
+            batch.look_up(construct, everything)
+        exact, checked = self._select(batch)
+        for text in self._witness_texts:
+            self._find(batch, text, everything)
+        pairs = self._candidates(batch, checked)
+        self._look_further(batch, pairs, sampled)
+        decided, asked = self._decide(batch, pairs)
+        matches = self._matches(batch.n_rows, [exact, decided])
+        return matches, self._profile(batch, pairs, exact, matches, sampled, asked)
+
+    def _select(self, batch: _Batch) -> tuple[Pairs, Pairs]:
+        """Return the pairs that blocks decide, and those that they leave to be decided."""
+        exact, checked = [], []
+        for plan, selection in self._selections:
+            found = selection.select(batch.keys, batch.key_nulls)
+            rules = np.array(plan.rules, np.int32).take(found.rules)
+            needs_check: NDArray[np.bool_] = selection.block.needs_check[found.rules]
+            is_exact = np.logical_not(needs_check)
+            exact.append((found.rows[is_exact], rules[is_exact]))
+            checked.append((found.rows[needs_check], rules[needs_check]))
+            batch.evaluated += found.counts.n_evaluated
+        return _gathered(exact), _gathered(checked)
+
+    def _find(self, batch: _Batch, text: int, rows: Rows) -> None:
+        first = self.program.texts[text].first
+        stamps = self._met[first : first + self.program.texts[text].n_patterns]
+        batch.find(text, rows, stamps, self._next_tick(batch.n_rows))
+
+    def _next_tick(self, n_rows: int) -> int:
+        tick = self._tick
+        self._tick += n_rows
+        return tick
+
+    def _candidates(self, batch: _Batch, checked: Pairs) -> Pairs:
+        """Return the pairs that witnesses show and blocks left."""
+        n_rows = batch.n_rows
+        rules = np.empty(4 * n_rows + 2 * len(self._rule_stamps), np.int32)
+        starts = np.zeros(n_rows + 1, np.int64)
+        row = n_pairs = 0
+        tick = self._next_tick(n_rows)
+        while True:
+            row, n_pairs = candidates(
+                row,
+                n_rows,
+                self._postings.units,
+                batch.hits.starts,
+                batch.hits.ends,
+                batch.hits.patterns,
+                batch.regions,
+                self._postings.tables,
+                self._rule_stamps,
+                tick,
+                rules,
+                n_pairs,
+                starts,
+            )
+            if row == n_rows:
+                break
+            rules = np.concatenate([rules, np.empty(len(rules), np.int32)])
+        rows = np.repeat(np.arange(n_rows), np.diff(starts))
+        return _gathered([(rows, rules[:n_pairs]), (checked.row_of, checked.rules)])
+
+    def _look_further(self, batch: _Batch, pairs: Pairs, sampled: Rows) -> None:
+        """Look at what the candidates of some rows read and no witness needed."""
+        rules = np.unique(pairs.rules)
+        rows = np.union1d(pairs.rows, sampled)
+        read = self.program.reads_regions[rules].any(axis=0)
+        for construct in range(len(self.program.regions)):
+            if construct not in batch.looked_up and (read[construct] or len(sampled)):
+                batch.look_up(construct, rows if read[construct] else sampled)
+        read = self.program.reads_texts[rules].any(axis=0)
+        for text in range(len(self.program.texts)):
+            if text not in batch.found and (read[text] or len(sampled)):
+                self._find(batch, text, rows if read[text] else sampled)
+        needed = self.program.reads_externals[rules].any(axis=0)
+        for external in np.flatnonzero(needed).tolist():
+            if isinstance(self.program.externals[external].test, ValueTest):
+                batch.null_of(self.program.externals[external].columns[0])
+
+    def _decide(self, batch: _Batch, pairs: Pairs) -> tuple[Pairs, dict[int, tuple[int, int]]]:
+        """Return the pairs that are true, and what was asked: rows and time (ns) by test."""
+        status = self._status(batch, pairs)
+        true = [pairs.where(status == TRUE_NOW)]
+        left = pairs.where(status == OPEN)
+        asked: dict[int, tuple[int, int]] = {}
+        while len(left.rules):
+            started = time.perf_counter_ns()
+            external, n_rows = ask(
+                self.program, batch.columns, left.row_of, left.rules, batch.answers
+            )
+            asked[external] = n_rows, time.perf_counter_ns() - started
+            status = self._status(batch, left)
+            true.append(left.where(status == TRUE_NOW))
+            left = left.where(status == OPEN)
+        return _gathered([(each.row_of, each.rules) for each in true]), asked
+
+    def _status(self, batch: _Batch, pairs: Pairs) -> NDArray[np.int8]:
+        status = np.empty(len(pairs.rules), np.int8)
+        decide(
+            pairs.rows,
+            pairs.starts,
+            pairs.rules,
+            self.program.code,
+            self.program.literals,
+            batch.hits.starts,
+            batch.hits.ends,
+            batch.hits.patterns,
+            self._met_again,
+            self._next_tick(batch.n_rows),
+            batch.regions,
+            batch.nulls,
+            batch.answers,
+            self._needs_at,
+            self._needs,
+            status,
+        )
+        return status
+
+    def _matches(self, n_rows: int, found: list[Pairs]) -> Matches:
+        rows = np.concatenate([*(each.row_of for each in found)])
+        rules = np.concatenate([*(each.rules for each in found)])
+        if len(self._always):
+            rows = np.concatenate([rows, np.repeat(np.arange(n_rows), len(self._always))])
+            rules = np.concatenate([rules, np.tile(self._always, n_rows)])
+        order = np.lexsort((rules, rows))
+        return Matches(n_rows, rows[order], rules[order])
+
+    def _profile(
+        self,
+        batch: _Batch,
+        pairs: Pairs,
+        exact: Pairs,
+        matches: Matches,
+        sampled: Rows,
+        asked: dict[int, tuple[int, int]],
+    ) -> SharingProfile:
+        n_rules = self.program.n_rules
+        nothing = SharingProfile.empty(self.program)
+        for external, (n_rows, spent_ns) in asked.items():
+            nothing.asked[external] = n_rows
+            nothing.asked_ns[external] = spent_ns
+        met = np.bincount(pairs.rules, minlength=n_rules) + np.bincount(
+            exact.rules, minlength=n_rules
+        )
+        alive = np.union1d(pairs.rows, exact.rows)
+        return replace(
+            nothing,
+            n_rows=batch.n_rows,
+            n_sampled=len(sampled),
+            pattern_counts=batch.pattern_counts(sampled),
+            sampled_regions=np.ascontiguousarray(
+                batch.regions[: len(self.program.regions), sampled].T
+            ),
+            candidates=met,
+            matches=np.bincount(matches.rules, minlength=n_rules),
+            construct_rows=batch.construct_rows,
+            construct_ns=batch.construct_ns,
+            dropped=0 if len(self._always) else batch.n_rows - len(alive),
+        )
+
+
+def _gathered(parts: Sequence[tuple[Rows, NDArray[np.int32]]]) -> Pairs:
+    """Return pairs of several kinds as one, by row."""
+    full = [each for each in parts if len(each[0])]
+    if not full:
+        return Pairs(np.zeros(0, np.int64), np.zeros(1, np.int64), np.zeros(0, np.int32))
+    if len(full) == 1:
+        return pairs_of(*full[0])
+    rows = np.concatenate([each[0] for each in full])
+    rules = np.concatenate([each[1] for each in full])
+    order = np.argsort(rows, kind="stable")
+    return pairs_of(rows[order], rules[order])
+
+
+class _Batch:
+    """One batch, and what is known of its rows so far."""
+
+    def __init__(self, program: Program, columns: Sequence[pa.Array], n_rows: int) -> None:
+        self.program = program
+        self.columns = columns
+        self.n_rows = n_rows
+        n_regions = len(program.regions)
+        self.keys = np.zeros((max(1, n_regions), n_rows), np.int64)
+        self.key_nulls = np.zeros((max(1, n_regions), n_rows), np.bool_)
+        self.regions = np.zeros((max(1, n_regions), n_rows), np.int32)
+        self.nulls = np.zeros((max(1, len(columns)), n_rows), np.bool_)
+        self.hits = Hits(max(1, program.first_units[-1]), n_rows)
+        self.answers = np.zeros((max(1, len(program.externals)), n_rows), np.int8)
+        self.looked_up: set[int] = set()
+        self.found: set[int] = set()
+        self.evaluated = 0
+        n_constructs = n_regions + len(program.texts)
+        self.construct_rows = np.zeros(n_constructs, np.int64)
+        self.construct_ns = np.zeros(n_constructs, np.int64)
+
+    def look_up(self, construct: int, rows: Rows) -> None:
+        """Find the regions of some rows in a region construct."""
+        started = time.perf_counter_ns()
+        regions = self.program.regions[construct]
+        values = self.columns[self.program.region_columns[construct]]
+        is_all = len(rows) == self.n_rows
+        keys, nulls = regions.keys(values if is_all else values.take(rows))
+        self.keys[construct, rows] = keys
+        self.key_nulls[construct, rows] = nulls
+        self.regions[construct, rows] = regions.regions(keys, nulls)
+        self.looked_up.add(construct)
+        self._count(construct, rows, started)
+
+    def find(self, text: int, rows: Rows, stamps: NDArray[np.int64], tick: int) -> None:
+        """Find the patterns of a text construct in some rows."""
+        started = time.perf_counter_ns()
+        construct = self.program.texts[text]
+        column = self.program.text_columns[text]
+        texts = construct.texts(self.columns[column])
+        self.nulls[column] = texts.nulls
+        find(construct, texts, rows, self.hits, self.program.first_units[text], stamps, tick)
+        self.found.add(text)
+        self._count(len(self.program.regions) + text, rows, started)
+
+    def null_of(self, column: int) -> None:
+        """Find out which values of a column are NULL."""
+        values = self.columns[column]
+        self.nulls[column] = values.is_null().to_numpy(zero_copy_only=False)
+
+    def _count(self, construct: int, rows: Rows, started: int) -> None:
+        self.construct_rows[construct] += len(rows)
+        self.construct_ns[construct] += time.perf_counter_ns() - started
+
+    def pattern_counts(self, rows: Rows) -> NDArray[np.int64]:
+        """Return how many of some rows each pattern was met in."""
+        starts, ends = self.hits.starts[:, rows].ravel(), self.hits.ends[:, rows].ravel()
+        sizes = ends - starts
+        if not sizes.any():
+            return np.zeros(self.program.n_patterns, np.int64)
+        within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        places = np.repeat(starts, sizes) + within
+        return np.bincount(self.hits.patterns[places], minlength=self.program.n_patterns)

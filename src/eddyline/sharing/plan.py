@@ -1,0 +1,48 @@
+"""How a set of rules is evaluated: an immutable value that changes the work, never the answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from eddyline.sharing.sequence import SelectionSequence
+
+
+@dataclass(frozen=True, slots=True)
+class BlockPlan:
+    """Rules that are evaluated together by bitmaps, and in which sequence."""
+
+    rules: tuple[int, ...]
+    """Their places in the set, in the order of their bits."""
+    sequence: SelectionSequence | None = None
+    """The order of the block's constructs; None: as they are numbered."""
+
+
+@dataclass(frozen=True, slots=True)
+class SharingPlan:
+    """For each rule, how the rows are found that may make it true."""
+
+    witnesses: tuple[tuple[int, ...] | None, ...]
+    """Of each rule, literals of which one holds wherever the rule is true; only rows with one of
+    them meet the rule. None: it is in a block, or every row meets it, or no row changes it."""
+    blocks: tuple[BlockPlan, ...] = ()
+
+    @property
+    def n_witnessed(self) -> int:
+        """Rules that are found by a witness."""
+        return sum(each is not None for each in self.witnesses)
+
+    @property
+    def n_blocked(self) -> int:
+        """Rules that are evaluated in blocks."""
+        return sum(len(block.rules) for block in self.blocks)
+
+    def __str__(self) -> str:
+        rest = len(self.witnesses) - self.n_witnessed - self.n_blocked
+        parts = [
+            f"{self.n_witnessed} by a witness" if self.n_witnessed else "",
+            f"{self.n_blocked} in {len(self.blocks)} block(s)" if self.blocks else "",
+            f"{rest} met by every row or by none" if rest else "",
+        ]
+        return ", ".join(part for part in parts if part) or "no rules"

@@ -1,0 +1,104 @@
+"""What the evaluation of rules observed: counts that add up, and regions of sampled rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from eddyline.sharing.program import Program
+
+MAX_SAMPLED = 2_000
+"""Sampled rows that a profile keeps: the newest."""
+
+
+@dataclass(frozen=True, slots=True)
+class SharingProfile:
+    """What one or more batches observed of the rules of one program."""
+
+    n_rows: int
+    """Rows evaluated."""
+    n_sampled: int
+    """Rows that every construct looked at, whatever the plan."""
+    pattern_counts: NDArray[np.int64]
+    """Of those, how many each pattern was met in."""
+    sampled_regions: NDArray[np.int32]
+    """Regions of the newest of them in each region construct ((rows, constructs))."""
+    candidates: NDArray[np.int64]
+    """Rows that met each rule."""
+    matches: NDArray[np.int64]
+    """Rows that each rule was true for."""
+    construct_rows: NDArray[np.int64]
+    """Rows that each construct looked at: regions first, then texts."""
+    construct_ns: NDArray[np.int64]
+    """Time that took (ns)."""
+    asked: NDArray[np.int64]
+    """Rows that each external test was asked about."""
+    asked_ns: NDArray[np.int64]
+    """Time that took (ns)."""
+    dropped: int = 0
+    """Rows that no rule was met by."""
+
+    @classmethod
+    def empty(cls, program: Program) -> Self:
+        """Return the profile of no rows."""
+
+        def zeros(size: int) -> NDArray[np.int64]:
+            return np.zeros(size, np.int64)
+
+        n_constructs = len(program.regions) + len(program.texts)
+        n_externals = len(program.externals)
+        return cls(
+            n_rows=0,
+            n_sampled=0,
+            pattern_counts=zeros(program.n_patterns),
+            sampled_regions=np.zeros((0, len(program.regions)), np.int32),
+            candidates=zeros(program.n_rules),
+            matches=zeros(program.n_rules),
+            construct_rows=zeros(n_constructs),
+            construct_ns=zeros(n_constructs),
+            asked=zeros(n_externals),
+            asked_ns=zeros(n_externals),
+        )
+
+    def region_sums(self, construct: int, n_regions: int) -> NDArray[np.int64]:
+        """Return how many of the sampled rows lie below each region, as far as they are kept.
+
+        Args:
+            construct: the region construct.
+            n_regions: how many regions it has.
+
+        Returns:
+            One more than there are regions; the last is ``n_sampled`` ((n_regions + 1,)).
+        """
+        regions = self.sampled_regions[:, construct]
+        counts = np.bincount(regions, minlength=n_regions)
+        sums = np.concatenate([[0], np.cumsum(counts)])
+        return sums * max(1, self.n_sampled) // max(1, len(regions))
+
+
+def merge(profiles: Sequence[SharingProfile]) -> SharingProfile:
+    """Return profiles of one program as one; the sampled rows of the last are the newest."""
+    first, *others = profiles
+    for other in others:
+        regions = np.concatenate([first.sampled_regions, other.sampled_regions])
+        first = SharingProfile(
+            n_rows=first.n_rows + other.n_rows,
+            n_sampled=first.n_sampled + other.n_sampled,
+            pattern_counts=first.pattern_counts + other.pattern_counts,
+            sampled_regions=regions[-MAX_SAMPLED:],
+            candidates=first.candidates + other.candidates,
+            matches=first.matches + other.matches,
+            construct_rows=first.construct_rows + other.construct_rows,
+            construct_ns=first.construct_ns + other.construct_ns,
+            asked=first.asked + other.asked,
+            asked_ns=first.asked_ns + other.asked_ns,
+            dropped=first.dropped + other.dropped,
+        )
+    return first

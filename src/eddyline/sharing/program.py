@@ -1,0 +1,327 @@
+"""A set of rules, compiled: what its tests look at, where each literal is decided, and its rules.
+
+A program says what there is to know, not in which order it is found out: it is the same for every
+plan. It holds arrays and values only, so it travels to workers as it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from eddyline.query.rules import (
+    Compare,
+    FunctionTest,
+    NativeTest,
+    Operand,
+    TextTest,
+    ValueTest,
+)
+from eddyline.query.sql_types import BOOLEAN
+from eddyline.sharing.formula import Always, LiteralTable, jump_code, literals_of, packed
+from eddyline.sharing.regions import (
+    KeySet,
+    RegionConstruct,
+    RegionTest,
+    constants_of,
+    cuts_of,
+    key_set,
+    region_key,
+)
+from eddyline.sharing.texts import TextConstruct, construct_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from eddyline.query.rules import Rule, Test
+    from eddyline.sharing.formula import Code, Formula
+
+REGION, TEXT, EXTERNAL = 0, 1, 2
+"""What decides a literal: a region, a pattern in a text, or a call of Python."""
+
+
+class Literals(NamedTuple):
+    """The table of literals, as kernels read it."""
+
+    kinds: NDArray[np.int8]
+    """``REGION``, ``TEXT`` or ``EXTERNAL``."""
+    places: NDArray[np.int32]
+    """The region construct, the pattern, or the external test."""
+    outcomes: NDArray[np.int8]
+    """The truth values that it asks for."""
+    columns: NDArray[np.int32]
+    """The column whose NULLs make it unknown; -1 where they do not (regions, functions)."""
+    starts: NDArray[np.int64]
+    """Where the regions of each start in ``low`` and ``high``; one more than there are literals."""
+    low: NDArray[np.int32]
+    """First region of an interval of regions for which the literal holds."""
+    high: NDArray[np.int32]
+    """Last region of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExternalTest:
+    """A test that Python decides, asked only for the rows whose rules hang on it."""
+
+    test: ValueTest | FunctionTest
+    columns: tuple[int, ...]
+    """The columns that it reads."""
+    needs: tuple[int, ...]
+    """Patterns of which one is met wherever it is true; none: nothing is known."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """A compiled set of rules."""
+
+    names: tuple[str, ...]
+    """The rules, in the order of the set."""
+    formulas: tuple[Formula, ...]
+    """Where each is true."""
+    code: Code
+    """The same as jump code; none for rules that always or never hold."""
+    constant: NDArray[np.int8]
+    """1: the rule always holds; 0: never; -1: its code decides."""
+    tests: tuple[Test, ...]
+    """The tests of all rules, each once."""
+    test_of: NDArray[np.int32]
+    """The test of each literal."""
+    literals: Literals
+    key_sets: tuple[KeySet | None, ...]
+    """For each literal on regions, the keys for which it holds."""
+    columns: tuple[str, ...]
+    """The columns that a batch brings, as Spark SQL."""
+    regions: tuple[RegionConstruct, ...]
+    region_columns: tuple[int, ...]
+    """The column of each region construct."""
+    texts: tuple[TextConstruct, ...]
+    text_columns: tuple[int, ...]
+    """The column of each text construct."""
+    externals: tuple[ExternalTest, ...]
+    reads_regions: NDArray[np.bool_]
+    """Which region constructs each rule reads ((rules, constructs))."""
+    reads_texts: NDArray[np.bool_]
+    """Which text constructs each rule reads ((rules, constructs))."""
+    reads_externals: NDArray[np.bool_]
+    """Which external tests each rule reads ((rules, tests))."""
+
+    @property
+    def n_rules(self) -> int:
+        """Number of rules."""
+        return len(self.names)
+
+    @property
+    def n_patterns(self) -> int:
+        """Number of patterns of all text constructs."""
+        return sum(each.n_patterns for each in self.texts)
+
+    @cached_property
+    def first_units(self) -> tuple[int, ...]:
+        """The first walk of each text construct; one more than there are."""
+        counts = [0, *(each.n_units for each in self.texts)]
+        return tuple(int(at) for at in np.cumsum(counts))
+
+
+def compile_rules(rules: Sequence[Rule]) -> Program:
+    """Return the program of some rules.
+
+    Args:
+        rules: the rules over one input; their names are unique.
+    """
+    return _Compiler(rules).program()
+
+
+class _Compiler:
+    """One set of rules being compiled."""
+
+    def __init__(self, rules: Sequence[Rule]) -> None:
+        self._names = tuple(rule.name for rule in rules)
+        self._table = LiteralTable()
+        self._formulas = tuple(self._table.formula(rule.tree) for rule in rules)
+        # Native tests are boolean operands: one more attribute with regions.
+        self._tests = tuple(map(_as_operand, self._table.tests))
+        self._columns: dict[str, int] = {}
+        self._region_keys: dict[tuple[Operand, bool], list[RegionTest]] = {}
+        self._text_keys: dict[tuple[Operand, bool], dict[TextTest, None]] = {}
+        self._externals: list[ValueTest | FunctionTest] = []
+        for test in self._tests:
+            self._sort_in(test)
+
+    def _sort_in(self, test: Test) -> None:
+        key = region_key(test)
+        if key is not None:
+            self._region_keys.setdefault(key, []).append(test)  # type: ignore[arg-type]
+        elif isinstance(test, TextTest):
+            self._text_keys.setdefault((test.operand, test.folded), {})[test] = None
+        elif isinstance(test, ValueTest | FunctionTest):
+            self._externals.append(test)
+            for need in test.needs if isinstance(test, ValueTest) else ():
+                self._sort_in(need)
+        else:
+            msg = f"no construct decides {test!r}"
+            raise TypeError(msg)
+
+    def _column(self, sql: str) -> int:
+        return self._columns.setdefault(sql, len(self._columns))
+
+    def program(self) -> Program:
+        """Return the program."""
+        texts, patterns = self._text_constructs()
+        regions, places = self._region_constructs()
+        text_columns = tuple(self._column(each.operand.sql) for each in texts)
+        region_columns = tuple(self._column(each.operand.sql) for each in regions)
+        externals = tuple(self._external(test, patterns) for test in self._externals)
+        literals, key_sets = self._literals(regions, places, patterns, externals)
+        codes = [
+            [] if isinstance(f, Always) else jump_code(f, _cost(literals)) for f in self._formulas
+        ]
+        test_of = np.array([test for test, _ in self._table.literals], np.int32)
+        reads = self._reads(literals, texts, externals)
+        return Program(
+            names=self._names,
+            formulas=self._formulas,
+            code=packed(codes),
+            constant=np.array(
+                [int(f.value) if isinstance(f, Always) else -1 for f in self._formulas], np.int8
+            ),
+            tests=self._tests,
+            test_of=test_of,
+            literals=literals,
+            key_sets=key_sets,
+            columns=tuple(self._columns),
+            regions=regions,
+            region_columns=region_columns,
+            texts=texts,
+            text_columns=text_columns,
+            externals=externals,
+            reads_regions=reads[REGION],
+            reads_texts=reads[TEXT],
+            reads_externals=reads[EXTERNAL],
+        )
+
+    def _text_constructs(self) -> tuple[tuple[TextConstruct, ...], dict[TextTest, int]]:
+        constructs: list[TextConstruct] = []
+        patterns: dict[TextTest, int] = {}
+        for (operand, folded), tests in self._text_keys.items():
+            first = len(patterns)
+            patterns.update({test: first + at for at, test in enumerate(tests)})
+            constructs.append(construct_of(operand, tuple(tests), first, folded=folded))
+        return tuple(constructs), patterns
+
+    def _region_constructs(
+        self,
+    ) -> tuple[tuple[RegionConstruct, ...], list[dict[str, int] | None]]:
+        asked: dict[Test, set[int]] = {}
+        for test, outcomes in self._table.literals:
+            asked.setdefault(self._tests[test], set()).add(outcomes)
+        constructs: list[RegionConstruct] = []
+        all_places: list[dict[str, int] | None] = []
+        for (operand, folded), tests in self._region_keys.items():
+            places = None
+            if operand.type.family == "string":
+                named = dict.fromkeys(text for test in tests for text in constants_of(test))
+                places = {text: place for place, text in enumerate(named)}
+                # The last region, of places that no text has, keeps the others apart from the end.
+                cuts = np.arange(len(places) + bool(places), dtype=np.int64)
+            else:
+                cuts = cuts_of(
+                    [key_set(test, each, None) for test in tests for each in asked.get(test, ())]
+                )
+            constants = None if places is None else tuple(places)
+            constructs.append(RegionConstruct(operand, folded, constants, cuts))
+            all_places.append(places)
+        return tuple(constructs), all_places
+
+    def _external(
+        self, test: ValueTest | FunctionTest, patterns: dict[TextTest, int]
+    ) -> ExternalTest:
+        if isinstance(test, FunctionTest):
+            return ExternalTest(test, tuple(map(self._column, test.predicate.reads)), ())
+        # A necessary text that is the whole value is a region's business; it is rare, so unused.
+        needs = tuple(patterns[each] for each in test.needs if each in patterns)
+        known = needs if len(needs) == len(test.needs) else ()
+        return ExternalTest(test, (self._column(test.operand.sql),), known)
+
+    def _literals(
+        self,
+        regions: tuple[RegionConstruct, ...],
+        places: list[dict[str, int] | None],
+        patterns: dict[TextTest, int],
+        externals: tuple[ExternalTest, ...],
+    ) -> tuple[Literals, tuple[KeySet | None, ...]]:
+        region_places = {key: at for at, key in enumerate(self._region_keys)}
+        external_places = {each.test: at for at, each in enumerate(externals)}
+        rows: list[tuple[int, int, int, int]] = []
+        held: list[tuple[tuple[int, int], ...]] = []
+        key_sets: list[KeySet | None] = []
+        for test_id, outcomes in self._table.literals:
+            test = self._tests[test_id]
+            key = region_key(test)
+            intervals: tuple[tuple[int, int], ...] = ()
+            keys = None
+            if key is not None:
+                at = region_places[key]
+                keys = key_set(test, outcomes, places[at])  # type: ignore[arg-type]
+                intervals = regions[at].regions_of(keys)
+                rows.append((REGION, at, outcomes, -1))
+            elif isinstance(test, TextTest):
+                rows.append((TEXT, patterns[test], outcomes, self._column(test.operand.sql)))
+            else:
+                external = externals[external_places[test]]  # type: ignore[index]
+                is_value = isinstance(external.test, ValueTest)
+                column = external.columns[0] if is_value else -1
+                rows.append((EXTERNAL, external_places[test], outcomes, column))  # type: ignore[index]
+            held.append(intervals)
+            key_sets.append(keys)
+        table = np.array(rows, np.int64).reshape(-1, 4)
+        flat = np.array([each for intervals in held for each in intervals], np.int32).reshape(-1, 2)
+        literals = Literals(
+            kinds=table[:, 0].astype(np.int8),
+            places=table[:, 1].astype(np.int32),
+            outcomes=table[:, 2].astype(np.int8),
+            columns=table[:, 3].astype(np.int32),
+            starts=np.concatenate([[0], np.cumsum([len(each) for each in held])]).astype(np.int64),
+            low=np.ascontiguousarray(flat[:, 0]),
+            high=np.ascontiguousarray(flat[:, 1]),
+        )
+        return literals, tuple(key_sets)
+
+    def _reads(
+        self,
+        literals: Literals,
+        texts: tuple[TextConstruct, ...],
+        externals: tuple[ExternalTest, ...],
+    ) -> dict[int, NDArray[np.bool_]]:
+        """Return which constructs each rule reads, by what decides a literal."""
+        n_rules = len(self._formulas)
+        text_of = np.array([at for at, each in enumerate(texts) for _ in each.patterns], np.int64)
+        sizes = {REGION: len(self._region_keys), TEXT: len(texts), EXTERNAL: len(externals)}
+        reads = {kind: np.zeros((n_rules, size), np.bool_) for kind, size in sizes.items()}
+        kinds, places = literals.kinds.tolist(), literals.places.tolist()
+        for rule, formula in enumerate(self._formulas):
+            for literal in literals_of(formula):
+                kind, place = kinds[literal], places[literal]
+                if kind == TEXT:
+                    place = text_of[place]
+                reads[kind][rule, place] = True
+                if kind == EXTERNAL:
+                    for need in externals[place].needs:
+                        reads[TEXT][rule, text_of[need]] = True
+        return reads
+
+
+def _as_operand(test: Test) -> Test:
+    if not isinstance(test, NativeTest):
+        return test
+    return Compare(Operand(test.sql, BOOLEAN, test.columns), "=", value=True)
+
+
+def _cost(literals: Literals) -> Callable[[int], float]:
+    """Return what a literal costs once its construct was looked at, in steps."""
+    costs = np.choose(literals.kinds, [1.0, 1.0, 1000.0]).tolist()
+    return lambda literal: costs[literal]

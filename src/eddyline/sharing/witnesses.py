@@ -1,0 +1,177 @@
+"""Chooses the witnesses of rules, and which rules are better evaluated in blocks.
+
+A witness of a rule is a set of literals of which one holds wherever the rule is true. A row meets a
+rule if it carries one of them; what that costs is how often it happens. Of an AND any part's
+witness will do, the rarest is taken; an OR needs one of each part. How often a literal holds is
+measured on sampled rows (``profile``), and guessed before there are any.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from eddyline.query.rules import TRUE, IsNull, OneOf, TextTest
+from eddyline.sharing.block import MAX_RULES
+from eddyline.sharing.formula import All, Always, Literal
+from eddyline.sharing.plan import BlockPlan, SharingPlan
+from eddyline.sharing.program import EXTERNAL, REGION, TEXT
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from eddyline.sharing.formula import Formula
+    from eddyline.sharing.profile import SharingProfile
+    from eddyline.sharing.program import Literals, Program
+
+PAIR_NS = 30.0
+"""What it takes to meet a rule and to decide it for a row (ns), measured on two cores."""
+
+LOOK_UP_NS = 20.0
+"""What it takes to look a row up in a construct of a block (ns)."""
+
+WORD_NS = 0.5
+"""What it takes to AND a word of 64 rules (ns)."""
+
+MIN_ROWS = 200
+"""Sampled rows before their counts are believed."""
+
+Witness = tuple[float, tuple[int, ...]]
+"""How often a row carries it (0 to its number of literals), and its literals."""
+
+
+def plan_of(program: Program, profile: SharingProfile | None = None) -> SharingPlan:
+    """Return the cheapest plan by what is known, its sequences not learned yet.
+
+    Args:
+        program: the rules.
+        profile: what was measured; guesses without it.
+    """
+    rates = literal_rates(program, profile)
+    can = can_witness(program)
+    found = [
+        cheapest_witness(formula, rates, can) if program.constant[rule] < 0 else None
+        for rule, formula in enumerate(program.formulas)
+    ]
+    blocked = _blocked(program, found)
+    kept = tuple(
+        None if each is None or rule in blocked else each[1] for rule, each in enumerate(found)
+    )
+    return SharingPlan(kept, _blocks(program, sorted(blocked)))
+
+
+def literal_rates(program: Program, profile: SharingProfile | None) -> NDArray[np.float64]:
+    """Return the share of rows for which each literal holds ([0, 1])."""
+    if profile is None or profile.n_sampled < MIN_ROWS:
+        return _guessed(program)
+    literals = program.literals
+    rates = np.full(len(literals.kinds), 0.5)
+    n_rows = profile.n_sampled
+    sums = [profile.region_sums(at, each.n_regions) for at, each in enumerate(program.regions)]
+    for literal, (kind, place) in enumerate(
+        zip(literals.kinds.tolist(), literals.places.tolist(), strict=True)
+    ):
+        if kind == TEXT:
+            n_true = int(profile.pattern_counts[place])
+            rates[literal] = n_true if literals.outcomes[literal] == TRUE else n_rows - n_true
+        elif kind == REGION:
+            first, last = literals.starts[literal], literals.starts[literal + 1]
+            low, high = literals.low[first:last], literals.high[first:last]
+            rates[literal] = int((sums[place][high + 1] - sums[place][low]).sum())
+        else:
+            rates[literal] = n_rows * 0.5
+    # Half a row more: what was not seen in a sample is rare, not impossible.
+    return np.minimum(1.0, (rates + 0.5) / (n_rows + 1))
+
+
+def _guessed(program: Program) -> NDArray[np.float64]:
+    rates = np.empty(len(program.literals.kinds))
+    outcomes = program.literals.outcomes.tolist()
+    for literal, test_id in enumerate(program.test_of.tolist()):
+        test = program.tests[test_id]
+        if isinstance(test, TextTest):
+            size = sum(len(part) for part in test.parts if isinstance(part, str))
+            true = max(1e-4, 0.75**size)
+        elif isinstance(test, IsNull):
+            true = 0.1
+        elif isinstance(test, OneOf) or getattr(test, "op", "") == "=":
+            true = min(0.5, 0.01 * len(getattr(test, "values", "1")))
+        else:
+            true = 0.3
+        rates[literal] = true if outcomes[literal] == TRUE else 1.0 - true
+    return rates
+
+
+def can_witness(program: Program) -> NDArray[np.bool_]:
+    """Return which literals can be witnesses: those that show where they hold."""
+    literals = program.literals
+    known = np.array([bool(each.needs) for each in program.externals] or [False])
+    is_needed = known[np.where(literals.kinds == EXTERNAL, literals.places, 0)]
+    is_seen = (literals.kinds == TEXT) | ((literals.kinds == EXTERNAL) & is_needed)
+    found: NDArray[np.bool_] = (literals.kinds == REGION) | (is_seen & (literals.outcomes == TRUE))
+    return found
+
+
+def cheapest_witness(
+    formula: Formula, rates: NDArray[np.float64], can: NDArray[np.bool_]
+) -> Witness | None:
+    """Return the rarest witness of a formula, or None if it has none."""
+    if isinstance(formula, Literal):
+        return (float(rates[formula.id]), (formula.id,)) if can[formula.id] else None
+    if isinstance(formula, Always):
+        return None
+    found = [cheapest_witness(part, rates, can) for part in formula.parts]
+    if isinstance(formula, All):
+        return min((each for each in found if each is not None), default=None, key=lambda w: w[0])
+    known = [each for each in found if each is not None]
+    if len(known) < len(found):
+        return None
+    joined = dict.fromkeys(literal for each in known for literal in each[1])
+    return sum(each[0] for each in known), tuple(joined)
+
+
+def _blocked(program: Program, found: Sequence[Witness | None]) -> set[int]:
+    """Return the rules that bitmaps find for less than their witnesses would."""
+    in_reach: list[tuple[float, int]] = []
+    for rule, witness in enumerate(found):
+        if program.constant[rule] >= 0:
+            continue
+        if _deciders(program.formulas[rule], program.literals):
+            rate = 1.0 if witness is None else min(1.0, witness[0])
+            in_reach.append((rate, rule))
+    in_reach.sort(reverse=True)
+    # The rules that rows meet most often; as many as a block saves on.
+    best, chosen = 0.0, 0
+    saved = 0.0
+    for count, (rate, _) in enumerate(in_reach, 1):
+        saved += rate * PAIR_NS
+        n_blocks = -(-count // MAX_RULES)
+        looked_up = min(len(program.regions), 8)
+        spent = looked_up * (n_blocks * LOOK_UP_NS + count / 64 * WORD_NS)
+        if saved - spent > best:
+            best, chosen = saved - spent, count
+    return {rule for _, rule in in_reach[:chosen]}
+
+
+def _deciders(formula: Formula, literals: Literals) -> set[int]:
+    """Return the region constructs that can rule a rule out by themselves."""
+    if isinstance(formula, Literal):
+        is_region = literals.kinds[formula.id] == REGION
+        return {int(literals.places[formula.id])} if is_region else set()
+    if isinstance(formula, Always):
+        return set()
+    found = [_deciders(part, literals) for part in formula.parts]
+    return set.union(*found) if isinstance(formula, All) else set.intersection(*found)
+
+
+def _blocks(program: Program, rules: Sequence[int]) -> tuple[BlockPlan, ...]:
+    """Return blocks of rules that read the same constructs, as far as that goes."""
+    reads = program.reads_regions
+    alike = sorted(rules, key=lambda rule: (reads[rule].tobytes(), rule))
+    return tuple(
+        BlockPlan(tuple(alike[start : start + MAX_RULES]))
+        for start in range(0, len(alike), MAX_RULES)
+    )
