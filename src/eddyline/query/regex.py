@@ -59,6 +59,10 @@ class _Found:
     """One of these is within each of them; empty: nothing is known."""
     folded: bool | None = None
     """How ``exact`` is compared; None: it has no letters."""
+    head: _Found | None = None
+    """If not all texts are known: texts of which each of them begins with one."""
+    tail: _Found | None = None
+    """If not all texts are known: texts of which each of them ends with one."""
 
 
 _NOTHING = _Found(None, frozenset())
@@ -107,18 +111,21 @@ def needs_of(operand: Operand, pattern: str, flags: int = 0) -> tuple[TextTest, 
 
 def _sequence(items: Iterable[tuple[Any, Any]], flags: int) -> _Found:
     """Join neighbours: literals grow as long as all texts are known."""
-    run, candidates, is_whole = _EMPTY, [], True
+    run, head = _EMPTY, None
+    candidates: list[frozenset[Needed]] = []
     for op, argument in items:
         found = _item(str(op), argument, flags)
         longer = _joined(run, found)
         if longer is not None:
             run = longer
             continue
-        candidates += [*_as_needs(run), found.needs]
-        is_whole, run = False, found if found.exact is not None else _EMPTY
-    if is_whole:
+        reached = _joined(run, found.head or _EMPTY) or run
+        head = head or reached
+        candidates += [*_as_needs(reached), *_as_needs(found.head), found.needs]
+        run = found if found.exact is not None else found.tail or _EMPTY
+    if head is None:
         return run
-    return _Found(None, _best([*candidates, *_as_needs(run)]))
+    return _Found(None, _best([*candidates, *_as_needs(run)]), head=head, tail=run)
 
 
 def _joined(left: _Found, right: _Found) -> _Found | None:
@@ -134,8 +141,8 @@ def _joined(left: _Found, right: _Found) -> _Found | None:
     return _Found(texts, frozenset(), next(iter(kinds), None))
 
 
-def _as_needs(found: _Found) -> list[frozenset[Needed]]:
-    if found.exact is None:
+def _as_needs(found: _Found | None) -> list[frozenset[Needed]]:
+    if found is None or found.exact is None:
         return []
     texts: list[str] = []
     for text in sorted(found.exact, key=len):
@@ -202,21 +209,21 @@ def _branch(parts: list[_Found]) -> _Found:
 
 
 def _repeat(least: int, most: int, part: _Found) -> _Found:
-    if least == most == 1:
-        return part
     if (least, most) == (0, 1) and part.exact is not None:
         return _Found(part.exact | {""}, frozenset(), part.folded)
     if least == 0:
         return _NOTHING
-    many: _Found | None = part
+    if part.exact is None:
+        return _Found(None, part.needs, head=part.head, tail=part.tail)
+    many = part
     for _ in range(least - 1):
-        many = None if many is None else _joined(many, part)
-        if many is None:
-            break
-    if many is not None and least == most:
+        longer = _joined(many, part)
+        if longer is None:
+            return _Found(None, _best(_as_needs(many)), head=many, tail=part)
+        many = longer
+    if least == most:
         return many
-    known = many if many is not None else part
-    return _Found(None, _best([*_as_needs(known), part.needs]))
+    return _Found(None, _best(_as_needs(many)), head=many, tail=part)
 
 
 @lru_cache(maxsize=4096)

@@ -489,7 +489,8 @@ class RuleText:
         return "collate" in kind or "char(" in kind
 
     def _columns_of(self, node: Expr) -> tuple[str, ...]:
-        refs = (self._references.get(id(each)) for each in node.find_all(exp.Column))
+        mentions = sorted(node.find_all(exp.Column), key=offset_of)
+        refs = (self._references.get(id(each)) for each in mentions)
         return tuple(dict.fromkeys(ref.column for ref in refs if ref is not None))
 
     _HANDLERS: ClassVar[dict[type, Callable[[RuleText, Any], Node | None]]] = {

@@ -62,7 +62,7 @@ _ARROW = {
     "boolean": pa.bool_(),
     "date": pa.date32(),
 }
-_TYPES = {
+COLUMNS = {
     "n": "bigint",
     "m": "int",
     "x": "double",
@@ -73,8 +73,9 @@ _TYPES = {
     "b": "boolean",
     "day": "date",
 }
+"""Name and Spark type of each column that rules are drawn over."""
 
-OPERANDS = tuple(Operand(f"`{name}`", parse_type(kind), (name,)) for name, kind in _TYPES.items())
+OPERANDS = tuple(Operand(f"`{name}`", parse_type(kind), (name,)) for name, kind in COLUMNS.items())
 """Columns of every type that a test may look at."""
 
 NATIVE_TESTS = (
@@ -242,3 +243,85 @@ def rule_rows(draw: st.DrawFn, *, max_rows: int = 20) -> pa.Table:
     columns = {each.sql: column(values_of(each), _ARROW[each.type.text]) for each in OPERANDS}
     columns |= {each.sql: column(st.booleans(), pa.bool_()) for each in NATIVE_TESTS}
     return pa.table(columns)
+
+
+_TEXT_WORDS = ("", "a", "b", "ab", "ba", "A", "a%", "a_b", "é", "it''s", "😀")
+_TEXT_PATTERNS = (
+    "",
+    "%",
+    "_",
+    "a%",
+    "%b",
+    "%a%",
+    "a_b",
+    "a!%%",
+    "!_%",
+    "%é%",
+    "__",
+    "%😀",
+    "%a%b%",
+)
+_SIGNS = ("=", "<>", "<", "<=", ">", ">=")
+_NUMBERS = ("-3", "-1", "0", "1", "2", "3", "2147483648", "0.5", "-1.5", "2.50", "1.0")
+_DAYS = ("'1969-12-31'", "DATE '1970-01-01'", "'9999-12-31'")
+_LEAVES = {
+    "number": (
+        *("{x} {sign} {number}", "{number} {sign} {x}", "{x} BETWEEN {number} AND {number}"),
+        *("{x} IN ({number}, {number}, {number})", "{x} NOT IN ({number}, NULL)"),
+        *("{x} IS NOT DISTINCT FROM {number}", "{x} NOT BETWEEN {number} AND NULL", "{x} IS NULL"),
+        *("{x} % 3 = {number}", "n {sign} m", "{x} IN ({number}, m)", "{x} = NULL"),
+    ),
+    "text": (
+        *("{s} = {word}", "{s} <> {word}", "{word} = {s}", "{s} IN ({word}, {word}, NULL)"),
+        *("{s} NOT IN ({word}, {word})", "{s} LIKE {pattern} ESCAPE '!'", "s < t", "s = t"),
+        *("{s} NOT LIKE {pattern} ESCAPE '!'", "contains({s}, {word})", "{s} < {word}"),
+        *("lower({s}) = {word}", "lower({s}) IN ({word}, {word})", "length({s}) {sign} {number}"),
+        *("contains(lower({s}), {word})", "lower({s}) LIKE {pattern} ESCAPE '!'", "{s} IS NULL"),
+        *("{s} || 'b' = {word}", "{s} IS DISTINCT FROM {word}", "{s} BETWEEN {word} AND {word}"),
+    ),
+    "other": (
+        *("b", "b = TRUE", "b <> FALSE", "b IS NOT TRUE", "b IS NULL", "TRUE", "FALSE", "NULL"),
+        *("day {sign} {day}", "day BETWEEN {day} AND {day}", "day IN ({day}, {day}, NULL)"),
+        *("CASE WHEN n > 1 THEN b ELSE s = 'a' END", "coalesce(b, n > 1)", "day IS NOT NULL"),
+    ),
+}
+
+
+@st.composite
+def leaf_texts(draw: st.DrawFn) -> str:
+    """Return conditions in SQL over the columns of ``OPERANDS``, read alike by Spark and DuckDB."""
+    form = draw(st.sampled_from(_LEAVES[draw(st.sampled_from(sorted(_LEAVES)))]))
+
+    def filled(match: re.Match[str]) -> str:
+        return draw(st.sampled_from(_FILLINGS[match[1]]))
+
+    return re.sub(r"\{(\w+)\}", filled, form)
+
+
+_FILLINGS = {
+    "x": ("n % 10", "m", "x", "d", "m + 0.5"),
+    "s": ("s", "t"),
+    "sign": _SIGNS,
+    "number": _NUMBERS,
+    "word": tuple(f"'{word}'" for word in _TEXT_WORDS),
+    "pattern": tuple(f"'{pattern}'" for pattern in _TEXT_PATTERNS),
+    "day": _DAYS,
+}
+
+
+def rule_texts() -> st.SearchStrategy[str]:
+    """Return rules in SQL, with AND, OR, NOT, IS and needless parentheses."""
+
+    def grown(part: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+        parts = st.lists(part, min_size=2, max_size=4)
+        return st.one_of(
+            part.map("NOT ({})".format),
+            part.map("(({}))".format),
+            st.builds("({}) IS {}".format, part, st.sampled_from(["TRUE", "NOT FALSE", "NULL"])),
+            st.builds("({}) = {}".format, part, st.sampled_from(["TRUE", "FALSE"])),
+            parts.map(lambda texts: " AND ".join(f"({text})" for text in texts)),
+            parts.map(lambda texts: " OR ".join(f"NOT ({text})" for text in texts)),
+            parts.map(lambda texts: " OR ".join(f"({text})" for text in texts)),
+        )
+
+    return st.recursive(leaf_texts(), grown, max_leaves=8)
