@@ -328,7 +328,8 @@ def operands(node):
 
 
 def on_duckdb(texts, rows):
-    columns = ", ".join(f"({text.replace('`', chr(34))}) AS c{n}" for n, text in enumerate(texts))
+    spelt = [text.replace("`", '"').replace("\\'", "''") for text in texts]
+    columns = ", ".join(f"({text}) AS c{n}" for n, text in enumerate(spelt))
     with duckdb.connect() as connection:
         connection.register("rows", rows)
         return connection.sql(f"SELECT {columns} FROM rows").fetchall()

@@ -8,6 +8,8 @@ import re
 from decimal import Decimal
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from eddyline.query.java_regex import python_regex
 from eddyline.query.rule_reader import SqlRule
@@ -25,6 +27,7 @@ from eddyline.query.rules import (
     ValueTest,
 )
 from eddyline.query.text_patterns import is_folded_alike
+from eddyline.testing import rule_strategies
 from eddyline.testing.reference_rules import truth
 
 pytestmark = pytest.mark.spark
@@ -562,6 +565,26 @@ def test_trees_say_what_spark_says(frame, ansi):
                     assert any(truth(need, values) for need in test.needs), test
     assert not wrong, (sorted({text for text, *_ in wrong}), wrong[:5])
     assert len(answers) == 400
+
+
+@settings(max_examples=6)
+@given(
+    st.lists(rule_strategies.rule_texts(), min_size=15, max_size=30, unique=True),
+    rule_strategies.rule_rows(),
+)
+def test_drawn_trees_say_what_spark_says(spark, texts, rows):
+    columns = rule_strategies.COLUMNS
+    rows = rows.rename_columns([name.strip("`") for name in rows.column_names])
+    frame = spark.createDataFrame(rows.select(list(columns))).coalesce(1)
+    assert dict(frame.dtypes) == columns
+    rules = [SqlRule(text, text).bind(columns, ansi=True) for text in texts]
+    wanted = list(dict.fromkeys(sql for rule in rules for sql in operands(rule.tree)))
+    whole = [f"({rule.text}) AS r{n}" for n, rule in enumerate(rules)]
+    parts = [f"({sql}) AS o{n}" for n, sql in enumerate(wanted)]
+    for row in frame.selectExpr(*whole, *parts).collect():
+        values = {sql: row[f"o{n}"] for n, sql in enumerate(wanted)}
+        said = {rule.text: truth(rule.tree, values) for rule in rules}
+        assert said == {rule.text: row[f"r{n}"] for n, rule in enumerate(rules)}
 
 
 def test_most_rules_are_taken_apart(frame):
