@@ -34,6 +34,12 @@ _MAX_TEXTS = 24
 _LONG_ENOUGH = 6
 """Characters beyond which a longer literal is not rarer."""
 
+_RARE_CHARS = frozenset("`^{}<>|+&;~#!$@*\x00\t\r\n")
+"""Characters that few texts hold."""
+
+_RARE = 3
+"""How many characters of a literal one of those counts for."""
+
 _MAX_CLASS = 4
 """Characters of a class such as ``[aA]`` that are taken one by one."""
 
@@ -100,12 +106,14 @@ def necessary_literals(
     return tuple(sorted(needs)) if is_useful else ()
 
 
-def needs_of(operand: Operand, pattern: str, flags: int = 0) -> tuple[TextTest, ...]:
+def needs_of(
+    operand: Operand, pattern: str, flags: int = 0, *, min_length: int = MIN_LITERAL
+) -> tuple[TextTest, ...]:
     """Return the necessary literals as tests of an operand, for ``ValueTest.needs``."""
     around = Wild(ANY)
     return tuple(
         TextTest(operand, (around, each.text, around), each.folded)
-        for each in necessary_literals(pattern, flags)
+        for each in necessary_literals(pattern, flags, min_length=min_length)
     )
 
 
@@ -157,8 +165,9 @@ def _best(candidates: list[frozenset[Needed]]) -> frozenset[Needed]:
 
 
 def _worth(needs: frozenset[Needed]) -> tuple[int, int, int]:
+    rarity = min(sum(_RARE if char in _RARE_CHARS else 1 for char in each.text) for each in needs)
     shortest = min(len(each.text) for each in needs)
-    return min(shortest, _LONG_ENOUGH), -len(needs), shortest
+    return min(rarity, _LONG_ENOUGH), -len(needs), shortest
 
 
 def _item(op: str, argument: Any, flags: int) -> _Found:

@@ -74,10 +74,8 @@ class RegionConstruct:
 
     def regions(self, keys: NDArray[np.int64], nulls: NDArray[np.bool_]) -> NDArray[np.int32]:
         """Return the region of each row."""
-        if self.constants:  # each text that rules name is a region: no need to search
-            found = keys + 2
-        else:
-            found = 1 + self.cuts.searchsorted(keys, "right")
+        # Each text that rules name is a region, so there is no need to search.
+        found = keys + 2 if self.constants else 1 + self.cuts.searchsorted(keys, "right")
         found[nulls] = 0
         return found.astype(np.int32)
 

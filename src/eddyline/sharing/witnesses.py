@@ -36,6 +36,9 @@ LOOK_UP_NS = 20.0
 WORD_NS = 0.5
 """What it takes to AND a word of 64 rules (ns)."""
 
+MEAN_LOOK_UPS = 8
+"""Constructs that a row is looked up in until no rule is left, if there are as many."""
+
 MIN_ROWS = 200
 """Sampled rows before their counts are believed."""
 
@@ -56,7 +59,7 @@ def plan_of(program: Program, profile: SharingProfile | None = None) -> SharingP
         cheapest_witness(formula, rates, can) if program.constant[rule] < 0 else None
         for rule, formula in enumerate(program.formulas)
     ]
-    blocked = _blocked(program, found)
+    blocked = _blocked(program, found, rates)
     kept = tuple(
         None if each is None or rule in blocked else each[1] for rule, each in enumerate(found)
     )
@@ -133,27 +136,43 @@ def cheapest_witness(
     return sum(each[0] for each in known), tuple(joined)
 
 
-def _blocked(program: Program, found: Sequence[Witness | None]) -> set[int]:
+def _blocked(
+    program: Program, found: Sequence[Witness | None], rates: NDArray[np.float64]
+) -> set[int]:
     """Return the rules that bitmaps find for less than their witnesses would."""
-    in_reach: list[tuple[float, int]] = []
+    savings = []
     for rule, witness in enumerate(found):
-        if program.constant[rule] >= 0:
+        formula = program.formulas[rule]
+        if program.constant[rule] >= 0 or not _deciders(formula, program.literals):
             continue
-        if _deciders(program.formulas[rule], program.literals):
-            rate = 1.0 if witness is None else min(1.0, witness[0])
-            in_reach.append((rate, rule))
-    in_reach.sort(reverse=True)
-    # The rules that rows meet most often; as many as a block saves on.
-    best, chosen = 0.0, 0
-    saved = 0.0
-    for count, (rate, _) in enumerate(in_reach, 1):
-        saved += rate * PAIR_NS
+        met = 1.0 if witness is None else min(1.0, witness[0])
+        left = _let_through(formula, program.literals, rates)
+        savings.append(((met - left) * PAIR_NS, rule))
+    savings.sort(reverse=True)
+    # Those that gain the most: as many as together save more than the block's look-ups take.
+    n_looked_up = min(len(program.regions), MEAN_LOOK_UPS)
+    best = gained = 0.0
+    chosen = 0
+    for count, (saved_ns, _) in enumerate(savings, 1):
+        gained += saved_ns
         n_blocks = -(-count // MAX_RULES)
-        looked_up = min(len(program.regions), 8)
-        spent = looked_up * (n_blocks * LOOK_UP_NS + count / 64 * WORD_NS)
-        if saved - spent > best:
-            best, chosen = saved - spent, count
-    return {rule for _, rule in in_reach[:chosen]}
+        net = gained - n_looked_up * (n_blocks * LOOK_UP_NS + count / 64 * WORD_NS)
+        if net > best:
+            best, chosen = net, count
+    return {rule for _, rule in savings[:chosen]}
+
+
+def _let_through(formula: Formula, literals: Literals, rates: NDArray[np.float64]) -> float:
+    """Return the share of rows on which bitmaps let a rule through ([0, 1]).
+
+    What is not on regions is taken to hold, and literals to be independent.
+    """
+    if isinstance(formula, Literal):
+        return float(rates[formula.id]) if literals.kinds[formula.id] == REGION else 1.0
+    if isinstance(formula, Always):
+        return 1.0
+    parts = [_let_through(part, literals, rates) for part in formula.parts]
+    return float(np.prod(parts)) if isinstance(formula, All) else min(1.0, sum(parts))
 
 
 def _deciders(formula: Formula, literals: Literals) -> set[int]:

@@ -175,7 +175,8 @@ def test_of(found: Found, leaf: Leaf) -> Node:  # noqa: PLR0911 - a case, a retu
                 return _number(found, "=", int(value))
             return _text(found, (str(value),), cased=False)
         case Matches(_, pattern, flags):
-            needs = needs_of(found.as_text, pattern, flags)
+            # Even one character: without any, every event would be asked.
+            needs = needs_of(found.as_text, pattern, flags, min_length=1)
             return ValueTest(found.as_text, "regex", pattern, flags, needs)
         case InNetwork(_, network):
             return ValueTest(found.as_text, "cidr", network)
