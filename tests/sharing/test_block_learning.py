@@ -128,19 +128,29 @@ def counts(n_rows: int, evaluated: list[int], dropped: list[int]) -> SelectionCo
 
 
 def test_monitor_compares_periods() -> None:
-    monitor = RearrangementMonitor(100, 0.1)
+    monitor = RearrangementMonitor(10_000, 0.1)
     monitor.adopt((0,))
-    assert not monitor.is_due(counts(60, [60, 30], [30, 0]))
-    assert not monitor.is_due(counts(40, [40, 20], [20, 0]))  # the first period is what it compares
-    assert not monitor.is_due(counts(100, [100, 47], [53, 0]))
-    assert monitor.is_due(counts(100, [100, 44], [56, 0]))
+    assert not monitor.is_due(counts(6000, [6000, 3000], [3000, 0]))
+    # The first period is what later ones are compared with.
+    assert not monitor.is_due(counts(4000, [4000, 2000], [2000, 0]))
+    assert not monitor.is_due(counts(10_000, [10_000, 4700], [5300, 0]))
+    assert monitor.is_due(counts(10_000, [10_000, 4400], [5600, 0]))
 
 
 def test_monitor_sees_work_move_between_constructs() -> None:
-    monitor = RearrangementMonitor(100, 0.1)
+    monitor = RearrangementMonitor(1000, 0.1)
     monitor.adopt((0, 1, 2))
-    assert not monitor.is_due(counts(100, [100, 30, 25], [70, 5, 20]))
-    assert monitor.is_due(counts(100, [100, 80, 25], [20, 55, 20]))  # all drop 95 as before
+    assert not monitor.is_due(counts(1000, [1000, 300, 250], [700, 50, 200]))
+    # 95 % are dropped as before.
+    assert monitor.is_due(counts(1000, [1000, 800, 250], [200, 550, 200]))
+
+
+def test_monitor_takes_chance_for_no_change_unless_everything_is_one() -> None:
+    for min_change in (0.1, 0.0):
+        monitor = RearrangementMonitor(1000, min_change)
+        monitor.adopt((0,))
+        monitor.is_due(counts(1000, [1000, 995], [5, 0]))
+        assert monitor.is_due(counts(1000, [1000, 993], [7, 0])) == (min_change == 0.0)
 
 
 def test_policy_learns_again_after_a_shift() -> None:

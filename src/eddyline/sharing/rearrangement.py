@@ -3,6 +3,8 @@
 The paper compares the share of rows that the covering part of the sequence drops [ASC Eq 5]. A
 shift that keeps this share and changes which construct does the work escapes it, so the share of
 rows that enter each construct is compared too (ours). Both come from what selection counts anyway.
+A change must also be beyond chance (ours): a tenth of a small share is less than two periods of
+the same stream differ by.
 """
 
 from __future__ import annotations
@@ -24,6 +26,10 @@ if TYPE_CHECKING:
     from eddyline.sharing.block import Places, SelectionBlock, SelectionCounts
 
     Floats = NDArray[np.float64]
+
+MIN_ERRORS = 4.0
+"""Standard errors beyond which two shares differ by more than chance: of a thousand looks at ten
+constructs, less than one is false."""
 
 LEARNERS: dict[str, Any] = {"macro": macro, "greedy": greedy_macro, "hybrid": hybrid}
 """Ways to learn a sequence: the cheapest order found, the paper's greedy one, with micro-arrows."""
@@ -52,10 +58,12 @@ class RearrangementOptions:
     """One of ``LEARNERS``."""
     review_rows: int = 10_000
     """Rows between two looks at what has changed (λ; ≥ 1)."""
-    min_change: float = 0.1
+    min_change: float = 0.05
     """Change of a share that has it learned again (μ; [0, 10]); 0: at every look."""
     sample_rows: int = 1000
     """Rows that it is learned from (τ; ≥ 1): each is looked up in all constructs."""
+    skips: bool = False
+    """Whether rows pass over constructs that cannot decide a rule that they have left."""
 
     def __post_init__(self) -> None:
         in_range(self, "review_rows", 1, 2**40)
@@ -94,9 +102,16 @@ class RearrangementMonitor:
         if self._initial is None:
             self._initial = current
             return self._min_change == 0.0
+        if self._min_change == 0.0:
+            return True
         before, now = self._drop_frac(self._initial), self._drop_frac(current)
-        entered = np.abs(_entered(current) - _entered(self._initial)).max(initial=0.0)
-        return has_changed(before, now, self._min_change) or bool(entered >= self._min_change)
+        rows = self._initial.n_rows, current.n_rows
+        entered = _entered(self._initial), _entered(current)
+        moved = np.abs(entered[1] - entered[0]) >= self._min_change
+        return (
+            has_changed(before, now, self._min_change)
+            and bool(_differs(np.array([before]), np.array([now]), rows)[0])
+        ) or bool((moved & _differs(*entered, rows)).any())
 
     def _drop_frac(self, counts: SelectionCounts) -> float:
         return float(counts.dropped[list(self._prefix)].sum() / max(counts.n_rows, 1))
@@ -136,12 +151,20 @@ class SequencePolicy:
         self.n_wanted = max(0, self.n_wanted - len(regions))
         if self.n_wanted:
             return False
-        sample = RegionSample.of(self._block, np.concatenate(self._sample), self._costs)
+        regions = np.concatenate(self._sample)
+        sample = RegionSample.of(self._block, regions, self._costs, skips=self._options.skips)
         self._sample = []
         found: SelectionSequence = LEARNERS[self._options.learner](sample)
         is_new, self.sequence = found != self.sequence, found
         self._monitor.adopt(_covering(self._block, found.macro))
         return is_new
+
+
+def _differs(before: Floats, now: Floats, rows: tuple[int, int]) -> NDArray[np.bool_]:
+    """Return whether shares of two periods differ by more than ``MIN_ERRORS`` standard errors."""
+    both = (before * rows[0] + now * rows[1]) / sum(rows)
+    error = np.sqrt(both * (1.0 - both) * (1.0 / rows[0] + 1.0 / rows[1]))
+    return np.abs(now - before) > MIN_ERRORS * error
 
 
 def _covering(block: SelectionBlock, macro: tuple[int, ...]) -> tuple[int, ...]:

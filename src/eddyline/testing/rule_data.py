@@ -72,14 +72,28 @@ def class_rows(
     return found
 
 
-def shifted(rows: Ints, phase: int) -> Ints:
-    """Return rows whose attributes have changed places: what was selective of one is of another.
+USUAL_FRAC = 0.8
+"""Share of an attribute's values that are its usual value, in data that drifts."""
+
+
+def phase_rows(n_rows: int, n_attributes: int, seed: int, phase: int) -> Ints:
+    """Return one phase of data that drifts: uniform but for a usual value of half the attributes.
+
+    Which attributes have one, and which value, is drawn anew for each phase: a construct that drops
+    nearly everything in one may drop next to nothing in another.
 
     Args:
-        rows: the rows ((attributes, R)).
-        phase: by how many places.
+        n_rows: R.
+        n_attributes: attributes.
+        seed: chooses laws and rows.
+        phase: number of the phase.
     """
-    return np.ascontiguousarray(np.roll(rows, phase, axis=0))
+    rng = np.random.default_rng([seed, 5, phase])
+    found = rng.integers(0, DOMAIN, (n_attributes, n_rows))
+    usual = rng.integers(0, DOMAIN, (n_attributes, 1))
+    has_usual = rng.permutation(n_attributes)[:, None] < n_attributes // 2
+    is_usual = rng.random(found.shape) < USUAL_FRAC
+    return np.where(has_usual & is_usual, usual, found)
 
 
 @dataclass(frozen=True, slots=True)
