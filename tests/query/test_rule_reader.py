@@ -180,6 +180,7 @@ def test_what_spark_must_decide_stays_there_as_a_leaf(text, sql):
         "trim(both 'x' from s) = '' or i = 1",
         "s rlike t or i = 1",
         "i = 1 or i / b > 2 -- a comment",
+        "s = '${name}' or i = 1",
     ],
 )
 def test_what_is_not_sure_stays_whole_as_it_was_written(text):

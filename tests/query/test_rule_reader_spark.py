@@ -73,7 +73,16 @@ EDGES = {
         ),
         *("it's", "5", "true", "2024-01-31", "İ", "i̇", "I", "ı", "ſ", "s", "S", "ß", "ẞ", "SS"),
         *("\u212a", "k", "K", "ΑΣ", "ας", "ασ", "ΑΣΑ", "😀", "a😀b", "é", "e\u0301", "a\u2028b"),
-        *("foo bar", "FOO", "error 404", "cmd.exe /c whoami", "powershell -enc", " a ", "a\u0085"),
+        *(
+            "foo bar",
+            "FOO",
+            "${x}",
+            "error 404",
+            "cmd.exe /c whoami",
+            "powershell -enc",
+            " a ",
+            "a\u0085",
+        ),
     ],
     "t": [None, "", "a", "ab", "b", "%", "A"],
     "bo": [None, True, False],
@@ -277,6 +286,8 @@ s = r'a\b'
 s = 'a\\b'
 s = 'a\nb'
 s = '\u0041'
+s = '${x}'
+s = '\u0024{x}' or s < '\u0024{x}'
 s in ('a', 'ab', 'zz')
 s in ('a', null)
 s not in ('a', '')

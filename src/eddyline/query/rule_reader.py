@@ -93,7 +93,7 @@ class PredicateRule:
                 f"use forms that never raise, such as try_cast or try_divide"
             )
             raise NotSupportedError(msg, name=self.name)
-        natives = [each.whole for each in bound]
+        natives = [each.read.whole for each in bound if each.read is not None]
         sql = " AND ".join(f"({each.sql}\n)" for each in natives)
         read = dict.fromkeys(column for each in natives for column in each.columns)
         whole = natives[0] if len(natives) == 1 else NativeTest(sql, tuple(read))
@@ -148,8 +148,8 @@ class _BoundPart:
 
     text: str
     tree: Node
-    whole: NativeTest
-    """The same as Spark evaluates it; of no use if it calls Python."""
+    read: RuleText | None = None
+    """What was read, if it is SQL."""
     reason: str = ""
     """Why the whole rule must stay in Spark."""
     calls: str = ""
@@ -176,14 +176,14 @@ def _taken_apart(predicate: SqlPredicate, read: RuleText) -> _BoundPart:
     reason = _reason(predicate, read)
     if not reason:
         try:
-            return _BoundPart(predicate.text, read.tree(), read.whole, calls=read.first_call)
+            return _BoundPart(predicate.text, read.tree(), read, calls=read.first_call)
         except UnwritableError as unknown:
             reason = f"{unknown} is not known well enough to be taken apart"
     if read.first_call:
         read.refuse_calls(reason)
     # What its author says never to raise may stand beside others, although not be taken apart.
     is_promised = predicate.can_raise is False and not read.chance
-    return _BoundPart(predicate.text, read.whole, read.whole, "" if is_promised else reason)
+    return _BoundPart(predicate.text, read.whole, read, "" if is_promised else reason)
 
 
 def _reason(predicate: SqlPredicate, read: RuleText) -> str:
@@ -200,7 +200,7 @@ def _bound_function(
     predicate: FunctionPredicate, name: str, columns: Mapping[str, str], *, ansi: bool
 ) -> _BoundPart:
     tree = function_test(checked_reads(predicate, f"rule {name!r}", columns, ansi=ansi))
-    return _BoundPart(predicate.text, tree, NativeTest("FALSE"), calls=predicate.name)
+    return _BoundPart(predicate.text, tree, calls=predicate.name)
 
 
 def _all_of(trees: list[Node]) -> Node:

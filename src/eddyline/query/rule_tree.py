@@ -7,6 +7,7 @@ at all: Spark evaluates the whole rule as it was written, with its own short-cir
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
@@ -55,6 +56,9 @@ if TYPE_CHECKING:
 _SIMPLE = ("integer", "decimal", "float", "string", "boolean", "date")
 """Families of types whose values are worth handing over."""
 
+_VARIABLE = re.compile(r"\$\{\S+?\}")
+"""What Spark looks for before it reads a text (``spark.sql.variable.substitute``)."""
+
 _MIRRORED: dict[type, type] = {
     exp.EQ: exp.EQ,
     exp.NEQ: exp.NEQ,
@@ -98,9 +102,9 @@ class RuleText:
         self._ansi = ansi
         self._functions = {name.lower(): made for name, made in functions.items()}
         self._tree = parse_condition(text, what)
-        self._tokens = tokens_of(text, what)
         check_is_row_wise(self._tree, text, what, self._functions)
-        self._tree = join_literals(self._tree, text, self._tokens)
+        if self._tree.find(exp.Concat):
+            self._tree = join_literals(self._tree, text, tokens_of(text, what))
         resolver = Columns(columns, None)
         self._references = resolver.references(self._tree, text, what)
         self._facts = FactsReader(self._references, ansi=ansi)
@@ -120,7 +124,8 @@ class RuleText:
     def whole(self) -> NativeTest:
         """The rule as Spark evaluates it, as it was written."""
         # Without a comment at its end, which would hide what comes after it.
-        return NativeTest(slice_of(self._text, self._tokens), self._columns_of(self._tree))
+        text = slice_of(self._text, tokens_of(self._text, self._what))
+        return NativeTest(text, self._columns_of(self._tree))
 
     @property
     def chance(self) -> str:
@@ -133,6 +138,8 @@ class RuleText:
     def risk(self) -> str:
         """Why it may raise, or be read otherwise than here; empty if neither."""
         reason = self._facts.facts(self._tree).reason
+        if _VARIABLE.search(self._text):
+            return "Spark replaces ${…} by a variable"
         if reason or is_read_alike(self._tree):
             return reason
         return "which of its operators binds tighter is not clear; write parentheses"

@@ -252,7 +252,9 @@ def string_literal(text: str) -> str:
     >>> print(string_literal("it's a \\"))
     'it\'s a \\'
     """
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    # Spark replaces ${name} by a variable, in literals too.
+    return "'" + escaped.replace("${", "\\u0024{") + "'"
 
 
 _LEVELS: dict[type, int] = {
