@@ -13,12 +13,14 @@ if TYPE_CHECKING:
     from eddyline.change import detector, detector_bank
     from eddyline.spark.conjunction import all_of
     from eddyline.spark.engine import Engine
+    from eddyline.spark.rule_set import RuleSet
     from eddyline.spark.session import session
 
 __version__ = "0.1.0"
 
 _ON_USE = {
     "Engine": "eddyline.spark.engine",
+    "RuleSet": "eddyline.spark.rule_set",
     "all_of": "eddyline.spark.conjunction",
     "detector": "eddyline.change",
     "detector_bank": "eddyline.change",
@@ -29,6 +31,7 @@ _ON_USE = {
 
 __all__ = [
     "Engine",
+    "RuleSet",
     "all_of",
     "detector",
     "detector_bank",

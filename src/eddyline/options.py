@@ -19,8 +19,35 @@ def adaptation_is_off() -> bool:
     return os.environ.get(OFF_SWITCH, "").strip().lower() in {"0", "false", "no", "off"}
 
 
+class _Keywords:
+    """What options of every kind can do."""
+
+    @classmethod
+    def of(cls, **given: Any) -> Self:
+        """Build options from keywords, with a hint for a name that does not exist.
+
+        Raises:
+            OptionError: an unknown name or a value out of range.
+        """
+        known = [field.name for field in fields(cls)]  # type: ignore[arg-type]
+        for name in given:
+            if name not in known:
+                close = difflib.get_close_matches(name, known, n=1)
+                hint = f"; did you mean {close[0]!r}?" if close else ""
+                msg = f"unknown option {name!r}; known: {', '.join(known)}{hint}"
+                raise OptionError(msg, name=name, known=known)
+        return cls(**given)
+
+    def resolved(self) -> Self:
+        """Return the options with the environment's off switch applied.
+
+        The driver asks once, for itself and its workers, whose environment may be another.
+        """
+        return replace(self, adaptive=self.adaptive and not adaptation_is_off())  # type: ignore
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FilterOptions:
+class FilterOptions(_Keywords):
     """How the order of one conjunction is learned.
 
     Raises:
@@ -69,28 +96,53 @@ class FilterOptions:
         if self.route_by is not None:
             object.__setattr__(self, "route_by", _names(self.route_by))
 
-    @classmethod
-    def of(cls, **given: Any) -> Self:
-        """Build options from keywords, with a hint for a name that does not exist.
 
-        Raises:
-            OptionError: an unknown name or a value out of range.
-        """
-        known = [field.name for field in fields(cls)]
-        for name in given:
-            if name not in known:
-                close = difflib.get_close_matches(name, known, n=1)
-                hint = f"; did you mean {close[0]!r}?" if close else ""
-                msg = f"unknown option {name!r}; known: {', '.join(known)}{hint}"
-                raise OptionError(msg, name=name, known=known)
-        return cls(**given)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharingOptions(_Keywords):
+    """How a set of rules is evaluated, and how that is learned.
 
-    def resolved(self) -> Self:
-        """Return the options with the environment's off switch applied.
+    Raises:
+        OptionError: a value is out of its range; it says which and what the range is.
+    """
 
-        The driver asks once, for itself and its workers, whose environment may be another.
-        """
-        return replace(self, adaptive=self.adaptive and not adaptation_is_off())
+    method: str = "auto"
+    """How the rows are found that may make a rule true: ``auto`` (by measurement), ``witnesses``,
+    ``blocks`` (bitmaps by attribute) or ``every_row``."""
+    sequence: str = "macro"
+    """In which order a block looks at attributes: ``macro``, ``greedy`` (the paper's), ``hybrid``
+    (by region as well) or ``fixed``."""
+    adaptive: bool = True
+    """False keeps the plan that is made before any row is seen."""
+    sample_prob: float = 0.01
+    """Share of the rows that every attribute is looked at for ([0, 1])."""
+    sample_rows: int = 2000
+    """Such rows that a plan is made from: the newest (≥ 1)."""
+    review_rows: int = 50_000
+    """Rows between two looks at whether the plan still does what it did (λ; ≥ 1)."""
+    min_change: float = 0.1
+    """Change that has it made again, as a share of what it was (μ; [0, 10]); 0: at every look."""
+    seed: int = 0
+    """Chooses the sampled rows; never changes an answer (≥ 0)."""
+
+    def __post_init__(self) -> None:
+        in_range(self, "sample_prob", 0.0, 1.0)
+        in_range(self, "sample_rows", 1, 2**24)
+        in_range(self, "review_rows", 1, 2**40)
+        in_range(self, "min_change", 0.0, 10.0)
+        in_range(self, "seed", 0, 2**62)
+        is_switch(self, "adaptive")
+        for name, known in (("method", METHODS), ("sequence", SEQUENCES)):
+            if getattr(self, name) not in known:
+                got = getattr(self, name)
+                msg = f"option {name!r} must be one of {', '.join(known)}, got {got!r}"
+                raise OptionError(msg, name=name, value=got)
+
+
+METHODS = ("auto", "witnesses", "blocks", "every_row")
+"""Values of ``SharingOptions.method``."""
+
+SEQUENCES = ("macro", "greedy", "hybrid", "fixed")
+"""Values of ``SharingOptions.sequence``."""
 
 
 def in_range(options: Any, name: str, low: float, high: float) -> None:

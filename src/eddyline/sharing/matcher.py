@@ -15,13 +15,11 @@ import numpy as np
 
 from eddyline.query.rules import ValueTest
 from eddyline.sharing.asking import ask
-from eddyline.sharing.block import SelectionBlock
+from eddyline.sharing.blocks import Blocks
 from eddyline.sharing.matches import Matches
 from eddyline.sharing.pair_kernels import OPEN, TRUE_NOW, candidates, decide
 from eddyline.sharing.postings import postings_of
 from eddyline.sharing.profile import SharingProfile
-from eddyline.sharing.program import REGION
-from eddyline.sharing.regions import KeySet
 from eddyline.sharing.texts import Hits, find
 
 if TYPE_CHECKING:
@@ -30,7 +28,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from eddyline.sharing.block import Selection
+    from eddyline.sharing.block import Selection, SelectionCounts
     from eddyline.sharing.plan import BlockPlan, SharingPlan
     from eddyline.sharing.program import Program
 
@@ -66,8 +64,9 @@ def pairs_of(rows: Rows, rules: NDArray[np.int32]) -> Pairs:
 class Matcher:
     """A program under a plan; keeps what is worth keeping between batches."""
 
-    def __init__(self, program: Program, plan: SharingPlan) -> None:
+    def __init__(self, program: Program, plan: SharingPlan, blocks: Blocks | None = None) -> None:
         self.program = program
+        self._blocks = Blocks(program) if blocks is None else blocks
         self._tick = 1
         self._met = np.zeros(max(1, program.n_patterns), np.int64)
         self._met_again = np.zeros(max(1, program.n_patterns), np.int64)
@@ -76,14 +75,12 @@ class Matcher:
         needs = [each.needs for each in program.externals]
         self._needs_at = np.cumsum([0, *map(len, needs)]).astype(np.int64)
         self._needs = np.array([each for need in needs for each in need] or [0], np.int32)
-        self._built: dict[tuple[int, ...], SelectionBlock] = {}
         self.follow(plan)
 
     def follow(self, plan: SharingPlan) -> None:
         """Go on under another plan; blocks of the same rules are not built again."""
         self.plan = plan
-        blocks = {each.rules: self._block(each) for each in plan.blocks}
-        self._built = blocks
+        blocks = {each.rules: self._blocks.of(each.rules) for each in plan.blocks}
         self._selections: tuple[tuple[BlockPlan, Selection], ...] = tuple(
             (each, blocks[each.rules].selection(each.sequence)) for each in plan.blocks
         )
@@ -96,22 +93,6 @@ class Matcher:
                     *(np.array(block.attributes, np.int32) for block in blocks.values()),
                 ]
             )
-        )
-
-    def _block(self, plan: BlockPlan) -> SelectionBlock:
-        if plan.rules in self._built:
-            return self._built[plan.rules]
-        literals, key_sets = self.program.literals, self.program.key_sets
-
-        def attribute_of(literal: int) -> int:
-            is_region = literals.kinds[literal] == REGION
-            return int(literals.places[literal]) if is_region else -1
-
-        def keys_of(literal: int) -> KeySet:
-            return key_sets[literal] or KeySet((), holds_null=False)
-
-        return SelectionBlock.build(
-            [self.program.formulas[rule] for rule in plan.rules], attribute_of, keys_of
         )
 
     def match(
@@ -155,7 +136,7 @@ class Matcher:
             is_exact = np.logical_not(needs_check)
             exact.append((found.rows[is_exact], rules[is_exact]))
             checked.append((found.rows[needs_check], rules[needs_check]))
-            batch.evaluated += found.counts.n_evaluated
+            batch.blocks[plan] = found.counts
         return _gathered(exact), _gathered(checked)
 
     def _find(self, batch: _Batch, text: int, rows: Rows) -> None:
@@ -201,15 +182,15 @@ class Matcher:
         """Look at what the candidates of some rows read and no witness needed."""
         rules = np.unique(pairs.rules)
         rows = np.union1d(pairs.rows, sampled)
-        read = self.program.reads_regions[rules].any(axis=0)
+        read = _read_by(self.program.reads_regions, rules)
         for construct in range(len(self.program.regions)):
             if construct not in batch.looked_up and (read[construct] or len(sampled)):
                 batch.look_up(construct, rows if read[construct] else sampled)
-        read = self.program.reads_texts[rules].any(axis=0)
+        read = _read_by(self.program.reads_texts, rules)
         for text in range(len(self.program.texts)):
             if text not in batch.found and (read[text] or len(sampled)):
                 self._find(batch, text, rows if read[text] else sampled)
-        needed = self.program.reads_externals[rules].any(axis=0)
+        needed = _read_by(self.program.reads_externals, rules)
         for external in np.flatnonzero(needed).tolist():
             if isinstance(self.program.externals[external].test, ValueTest):
                 batch.null_of(self.program.externals[external].columns[0])
@@ -292,8 +273,15 @@ class Matcher:
             matches=np.bincount(matches.rules, minlength=n_rules),
             construct_rows=batch.construct_rows,
             construct_ns=batch.construct_ns,
+            blocks=batch.blocks,
             dropped=0 if len(self._always) else batch.n_rows - len(alive),
         )
+
+
+def _read_by(reads: NDArray[np.bool_], rules: NDArray[np.int32]) -> NDArray[np.bool_]:
+    """Return what at least one of some rules reads."""
+    found: NDArray[np.bool_] = np.logical_or.reduce(reads[rules], axis=0)
+    return found
 
 
 def _gathered(parts: Sequence[tuple[Rows, NDArray[np.int32]]]) -> Pairs:
@@ -325,7 +313,7 @@ class _Batch:
         self.answers = np.zeros((max(1, len(program.externals)), n_rows), np.int8)
         self.looked_up: set[int] = set()
         self.found: set[int] = set()
-        self.evaluated = 0
+        self.blocks: dict[BlockPlan, SelectionCounts] = {}
         n_constructs = n_regions + len(program.texts)
         self.construct_rows = np.zeros(n_constructs, np.int64)
         self.construct_ns = np.zeros(n_constructs, np.int64)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
+    from eddyline.sharing.block import SelectionCounts
+    from eddyline.sharing.plan import BlockPlan
     from eddyline.sharing.program import Program
 
 MAX_SAMPLED = 2_000
@@ -44,6 +46,8 @@ class SharingProfile:
     """Time that took (ns)."""
     dropped: int = 0
     """Rows that no rule was met by."""
+    blocks: Mapping[BlockPlan, SelectionCounts] = field(default_factory=dict)
+    """What each block came to under each sequence."""
 
     @classmethod
     def empty(cls, program: Program) -> Self:
@@ -100,5 +104,15 @@ def merge(profiles: Sequence[SharingProfile]) -> SharingProfile:
             asked=first.asked + other.asked,
             asked_ns=first.asked_ns + other.asked_ns,
             dropped=first.dropped + other.dropped,
+            blocks=_added(first.blocks, other.blocks),
         )
     return first
+
+
+def _added(
+    first: Mapping[BlockPlan, SelectionCounts], other: Mapping[BlockPlan, SelectionCounts]
+) -> dict[BlockPlan, SelectionCounts]:
+    added = dict(first)
+    for plan, counts in other.items():
+        added[plan] = added[plan] + counts if plan in added else counts
+    return added

@@ -46,12 +46,15 @@ Witness = tuple[float, tuple[int, ...]]
 """How often a row carries it (0 to its number of literals), and its literals."""
 
 
-def plan_of(program: Program, profile: SharingProfile | None = None) -> SharingPlan:
+def plan_of(
+    program: Program, profile: SharingProfile | None = None, *, method: str = "auto"
+) -> SharingPlan:
     """Return the cheapest plan by what is known, its sequences not learned yet.
 
     Args:
         program: the rules.
         profile: what was measured; guesses without it.
+        method: see ``SharingOptions.method``.
     """
     rates = literal_rates(program, profile)
     can = can_witness(program)
@@ -59,7 +62,13 @@ def plan_of(program: Program, profile: SharingProfile | None = None) -> SharingP
         cheapest_witness(formula, rates, can) if program.constant[rule] < 0 else None
         for rule, formula in enumerate(program.formulas)
     ]
-    blocked = _blocked(program, found, rates)
+    if method == "every_row":
+        found = [None] * len(found)
+    undecided = {rule for rule in range(program.n_rules) if program.constant[rule] < 0}
+    blocked = {
+        "auto": lambda: _blocked(program, found, rates),
+        "blocks": lambda: undecided,
+    }.get(method, set)()
     kept = tuple(
         None if each is None or rule in blocked else each[1] for rule, each in enumerate(found)
     )

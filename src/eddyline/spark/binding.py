@@ -41,9 +41,9 @@ def bind_to(
         QueryError: a predicate, or an attribute to route by, does not fit the columns; the
             message names it.
     """
-    _check_names(df)
+    check_names(df)
     ansi = str(df.sparkSession.conf.get("spark.sql.ansi.enabled", "true")).lower() == "true"
-    bound = bind(predicates, _types(df), ansi=ansi)
+    bound = bind(predicates, column_types(df), ansi=ansi)
     _check_by_spark(df, [each for each in predicates if isinstance(each, SqlPredicate)])
     if options.routing is False:
         return bound
@@ -98,7 +98,7 @@ def _routable(df: DataFrame) -> dict[str, str]:
 
 def _attribute(df: DataFrame, text: str, *, ansi: bool) -> Attribute:
     """Return an attribute that the user named, a column or a SQL expression."""
-    types = _types(df)
+    types = column_types(df)
     if text in types:
         kind = _kind(df, text, quoted(text))
         made = attribute(text, quoted(text), kind, [text])
@@ -127,7 +127,7 @@ def _kind(df: DataFrame, text: str, sql: str) -> str:
         raise QueryError(msg, attribute=text) from error
 
 
-def _check_names(df: DataFrame) -> None:
+def check_names(df: DataFrame) -> None:
     """Refuse columns that a temporary column would replace."""
     for column in df.columns:
         if column.lower().startswith(PREFIX):
@@ -138,7 +138,7 @@ def _check_names(df: DataFrame) -> None:
             raise QueryError(msg, column=column)
 
 
-def _types(df: DataFrame) -> dict[str, str]:
+def column_types(df: DataFrame) -> dict[str, str]:
     """Return name and type of each column; where columns share a name, no type is known."""
     types: dict[str, str] = {}
     for name, kind in df.dtypes:

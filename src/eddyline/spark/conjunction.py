@@ -31,7 +31,7 @@ engine hands over more, and stops when none does.)"""
 MAX_PENDING = 16
 """Jobs whose reports are still awaited; of more, the oldest were never run and are let go."""
 
-_SETTINGS = ("spark.sql.ansi.enabled", "spark.sql.caseSensitive")
+SETTINGS = ("spark.sql.ansi.enabled", "spark.sql.caseSensitive")
 """Settings of the session on which it depends what a predicate means and whether it can raise."""
 
 
@@ -115,7 +115,7 @@ class Conjunction:
 
     def _bound_to(self, df: DataFrame) -> FilterPipeline:
         """Return the pipeline for the DataFrame; other columns or settings start afresh."""
-        columns = [*df.dtypes, *((each, str(_conf(df, each))) for each in _SETTINGS)]
+        columns = [*df.dtypes, *((each, str(_conf(df, each))) for each in SETTINGS)]
         known = self._pipeline if columns == self._columns else None
         if known is None or not fits(df, known.bound, self.options):
             bound = bind_to(df, self.predicates, self.options)

@@ -101,7 +101,7 @@ class WorkerBlock:
 
     def run(self, batches: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
         """Return the outcome of each batch: keep, report, and the error if they are carried."""
-        partition, attempt, batch_id = _task()
+        partition, attempt, batch_id = task_ids()
         batch_id = batch_id if self.batch_id < 0 else self.batch_id
         seed = seed_of(self.options.seed, self.query, self.component, batch_id, partition)
         executor = ArrowExecutor(self.predicates, self.columns, isolate_all=self.carries_errors)
@@ -112,7 +112,7 @@ class WorkerBlock:
         nothing = first_calls = profile.costs
         is_first_call = self._is_first_task()
         n_columns = self.n_columns
-        for arguments, is_last in _with_last(batches):
+        for arguments, is_last in with_last(batches):
             columns = arguments[:n_columns]
             values = [each.to_numpy(zero_copy_only=False) for each in arguments[n_columns:]]
             outcomes = []
@@ -224,7 +224,7 @@ def _joined(outcomes: list[BatchOutcome]) -> tuple[Any, dict[int, PredicateError
     return np.concatenate([outcome.keep for outcome in outcomes]), errors
 
 
-def _task() -> tuple[int, int, int]:
+def task_ids() -> tuple[int, int, int]:
     """Return partition, attempt and micro-batch of the running task."""
     from pyspark import TaskContext  # noqa: PLC0415 - there is one only inside a task
 
@@ -235,7 +235,7 @@ def _task() -> tuple[int, int, int]:
     return context.partitionId(), context.attemptNumber(), int(batch_id or -1)
 
 
-def _with_last(
+def with_last(
     batches: Iterator[tuple[pa.Array, ...]],
 ) -> Iterator[tuple[tuple[pa.Array, ...], bool]]:
     """Pair each batch that has rows with whether it is the last one."""

@@ -1,0 +1,186 @@
+"""What runs in Spark's Python workers: the rules of one set, over the Arrow batches of a task.
+
+The compiled rules travel once per worker process (a broadcast where there is one); what a task is
+shipped is the plan in force. A worker process keeps rules, plan and evidence between tasks.
+"""
+
+from __future__ import annotations
+
+import pickle
+import zlib
+from collections import OrderedDict
+from dataclasses import asdict, dataclass, field
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from eddyline.data.sampling import seed_of
+from eddyline.runtime.rule_loop import FIRST_ROWS, RuleLoop
+from eddyline.sharing.matcher import Matcher
+from eddyline.sharing.profile import SharingProfile, merge
+from eddyline.spark.worker import MAX_ENTRIES, task_ids, with_last
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from eddyline.options import SharingOptions
+    from eddyline.sharing.matches import Matches
+    from eddyline.sharing.plan import SharingPlan
+    from eddyline.sharing.program import Program
+
+MAX_PROGRAMS = 4
+"""Compiled sets that a worker process keeps; the one unused for longest goes first."""
+
+MAX_PIECE_BYTES = 1 << 26
+"""Most bytes of texts that are evaluated at once: a batch of long texts is cut into pieces."""
+
+
+@dataclass(frozen=True, slots=True)
+class RuleReport:
+    """What one task observed and decided."""
+
+    partition: int
+    attempt: int
+    profile: SharingProfile
+    entries: tuple[dict[str, Any], ...]
+    """Journal entries of the task's own changes of plan, as dicts."""
+    n_entries: int
+    """How many there were, those left out included."""
+    plan: SharingPlan
+    """The plan in force at the end of the task."""
+
+    def to_bytes(self) -> bytes:
+        """Return the report as bytes, to travel to the driver."""
+        return zlib.compress(pickle.dumps(self, protocol=pickle.HIGHEST_PROTOCOL), level=1)
+
+    @staticmethod
+    def from_bytes(data: bytes) -> RuleReport:
+        """Return the report that one of our own workers packed."""
+        report: RuleReport = pickle.loads(zlib.decompress(data))
+        return report
+
+
+@dataclass
+class _Kept:
+    """What a worker process keeps of one compiled set."""
+
+    program: Program
+    matcher: Matcher | None = None
+    loops: OrderedDict[str, RuleLoop] = field(default_factory=OrderedDict)
+
+
+_kept: OrderedDict[str, _Kept] = OrderedDict()
+
+
+@dataclass(frozen=True)
+class RuleBlock:
+    """Everything that a task needs to evaluate a set of rules."""
+
+    program_id: str
+    """Says which compiled set this is."""
+    load: Callable[[], Program]
+    """Returns the compiled set; called once per worker process."""
+    plan: SharingPlan
+    """The driver's plan."""
+    is_measured: bool
+    """Whether it was made from rows."""
+    options: SharingOptions
+    run_id: str
+    """Whose evidence this is: a worker shares it among tasks of one run."""
+    batch_id: int
+    """The micro-batch, or -1 where only the task knows it."""
+    name: str
+    """Name of the set; part of the seed of every sample."""
+    as_places: bool = False
+    """Whether a match is the rule's place in the set, and not its name."""
+
+    def run(self, batches: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
+        """Return for each batch the matches of its rows, and on the last row what was observed."""
+        partition, attempt, batch_id = task_ids()
+        batch_id = batch_id if self.batch_id < 0 else self.batch_id
+        seed = seed_of(self.options.seed, self.name, batch_id, partition)
+        kept = self._keep()
+        loop, matcher = self._loop(kept), self._matcher(kept)
+        nothing = SharingProfile.empty(kept.program)
+        profile, first_row = nothing, 0
+        entries: list[dict[str, Any]] = []
+        names = pa.array(kept.program.names, pa.string())
+        for columns, is_last in with_last(batches):
+            n_rows = len(columns[0])
+            found: list[Matches] = []
+            for low, high in _pieces(columns, is_new=loop.wants_first_rows):
+                matcher.follow(loop.plan)
+                part = [column.slice(low, high - low) for column in columns]
+                sample = loop.sample(seed, first_row + low, high - low)
+                matches, seen = matcher.match(
+                    part[: len(kept.program.columns)], n_rows=high - low, sample=sample
+                )
+                found.append(matches)
+                entries += map(asdict, loop.observe(seen, batch_id))
+                profile = merge([profile, seen])
+            first_row += n_rows
+            report = None
+            if is_last:
+                report = RuleReport(
+                    partition,
+                    attempt,
+                    profile,
+                    tuple(entries[-MAX_ENTRIES:]),
+                    len(entries),
+                    loop.plan,
+                ).to_bytes()
+            lists = pa.concat_arrays([self._lists(each, names) for each in found])
+            yield _result(lists, report)
+
+    def _lists(self, matches: Matches, names: pa.Array) -> pa.Array:
+        """Return the matches of each row as a list."""
+        counts = np.bincount(matches.rows, minlength=matches.n_rows)
+        offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+        rules = pa.array(matches.rules, pa.int32())
+        values = rules if self.as_places else names.take(rules)
+        return pa.ListArray.from_arrays(pa.array(offsets), values)
+
+    def _keep(self) -> _Kept:
+        if self.program_id not in _kept:
+            _kept[self.program_id] = _Kept(self.load())
+            while len(_kept) > MAX_PROGRAMS:
+                _kept.popitem(last=False)
+        _kept.move_to_end(self.program_id)
+        return _kept[self.program_id]
+
+    def _loop(self, kept: _Kept) -> RuleLoop:
+        """Return the loop of this run: kept from an earlier task, or started from the driver's."""
+        loops = kept.loops
+        if self.run_id not in loops:
+            loops[self.run_id] = RuleLoop(
+                kept.program, self.options, plan=self.plan, is_measured=self.is_measured
+            )
+            while len(loops) > MAX_PROGRAMS:
+                loops.popitem(last=False)
+        loops.move_to_end(self.run_id)
+        return loops[self.run_id]
+
+    def _matcher(self, kept: _Kept) -> Matcher:
+        if kept.matcher is None:
+            kept.matcher = Matcher(kept.program, self.plan)
+        return kept.matcher
+
+
+def _pieces(columns: tuple[pa.Array, ...], *, is_new: bool) -> list[tuple[int, int]]:
+    """Return how a batch is cut: first a few rows if nothing is known, and by what texts weigh."""
+    n_rows = len(columns[0])
+    first = min(n_rows, FIRST_ROWS) if is_new else 0
+    weight = sum(column.nbytes for column in columns)
+    n_pieces = max(1, -(-weight // MAX_PIECE_BYTES))
+    bounds = [*([0] if first else []), *np.linspace(first, n_rows, n_pieces + 1).astype(int)]
+    cuts = [int(bound) for bound in bounds]
+    return [(low, high) for low, high in pairwise(cuts) if low < high]
+
+
+def _result(lists: pa.Array, report: bytes | None) -> pa.Array:
+    reports = pa.nulls(len(lists), pa.binary())
+    if report is not None:
+        reports = pa.concat_arrays([reports[:-1], pa.array([report], pa.binary())])
+    return pa.StructArray.from_arrays([lists, reports], ["matches", "report"])
