@@ -13,6 +13,8 @@ from eddyline.errors import NotSupportedError, QueryError
 from eddyline.query.predicates import FunctionPredicate, SqlPredicate, as_predicate
 from eddyline.query.rule_tree import RuleText, checked_reads, function_test
 from eddyline.query.rules import And, Constant, NativeTest, Rule
+from eddyline.query.sql_analysis import check_is_row_wise
+from eddyline.query.sql_text import parse_condition
 from eddyline.query.sql_writer import UnwritableError
 
 if TYPE_CHECKING:
@@ -105,12 +107,27 @@ class PredicateRule:
         return _bound_function(predicate, self.name, columns, ansi=ansi)
 
 
+def check_rule(rule: SqlRule | PredicateRule) -> None:
+    """Check that the texts of a rule can be read, as far as that needs no columns.
+
+    Raises:
+        QueryError: one cannot; the message names the rule and points at the place.
+        NotSupportedError: one needs more than one row.
+    """
+    what = f"rule {rule.name!r}"
+    texts = [rule.text] if isinstance(rule, SqlRule) else []
+    if isinstance(rule, PredicateRule):
+        texts = [each.text for each in rule.predicates if isinstance(each, SqlPredicate)]
+    for text in texts:
+        check_is_row_wise(parse_condition(text, what), text, what, rule.functions)
+
+
 def rule_source(
     name: str,
     given: str | Predicate,
     functions: Mapping[str, FunctionPredicate] | None = None,
     info: Mapping[str, Any] | None = None,
-) -> RuleSource:
+) -> SqlRule | PredicateRule:
     """Return a rule of what was given: text, or a predicate.
 
     Args:

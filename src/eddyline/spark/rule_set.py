@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pyspark.sql import functions as F
 
-from eddyline.errors import OptionError, QueryError
+from eddyline.errors import EddylineError, OptionError, QueryError
 from eddyline.options import SharingOptions
-from eddyline.query.rule_reader import rule_source
+from eddyline.query.rule_reader import check_rule, rule_source
+from eddyline.query.rules import SkippedRule
 from eddyline.registry import unknown
 from eddyline.runtime.journal import Journal
 from eddyline.spark.conjunction import HARVEST_WAIT_S, MAX_PENDING, SETTINGS
@@ -23,10 +24,14 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from eddyline.query.predicates import FunctionPredicate, Predicate
-    from eddyline.query.rules import RuleSource, SkippedRule
+    from eddyline.query.rule_reader import PredicateRule, SqlRule
+    from eddyline.query.rules import RuleSource
     from eddyline.spark.rule_pipeline import PendingRules
 
 ON_ERROR = ("raise", "skip")
+
+MAX_CHECKED = 10_000
+"""Rules added at once that are read at once; of more, each is read when it meets columns."""
 
 
 class RuleSet:
@@ -136,6 +141,8 @@ class RuleSet:
         """
         given = {rules: rule} if isinstance(rules, str) else dict(rules)
         made = {name: self._source(name, each) for name, each in given.items()}
+        if len(made) <= MAX_CHECKED:
+            made = {name: source for name, source in made.items() if self._is_readable(source)}
         with self._lock:
             for name in made:
                 if name in self._sources:
@@ -167,11 +174,23 @@ class RuleSet:
             self._check_known(name)
             self._put({name: made})
 
-    def _source(self, name: Any, rule: Any) -> RuleSource:
+    def _source(self, name: Any, rule: Any) -> SqlRule | PredicateRule:
         if not isinstance(name, str) or not name:
             msg = f"a rule is named by a text that is not empty, got {name!r}"
             raise QueryError(msg, name=name)
         return rule_source(name, rule, self._functions)
+
+    def _is_readable(self, source: SqlRule | PredicateRule) -> bool:
+        """Return whether a rule can be read; what it names is known when it meets columns."""
+        try:
+            check_rule(source)
+        except EddylineError as error:
+            if self.on_error == "raise":
+                raise
+            skipped = SkippedRule(source.name, error.message, source.text)
+            self._unread = (*self._unread, skipped)
+            return False
+        return True
 
     def _check_known(self, name: str) -> None:
         if name not in self._sources:
