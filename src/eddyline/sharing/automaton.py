@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 INSIDE, START, END = 0, 1, 2
 """Where in a text the patterns of an automaton stand."""
 
-MAX_DENSE_CELLS = 1 << 22
-"""Cells of full rows that an automaton may have (int32: 16 MiB)."""
+MAX_DENSE_BYTES = 1 << 24
+"""Memory of the full rows that an automaton may have (bytes)."""
 
 
 def n_bytes(automaton: Automaton) -> int:
@@ -45,12 +45,14 @@ def build(patterns: Sequence[bytes], ids: Sequence[int], kind: int, *, folded: b
         folded: whether upper-case ASCII letters of a text count as lower-case ones.
     """
     walked = [each[::-1] for each in patterns] if kind == END else list(patterns)
-    order = sorted(range(len(walked)), key=walked.__getitem__)
-    data = np.frombuffer(b"".join(walked[each] for each in order), np.uint8)
-    sizes = np.array([len(walked[each]) for each in order], np.int64)
+    classes, n_classes = _classes(b"".join(walked), folded=folded)
+    # Sorted as classes, not as bytes: children of a state are searched by their class.
+    named = [each.translate(classes.astype(np.uint8).tobytes()) for each in walked]
+    order = sorted(range(len(named)), key=named.__getitem__)
+    symbols = np.frombuffer(b"".join(named[each] for each in order), np.uint8).astype(np.int16)
+    sizes = np.array([len(named[each]) for each in order], np.int64)
     starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    classes, n_classes = _classes(data, folded=folded)
-    parent, label, depth, ends = grow_trie(classes[data], starts)
+    parent, label, depth, ends = grow_trie(symbols, starts)
     rank, n_states = number_by_depth(depth), len(depth)
     labels = np.empty(n_states, np.int16)
     labels[rank] = label
@@ -59,13 +61,17 @@ def build(patterns: Sequence[bytes], ids: Sequence[int], kind: int, *, folded: b
     parents[0] = -1
     counts = np.bincount(parents[1:], minlength=n_states)
     first_child = (1 + np.concatenate([[0], np.cumsum(counts)])).astype(np.int32)
-    n_dense = min(n_states, max(1, MAX_DENSE_CELLS // n_classes))
+    # Numbers of states that fit two bytes leave room for twice as many full rows; tries need -1.
+    is_small = kind == INSIDE and n_states <= np.iinfo(np.uint16).max
+    cells = MAX_DENSE_BYTES // (2 if is_small else 4)
+    n_dense = min(n_states, max(1, cells // n_classes))
     failure, delta = link_failures(parents, first_child, labels, n_dense, n_classes, kind == INSIDE)
     out_start, out = _outputs(rank[ends], np.array([ids[each] for each in order]), n_states)
+    link = _links(failure, out_start) if kind == INSIDE else np.zeros(n_states, np.int32)
     return Automaton(
         kind=kind,
         classes=classes,
-        delta=delta,
+        delta=delta.astype(np.uint16) if is_small else delta,
         n_dense=n_dense,
         n_classes=n_classes,
         first_child=first_child,
@@ -73,17 +79,25 @@ def build(patterns: Sequence[bytes], ids: Sequence[int], kind: int, *, folded: b
         failure=failure,
         out_start=out_start,
         out=out,
-        out_link=_links(failure, out_start) if kind == INSIDE else np.zeros(n_states, np.int32),
+        out_link=link,
+        first_out=np.where(np.diff(out_start) > 0, np.arange(n_states), link).astype(np.int32),
     )
 
 
-def _classes(data: NDArray[np.uint8], *, folded: bool) -> tuple[NDArray[np.int16], int]:
-    used = np.unique(data)
+def _classes(data: bytes, *, folded: bool) -> tuple[NDArray[np.int16], int]:
+    """Return the class of each byte, and how many there are.
+
+    The most frequent bytes come first, so that the cells that are read lie side by side, and a
+    full row is a number of whole cache lines.
+    """
+    counts = np.bincount(np.frombuffer(data, np.uint8), minlength=256)
+    used = np.argsort(-counts, kind="stable")[: np.count_nonzero(counts)]
     classes = np.zeros(256, np.int16)
     classes[used] = np.arange(1, len(used) + 1)
     if folded:
         classes[ord("A") : ord("Z") + 1] = classes[ord("a") : ord("z") + 1]
-    return classes, len(used) + 1
+    cells_per_line = 16
+    return classes, -(-(len(used) + 1) // cells_per_line) * cells_per_line
 
 
 def _outputs(

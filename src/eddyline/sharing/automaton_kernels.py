@@ -22,7 +22,7 @@ class Automaton(NamedTuple):
     """``INSIDE``, ``START`` or ``END``."""
     classes: NDArray[np.int16]
     """Class of each byte (256); bytes of class 0 stand in no pattern."""
-    delta: NDArray[np.int32]
+    delta: NDArray[np.int32] | NDArray[np.uint16]
     """Full rows of the first states: where each class leads, -1 for nowhere (tries)."""
     n_dense: int
     """States with full rows."""
@@ -40,6 +40,8 @@ class Automaton(NamedTuple):
     """Patterns, by state."""
     out_link: NDArray[np.int32]
     """The next state on the way of failures that has patterns; 0 for none."""
+    first_out: NDArray[np.int32]
+    """The state itself if it has patterns, else what ``out_link`` says."""
 
 
 class Texts(NamedTuple):
@@ -281,7 +283,7 @@ def scan(  # noqa: C901 - one loop: a call inside it costs more than what it doe
     # The common step stands here: handing arrays to a function counts references, for each byte.
     data, offsets, nulls = texts
     kind, classes, delta, n_dense, n_classes, first_child, labels, failure = automaton[:8]
-    out_start, out, out_link = automaton[8:]
+    out_start, out, out_link, first_out = automaton[8:]
     code_start, code, fold = codes
     for index in range(first, len(rows)):
         if n_hits + most_per_row > len(hits):
@@ -297,14 +299,14 @@ def scan(  # noqa: C901 - one loop: a call inside it costs more than what it doe
             if state >= n_dense:
                 state = deep_step(state, symbol, kind, n_dense, first_child, labels, failure)
                 if state < -1:
-                    state = delta[(-2 - state) * n_classes + symbol]
+                    state = int(delta[(-2 - state) * n_classes + symbol])
             else:
-                state = delta[state * n_classes + symbol]
+                state = int(delta[state * n_classes + symbol])
             if state <= 0:
                 if kind != 0:
                     break
                 continue
-            found = state if out_start[state + 1] > out_start[state] else out_link[state]
+            found = first_out[state]
             while found > 0:
                 for place in range(out_start[found], out_start[found + 1]):
                     pattern = out[place]

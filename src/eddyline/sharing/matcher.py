@@ -202,11 +202,7 @@ class Matcher:
         left = pairs.where(status == OPEN)
         asked: dict[int, tuple[int, int]] = {}
         while len(left.rules):
-            started = time.perf_counter_ns()
-            external, n_rows = ask(
-                self.program, batch.columns, left.row_of, left.rules, batch.answers
-            )
-            asked[external] = n_rows, time.perf_counter_ns() - started
+            asked |= ask(self.program, batch.columns, left.row_of, left.rules, batch.answers)
             status = self._status(batch, left)
             true.append(left.where(status == TRUE_NOW))
             left = left.where(status == OPEN)

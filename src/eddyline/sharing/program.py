@@ -6,7 +6,7 @@ plan. It holds arrays and values only, so it travels to workers as it is.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -19,6 +19,7 @@ from eddyline.query.rules import (
     Operand,
     TextTest,
     ValueTest,
+    Wild,
 )
 from eddyline.query.sql_types import BOOLEAN
 from eddyline.sharing.formula import Always, LiteralTable, jump_code, literals_of, packed
@@ -160,7 +161,7 @@ class _Compiler:
             self._text_keys.setdefault((test.operand, test.folded), {})[test] = None
         elif isinstance(test, ValueTest | FunctionTest):
             self._externals.append(test)
-            for need in test.needs if isinstance(test, ValueTest) else ():
+            for need in _needs(test):
                 self._sort_in(need)
         else:
             msg = f"no construct decides {test!r}"
@@ -243,7 +244,7 @@ class _Compiler:
         if isinstance(test, FunctionTest):
             return ExternalTest(test, tuple(map(self._column, test.predicate.reads)), ())
         # A necessary text that is the whole value is a region's business; it is rare, so unused.
-        needs = tuple(patterns[each] for each in test.needs if each in patterns)
+        needs = tuple(patterns[each] for each in _needs(test) if each in patterns)
         known = needs if len(needs) == len(test.needs) else ()
         return ExternalTest(test, (self._column(test.operand.sql),), known)
 
@@ -313,6 +314,26 @@ class _Compiler:
                     for need in externals[place].needs:
                         reads[TEXT][rule, text_of[need]] = True
         return reads
+
+
+def _needs(test: ValueTest | FunctionTest) -> tuple[TextTest, ...]:
+    """Return what is necessary for a test, in lower case where that is as good.
+
+    A text that holds ASCII characters holds them in lower case when it is lowered; so they are
+    found in the walk over the lowered text that others need anyway.
+    """
+    if isinstance(test, FunctionTest):
+        return ()
+    return tuple(
+        replace(
+            need,
+            parts=tuple(each.lower() if isinstance(each, str) else each for each in need.parts),
+            folded=True,
+        )
+        if all(isinstance(each, Wild) or each.isascii() for each in need.parts)
+        else need
+        for need in test.needs
+    )
 
 
 def _as_operand(test: Test) -> Test:
