@@ -130,3 +130,32 @@ def test_every_event_and_match_is_counted_once(spark, tmp_path, name, keep_unmat
         written = {tuple(row.matches) for row in spark.read.format(kind).load(str(out)).collect()}
         expected = {("a", "b"), ("b",), ("b", "c")}
         assert written == (expected | {()} if keep_unmatched else expected)
+
+
+def test_run_counts_matches_by_rule_and_lists_what_is_skipped(spark, rules, events, tmp_path):
+    code, said = call("run", "--rules", rules, "--events", events)
+    assert code == 0
+    assert "2 of 2 rules fired" in said
+    cells = [[cell.strip() for cell in line.split("│")[1:-1]] for line in said.splitlines()]
+    rows = [row for row in cells if len(row) == 4]
+    assert rows == [["2", "high", "A [shell]", A], ["2", "low", "Eve", B]]
+    assert "3 of 5 events matched, 4 matches" in said
+    assert "Fields that the events lack: Gone (1 rules)" in said
+    assert "1 rules do not run" in said
+    assert "bad.yml:1" in said
+
+
+def test_run_writes_what_matched_and_takes_pipelines_and_readings(spark, rules, events, tmp_path):
+    pipeline = tmp_path / "pipeline.yml"
+    pipeline.write_text(
+        "name: p\ntransformations:\n  - {type: field_name_mapping, mapping: {User: Image}}\n"
+    )
+    out = tmp_path / "hits.jsonl"
+    options = ("--pipeline", pipeline, "--out", out, "--restrict", "no", "--top", 1, "--verbose")
+    code, said = call("run", "--rules", rules, "--events", events, *options)
+    assert code == 0
+    assert "1 of 2 rules fired" in said
+    assert "3 of 5 events matched" in said
+    assert {tuple(row.matches) for row in spark.read.json(str(out)).collect()} == {(A,)}
+    with pytest.raises(SourceError, match="exists"):
+        call("run", "--rules", rules, "--events", events, *options)

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from sigma.rule import SigmaRule as PySigmaRule
 
+import eddyline as el
 from eddyline.sigma import read
 from eddyline.testing import reference_sigma
 from eddyline.testing.reference_rules import truth
@@ -76,3 +77,43 @@ def test_every_published_test_fires_its_rule_as_often_as_it_says(sigma_data, pub
         n_fired = sum(truth(tree, oracle_row(tree, row)) is True for row in whole)
         wanted = test["expected_match_count"]
         assert n_fired >= 1 if wanted is None else n_fired == wanted, test
+
+
+@pytest.fixture(scope="module")
+def all_rules(spark, sigma_data):
+    return el.sigma.load(sigma_data / "rules_process_creation")
+
+
+@pytest.mark.spark
+def test_the_rule_set_fires_what_the_oracle_fires(spark, sigma_data, published, all_rules):
+    table = pq.read_table(sigma_data / "process_creation.parquet").drop_columns("TimeCreated")
+    frame = spark.read.parquet(str(sigma_data / "process_creation.parquet")).drop("TimeCreated")
+    found = frame.transform(all_rules.matches("found")).select("event_id", "found").collect()
+    fired = {row["event_id"]: set(row["found"]) for row in found}
+    assert len(all_rules) == len(published)
+    # As many events that some rule fires for as events that none does.
+    ids = table["event_id"].to_numpy()
+    rng = np.random.default_rng(4)
+    some = [*rng.choice(sorted(fired), 30, replace=False)]
+    some += [*rng.choice(np.setdiff1d(ids, sorted(fired)), 30, replace=False)]
+    rows = table.filter(np.isin(ids, some)).to_pylist()
+    assert len(rows) == 60
+    for row in rows:
+        expected = {
+            name for name, rule in published.items() if reference_sigma.truth(rule, row) is True
+        }
+        assert fired.get(row["event_id"], set()) == expected, row
+
+
+@pytest.mark.spark
+def test_every_published_test_passes_on_spark(spark, sigma_data, published, all_rules):
+    events = spark.read.json(str(sigma_data / "regression_events.jsonl"))
+    own = events.transform(all_rules.matches("found")).where("array_contains(found, rule_id)")
+    n_fired = {row["rule_id"]: row["count"] for row in own.groupBy("rule_id").count().collect()}
+    n_tests = 0
+    for test in pq.read_table(sigma_data / "regression_tests.parquet").to_pylist():
+        if test["rule_id"] in published:
+            wanted, n_found = test["expected_match_count"], n_fired.get(test["rule_id"], 0)
+            assert n_found >= 1 if wanted is None else n_found == wanted, test
+            n_tests += 1
+    assert n_tests == 75

@@ -8,6 +8,7 @@ from datetime import datetime
 import pytest
 from sigma.rule import SigmaRule as PySigmaRule
 
+import eddyline as el
 from eddyline.query.rules import IsNull, NativeTest, TextTest
 from eddyline.sigma import read
 from eddyline.testing import reference_sigma
@@ -108,3 +109,67 @@ def test_long_numbers_are_exact_as_sql():
 
     for number in (0, -5, 2**63, 0.1, 1e300, -1e-300, 123456789.125):
         assert re.fullmatch(r"-?[\d.]+(BD|(e[+-]\d+)?D)", _literal(number)), _literal(number)
+
+
+HOSTILE = [
+    "",
+    "a\\" * 500_000 + "evil.EXE",
+    "x" * 1_000_000,
+    "İSTANBUL.exe",
+    "istanbul.exe",
+    "STRASSE",
+    "straße",
+    "ſecret",
+    "\u212aerberos",
+    "ΟΔΟΣ",
+    "a\nb\r\nevil.exe",
+    "\\udcff evil.exe",
+    "\ufffd\ufeffevil.exe",
+    "\x00evil.exe\x00",
+    "100%_\\*?",
+    "𝔘nicode \U0001f600 evil.exe",
+    None,
+]
+ASKED = [
+    "Image|endswith: '\\evil.exe'",
+    "Image|endswith: 'evil.exe'",
+    "Image|contains: EVIL",
+    "Image|startswith: ISTANBUL",
+    "Image|contains: 'i\u0307'",
+    "Image: straße",
+    "Image|contains: ss",
+    "Image|startswith: K",
+    "Image|startswith: s",
+    "Image: 'οδος'",
+    "Image|contains: '%_\\\\\\*\\?'",
+    "Image: 'a?b*'",
+    "Image|contains: '\\udcff'",
+    'Image|contains: "\\U0001F600"',
+    'Image|endswith: "\\0"',
+    "Image|re: '(?s)^a.*exe$'",
+    "Image|re|i: 'strasse|\u212a'",
+    "Image|cased|startswith: ist",
+    "Image: ''",
+    "Image: null",
+]
+
+
+def test_hostile_texts_agree_with_the_oracle(spark, rule_text):
+    texts = [
+        rule_text(f"selection:\n  {each}").replace("55555555", f"{at:08}")
+        for at, each in enumerate(ASKED)
+    ]
+    rules = el.sigma.load(texts)
+    assert rules.skipped == ()
+    oracles = {str(rule.id): rule for rule in map(PySigmaRule.from_yaml, texts)}
+    rows = list(enumerate(HOSTILE))
+    frame = spark.createDataFrame(rows, "id int, Image string")
+    found = frame.transform(rules.matches("found", keep_unmatched=True)).collect()
+    assert len(found) == len(HOSTILE)
+    n_fired = 0
+    for row in found:
+        event = {"Image": HOSTILE[row["id"]]}
+        expected = [name for name, each in oracles.items() if reference_sigma.truth(each, event)]
+        assert row["found"] == expected, ascii(event)[:100]
+        n_fired += len(expected)
+    assert n_fired > len(ASKED)
