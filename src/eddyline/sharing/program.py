@@ -150,11 +150,25 @@ class _Compiler:
         self._region_keys: dict[tuple[Operand, bool], list[RegionTest]] = {}
         self._text_keys: dict[tuple[Operand, bool], dict[TextTest, None]] = {}
         self._externals: list[ValueTest | FunctionTest] = []
+        self._walked = {
+            (test.operand, test.folded)
+            for test in self._tests
+            if isinstance(test, TextTest) and region_key(test) is None
+        }
         for test in self._tests:
             self._sort_in(test)
 
-    def _sort_in(self, test: Test) -> None:
+    def _region_key(self, test: Test) -> tuple[Operand, bool] | None:
+        """Return the region construct that decides a test, if one does.
+
+        A whole text is looked for in the walk over the text where there is one anyway.
+        """
         key = region_key(test)
+        is_walked = isinstance(test, TextTest) and bool(test.parts) and key in self._walked
+        return None if is_walked else key
+
+    def _sort_in(self, test: Test) -> None:
+        key = self._region_key(test)
         if key is not None:
             self._region_keys.setdefault(key, []).append(test)  # type: ignore[arg-type]
         elif isinstance(test, TextTest):
@@ -262,7 +276,7 @@ class _Compiler:
         key_sets: list[KeySet | None] = []
         for test_id, outcomes in self._table.literals:
             test = self._tests[test_id]
-            key = region_key(test)
+            key = self._region_key(test)
             intervals: tuple[tuple[int, int], ...] = ()
             keys = None
             if key is not None:

@@ -94,8 +94,10 @@ def region_key(test: Test) -> tuple[Operand, bool] | None:
     if isinstance(test, IsNull):
         return test.operand, False
     if isinstance(test, TextTest):
+        if not test.parts:  # the empty text has no case
+            return test.operand, False
         is_whole = len(test.parts) == 1 and isinstance(test.parts[0], str)
-        return (test.operand, test.folded) if is_whole or not test.parts else None
+        return (test.operand, test.folded) if is_whole else None
     if isinstance(test, Compare | OneOf):
         kind = test.operand.type
         return (test.operand, False) if is_keyed(kind) or kind.family == "string" else None
