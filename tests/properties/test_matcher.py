@@ -38,7 +38,8 @@ def plans(draw, program):
             witnesses[rule] = found and found[1]
     size = draw(st.integers(1, 4))
     blocks = tuple(BlockPlan(tuple(blocked[at : at + size])) for at in range(0, len(blocked), size))
-    return SharingPlan(tuple(witnesses), blocks)
+    by_value = draw(st.sets(st.integers(0, max(0, len(program.texts) - 1))))
+    return SharingPlan(tuple(witnesses), blocks, frozenset(by_value))
 
 
 @settings(max_examples=300, deadline=None)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from datetime import date
+from decimal import Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -154,6 +155,24 @@ def float_keys(values: NDArray[np.float64]) -> NDArray[np.int64]:
     clean[np.isnan(clean)] = np.nan
     bits = clean.view(np.int64)
     return bits ^ ((bits >> 63) & HIGHEST)
+
+
+def value_of(kind: SqlType, key: int) -> Scalar:
+    """Return the value of a key, or the key itself where no value of Python's is so far out.
+
+    >>> from eddyline.query.sql_types import DATE, DOUBLE
+    >>> value_of(DATE, 0).isoformat(), value_of(DOUBLE, 4607182418800017408)
+    ('1970-01-01', 1.0)
+    """
+    if kind.family == "float":
+        return float(np.array([key ^ ((key >> 63) & HIGHEST)], np.int64).view(np.float64)[0])
+    if kind.family == "decimal":
+        return Decimal(key).scaleb(-kind.scale)
+    if kind.family == "boolean":
+        return bool(key)
+    if kind.family == "date" and 0 < key + _EPOCH <= date.max.toordinal():
+        return date.fromordinal(key + _EPOCH)
+    return key
 
 
 def nulls_of(values: pa.Array) -> NDArray[np.bool_]:

@@ -12,10 +12,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow.compute as pc
 
 from eddyline.query.rules import ValueTest
 from eddyline.sharing.asking import ask
 from eddyline.sharing.blocks import Blocks
+from eddyline.sharing.folding import as_text
+from eddyline.sharing.keys import nulls_of
 from eddyline.sharing.matches import Matches
 from eddyline.sharing.pair_kernels import OPEN, TRUE_NOW, candidates, decide
 from eddyline.sharing.postings import postings_of
@@ -33,6 +36,10 @@ if TYPE_CHECKING:
     from eddyline.sharing.program import Program
 
     Rows = NDArray[np.int64]
+
+
+LOOKED_AT = 500
+"""First rows of a batch whose values are counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +149,8 @@ class Matcher:
     def _find(self, batch: _Batch, text: int, rows: Rows) -> None:
         first = self.program.texts[text].first
         stamps = self._met[first : first + self.program.texts[text].n_patterns]
-        batch.find(text, rows, stamps, self._next_tick(batch.n_rows))
+        is_by_value = text in self.plan.by_value
+        batch.find(text, rows, stamps, self._next_tick(batch.n_rows), by_value=is_by_value)
 
     def _next_tick(self, n_rows: int) -> int:
         tick = self._tick
@@ -257,6 +265,9 @@ class Matcher:
             exact.rules, minlength=n_rules
         )
         alive = np.union1d(pairs.rows, exact.rows)
+        if len(sampled):
+            nothing.value_rows[:] = min(batch.n_rows, LOOKED_AT)
+            nothing.distinct_values[:] = batch.distinct_values()
         return replace(
             nothing,
             n_rows=batch.n_rows,
@@ -327,21 +338,47 @@ class _Batch:
         self.looked_up.add(construct)
         self._count(construct, rows, started)
 
-    def find(self, text: int, rows: Rows, stamps: NDArray[np.int64], tick: int) -> None:
-        """Find the patterns of a text construct in some rows."""
+    def find(
+        self, text: int, rows: Rows, stamps: NDArray[np.int64], tick: int, *, by_value: bool
+    ) -> None:
+        """Find the patterns of a text construct in some rows.
+
+        Args:
+            text: the construct.
+            rows: the rows, ascending.
+            stamps: see ``texts.find``.
+            tick: see ``texts.find``.
+            by_value: whether each distinct value is walked once, instead of each row.
+        """
         started = time.perf_counter_ns()
         construct = self.program.texts[text]
         column = self.program.text_columns[text]
-        texts = construct.texts(self.columns[column])
-        self.nulls[column] = texts.nulls
-        find(construct, texts, rows, self.hits, self.program.first_units[text], stamps, tick)
+        values = self.columns[column]
+        self.nulls[column] = nulls_of(values)
+        units = slice(self.program.first_units[text], self.program.first_units[text + 1])
+        starts, ends = self.hits.starts[units], self.hits.ends[units]
+        if by_value and len(rows) == self.n_rows:
+            coded = as_text(values).dictionary_encode()
+            texts, every = construct.texts(coded.dictionary), np.arange(len(coded.dictionary))
+            value_starts, value_ends = np.zeros((2, len(starts), len(every)), np.int64)
+            find(construct, texts, every, self.hits, value_starts, value_ends, stamps, tick)
+            there = np.flatnonzero(~self.nulls[column])
+            codes = coded.indices.drop_null().to_numpy()
+            starts[:, there], ends[:, there] = value_starts[:, codes], value_ends[:, codes]
+        else:
+            find(construct, construct.texts(values), rows, self.hits, starts, ends, stamps, tick)
         self.found.add(text)
         self._count(len(self.program.regions) + text, rows, started)
 
     def null_of(self, column: int) -> None:
         """Find out which values of a column are NULL."""
         values = self.columns[column]
-        self.nulls[column] = values.is_null().to_numpy(zero_copy_only=False)
+        self.nulls[column] = nulls_of(values)
+
+    def distinct_values(self) -> list[int]:
+        """Return how many values the first rows have in the column of each text construct."""
+        first = [self.columns[column].slice(0, LOOKED_AT) for column in self.program.text_columns]
+        return [pc.count_distinct(values, mode="all").as_py() for values in first]
 
     def _count(self, construct: int, rows: Rows, started: int) -> None:
         self.construct_rows[construct] += len(rows)

@@ -27,6 +27,8 @@ class SharingPlan:
     """Of each rule, literals of which one holds wherever the rule is true; only rows with one of
     them meet the rule. None: it is in a block, or every row meets it, or no row changes it."""
     blocks: tuple[BlockPlan, ...] = ()
+    by_value: frozenset[int] = frozenset()
+    """Text constructs that look at each distinct value of a batch once, as values repeat."""
 
     @property
     def n_witnessed(self) -> int:
@@ -44,5 +46,6 @@ class SharingPlan:
             f"{self.n_witnessed} by a witness" if self.n_witnessed else "",
             f"{self.n_blocked} in {len(self.blocks)} block(s)" if self.blocks else "",
             f"{rest} met by every row or by none" if rest else "",
+            f"{len(self.by_value)} attribute(s) by distinct value" if self.by_value else "",
         ]
         return ", ".join(part for part in parts if part) or "no rules"

@@ -44,6 +44,10 @@ class SharingProfile:
     """Rows that each external test was asked about."""
     asked_ns: NDArray[np.int64]
     """Time that took (ns)."""
+    value_rows: NDArray[np.int64]
+    """Rows in which the values of each text construct's column were counted."""
+    distinct_values: NDArray[np.int64]
+    """How many there were, batch by batch."""
     dropped: int = 0
     """Rows that no rule was met by."""
     blocks: Mapping[BlockPlan, SelectionCounts] = field(default_factory=dict)
@@ -69,6 +73,8 @@ class SharingProfile:
             construct_ns=zeros(n_constructs),
             asked=zeros(n_externals),
             asked_ns=zeros(n_externals),
+            value_rows=zeros(len(program.texts)),
+            distinct_values=zeros(len(program.texts)),
         )
 
     def region_sums(self, construct: int, n_regions: int) -> NDArray[np.int64]:
@@ -103,6 +109,8 @@ def merge(profiles: Sequence[SharingProfile]) -> SharingProfile:
             construct_ns=first.construct_ns + other.construct_ns,
             asked=first.asked + other.asked,
             asked_ns=first.asked_ns + other.asked_ns,
+            value_rows=first.value_rows + other.value_rows,
+            distinct_values=first.distinct_values + other.distinct_values,
             dropped=first.dropped + other.dropped,
             blocks=_added(first.blocks, other.blocks),
         )

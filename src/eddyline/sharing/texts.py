@@ -167,7 +167,8 @@ def find(
     texts: Texts,
     rows: NDArray[np.int64],
     hits: Hits,
-    first_unit: int,
+    starts: NDArray[np.int64],
+    ends: NDArray[np.int64],
     stamps: NDArray[np.int64],
     tick: int,
 ) -> None:
@@ -178,13 +179,14 @@ def find(
         texts: the texts of the batch.
         rows: the rows to look at, ascending.
         hits: where they are noted, by their numbers in the set.
-        first_unit: the construct's first walk in ``hits``.
+        starts: where the hits of each of the construct's walks and each row start; filled.
+        ends: where they end; filled.
         stamps: of the construct's patterns; see ``automaton_kernels.scan``.
         tick: see ``automaton_kernels.scan``; below it plus the rows of the batch nothing is used.
     """
     began = hits.n_hits
     most = construct.n_patterns
-    for unit, automaton in enumerate(construct.automata, first_unit):
+    for unit, automaton in enumerate(construct.automata):
         at = 0
         while at < len(rows):
             hits.make_room(most + 8 * (len(rows) - at))
@@ -199,12 +201,11 @@ def find(
                 hits.patterns,
                 hits.n_hits,
                 most,
-                hits.starts[unit],
-                hits.ends[unit],
+                starts[unit],
+                ends[unit],
             )
     if len(construct.everywhere):
         hits.make_room(len(construct.everywhere) * len(rows))
-        unit = first_unit + len(construct.automata)
         hits.n_hits = fits_each(
             texts,
             rows,
@@ -212,7 +213,7 @@ def find(
             construct.codes,
             hits.patterns,
             hits.n_hits,
-            hits.starts[unit],
-            hits.ends[unit],
+            starts[-1],
+            ends[-1],
         )
     hits.patterns[began : hits.n_hits] += construct.first
