@@ -17,7 +17,7 @@ import pyarrow as pa
 from eddyline.errors import PredicateError
 from eddyline.query.outcomes import call, truth_values
 from eddyline.query.rules import FunctionTest, ValueTest
-from eddyline.sharing.folding import as_text
+from eddyline.sharing.folding import as_text, decoded
 from eddyline.sharing.pair_kernels import ASKED_IN_VAIN, IS_FALSE, IS_TRUE, IS_UNKNOWN, NOT_MET
 
 if TYPE_CHECKING:
@@ -90,7 +90,9 @@ def _of_values(test: ValueTest, values: pa.Array) -> Answers:
     """Return what a value test says of each text; NULL is unknown."""
     coded = as_text(values).dictionary_encode()
     says = _says(test)
-    distinct = np.array([says(text) for text in coded.dictionary.to_pylist()], np.bool_)
+    distinct = np.array(
+        [says(text) for text in decoded(coded.dictionary) if text is not None], np.bool_
+    )
     known = np.append(np.where(distinct, IS_TRUE, IS_FALSE), IS_UNKNOWN).astype(np.int8)
     codes = coded.indices.fill_null(len(distinct)).to_numpy(zero_copy_only=False)
     found: Answers = known[codes]

@@ -53,26 +53,73 @@ def as_text(values: pa.Array) -> pa.Array:
 
 
 def lowered(values: pa.Array) -> pa.Array:
-    """Return texts in lower case.
-
-    Arrow lowers character by character; ``İ``, which becomes two, and the final sigma, which
-    depends on its neighbours, are lowered by Python, as are the few letters that Arrow's tables
-    do not know as Python does. Texts that are not valid UTF-8 are lowered as far as they are ASCII.
+    """Return texts in lower case; bytes that are no characters stay as they are.
 
     Args:
         values: a string array.
     """
+    return with_others_lowered(pc.ascii_lower(values), values)
+
+
+def with_others_lowered(ascii_done: pa.Array, values: pa.Array) -> pa.Array:
+    """Return texts of which those with characters outside ASCII are in lower case.
+
+    Args:
+        ascii_done: what the others are.
+        values: the texts as they are.
+    """
     if is_ascii(values):
-        return pc.ascii_lower(values)
+        return ascii_done
+    odd = pc.fill_null(pc.invert(pc.string_is_ascii(values)), False)
+    return pc.replace_with_mask(ascii_done, odd, _lowered(values.filter(odd)))
+
+
+def _lowered(values: pa.Array) -> pa.Array:
+    """Return texts in lower case, whatever they hold.
+
+    Arrow lowers character by character; ``İ``, which becomes two, and the final sigma, which
+    depends on its neighbours, are lowered by Python, as are the few letters that Arrow's tables
+    do not know as Python does.
+    """
     try:
         found = pc.utf8_lower(values)
         special = pc.fill_null(pc.match_substring_regex(values, _special()), False)
-    except pa.ArrowInvalid:
-        return pc.ascii_lower(values)
+    except pa.ArrowInvalid:  # not valid UTF-8: what is not a character stays as it is
+        return _of_bytes([_lowered_bytes(each) for each in _bytes(values)], values.type)
     if not pc.any(special).as_py():
         return found
     texts = pa.array([text.lower() for text in values.filter(special).to_pylist()], values.type)
     return pc.replace_with_mask(found, special, texts)
+
+
+def decoded(values: pa.Array) -> list[str | None]:
+    """Return texts as Python has them; bytes that are no characters become U+FFFD, as in Spark."""
+    try:
+        found: list[str | None] = values.to_pylist()
+    except UnicodeDecodeError:
+        return [
+            None if each is None else each.decode("utf-8", "replace") for each in _bytes(values)
+        ]
+    return found
+
+
+def _bytes(values: pa.Array) -> list[bytes | None]:
+    is_large = pa.types.is_large_string(values.type)
+    found: list[bytes | None] = values.view(
+        pa.large_binary() if is_large else pa.binary()
+    ).to_pylist()
+    return found
+
+
+def _of_bytes(values: list[bytes | None], kind: pa.DataType) -> pa.Array:
+    binary = pa.large_binary() if pa.types.is_large_string(kind) else pa.binary()
+    return pa.array(values, binary).view(kind)
+
+
+def _lowered_bytes(value: bytes | None) -> bytes | None:
+    if value is None:
+        return None
+    return value.decode("utf-8", "surrogateescape").lower().encode("utf-8", "surrogateescape")
 
 
 @cache

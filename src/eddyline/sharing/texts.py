@@ -22,7 +22,13 @@ from eddyline.sharing.automaton_kernels import (
     fits_each,
     scan,
 )
-from eddyline.sharing.folding import FOLD, IDENTITY, as_text, is_ascii, lowered, offsets_of
+from eddyline.sharing.folding import (
+    FOLD,
+    IDENTITY,
+    as_text,
+    offsets_of,
+    with_others_lowered,
+)
 from eddyline.sharing.keys import nulls_of
 
 if TYPE_CHECKING:
@@ -63,8 +69,8 @@ class TextConstruct:
     def texts(self, values: pa.Array) -> Texts:
         """Return the texts of a batch as kernels read them."""
         values = as_text(values)
-        if self.folded and not is_ascii(values):
-            values = lowered(values)
+        if self.folded:  # automata fold the letters of ASCII themselves
+            values = with_others_lowered(values, values)
         buffer = values.buffers()[2]
         data = np.frombuffer(b"\0" if buffer is None else buffer, np.uint8)
         return Texts(data, offsets_of(values), nulls_of(values))
