@@ -27,17 +27,20 @@ if TYPE_CHECKING:
     from eddyline.sharing.profile import SharingProfile
     from eddyline.sharing.program import Literals, Program
 
-PAIR_NS = 30.0
+PAIR_NS = 50.0
 """What it takes to meet a rule and to decide it for a row (ns), measured on two cores."""
 
-LOOK_UP_NS = 20.0
+LOOK_UP_NS = 15.0
 """What it takes to look a row up in a construct of a block (ns)."""
 
 WORD_NS = 0.5
 """What it takes to AND a word of 64 rules (ns)."""
 
-MEAN_LOOK_UPS = 8
+MEAN_LOOK_UPS = 6
 """Constructs that a row is looked up in until no rule is left, if there are as many."""
+
+MAX_BLOCKS = 32
+"""Most blocks: building one takes some 50 ms, which every worker pays."""
 
 MIN_ROWS = 200
 """Sampled rows before their counts are believed."""
@@ -162,7 +165,7 @@ def _blocked(
     n_looked_up = min(len(program.regions), MEAN_LOOK_UPS)
     best = gained = 0.0
     chosen = 0
-    for count, (saved_ns, _) in enumerate(savings, 1):
+    for count, (saved_ns, _) in enumerate(savings[: MAX_BLOCKS * MAX_RULES], 1):
         gained += saved_ns
         n_blocks = -(-count // MAX_RULES)
         net = gained - n_looked_up * (n_blocks * LOOK_UP_NS + count / 64 * WORD_NS)
