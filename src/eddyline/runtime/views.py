@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from eddyline.ordering.protocol import Order
     from eddyline.query.binding import Pinned
     from eddyline.runtime.journal import JournalEntry
+    from eddyline.runtime.rule_view import RuleRecord, RuleView
     from eddyline.stats.profile import FilterProfile
 
 
@@ -95,6 +96,8 @@ class BatchRecord:
     ended_at: float = 0.0
     """When it ended (seconds since the epoch)."""
     blocks: tuple[BlockRecord, ...] = ()
+    rules: RuleRecord | None = None
+    """Of a set of rules, how it stands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,4 +111,6 @@ class RunView:
     batches: tuple[BatchRecord, ...] = ()
     journal: tuple[JournalEntry, ...] = ()
     filter_view: FilterView | None = None
+    rule_view: RuleView | None = None
+    """Set if it is a run of rules, or of queries that run shared."""
     settings: dict[str, str] = field(default_factory=dict)

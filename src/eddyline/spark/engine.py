@@ -11,8 +11,10 @@ from eddyline.query.statement import read_select
 from eddyline.registry import unknown
 from eddyline.runtime.loop import check_options
 from eddyline.spark.binding import bind_to
-from eddyline.spark.run import Run
+from eddyline.spark.pipeline import FilterPipeline
+from eddyline.spark.run import Job, Run, SinkOutlet, settings_of
 from eddyline.spark.session import session
+from eddyline.spark.sinks import sink_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
     from eddyline.query.binding import BoundConjunction
     from eddyline.query.statement import SelectQuery
     from eddyline.spark.sinks import BatchWriter
+
+RENAME = "engine.query(…, name='…')"
+"""How a query gets another name."""
 
 
 class Engine:
@@ -218,7 +223,20 @@ class Query:
             OptionError: an unknown sink or trigger, or a path that is missing.
             SourceError: the sink's path cannot be written.
         """
-        return Run(self, sink, path=path, checkpoint=checkpoint, trigger=trigger)
+        outlet = SinkOutlet(sink_of(sink, path), self.project)
+        return Run(self.job(), outlet, checkpoint=checkpoint, trigger=trigger)
+
+    def job(self) -> Job:
+        """Return what a run of the query alone runs."""
+        return Job(
+            name=self.name,
+            text=self.text,
+            identity=self.text,
+            source=self.source,
+            settings=settings_of(self.options),
+            pipeline=lambda: FilterPipeline(self.bound(), self.options, self.name),
+            rename=RENAME,
+        )
 
 
 def _argument_names(fn: Any, reads: Sequence[str] | None) -> Sequence[str]:

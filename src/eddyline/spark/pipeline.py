@@ -145,6 +145,24 @@ class FilterPipeline:
 
     # -- building a batch ---------------------------------------------------------------------
 
+    def prepare(
+        self,
+        df: DataFrame,
+        *,
+        batch_id: int,  # noqa: ARG002 - of the protocol
+        is_first: bool,
+    ) -> None:
+        """Look at a micro-batch before it runs: for an order of native filters, for names."""
+        if is_first:
+            self.read_sample(df)
+        self.label_texts(df)
+
+    def apply_batch(
+        self, df: DataFrame, *, batch_id: int, expected_rows: int
+    ) -> tuple[DataFrame, list[Report]]:
+        """Lay the conjunction over a micro-batch; see ``apply``."""
+        return self.apply(df, batch_id=batch_id, profiles_native=True, expected_rows=expected_rows)
+
     def apply(
         self,
         df: DataFrame,
@@ -489,6 +507,13 @@ class FilterPipeline:
     def records(self) -> tuple[BlockRecord, ...]:
         """Return how each block stands after a batch."""
         return tuple(loop.record() for loop in self.loops.values())
+
+    def rule_record(self) -> None:
+        """Return None: it is no set of rules."""
+
+    def plan(self) -> dict[str, list[str]]:
+        """Return the order of each block, by names."""
+        return {component: loop.names(loop.order) for component, loop in self.loops.items()}
 
     # -- saving ---------------------------------------------------------------------------------
 

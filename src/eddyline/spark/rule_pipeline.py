@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import uuid
+from collections import OrderedDict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,18 @@ from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
 from eddyline.errors import EddylineError, QueryError
-from eddyline.query.rules import BoundRules, SkippedRule
+from eddyline.query.rules import (
+    And,
+    BoundRules,
+    Constant,
+    FunctionTest,
+    Is,
+    NativeTest,
+    Not,
+    Or,
+    Rule,
+    SkippedRule,
+)
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.rule_loop import COMPONENT, RuleLoop
 from eddyline.sharing.profile import SharingProfile, merge
@@ -27,15 +39,22 @@ from eddyline.spark.rule_block import add_matches, loader, operand
 from eddyline.spark.rule_worker import RuleBlock, RuleReport
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from pyspark.sql import DataFrame
 
     from eddyline.options import SharingOptions
-    from eddyline.query.rules import Rule, RuleSource
+    from eddyline.query.rules import Node, RuleSource
 
 STRUCT = f"{PREFIX}_rules"
 """The temporary column of matches and reports."""
+
+
+SETTINGS = ("spark.sql.ansi.enabled", "spark.sql.caseSensitive")
+"""Settings of the session on which it depends what a rule means."""
+
+MAX_INPUTS = 4
+"""Kinds of input over which read rules are remembered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,30 +65,100 @@ class PendingRules:
     batch_id: int
 
 
-def bind_rules(df: DataFrame, sources: Iterable[RuleSource], *, skips: bool) -> BoundRules:
-    """Read rules over the columns of a DataFrame.
+class RuleBinder:
+    """Reads rules over the columns of DataFrames, and remembers those that it has read.
 
-    Args:
-        df: the input.
-        sources: the rules.
-        skips: whether rules that do not fit are skipped, and not an error.
-
-    Raises:
-        QueryError: a rule does not fit; the message names it and points at the place.
+    A set that gets one more rule reads one rule, not all of them.
     """
-    check_names(df)
-    types = column_types(df)
-    ansi = str(df.sparkSession.conf.get("spark.sql.ansi.enabled", "true")).lower() == "true"
-    rules: list[Rule] = []
-    skipped: list[SkippedRule] = []
-    for source in sources:
+
+    def __init__(self) -> None:
+        self._inputs: OrderedDict[Any, _Input] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def bind(self, df: DataFrame, sources: Iterable[RuleSource], *, skips: bool) -> BoundRules:
+        """Read rules over the columns of a DataFrame.
+
+        Args:
+            df: the input.
+            sources: the rules.
+            skips: whether rules that do not fit are skipped, and not an error.
+
+        Raises:
+            QueryError: a rule does not fit; the message names it and points at the place.
+        """
+        check_names(df)
+        with self._lock:
+            known = self._input(df)
+            found = [known.bound(source) for source in sources]
+            rules = [each for each in found if isinstance(each, Rule)]
+            wrong = [each for each in found if not isinstance(each, Rule)]
+            if wrong and not skips:
+                raise wrong[0].error
+            refused = known.refused_by_spark(df, rules)
+        bound = BoundRules(tuple(rules), tuple(each.skipped for each in wrong))
+        return _without(bound, refused, skips=skips) if refused else bound
+
+    def _input(self, df: DataFrame) -> _Input:
+        types = column_types(df)
+        settings = [str(df.sparkSession.conf.get(each, None)) for each in SETTINGS]
+        key = (tuple(types.items()), *settings)
+        if key not in self._inputs:
+            ansi = str(df.sparkSession.conf.get("spark.sql.ansi.enabled", "true")).lower() == "true"
+            self._inputs[key] = _Input(types, ansi)
+            while len(self._inputs) > MAX_INPUTS:
+                self._inputs.popitem(last=False)
+        self._inputs.move_to_end(key)
+        return self._inputs[key]
+
+
+@dataclass(frozen=True, slots=True)
+class _Wrong:
+    """A rule that does not fit an input."""
+
+    source: RuleSource
+    error: EddylineError
+
+    @property
+    def skipped(self) -> SkippedRule:
+        return SkippedRule(self.source.name, self.error.message, self.source.text)
+
+
+class _Input:
+    """The rules that were read over one kind of input."""
+
+    def __init__(self, types: dict[str, str], ansi: bool) -> None:
+        self._types = types
+        self._ansi = ansi
+        self._known: dict[str, tuple[RuleSource, Rule | _Wrong]] = {}
+        self._columns: dict[str, tuple[Rule, frozenset[str]]] = {}
+        self._asked: dict[str, str | None] = {}
+
+    def bound(self, source: RuleSource) -> Rule | _Wrong:
+        """Return a rule over the input; read once, as long as it is the same."""
+        known = self._known.get(source.name)
+        if known is not None and known[0] is source:
+            return known[1]
+        found: Rule | _Wrong
         try:
-            rules.append(source.bind(types, ansi=ansi))
+            found = source.bind(self._types, ansi=self._ansi)
         except EddylineError as error:
-            if not skips:
-                raise
-            skipped.append(SkippedRule(source.name, error.message, source.text))
-    return BoundRules(tuple(rules), tuple(skipped))
+            found = _Wrong(source, error)
+        self._known[source.name] = source, found
+        return found
+
+    def refused_by_spark(self, df: DataFrame, rules: Sequence[Rule]) -> dict[str, str]:
+        """Return what Spark refuses of the columns that rules look at, and why."""
+        columns = {text for rule in rules for text in self._columns_of(rule)}
+        new = [text for text in columns if text not in self._asked]
+        self._asked.update(dict.fromkeys(new) | _refused_by_spark(df, new))
+        found = {text: self._asked[text] for text in columns}
+        return {text: why for text, why in found.items() if why is not None}
+
+    def _columns_of(self, rule: Rule) -> frozenset[str]:
+        known = self._columns.get(rule.name)
+        if known is None or known[0] is not rule:
+            known = self._columns[rule.name] = rule, frozenset(looked_at(rule.tree))
+        return known[1]
 
 
 class RulePipeline:
@@ -81,6 +170,7 @@ class RulePipeline:
         options: how the plan is made.
         name: of the set or query.
         skips: whether rules that do not fit are skipped, and not an error.
+        binder: reads the rules; keeps those that it has read.
 
     Raises:
         QueryError: a rule does not fit; the message names it.
@@ -94,16 +184,12 @@ class RulePipeline:
         name: str,
         *,
         skips: bool,
+        binder: RuleBinder | None = None,
     ) -> None:
         self.options = options = options.resolved()
         self.name = name
-        bound = bind_rules(df, sources, skips=skips)
-        program = compile_rules(bound.rules)
-        refused = _refused_by_spark(df, program.columns)
-        if refused:
-            bound = _without(bound, refused, skips=skips)
-            program = compile_rules(bound.rules)
-        self.bound = bound
+        self.bound = (binder or RuleBinder()).bind(df, sources, skips=skips)
+        program = compile_rules(self.bound.rules)
         self.loop = RuleLoop(program, options)
         self.entries: list[JournalEntry] = []
         self.notes: list[str] = []
@@ -224,7 +310,7 @@ def _without(bound: BoundRules, refused: dict[str, str], *, skips: bool) -> Boun
     """
     kept, skipped = [], list(bound.skipped)
     for rule in bound.rules:
-        wrong = [text for text in compile_rules([rule]).columns if text in refused]
+        wrong = [text for text in looked_at(rule.tree) if text in refused]
         if not wrong:
             kept.append(rule)
             continue
@@ -233,6 +319,21 @@ def _without(bound: BoundRules, refused: dict[str, str], *, skips: bool) -> Boun
             raise QueryError(msg, name=rule.name)
         skipped.append(SkippedRule(rule.name, msg, rule.text))
     return BoundRules(tuple(kept), tuple(skipped))
+
+
+def looked_at(node: Node) -> Iterator[str]:
+    """Yield the columns, or SQL expressions, that a rule looks at."""
+    if isinstance(node, And | Or):
+        for part in node.parts:
+            yield from looked_at(part)
+    elif isinstance(node, Not | Is):
+        yield from looked_at(node.part)
+    elif isinstance(node, FunctionTest):
+        yield from node.predicate.reads
+    elif isinstance(node, NativeTest):
+        yield node.sql
+    elif not isinstance(node, Constant):
+        yield node.operand.sql
 
 
 def _of_task(entry: dict[str, Any], partition: int) -> JournalEntry:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 import uuid
+import warnings
+import weakref
 from typing import TYPE_CHECKING, Any, Self
 
 from pyspark.sql import functions as F
@@ -14,24 +16,42 @@ from eddyline.query.rule_reader import check_rule, rule_source
 from eddyline.query.rules import SkippedRule
 from eddyline.registry import unknown
 from eddyline.runtime.journal import Journal
-from eddyline.spark.conjunction import HARVEST_WAIT_S, MAX_PENDING, SETTINGS
+from eddyline.runtime.views import RunView
+from eddyline.spark.conjunction import HARVEST_WAIT_S, MAX_PENDING
 from eddyline.spark.harvest import as_bytes, listener
-from eddyline.spark.rule_pipeline import STRUCT, RulePipeline, matched
+from eddyline.spark.live_rules import LiveRules, RuleBatches
+from eddyline.spark.rule_pipeline import STRUCT, RuleBinder, matched
+from eddyline.spark.run import Job, Run, SinkOutlet, settings_of
+from eddyline.spark.sinks import sink_of
+from eddyline.watch.explain import explain
+from eddyline.watch.report import write_report
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
+    from pathlib import Path
 
     from pyspark.sql import DataFrame
 
     from eddyline.query.predicates import FunctionPredicate, Predicate
     from eddyline.query.rule_reader import PredicateRule, SqlRule
     from eddyline.query.rules import RuleSource
-    from eddyline.spark.rule_pipeline import PendingRules
+    from eddyline.runtime.journal import JournalEntry
+    from eddyline.runtime.rule_view import RuleView
+    from eddyline.spark.rule_pipeline import PendingRules, RulePipeline
+    from eddyline.spark.sinks import BatchWriter
 
 ON_ERROR = ("raise", "skip")
 
 MAX_CHECKED = 10_000
 """Rules added at once that are read at once; of more, each is read when it meets columns."""
+
+MAX_LINES = 20
+"""Rules that the text of a set shows."""
+
+KEEPS_RULES = (
+    "a plain streaming DataFrame keeps the rules that it was started with; rules.start(…) and "
+    "foreachBatch take changes in at the next micro-batch"
+)
 
 
 class RuleSet:
@@ -73,15 +93,18 @@ class RuleSet:
         self.options = SharingOptions.of(**options)
         self.on_error = on_error
         self._functions = dict(functions or {})
+        self.binder = RuleBinder()
+        self.unread: tuple[SkippedRule, ...] = ()
+        """Rules that could not be read at all, and why."""
         self._sources: dict[str, RuleSource] = {}
-        self._unread: tuple[SkippedRule, ...] = ()
         self._version = 0
         self._lock = threading.RLock()
         self._journal = Journal()
-        self._pipeline: RulePipeline | None = None
-        self._bound_for: Any = None
-        self._waiting: list[PendingRules] = []
+        self._live = LiveRules(self)
+        self._shown = self._live
+        self._waiting: list[tuple[RulePipeline, PendingRules]] = []
         self._streams: list[_StreamReports] = []
+        self._runs: weakref.WeakSet[Run] = weakref.WeakSet()
         self.add(rules or {})
 
     @classmethod
@@ -99,7 +122,7 @@ class RuleSet:
             **options: as for ``RuleSet``.
         """
         made = cls(**options)
-        made._unread = tuple(skipped)
+        made.unread = tuple(skipped)
         made._put({source.name: source for source in sources})
         return made
 
@@ -119,9 +142,9 @@ class RuleSet:
         Those that do not fit the columns of the input are known once the set was applied to one.
         """
         with self._lock:
-            bound = () if self._pipeline is None else self._pipeline.bound.skipped
-            here = tuple(each for each in bound if each.name in self._sources)
-            return (*self._unread, *here)
+            found = self._shown.skipped
+            read = {each.name for each in self.unread}
+            return tuple(each for each in found if each.name in read or each.name in self._sources)
 
     @property
     def info(self) -> dict[str, Mapping[str, Any]]:
@@ -137,7 +160,8 @@ class RuleSet:
         """Add rules: ``add("r1", "a > 5")``, or several by their names.
 
         Raises:
-            QueryError: a name is taken, or a rule is no condition.
+            QueryError: a name is taken, a rule is no condition, or it does not fit the columns of a
+                stream that a run of the set reads.
         """
         given = {rules: rule} if isinstance(rules, str) else dict(rules)
         made = {name: self._source(name, each) for name, each in given.items()}
@@ -162,17 +186,24 @@ class RuleSet:
             for name in names:
                 self._sources.pop(name, None)
             self._version += 1
+        self._warn_of_streams()
 
     def replace(self, name: str, rule: str | Predicate) -> None:
         """Replace a rule; it keeps its place in the set.
 
         Raises:
-            QueryError: there is no rule of that name, or the new one is no condition.
+            QueryError: as for ``add``, or there is no rule of that name.
         """
         made = self._source(name, rule)
+        if self._is_readable(made):
+            with self._lock:
+                self._check_known(name)
+                self._put({name: made})
+
+    def now(self) -> tuple[int, tuple[RuleSource, ...]]:
+        """Return the rules as they are, and a number that is another one after each change."""
         with self._lock:
-            self._check_known(name)
-            self._put({name: made})
+            return self._version, tuple(self._sources.values())
 
     def _source(self, name: Any, rule: Any) -> SqlRule | PredicateRule:
         if not isinstance(name, str) or not name:
@@ -188,7 +219,7 @@ class RuleSet:
             if self.on_error == "raise":
                 raise
             skipped = SkippedRule(source.name, error.message, source.text)
-            self._unread = (*self._unread, skipped)
+            self.unread = (*self.unread, skipped)
             return False
         return True
 
@@ -198,8 +229,28 @@ class RuleSet:
 
     def _put(self, made: Mapping[str, RuleSource]) -> None:
         with self._lock:
+            self._check_fits_runs(made)
             self._sources.update(made)
+            self.unread = tuple(each for each in self.unread if each.name not in made)
             self._version += 1
+        self._warn_of_streams()
+
+    def _check_fits_runs(self, made: Mapping[str, RuleSource]) -> None:
+        """Raise for a rule that does not fit the input of a run: better here than in the run."""
+        for run in list(self._runs) if self.on_error == "raise" else ():
+            if run.isActive:
+                self.binder.bind(run.source, made.values(), skips=False)
+
+    def _warn_of_streams(self) -> None:
+        """Warn that a plain streaming query does not follow."""
+        if any(each.may_run() for each in self._streams):
+            msg = (
+                f"the rules of {self.name!r} have changed, but a streaming query that was started "
+                f"with rules.matches(…) keeps those it was started with, as Spark lays its plan "
+                f"once; run it by rules.start(…), or transform inside foreachBatch, to have "
+                f"changes take effect at the next micro-batch"
+            )
+            warnings.warn(msg, UserWarning, stacklevel=4)
 
     # -- transforms ---------------------------------------------------------------------------
 
@@ -216,8 +267,7 @@ class RuleSet:
         def transform(df: DataFrame) -> DataFrame:
             _check_free(df, column)
             found = self._applied(df)
-            kept = found if keep_unmatched else matched(found)
-            return kept.withColumn(column, F.col(f"{STRUCT}.matches")).drop(STRUCT)
+            return with_matches(found, column, keep_unmatched=keep_unmatched)
 
         return transform
 
@@ -242,55 +292,169 @@ class RuleSet:
 
         return transform
 
-    def pipeline(self, df: DataFrame) -> RulePipeline:
-        """Return the rules over an input; other columns, settings or rules start afresh.
+    def start(
+        self,
+        stream: DataFrame,
+        sink: str | BatchWriter = "memory",
+        *,
+        column: str = "matches",
+        keep_unmatched: bool = False,
+        path: str | None = None,
+        checkpoint: str | None = None,
+        trigger: str | None = None,
+    ) -> Run:
+        """Run the rules on a stream; each micro-batch has the rules of the moment it starts.
+
+        A micro-batch that runs again after a failure may have newer rules than the first time.
+
+        Args:
+            stream: a streaming DataFrame.
+            sink: ``parquet``, ``memory``, ``console``, or a function of (df, batch_id).
+            column: as for ``matches``.
+            keep_unmatched: as for ``matches``.
+            path: where the sink writes, if it writes somewhere.
+            checkpoint: folder from which a later start continues; a temporary one if omitted.
+            trigger: ``available_now`` (what is there, then stop), ``once``, or an interval such
+                as ``5 seconds``; as fast as possible if omitted.
+
+        Returns:
+            The run, which behaves like a StreamingQuery.
 
         Raises:
-            QueryError: a rule does not fit the columns; the message names it.
+            QueryError: no streaming DataFrame, a column that exists already, a rule that does not
+                fit, or a run of that name is active.
+            OptionError: an unknown sink or trigger, or a path that is missing.
+            SourceError: the sink's path cannot be written.
         """
-        with self._lock:
-            settings = [str(df.sparkSession.conf.get(each, None)) for each in SETTINGS]
-            wanted = (self._version, df.dtypes, settings)
-            if self._pipeline is None or self._bound_for != wanted:
-                self._take_entries()
-                self._pipeline = RulePipeline(
-                    df,
-                    tuple(self._sources.values()),
-                    self.options,
-                    self.name,
-                    skips=self.on_error == "skip",
-                )
-                self._bound_for, self._waiting = wanted, []
-            return self._pipeline
+        if not stream.isStreaming:
+            msg = (
+                f"start needs a streaming DataFrame (spark.readStream…), got a batch one; use "
+                f"df.transform(rules.matches({column!r}))"
+            )
+            raise QueryError(msg, rules=self.name)
+        _check_free(stream, column)
+        batches = RuleBatches(self, stream)
+        taken = [batches]
+
+        def pipeline() -> RuleBatches:
+            return taken.pop() if taken else RuleBatches(self, stream)
+
+        job = Job(
+            name=self.name,
+            text=self.text,
+            identity=f"rules {self.name}",
+            source=stream,
+            settings=settings_of(self.options),
+            pipeline=pipeline,
+            rename="el.RuleSet(…, name='…')",
+        )
+
+        def project(found: DataFrame) -> DataFrame:
+            return with_matches(found, column, keep_unmatched=keep_unmatched)
+
+        outlet = SinkOutlet(sink_of(sink, path), project)
+        run = Run(job, outlet, checkpoint=checkpoint, trigger=trigger)
+        self._shown = run.pipeline.live
+        self._runs.add(run)
+        return run
+
+    @property
+    def text(self) -> str:
+        """The rules as they were written, one on a line, the first few of many."""
+        _, sources = self.now()
+        lines = [f"{each.name}: {' '.join(each.text.split())}" for each in sources[:MAX_LINES]]
+        rest = len(sources) - MAX_LINES
+        return "\n".join([*lines, *([f"… {rest:,} more"] if rest > 0 else [])])
 
     def _applied(self, df: DataFrame) -> DataFrame:
         self._learn(0.0)
-        pipeline = self.pipeline(df)
+        pipeline = self._live.current(df)
+        self._shown = self._live
         if df.isStreaming:
-            reports = _StreamReports(pipeline)
+            reports = _StreamReports(pipeline, df)
             self._streams.append(reports)
             listener(df).take(reports.name, reports.take)
             return pipeline.apply(df, observation=lambda: reports.name)[0]
         result, pending = pipeline.apply(df)
-        self._waiting = (self._waiting + pending)[-MAX_PENDING:]
+        self._waiting = (self._waiting + [(pipeline, each) for each in pending])[-MAX_PENDING:]
         return result
 
     # -- what was learned ---------------------------------------------------------------------
 
+    def explain(self, *, width: int = 100) -> str:
+        """Return in words how the rules are evaluated, and on what evidence.
+
+        Args:
+            width: columns of the text.
+
+        Raises:
+            QueryError: the rules were not applied to any DataFrame yet.
+        """
+        return explain(self.view(), width=width)
+
+    def view(self) -> RuleView:
+        """Return how the rules are evaluated, as values: over the input they last met.
+
+        Raises:
+            QueryError: the rules were not applied to any DataFrame yet.
+        """
+        self._learn(HARVEST_WAIT_S)
+        if self._shown.pipeline is None:
+            msg = f"{self.name}: not applied to a DataFrame yet; use df.transform(…) first"
+            raise QueryError(msg, name=self.name)
+        notes = (KEEPS_RULES,) if self._streams else ()
+        return self._shown.view(self._journal.last("sharing"), notes)
+
+    def report(self, path: str | Path) -> Path:
+        """Write what is known of the rules as one self-contained HTML page.
+
+        Raises:
+            QueryError: the rules were not applied to any DataFrame yet.
+            EddylineError: the extra ``report`` is not installed.
+        """
+        view = self.view()
+        with self._lock:
+            run = RunView(
+                query=self.name,
+                text=self.text,
+                journal=tuple(self._journal),
+                rule_view=view,
+                settings=settings_of(self.options),
+            )
+        return write_report(run, path)
+
     @property
     def journal(self) -> list[dict[str, Any]]:
-        """Every decision so far, as rows."""
+        """Every decision so far, as rows: those of its runs too."""
         self._learn(HARVEST_WAIT_S)
-        return self._journal.rows()
+        with self._lock:
+            return self._journal.rows()
+
+    def note(self, entries: Iterable[JournalEntry]) -> None:
+        """Take in decisions of a run."""
+        with self._lock:
+            self._journal.extend(entries)
 
     def _learn(self, timeout_s: float) -> None:
-        if self._pipeline is not None and self._waiting:
-            self._waiting = self._pipeline.learn(self._waiting, timeout_s=timeout_s)
-        self._take_entries()
+        waiting = []
+        for pipeline, report in self._waiting:
+            left = pipeline.learn([report], timeout_s=timeout_s)
+            waiting += [(pipeline, each) for each in left]
+        self._waiting = waiting
+        self.note(self._live.take_entries())
+        for stream in self._streams:
+            self.note(stream.pipeline.take_entries())
 
-    def _take_entries(self) -> None:
-        if self._pipeline is not None:
-            self._journal.extend(self._pipeline.take_entries())
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The rules travel, and what was learned of them stays: it belongs to jobs of this process.
+        with self._lock:
+            options = {
+                **{name: getattr(self.options, name) for name in self.options.__dataclass_fields__},
+                "functions": self._functions,
+                "on_error": self.on_error,
+                "name": self.name,
+            }
+            return _again, (type(self), tuple(self._sources.values()), self.unread, options)
 
     def __len__(self) -> int:
         return len(self.names)
@@ -299,16 +463,41 @@ class RuleSet:
         return f"RuleSet({len(self._sources)} rules)"
 
 
+def _again(
+    cls: type[RuleSet],
+    sources: tuple[RuleSource, ...],
+    skipped: tuple[SkippedRule, ...],
+    options: dict[str, Any],
+) -> RuleSet:
+    return cls.of(sources, skipped, **options)
+
+
 class _StreamReports:
     """Feeds what a streaming query's tasks report into the loop of its rules."""
 
-    def __init__(self, pipeline: RulePipeline) -> None:
+    def __init__(self, pipeline: RulePipeline, df: DataFrame) -> None:
         self.name = f"rules_{uuid.uuid4().hex}"
         self.pipeline = pipeline
+        self._session = df.sparkSession
 
     def take(self, metrics: dict[str, Any], batch_id: int) -> None:
         """Take in what one micro-batch reported."""
         self.pipeline.learn_packed(as_bytes(metrics, "rules"), batch_id)
+
+    def may_run(self) -> bool:
+        """Return whether the streaming query may be running: one that tells, or has not yet."""
+        try:
+            active = self._session.streams.active
+            progress = [query.lastProgress for query in active]
+        except Exception:  # noqa: BLE001 - the session was stopped, and its queries with it
+            return False
+        return any(each is None or self.name in (each.observedMetrics or {}) for each in progress)
+
+
+def with_matches(found: DataFrame, column: str, *, keep_unmatched: bool) -> DataFrame:
+    """Return rows with the names of their rules in a column of their own."""
+    kept = found if keep_unmatched else matched(found)
+    return kept.withColumn(column, F.col(f"{STRUCT}.matches")).drop(STRUCT)
 
 
 def _check_free(df: DataFrame, column: str) -> None:

@@ -1,4 +1,4 @@
-"""A running query: each micro-batch runs under the orders in force, and teaches the next ones."""
+"""A running query: each micro-batch runs under the plan in force, and teaches the next ones."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import re
 import shutil
 import threading
 import time
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import Observation
@@ -20,26 +21,27 @@ from eddyline.errors import (
     OptionError,
     PredicateError,
     QueryError,
-    SourceError,
     StateError,
 )
 from eddyline.runtime.journal import Journal, JournalEntry
 from eddyline.runtime.snapshot import SnapshotFile
-from eddyline.runtime.views import BatchRecord, FilterView, RunView
+from eddyline.runtime.views import BatchRecord
 from eddyline.spark.harvest import PendingMetrics
-from eddyline.spark.pipeline import FilterPipeline
-from eddyline.spark.sinks import MemorySink, sink_of, temporary_folder
-from eddyline.watch.explain import explain
-from eddyline.watch.report import write_report
+from eddyline.spark.run_face import RunFace
+from eddyline.spark.sinks import temporary_folder
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from collections.abc import Callable, Iterable, Mapping
+
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from eddyline.runtime.views import BlockRecord
-    from eddyline.spark.engine import Query
-    from eddyline.spark.sinks import BatchWriter
+    from eddyline.runtime.rule_view import RuleRecord, RuleView
+    from eddyline.runtime.views import BlockRecord, FilterView
+    from eddyline.spark.sinks import Sink
+
+CHANGES = ("order", "routes", "sharing")
+"""Events of the journal that are another plan."""
 
 REPORT_WAIT_S = 10.0
 """How long a batch that has been written is waited for to report what it observed (s)."""
@@ -48,34 +50,159 @@ _PREDICATE_ERROR = re.compile(r"eddyline\.errors\.PredicateError: (.*)")
 _RAISED = re.compile(r"(predicate '.*? raised .*?; handle that value[^\n]*)", re.DOTALL)
 
 
-class Run:
-    """A query that runs; made by ``Query.start``. Behaves like Spark's StreamingQuery."""
+class Pipeline(Protocol):
+    """What a run lays over its micro-batches, and what it has learned of them."""
+
+    def prepare(self, df: DataFrame, *, batch_id: int, is_first: bool) -> None:
+        """Get ready for a micro-batch, such as by taking in what has changed.
+
+        Args:
+            df: its rows.
+            batch_id: its number.
+            is_first: whether nothing was learned yet.
+        """
+        ...
+
+    def apply_batch(
+        self, df: DataFrame, *, batch_id: int, expected_rows: int
+    ) -> tuple[DataFrame, list[Any]]:
+        """Return the result of a micro-batch, and what it will report when it runs.
+
+        Args:
+            df: its rows.
+            batch_id: its number.
+            expected_rows: how many there are, as far as that can be foreseen (0: unknown).
+        """
+        ...
+
+    def learn(self, reports: Iterable[Any], *, timeout_s: float = 0.0) -> list[Any]:
+        """Take in what was reported; returns the reports whose jobs have not run yet."""
+        ...
+
+    def take_entries(self) -> list[JournalEntry]:
+        """Return the decisions since the last call."""
+        ...
+
+    def records(self) -> tuple[BlockRecord, ...]:
+        """Return how each block stands after a batch."""
+        ...
+
+    def rule_record(self) -> RuleRecord | None:
+        """Return how a set of rules stands after a batch, if it is one."""
+        ...
+
+    def plan(self) -> Any:
+        """Return the plan in force as plain values."""
+        ...
+
+    def view(self, last_change: JournalEntry | None) -> FilterView | RuleView:
+        """Return the plan in force and why, as values."""
+        ...
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return what was learned, as plain values."""
+        ...
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Continue from what ``snapshot`` returned.
+
+        Raises:
+            StateError: it is of something else.
+        """
+        ...
+
+
+class Outlet(Protocol):
+    """Where the rows of a run go: one sink, or one for each of several queries."""
+
+    def begin(self, *, continues: bool) -> None:
+        """Get ready; see ``sinks.Sink.begin``."""
+        ...
+
+    def write(self, df: DataFrame, batch_id: int) -> Callable[[float], int]:
+        """Write the rows of one micro-batch; returns what says, in so many seconds, how many."""
+        ...
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a run runs."""
+
+    name: str
+    """Of the query; unique among those that run."""
+    text: str
+    """The query as it was written."""
+    identity: str
+    """What was learned is of use only for a job of the same identity."""
+    source: DataFrame
+    """The stream."""
+    settings: Mapping[str, str]
+    """Its options, as texts."""
+    pipeline: Callable[[], Pipeline]
+    """Returns the pipeline, with nothing learned yet."""
+    rename: str
+    """How to choose another name, for errors."""
+
+
+def settings_of(options: Any) -> dict[str, str]:
+    """Return the fields of an options object as texts."""
+    return {name: str(getattr(options, name)) for name in options.__dataclass_fields__}
+
+
+class SinkOutlet:
+    """All rows go to one sink.
+
+    Args:
+        sink: where.
+        project: returns the output columns.
+    """
+
+    def __init__(self, sink: Sink, project: Callable[[DataFrame], DataFrame]) -> None:
+        self.sink = sink
+        self._project = project
+
+    def begin(self, *, continues: bool) -> None:
+        """Let the sink get ready."""
+        self.sink.begin(continues=continues)
+
+    def write(self, df: DataFrame, batch_id: int) -> Callable[[float], int]:
+        """Write the rows of one micro-batch."""
+        kept = Observation()
+        result = self._project(df).observe(kept, F.count(F.lit(1)).alias("n"))
+        self.sink.write(result, batch_id)
+        return lambda timeout_s: _count(kept, timeout_s)
+
+
+class Run(RunFace):
+    """A query that runs; made by ``start``. Behaves like Spark's StreamingQuery."""
 
     def __init__(
         self,
-        query: Query,
-        sink: str | BatchWriter,
+        job: Job,
+        outlet: Outlet,
         *,
-        path: str | None,
         checkpoint: str | None,
         trigger: str | None,
     ) -> None:
         chosen = _trigger(trigger)
-        self.query = query
-        self.name = query.name
-        self.sink = sink_of(sink, path)
+        self.job = job
+        self.name = job.name
+        self.source = job.source
+        self.outlet = outlet
+        if isinstance(outlet, SinkOutlet):
+            self.sink = outlet.sink
         self._is_temporary = checkpoint is None
         folder = Path(checkpoint).absolute() if checkpoint else None
         if folder is not None and folder.exists() and not folder.is_dir():
             msg = f"the checkpoint {folder} is a file; give a folder"
             raise StateError(msg, path=str(folder))
-        self.sink.begin(continues=folder is not None and (folder / "spark" / "metadata").exists())
+        outlet.begin(continues=folder is not None and has_started(folder))
         self.checkpoint = folder or Path(temporary_folder())
-        self.pipeline = FilterPipeline(query.bound(), query.options, query.name)
+        self.pipeline: Any = job.pipeline()
         self._lock = threading.Lock()
         self._records: list[BatchRecord] = []
         self._journal = Journal(self.checkpoint / "eddyline" / "journal.jsonl")
-        fingerprint = hashlib.blake2b(query.text.encode(), digest_size=16).hexdigest()
+        fingerprint = hashlib.blake2b(job.identity.encode(), digest_size=16).hexdigest()
         self._snapshot = SnapshotFile(self.checkpoint / "eddyline" / "state.json", fingerprint)
         self._last_batch = -1
         self._error: BaseException | None = None
@@ -87,14 +214,10 @@ class Run:
             raise
 
     def _started(self, trigger: dict[str, Any]) -> StreamingQuery:
-        active = [each.name for each in self.query.source.sparkSession.streams.active]
+        active = [each.name for each in self.source.sparkSession.streams.active]
         if self.name in active:
-            msg = (
-                f"query {self.name!r} is running already; stop that run first, or make the query "
-                f"again under another name: engine.query(…, name='…')"
-            )
-            raise QueryError(msg, query=self.name)
-        writer = self.query.source.writeStream.foreachBatch(self._on_batch).queryName(self.name)
+            raise already_running(self.name, self.job.rename)
+        writer = self.source.writeStream.foreachBatch(self._on_batch).queryName(self.name)
         writer = writer.option("checkpointLocation", str(self.checkpoint / "spark"))
         try:
             writer = writer.trigger(**trigger)
@@ -110,7 +233,13 @@ class Run:
         try:
             n_rows, n_kept = self._process(df, batch_id)
             record = BatchRecord(
-                batch_id, n_rows, n_kept, time.monotonic() - started, time.time(), self._blocks()
+                batch_id,
+                n_rows,
+                n_kept,
+                time.monotonic() - started,
+                time.time(),
+                self.pipeline.records(),
+                self.pipeline.rule_record(),
             )
             with self._lock:
                 self._records.append(record)
@@ -123,17 +252,12 @@ class Run:
 
     def _process(self, df: DataFrame, batch_id: int) -> tuple[int, int]:
         """Run one batch and learn from it; returns the rows in and out."""
-        arrived, kept = Observation(), Observation()
-        if self._last_batch < 0:
-            self.pipeline.read_sample(df)
-        self.pipeline.label_texts(df)
+        arrived = Observation()
+        self.pipeline.prepare(df, batch_id=batch_id, is_first=self._last_batch < 0)
         source = df.observe(arrived, F.count(F.lit(1)).alias("n"))
         before = self._records[-1].n_rows if self._records else 0
-        result, reports = self.pipeline.apply(
-            source, batch_id=batch_id, profiles_native=True, expected_rows=before
-        )
-        result = self.query.project(result).observe(kept, F.count(F.lit(1)).alias("n"))
-        self.sink.write(result, batch_id)
+        result, reports = self.pipeline.apply_batch(source, batch_id=batch_id, expected_rows=before)
+        kept = self.outlet.write(result, batch_id)
         # One wait for all: a sink that ran no job has nothing to report.
         deadline = time.monotonic() + REPORT_WAIT_S
         # A batch that runs again after a failure was counted before, and counts once.
@@ -141,15 +265,8 @@ class Run:
             self.pipeline.learn(reports, timeout_s=REPORT_WAIT_S)
         with self._lock:
             self._journal.extend(self.pipeline.take_entries())
-        counts = (
-            PendingMetrics(each).get(max(0.0, deadline - time.monotonic())) or {}
-            for each in (arrived, kept)
-        )
-        n_rows, n_kept = (int(each.get("n") or 0) for each in counts)
-        return n_rows, n_kept
-
-    def _blocks(self) -> tuple[BlockRecord, ...]:
-        return self.pipeline.records()
+        n_rows = _count(arrived, max(0.0, deadline - time.monotonic()))
+        return n_rows, kept(max(0.0, deadline - time.monotonic()))
 
     def _restore(self) -> None:
         """Continue from what an earlier run of the same query has learned."""
@@ -163,30 +280,28 @@ class Run:
         try:
             self.pipeline.restore(state)
         except StateError as error:
-            # What was learned only saves work; without it the run starts with the order as written.
-            self.pipeline = FilterPipeline(self.query.bound(), self.query.options, self.name)
+            # What was learned only saves work; without it the run starts with the plan as written.
+            self.pipeline = self.job.pipeline()
             why = {"why": error.message}
             self._journal.extend([JournalEntry(-1, "run", "drop_state", evidence=why)])
             return
         self._last_batch = last_batch
-        orders = {each: loop.names(loop.order) for each, loop in self.pipeline.loops.items()}
-        self._journal.extend([JournalEntry(self._last_batch, "run", "restore", after=orders)])
+        plan = self.pipeline.plan()
+        self._journal.extend([JournalEntry(self._last_batch, "run", "restore", after=plan)])
 
     # -- what a person sees -------------------------------------------------------------------
 
-    def explain(self, *, width: int = 100) -> str:
-        """Return the orders in force and why, in words."""
-        return explain(self.view(), width=width)
-
-    def view(self) -> FilterView:
-        """Return the orders in force and why, as values."""
-        return self.pipeline.view(self._journal.last("order", "routes"))
-
     @property
-    def journal(self) -> list[dict[str, Any]]:
-        """Every decision so far, as rows."""
+    def text(self) -> str:
+        """The query as it was written."""
+        return self.job.text
+
+    def view(self) -> FilterView | RuleView:
+        """Return the plan in force and why, as values."""
         with self._lock:
-            return self._journal.rows()
+            last_change = self._journal.last(*CHANGES)
+        view: FilterView | RuleView = self.pipeline.view(last_change)
+        return view
 
     @property
     def records(self) -> list[BatchRecord]:
@@ -194,85 +309,17 @@ class Run:
         with self._lock:
             return list(self._records)
 
-    def run_view(self) -> RunView:
-        """Return the whole run as values."""
-        options = self.query.options
-        settings = {name: str(getattr(options, name)) for name in options.__dataclass_fields__}
+    def _entries(self) -> tuple[JournalEntry, ...]:
         with self._lock:
-            return RunView(
-                query=self.name,
-                text=self.query.text,
-                batches=tuple(self._records),
-                journal=tuple(self._journal),
-                filter_view=self.view(),
-                settings=settings,
-            )
+            return tuple(self._journal)
 
-    def report(self, path: str | Path) -> Path:
-        """Write the run as one self-contained HTML page.
-
-        Raises:
-            EddylineError: the extra ``report`` is not installed.
-        """
-        return write_report(self.run_view(), path)
-
-    # -- the rows, where they stay in memory --------------------------------------------------
-
-    def to_arrow(self) -> pa.Table:
-        """Return all rows so far (sink ``memory``).
-
-        Raises:
-            SourceError: another sink has the rows, or no batch has run yet.
-        """
-        return self._memory().table()
-
-    def to_df(self) -> DataFrame:
-        """Return all rows so far as a DataFrame (sink ``memory``), also as a view by its name."""
-        found = self._memory().to_df(self.query.engine.spark)
-        found.createOrReplaceTempView(self.name)
-        return found
-
-    def _memory(self) -> MemorySink:
-        if not isinstance(self.sink, MemorySink):
-            msg = f"run {self.name!r} does not keep its rows in memory; start it with 'memory'"
-            raise SourceError(msg, run=self.name)
-        return self.sink
+    def _settings(self) -> Mapping[str, str]:
+        return self.job.settings
 
     # -- like a StreamingQuery ----------------------------------------------------------------
 
-    @property
-    def isActive(self) -> bool:
-        """Whether the run is still running."""
-        return bool(self.streaming_query.isActive)
-
-    @property
-    def id(self) -> str:
-        """The query's id, the same over restarts from its checkpoint."""
-        return str(self.streaming_query.id)
-
-    @property
-    def recentProgress(self) -> list[Any]:
-        """Spark's own progress of the last micro-batches."""
-        return list(self.streaming_query.recentProgress)
-
-    @property
-    def lastProgress(self) -> Any:
-        """Spark's own progress of the last micro-batch, or None."""
-        return self.streaming_query.lastProgress
-
     def await_termination(self, timeout_s: float | None = None) -> bool:
-        """Wait until the run ends.
-
-        Args:
-            timeout_s: longest wait (s); without one, as long as it takes.
-
-        Returns:
-            Whether the run has ended.
-
-        Raises:
-            EddylineError: the run failed in a way that eddyline has words for.
-            StreamingQueryException: it failed in another way.
-        """
+        """Wait until the run ends; see ``RunFace.await_termination``."""
         try:
             if timeout_s is None:
                 self.streaming_query.awaitTermination()
@@ -287,19 +334,6 @@ class Run:
         if ended:
             self._clean_up()
         return ended
-
-    def watch(self, *, quiet: bool = False) -> None:
-        """Show the progress until the run ends; Ctrl-C stops it.
-
-        Args:
-            quiet: show nothing, only wait.
-
-        Raises:
-            EddylineError: the run failed in a way that eddyline has words for.
-        """
-        from eddyline.spark.watched import watch  # noqa: PLC0415 - it waits for runs
-
-        watch([self], quiet=quiet)
 
     def process_all_available(self) -> None:
         """Wait until everything that has arrived is processed; for tests."""
@@ -328,6 +362,26 @@ class Run:
             if match := pattern.search(text):
                 return PredicateError(match[1], query=self.name)
         return error
+
+
+def has_started(checkpoint: Path) -> bool:
+    """Return whether a run has left offsets in a checkpoint."""
+    return (checkpoint / "spark" / "metadata").exists()
+
+
+def already_running(name: str, rename: str) -> QueryError:
+    """Return the error that a query of that name runs."""
+    msg = (
+        f"query {name!r} is running already; stop that run first, or make the query again under "
+        f"another name: {rename}"
+    )
+    return QueryError(msg, query=name)
+
+
+def _count(observation: Observation, timeout_s: float) -> int:
+    """Return how many rows were observed, 0 if no job has run."""
+    metrics = PendingMetrics(observation).get(timeout_s) or {}
+    return int(metrics.get("n") or 0)
 
 
 def _trigger(text: str | None) -> dict[str, Any]:

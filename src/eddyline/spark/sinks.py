@@ -128,7 +128,10 @@ class MemorySink(_Fresh):
 
     def to_df(self, spark: SparkSession) -> DataFrame:
         """Return all rows so far as a DataFrame."""
-        return spark.createDataFrame(self.table())
+        table = self.table()
+        # Spark stops reading at the first batch without rows, and loses those that follow.
+        full = [batch for batch in table.to_batches() if batch.num_rows]
+        return spark.createDataFrame(pa.Table.from_batches(full, table.schema))
 
 
 class ConsoleSink(_Fresh):

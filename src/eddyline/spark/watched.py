@@ -14,13 +14,13 @@ from eddyline.watch.progress import ProgressLine
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from eddyline.spark.run import Run
+    from eddyline.spark.run_face import RunFace
 
 LOOK_EVERY_S = 0.2
 """How often new batches are looked for (s)."""
 
 
-def watch(runs: Sequence[Run], *, quiet: bool = False) -> None:
+def watch(runs: Sequence[RunFace], *, quiet: bool = False) -> None:
     """Show the progress of runs until all have ended; Ctrl-C stops them.
 
     Raises:
@@ -56,7 +56,7 @@ def _interrupts() -> Iterator[Callable[[], bool]]:
         signal.signal(signal.SIGINT, before)
 
 
-def _has_ended(run: Run, line: ProgressLine) -> bool:
+def _has_ended(run: RunFace, line: ProgressLine) -> bool:
     """Wait a little, show the batches that have ended meanwhile, and say whether the run has."""
     ended = run.await_termination(LOOK_EVERY_S)
     for record in run.records[line.n_batches :]:

@@ -1,4 +1,4 @@
-"""A conjunction in words: the order in force, what it saves, and why it came about."""
+"""A conjunction, or a set of rules, in words: the plan in force, and why it came about."""
 
 from __future__ import annotations
 
@@ -7,49 +7,48 @@ from typing import TYPE_CHECKING, Any
 
 from rich import box
 from rich.console import Console, Group, RenderableType
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from eddyline.runtime.rule_view import RuleView
 from eddyline.watch.facts import BlockFacts, FilterFacts, block_facts, view_facts
+from eddyline.watch.layout import last_change, section
+from eddyline.watch.rule_words import rules_in_words
 from eddyline.watch.wording import (
-    change_texts,
     clipped,
     cost_text,
     count,
     duration,
-    evidence_text,
     one_line,
     order_text,
     percent,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from eddyline.query.binding import Pinned
-    from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.views import FilterView
 
 MAX_FILTERS = 20
 """Filters of a block that a table shows unless told otherwise."""
-
-_INDENT = (0, 0, 0, 2)
 
 _CLASS_WIDTH = 60
 """Most characters that say which rows are of a class."""
 
 
 def explain(
-    view: FilterView, *, width: int = 100, color: bool = False, max_filters: int = MAX_FILTERS
+    view: FilterView | RuleView,
+    *,
+    width: int = 100,
+    color: bool = False,
+    max_filters: int = MAX_FILTERS,
 ) -> str:
-    """Say in words how a conjunction is evaluated at present, and on what evidence.
+    """Say in words how a conjunction or a set of rules is evaluated, and on what evidence.
 
     Args:
-        view: the conjunction as it stands.
+        view: the conjunction or the rules as they stand.
         width: characters per line.
         color: whether the text carries terminal colours.
-        max_filters: filters shown of each block; the rest is a number.
+        max_filters: rows of a table that are shown (the filters of a block); the rest is a number.
 
     Returns:
         Lines of text that end in a line break.
@@ -65,7 +64,10 @@ def explain(
         emoji=False,
     )
     with console.capture() as capture:
-        console.print(_whole(view, max_filters))
+        if isinstance(view, RuleView):
+            console.print(rules_in_words(view, max_filters))
+        else:
+            console.print(_whole(view, max_filters))
     return "".join(line.rstrip() + "\n" for line in capture.get().splitlines())
 
 
@@ -81,10 +83,10 @@ def _whole(view: FilterView, max_filters: int) -> RenderableType:
     if not view.blocks:
         parts += [Text(), Text("No filter of it has an order to learn.")]
     parts += _pinned(view.pinned)
-    parts += _last_change(view.last_change)
+    parts += last_change(view.last_change)
     said = {block.note for block in view.blocks}
     if notes := [note for note in view.notes if note not in said]:
-        parts += _section("notes", [Text(f"• {one_line(note)}") for note in notes])
+        parts += section("notes", [Text(f"• {one_line(note)}") for note in notes])
     return Group(*parts)
 
 
@@ -96,11 +98,7 @@ def _block(facts: BlockFacts, max_filters: int) -> list[RenderableType]:
     lines.append(_order_table(facts, max_filters))
     lines += [Text(line) for line in _summary(facts)]
     lines += _routes(facts)
-    return _section(f"{facts.component} block: {state}", lines)
-
-
-def _section(title: str, lines: Sequence[RenderableType]) -> list[RenderableType]:
-    return [Text(), Text(title, style="bold cyan"), *(Padding(line, _INDENT) for line in lines)]
+    return section(f"{facts.component} block: {state}", lines)
 
 
 def _order_table(facts: BlockFacts, max_filters: int) -> Table:
@@ -198,19 +196,4 @@ def _pinned(pinned: tuple[Pinned, ...]) -> list[RenderableType]:
     table.add_column()
     for item in pinned:
         table.add_row(_label(item.name, item.text), Text(one_line(item.reason)))
-    return _section("pinned: keeps its place", [table])
-
-
-def _last_change(entry: JournalEntry | None) -> list[RenderableType]:
-    if entry is None:
-        return []
-    before, after = change_texts(entry.before, entry.after)
-    table = Table.grid(padding=(0, 2))
-    table.add_column(style="dim", no_wrap=True)
-    table.add_column()
-    table.add_row("before", Text(before))
-    table.add_row("after", Text(after))
-    if entry.evidence:
-        table.add_row("evidence", Text(evidence_text(entry.evidence)))
-    when = f"after batch {entry.batch_id}" if entry.batch_id >= 0 else "in a job of its own"
-    return _section(f"last change: {entry.component} {entry.event}, {when}", [table])
+    return section("pinned: keeps its place", [table])

@@ -1,0 +1,292 @@
+"""The rules of a set over one kind of input, followed while the set changes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from eddyline.errors import StateError
+from eddyline.runtime.journal import JournalEntry
+from eddyline.runtime.rule_loop import COMPONENT, RuleLoop
+from eddyline.runtime.rule_state import plan_from, plan_state
+from eddyline.runtime.rule_view import RuleCount, RuleRecord, counts_of, rule_view
+from eddyline.spark.rule_pipeline import SETTINGS, RulePipeline
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pyspark.sql import DataFrame
+
+    from eddyline.query.rules import RuleSource, SkippedRule
+    from eddyline.runtime.rule_view import RuleView
+    from eddyline.spark.rule_pipeline import PendingRules
+    from eddyline.spark.rule_set import RuleSet
+
+MAX_SAVED = 10_000
+"""Most rules whose plan and counts are saved; of more, all is measured again after a restart."""
+
+MAX_NAMED = 20
+"""Rules that a journal entry names."""
+
+
+class LiveRules:
+    """Keeps the pipeline of a set up to date, and what is known of rules that stay.
+
+    Args:
+        rules: the set.
+    """
+
+    def __init__(self, rules: RuleSet) -> None:
+        self.rules = rules
+        self.pipeline: RulePipeline | None = None
+        self._made_for: Any = None
+        self._sources: dict[str, RuleSource] = {}
+        self._past: dict[str, RuleCount] = {}
+        self._entries: list[JournalEntry] = []
+        self._lock = threading.RLock()
+
+    def current(self, df: DataFrame, *, batch_id: int = -1) -> RulePipeline:
+        """Return the rules of now over an input; other columns or settings start afresh.
+
+        Args:
+            df: the input.
+            batch_id: the micro-batch, or -1; a change of the rules is noted under it.
+
+        Raises:
+            QueryError: a rule does not fit the columns; the message names it.
+        """
+        with self._lock:
+            settings = [str(df.sparkSession.conf.get(each, None)) for each in SETTINGS]
+            version, sources = self.rules.now()
+            made_for = (df.dtypes, settings)
+            if self.pipeline is None or self._made_for != (version, *made_for):
+                made = RulePipeline(
+                    df,
+                    sources,
+                    self.rules.options,
+                    self.rules.name,
+                    skips=self.rules.on_error == "skip",
+                    binder=self.rules.binder,
+                )
+                self._follow(made, {each.name: each for each in sources}, batch_id)
+                self._made_for = version, *made_for
+            return self.pipeline  # type: ignore[return-value]
+
+    def _follow(self, made: RulePipeline, sources: dict[str, RuleSource], batch_id: int) -> None:
+        """Go on with another pipeline; rules that stayed keep their counts."""
+        if self.pipeline is not None:
+            stayed = {name for name, each in sources.items() if self._sources.get(name) is each}
+            self._past = {each.name: each for each in self.counts() if each.name in stayed}
+            self._entries += self.pipeline.take_entries()
+            self._entries += _changes(self._sources, sources, batch_id)
+        self.pipeline, self._sources = made, sources
+
+    def counts(self) -> tuple[RuleCount, ...]:
+        """Return what each rule came to since it was added."""
+        with self._lock:
+            if self.pipeline is None:
+                return ()
+            loop = self.pipeline.loop
+            return tuple(
+                _added(self._past.get(each.name), each)
+                for each in counts_of(loop.program, loop.total)
+            )
+
+    @property
+    def skipped(self) -> tuple[SkippedRule, ...]:
+        """The rules that do not run, and why."""
+        here = () if self.pipeline is None else self.pipeline.bound.skipped
+        return (*self.rules.unread, *here)
+
+    def take_entries(self) -> list[JournalEntry]:
+        """Return the decisions since the last call."""
+        with self._lock:
+            taken, self._entries = self._entries, []
+            if self.pipeline is not None:
+                taken += self.pipeline.take_entries()
+            return taken
+
+    def view(self, last_change: JournalEntry | None, notes: tuple[str, ...] = ()) -> RuleView:
+        """Return the rules as they stand, once there are any."""
+        with self._lock:
+            pipeline = self.pipeline
+            if pipeline is None:
+                msg = "view() before current()"
+                raise RuntimeError(msg)
+            return rule_view(
+                self.rules.name,
+                pipeline.loop,
+                skipped=self.skipped,
+                rules=self.counts(),
+                last_change=last_change,
+                notes=notes,
+            )
+
+    # -- saving ---------------------------------------------------------------------------------
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return what was learned, as plain values; nothing of very many rules."""
+        with self._lock:
+            pipeline = self.pipeline
+            if pipeline is None or pipeline.loop.program.n_rules > MAX_SAVED:
+                return {}
+            loop = pipeline.loop
+            return {
+                "rules": self._digest(),
+                "plan": plan_state(loop.plan) if loop.is_measured else None,
+                "counts": [[c.name, c.n_rows, c.n_met, c.n_matches] for c in self.counts()],
+            }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Continue from what ``snapshot`` returned.
+
+        Raises:
+            StateError: it is of other rules, or of another input.
+        """
+        pipeline = self.pipeline
+        if pipeline is None or not state:
+            return
+        if state.get("rules") != self._digest():
+            msg = "the rules, their options or the columns have changed"
+            raise StateError(msg)
+        try:
+            past = {each[0]: RuleCount(each[0], *map(int, each[1:])) for each in state["counts"]}
+        except (KeyError, IndexError, TypeError, ValueError) as error:
+            msg = f"the saved counts are damaged: {error}"
+            raise StateError(msg) from error
+        loop = pipeline.loop
+        if state.get("plan") is not None:
+            plan = plan_from(state["plan"], loop.blocks)
+            pipeline.loop = RuleLoop(loop.program, pipeline.options, plan=plan, is_measured=True)
+        self._past = past
+
+    def _digest(self) -> str:
+        """Return what identifies the rules, their options and their input."""
+        if self.pipeline is None:
+            return ""
+        rules = [[rule.name, rule.text] for rule in self.pipeline.bound.rules]
+        content = json.dumps([rules, str(self.pipeline.options), self._made_for[1:]])
+        return hashlib.blake2b(content.encode(), digest_size=16).hexdigest()
+
+
+class RuleBatches:
+    """The rules of a set over the micro-batches of a run: each with the rules of its moment.
+
+    Args:
+        rules: the set.
+        source: the stream.
+        as_places: whether matches are places in the set, and not names.
+
+    Raises:
+        QueryError: a rule does not fit the columns; the message names it.
+    """
+
+    def __init__(self, rules: RuleSet, source: DataFrame, *, as_places: bool = False) -> None:
+        self.live = LiveRules(rules)
+        self.pipeline = self.live.current(source)
+        self._as_places = as_places
+        self._record: RuleRecord | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The rules of the micro-batch, by their places."""
+        return self.pipeline.loop.program.names
+
+    def prepare(
+        self,
+        df: DataFrame,
+        *,
+        batch_id: int,
+        is_first: bool,  # noqa: ARG002 - of the protocol
+    ) -> None:
+        """Take in what has changed in the set."""
+        self.pipeline = self.live.current(df, batch_id=batch_id)
+
+    def apply_batch(
+        self,
+        df: DataFrame,
+        *,
+        batch_id: int,
+        expected_rows: int,  # noqa: ARG002 - of the protocol
+    ) -> tuple[DataFrame, list[PendingRules]]:
+        """Add the temporary column of matches."""
+        return self.pipeline.apply(df, batch_id=batch_id, as_places=self._as_places)
+
+    def learn(
+        self, reports: Iterable[PendingRules], *, timeout_s: float = 0.0
+    ) -> list[PendingRules]:
+        """Take in what was reported."""
+        before = self.pipeline.loop.total
+        waiting = self.pipeline.learn(reports, timeout_s=timeout_s)
+        loop = self.pipeline.loop
+        self._record = RuleRecord(
+            n_rules=loop.program.n_rules,
+            plan=str(loop.plan),
+            n_met=int(np.sum(loop.total.candidates) - np.sum(before.candidates)),
+            n_matches=int(np.sum(loop.total.matches) - np.sum(before.matches)),
+        )
+        return waiting
+
+    def take_entries(self) -> list[JournalEntry]:
+        """Return the decisions since the last call; the set's own journal has them too."""
+        taken = self.live.take_entries()
+        self.live.rules.note(taken)
+        return taken
+
+    def records(self) -> tuple[()]:
+        """Return nothing: rules have no order to draw."""
+        return ()
+
+    def rule_record(self) -> RuleRecord | None:
+        """Return how the rules stand after a batch."""
+        return self._record
+
+    def plan(self) -> str:
+        """Return the plan in force, in words."""
+        return str(self.pipeline.loop.plan)
+
+    def view(self, last_change: JournalEntry | None) -> RuleView:
+        """Return the rules as they stand."""
+        return self.live.view(last_change)
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return what was learned, as plain values."""
+        return self.live.snapshot()
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Continue from what ``snapshot`` returned."""
+        self.live.restore(state)
+
+
+def _added(past: RuleCount | None, now: RuleCount) -> RuleCount:
+    if past is None:
+        return now
+    return RuleCount(
+        now.name,
+        past.n_rows + now.n_rows,
+        past.n_met + now.n_met,
+        past.n_matches + now.n_matches,
+    )
+
+
+def _changes(
+    before: dict[str, RuleSource], after: dict[str, RuleSource], batch_id: int
+) -> list[JournalEntry]:
+    """Return what has changed between two states of a set, if anything, as an entry."""
+    changed = {
+        "added": [name for name in after if name not in before],
+        "removed": [name for name in before if name not in after],
+        "replaced": [name for name, each in after.items() if before.get(name, each) is not each],
+    }
+    evidence: dict[str, Any] = {what: names[:MAX_NAMED] for what, names in changed.items() if names}
+    if not evidence:
+        return []
+    return [
+        JournalEntry(
+            batch_id, COMPONENT, "rules", f"{len(before)} rules", f"{len(after)} rules", evidence
+        )
+    ]

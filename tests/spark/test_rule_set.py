@@ -1,0 +1,454 @@
+"""``el.RuleSet`` on Spark: transforms, runs whose rules change, restarts, what it refuses."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+import warnings
+
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from pyspark import cloudpickle
+from pyspark.sql import functions as F
+
+import eddyline as el
+from eddyline.errors import NotSupportedError, OptionError, PredicateError, QueryError
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+RULES = {
+    "small": "n < 100",
+    "middle": "n BETWEEN 90 AND 200 AND s <> 'c'",
+    "letter": "s IN ('a', 'b') AND NOT n > 5",
+    "text": "concat(s, 'x') LIKE 'c%' AND n % 7 = 0",
+    "either": "n IS NULL OR (s = 'a' AND n > 2990)",
+}
+
+
+@pytest.fixture(scope="module")
+def folder(spark, tmp_path_factory):
+    """Six files of 500 rows each, whose names sort as their rows do; some numbers are NULL."""
+    path = tmp_path_factory.mktemp("rules") / "in"
+    path.mkdir()
+    frame = (
+        spark.range(3_000)
+        .withColumn("n", F.when(F.col("id") % 97 != 0, F.col("id")))
+        .withColumn("s", F.expr("array('a', 'b', 'c', 'd')[CAST(id % 4 AS INT)]"))
+    )
+    table = frame.toArrow()
+    for number in range(6):
+        part = table.slice(500 * number, 500)
+        pq.write_table(part, path / f"part-{number}.parquet")
+        time.sleep(0.01)  # files are read in the order of their times
+    return str(path)
+
+
+@pytest.fixture
+def frame(spark, folder):
+    return spark.read.parquet(folder)
+
+
+@pytest.fixture
+def stream(spark, folder):
+    schema = spark.read.parquet(folder).schema
+    return spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(folder)
+
+
+def expected(frame, rules):
+    """Return the names of the rules that Spark finds true, by id."""
+    columns = [F.when(F.expr(text), F.lit(name)) for name, text in rules.items()]
+    kept = F.array_compact(F.array(*columns)) if columns else F.array().cast("array<string>")
+    return {row["id"]: row["m"] for row in frame.select("id", kept.alias("m")).collect()}
+
+
+def matched(frame, rules):
+    return {id_: names for id_, names in expected(frame, rules).items() if names}
+
+
+def found(df, column="matches"):
+    return {row["id"]: list(row[column]) for row in df.select("id", column).collect()}
+
+
+def finish(run):
+    assert run.await_termination(120)
+    return run
+
+
+# -- transforms ---------------------------------------------------------------------------------
+
+
+def test_matches_on_a_batch(frame):
+    rules = el.RuleSet(RULES)
+    assert found(frame.transform(rules.matches())) == matched(frame, RULES)
+    kept = frame.transform(rules.matches("m", keep_unmatched=True))
+    assert kept.columns == [*frame.columns, "m"]
+    assert found(kept, "m") == expected(frame, RULES)
+    assert kept.schema["m"].dataType.simpleString() == "array<string>"
+
+
+def test_any_and_count_by_rule_on_a_batch(frame):
+    rules = el.RuleSet(RULES)
+    want = matched(frame, RULES)
+    some = frame.transform(rules.any())
+    assert some.columns == frame.columns
+    assert {row["id"] for row in some.collect()} == set(want)
+    counts = {row["rule"]: row["count"] for row in frame.transform(rules.count_by_rule()).collect()}
+    names = [name for each in want.values() for name in each]
+    assert counts == {name: names.count(name) for name in set(names)}
+
+
+def test_any_and_count_by_rule_on_a_stream(spark, frame, stream):
+    rules = el.RuleSet(RULES)
+    query = (
+        stream.transform(rules.any())
+        .writeStream.format("memory")
+        .queryName("some")
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    want = matched(frame, RULES)
+    assert {row["id"] for row in spark.table("some").collect()} == set(want)
+    counting = (
+        stream.transform(rules.count_by_rule())
+        .writeStream.format("memory")
+        .queryName("counts")
+        .outputMode("complete")
+        .trigger(availableNow=True)
+        .start()
+    )
+    counting.awaitTermination()
+    names = [name for each in want.values() for name in each]
+    got = {row["rule"]: row["count"] for row in spark.table("counts").collect()}
+    assert got == {name: names.count(name) for name in set(names)}
+
+
+def test_columns_of_the_input_are_not_replaced(frame):
+    rules = el.RuleSet({"one": "n = 1"})
+    with pytest.raises(QueryError, match="has a column 'S' already"):
+        frame.transform(rules.matches("S"))
+    strange = frame.withColumnRenamed("s", "__eddyline_rules")
+    with pytest.raises(QueryError, match="__eddyline"):
+        strange.transform(rules.matches())
+
+
+def test_a_rule_that_does_not_fit(frame):
+    bad = {**RULES, "bad": "nowhere > 5"}
+    with pytest.raises(QueryError, match=r"rule 'bad'[\s\S]*nowhere"):
+        frame.transform(el.RuleSet(bad).matches())
+    rules = el.RuleSet(bad, on_error="skip")
+    assert found(frame.transform(rules.matches())) == matched(frame, RULES)
+    assert [each.name for each in rules.skipped] == ["bad"]
+    assert rules.names == tuple(RULES)
+    assert "bad" in rules.explain()
+    rules.replace("bad", "n = 7")
+    assert found(frame.transform(rules.matches()))[7] == ["small", "bad"]
+    assert rules.skipped == ()
+
+
+def test_a_rule_that_could_not_be_read_is_mended(frame):
+    rules = el.RuleSet({"bad": "n >"}, on_error="skip")
+    assert [each.name for each in rules.skipped] == ["bad"]
+    rules.add("bad", "n = 7")
+    assert found(frame.transform(rules.matches())) == {7: ["bad"]}
+    assert rules.skipped == ()
+
+
+def test_names_and_options_are_checked(frame):
+    rules = el.RuleSet({"one": "n = 1"})
+    with pytest.raises(QueryError, match="exists already"):
+        rules.add("one", "n = 2")
+    with pytest.raises(QueryError, match="unknown rule 'two'"):
+        rules.remove("one", "two")
+    assert rules.names == ("one",)
+    with pytest.raises(QueryError, match="rule 'two'"):
+        rules.add("two", "n +")
+    with pytest.raises(OptionError, match="method"):
+        el.RuleSet({}, method="magic")
+    with pytest.raises(QueryError, match="not applied"):
+        rules.explain()
+    with pytest.raises(QueryError, match="needs a streaming DataFrame"):
+        rules.start(frame)
+
+
+def test_a_pickled_set_has_the_rules_and_knows_nothing(frame):
+    odd = el.predicate(lambda n: pc.equal(pc.bit_wise_and(n, 1), 1), reads=["n"], name="odd")
+    rules = el.RuleSet(
+        {**RULES, "bad": "n >", "odd": "odd(n) AND n < 4"},
+        functions={"odd": odd},
+        on_error="skip",
+        name="travels",
+        seed=3,
+    )
+    want = found(frame.transform(rules.matches()))
+    again = cloudpickle.loads(cloudpickle.dumps(rules))
+    assert (again.name, again.names, again.options) == ("travels", rules.names, rules.options)
+    assert [each.name for each in again.skipped] == ["bad"]
+    with pytest.raises(QueryError, match="not applied"):
+        again.view()
+    assert found(frame.transform(again.matches())) == want
+
+
+def test_a_predicate_that_raises_counts_where_its_rule_hangs_on_it(frame):
+    def picky(n):
+        if pc.any(pc.greater(n, 10)).as_py():
+            msg = "too large"
+            raise ValueError(msg)
+        return pc.equal(n, 3)
+
+    made = el.predicate(picky, reads=["n"], name="picky")
+    rules = el.RuleSet({"fine": "picky(n) AND n <= 10"}, functions={"picky": made})
+    assert found(frame.transform(rules.matches())) == {3: ["fine"]}
+    rules.add("hangs", "picky(n) AND n <= 11")
+    with pytest.raises(Exception, match=r"rule 'hangs'.*'picky' raised ValueError: too large"):
+        frame.transform(rules.matches()).collect()
+
+
+# -- runs ---------------------------------------------------------------------------------------
+
+
+def test_start_and_explain(frame, stream, tmp_path):
+    rules = el.RuleSet(RULES, name="five")
+    run = finish(rules.start(stream, trigger="available_now"))
+    assert found(run.to_df()) == matched(frame, RULES)
+    assert run.to_arrow().column_names == ["id", "n", "s", "matches"]
+    assert [record.n_rows for record in run.records] == [500] * 6
+    assert sum(record.n_kept for record in run.records) == len(matched(frame, RULES))
+    n_true = sum(map(len, matched(frame, RULES).values()))
+    assert sum(record.rules.n_matches for record in run.records) == n_true
+    counts = {each.name: each.n_matches for each in run.view().rules}
+    assert sum(counts.values()) == n_true
+    assert run.explain() == rules.explain()
+    assert "5 rules" in run.explain()
+    assert run.report(tmp_path / "run.html").exists()
+    assert rules.report(tmp_path / "rules.html").exists()
+
+
+def test_keep_unmatched(frame, stream):
+    run = finish(
+        el.RuleSet(RULES).start(stream, column="m", keep_unmatched=True, trigger="available_now")
+    )
+    assert found(run.to_df(), "m") == expected(frame, RULES)
+
+
+class Steps:
+    """A sink that changes the rules after each batch, and keeps the rows of each."""
+
+    def __init__(self, rules, steps):
+        self.rules, self.steps = rules, steps
+        self.batches = {}
+        self.sets = {}
+
+    def __call__(self, df, batch_id):
+        self.sets[batch_id] = {name: info["text"] for name, info in self.rules.info.items()}
+        self.batches[batch_id] = {
+            row["id"]: list(row["matches"]) for row in df.select("id", "matches").collect()
+        }
+        self.steps.get(batch_id, lambda: None)()
+
+
+def test_each_batch_has_the_rules_of_its_moment(frame, stream):
+    rules = el.RuleSet(RULES)
+    steps = Steps(
+        rules,
+        {
+            0: lambda: rules.add("new", "n % 10 = 3 AND s = 'd'"),
+            1: lambda: rules.remove(*RULES),
+            2: lambda: rules.remove("new"),
+            3: lambda: rules.add({"back": "n % 2 = 0", "text": "s = 'c'"}),
+            4: lambda: rules.replace("back", "n % 2 = 1"),
+        },
+    )
+    run = finish(rules.start(stream, steps, trigger="available_now"))
+    assert sorted(steps.batches) == list(range(6))
+    for batch, got in steps.batches.items():
+        part = frame.where(F.col("id").between(500 * batch, 500 * batch + 499))
+        assert got == matched(part, steps.sets[batch]), batch
+    assert steps.sets[3] == {}
+    assert steps.batches[1] != {}
+    changes = [each for each in run.journal if each["event"] == "rules"]
+    assert [each["batch_id"] for each in changes] == [1, 2, 3, 4, 5]
+    assert changes[0]["evidence"] == {"added": ["new"]}
+    assert changes[4]["evidence"] == {"replaced": ["back"]}
+    assert [each for each in rules.journal if each["event"] == "rules"] == changes
+    # What each rule came to is counted from when it was added.
+    assert {each.name: each.n_rows for each in run.view().rules} == {"back": 500, "text": 1_000}
+
+
+def test_a_rule_that_does_not_fit_a_run_is_refused_before_the_run_meets_it(frame, stream):
+    rules = el.RuleSet(RULES)
+    refused = []
+
+    def add():
+        try:
+            rules.add("bad", "nowhere = 1")
+        except QueryError as error:
+            refused.append(str(error))
+
+    run = finish(rules.start(stream, Steps(rules, {1: add}), trigger="available_now"))
+    assert len(refused) == 1
+    assert "rule 'bad'" in refused[0]
+    assert "bad" not in rules.names
+    assert len(run.records) == 6
+
+
+def test_skipped_rules_in_a_run(frame, stream):
+    rules = el.RuleSet(RULES, on_error="skip")
+    steps = Steps(rules, {1: lambda: rules.add("bad", "nowhere = 1")})
+    finish(rules.start(stream, steps, trigger="available_now"))
+    got = {id_: names for each in steps.batches.values() for id_, names in each.items()}
+    assert got == matched(frame, RULES)
+    assert [each.name for each in rules.skipped] == ["bad"]
+
+
+def test_empty_batches_and_no_rules(frame, stream):
+    rules = el.RuleSet({})
+    run = finish(rules.start(stream.where("id < 0 OR id > 2900"), trigger="available_now"))
+    assert run.to_arrow().num_rows == 0
+    assert "No rule runs" in run.explain()
+    rules = el.RuleSet(RULES, name="seldom")
+    run = finish(rules.start(stream.where("id > 2900"), trigger="available_now"))
+    assert found(run.to_df()) == matched(frame.where("id > 2900"), RULES)
+
+
+def test_restart_from_a_checkpoint(spark, frame, stream, tmp_path):
+    paths = {"path": str(tmp_path / "out"), "checkpoint": str(tmp_path / "ckpt")}
+    rules = el.RuleSet(RULES, sample_prob=1.0)
+    first = finish(rules.start(stream, "parquet", trigger="available_now", **paths))
+    plan, counts = first.pipeline.pipeline.loop.plan, first.view().rules
+    assert first.view().is_measured
+
+    # A crash after the rows were written and before Spark noted it: the batch runs again.
+    commits = tmp_path / "ckpt" / "spark" / "commits"
+    last = max(int(path.name) for path in commits.iterdir() if path.name.isdigit())
+    for path in commits.glob(f"*{last}*"):
+        path.unlink()
+    again = finish(
+        el.RuleSet(RULES, sample_prob=1.0).start(
+            stream, "parquet", trigger="available_now", **paths
+        )
+    )
+    assert [record.batch_id for record in again.records] == [last]
+    assert found(spark.read.parquet(paths["path"])) == matched(frame, RULES)
+    assert [e["event"] for e in again.journal if e["component"] == "run"] == ["restore"]
+    assert again.pipeline.pipeline.loop.plan == plan
+    assert again.view().rules == counts  # counted before, counts once
+    state = json.loads((tmp_path / "ckpt" / "eddyline" / "state.json").read_text())
+    assert state["state"]["plan"]["witnesses"]
+
+    other = el.RuleSet({**RULES, "new": "n = 1"})
+    run = finish(other.start(stream, "parquet", trigger="available_now", **paths))
+    dropped = [e for e in run.journal if e["event"] == "drop_state"]
+    assert "rules" in dropped[-1]["evidence"]["why"]
+
+
+def test_two_runs_of_one_name(stream):
+    rules = el.RuleSet(RULES, name="twice")
+    run = rules.start(stream, trigger="1 minute")
+    try:
+        with pytest.raises(QueryError, match=r"el.RuleSet\(…, name='…'\)"):
+            rules.start(stream)
+    finally:
+        run.stop()
+
+
+def test_a_failing_predicate_ends_the_run(stream):
+    made = el.predicate(lambda n: 1 / 0, reads=["n"], name="broken")
+    rules = el.RuleSet({"hangs": made}, name="failing")
+    run = rules.start(stream, trigger="available_now")
+    with pytest.raises(PredicateError, match="rule 'hangs'"):
+        run.await_termination(60)
+
+
+def test_a_plain_stream_keeps_its_rules_and_says_so(spark, frame, stream, tmp_path):
+    rules = el.RuleSet({"small": "n < 100"})
+    query = (
+        stream.transform(rules.matches())
+        .writeStream.format("memory")
+        .queryName("plain")
+        .trigger(processingTime="0 seconds")
+        .start()
+    )
+    try:
+        query.processAllAvailable()
+        with pytest.warns(UserWarning, match=r"rules.start\(…\)"):
+            rules.add("new", "n < 50")
+        assert found(spark.table("plain")) == matched(frame, {"small": "n < 100"})
+    finally:
+        query.stop()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        rules.remove("new")
+    assert "keeps the rules that it was started with" in rules.explain()
+
+
+def test_inside_for_each_batch(frame, stream, tmp_path):
+    rules = el.RuleSet({"small": "n < 100"})
+    got = {}
+
+    def take(df, batch_id):
+        got.update(found(df.transform(rules.matches())))
+        if batch_id == 0:
+            rules.add("large", "n > 2500")
+
+    query = (
+        stream.writeStream.foreachBatch(take)
+        .option("checkpointLocation", str(tmp_path / "ckpt"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    assert got == matched(frame, {"small": "n < 100", "large": "n > 2500"})
+
+
+CONNECT = """
+import os, sys
+os.environ["PYSPARK_PYTHON"] = sys.executable
+from pyspark.sql import SparkSession
+import pyarrow.compute as pc
+import eddyline as el
+
+spark = (
+    SparkSession.builder.remote("local[2]")
+    .config("spark.ui.enabled", "false")
+    .config("spark.log.level", "OFF")
+    .getOrCreate()
+)
+assert "connect" in type(spark).__module__, type(spark)
+odd = el.predicate(lambda id: pc.equal(pc.bit_wise_and(id, 1), 1), reads=["id"], name="odd")
+rules = el.RuleSet({"low": "id < 10", "odd": "odd(id) AND id < 20"}, functions={"odd": odd})
+frame = spark.range(0, 50000, 1, 2)
+got = {row["id"]: list(row["m"]) for row in frame.transform(rules.matches("m")).collect()}
+want = {}
+for i in range(20):
+    names = (["low"] if i < 10 else []) + (["odd"] if i % 2 else [])
+    if names:
+        want[i] = names
+assert got == want, got
+assert rules.view().n_rows == 50000, rules.view().n_rows
+print("connect ok")
+spark.stop()
+"""
+
+
+def test_matches_on_spark_connect(spark, tmp_path):
+    pytest.importorskip("grpc", reason="pip install 'eddyline[connect]'")
+    script = tmp_path / "script.py"
+    script.write_text(CONNECT)
+    done = subprocess.run(
+        [sys.executable, str(script)],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+        cwd=tmp_path,
+    )
+    assert "connect ok" in done.stdout, done.stdout + done.stderr[-3000:]
+
+
+def test_rules_of_several_rows_are_refused():
+    with pytest.raises(NotSupportedError, match="rule 'sum'"):
+        el.RuleSet({"sum": "sum(n) > 5"})
