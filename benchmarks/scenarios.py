@@ -15,6 +15,7 @@ from benchmarks import (
     predicate_eval,
     routing_counted,
     routing_spark,
+    sharing_methods,
     sharing_paper,
     spark_end_to_end,
     thesis,
@@ -42,6 +43,9 @@ SUITES: dict[str, tuple[Scenario, ...]] = {
         *routing_counted.SCENARIOS,
         *routing_spark.SCENARIOS,
     ),
-    "sharing": (*sharing_paper.SCENARIOS,),
+    "sharing": (
+        *sharing_paper.SCENARIOS,
+        *sharing_methods.SCENARIOS,
+    ),
 }
 """``python -m benchmarks run SUITE`` runs one of them."""
