@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -139,6 +139,10 @@ class RuleView:
     """Of those, rows that every attribute was looked at for."""
     n_dropped: int
     """Of those, rows that met no rule."""
+    n_met: int
+    """Pairs of a row and a rule that had to be decided."""
+    n_matches: int
+    """Pairs of a row and a rule that is true for it."""
     constructs: tuple[ConstructView, ...]
     blocks: tuple[RuleBlockView, ...]
     tests: tuple[TestView, ...]
@@ -147,9 +151,15 @@ class RuleView:
     """The most often met first."""
     rules: tuple[RuleCount, ...]
     """In the order of the set."""
+    titles: Mapping[str, str] = field(default_factory=dict)
+    """What people call rules, where that is not their name."""
     last_change: JournalEntry | None = None
     notes: tuple[str, ...] = ()
     """Other things worth knowing."""
+
+    def label(self, name: str) -> str:
+        """Return what to call a rule: its title, or else its name."""
+        return self.titles.get(name) or name
 
 
 def rule_view(
@@ -158,6 +168,7 @@ def rule_view(
     *,
     skipped: tuple[SkippedRule, ...] = (),
     rules: tuple[RuleCount, ...] | None = None,
+    titles: Mapping[str, str] | None = None,
     last_change: JournalEntry | None = None,
     notes: tuple[str, ...] = (),
 ) -> RuleView:
@@ -168,6 +179,7 @@ def rule_view(
         loop: its loop.
         skipped: rules that do not run.
         rules: what each rule came to, where more is known than the loop knows.
+        titles: what people call rules, where that is not their name.
         last_change: the journal's last entry about the plan.
         notes: other things worth knowing.
     """
@@ -185,11 +197,14 @@ def rule_view(
         n_rows=total.n_rows,
         n_sampled=total.n_sampled,
         n_dropped=total.dropped,
+        n_met=int(total.candidates.sum()),
+        n_matches=int(total.matches.sum()),
         constructs=_constructs(program, total),
         blocks=_block_views(loop),
         tests=_tests(program, total),
         patterns=_patterns(program, plan, total),
         rules=counts_of(program, total) if rules is None else rules,
+        titles=titles or {},
         last_change=last_change,
         notes=notes,
     )
@@ -244,7 +259,7 @@ def _python(program: Program, total: SharingProfile) -> list[ConstructView]:
                 name=name,
                 kind="Python",
                 n_tests=len(members),
-                n_rules=int(program.reads_externals[:, members].any(axis=1).sum()),
+                n_rules=len(program.rules_that_ask(members)),
                 n_rows=n_rows,
                 share=_ratio(n_rows, total.n_rows),
                 hits_per_row=np.nan,
@@ -358,7 +373,7 @@ def _tests(program: Program, total: SharingProfile) -> tuple[TestView, ...]:
     found = []
     for at in np.lexsort((-total.asked, -total.asked_ns)).tolist()[:MAX_TESTS]:
         n_rows = int(total.asked[at])
-        users = np.flatnonzero(program.reads_externals[:, at])
+        users = program.rules_that_ask([at])
         found.append(
             TestView(
                 text=test_text(program.externals[at].test),

@@ -122,9 +122,14 @@ class LiveRules:
                 pipeline.loop,
                 skipped=self.skipped,
                 rules=self.counts(),
+                titles=self._titles(),
                 last_change=last_change,
                 notes=notes,
             )
+
+    def _titles(self) -> dict[str, str]:
+        found = {name: each.info.get("title") for name, each in self._sources.items()}
+        return {name: title for name, title in found.items() if isinstance(title, str) and title}
 
     # -- saving ---------------------------------------------------------------------------------
 

@@ -25,6 +25,7 @@ from eddyline.spark.run import Job, Run, SinkOutlet, settings_of
 from eddyline.spark.sinks import sink_of
 from eddyline.watch.explain import explain
 from eddyline.watch.report import write_report
+from eddyline.watch.wording import clipped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -47,6 +48,9 @@ MAX_CHECKED = 10_000
 
 MAX_LINES = 20
 """Rules that the text of a set shows."""
+
+LINE_WIDTH = 160
+"""Characters of each."""
 
 KEEPS_RULES = (
     "a plain streaming DataFrame keeps the rules that it was started with; rules.start(…) and "
@@ -360,9 +364,12 @@ class RuleSet:
 
     @property
     def text(self) -> str:
-        """The rules as they were written, one on a line, the first few of many."""
+        """The rules as they were written or by their titles, each on a line, the first of many."""
         _, sources = self.now()
-        lines = [f"{each.name}: {' '.join(each.text.split())}" for each in sources[:MAX_LINES]]
+        lines = [
+            f"{each.name}: {clipped(str(each.info.get('title') or each.text), LINE_WIDTH)}"
+            for each in sources[:MAX_LINES]
+        ]
         rest = len(sources) - MAX_LINES
         return "\n".join([*lines, *([f"… {rest:,} more"] if rest > 0 else [])])
 

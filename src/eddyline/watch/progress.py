@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from types import TracebackType
 
+    from eddyline.runtime.rule_view import RuleRecord
     from eddyline.runtime.views import BatchRecord, BlockRecord
 
 SHOWN_NAMES = 5
@@ -64,6 +65,7 @@ class ProgressLine:
         # Replaced, never changed in place: the thread that redraws may be reading them.
         self._rates: tuple[float, ...] = ()
         self._blocks: dict[str, BlockRecord] = {}
+        self._rules: RuleRecord | None = None
         self._change = ""
         self._live: Live | None = None
         self._mark: RenderableType = Spinner("dots", style="cyan")
@@ -95,6 +97,7 @@ class ProgressLine:
         change = self._changes(record)
         self._change = change or self._change
         self._blocks = self._blocks | {block.component: block for block in record.blocks}
+        self._rules = record.rules or self._rules
         self.n_batches += 1
         self.n_rows += record.n_rows
         self.n_kept += record.n_kept
@@ -117,6 +120,9 @@ class ProgressLine:
             if before is not None and _names(before) != _names(block):
                 old, _ = change_texts(_names(before), _names(block), SHOWN_NAMES)
                 changes.append(f"batch {record.batch_id}, {block.component} before: {old}")
+        before_rules = self._rules
+        if record.rules and before_rules and record.rules.plan != before_rules.plan:
+            changes.append(f"batch {record.batch_id}, rules before: {before_rules.plan}")
         return "; ".join(changes)
 
     def _drawing(self) -> RenderableType:
@@ -146,6 +152,8 @@ class ProgressLine:
         for name, block in self._blocks.items():
             yield name, order_text(_names(block), SHOWN_NAMES)
             yield "", cost_text(block.cost_ns, block.as_written_ns)
+        if self._rules is not None:
+            yield "rules", _rules_text(self._rules)
         if self._change:
             yield "changed", self._change
 
@@ -168,6 +176,9 @@ def batch_line(record: BatchRecord, *, shows_orders: bool = True) -> str:
         cost = cost_text(block.cost_ns, block.as_written_ns)
         known = f" ({cost})" if finite(block.cost_ns) is not None else ""
         parts.append(f"{block.component}: {order}{known}")
+    if record.rules is not None:
+        parts.append(f"{count(record.rules.n_matches)} matches")
+        parts += [f"rules: {_rules_text(record.rules)}"] if shows_orders else []
     return "  ".join(parts)
 
 
@@ -177,6 +188,10 @@ def sparkline(values: Sequence[float]) -> str:
     if top <= 0.0:
         return _BARS[0] * len(values)
     return "".join(_BARS[round(value / top * (len(_BARS) - 1))] for value in values)
+
+
+def _rules_text(rules: RuleRecord) -> str:
+    return f"{count(rules.n_rules)}: {rules.plan}"
 
 
 def _names(block: BlockRecord) -> list[str]:

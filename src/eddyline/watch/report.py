@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING
 from eddyline.errors import PluginError, SourceError
 from eddyline.watch import figures
 from eddyline.watch.explain import explain
+from eddyline.watch.rule_sections import rule_sections
+from eddyline.watch.rule_words import summary
 from eddyline.watch.series import (
     MAX_FILTERS,
     BlockSeries,
@@ -111,6 +113,7 @@ def _page(view: RunView, plotly_js: str) -> str:
     body = [
         _header(view, blocks, points),
         *(_block(series, drawn, number) for number, series in enumerate(blocks)),
+        *([] if view.rule_view is None else rule_sections(view.rule_view)),
         _run(points, blocks, drawn),
         _journal(view.journal),
         _explanation(view),
@@ -152,7 +155,7 @@ def _header(view: RunView, blocks: Sequence[BlockSeries], points: Sequence[Point
         f'<p class="eyebrow">eddyline run{_when(view)}</p>',
         f"<h1>{escape(one_line(view.query))}</h1>",
         f"<pre>{escape(view.text)}</pre>",
-        f'<p class="lead">{escape(_outcome(totals, blocks))}</p>',
+        f'<p class="lead">{escape(_lead(view, totals, blocks))}</p>',
         "</header>",
     ]
     if totals.n_batches:
@@ -171,6 +174,12 @@ def _when(view: RunView) -> str:
         return f", {first:%Y-%m-%d %H:%M:%S} UTC"
     until = f"{last:%H:%M:%S}" if first.date() == last.date() else f"{last:%Y-%m-%d %H:%M:%S}"
     return f", {first:%Y-%m-%d %H:%M:%S} to {until} UTC"
+
+
+def _lead(view: RunView, totals: RunTotals, blocks: Sequence[BlockSeries]) -> str:
+    if view.rule_view is not None:
+        return " ".join(summary(view.rule_view))
+    return _outcome(totals, blocks)
 
 
 def _outcome(totals: RunTotals, blocks: Sequence[BlockSeries]) -> str:
@@ -328,9 +337,10 @@ def _entry(entry: JournalEntry) -> str:
 
 
 def _explanation(view: RunView) -> str:
-    if view.filter_view is None:
+    found = view.rule_view or view.filter_view
+    if found is None:
         return ""
-    text = escape(explain(view.filter_view))
+    text = escape(explain(found))
     return f'<section><h2>As it stands</h2><pre class="words">{text}</pre></section>'
 
 

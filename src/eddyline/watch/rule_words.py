@@ -56,9 +56,9 @@ def rules_in_words(view: RuleView, max_rows: int) -> RenderableType:
         parts += section("attributes", [_attributes(view, max_rows)])
     for block in view.blocks:
         parts += _block(block)
-    parts += _tests("tests that Python decides", _ASKED, view.tests, max_rows)
+    parts += _tests(view, "tests that Python decides", _ASKED, view.tests, max_rows)
     met = [each for each in view.patterns if each.n_rows]
-    parts += _tests("patterns met most often", _MET, met, max_rows)
+    parts += _tests(view, "patterns met most often", _MET, met, max_rows)
     parts += _rules(view, max_rows)
     parts += last_change(view.last_change)
     if view.notes:
@@ -157,7 +157,11 @@ _MET = ("pattern", "shows", "rules", "rows", "of sampled")
 
 
 def _tests(
-    title: str, titles: Sequence[str], tests: Sequence[TestView], max_rows: int
+    view: RuleView,
+    title: str,
+    titles: Sequence[str],
+    tests: Sequence[TestView],
+    max_rows: int,
 ) -> list[RenderableType]:
     if not tests:
         return []
@@ -165,7 +169,7 @@ def _tests(
     for each in tests[:max_rows]:
         cells: list[Text | str] = [
             Text(clipped(each.text, _TEXT_WIDTH)),
-            Text(_users(each)),
+            Text(_users(view, each)),
             count(each.n_users),
             count(each.n_rows),
             percent(each.share),
@@ -175,8 +179,8 @@ def _tests(
     return section(title, [_rest(table, len(tests), max_rows)])
 
 
-def _users(test: TestView) -> str:
-    named = ", ".join(clipped(name) for name in test.users[:1])
+def _users(view: RuleView, test: TestView) -> str:
+    named = ", ".join(clipped(view.label(name)) for name in test.users[:1])
     return named + (", …" if test.n_users > 1 else "")
 
 
@@ -187,7 +191,7 @@ def _rules(view: RuleView, max_rows: int) -> list[RenderableType]:
         table = _table(("rule", "rows it was decided for", "true", "in vain"), 1)
         for each in vain[:max_rows]:
             table.add_row(
-                Text(clipped(each.name, _TEXT_WIDTH)),
+                Text(clipped(view.label(each.name), _TEXT_WIDTH)),
                 count(each.n_met),
                 count(each.n_matches),
                 percent(1.0 - each.n_matches / each.n_met),
@@ -195,10 +199,10 @@ def _rules(view: RuleView, max_rows: int) -> list[RenderableType]:
         parts += section("rules most often met in vain", [_rest(table, len(vain), max_rows)])
     dead = dead_rules(view)
     if dead:
-        names = ", ".join(clipped(each.name) for each in dead[:MAX_DEAD])
+        names = ", ".join(clipped(view.label(each.name)) for each in dead[:MAX_DEAD])
         more = f", … {len(dead) - MAX_DEAD:,} more" if len(dead) > MAX_DEAD else ""
         n_rows = max(each.n_rows for each in dead)
         title = f"{count(len(dead))} of {count(view.n_rules)} rules were true for no row"
-        lines = [Text(f"{names}{more}"), Text(f"Seen by them: up to {count(n_rows)} rows.")]
+        lines = [Text(f"{names}{more}"), Text(f"They saw up to {count(n_rows)} rows.")]
         parts += section(title, lines)
     return parts

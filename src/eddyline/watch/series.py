@@ -48,8 +48,9 @@ class Point:
 
     @property
     def n_evaluations(self) -> int:
-        """Evaluations counted in its batches, over all blocks."""
-        return sum(block.n_evaluations for batch in self.batches for block in batch.blocks)
+        """Evaluations counted in its batches: over all blocks, and of rules for rows."""
+        of_filters = sum(block.n_evaluations for batch in self.batches for block in batch.blocks)
+        return of_filters + sum(batch.rules.n_met for batch in self.batches if batch.rules)
 
     def block(self, component: str) -> BlockRecord | None:
         """Return the newest record of that block within the point, if any."""

@@ -1,0 +1,188 @@
+"""The sections of a report that are about a set of rules.
+
+Names and texts of rules are what users wrote: all of them are escaped.
+"""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING
+
+from eddyline.watch.rule_facts import dead_rules, rules_by_matches, rules_met_in_vain
+from eddyline.watch.wording import (
+    UNKNOWN,
+    clipped,
+    count,
+    duration,
+    finite,
+    one_line,
+    percent,
+    significant,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from eddyline.runtime.rule_view import RuleCount, RuleView, TestView
+
+MAX_ROWS = 30
+"""Rows of a table: of more, the rest is a number."""
+
+MAX_NAMED = 20
+"""Rules without a match that are named."""
+
+_NAME_WIDTH = 60
+_TEXT_WIDTH = 160
+"""Most characters of a test or a reason."""
+
+Cell = tuple[str, bool]
+"""A cell's text, and whether it is a number."""
+
+
+def rule_sections(view: RuleView) -> list[str]:
+    """Return the sections as HTML, those without content left out."""
+    parts = [_counts(view)]
+    parts += [_attributes(view)] if view.constructs else []
+    parts += [_asked(view)] if view.tests else []
+    parts += [_met(view)] if view.patterns else []
+    parts += [_skipped(view)] if view.skipped else []
+    return parts
+
+
+def _counts(view: RuleView) -> str:
+    true, dead, vain = rules_by_matches(view), dead_rules(view), rules_met_in_vain(view)
+    titles = (("Rule", False), ("Rows", True), ("Decided for", True), ("True for", True))
+    note = f"{count(len(true))} of {count(view.n_rules)} rules were true for some row."
+    if dead:
+        names = ", ".join(clipped(view.label(each.name), _NAME_WIDTH) for each in dead[:MAX_NAMED])
+        more = f", … {len(dead) - MAX_NAMED:,} more" if len(dead) > MAX_NAMED else ""
+        note += f" For no row: {names}{more}."
+    rows = (_count_row(view, each) for each in true)
+    section = _section("Rules by matches", note, titles, rows, len(true))
+    if not vain:
+        return section
+    wasted = _section(
+        "Rules most often met in vain",
+        "Rows for which a rule had to be decided and was not true.",
+        titles,
+        (_count_row(view, each) for each in vain),
+        len(vain),
+    )
+    return section + wasted
+
+
+def _count_row(view: RuleView, each: RuleCount) -> Sequence[str]:
+    title = view.label(each.name)
+    return (
+        clipped(title if title == each.name else f"{title} ({each.name})", _TEXT_WIDTH),
+        count(each.n_rows),
+        count(each.n_met),
+        count(each.n_matches),
+    )
+
+
+def _attributes(view: RuleView) -> str:
+    titles = (
+        ("Attribute", False),
+        ("Kind", False),
+        ("Tests", True),
+        ("Rules", True),
+        ("Rows", True),
+        ("Of all", True),
+        ("Hits per row", True),
+        ("Cost each", True),
+        ("Time", True),
+    )
+    ranked = sorted(view.constructs, key=lambda each: -(finite(each.cost_ns) or 0.0) * each.n_rows)
+    rows = (
+        (
+            clipped(each.name, _TEXT_WIDTH),
+            each.kind,
+            count(each.n_tests),
+            count(each.n_rules),
+            count(each.n_rows),
+            percent(each.share),
+            UNKNOWN if (hits := finite(each.hits_per_row)) is None else significant(hits),
+            duration(each.cost_ns),
+            duration(each.cost_ns * each.n_rows),
+        )
+        for each in ranked
+    )
+    return _section(
+        "Attributes", "What rules look at, the dearest first.", titles, rows, len(ranked)
+    )
+
+
+def _asked(view: RuleView) -> str:
+    titles = (
+        ("Test", False),
+        ("Used by", False),
+        ("Rules", True),
+        ("Rows asked", True),
+        ("Of all", True),
+        ("Cost each", True),
+    )
+    note = "The dearest first; asked only for rows on which a rule hangs."
+    rows = ((*_test_row(view, each), duration(each.cost_ns)) for each in view.tests)
+    return _section("Tests that Python decides", note, titles, rows, len(view.tests))
+
+
+def _met(view: RuleView) -> str:
+    titles = (
+        ("Pattern", False),
+        ("Shows", False),
+        ("Rules", True),
+        ("Rows", True),
+        ("Of sampled", True),
+    )
+    note = "Counted in sampled rows. A pattern shows the rules that are met by it."
+    hits = [each for each in view.patterns if each.n_rows]
+    rows = (_test_row(view, each) for each in hits)
+    return _section("Patterns met most often", note, titles, rows, len(hits))
+
+
+def _test_row(view: RuleView, each: TestView) -> tuple[str, ...]:
+    users = ", ".join(clipped(view.label(name), _NAME_WIDTH) for name in each.users)
+    return (
+        clipped(each.text, _TEXT_WIDTH),
+        users + (", …" if each.n_users > len(each.users) else ""),
+        count(each.n_users),
+        count(each.n_rows),
+        percent(each.share),
+    )
+
+
+def _skipped(view: RuleView) -> str:
+    rows = ((clipped(each.name, _TEXT_WIDTH), one_line(each.reason)) for each in view.skipped)
+    titles = (("Rule", False), ("Why", False))
+    return _section("Skipped rules", "They do not run.", titles, rows, len(view.skipped))
+
+
+def _section(
+    title: str,
+    note: str,
+    titles: Sequence[Cell],
+    rows: Iterable[Sequence[str]],
+    n_rows: int,
+) -> str:
+    """Return a section with one table; only its note if the table has no row."""
+    if n_rows == 0:
+        return f'<section><h2>{escape(title)}</h2><p class="note">{escape(note)}</p></section>'
+    shown = [row for row, _ in zip(rows, range(MAX_ROWS), strict=False)]
+    rest = f" Shown are {count(len(shown))} of {count(n_rows)}." if n_rows > len(shown) else ""
+    are_numbers = [number for _, number in titles]
+    head = _row("th", [name for name, _ in titles], are_numbers)
+    body = "\n".join(_row("td", row, are_numbers) for row in shown)
+    return (
+        f'<section><h2>{escape(title)}</h2><p class="note">{escape(note + rest)}</p>'
+        f'<div class="card scroll"><table><thead>{head}</thead>'
+        f"<tbody>{body}</tbody></table></div></section>"
+    )
+
+
+def _row(tag: str, texts: Sequence[str], are_numbers: Sequence[bool]) -> str:
+    cells = (
+        f'<{tag} class="{"number" if is_number else "text"}">{escape(text)}</{tag}>'
+        for text, is_number in zip(texts, are_numbers, strict=True)
+    )
+    return f"<tr>{''.join(cells)}</tr>"
