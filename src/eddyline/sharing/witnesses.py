@@ -33,6 +33,9 @@ PAIR_NS = 50.0
 LOOK_UP_NS = 15.0
 """What it takes to look a row up in a construct of a block (ns)."""
 
+WALK_NS = 6.0
+"""What it takes to look for witnesses in a region construct (ns)."""
+
 WORD_NS = 0.5
 """What it takes to AND a word of 64 rules (ns)."""
 
@@ -169,6 +172,8 @@ def _blocked(
         gained += saved_ns
         n_blocks = -(-count // MAX_RULES)
         net = gained - n_looked_up * (n_blocks * LOOK_UP_NS + count / 64 * WORD_NS)
+        if count == len(found):  # then nobody looks for witnesses
+            net += len(program.regions) * WALK_NS
         if net > best:
             best, chosen = net, count
     return {rule for _, rule in savings[:chosen]}
