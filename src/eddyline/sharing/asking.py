@@ -57,14 +57,12 @@ def ask(
     Raises:
         PredicateError: every test was asked, and a pair hangs on a row on which a function raised.
     """
-    hangs = program.reads_externals[rules]
     asked: dict[int, tuple[int, int]] = {}
-    for external in _by_cost(program, hangs):
+    for external, hanging in _hanging(program, rows, rules):
         test = program.externals[external]
         if asked and isinstance(test.test, FunctionTest):
             break
-        is_open = hangs[:, external] & (answers[external, rows] == NOT_MET)
-        open_rows = np.unique(rows[is_open])
+        open_rows = np.unique(hanging[answers[external, hanging] == NOT_MET])
         if len(open_rows):
             started = time.perf_counter_ns()
             answers[external, open_rows] = _answers(test, columns, open_rows)
@@ -74,9 +72,17 @@ def ask(
     return asked
 
 
-def _by_cost(program: Program, hangs: NDArray[np.bool_]) -> list[int]:
-    read = np.flatnonzero(np.logical_or.reduce(hangs, axis=0)).tolist()
-    return sorted(read, key=lambda each: isinstance(program.externals[each].test, FunctionTest))
+def _hanging(program: Program, rows: Rows, rules: NDArray[np.int32]) -> list[tuple[int, Rows]]:
+    """Return each external test that rules read with their rows, the cheapest tests first."""
+    pairs, read = program.externals_of(rules)
+    by_test = np.argsort(read, kind="stable")
+    tests, firsts = np.unique(read[by_test], return_index=True)
+    found = list(zip(tests.tolist(), np.split(rows[pairs[by_test]], firsts[1:]), strict=True))
+    return sorted(found, key=lambda each: _is_function(program, each[0]))
+
+
+def _is_function(program: Program, external: int) -> bool:
+    return isinstance(program.externals[external].test, FunctionTest)
 
 
 def _answers(external: ExternalTest, columns: Sequence[pa.Array], rows: Rows) -> Answers:
@@ -140,7 +146,7 @@ def _first_error(
     program: Program, columns: Sequence[pa.Array], row: int, rule: int, answers: Answers
 ) -> PredicateError:
     """Return the error of a row on which a rule hangs and a function raised."""
-    for external in np.flatnonzero(program.reads_externals[rule]).tolist():
+    for external in program.externals_of(np.array([rule]))[1].tolist():
         test = program.externals[external].test
         if answers[external, row] != ASKED_IN_VAIN or not isinstance(test, FunctionTest):
             continue

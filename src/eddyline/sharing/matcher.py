@@ -198,8 +198,7 @@ class Matcher:
         for text in range(len(self.program.texts)):
             if text not in batch.found and (read[text] or len(sampled)):
                 self._find(batch, text, rows if read[text] else sampled)
-        needed = _read_by(self.program.reads_externals, rules)
-        for external in np.flatnonzero(needed).tolist():
+        for external in np.unique(self.program.externals_of(rules)[1]).tolist():
             if isinstance(self.program.externals[external].test, ValueTest):
                 batch.null_of(self.program.externals[external].columns[0])
 

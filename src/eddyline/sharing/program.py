@@ -108,8 +108,11 @@ class Program:
     """Which region constructs each rule reads ((rules, constructs))."""
     reads_texts: NDArray[np.bool_]
     """Which text constructs each rule reads ((rules, constructs))."""
-    reads_externals: NDArray[np.bool_]
-    """Which external tests each rule reads ((rules, tests))."""
+    externals_at: NDArray[np.int64]
+    """Where the external tests of each rule start in ``rule_externals``; one more than rules."""
+    rule_externals: NDArray[np.int32]
+    """The external tests that each rule reads, one rule after the other: every rule may have
+    tests of its own, so a matrix would grow with the square of the set."""
 
     @property
     def n_rules(self) -> int:
@@ -120,6 +123,23 @@ class Program:
     def n_patterns(self) -> int:
         """Number of patterns of all text constructs."""
         return sum(each.n_patterns for each in self.texts)
+
+    def externals_of(self, rules: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        """Return the external tests that some rules read, each with the rule's place among them.
+
+        >>> compile_rules([]).externals_of(np.zeros(0, np.int32))[1].tolist()
+        []
+        """
+        sizes = np.diff(self.externals_at)[rules]
+        ends = np.cumsum(sizes)
+        places = np.repeat(np.arange(len(rules)), sizes)
+        within = np.arange(len(places)) - np.repeat(ends - sizes, sizes)
+        return places, self.rule_externals[self.externals_at[rules][places] + within]
+
+    def rules_that_ask(self, externals: Sequence[int]) -> NDArray[np.int64]:
+        """Return the rules that read at least one of some external tests, ascending."""
+        rules = np.repeat(np.arange(self.n_rules), np.diff(self.externals_at))
+        return np.unique(rules[np.isin(self.rule_externals, externals)])
 
     @cached_property
     def first_units(self) -> tuple[int, ...]:
@@ -135,6 +155,12 @@ def compile_rules(rules: Sequence[Rule]) -> Program:
         rules: the rules over one input; their names are unique.
     """
     return _Compiler(rules).program()
+
+
+class _Reads(NamedTuple):
+    regions: NDArray[np.bool_]
+    texts: NDArray[np.bool_]
+    externals: list[list[int]]
 
 
 class _Compiler:
@@ -192,9 +218,8 @@ class _Compiler:
         region_columns = tuple(self._column(each.operand.sql) for each in regions)
         externals = tuple(self._external(test, patterns) for test in self._externals)
         literals, key_sets = self._literals(regions, places, patterns, externals)
-        codes = [
-            [] if isinstance(f, Always) else jump_code(f, _cost(literals)) for f in self._formulas
-        ]
+        cost = _cost(literals)
+        codes = [[] if isinstance(f, Always) else jump_code(f, cost) for f in self._formulas]
         test_of = np.array([test for test, _ in self._table.literals], np.int32)
         reads = self._reads(literals, texts, externals)
         return Program(
@@ -214,9 +239,12 @@ class _Compiler:
             texts=texts,
             text_columns=text_columns,
             externals=externals,
-            reads_regions=reads[REGION],
-            reads_texts=reads[TEXT],
-            reads_externals=reads[EXTERNAL],
+            reads_regions=reads.regions,
+            reads_texts=reads.texts,
+            externals_at=np.cumsum([0, *map(len, reads.externals)]).astype(np.int64),
+            rule_externals=np.array(
+                [each for asked in reads.externals for each in asked], np.int32
+            ),
         )
 
     def _text_constructs(self) -> tuple[tuple[TextConstruct, ...], dict[TextTest, int]]:
@@ -311,23 +339,28 @@ class _Compiler:
         literals: Literals,
         texts: tuple[TextConstruct, ...],
         externals: tuple[ExternalTest, ...],
-    ) -> dict[int, NDArray[np.bool_]]:
-        """Return which constructs each rule reads, by what decides a literal."""
+    ) -> _Reads:
+        """Return what each rule reads, by what decides a literal."""
         n_rules = len(self._formulas)
-        text_of = np.array([at for at, each in enumerate(texts) for _ in each.patterns], np.int64)
-        sizes = {REGION: len(self._region_keys), TEXT: len(texts), EXTERNAL: len(externals)}
-        reads = {kind: np.zeros((n_rules, size), np.bool_) for kind, size in sizes.items()}
+        text_of = [at for at, each in enumerate(texts) for _ in each.patterns]
+        regions = np.zeros((n_rules, len(self._region_keys)), np.bool_)
+        walked = np.zeros((n_rules, len(texts)), np.bool_)
+        asked: list[list[int]] = []
         kinds, places = literals.kinds.tolist(), literals.places.tolist()
         for rule, formula in enumerate(self._formulas):
+            asks: dict[int, None] = {}
             for literal in literals_of(formula):
                 kind, place = kinds[literal], places[literal]
-                if kind == TEXT:
-                    place = text_of[place]
-                reads[kind][rule, place] = True
-                if kind == EXTERNAL:
+                if kind == REGION:
+                    regions[rule, place] = True
+                elif kind == TEXT:
+                    walked[rule, text_of[place]] = True
+                else:
+                    asks[place] = None
                     for need in externals[place].needs:
-                        reads[TEXT][rule, text_of[need]] = True
-        return reads
+                        walked[rule, text_of[need]] = True
+            asked.append(list(asks))
+        return _Reads(regions, walked, asked)
 
 
 def _needs(test: ValueTest | FunctionTest) -> tuple[TextTest, ...]:

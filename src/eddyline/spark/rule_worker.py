@@ -111,7 +111,8 @@ class RuleBlock:
             n_rows = len(columns[0])
             found: list[Matches] = []
             for low, high in _pieces(columns, is_new=loop.wants_first_rows):
-                matcher.follow(loop.plan)
+                if matcher.plan is not loop.plan:  # postings of many rules take a while
+                    matcher.follow(loop.plan)
                 part = [column.slice(low, high - low) for column in columns]
                 sample = loop.sample(seed, first_row + low, high - low)
                 matches, seen = matcher.match(
