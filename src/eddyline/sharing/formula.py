@@ -83,22 +83,21 @@ class LiteralTable:
 
     def _holds(self, node: Node, outcomes: int) -> Formula:
         """Return where a node has one of some truth values."""
+        while isinstance(node, Not | Is):  # a loop: thousands may stand one in the other
+            outcomes = _asked_within(node, outcomes)
+            node = node.part
         if isinstance(node, Constant):
             value = {True: TRUE, False: FALSE, None: UNKNOWN}[node.value]
             return Always(bool(outcomes & value))
-        if isinstance(node, Not):
-            return self._holds(node.part, _negated(outcomes))
-        if isinstance(node, Is):
-            asked = (node.outcomes if outcomes & TRUE else 0) | (
-                _ALL & ~node.outcomes if outcomes & FALSE else 0
-            )
-            return self._holds(node.part, asked)
         if outcomes in (0, _ALL):
             return Always(bool(outcomes))
         if isinstance(node, And | Or):  # a OR b is NOT (NOT a AND NOT b)
             is_or = isinstance(node, Or)
-            parts = tuple(map(Not, node.parts)) if is_or else node.parts
-            return self._joined(parts, _negated(outcomes) if is_or else outcomes)
+            parts = _parts_of(node)
+            return self._joined(
+                [Not(part) for part in parts] if is_or else parts,
+                _negated(outcomes) if is_or else outcomes,
+            )
         return self.literal(node, outcomes)
 
     def _joined(self, parts: Sequence[Node], outcomes: int) -> Formula:
@@ -121,6 +120,28 @@ class LiteralTable:
         if outcomes == FALSE | UNKNOWN:
             return some(FALSE | UNKNOWN)
         return some_of((every(TRUE), some(FALSE)))
+
+
+def _asked_within(node: Not | Is, outcomes: int) -> int:
+    """Return which truth values of its part give a node one of some truth values."""
+    if isinstance(node, Not):
+        return _negated(outcomes)
+    return (node.outcomes if outcomes & TRUE else 0) | (
+        _ALL & ~node.outcomes if outcomes & FALSE else 0
+    )
+
+
+def _parts_of(node: And | Or) -> list[Node]:
+    """Return the parts of a node and of those of its kind within it: ``a AND (b AND c)``."""
+    found: list[Node] = []
+    stack: list[Node] = [node]
+    while stack:
+        part = stack.pop()
+        if isinstance(part, type(node)):
+            stack.extend(reversed(part.parts))
+        else:
+            found.append(part)
+    return found
 
 
 def _negated(outcomes: int) -> int:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from eddyline.errors import QueryError
 from eddyline.query.rules import (
     Compare,
     FunctionTest,
@@ -153,6 +154,9 @@ def compile_rules(rules: Sequence[Rule]) -> Program:
 
     Args:
         rules: the rules over one input; their names are unique.
+
+    Raises:
+        QueryError: AND and OR are nested in turn too deeply in a rule; the message names it.
     """
     return _Compiler(rules).program()
 
@@ -169,7 +173,7 @@ class _Compiler:
     def __init__(self, rules: Sequence[Rule]) -> None:
         self._names = tuple(rule.name for rule in rules)
         self._table = LiteralTable()
-        self._formulas = tuple(self._table.formula(rule.tree) for rule in rules)
+        self._formulas = tuple(self._formula(rule) for rule in rules)
         # Native tests are boolean operands: one more attribute with regions.
         self._tests = tuple(map(_as_operand, self._table.tests))
         self._columns: dict[str, int] = {}
@@ -183,6 +187,13 @@ class _Compiler:
         }
         for test in self._tests:
             self._sort_in(test)
+
+    def _formula(self, rule: Rule) -> Formula:
+        try:
+            return self._table.formula(rule.tree)
+        except RecursionError as error:
+            msg = f"rule {rule.name!r} is nested too deeply; split it into several rules"
+            raise QueryError(msg, name=rule.name) from error
 
     def _region_key(self, test: Test) -> tuple[Operand, bool] | None:
         """Return the region construct that decides a test, if one does.
