@@ -431,7 +431,8 @@ def _table(cuts: Ints) -> NDArray[np.uint16]:
         return np.ones(1, dtype=np.uint16)
     if int(cuts[-1]) - int(cuts[0]) > MAX_TABLE:
         return np.zeros(0, dtype=np.uint16)
-    every = np.arange(cuts[0] - 1, cuts[-1] + 1)
+    first = _key_before(cuts)
+    every = first + np.arange(int(cuts[-1]) - first + 1)  # one above the last may be no key
     return (np.searchsorted(cuts, every, side="right") + 1).astype(np.uint16)
 
 

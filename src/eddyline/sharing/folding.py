@@ -52,6 +52,13 @@ def as_text(values: pa.Array) -> pa.Array:
     return values.cast(pa.large_string())
 
 
+def plain(values: pa.Array) -> pa.Array:
+    """Return the same values as kernels and functions read them: no views, no dictionaries."""
+    if pa.types.is_dictionary(values.type):
+        return plain(values.dictionary).take(values.indices)
+    return values.cast(pa.large_string()) if pa.types.is_string_view(values.type) else values
+
+
 def lowered(values: pa.Array) -> pa.Array:
     """Return texts in lower case; bytes that are no characters stay as they are.
 

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from eddyline.query.rules import ValueTest
 from eddyline.sharing.asking import ask
 from eddyline.sharing.blocks import Blocks
-from eddyline.sharing.folding import as_text
+from eddyline.sharing.folding import as_text, plain
 from eddyline.sharing.keys import nulls_of
 from eddyline.sharing.matches import Matches
 from eddyline.sharing.pair_kernels import OPEN, TRUE_NOW, candidates, decide
@@ -308,7 +308,7 @@ class _Batch:
 
     def __init__(self, program: Program, columns: Sequence[pa.Array], n_rows: int) -> None:
         self.program = program
-        self.columns = columns
+        self.columns = [plain(values) for values in columns]
         self.n_rows = n_rows
         n_regions = len(program.regions)
         self.keys = np.zeros((max(1, n_regions), n_rows), np.int64)
