@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -36,6 +37,13 @@ FIRST_ROWS = 500
 
 MAX_PLANNING = 0.05
 """Most time that planning may take, as a share of the time that evaluation took since."""
+
+MAX_PARTS = 16
+"""Parts that the sample is kept in; the oldest goes as a whole."""
+
+SETTLED, UNSETTLED = "rows since the last plan", "many rows since the last plan"
+"""Why a plan is made a second time: the rows that called for the first one were few, or most of
+those it was made from came before the change. Nothing would look wrong about it later."""
 
 MIN_PAIRS = 0.05
 """Pairs of row and rule per row below which their number is no reason to plan anew."""
@@ -67,6 +75,8 @@ class RuleLoop:
         self.plan = make_plan(self.blocks, options) if plan is None else plan
         self.total = SharingProfile.empty(program)
         self._window: deque[SharingProfile] = deque()
+        self._n_old = 0  # parts of the window from before the plan was made
+        self._is_settling = False  # whether the plan was made from such rows, for lack of others
         self._clock = clock
         self._is_measured = is_measured
         self._since = SharingProfile.empty(program)
@@ -112,24 +122,40 @@ class RuleLoop:
     def observe(self, profile: SharingProfile, batch_id: int = -1) -> list[JournalEntry]:
         """Take in what one or more batches observed; returns the decisions that followed."""
         self.total = _counts(merge([self.total, profile]))
-        self._window.append(profile)
-        n_sampled = sum(each.n_sampled for each in self._window)
-        while n_sampled - self._window[0].n_sampled >= self.options.sample_rows:
-            n_sampled -= self._window.popleft().n_sampled
+        if self.is_adaptive:
+            self._remember(profile)
         self._since = _counts(merge([self._since, profile]))
         why = self._why(profile) if self.is_adaptive else None
         return [] if why is None else self._planned(why, batch_id)
 
+    def _remember(self, profile: SharingProfile) -> None:
+        """Keep what the newest rows showed, in few parts however small the batches are."""
+        enough = self.options.sample_rows
+        is_open = (
+            len(self._window) > self._n_old and self._window[-1].n_sampled < enough / MAX_PARTS
+        )
+        parts = [self._window.pop(), profile] if is_open else [profile]
+        self._window.append(merge(parts))
+        while self._n_sampled() - self._window[0].n_sampled >= enough:
+            self._forget_oldest()
+
+    def _forget_oldest(self) -> None:
+        self._window.popleft()
+        self._n_old = max(0, self._n_old - 1)
+
+    def _n_sampled(self, first: int = 0) -> int:
+        return sum(each.n_sampled for each in islice(self._window, first, None))
+
     def _why(self, profile: SharingProfile) -> dict[str, Any] | None:
         """Return why it is time to plan anew, or None."""
         if not self._is_measured:
-            n_sampled = sum(each.n_sampled for each in self._window)
+            n_sampled = self._n_sampled()
             return {"why": "first sample", "rows": n_sampled} if n_sampled >= MIN_ROWS else None
         return self._reviewed(profile)
 
     def _reviewed(self, profile: SharingProfile) -> dict[str, Any] | None:
-        """Return what has changed since the plan was made, or None."""
-        if self._planning_ns > MAX_PLANNING * max(1, int(self._since.construct_ns.sum())):
+        """Return why the plan may not be the cheapest any more, or None."""
+        if self._planning_ns > MAX_PLANNING * max(1, self._since.evaluation_ns):
             return None
         for block, counts in profile.blocks.items():
             monitor = self._monitors.get(block)
@@ -139,6 +165,16 @@ class RuleLoop:
         if self._since.n_rows < self.options.review_rows:
             return None
         now, self._since = self._since, SharingProfile.empty(self.program)
+        if self._is_settling and self._n_sampled(self._n_old) >= MIN_ROWS:
+            while self._n_old:
+                self._forget_oldest()
+            # Where planning had to wait for long, there may have been another change meanwhile.
+            is_last = now.n_rows < 2 * self.options.review_rows
+            return {"why": SETTLED if is_last else UNSETTLED, "rows": self._n_sampled()}
+        return self._compared(now)
+
+    def _compared(self, now: SharingProfile) -> dict[str, Any] | None:
+        """Return what is not as in the first period after the plan was made, or None."""
         if self._first is None:
             self._first = now
             return None if self.options.min_change else {"why": "a look is due"}
@@ -154,6 +190,7 @@ class RuleLoop:
         before, self.plan = self.plan, make_plan(self.blocks, self.options, self.profile)
         self._planning_ns = self._clock() - started
         self._is_measured = True
+        self._n_old, self._is_settling = len(self._window), evidence["why"] != SETTLED
         self._first = None
         self._since = SharingProfile.empty(self.program)
         self._monitors = {}

@@ -119,6 +119,7 @@ class Matcher:
         Raises:
             PredicateError: a Python predicate raised on a row on which its rule hangs.
         """
+        started = time.perf_counter_ns()
         batch = _Batch(self.program, columns, n_rows)
         sampled = np.zeros(0, np.int64) if sample is None else sample
         everything = np.arange(batch.n_rows)
@@ -131,7 +132,8 @@ class Matcher:
         self._look_further(batch, pairs, sampled)
         decided, asked = self._decide(batch, pairs)
         matches = self._matches(batch.n_rows, [exact, decided])
-        return matches, self._profile(batch, pairs, exact, matches, sampled, asked)
+        seen = self._profile(batch, pairs, exact, matches, sampled, asked)
+        return matches, replace(seen, evaluation_ns=time.perf_counter_ns() - started)
 
     def _select(self, batch: _Batch) -> tuple[Pairs, Pairs]:
         """Return the pairs that blocks decide, and those that they leave to be decided."""

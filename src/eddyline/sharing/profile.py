@@ -50,6 +50,8 @@ class SharingProfile:
     """How many there were, batch by batch."""
     dropped: int = 0
     """Rows that no rule was met by."""
+    evaluation_ns: int = 0
+    """Time that all of it took (ns)."""
     blocks: Mapping[BlockPlan, SelectionCounts] = field(default_factory=dict)
     """What each block came to under each sequence."""
 
@@ -112,6 +114,7 @@ def merge(profiles: Sequence[SharingProfile]) -> SharingProfile:
             value_rows=first.value_rows + other.value_rows,
             distinct_values=first.distinct_values + other.distinct_values,
             dropped=first.dropped + other.dropped,
+            evaluation_ns=first.evaluation_ns + other.evaluation_ns,
             blocks=_added(first.blocks, other.blocks),
         )
     return first
