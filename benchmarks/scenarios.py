@@ -17,6 +17,7 @@ from benchmarks import (
     routing_spark,
     sharing_methods,
     sharing_paper,
+    sharing_sigma,
     spark_end_to_end,
     thesis,
 )
@@ -46,6 +47,7 @@ SUITES: dict[str, tuple[Scenario, ...]] = {
     "sharing": (
         *sharing_paper.SCENARIOS,
         *sharing_methods.SCENARIOS,
+        *sharing_sigma.SCENARIOS,
     ),
 }
 """``python -m benchmarks run SUITE`` runs one of them."""

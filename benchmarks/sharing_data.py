@@ -36,9 +36,10 @@ CODE_VALUES = (20, 200, 2_000, 20_000)
 """Values of the columns ``c0`` to ``c3``, each as often as the others."""
 
 WORDS = (
-    "alpha bravo charlie delta echo foxtrot golf hotel india juliett kilo lima mike november oscar "
-    "papa quebec romeo sierra tango uniform victor whiskey xray yankee zulu"
-).split()
+    "alpha", "bravo", "charlie", "delta", "echo", "foxtrot", "golf", "hotel", "india", "juliett",
+    "kilo", "lima", "mike", "november", "oscar", "papa", "quebec", "romeo", "sierra", "tango",
+    "uniform", "victor", "whiskey", "xray", "yankee", "zulu",
+)  # fmt: skip
 """What the texts of ``path`` are made of, with numbers."""
 
 
@@ -154,8 +155,9 @@ N_PLACES = 16
 """Characters of a name or number that change independently; later ones repeat their changes."""
 
 NOT_NAMES = frozenset(
-    "admin administrator default guest local network public service system test user users".split()
-)
+    ("admin", "administrator", "default", "guest", "local", "network", "public", "service",
+     "system", "test", "user", "users")
+)  # fmt: skip
 """Names of users that mean something to rules, or to everybody: they stay."""
 
 NUMBER, LETTER_OF_ID, LETTER_OF_NAME = 1, 2, 3
@@ -264,9 +266,7 @@ def _slots(data: bytes, names: re.Pattern[bytes]) -> tuple[Bytes, Bytes]:
     return kinds, places
 
 
-def _varied(
-    base: pa.Array, order: Ints, changes: _Changes, names: re.Pattern[bytes]
-) -> pa.Array:
+def _varied(base: pa.Array, order: Ints, changes: _Changes, names: re.Pattern[bytes]) -> pa.Array:
     """Return the texts of the events, varied."""
     base = base.cast(pa.large_string())
     raw = base.buffers()[2].to_pybytes()

@@ -89,7 +89,7 @@ def spark_text(text: str) -> str:
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
-def spark_sql(node: Node) -> str:
+def spark_sql(node: Node) -> str:  # noqa: PLR0911 - one per kind of node
     """Return a tree as Spark SQL over columns and their lower-cased forms.
 
     Raises:
@@ -142,7 +142,7 @@ MANY = 4
 """Texts from which on Polars searches for all of them together (Aho-Corasick)."""
 
 
-def polars_expression(node: Node) -> Any:
+def polars_expression(node: Node) -> Any:  # noqa: PLR0911 - one per kind of node
     """Return a tree as a Polars expression over columns and their lower-cased forms.
 
     Raises:

@@ -3,7 +3,7 @@
 A module of its own, without ``from __future__ import annotations``: Spark reads the type hints.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pandas as pd
@@ -28,3 +28,15 @@ def pandas_udf_of(fn: Callable[[Any], Any]) -> Any:
         return fn(line)
 
     return pandas_udf(evaluate, BooleanType())
+
+
+def arrow_crossing() -> Any:
+    """Return a function that does nothing, over any number of columns: the crossing alone."""
+
+    def evaluate(batches: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
+        for batch in batches:
+            # Where there is one column, Spark hands over the array itself.
+            column = batch[0] if isinstance(batch, tuple) else batch
+            yield pa.array([False] * len(column))
+
+    return arrow_udf(evaluate, BooleanType()).asNondeterministic()

@@ -1,0 +1,555 @@
+"""Published Sigma rules over real process creations, replicated with varied values.
+
+Needs the folder ``sigma`` of ``EDDYLINE_DATA``: 1,183 rules and 8,534 events. What Spark does is
+measured in processes of their own, each with a session that nothing else has warmed up.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.alone import alone, peak_bytes, pin, python_below
+from benchmarks.scenario import Measurement, Scenario, Settings, at_least, at_most, skipped
+from benchmarks.sharing_data import sigma_files, sigma_folder
+from benchmarks.sharing_written import (
+    LOWER,
+    CannotWriteError,
+    folded_columns,
+    polars_expression,
+    spark_sql,
+    spark_text,
+)
+from benchmarks.spark_end_to_end import noop, seconds_of, times_told
+from benchmarks.statistics import median, spread
+from benchmarks.timing import Times, interleaved, paired_ratio
+from benchmarks.workloads import data_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from eddyline.query.rules import Rule
+    from eddyline.spark.rule_set import RuleSet
+
+HERE = "benchmarks.sharing_sigma"
+
+RULES = "rules_process_creation"
+
+NEEDS = frozenset({"spark", "data"})
+
+
+def with_events(run: Callable[[Settings], Measurement]) -> Callable[[Settings], Measurement]:
+    """Return a measurement that is skipped, saying so, without rules and events, or Java."""
+
+    @wraps(run)
+    def checked(settings: Settings) -> Measurement:
+        from eddyline.errors import SourceError  # noqa: PLC0415
+        from eddyline.spark.session import check_java  # noqa: PLC0415 - starts none
+
+        if sigma_folder() is None:
+            return skipped(f"no sigma/ at {data_folder()}; set EDDYLINE_DATA to the folder above")
+        try:
+            check_java()
+        except SourceError as error:
+            return skipped(error.message)
+        return run(settings)
+
+    return checked
+
+
+def rules_folder() -> str:
+    folder = sigma_folder()
+    assert folder is not None
+    return str(folder / RULES)
+
+
+def _session(master: str) -> SparkSession:
+    from eddyline.spark.session import session  # noqa: PLC0415
+
+    # Spark's code generator gives up on large statements in ways that it logs as errors.
+    conf = {"spark.driver.memory": "6g", "spark.log.level": "OFF"}
+    return session(conf, master=master, app="eddyline benchmarks")
+
+
+def _cached(spark: SparkSession, folder: str) -> DataFrame:
+    df = spark.read.parquet(folder).cache()
+    df.count()
+    return df
+
+
+def _rules(**options: Any) -> RuleSet:
+    import eddyline as el  # noqa: PLC0415
+
+    found: RuleSet = el.sigma.load(rules_folder(), **options)
+    return found
+
+
+# -- events per second ----------------------------------------------------------------------------
+
+
+def throughput_alone(folder: str, master: str, core: int | None, n_runs: int) -> dict[str, Any]:
+    """Time all rules over cached events; the first run is left out."""
+    if core is not None:
+        pin(core)
+    spark = _session(master)
+    events, rules = _cached(spark, folder), _rules()
+    files = spark.read.parquet(folder)
+
+    def matched(df: DataFrame) -> DataFrame:
+        return df.transform(rules.matches("found"))
+
+    variants: dict[str, Callable[[], None]] = {
+        "ids and matches": lambda: noop(matched(events).select("event_id", "found")),
+        "whole events that match": lambda: noop(matched(events)),
+        "from Parquet files": lambda: noop(matched(files).select("event_id", "found")),
+        "columns to Python and back": lambda: noop(_there_and_back(events)),
+    }
+    times = interleaved(variants, n_runs)
+    workers = python_below(_pid(spark))
+    return {
+        "n_rows": events.count(),
+        "n_matches": matched(events).selectExpr("sum(size(found))").first()[0],
+        "seconds": seconds_of(times),
+        "worker_peak_bytes": max(map(peak_bytes, workers), default=0),
+        "plan": rules.explain(),
+    }
+
+
+def _pid(spark: SparkSession) -> int:
+    return int(spark._jvm.ProcessHandle.current().pid())  # type: ignore[union-attr]
+
+
+def _there_and_back(df: DataFrame) -> DataFrame:
+    """Hand the columns that the rules look at to a function that does nothing."""
+    from benchmarks.stock_udfs import arrow_crossing  # noqa: PLC0415
+    from eddyline.sharing.program import compile_rules  # noqa: PLC0415
+    from eddyline.spark.rule_block import operand  # noqa: PLC0415
+
+    columns = compile_rules(_bound(df, restrict="auto")).columns
+    return df.select("event_id", arrow_crossing()(*(operand(df, text) for text in columns)))
+
+
+def _bound(df: DataFrame, restrict: str | bool = False) -> list[Rule]:
+    """Return the trees of all rules over a DataFrame."""
+    from eddyline.sigma import read  # noqa: PLC0415
+    from eddyline.spark.binding import column_types  # noqa: PLC0415
+
+    found = read(rules_folder(), restrict=restrict)
+    return [source.bind(column_types(df), ansi=True) for source in found.sources]
+
+
+@with_events
+def throughput(settings: Settings) -> Measurement:
+    """Events per second on one core that JVM and Python share, and beside it on all cores."""
+    n_rows = settings.pick(1_000_000, 100_000)
+    n_runs = settings.pick(5, 2)
+    folder = str(sigma_files(n_rows))
+
+    def rate(found: dict[str, Any], name: str) -> float:
+        return float(n_rows / median(found["seconds"][name]))
+
+    where = f"{HERE}:throughput_alone"
+    pinned = alone(where, folder=folder, master="local[1]", core=0, n_runs=n_runs)
+    loose = alone(where, folder=folder, master="local[1]", core=None, n_runs=n_runs)
+    both = alone(where, folder=folder, master="local[2]", core=None, n_runs=n_runs)
+    value = rate(pinned, "ids and matches")
+    rates = ", ".join(f"{name} {rate(pinned, name):,.0f}" for name in pinned["seconds"])
+    slowest, fastest = (n_rows / pick(pinned["seconds"]["ids and matches"]) for pick in (max, min))
+    note = (
+        f"{n_rows:,} events, pinned to one core: {rates} ({slowest:,.0f}…{fastest:,.0f}); one task "
+        f"not pinned {rate(loose, 'ids and matches'):,.0f}, two tasks "
+        f"{rate(both, 'ids and matches'):,.0f}; worker at most "
+        f"{pinned['worker_peak_bytes'] / 1e6:,.0f} MB; {pinned['n_matches']:,} matches"
+    )
+    return Measurement(value, note, {"pinned": pinned, "one_task": loose, "two_tasks": both})
+
+
+# -- beside hand-tuned Spark SQL ------------------------------------------------------------------
+
+Statement = dict[str, str]
+"""Conditions by rule."""
+
+
+def counts_by_statement(df: DataFrame, conditions: Statement, size: int) -> dict[str, int]:
+    """Return the matches of each rule by statements of so many rules, each one row of counts."""
+    names, counts = list(conditions), {}
+    for start in range(0, len(names), size):
+        part = names[start : start + size]
+        chosen = [f"count_if({conditions[name]}) AS `{name}`" for name in part]
+        counts.update(df.selectExpr(*chosen).first().asDict())
+    return counts
+
+
+def arrays_by_statement(df: DataFrame, conditions: Statement, size: int) -> None:
+    """Find the rules of each row as an array, by statements of so many rules."""
+    names = list(conditions)
+    for start in range(0, len(names), size):
+        part = names[start : start + size]
+        listed = ", ".join(f"CASE WHEN {conditions[n]} THEN {spark_text(n)} END" for n in part)
+        noop(df.selectExpr("event_id", f"filter(array({listed}), x -> x IS NOT NULL) AS found"))
+
+
+def jobs_by_rule(df: DataFrame, conditions: Statement) -> None:
+    """Find the rows of each rule in a job of its own."""
+    for condition in conditions.values():
+        noop(df.where(condition).select("event_id"))
+
+
+def forms(df: DataFrame, conditions: Statement) -> dict[str, Callable[[], object]]:
+    """Return the ways to ask Spark for all rules, by name."""
+    spark = df.sparkSession
+    n_all = len(conditions)
+
+    def stepwise(call: Callable[[], object]) -> Callable[[], object]:
+        """Compile no whole stages: large ones exceed what Java compiles and are interpreted."""
+
+        def run() -> object:
+            spark.conf.set("spark.sql.codegen.wholeStage", "false")
+            try:
+                return call()
+            finally:
+                spark.conf.unset("spark.sql.codegen.wholeStage")
+
+        return run
+
+    return {
+        "counts of 10 rules a statement": lambda: counts_by_statement(df, conditions, 10),
+        "arrays of 10": lambda: arrays_by_statement(df, conditions, 10),
+        "arrays of 100, by operator": stepwise(lambda: arrays_by_statement(df, conditions, 100)),
+        "one array, by operator": stepwise(lambda: arrays_by_statement(df, conditions, n_all)),
+        "a job a rule": lambda: jobs_by_rule(df, conditions),
+    }
+
+
+def ours_by_rule(rules: RuleSet, events: DataFrame) -> dict[str, int]:
+    """Return the matches of each rule, 0 included."""
+    found = {row["rule"]: row["count"] for row in events.transform(rules.count_by_rule()).collect()}
+    return {name: found.get(name, 0) for name in rules.names}
+
+
+def differing(ours: Mapping[str, int], theirs: Mapping[str, int]) -> dict[str, tuple[int, int]]:
+    """Return the rules with other counts: ours and theirs."""
+    return {
+        name: (ours[name], theirs[name]) for name in ours if name in theirs
+        and ours[name] != theirs[name]
+    }  # fmt: skip
+
+
+def lowered(df: DataFrame, rules: Sequence[Rule]) -> DataFrame:
+    """Return rows with the lower-cased columns beside the others, cached."""
+    found = df.selectExpr("*", *(f"lower({c}) AS {LOWER}{c}" for c in folded_columns(rules)))
+    found = found.cache()
+    found.count()
+    return found
+
+
+def _written(
+    rules: Iterable[Rule], write: Callable[[Any], Any]
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the conditions of rules, and why the others cannot be written."""
+    conditions, reasons = {}, {}
+    for rule in rules:
+        try:
+            conditions[rule.name] = write(rule.tree)
+        except CannotWriteError as error:
+            reasons[rule.name] = str(error)[:200]
+    return conditions, reasons
+
+
+def spark_sql_alone(folder: str, n_probed: int, n_runs: int) -> dict[str, Any]:
+    """Time all rules by the form of Spark SQL that is the fastest for some of them, and by us."""
+    events = _cached(_session("local[2]"), folder)
+    rules = _rules(restrict=False)
+    bound = _bound(events)
+    conditions, unsaid = _written(bound, spark_sql)
+    prepared = lowered(events, bound)
+    some = {name: conditions[name] for name in list(conditions)[:: len(conditions) // n_probed]}
+    probed = interleaved(forms(prepared, some), 1)
+    best = min(probed, key=lambda name: probed[name].median)
+    theirs = counts_by_statement(prepared, conditions, 10)
+    different = differing(ours_by_rule(rules, events), theirs)
+    times = interleaved(
+        {
+            "eddyline": lambda: noop(
+                events.transform(rules.matches("found")).select("event_id", "found")
+            ),
+            "Spark SQL": forms(prepared, conditions)[best],
+        },
+        n_runs,
+    )
+    return {
+        "n_rows": events.count(),
+        "form": best,
+        "probed": {name: each.median for name, each in probed.items()},
+        "n_compared": len(conditions),
+        "n_matches": sum(theirs.values()),
+        "unsaid": unsaid,
+        "different": different,
+        "seconds": seconds_of(times),
+    }
+
+
+def _compared(found: dict[str, Any], peer: str) -> Measurement:
+    """Return our rate over a peer's; rules with other counts fail unless they are explained."""
+    if found["different"]:
+        msg = f"other counts of {len(found['different'])} rules: {found['different']}"
+        raise AssertionError(msg)
+    times = {name: Times(tuple(each)) for name, each in found["seconds"].items()}
+    gain = paired_ratio(times[peer], times["eddyline"])
+    rates = ", ".join(f"{n} {found['n_rows'] / t.median:,.0f}/s" for n, t in times.items())
+    note = (
+        f"{found['n_rows']:,} events, {found['n_compared']:,} rules, {found['n_matches']:,} "
+        f"matches, equal rule by rule; {peer} as {found['form']}; {rates}; {times_told(times)}"
+    )
+    return Measurement(gain, note, found)
+
+
+@with_events
+def hand_tuned(settings: Settings) -> Measurement:
+    """Columns lower-cased once, beforehand, and not timed."""
+    folder = str(sigma_files(settings.pick(256_020, 25_602)))
+    found = alone(
+        f"{HERE}:spark_sql_alone",
+        folder=folder,
+        n_probed=settings.pick(100, 40),
+        n_runs=settings.pick(2, 1),
+    )
+    return _compared(found, "Spark SQL")
+
+
+# -- beside the official conversion ---------------------------------------------------------------
+
+def official(names: Sequence[str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the official conversion of each rule to Spark SQL, and why the others have none."""
+    from sigma.backends.databricks import DatabricksBackend  # noqa: PLC0415
+    from sigma.collection import SigmaCollection  # noqa: PLC0415
+
+    known = set(names)
+    backend, queries, reasons = DatabricksBackend(), {}, {}
+    for path in sorted(Path(rules_folder()).rglob("*.yml")):
+        collection = SigmaCollection.from_yaml(path.read_text("utf-8"))
+        name = str(collection.rules[0].id)
+        if name not in known:
+            continue
+        try:
+            (queries[name],) = backend.convert(collection)
+        except Exception as error:  # noqa: BLE001 - whatever it cannot do is listed
+            reasons[name] = f"{type(error).__name__}: {error}"[:200]
+    return queries, reasons
+
+
+def official_alone(folder: str, n_runs: int) -> dict[str, Any]:
+    """Time the official conversion, a statement of ten rules at a time, and ours."""
+    events = _cached(_session("local[2]"), folder)
+    rules = _rules(restrict=False)
+    queries, unsaid = official(rules.names)
+    counts: dict[str, int] = {}
+    for name in list(queries):
+        try:
+            counts |= counts_by_statement(events, {name: queries[name]}, 1)
+        except Exception as error:  # noqa: BLE001 - what Spark refuses is listed
+            unsaid[name] = " ".join(str(error).split())[:200]
+            del queries[name]
+    different = differing(ours_by_rule(rules, events), counts)
+    times = interleaved(
+        {
+            "eddyline": lambda: noop(
+                events.transform(rules.matches("found")).select("event_id", "found")
+            ),
+            "official": lambda: counts_by_statement(events, queries, 10),
+        },
+        n_runs,
+    )
+    return {
+        "n_rows": events.count(),
+        "form": "counts of 10 rules a statement",
+        "n_compared": len(queries),
+        "n_matches": sum(counts.values()),
+        "unsaid": unsaid,
+        "different": different,
+        "seconds": seconds_of(times),
+    }
+
+
+# -- beside Polars --------------------------------------------------------------------------------
+
+
+def polars_alone(folder: str, n_runs: int) -> dict[str, Any]:
+    """Time one expression a rule in Polars, all in one query, and ours."""
+    import polars as pl  # noqa: PLC0415
+
+    events = _cached(_session("local[2]"), folder)
+    rules = _rules(restrict=False)
+    bound = _bound(events)
+    conditions, unsaid = _written(bound, polars_expression)
+    frame = pl.read_parquet(f"{folder}/*.parquet")
+    frame = frame.with_columns(
+        pl.col(c).str.to_lowercase().alias(LOWER + c) for c in folded_columns(bound)
+    )
+    for name in list(conditions):
+        with contextlib.suppress(pl.exceptions.PolarsError):
+            frame.head(1).select(conditions[name])
+            continue
+        unsaid[name] = "Polars refuses the expression"
+        del conditions[name]
+
+    def counted() -> dict[str, int]:
+        sums = [each.fill_null(value=False).sum().alias(n) for n, each in conditions.items()]
+        return frame.lazy().select(sums).collect().row(0, named=True)
+
+    theirs = counted()
+    different = differing(ours_by_rule(rules, events), theirs)
+    times = interleaved(
+        {
+            "eddyline": lambda: noop(
+                events.transform(rules.matches("found")).select("event_id", "found")
+            ),
+            "Polars": counted,
+        },
+        n_runs,
+    )
+    return {
+        "n_rows": events.count(),
+        "form": "one query",
+        "n_compared": len(conditions),
+        "n_matches": sum(theirs.values()),
+        "unsaid": unsaid,
+        "different": different,
+        "seconds": seconds_of(times),
+    }
+
+
+@with_events
+def beside_polars(settings: Settings) -> Measurement:
+    folder = str(sigma_files(settings.pick(256_020, 25_602)))
+    found = alone(f"{HERE}:polars_alone", folder=folder, n_runs=settings.pick(3, 1))
+    return _compared(found, "Polars")
+
+
+# -- start-up -------------------------------------------------------------------------------------
+
+
+def start_alone(folder: str) -> dict[str, Any]:
+    """Time the way from a folder of rules to the first matches, in a session that runs already."""
+    spark = _session("local[2]")
+    events = _cached(spark, folder).limit(1_000).cache()
+    events.count()
+    started = time.perf_counter()
+    rules = _rules()
+    read_s = time.perf_counter() - started
+    found = events.transform(rules.matches("found"))
+    bound_s = time.perf_counter() - started
+    n_matches = found.selectExpr("sum(size(found))").first()[0]
+    whole_s = time.perf_counter() - started
+    return {
+        "read_s": read_s,
+        "compile_s": bound_s - read_s,
+        "first_matches_s": whole_s - bound_s,
+        "whole_s": whole_s,
+        "n_rules": len(rules),
+        "n_skipped": len(rules.skipped),
+        "n_matches": n_matches,
+        "worker_peak_bytes": max(map(peak_bytes, python_below(_pid(spark))), default=0),
+    }
+
+
+@with_events
+def start(settings: Settings) -> Measurement:
+    """Without any cache of rules, with one, and on a machine that has no compiled kernels."""
+    import tempfile  # noqa: PLC0415
+
+    folder = str(sigma_files(settings.pick(25_602, 8_534)))
+    found: dict[str, list[dict[str, Any]]] = {"cold": [], "warm": [], "no kernels": []}
+    for _ in range(settings.pick(3, 1)):
+        with tempfile.TemporaryDirectory() as cache:
+            for kind in ("cold", "warm"):
+                environment = {"XDG_CACHE_HOME": cache}
+                found[kind].append(
+                    alone(f"{HERE}:start_alone", environment=environment, folder=folder)
+                )
+    with tempfile.TemporaryDirectory() as cache:
+        environment = {"XDG_CACHE_HOME": cache, "NUMBA_CACHE_DIR": cache}
+        found["no kernels"].append(
+            alone(f"{HERE}:start_alone", environment=environment, folder=folder)
+        )
+
+    def told(kind: str) -> str:
+        parts = {
+            part: median(each[part] for each in found[kind])
+            for part in ("whole_s", "read_s", "compile_s", "first_matches_s")
+        }
+        return (
+            f"{kind} {parts['whole_s']:.2f} s (reading {parts['read_s']:.2f}, compiling "
+            f"{parts['compile_s']:.2f}, first matches {parts['first_matches_s']:.2f})"
+        )
+
+    cold = found["cold"]
+    value = max(each["whole_s"] for each in cold)
+    peak = max(each["worker_peak_bytes"] for each in cold)
+    note = (
+        f"{cold[0]['n_rules']:,} rules, {cold[0]['n_skipped']} skipped; "
+        + "; ".join(map(told, found))
+        + f"; of three cold {spread(e['whole_s'] for e in cold)}; worker {peak / 1e6:,.0f} MB"
+    )
+    return Measurement(value, note, dict(found))
+
+
+@with_events
+def beside_official(settings: Settings) -> Measurement:
+    folder = str(sigma_files(settings.pick(8_534, 8_534)))
+    found = alone(f"{HERE}:official_alone", folder=folder, n_runs=settings.pick(2, 1))
+    return _compared(found, "official")
+
+
+SCENARIOS = (
+    Scenario(
+        id="sharing_sigma_throughput",
+        shows="events per second of all rules on one core, JVM and Python and the way between",
+        run=throughput,
+        target=at_least(66_000),
+        policies=(),
+        counted=False,
+        needs=NEEDS,
+    ),
+    Scenario(
+        id="sharing_sigma_spark_sql",
+        shows="time of all rules as the fastest hand-tuned Spark SQL over ours, two cores",
+        run=hand_tuned,
+        target=at_least(100),
+        policies=(),
+        counted=False,
+        needs=NEEDS,
+    ),
+    Scenario(
+        id="sharing_sigma_official",
+        shows="the same for the official conversion to Spark SQL (pySigma-backend-databricks)",
+        run=beside_official,
+        target=None,
+        policies=(),
+        counted=False,
+        needs=NEEDS,
+    ),
+    Scenario(
+        id="sharing_sigma_polars",
+        shows="the same for Polars, one expression a rule, all in one query",
+        run=beside_polars,
+        target=None,
+        policies=(),
+        counted=False,
+        needs=NEEDS,
+    ),
+    Scenario(
+        id="sharing_sigma_start",
+        shows="seconds from a folder of 1,183 rules to the first matches, nothing cached, slowest",
+        run=start,
+        target=at_most(10),
+        policies=(),
+        counted=False,
+        needs=NEEDS,
+    ),
+)
