@@ -6,6 +6,7 @@ shipped is the plan in force. A worker process keeps rules, plan and evidence be
 
 from __future__ import annotations
 
+import math
 import pickle
 import zlib
 from collections import OrderedDict
@@ -35,6 +36,9 @@ MAX_PROGRAMS = 4
 
 MAX_PIECE_BYTES = 1 << 26
 """Most bytes of texts that are evaluated at once: a batch of long texts is cut into pieces."""
+
+MAX_PIECE_PAIRS = 1 << 22
+"""Pairs of row and rule that are decided at once, about: each takes some 40 bytes for a while."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +114,8 @@ class RuleBlock:
         for columns, is_last in with_last(batches):
             n_rows = len(columns[0])
             found: list[Matches] = []
-            for low, high in _pieces(columns, is_new=loop.wants_first_rows):
+            first = FIRST_ROWS if loop.wants_first_rows else 0
+            for low, high in _pieces(columns, first, _pairs_per_row(loop.plan, profile)):
                 if matcher.plan is not loop.plan:  # postings of many rules take a while
                     matcher.follow(loop.plan)
                 part = [column.slice(low, high - low) for column in columns]
@@ -169,15 +174,31 @@ class RuleBlock:
         return kept.matcher
 
 
-def _pieces(columns: tuple[pa.Array, ...], *, is_new: bool) -> list[tuple[int, int]]:
-    """Return how a batch is cut: first a few rows if nothing is known, and by what texts weigh."""
+def _pieces(
+    columns: tuple[pa.Array, ...], first: int, pairs_per_row: float
+) -> list[tuple[int, int]]:
+    """Return how a batch is cut, so that no piece takes much memory.
+
+    Args:
+        columns: the batch.
+        first: rows of the first piece, if nothing is known of the rows yet, else 0.
+        pairs_per_row: pairs of row and rule that a row may come to.
+    """
     n_rows = len(columns[0])
-    first = min(n_rows, FIRST_ROWS) if is_new else 0
+    first = min(n_rows, first)
     weight = sum(column.nbytes for column in columns)
-    n_pieces = max(1, -(-weight // MAX_PIECE_BYTES))
+    n_pieces = max(
+        1, -(-weight // MAX_PIECE_BYTES), math.ceil(pairs_per_row * n_rows / MAX_PIECE_PAIRS)
+    )
     bounds = [*([0] if first else []), *np.linspace(first, n_rows, n_pieces + 1).astype(int)]
     cuts = [int(bound) for bound in bounds]
     return [(low, high) for low, high in pairwise(cuts) if low < high]
+
+
+def _pairs_per_row(plan: SharingPlan, profile: SharingProfile) -> float:
+    """Return how many rules a row may meet: all that have no witness, or as many as rows did."""
+    everywhere = len(plan.witnesses) - plan.n_witnessed - plan.n_blocked
+    return max(everywhere, float(profile.candidates.sum()) / max(1, profile.n_rows))
 
 
 def _result(lists: pa.Array, report: bytes | None) -> pa.Array:
