@@ -12,8 +12,9 @@ from eddyline.registry import unknown
 from eddyline.runtime.loop import check_options
 from eddyline.spark.binding import bind_to
 from eddyline.spark.pipeline import FilterPipeline
-from eddyline.spark.run import Job, Run, SinkOutlet, settings_of
+from eddyline.spark.run import Job, Run, SinkOutlet, already_running, settings_of
 from eddyline.spark.session import session
+from eddyline.spark.shared_run import Start, start_together, stop_all
 from eddyline.spark.sinks import sink_of
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
     from eddyline.query.binding import BoundConjunction
     from eddyline.query.statement import SelectQuery
+    from eddyline.spark.run_face import RunFace
+    from eddyline.spark.shared_run import SharedQueries
     from eddyline.spark.sinks import BatchWriter
 
 RENAME = "engine.query(…, name='…')"
@@ -48,6 +51,10 @@ class Engine:
         self.streams: dict[str, DataFrame] = {}
         self.functions: dict[str, FunctionPredicate] = {}
         self.queries: dict[str, Query] = {}
+        self.shared: list[SharedQueries] = []
+        """Those that were started together."""
+        self.runs: list[RunFace] = []
+        """What ``start_all`` has started last."""
 
     def stream(
         self, name: str, df: DataFrame, *, time: str | None = None, lateness: str | None = None
@@ -141,17 +148,47 @@ class Engine:
         path: str | None = None,
         checkpoint: str | None = None,
         trigger: str | None = None,
-    ) -> list[Run]:
-        """Start every query; paths and checkpoints get a folder per query."""
-        return [
-            query.start(
-                sink,
-                path=path and f"{path}/{name}",
-                checkpoint=checkpoint and f"{checkpoint}/{name}",
-                trigger=trigger,
-            )
+        shared: bool = True,
+    ) -> list[RunFace]:
+        """Start every query; paths and checkpoints get a folder per query.
+
+        Queries over one stream run together where each of them means the same as by itself: in one
+        pass over the rows, tests that several of them use evaluated once (``docs/sharing.md``).
+
+        Args:
+            sink: as for ``Query.start``; each query gets its own.
+            path: folder with one for each query.
+            checkpoint: folder with one for each query, and one for those that run together.
+            trigger: as for ``Query.start``.
+            shared: False runs each query by itself.
+
+        Returns:
+            A run for each query, in the order in which they were made.
+
+        Raises:
+            StateError: the checkpoint is of queries that ran together, and one no longer can.
+        """
+        starts = [
+            Start(query, sink, path=path and f"{path}/{name}", trigger=trigger)
             for name, query in self.queries.items()
         ]
+        self.runs = start_together(starts, checkpoint=checkpoint, shared=shared)
+        return self.runs
+
+    def stop_all(self) -> None:
+        """Stop what ``start_all`` has started, queries that run together at the same micro-batch.
+
+        From its checkpoint each goes on where it was. A query that is stopped by itself while
+        others go on misses rows, and cannot go on from a checkpoint that it has in common with
+        them.
+        """
+        stop_all(self.runs)
+
+    def check_not_running(self, name: str) -> None:
+        """Raise QueryError if a query of that name is running."""
+        active = [each.name for each in self.spark.streams.active]
+        if name in active or any(each.is_running(name) for each in self.shared):
+            raise already_running(name, RENAME)
 
 
 class Query:
@@ -223,6 +260,7 @@ class Query:
             OptionError: an unknown sink or trigger, or a path that is missing.
             SourceError: the sink's path cannot be written.
         """
+        self.engine.check_not_running(self.name)
         outlet = SinkOutlet(sink_of(sink, path), self.project)
         return Run(self.job(), outlet, checkpoint=checkpoint, trigger=trigger)
 

@@ -8,7 +8,7 @@ import re
 import shutil
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -191,6 +191,8 @@ class Run(RunFace):
         self.outlet = outlet
         if isinstance(outlet, SinkOutlet):
             self.sink = outlet.sink
+        self.notes: tuple[str, ...] = ()
+        """What else is worth knowing of the run."""
         self._is_temporary = checkpoint is None
         folder = Path(checkpoint).absolute() if checkpoint else None
         if folder is not None and folder.exists() and not folder.is_dir():
@@ -301,7 +303,7 @@ class Run(RunFace):
         with self._lock:
             last_change = self._journal.last(*CHANGES)
         view: FilterView | RuleView = self.pipeline.view(last_change)
-        return view
+        return replace(view, notes=(*view.notes, *self.notes))
 
     @property
     def records(self) -> list[BatchRecord]:

@@ -12,6 +12,7 @@ from pyspark import cloudpickle
 from eddyline.errors import QueryError, SourceError
 from eddyline.query.script import read_script
 from eddyline.spark.engine import Engine
+from eddyline.spark.shared_run import Start, start_together
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from eddyline.query.script import CreateQuery, Script
     from eddyline.spark.engine import Query
-    from eddyline.spark.run import Run
+    from eddyline.spark.run_face import RunFace
 
 FILE_FORMATS = {"parquet", "orc", "json", "csv", "text", "avro"}
 """Formats whose columns can be read off the files that are there already."""
@@ -33,15 +34,17 @@ def run_script(
     checkpoint: str | None = None,
     trigger: str | None = None,
     adaptive: bool = True,
-) -> list[Run]:
-    """Start every query of a script.
+    shared: bool = True,
+) -> list[RunFace]:
+    """Start every query of a script; those over one stream run together, see ``docs/sharing.md``.
 
     Args:
         file: the script; modules of its functions are also looked for beside it.
         spark: the session to run on; the active or an embedded one if omitted.
         checkpoint: folder from which a later run continues; each query gets a folder in it.
         trigger: for queries that do not say their own.
-        adaptive: False keeps every order as written.
+        adaptive: False keeps every order as written, and each query by itself.
+        shared: False runs each query by itself.
 
     Raises:
         QueryError: the script cannot be understood; the message says where.
@@ -59,13 +62,11 @@ def run_script(
     engine = Engine(spark)
     _define(engine, script, file.absolute().parent)
     queries = [_query(engine, each, file, adaptive=adaptive) for each in script.queries]
-    runs: list[Run] = []
+    starts = []
     for query, written in zip(queries, script.queries, strict=True):
         options: dict[str, Any] = {"sink": "console", "trigger": trigger, **written.options}
-        if checkpoint is not None:
-            options.setdefault("checkpoint", f"{checkpoint}/{query.name}")
-        runs.append(query.start(**options))
-    return runs
+        starts.append(Start(query, **options))
+    return start_together(starts, checkpoint=checkpoint, shared=shared)
 
 
 def _query(engine: Engine, written: CreateQuery, file: Path, *, adaptive: bool) -> Query:

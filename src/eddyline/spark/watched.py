@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from eddyline.spark.shared_run import stop_all
 from eddyline.watch.progress import ProgressLine
 
 if TYPE_CHECKING:
@@ -37,9 +38,7 @@ def watch(runs: Sequence[RunFace], *, quiet: bool = False) -> None:
             while active and not is_interrupted():
                 active = [run for run in active if not _has_ended(run, lines[run.name])]
         finally:
-            for run in runs:
-                if run.isActive:
-                    run.stop()
+            stop_all(runs)
 
 
 @contextlib.contextmanager
