@@ -74,7 +74,7 @@ class FunctionPredicate:
         QueryError: it is not callable, reads nothing, or takes another number of arguments.
     """
 
-    fn: Callable[..., Any]
+    fn: Callable[..., Any] = field(hash=False)  # an instance of a data class has no hash
     """Called with one array per entry of ``reads``."""
     reads: tuple[str, ...]
     """Column names, or SQL expressions over columns, in the order of the arguments."""

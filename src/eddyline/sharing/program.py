@@ -14,6 +14,7 @@ import numpy as np
 
 from eddyline.errors import QueryError
 from eddyline.query.rules import (
+    ANY,
     Compare,
     FunctionTest,
     NativeTest,
@@ -378,7 +379,8 @@ def _needs(test: ValueTest | FunctionTest) -> tuple[TextTest, ...]:
     """Return what is necessary for a test, in lower case where that is as good.
 
     A text that holds ASCII characters holds them in lower case when it is lowered; so they are
-    found in the walk over the lowered text that others need anyway.
+    found in the walk over the lowered text that others need anyway. A wildcard for one character
+    stays with the text as it is: ``İ`` becomes two.
     """
     if isinstance(test, FunctionTest):
         return ()
@@ -388,7 +390,9 @@ def _needs(test: ValueTest | FunctionTest) -> tuple[TextTest, ...]:
             parts=tuple(each.lower() if isinstance(each, str) else each for each in need.parts),
             folded=True,
         )
-        if all(isinstance(each, Wild) or each.isascii() for each in need.parts)
+        if all(
+            each == Wild(ANY) or (isinstance(each, str) and each.isascii()) for each in need.parts
+        )
         else need
         for need in test.needs
     )
