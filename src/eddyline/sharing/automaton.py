@@ -113,11 +113,11 @@ def _outputs(
 def _links(failure: NDArray[np.int32], out_start: NDArray[np.int32]) -> NDArray[np.int32]:
     """Return, for each state, the nearest on its way of failures that has patterns."""
     has_patterns = out_start[1:] > out_start[:-1]
-    link = np.where(has_patterns[failure], failure, -1).astype(np.int32)
-    link[0] = 0
+    is_end = has_patterns.copy()
+    is_end[0] = True  # the root: there is none on the way
     at = failure
-    while (link < 0).any():  # as often as the longest way is long, halved each time
-        at = np.where(link < 0, failure[at], at)
-        found = (link < 0) & (has_patterns[at] | (at == 0))
-        link[found] = np.where(has_patterns[at], at, 0)[found]
+    while not is_end[at].all():  # each time the steps are twice as long
+        at = np.where(is_end[at], at, at[at])
+    link = np.where(has_patterns[at], at, 0).astype(np.int32)
+    link[0] = 0
     return link

@@ -65,7 +65,15 @@ def lowered(values: pa.Array) -> pa.Array:
     Args:
         values: a string array.
     """
-    return with_others_lowered(pc.ascii_lower(values), values)
+    return with_others_lowered(_ascii_lowered(values), values)
+
+
+def _ascii_lowered(values: pa.Array) -> pa.Array:
+    if values.offset == 0 and offsets_of(values)[0]:
+        # Arrow 26 lowers other bytes where the first text starts late in a buffer and the array is
+        # no slice, as after a cast of one; a copy starts at its first byte.
+        values = values.take(pa.array(np.arange(len(values))))
+    return pc.ascii_lower(values)
 
 
 def with_others_lowered(ascii_done: pa.Array, values: pa.Array) -> pa.Array:
@@ -89,6 +97,7 @@ def _lowered(values: pa.Array) -> pa.Array:
     do not know as Python does.
     """
     try:
+        values.validate(full=True)  # lowering itself takes characters that are longer than need be
         found = pc.utf8_lower(values)
         special = pc.fill_null(pc.match_substring_regex(values, _special()), False)
     except pa.ArrowInvalid:  # not valid UTF-8: what is not a character stays as it is
