@@ -99,8 +99,10 @@ def literal_rates(program: Program, profile: SharingProfile | None) -> NDArray[n
             first, last = literals.starts[literal], literals.starts[literal + 1]
             low, high = literals.low[first:last], literals.high[first:last]
             rates[literal] = int((sums[place][high + 1] - sums[place][low]).sum())
-        else:
-            rates[literal] = n_rows * 0.5
+        else:  # a row carries it as a witness where it has something that the test needs
+            needs = list(program.externals[place].needs)
+            met = int(profile.pattern_counts[needs].sum())
+            rates[literal] = min(met, n_rows) if needs else n_rows * 0.5
     # Half a row more: what was not seen in a sample is rare, not impossible.
     return np.minimum(1.0, (rates + 0.5) / (n_rows + 1))
 

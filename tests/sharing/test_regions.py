@@ -1,0 +1,169 @@
+"""Region constructs: where the rules of a set cut an operand's values."""
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eddyline.query.rules import (
+    ANY,
+    FALSE,
+    TRUE,
+    UNKNOWN,
+    Compare,
+    IsNull,
+    OneOf,
+    Operand,
+    TextTest,
+    Wild,
+)
+from eddyline.query.sql_types import parse_type
+from eddyline.sharing.keys import HIGHEST, LOWEST
+from eddyline.sharing.regions import (
+    KeySet,
+    RegionConstruct,
+    constants_of,
+    cuts_of,
+    key_set,
+    region_key,
+)
+from eddyline.testing.reference_rules import truth
+from eddyline.testing.rule_strategies import comparisons, values_of
+
+N, S, D = (
+    Operand(f"`{name}`", parse_type(kind), (name,))
+    for name, kind in (("n", "int"), ("s", "string"), ("d", "decimal(10,2)"))
+)
+BIT = {True: TRUE, False: FALSE, None: UNKNOWN}
+ARROW = {
+    "bigint": pa.int64(),
+    "int": pa.int32(),
+    "double": pa.float64(),
+    "float": pa.float32(),
+    "decimal(10,2)": pa.decimal128(10, 2),
+    "string": pa.string(),
+    "boolean": pa.bool_(),
+    "date": pa.date32(),
+}
+
+
+def construct_of(operand, tests):
+    """Return the construct that some tests cut, and the place of each text."""
+    if operand.type.family == "string":
+        places = {
+            text: at for at, text in enumerate(dict.fromkeys(sum(map(constants_of, tests), ())))
+        }
+        cuts = np.arange(len(places) + bool(places), dtype=np.int64)
+        return RegionConstruct(operand, False, tuple(places), cuts), places
+    sets = [key_set(test, outcomes, None) for test in tests for outcomes in range(8)]
+    return RegionConstruct(operand, False, None, cuts_of(sets)), None
+
+
+@given(st.data())
+def test_a_literal_holds_in_its_regions_and_nowhere_else(data):
+    first = data.draw(comparisons())
+    same = comparisons().filter(lambda test: test.operand == first.operand)
+    tests = [first, IsNull(first.operand), *data.draw(st.lists(same, max_size=2))]
+    construct, places = construct_of(first.operand, tests)
+    values = [*data.draw(st.lists(values_of(first.operand), max_size=6)), None]
+    values += [test.value for test in tests if isinstance(test, Compare)]
+    array = pa.array(values, ARROW[first.operand.type.text])
+    regions = construct.regions(*construct.keys(array)).tolist()
+    assert max(regions) < construct.n_regions
+    for test in tests:
+        for outcomes in range(8):
+            held = construct.regions_of(key_set(test, outcomes, places))
+            assert list(held) == sorted(held)
+            assert all(0 <= low <= high < construct.n_regions for low, high in held)
+            for value, region in zip(array.to_pylist(), regions, strict=True):
+                wanted = bool(BIT[truth(test, {first.operand.sql: value})] & outcomes)
+                assert any(low <= region <= high for low, high in held) == wanted
+
+
+def test_regions_of_numbers():
+    construct, _ = construct_of(N, [Compare(N, "<", 5), Compare(N, ">", 8)])
+    assert construct.cuts.tolist() == [5, 9]
+    assert construct.n_regions == 4
+    keys, nulls = construct.keys(pa.array([None, 4, 5, 8, 9, 2**31 - 1], pa.int32()))
+    assert construct.regions(keys, nulls).tolist() == [0, 1, 2, 2, 3, 3]
+    less = key_set(Compare(N, "<", 5), TRUE, None)
+    assert construct.regions_of(less) == ((1, 1),)
+    not_less = key_set(Compare(N, "<", 5), FALSE | UNKNOWN, None)
+    assert construct.regions_of(not_less) == ((0, 0), (2, 3))
+    assert construct.regions_of(KeySet((), holds_null=False)) == ()
+
+
+def test_where_only_null_matters_values_are_not_looked_at():
+    array_type = Operand("`a`", parse_type("array<int>"), ("a",))
+    construct, _ = construct_of(array_type, [IsNull(array_type)])
+    assert construct.n_regions == 2
+    keys, nulls = construct.keys(pa.array([[1], None, []]))
+    assert construct.regions(keys, nulls).tolist() == [1, 0, 1]
+    far = Compare(N, "<", 10**30)  # true of every number
+    assert construct_of(N, [far])[0].n_regions == 2
+
+
+def test_regions_of_texts():
+    tests = [OneOf(S, ("a", "", "a")), Compare(S, "=", "é"), TextTest(S, ())]
+    construct, places = construct_of(S, tests)
+    assert construct.constants == ("a", "", "é")
+    keys, nulls = construct.keys(pa.array([None, "x", "a", "", "é", "A"]))
+    assert construct.regions(keys, nulls).tolist() == [0, 1, 2, 3, 4, 1]
+    assert construct.regions_of(key_set(tests[0], FALSE, places)) == ((1, 1), (4, 5))
+    assert construct.regions_of(key_set(tests[2], TRUE, places)) == ((3, 3),)
+
+
+def test_folded_texts():
+    construct = RegionConstruct(S, True, ("é", "i\u0307"), np.arange(3))
+    keys, nulls = construct.keys(pa.array(["É", "\u0130", "i", None]))
+    assert construct.regions(keys, nulls).tolist() == [2, 3, 1, 0]
+
+
+def test_what_regions_decide():
+    timestamp = Operand("`t`", parse_type("timestamp"), ("t",))
+    wide = Operand("`w`", parse_type("decimal(38,10)"), ("w",))
+    assert region_key(IsNull(timestamp)) == (timestamp, False)
+    assert region_key(Compare(wide, "<", Decimal(1))) is None
+    assert region_key(IsNull(wide)) == (wide, False)
+    assert region_key(Compare(S, "=", "a")) == (S, False)
+    assert region_key(TextTest(S, ("a",), folded=True)) == (S, True)
+    assert region_key(TextTest(S, (), folded=True)) == (S, False)
+    assert region_key(TextTest(S, ("a", Wild(ANY)))) is None
+    assert region_key(TextTest(S, (Wild(ANY),))) is None
+
+
+@pytest.mark.parametrize(
+    ("sets", "wanted"),
+    [
+        ([], []),
+        ([((LOWEST, HIGHEST),)], []),
+        ([((LOWEST, 3),)], [4]),
+        ([((3, HIGHEST),)], [3]),
+        ([((HIGHEST, HIGHEST),)], [HIGHEST]),
+        ([((LOWEST, LOWEST),)], [LOWEST + 1]),
+        ([((1, 2), (5, 5)), ((2, 5),)], [1, 2, 3, 5, 6]),
+    ],
+)
+def test_cuts(sets, wanted):
+    assert cuts_of([KeySet(each, holds_null=True) for each in sets]).tolist() == wanted
+
+
+def test_days():
+    day = Operand("`day`", parse_type("date"), ("day",))
+    construct, _ = construct_of(day, [Compare(day, "<", dt.date(1969, 12, 31))])
+    values = pa.array([dt.date.min, dt.date(1969, 12, 30), dt.date(1969, 12, 31), dt.date.max])
+    assert construct.regions(*construct.keys(values)).tolist() == [1, 1, 2, 2]
+
+
+def test_decimals_between_their_steps():
+    construct, _ = construct_of(
+        D, [Compare(D, "<", Decimal("0.005")), OneOf(D, (Decimal("0.005"),))]
+    )
+    values = pa.array([Decimal("0.00"), Decimal("0.01")], pa.decimal128(10, 2))
+    assert construct.regions(*construct.keys(values)).tolist() == [1, 2]
