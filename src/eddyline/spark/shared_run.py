@@ -329,9 +329,10 @@ class SharedQueryRun(RunFace):
         """Return how all the queries that run together are evaluated, as values."""
         view: RuleView = self.shared.run.view()  # type: ignore[assignment]
         n_others = len(self.shared.outlet.members) - self._is_in
-        note = f"query {self.name!r} runs together with {n_others} others over {self.shared.stream}"
+        others = "1 other" if n_others == 1 else f"{n_others} others"
+        note = f"query {self.name!r} runs together with {others} over {self.shared.stream}"
         if not self._is_in:
-            note = f"query {self.name!r} was stopped; {n_others} others run on without it"
+            note = f"query {self.name!r} was stopped; {others} run on without it"
         return replace(view, notes=(*view.notes, note))
 
     @property

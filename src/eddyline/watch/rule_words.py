@@ -105,7 +105,9 @@ def _table(titles: Sequence[str], texts: int) -> Table:
     """Return an empty table, of which the first columns are texts."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
     for at, title in enumerate(titles):
-        table.add_column(title, justify="left" if at < texts else "right", no_wrap=at > 0)
+        table.add_column(
+            title, justify="left" if at < texts else "right", no_wrap=at > 0, min_width=len(title)
+        )
     return table
 
 
