@@ -151,3 +151,18 @@ def test_fits_each_of_some_rows():
     assert lists == [[0, 1], [], [1, 2], [0, 1]]
     assert n_hits == 6
     assert starts[4] == -1
+
+
+@pytest.mark.parametrize(
+    ("text", "n_chars"),
+    [
+        *((b"\xc0\xaf", 2), (b"\xed\xa0\x80", 1), (b"\xe0\x80\x80", 3), (b"\xe2\x82", 1)),
+        *((b"\xf0\x9f\x98", 1), (b"\xf0\x80\x80\x80", 4), (b"\xf4\x90\x80\x80", 4), (b"\xc3", 1)),
+        *((b"\x80\x80", 2), (b"\xff", 1), ("é😀€a".encode(), 4), (b"a\xc3b", 3)),
+    ],
+)
+def test_characters_of_bytes_that_are_none(text, n_chars):
+    data = np.frombuffer(text + b"\x80", np.uint8)
+    code = np.array([ONE_CODE] * 5, np.int16)
+    says = [fits(data, 0, len(text), IDENTITY, code, 0, count) for count in range(6)]
+    assert says == [count == n_chars for count in range(6)]

@@ -213,9 +213,24 @@ def fits(
 
 @compiled
 def _next(data: NDArray[np.uint8], at: int, end: int) -> int:
-    """Return where the next character starts."""
+    """Return where the next character starts.
+
+    Of bytes that are no characters, those count as one for which Java, and so Spark, puts one
+    replacement: the longest start of a character, or else a single byte.
+    """
+    lead = data[at]
     at += 1
-    while at < end and (data[at] & 0xC0) == 0x80:
+    if lead < 0xC2 or lead > 0xF4 or at == end:
+        return at
+    second = data[at]
+    if (
+        (lead == 0xE0 and second < 0xA0)
+        or (lead == 0xF0 and second < 0x90)
+        or (lead == 0xF4 and second > 0x8F)
+    ):
+        return at
+    last = at + (1 if lead < 0xE0 else 2 if lead < 0xF0 else 3)
+    while at < min(last, end) and (data[at] & 0xC0) == 0x80:
         at += 1
     return at
 

@@ -18,6 +18,7 @@ from eddyline.query.rules import (
     Compare,
     FunctionTest,
     NativeTest,
+    OneOf,
     Operand,
     TextTest,
     ValueTest,
@@ -190,11 +191,20 @@ class _Compiler:
             self._sort_in(test)
 
     def _formula(self, rule: Rule) -> Formula:
+        n_known = len(self._table.tests)
         try:
-            return self._table.formula(rule.tree)
+            found = self._table.formula(rule.tree)
         except RecursionError as error:
             msg = f"rule {rule.name!r} is nested too deeply; split it into several rules"
             raise QueryError(msg, name=rule.name) from error
+        for text in (rule.name, *_texts(self._table.tests[n_known:])):
+            if not text.isascii() and any("\ud800" <= each <= "\udfff" for each in text):
+                msg = (
+                    f"rule {rule.name!r} holds half a character in {text!r} (a surrogate without "
+                    f"its other half), which no text of a row does; write the whole character"
+                )
+                raise QueryError(msg, name=rule.name, text=text)
+        return found
 
     def _region_key(self, test: Test) -> tuple[Operand, bool] | None:
         """Return the region construct that decides a test, if one does.
@@ -373,6 +383,17 @@ class _Compiler:
                         walked[rule, text_of[need]] = True
             asked.append(list(asks))
         return _Reads(regions, walked, asked)
+
+
+def _texts(tests: Sequence[Test]) -> list[str]:
+    """Return the texts that tests compare with."""
+    found: list[str] = []
+    for test in tests:
+        if isinstance(test, TextTest):
+            found += [part for part in test.parts if isinstance(part, str)]
+        elif isinstance(test, Compare | OneOf) and test.operand.type.family == "string":
+            found += constants_of(test)
+    return found
 
 
 def _needs(test: ValueTest | FunctionTest) -> tuple[TextTest, ...]:
