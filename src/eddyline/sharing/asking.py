@@ -1,6 +1,6 @@
 """Asks Python what only Python can say: regular expressions, networks, users' functions.
 
-A question is asked only for rows on which a rule still hangs, a value test once per distinct value.
+A question is asked only for rows on which a rule hangs, a value test once per distinct value.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from eddyline.errors import PredicateError
 from eddyline.query.outcomes import call, truth_values
 from eddyline.query.rules import FunctionTest, ValueTest
 from eddyline.sharing.folding import as_text, decoded
-from eddyline.sharing.pair_kernels import ASKED_IN_VAIN, IS_FALSE, IS_TRUE, IS_UNKNOWN, NOT_MET
+from eddyline.sharing.pair_kernels import ASKED_IN_VAIN, IS_FALSE, IS_TRUE, IS_UNKNOWN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -37,52 +37,35 @@ def ask(
     columns: Sequence[pa.Array],
     rows: Rows,
     rules: NDArray[np.int32],
+    asks: NDArray[np.int32],
     answers: Answers,
 ) -> dict[int, tuple[int, int]]:
-    """Ask the next questions for the rows whose rules hang on them.
-
-    All value tests come first, as they cost little; then one function after the other, as one
-    answer may spare the next call.
+    """Ask, for each open pair of row and rule, the test on which it hangs first.
 
     Args:
         program: the rules.
         columns: the columns of the batch.
-        rows: row of each pair that is open.
+        rows: row of each pair.
         rules: its rule.
+        asks: its test; see ``pair_kernels.decide``.
         answers: what is known of each external test and row; filled.
 
     Returns:
         For each external test that was asked, rows and time (ns).
 
     Raises:
-        PredicateError: every test was asked, and a pair hangs on a row on which a function raised.
+        PredicateError: a pair hangs on a row on which a function raised.
     """
+    if (asks < 0).any():
+        pair = int(np.argmin(asks >= 0))
+        raise _error(program, columns, int(rows[pair]), int(rules[pair]), -1 - int(asks[pair]))
     asked: dict[int, tuple[int, int]] = {}
-    for external, hanging in _hanging(program, rows, rules):
-        test = program.externals[external]
-        if asked and isinstance(test.test, FunctionTest):
-            break
-        open_rows = np.unique(hanging[answers[external, hanging] == NOT_MET])
-        if len(open_rows):
-            started = time.perf_counter_ns()
-            answers[external, open_rows] = _answers(test, columns, open_rows)
-            asked[external] = len(open_rows), time.perf_counter_ns() - started
-    if not asked:
-        raise _first_error(program, columns, int(rows[0]), int(rules[0]), answers)
+    for external in np.unique(asks).tolist():
+        open_rows = np.unique(rows[asks == external])
+        started = time.perf_counter_ns()
+        answers[external, open_rows] = _answers(program.externals[external], columns, open_rows)
+        asked[external] = len(open_rows), time.perf_counter_ns() - started
     return asked
-
-
-def _hanging(program: Program, rows: Rows, rules: NDArray[np.int32]) -> list[tuple[int, Rows]]:
-    """Return each external test that rules read with their rows, the cheapest tests first."""
-    pairs, read = program.externals_of(rules)
-    by_test = np.argsort(read, kind="stable")
-    tests, firsts = np.unique(read[by_test], return_index=True)
-    found = list(zip(tests.tolist(), np.split(rows[pairs[by_test]], firsts[1:]), strict=True))
-    return sorted(found, key=lambda each: _is_function(program, each[0]))
-
-
-def _is_function(program: Program, external: int) -> bool:
-    return isinstance(program.externals[external].test, FunctionTest)
 
 
 def _answers(external: ExternalTest, columns: Sequence[pa.Array], rows: Rows) -> Answers:
@@ -142,30 +125,32 @@ def _of_function(predicate: FunctionPredicate, columns: list[pa.Array]) -> Answe
     return answers
 
 
-def _first_error(
-    program: Program, columns: Sequence[pa.Array], row: int, rule: int, answers: Answers
+def _error(
+    program: Program, columns: Sequence[pa.Array], row: int, rule: int, external: int
 ) -> PredicateError:
     """Return the error of a row on which a rule hangs and a function raised."""
-    for external in program.externals_of(np.array([rule]))[1].tolist():
-        test = program.externals[external].test
-        if answers[external, row] != ASKED_IN_VAIN or not isinstance(test, FunctionTest):
-            continue
-        predicate = test.predicate
-        values = [columns[column].slice(row, 1) for column in program.externals[external].columns]
-        shown: dict[str, Any] = {
-            name: value[0].as_py() for name, value in zip(predicate.reads, values, strict=True)
-        }
-        cause = _raised(predicate, values)
-        msg = (
-            f"rule {program.names[rule]!r}: predicate {predicate.name!r} raised "
-            f"{type(cause).__name__}: {cause} on the row {shown}, on which the rule hangs; handle "
-            f"that value in the predicate, or add a condition that is false for such rows"
-        )
-        error = PredicateError(msg, rule=program.names[rule], predicate=predicate.name, row=shown)
-        error.__cause__ = cause
-        return error
-    msg = f"rule {program.names[rule]!r} could not be decided"  # a bug of ours: say so, never guess
-    return PredicateError(msg, rule=program.names[rule])
+    name, found = program.names[rule], program.externals[external]
+    if not isinstance(found.test, FunctionTest):  # a bug of ours: say so, never guess
+        return PredicateError(f"rule {name!r} could not be decided", rule=name)
+    predicate = found.test.predicate
+    values = [columns[column].slice(row, 1) for column in found.columns]
+    shown: dict[str, Any] = {
+        read: value[0].as_py() for read, value in zip(predicate.reads, values, strict=True)
+    }
+    cause = _raised(predicate, values)
+    what = (
+        "raised an error that does not come again"
+        if cause is None
+        else (f"raised {type(cause).__name__}: {cause}")
+    )
+    msg = (
+        f"rule {name!r}: predicate {predicate.name!r} {what} on the row {shown}, on which the "
+        f"rule hangs; handle that value in the predicate, or add a condition that is false for "
+        f"such rows"
+    )
+    error = PredicateError(msg, rule=name, predicate=predicate.name, row=shown)
+    error.__cause__ = cause
+    return error
 
 
 def _raised(predicate: FunctionPredicate, values: list[pa.Array]) -> Exception | None:

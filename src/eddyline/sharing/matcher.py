@@ -206,19 +206,24 @@ class Matcher:
 
     def _decide(self, batch: _Batch, pairs: Pairs) -> tuple[Pairs, dict[int, tuple[int, int]]]:
         """Return the pairs that are true, and what was asked: rows and time (ns) by test."""
-        status = self._status(batch, pairs)
-        true = [pairs.where(status == TRUE_NOW)]
-        left = pairs.where(status == OPEN)
         asked: dict[int, tuple[int, int]] = {}
+        true, left = [], pairs
         while len(left.rules):
-            asked |= ask(self.program, batch.columns, left.row_of, left.rules, batch.answers)
-            status = self._status(batch, left)
+            status, asks = self._status(batch, left)
             true.append(left.where(status == TRUE_NOW))
-            left = left.where(status == OPEN)
+            is_open = status == OPEN
+            left = left.where(is_open)
+            for external, (n_rows, spent_ns) in ask(
+                self.program, batch.columns, left.row_of, left.rules, asks[is_open], batch.answers
+            ).items():
+                rows_before, ns_before = asked.get(external, (0, 0))
+                asked[external] = rows_before + n_rows, ns_before + spent_ns
         return _gathered([(each.row_of, each.rules) for each in true]), asked
 
-    def _status(self, batch: _Batch, pairs: Pairs) -> NDArray[np.int8]:
+    def _status(self, batch: _Batch, pairs: Pairs) -> tuple[NDArray[np.int8], NDArray[np.int32]]:
+        """Return what is known of each pair, and what those hang on that are open."""
         status = np.empty(len(pairs.rules), np.int8)
+        asks = np.empty(len(pairs.rules), np.int32)
         decide(
             pairs.rows,
             pairs.starts,
@@ -236,8 +241,9 @@ class Matcher:
             self._needs_at,
             self._needs,
             status,
+            asks,
         )
-        return status
+        return status, asks
 
     def _matches(self, n_rows: int, found: list[Pairs]) -> Matches:
         rows = np.concatenate([*(each.row_of for each in found)])

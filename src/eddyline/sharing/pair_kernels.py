@@ -136,6 +136,7 @@ def decide(  # noqa: C901, PLR0912, PLR0915 - as above
     needs_at: NDArray[np.int64],
     needs: NDArray[np.int32],
     status: NDArray[np.int8],
+    asks: NDArray[np.int32],
 ) -> None:
     """Decide pairs of row and rule.
 
@@ -156,6 +157,8 @@ def decide(  # noqa: C901, PLR0912, PLR0915 - as above
         needs_at: where the necessary patterns of each external test start; one more than tests.
         needs: the patterns.
         status: ``DROPPED``, ``TRUE_NOW`` or ``OPEN`` for each pair; filled.
+        asks: for each open pair, the external test on which it hangs first; where all such tests
+            were asked, ``-1 - t`` of one that was asked in vain; filled.
     """
     starts, code_literals, code_yes, code_no = code
     kinds, places, outcomes, columns, region_at, low, high = literals
@@ -168,6 +171,7 @@ def decide(  # noqa: C901, PLR0912, PLR0915 - as above
         for pair in range(pair_at[index], pair_at[index + 1]):
             start = starts[pair_rules[pair]]
             status[pair] = DROPPED
+            next_test = vain_test = -1
             # First as if every open test held; then, if one was met, as if none did.
             for hopes in (True, False):
                 is_open = False
@@ -204,12 +208,17 @@ def decide(  # noqa: C901, PLR0912, PLR0915 - as above
                         if truth in (NOT_MET, ASKED_IN_VAIN):
                             is_open = True
                             holds = hopes
+                            if truth == NOT_MET and next_test < 0:
+                                next_test = place
+                            elif truth == ASKED_IN_VAIN and vain_test < 0:
+                                vain_test = place
                         else:
                             holds = (outcomes[literal] & truth) != 0
                     at = code_yes[start + at] if holds else code_no[start + at]
                 if at == -2:
                     if not hopes:
                         status[pair] = OPEN
+                        asks[pair] = next_test if next_test >= 0 else -1 - vain_test
                     break
                 if not is_open or not hopes:
                     status[pair] = TRUE_NOW

@@ -240,7 +240,7 @@ class _Compiler:
         region_columns = tuple(self._column(each.operand.sql) for each in regions)
         externals = tuple(self._external(test, patterns) for test in self._externals)
         literals, key_sets = self._literals(regions, places, patterns, externals)
-        cost = _cost(literals)
+        cost = _cost(literals, externals)
         codes = [[] if isinstance(f, Always) else jump_code(f, cost) for f in self._formulas]
         test_of = np.array([test for test, _ in self._table.literals], np.int32)
         reads = self._reads(literals, texts, externals)
@@ -425,7 +425,10 @@ def _as_operand(test: Test) -> Test:
     return Compare(Operand(test.sql, BOOLEAN, test.columns), "=", value=True)
 
 
-def _cost(literals: Literals) -> Callable[[int], float]:
+def _cost(literals: Literals, externals: Sequence[ExternalTest]) -> Callable[[int], float]:
     """Return what a literal costs once its construct was looked at, in steps."""
-    costs = np.choose(literals.kinds, [1.0, 1.0, 1000.0]).tolist()
+    is_function = [isinstance(each.test, FunctionTest) for each in externals] or [False]
+    asked = np.where(is_function, 1e6, 1e3)
+    is_external = literals.kinds == EXTERNAL
+    costs = np.where(is_external, asked[np.where(is_external, literals.places, 0)], 1.0).tolist()
     return lambda literal: costs[literal]
