@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark import cloudpickle
 
-from eddyline.errors import PredicateError
+from eddyline.errors import PredicateError, SourceError
 from eddyline.options import SharingOptions
 from eddyline.query.predicates import FunctionPredicate
 from eddyline.query.rules import (
@@ -159,6 +159,17 @@ def test_a_batch_is_cut_by_its_bytes_and_by_its_pairs(monkeypatch):
     run(*block(rules, plan=every_row, is_measured=True), [N_ROWS])
     assert sum(seen) == N_ROWS
     assert 4 <= len(seen) <= 5
+
+
+def test_more_names_than_an_array_holds_are_refused(monkeypatch):
+    made, program = block()
+    n_bytes = sum(len(name.encode()) for row in WANTED for name in row)
+    monkeypatch.setattr(rule_worker, "MAX_NAMES_BYTES", n_bytes)
+    assert run(made, program, [N_ROWS])[0] == WANTED
+    monkeypatch.setattr(rule_worker, "MAX_NAMES_BYTES", n_bytes - 1)
+    with pytest.raises(SourceError, match=f"{n_bytes:,} bytes of names.*maxRecordsPerBatch lower"):
+        run(made, program, [N_ROWS])
+    assert len(run(*block(as_places=True), [N_ROWS])[0]) == N_ROWS
 
 
 def test_the_first_rows_of_a_run_are_looked_at_whole():

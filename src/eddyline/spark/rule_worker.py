@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from eddyline.data.sampling import seed_of
+from eddyline.errors import SourceError
 from eddyline.runtime.rule_loop import FIRST_ROWS, RuleLoop
 from eddyline.sharing.matcher import Matcher
 from eddyline.sharing.profile import SharingProfile, merge
@@ -39,6 +41,9 @@ MAX_PIECE_BYTES = 1 << 26
 
 MAX_PIECE_PAIRS = 1 << 22
 """Pairs of row and rule that are decided at once, about: each takes some 40 bytes for a while."""
+
+MAX_NAMES_BYTES = 2**31 - 1
+"""Most bytes of one Arrow array of texts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,8 +142,29 @@ class RuleBlock:
                     len(entries),
                     loop.plan,
                 ).to_bytes()
+            self._check_fits(found, names)
             lists = pa.concat_arrays([self._lists(each, names) for each in found])
             yield _result(lists, report)
+
+    def _check_fits(self, found: list[Matches], names: pa.Array) -> None:
+        """Check that the names of a batch's matches fit an Arrow array.
+
+        Raises:
+            SourceError: they do not; the message says what to do.
+        """
+        n_matches = sum(len(each.rules) for each in found)
+        if self.as_places or n_matches * names.nbytes <= MAX_NAMES_BYTES:
+            return
+        sizes = pc.binary_length(names).to_numpy()
+        n_bytes = sum(int(sizes[each.rules].sum()) for each in found)
+        if n_bytes > MAX_NAMES_BYTES:
+            n_rows = sum(each.n_rows for each in found)
+            msg = (
+                f"the {n_matches:,} matches of a batch of {n_rows:,} rows come to {n_bytes:,} "
+                f"bytes of names, and an Arrow array holds {MAX_NAMES_BYTES:,}; set "
+                f"spark.sql.execution.arrow.maxRecordsPerBatch lower"
+            )
+            raise SourceError(msg, matches=n_matches, rows=n_rows)
 
     def _lists(self, matches: Matches, names: pa.Array) -> pa.Array:
         """Return the matches of each row as a list."""
