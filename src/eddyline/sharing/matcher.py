@@ -82,11 +82,17 @@ class Matcher:
         needs = [each.needs for each in program.externals]
         self._needs_at = np.cumsum([0, *map(len, needs)]).astype(np.int64)
         self._needs = np.array([each for need in needs for each in need] or [0], np.int32)
-        self.follow(plan)
+        self.plan = plan
+        self._lay(plan)
 
     def follow(self, plan: SharingPlan) -> None:
         """Go on under another plan; blocks of the same rules are not built again."""
-        self.plan = plan
+        if plan != self.plan:
+            self.plan = plan
+            self._lay(plan)
+
+    def _lay(self, plan: SharingPlan) -> None:
+        """Turn a plan into what kernels read."""
         blocks = {each.rules: self._blocks.of(each.rules) for each in plan.blocks}
         self._selections: tuple[tuple[BlockPlan, Selection], ...] = tuple(
             (each, blocks[each.rules].selection(each.sequence)) for each in plan.blocks

@@ -72,7 +72,9 @@ class LiveRules:
                     skips=self.rules.on_error == "skip",
                     binder=self.rules.binder,
                 )
-                self._follow(made, {each.name: each for each in sources}, batch_id)
+                by_name = {each.name: each for each in sources}
+                self.rules.binder.keep(by_name)
+                self._follow(made, by_name, batch_id)
                 self._made_for = version, *made_for
             return self.pipeline  # type: ignore[return-value]
 

@@ -39,7 +39,7 @@ from eddyline.spark.rule_block import add_matches, loader, operand
 from eddyline.spark.rule_worker import RuleBlock, RuleReport
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from pyspark.sql import DataFrame
 
@@ -55,6 +55,10 @@ SETTINGS = ("spark.sql.ansi.enabled", "spark.sql.caseSensitive")
 
 MAX_INPUTS = 4
 """Kinds of input over which read rules are remembered."""
+
+
+SPARE_RULES = 1_000
+"""Rules that are remembered although they are gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +101,12 @@ class RuleBinder:
             refused = known.refused_by_spark(df, rules)
         bound = BoundRules(tuple(rules), tuple(each.skipped for each in wrong))
         return _without(bound, refused, skips=skips) if refused else bound
+
+    def keep(self, names: Collection[str]) -> None:
+        """Forget the rules that are no longer there."""
+        with self._lock:
+            for known in self._inputs.values():
+                known.keep(names)
 
     def _input(self, df: DataFrame) -> _Input:
         types = column_types(df)
@@ -145,6 +155,15 @@ class _Input:
             found = _Wrong(source, error)
         self._known[source.name] = source, found
         return found
+
+    def keep(self, names: Collection[str]) -> None:
+        """Forget the other rules; as long as they are few, what they were is not worth it."""
+        if len(self._known) <= 2 * len(names) + SPARE_RULES:
+            return
+        self._known = {name: each for name, each in self._known.items() if name in names}
+        self._columns = {name: each for name, each in self._columns.items() if name in names}
+        read = {text for _, columns in self._columns.values() for text in columns}
+        self._asked = {text: why for text, why in self._asked.items() if text in read}
 
     def refused_by_spark(self, df: DataFrame, rules: Sequence[Rule]) -> dict[str, str]:
         """Return what Spark refuses of the columns that rules look at, and why."""

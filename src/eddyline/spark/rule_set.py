@@ -6,6 +6,8 @@ import threading
 import uuid
 import warnings
 import weakref
+from collections import OrderedDict
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 from pyspark.sql import functions as F
@@ -20,7 +22,7 @@ from eddyline.runtime.views import RunView
 from eddyline.spark.conjunction import HARVEST_WAIT_S, MAX_PENDING
 from eddyline.spark.harvest import as_bytes, listener
 from eddyline.spark.live_rules import LiveRules, RuleBatches
-from eddyline.spark.rule_pipeline import STRUCT, RuleBinder, matched
+from eddyline.spark.rule_pipeline import MAX_INPUTS, STRUCT, RuleBinder, matched
 from eddyline.spark.run import Job, Run, SinkOutlet, settings_of
 from eddyline.spark.sinks import sink_of
 from eddyline.watch.explain import explain
@@ -28,7 +30,7 @@ from eddyline.watch.report import write_report
 from eddyline.watch.wording import clipped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
     from pyspark.sql import DataFrame
@@ -42,6 +44,9 @@ if TYPE_CHECKING:
     from eddyline.spark.sinks import BatchWriter
 
 ON_ERROR = ("raise", "skip")
+
+MAX_STREAMS = 64
+"""Plain streaming queries whose reports are awaited; of more, the oldest are let go."""
 
 MAX_CHECKED = 10_000
 """Rules added at once that are read at once; of more, each is read when it meets columns."""
@@ -104,8 +109,8 @@ class RuleSet:
         self._version = 0
         self._lock = threading.RLock()
         self._journal = Journal()
-        self._live = LiveRules(self)
-        self._shown = self._live
+        self._lives: OrderedDict[Any, LiveRules] = OrderedDict()
+        self._shown = LiveRules(self)
         self._waiting: list[tuple[RulePipeline, PendingRules]] = []
         self._streams: list[_StreamReports] = []
         self._runs: weakref.WeakSet[Run] = weakref.WeakSet()
@@ -124,10 +129,18 @@ class RuleSet:
             sources: the rules.
             skipped: rules that could not be read, and why; listed in ``skipped``.
             **options: as for ``RuleSet``.
+
+        Raises:
+            QueryError: two rules have one name.
         """
         made = cls(**options)
         made.unread = tuple(skipped)
-        made._put({source.name: source for source in sources})
+        by_name: dict[str, RuleSource] = {}
+        for source in sources:
+            if by_name.setdefault(source.name, source) is not source:
+                msg = f"two rules are called {source.name!r}; names are unique in a set"
+                raise QueryError(msg, name=source.name)
+        made._put(by_name)
         return made
 
     # -- the rules ----------------------------------------------------------------------------
@@ -167,15 +180,12 @@ class RuleSet:
             QueryError: a name is taken, a rule is no condition, or it does not fit the columns of a
                 stream that a run of the set reads.
         """
-        given = {rules: rule} if isinstance(rules, str) else dict(rules)
-        made = {name: self._source(name, each) for name, each in given.items()}
-        if len(made) <= MAX_CHECKED:
-            made = {name: source for name, source in made.items() if self._is_readable(source)}
+        given = {rules: rule} if isinstance(rules, str) else _by_name(rules)
         with self._lock:
-            for name in made:
-                if name in self._sources:
-                    msg = f"rule {name!r} exists already; use replace({name!r}, …)"
-                    raise QueryError(msg, name=name)
+            self._check_new(given)
+            made = {name: self._source(name, each) for name, each in given.items()}
+            if len(made) <= MAX_CHECKED:
+                made = {name: source for name, source in made.items() if self._is_readable(source)}
             self._put(made)
 
     def remove(self, *names: str) -> None:
@@ -189,20 +199,27 @@ class RuleSet:
                 self._check_known(name)
             for name in names:
                 self._sources.pop(name, None)
+            self.unread = tuple(each for each in self.unread if each.name not in names)
             self._version += 1
         self._warn_of_streams()
 
     def replace(self, name: str, rule: str | Predicate) -> None:
         """Replace a rule; it keeps its place in the set.
 
+        With ``on_error="skip"`` a new rule that cannot be read is skipped, and the old one is gone.
+
         Raises:
             QueryError: as for ``add``, or there is no rule of that name.
         """
-        made = self._source(name, rule)
-        if self._is_readable(made):
-            with self._lock:
-                self._check_known(name)
+        with self._lock:
+            self._check_known(name)
+            made = self._source(name, rule)
+            if self._is_readable(made):
                 self._put({name: made})
+                return
+            self._sources.pop(name, None)
+            self._version += 1
+        self._warn_of_streams()
 
     def now(self) -> tuple[int, tuple[RuleSource, ...]]:
         """Return the rules as they are, and a number that is another one after each change."""
@@ -223,13 +240,21 @@ class RuleSet:
             if self.on_error == "raise":
                 raise
             skipped = SkippedRule(source.name, error.message, source.text)
-            self.unread = (*self.unread, skipped)
+            others = (each for each in self.unread if each.name != source.name)
+            self.unread = (*others, skipped)
             return False
         return True
 
     def _check_known(self, name: str) -> None:
-        if name not in self._sources:
-            raise QueryError(unknown("rule", name, self._sources), name=name)
+        known = [*self._sources, *(each.name for each in self.unread)]
+        if name not in known:
+            raise QueryError(unknown("rule", name, known), name=name)
+
+    def _check_new(self, names: Iterable[str]) -> None:
+        for name in names:
+            if name in self._sources:
+                msg = f"rule {name!r} exists already; use replace({name!r}, …)"
+                raise QueryError(msg, name=name)
 
     def _put(self, made: Mapping[str, RuleSource]) -> None:
         with self._lock:
@@ -375,16 +400,30 @@ class RuleSet:
 
     def _applied(self, df: DataFrame) -> DataFrame:
         self._learn(0.0)
-        pipeline = self._live.current(df)
-        self._shown = self._live
+        live = self._live_over(df)
+        pipeline = live.current(df)
+        self._shown = live
         if df.isStreaming:
             reports = _StreamReports(pipeline, df)
-            self._streams.append(reports)
+            self._streams = [*self._streams, reports][-MAX_STREAMS:]
             listener(df).take(reports.name, reports.take)
             return pipeline.apply(df, observation=lambda: reports.name)[0]
         result, pending = pipeline.apply(df)
-        self._waiting = (self._waiting + [(pipeline, each) for each in pending])[-MAX_PENDING:]
+        with self._lock:
+            new = [(pipeline, each) for each in pending]
+            self._waiting = (self._waiting + new)[-MAX_PENDING:]
         return result
+
+    def _live_over(self, df: DataFrame) -> LiveRules:
+        """Return the rules over inputs like this one: each kind has a plan of its own."""
+        with self._lock:
+            kind = (tuple(df.dtypes), df.isStreaming)
+            live = self._lives.setdefault(kind, LiveRules(self))
+            self._lives.move_to_end(kind)
+            while len(self._lives) > MAX_INPUTS:
+                _, gone = self._lives.popitem(last=False)
+                self.note(gone.take_entries())
+            return live
 
     # -- what was learned ---------------------------------------------------------------------
 
@@ -443,12 +482,18 @@ class RuleSet:
             self._journal.extend(entries)
 
     def _learn(self, timeout_s: float) -> None:
-        waiting = []
-        for pipeline, report in self._waiting:
-            left = pipeline.learn([report], timeout_s=timeout_s)
-            waiting += [(pipeline, each) for each in left]
-        self._waiting = waiting
-        self.note(self._live.take_entries())
+        with self._lock:  # what one thread has taken, no other learns again
+            taken, self._waiting = self._waiting, []
+        left = [
+            (pipeline, each)
+            for pipeline, report in taken
+            for each in pipeline.learn([report], timeout_s=timeout_s)
+        ]
+        with self._lock:
+            self._waiting = (left + self._waiting)[-MAX_PENDING:]
+            lives = list(self._lives.values())
+        for live in lives:
+            self.note(live.take_entries())
         for stream in self._streams:
             self.note(stream.pipeline.take_entries())
 
@@ -499,6 +544,18 @@ class _StreamReports:
         except Exception:  # noqa: BLE001 - the session was stopped, and its queries with it
             return False
         return any(each is None or self.name in (each.observedMetrics or {}) for each in progress)
+
+
+def _by_name(rules: Any) -> dict[str, Any]:
+    """Return rules by their names.
+
+    Raises:
+        QueryError: they have none.
+    """
+    if isinstance(rules, Mapping):
+        return dict(rules)
+    msg = f"rules are given by their names, such as {{'r1': \"a > 5\"}}, got {type(rules).__name__}"
+    raise QueryError(msg, got=type(rules).__name__)
 
 
 def with_matches(found: DataFrame, column: str, *, keep_unmatched: bool) -> DataFrame:

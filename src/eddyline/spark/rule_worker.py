@@ -57,8 +57,6 @@ class RuleReport:
     """Journal entries of the task's own changes of plan, as dicts."""
     n_entries: int
     """How many there were, those left out included."""
-    plan: SharingPlan
-    """The plan in force at the end of the task."""
 
     def to_bytes(self) -> bytes:
         """Return the report as bytes, to travel to the driver."""
@@ -121,8 +119,7 @@ class RuleBlock:
             found: list[Matches] = []
             first = FIRST_ROWS if loop.wants_first_rows else 0
             for low, high in _pieces(columns, first, _pairs_per_row(loop.plan, profile)):
-                if matcher.plan is not loop.plan:  # postings of many rules take a while
-                    matcher.follow(loop.plan)
+                matcher.follow(loop.plan)
                 part = [column.slice(low, high - low) for column in columns]
                 sample = loop.sample(seed, first_row + low, high - low)
                 matches, seen = matcher.match(
@@ -140,7 +137,6 @@ class RuleBlock:
                     profile,
                     tuple(entries[-MAX_ENTRIES:]),
                     len(entries),
-                    loop.plan,
                 ).to_bytes()
             self._check_fits(found, names)
             lists = pa.concat_arrays([self._lists(each, names) for each in found])

@@ -167,9 +167,13 @@ def _write_together(rows: DataFrame, members: list[tuple[int, Member]], batch_id
         member.kept[batch_id] = len(taken)
 
 
+_NAME = re.compile(r"`(?:[^`]|``)+`|[^\W\d]\w*")
+"""A column and nothing else."""
+
+
 def _only_for(places: list[int], text: str) -> Column:
     """Return an output column, evaluated for the rows of its queries alone: it may raise."""
-    if text.startswith("`") or text.isidentifier():
+    if _NAME.fullmatch(text):
         return F.expr(text)
     its_own: Any = F.arrays_overlap(F.col(PLACES), F.array(*map(F.lit, places)))
     return F.when(its_own, F.expr(text))
