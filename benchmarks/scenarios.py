@@ -17,6 +17,7 @@ from benchmarks import (
     routing_spark,
     sharing_methods,
     sharing_paper,
+    sharing_rules,
     sharing_sigma,
     spark_end_to_end,
     thesis,
@@ -47,6 +48,7 @@ SUITES: dict[str, tuple[Scenario, ...]] = {
     "sharing": (
         *sharing_paper.SCENARIOS,
         *sharing_methods.SCENARIOS,
+        *sharing_rules.SCENARIOS,
         *sharing_sigma.SCENARIOS,
     ),
 }

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.alone import alone, peak_bytes, pin, python_below
 from benchmarks.scenario import Measurement, Scenario, Settings, at_least, at_most, skipped
 from benchmarks.sharing_data import sigma_files, sigma_folder
+from benchmarks.sharing_forms import counts_by_statement, differing, forms, ours_by_rule
 from benchmarks.sharing_written import (
     LOWER,
     CannotWriteError,
     folded_columns,
     polars_expression,
     spark_sql,
-    spark_text,
 )
 from benchmarks.spark_end_to_end import noop, seconds_of, times_told
 from benchmarks.statistics import median, spread
@@ -29,7 +29,7 @@ from benchmarks.timing import Times, interleaved, paired_ratio
 from benchmarks.workloads import data_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -171,74 +171,6 @@ def throughput(settings: Settings) -> Measurement:
 
 # -- beside hand-tuned Spark SQL ------------------------------------------------------------------
 
-Statement = dict[str, str]
-"""Conditions by rule."""
-
-
-def counts_by_statement(df: DataFrame, conditions: Statement, size: int) -> dict[str, int]:
-    """Return the matches of each rule by statements of so many rules, each one row of counts."""
-    names, counts = list(conditions), {}
-    for start in range(0, len(names), size):
-        part = names[start : start + size]
-        chosen = [f"count_if({conditions[name]}) AS `{name}`" for name in part]
-        counts.update(df.selectExpr(*chosen).first().asDict())
-    return counts
-
-
-def arrays_by_statement(df: DataFrame, conditions: Statement, size: int) -> None:
-    """Find the rules of each row as an array, by statements of so many rules."""
-    names = list(conditions)
-    for start in range(0, len(names), size):
-        part = names[start : start + size]
-        listed = ", ".join(f"CASE WHEN {conditions[n]} THEN {spark_text(n)} END" for n in part)
-        noop(df.selectExpr("event_id", f"filter(array({listed}), x -> x IS NOT NULL) AS found"))
-
-
-def jobs_by_rule(df: DataFrame, conditions: Statement) -> None:
-    """Find the rows of each rule in a job of its own."""
-    for condition in conditions.values():
-        noop(df.where(condition).select("event_id"))
-
-
-def forms(df: DataFrame, conditions: Statement) -> dict[str, Callable[[], object]]:
-    """Return the ways to ask Spark for all rules, by name."""
-    spark = df.sparkSession
-    n_all = len(conditions)
-
-    def stepwise(call: Callable[[], object]) -> Callable[[], object]:
-        """Compile no whole stages: large ones exceed what Java compiles and are interpreted."""
-
-        def run() -> object:
-            spark.conf.set("spark.sql.codegen.wholeStage", "false")
-            try:
-                return call()
-            finally:
-                spark.conf.unset("spark.sql.codegen.wholeStage")
-
-        return run
-
-    return {
-        "counts of 10 rules a statement": lambda: counts_by_statement(df, conditions, 10),
-        "arrays of 10": lambda: arrays_by_statement(df, conditions, 10),
-        "arrays of 100, by operator": stepwise(lambda: arrays_by_statement(df, conditions, 100)),
-        "one array, by operator": stepwise(lambda: arrays_by_statement(df, conditions, n_all)),
-        "a job a rule": lambda: jobs_by_rule(df, conditions),
-    }
-
-
-def ours_by_rule(rules: RuleSet, events: DataFrame) -> dict[str, int]:
-    """Return the matches of each rule, 0 included."""
-    found = {row["rule"]: row["count"] for row in events.transform(rules.count_by_rule()).collect()}
-    return {name: found.get(name, 0) for name in rules.names}
-
-
-def differing(ours: Mapping[str, int], theirs: Mapping[str, int]) -> dict[str, tuple[int, int]]:
-    """Return the rules with other counts: ours and theirs."""
-    return {
-        name: (ours[name], theirs[name]) for name in ours if name in theirs
-        and ours[name] != theirs[name]
-    }  # fmt: skip
-
 
 def lowered(df: DataFrame, rules: Sequence[Rule]) -> DataFrame:
     """Return rows with the lower-cased columns beside the others, cached."""
@@ -323,6 +255,7 @@ def hand_tuned(settings: Settings) -> Measurement:
 
 
 # -- beside the official conversion ---------------------------------------------------------------
+
 
 def official(names: Sequence[str]) -> tuple[dict[str, str], dict[str, str]]:
     """Return the official conversion of each rule to Spark SQL, and why the others have none."""
