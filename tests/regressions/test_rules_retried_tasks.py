@@ -31,7 +31,7 @@ def report(pipeline, partition, attempt, n_rows, n_entries=0):
     )
     entry = JournalEntry(0, "rules", "sharing", "a", "b", {"why": "a test"})
     kept = tuple({**vars_of(entry)} for _ in range(min(n_entries, MAX_ENTRIES)))
-    return RuleReport(partition, attempt, profile, kept, n_entries, pipeline.loop.plan).to_bytes()
+    return RuleReport(partition, attempt, profile, kept, n_entries).to_bytes()
 
 
 def vars_of(entry):
