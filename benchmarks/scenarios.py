@@ -15,6 +15,7 @@ from benchmarks import (
     predicate_eval,
     routing_counted,
     routing_spark,
+    sharing_automaton,
     sharing_methods,
     sharing_paper,
     sharing_rules,
@@ -50,6 +51,7 @@ SUITES: dict[str, tuple[Scenario, ...]] = {
         *sharing_methods.SCENARIOS,
         *sharing_rules.SCENARIOS,
         *sharing_sigma.SCENARIOS,
+        *sharing_automaton.SCENARIOS,
     ),
 }
 """``python -m benchmarks run SUITE`` runs one of them."""
