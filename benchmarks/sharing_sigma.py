@@ -279,8 +279,9 @@ def official(names: Sequence[str]) -> tuple[dict[str, str], dict[str, str]]:
 LONGEST = 300
 """Characters of the command lines on which all counts are compared with the official conversion's.
 
-Its lists of texts become regular expressions that start with ``.*``: they take time with the square
-of a text's length. All rules over 8,534 events, long ones included, had not ended after ten minutes.
+Its lists of texts become regular expressions that start with ``.*``: they take time with the
+square of a text's length. All rules over 8,534 events, long ones included, had not ended after ten
+minutes.
 """
 
 N_TIMED = 300
