@@ -22,6 +22,7 @@ from eddyline.query.rules import (
     FunctionTest,
     Is,
     IsNull,
+    Moment,
     NativeTest,
     Not,
     OneOf,
@@ -49,6 +50,7 @@ COLUMNS = {
     "bo": "boolean",
     "dt": "date",
     "ts": "timestamp",
+    "tn": "timestamp_ntz",
     "xs": "array<int>",
     "st": "struct<a:int,b:string>",
     "odd name": "int",
@@ -60,7 +62,8 @@ def of(name, sql=None):
     return Operand(sql or f"`{name}`", parse_type(COLUMNS[name]), (name,))
 
 
-INT, B, D, F, DE, S, T, BO, DT = map(of, ("i", "b", "d", "f", "de", "s", "t", "bo", "dt"))
+INT, B, D, F, DE, S, T, BO = map(of, ("i", "b", "d", "f", "de", "s", "t", "bo"))
+DT, TS, TN = map(of, ("dt", "ts", "tn"))
 
 
 def read(text, functions=None, ansi=True):
@@ -107,6 +110,16 @@ def read(text, functions=None, ansi=True):
         ("(i > 5) is unknown", Is(Compare(INT, ">", 5), UNKNOWN)),
         ("dt >= '2024-01-31'", Compare(DT, ">=", date(2024, 1, 31))),
         ("dt = date '2024-01-31'", Compare(DT, "=", date(2024, 1, 31))),
+        ("ts > '2024-01-31'", Compare(TS, ">", Moment("2024-01-31"))),
+        ("timestamp '2024-01-31' > ts", Compare(TS, "<", Moment("2024-01-31"))),
+        ("ts = date '2024-01-31'", Compare(TS, "=", Moment("2024-01-31", "date"))),
+        (
+            "ts in (timestamp_ntz '2024-01-31', '2024-01-31')",
+            OneOf(TS, (Moment("2024-01-31", "timestamp_ntz"), Moment("2024-01-31"))),
+        ),
+        ("tn >= '1970-01-01 00:00:01'", Compare(TN, ">=", 1_000_000)),
+        ("tn < date '1969-12-31'", Compare(TN, "<", -86_400_000_000)),
+        ("tn = timestamp_ntz '1970-01-01T00:00'", Compare(TN, "=", 0)),
         ("s = 'it''s'", Compare(S, "=", "it's")),
         ("s in ('a', \"b\")", OneOf(S, ("a", "b"))),
         ("s like 'a%'", TextTest(S, ("a", ANY))),
@@ -145,7 +158,7 @@ def test_constructs(text, tree):
     [
         ("S  <  t", "(`s` < `t`)"),
         ("s < 'b'", "(`s` < 'b')"),
-        ("ts > '2024-01-01'", "(`ts` > '2024-01-01')"),
+        ("ts > now()", "(`ts` > now())"),
         ("xs is null", "(`xs` IS NULL)"),
         ("co = 'a'", "(`co` = 'a')"),
         ("lower(co) = 'a'", "(lower(`co`) = 'a')"),

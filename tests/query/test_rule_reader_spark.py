@@ -27,6 +27,7 @@ from eddyline.query.rules import (
     ValueTest,
 )
 from eddyline.query.text_patterns import is_folded_alike
+from eddyline.spark.rule_pipeline import RuleBinder
 from eddyline.testing import rule_strategies
 from eddyline.testing.reference_rules import truth
 
@@ -559,10 +560,13 @@ def test_trees_say_what_spark_says(frame, ansi):
     texts = [*RULES, *NON_ANSI] if not ansi else RULES
     columns = dict(frame.dtypes)
     assert columns == SCHEMA
-    rules = [SqlRule(text, text).bind(columns, ansi=ansi) for text in dict.fromkeys(texts)]
+    sources = [SqlRule(text, text) for text in dict.fromkeys(texts)]
+    rules = RuleBinder().bind(frame, sources, skips=False).rules
     whole = [f"({rule.text}\n) AS r{n}" for n, rule in enumerate(rules)]
     wanted = list(dict.fromkeys(sql for rule in rules for sql in operands(rule.tree)))
-    parts = [f"({sql}\n) AS o{n}" for n, sql in enumerate(wanted)]
+    # Python would show a timestamp in the time zone of its machine.
+    shown = {"`ts`": "unix_micros(ts)"}
+    parts = [f"({shown.get(sql, sql)}\n) AS o{n}" for n, sql in enumerate(wanted)]
     answers = frame.orderBy("id").selectExpr(*whole, *parts).collect()
     wrong = []
     for row in answers:
@@ -586,7 +590,8 @@ def test_trees_say_what_spark_says(frame, ansi):
 def test_drawn_trees_say_what_spark_says(spark, texts, rows):
     columns = rule_strategies.COLUMNS
     rows = rows.rename_columns([name.strip("`") for name in rows.column_names])
-    frame = spark.createDataFrame(rows.select(list(columns))).coalesce(1)
+    schema = ", ".join(f"{name} {kind}" for name, kind in columns.items())
+    frame = spark.createDataFrame(rows.select(list(columns)), schema).coalesce(1)
     assert dict(frame.dtypes) == columns
     rules = [SqlRule(text, text).bind(columns, ansi=True) for text in texts]
     wanted = list(dict.fromkeys(sql for rule in rules for sql in operands(rule.tree)))

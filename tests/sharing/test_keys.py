@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eddyline.query.rules import Compare, Operand
+from eddyline.query.rules import Compare, Moment, Operand
+from eddyline.query.sql_types import TIMES as TIME_FAMILIES
 from eddyline.query.sql_types import parse_type
 from eddyline.sharing.keys import (
     HIGHEST,
@@ -31,6 +32,7 @@ from eddyline.sharing.keys import (
     value_of,
 )
 from eddyline.testing.reference_rules import truth
+from eddyline.testing.rule_strategies import TIMES
 
 OPS = ("=", "<", "<=", ">", ">=")
 INF, NAN = math.inf, math.nan
@@ -66,6 +68,14 @@ CASES = {
         (dt.date.min, dt.date(1969, 12, 31), dt.date(1970, 1, 1), dt.date.max),
         (dt.date(1970, 1, 2),),
     ),
+    **{
+        kind: (
+            pa.timestamp("us", zone and "America/New_York"),
+            tuple(time.replace(tzinfo=zone) for time in TIMES),
+            (0, -1, 1, LOWEST, HIGHEST),
+        )
+        for kind, zone in (("timestamp", dt.UTC), ("timestamp_ntz", None))
+    },
 }
 
 
@@ -83,7 +93,8 @@ def test_keys_compare_as_values_do(kind):
     assert nulls.tolist() == [False] * len(values) + [True]
     assert keys.dtype == np.int64
     operand = Operand("`x`", sql_type, ("x",))
-    constants = [each for each in (*values, *others) if each == each]  # noqa: PLR0124 - not NaN
+    told = keys[:-1].tolist() if sql_type.family in TIME_FAMILIES else values
+    constants = [each for each in (*told, *others) if each == each]  # noqa: PLR0124 - not NaN
     for constant in constants:
         for op in OPS:
             test = Compare(operand, op, constant)
@@ -117,6 +128,20 @@ def test_values_come_back_from_their_keys(kind):
     assert [value_of(parse_type(kind), key) for key in keys.tolist()] == values
 
 
+def test_a_moment_that_no_session_has_read_is_an_error():
+    with pytest.raises(TypeError, match="no session has said when '2024-01-01' is"):
+        interval(parse_type("timestamp"), "<", Moment("2024-01-01"))
+
+
+def test_times_that_python_does_not_know_are_numbers():
+    assert value_of(parse_type("timestamp"), HIGHEST) == HIGHEST
+    assert value_of(parse_type("timestamp"), 1).isoformat() == "1970-01-01T00:00:00.000001+00:00"
+    far = pa.array([LOWEST, HIGHEST], pa.int64()).view(pa.timestamp("us", "Asia/Kolkata"))
+    assert keys_of(far, parse_type("timestamp"))[0].tolist() == [LOWEST, HIGHEST]
+    with pytest.raises(pa.ArrowInvalid):  # rather than a time that is not quite it
+        keys_of(pa.array([1], pa.timestamp("ns")), parse_type("timestamp_ntz"))
+
+
 def test_floats_have_one_zero_and_one_nan():
     quiet = np.array([0x7FF8000000000001, 0xFFF8000000000000], np.uint64).view(np.float64)
     keys = float_keys(np.array([-0.0, 0.0, NAN, INF, *quiet]))
@@ -137,7 +162,7 @@ def _steps(values):
 def test_which_types_have_keys():
     keyed = {kind: is_keyed(parse_type(kind)) for kind in (*CASES, "decimal(19,0)", "string")}
     assert [kind for kind, yes in keyed.items() if not yes] == ["decimal(19,0)", "string"]
-    assert not is_keyed(parse_type("timestamp"))
+    assert not is_keyed(parse_type("timestamp(9)"))
 
 
 keys = st.integers(LOWEST, HIGHEST) | st.sampled_from([LOWEST, -1, 0, 1, HIGHEST])

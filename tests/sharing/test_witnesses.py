@@ -99,7 +99,8 @@ def test_wherever_a_rule_is_true_its_witness_holds(data):
     program = compile_rules(rules)
     seed = data.draw(st.integers(0, 2**32))
     rates = np.random.default_rng(seed).random(len(program.literals.kinds))
-    rows = data.draw(rule_strategies.rule_rows()).to_pylist()
+    table = data.draw(rule_strategies.rule_rows())
+    rows, types = table.to_pylist(), dict(zip(table.column_names, table.schema.types, strict=True))
     can = can_witness(program)
     bit = {True: 1, False: 2, None: 4}
     for rule, formula in zip(rules, program.formulas, strict=True):
@@ -110,20 +111,20 @@ def test_wherever_a_rule_is_true_its_witness_holds(data):
             witness[0] >= rates[list(witness[1])].sum() - 1e-9  # parts may share literals
         )
         for row in rows:
-            if reference_rules.truth(rule.tree, row):
+            if reference_rules.truth(rule.tree, row, types):
                 assert any(
-                    bit[_truth(program.tests[program.test_of[literal]], row)]
+                    bit[_truth(program.tests[program.test_of[literal]], row, types)]
                     & program.literals.outcomes[literal]
                     for literal in witness[1]
                 )
 
 
-def _truth(test, row):
+def _truth(test, row, types):
     native = {each.sql: each for each in rule_strategies.NATIVE_TESTS}
     operand = getattr(test, "operand", None)
     if operand is not None and operand.sql in native:
         return row[operand.sql]
-    return reference_rules.truth(test, row)
+    return reference_rules.truth(test, row, types)
 
 
 def test_rates_are_what_was_observed():

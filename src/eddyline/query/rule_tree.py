@@ -42,6 +42,7 @@ from eddyline.query.sql_constants import SqlConstant, constant_of, scalars_for
 from eddyline.query.sql_facts import FactsReader, as_call, as_name
 from eddyline.query.sql_functions import NON_DETERMINISTIC
 from eddyline.query.sql_text import offset_of, parse_condition, refuse, slice_of, tokens_of
+from eddyline.query.sql_types import TIMES
 from eddyline.query.sql_writer import SqlWriter, UnwritableError, is_read_alike, join_literals
 from eddyline.query.text_patterns import is_folded_alike, is_lower, like_parts
 
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
     from eddyline.query.predicates import FunctionPredicate
     from eddyline.query.rules import Node
 
-_SIMPLE = ("integer", "decimal", "float", "string", "boolean", "date")
+_SIMPLE = ("integer", "decimal", "float", "string", "boolean", "date", *TIMES)
 """Families of types whose values are worth handing over."""
 
 _VARIABLE = re.compile(r"\$\{\S+?\}")
@@ -347,6 +348,10 @@ class RuleText:
         known = [each for each in constants if each is not None]
         if len(known) < len(constants) or not constants:
             return None
+        kind = self._facts.facts(node.this).type
+        is_text = kind.family in TIMES and any(each.family == "string" for each in known)
+        if is_text and not self._ansi:
+            return None  # Spark compares the timestamps as texts
         values = [each for each in known if each.family != "null"]
         if not values:
             return Constant(None)
@@ -488,6 +493,8 @@ class RuleText:
         columns = self._columns_of(inner)
         if facts.type.family not in _SIMPLE or not columns or any(map(self._is_odd, columns)):
             return None
+        if facts.type.family in TIMES and not isinstance(inner, exp.Column):
+            return None  # which of the two a TIMESTAMP is, is a setting of the session
         return Operand(self._writer.write(inner), facts.type, columns)
 
     def _is_odd(self, column: str) -> bool:

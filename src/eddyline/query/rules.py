@@ -21,7 +21,18 @@ if TYPE_CHECKING:
 TRUE, FALSE, UNKNOWN = 1, 2, 4
 """The three truth values as bits; a set of them is their sum."""
 
-Scalar = bool | int | float | Decimal | str | date
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A point in time as a rule writes it; when that is, a session says (``query.moments``)."""
+
+    text: str
+    kind: str = "timestamp"
+    """As what the text is read, before it is a ``timestamp``: that, ``timestamp_ntz`` or
+    ``date``, which is a day at its start in the session's time zone."""
+
+
+Scalar = bool | int | float | Decimal | str | date | Moment
 """A constant that an operand is compared with; never NULL and never NaN."""
 
 
@@ -55,7 +66,11 @@ class Compare:
     op: str
     """One of ``= < <= > >=``."""
     value: Scalar
-    """int or Decimal for whole numbers and decimals, float for floats, str, bool, date."""
+    """int or Decimal for whole numbers and decimals, float for floats, str, bool, date.
+
+    For a timestamp it is int: microseconds since 1970 (of a timestamp with a time zone: in UTC),
+    or a ``Moment`` as long as no session has said when that is.
+    """
 
 
 @dataclass(frozen=True, slots=True)

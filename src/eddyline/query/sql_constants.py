@@ -1,7 +1,8 @@
 """Constants in SQL, and what an operand can be compared with so that exact mathematics is right.
 
 Spark brings both sides of a comparison to one type first. Where that changes a value (a bigint
-read as a double, a timestamp as text) the comparison is left to Spark.
+read as a double, a timestamp as text) the comparison is left to Spark. When a constant is in the
+session's time zone stays open (``Moment``): Spark says it, for all rules at once.
 """
 
 from __future__ import annotations
@@ -10,14 +11,15 @@ import math
 import re
 import struct
 from dataclasses import dataclass
-from datetime import date
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from eddyline.query.rules import Moment
 from eddyline.query.sql_text import SparkText
-from eddyline.query.sql_types import BIGINT, integer, parse_type
+from eddyline.query.sql_types import BIGINT, TIMES, TIMESTAMP, integer, literal_fits, parse_type
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from eddyline.query.rules import Scalar
     from eddyline.query.sql_types import SqlType
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _EXACT_DOUBLE = 2**53
 _EXACT_FLOAT = 2**24
 _MAX_PRECISION = 18
@@ -38,7 +41,7 @@ class SqlConstant:
     """A literal, perhaps with a sign or a suffix."""
 
     family: str
-    """integer, decimal, float, string, boolean, date or null."""
+    """integer, decimal, float, string, boolean, date, timestamp, timestamp_ntz or null."""
     value: Scalar | None
     is_single: bool = False
     """Whether it is a 32-bit float."""
@@ -97,6 +100,9 @@ def _cast(node: exp.Cast) -> SqlConstant | None:
     text = str(source.this)
     if target.family == "date" and source.args.get("is_string"):
         return date_constant(text)
+    if target.family in TIMES and source.args.get("is_string"):
+        is_time = literal_fits(text, TIMESTAMP)
+        return SqlConstant(target.family, Moment(text, target.family)) if is_time else None
     if re.fullmatch(r"([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", text) is None:
         return None
     return _cast_number(Decimal(text), text, target)
@@ -150,11 +156,37 @@ def scalars_for(kind: SqlType, constants: Sequence[SqlConstant]) -> list[Scalar]
         kind: the operand's type.
         constants: what it is compared with in one comparison or list; none is NULL.
     """
+    if kind.family in TIMES:
+        times = [_time(kind, constant) for constant in constants]
+        return None if any(each is None for each in times) else [t for t in times if t is not None]
     families = {constant.family for constant in constants}
     if kind.family == "integer" and "float" in families:
         return _whole_as_double(kind, constants)
     found = [_scalar(kind, constant) for constant in constants]
     return None if any(value is None for value in found) else [v for v in found if v is not None]
+
+
+def _time(kind: SqlType, constant: SqlConstant) -> Scalar | None:
+    """Return the point in time that a timestamp is compared with."""
+    text = str(constant.value)
+    moment: Moment | None = None
+    if constant.family == "string" and literal_fits(text, TIMESTAMP):
+        moment = Moment(text, kind.family)
+    elif constant.family == "date":
+        moment = Moment(text, "date")
+    elif isinstance(constant.value, Moment):
+        moment = constant.value
+    if moment is None or kind.family == "timestamp":
+        return moment
+    return None if moment.kind == "timestamp" else _micros(moment.text)
+
+
+def _micros(text: str) -> int | None:
+    """Return the microseconds since 1970 of a time without a time zone."""
+    time = datetime.fromisoformat(text)
+    if time.tzinfo is not None:
+        return None  # Spark reads it without its zone
+    return (time.replace(tzinfo=UTC) - _EPOCH) // timedelta(microseconds=1)
 
 
 def _scalar(kind: SqlType, constant: SqlConstant) -> Scalar | None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from sqlglot import exp
 
+from eddyline.query.sql_constants import constant_of
 from eddyline.query.sql_functions import CASTS, SAFE, Signature
 from eddyline.query.sql_numbers import excludes_zero, number_type, result_of
 from eddyline.query.sql_text import SparkText
@@ -28,6 +29,7 @@ from eddyline.query.sql_types import (
     NULL,
     OTHER,
     STRING,
+    TIMES,
     SqlType,
     cast_may_raise,
     common_type,
@@ -375,7 +377,7 @@ class FactsReader:
     def _cast(self, part: Expr, target: SqlType) -> str:
         """Return why an implicit cast may raise (empty if it never does)."""
         given = self.facts(part)
-        if not cast_may_raise(given.type, target, given.literal):
+        if not cast_may_raise(given.type, target, given.literal) or _is_near(part, target):
             return ""
         if self._ansi:
             how = f"is read as {target.text}, which raises in ANSI mode on values that do not fit"
@@ -475,6 +477,12 @@ _TYPED_CALLS: dict[type, tuple[str, tuple[str, ...]]] = {
     exp.CurrentUser: ("current_user", ()),
     exp.SessionUser: ("session_user", ()),
 }
+
+
+def _is_near(part: Expr, target: SqlType) -> bool:
+    """Return whether a part is a day or time that is not near the ends of time, to be cast."""
+    constant = constant_of(part) if target.family in TIMES else None
+    return constant is not None and constant.family in ("date", *TIMES)
 
 
 def _is_of(kind: SqlType, wanted: str) -> bool:

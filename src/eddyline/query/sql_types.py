@@ -27,6 +27,9 @@ _ALIASES = {
 _PLAIN = {"boolean", "binary", "date", "timestamp", "timestamp_ntz", "null"}
 _NESTED = ("array", "map", "struct")
 
+TIMES = ("timestamp", "timestamp_ntz")
+"""Families of timestamps: in the session's time zone, and without one."""
+
 MAX_PRECISION = 38
 """Digits of Spark's widest decimal."""
 
@@ -104,7 +107,7 @@ def parse_type(text: str) -> SqlType:
         return SqlType("float", head)
     if head in ("string", "varchar", "char"):
         return SqlType("string", "string")
-    if head in _PLAIN:
+    if head in _PLAIN and "(" not in name:  # timestamp(9) is another type
         return SqlType(head, head)
     if head == "decimal":
         digits = [int(part) for part in re.findall(r"\d+", name)]
@@ -157,8 +160,8 @@ def common_type(left: SqlType, right: SqlType) -> SqlType:
     if left.text == right.text:
         return left
     families = {left.family, right.family}
-    if families in ({"date", "timestamp"}, {"date", "timestamp_ntz"}):
-        return right if left.family == "date" else left
+    if families <= {"date", *TIMES}:
+        return max(left, right, key=lambda kind: ("date", *reversed(TIMES)).index(kind.family))
     if "string" in families:
         return _read_as(right if left.family == "string" else left)
     return OTHER
@@ -209,7 +212,7 @@ def cast_may_raise(source: SqlType, target: SqlType, literal: str | None = None)
     if source.text == target.text and source.family != "integer":
         return False
     if literal is not None:
-        return not _literal_fits(literal, target)
+        return not literal_fits(literal, target)
     rule = _CASTS.get((source.family, target.family))
     return rule is None or not rule(source, target)
 
@@ -253,6 +256,9 @@ _CASTS = {
 }
 """Casts that never raise, or never under a condition; every other pair may."""
 
+_HOUR = r"(?:[01]\d|2[0-3])"
+_ZONE = r"Z|[+-](?:0\d|1[0-7]):[0-5]\d"
+
 _SAFE_TEXTS = {
     "tinyint": r"[+-]?\d{1,2}",
     "smallint": r"[+-]?\d{1,4}",
@@ -262,14 +268,19 @@ _SAFE_TEXTS = {
     "decimal": r"[+-]?\d{1,15}(\.\d{1,15})?",
     "boolean": r"(?i:true|false)",
     "date": r"\d{4}-\d\d-\d\d",
-    "timestamp": r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d(\.\d{1,6})?)?Z?)?",
+    # A zone stands only behind seconds. Python 3.14 reads an hour 24, which Spark does not.
+    "timestamp": rf"\d{{4}}-\d\d-\d\d([ T]{_HOUR}:\d\d(:\d\d(\.\d{{1,6}})?({_ZONE})?)?)?",
     "binary": r"(?s:.*)",
 }
 """String literals that surely read as a value, by type or family."""
 
 
-def _literal_fits(literal: str, target: SqlType) -> bool:
-    """Return whether a string literal surely reads as a value of the type."""
+def literal_fits(literal: str, target: SqlType) -> bool:
+    """Return whether a string literal surely reads as a value of the type.
+
+    >>> literal_fits("2024-01-31 10:00", TIMESTAMP), literal_fits("2024-02-31", DATE)
+    (True, False)
+    """
     family = target.family.removesuffix("_ntz")
     form = _SAFE_TEXTS.get(target.text) or _SAFE_TEXTS.get(family)
     if form is None or re.fullmatch(form, literal) is None:

@@ -1,15 +1,15 @@
 """Values of every ordered type as whole numbers, so that all constructs are searched alike.
 
-A key is an int64 that keeps the order of the values: whole numbers, days and booleans as they are,
-decimals without their point, floats by their bits (-0.0 is 0.0; NaN is equal to itself and above
-all). A comparison with a constant becomes an interval of keys. Texts know only equality: their key
-is the place of the text among the constants, or ``OTHER``.
+A key is an int64 that keeps the order of the values: whole numbers, days, microseconds and booleans
+as they are, decimals without their point, floats by their bits (-0.0 is 0.0; NaN is equal to itself
+and above all). A comparison with a constant becomes an interval of keys. Texts know only equality:
+their key is the place of the text among the constants, or ``OTHER``.
 """
 
 from __future__ import annotations
 
 import math
-from datetime import date
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING
@@ -17,6 +17,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from eddyline.query.rules import Moment
+from eddyline.query.sql_types import TIMES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -42,7 +45,7 @@ def interval(kind: SqlType, op: str, value: Scalar) -> tuple[Interval, ...]:
     """Return the keys of the values for which a comparison is true.
 
     Args:
-        kind: type of the operand: integer, decimal, float, boolean or date.
+        kind: type of the operand: integer, decimal, float, boolean, date or timestamp.
         op: one of ``= < <= > >=``.
         value: the constant.
 
@@ -78,6 +81,9 @@ def _around(kind: SqlType, value: Scalar) -> tuple[int, int]:
     if isinstance(value, date):
         days = value.toordinal() - _EPOCH
         return days, days
+    if isinstance(value, Moment):
+        msg = f"no session has said when {value.text!r} is"
+        raise TypeError(msg)
     exact = Fraction(value) * 10**kind.scale
     return math.floor(exact), math.ceil(exact)
 
@@ -123,7 +129,7 @@ def is_keyed(kind: SqlType) -> bool:
     """Return whether values of a type have keys that keep their order."""
     if kind.family == "decimal":
         return kind.precision <= 18
-    return kind.family in ("integer", "float", "boolean", "date")
+    return kind.family in ("integer", "float", "boolean", "date", *TIMES)
 
 
 def keys_of(values: pa.Array, kind: SqlType) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
@@ -139,6 +145,8 @@ def keys_of(values: pa.Array, kind: SqlType) -> tuple[NDArray[np.int64], NDArray
         return halves[2 * wide.offset :: 2][: len(wide)].copy(), nulls
     if kind.family == "date":
         values = values.cast(pa.date32()).cast(pa.int32())
+    elif kind.family in TIMES:
+        values = values.cast(pa.timestamp("us", values.type.tz)).cast(pa.int64())
     elif kind.family == "boolean":
         values = values.cast(pa.int8())
     whole = pc.fill_null(values, 0) if nulls.any() else values
@@ -172,7 +180,17 @@ def value_of(kind: SqlType, key: int) -> Scalar:
         return bool(key)
     if kind.family == "date" and 0 < key + _EPOCH <= date.max.toordinal():
         return date.fromordinal(key + _EPOCH)
+    if kind.family in TIMES:
+        return _time_of(kind, key)
     return key
+
+
+def _time_of(kind: SqlType, micros: int) -> datetime | int:
+    epoch = datetime(1970, 1, 1, tzinfo=UTC if kind.family == "timestamp" else None)
+    try:
+        return epoch + timedelta(microseconds=micros)
+    except OverflowError:
+        return micros
 
 
 def nulls_of(values: pa.Array) -> NDArray[np.bool_]:

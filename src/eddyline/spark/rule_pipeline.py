@@ -17,6 +17,7 @@ from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
 from eddyline.errors import EddylineError, QueryError
+from eddyline.query.moments import moments_of, with_moments
 from eddyline.query.rules import (
     And,
     BoundRules,
@@ -35,22 +36,28 @@ from eddyline.sharing.profile import SharingProfile, merge
 from eddyline.sharing.program import compile_rules
 from eddyline.spark.binding import PREFIX, check_names, column_types
 from eddyline.spark.harvest import PendingMetrics, as_bytes
+from eddyline.spark.moments import micros_of
 from eddyline.spark.rule_block import add_matches, loader, operand
 from eddyline.spark.rule_worker import RuleBlock, RuleReport
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
     from eddyline.options import SharingOptions
-    from eddyline.query.rules import Node, RuleSource
+    from eddyline.query.rules import Moment, Node, RuleSource
 
 STRUCT = f"{PREFIX}_rules"
 """The temporary column of matches and reports."""
 
 
-SETTINGS = ("spark.sql.ansi.enabled", "spark.sql.caseSensitive")
+SETTINGS = (
+    "spark.sql.ansi.enabled",
+    "spark.sql.caseSensitive",
+    "spark.sql.session.timeZone",
+    "spark.sql.timestampType",
+)
 """Settings of the session on which it depends what a rule means."""
 
 MAX_INPUTS = 4
@@ -98,6 +105,7 @@ class RuleBinder:
             wrong = [each for each in found if not isinstance(each, Rule)]
             if wrong and not skips:
                 raise wrong[0].error
+            rules = known.told(df.sparkSession, rules)
             refused = known.refused_by_spark(df, rules)
         bound = BoundRules(tuple(rules), tuple(each.skipped for each in wrong))
         return _without(bound, refused, skips=skips) if refused else bound
@@ -142,6 +150,7 @@ class _Input:
         self._known: dict[str, tuple[RuleSource, Rule | _Wrong]] = {}
         self._columns: dict[str, tuple[Rule, frozenset[str]]] = {}
         self._asked: dict[str, str | None] = {}
+        self._micros: dict[Moment, int] = {}
 
     def bound(self, source: RuleSource) -> Rule | _Wrong:
         """Return a rule over the input; read once, as long as it is the same."""
@@ -154,6 +163,20 @@ class _Input:
         except EddylineError as error:
             found = _Wrong(source, error)
         self._known[source.name] = source, found
+        return found
+
+    def told(self, spark: SparkSession, rules: Sequence[Rule]) -> list[Rule]:
+        """Return rules over the input in which every moment is a number, and remember them so."""
+        moments = {rule.name: dict.fromkeys(moments_of(rule.tree)) for rule in rules}
+        new = dict.fromkeys(each for found in moments.values() for each in found)
+        self._micros |= micros_of(spark, [each for each in new if each not in self._micros])
+        found = []
+        for rule in rules:
+            now = rule
+            if moments[rule.name]:
+                now = replace(rule, tree=with_moments(rule.tree, self._micros))
+                self._known[rule.name] = self._known[rule.name][0], now
+            found.append(now)
         return found
 
     def keep(self, names: Collection[str]) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ipaddress
 import math
 import re
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -139,10 +140,17 @@ _OPERATORS: dict[str, Callable[[int], bool]] = {
 
 def _sign(left: Any, right: Any) -> int:
     """Return -1, 0 or 1; NaN is equal to itself and above all numbers."""
+    left = _micros(left) if isinstance(left, datetime) else left
     left_nan, right_nan = _is_nan(left), _is_nan(right)
     if left_nan or right_nan:
         return int(left_nan) - int(right_nan)
     return int(left > right) - int(left < right)
+
+
+def _micros(time: datetime) -> int:
+    """Return what timestamps are compared as; without a zone, as if it were UTC."""
+    known = time if time.tzinfo is not None else time.replace(tzinfo=UTC)
+    return (known - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
 
 
 def _is_nan(value: Any) -> bool:

@@ -46,6 +46,10 @@ SINGLES = (0.0, -0.0, 1.0, -1.5, 2.0, float("inf"), float("-inf"))
 FLOATS = (*SINGLES, 0.1, 1e300, 5e-324)
 DECIMALS = tuple(map(Decimal, ("-99999999.99", "-0.10", "0.00", "0.10", "1.00", "2.50")))
 DATES = (dt.date(1, 1, 1), dt.date(1969, 12, 31), dt.date(1970, 1, 1), dt.date(9999, 12, 31))
+TIMES = (
+    *(dt.datetime(1, 1, 1), dt.datetime(1969, 12, 31, 23, 59, 59, 999999)),
+    *(dt.datetime(1970, 1, 1), dt.datetime(1970, 1, 1, 0, 0, 0, 1), dt.datetime(9999, 12, 31)),
+)
 LETTERS: tuple[str, ...] = (
     *("a", "A", "b", "B", "k", "K", "s", "i", "I", "%", "_", "\\", "\n", " ", "ß", "ẞ", "ſ"),
     *("\u0130", "\u0131", "\u03a3", "\u03c3", "\u03c2", "\u212a", "é", "E\u0301", "\U0001f600"),
@@ -61,6 +65,8 @@ _ARROW = {
     "string": pa.string(),
     "boolean": pa.bool_(),
     "date": pa.date32(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
 }
 COLUMNS = {
     "n": "bigint",
@@ -72,6 +78,8 @@ COLUMNS = {
     "t": "string",
     "b": "boolean",
     "day": "date",
+    "at": "timestamp",
+    "wall": "timestamp_ntz",
 }
 """Name and Spark type of each column that rules are drawn over."""
 
@@ -121,7 +129,11 @@ _VALUES: dict[str, tuple[Any, ...]] = {
     "string": (),
     "boolean": (True, False),
     "date": DATES,
+    "timestamp": tuple(time.replace(tzinfo=dt.UTC) for time in TIMES),
+    "timestamp_ntz": TIMES,
 }
+MICROS = (*range(-1, 3), -62_135_596_800_000_000, 253_402_214_400_000_000, -(2**63), 2**63 - 1)
+"""Constants that timestamps are compared with; not all are years that Python knows."""
 
 
 def texts(max_size: int = 4) -> st.SearchStrategy[str]:
@@ -140,6 +152,8 @@ def values_of(operand: Operand, *, constants: bool = False) -> st.SearchStrategy
     values: tuple[Any, ...] = _VALUES[kind]
     if kind == "string":
         return texts() if constants else texts() | st.sampled_from(_ADDRESSES)
+    if operand.type.family in ("timestamp", "timestamp_ntz") and constants:
+        return st.sampled_from(MICROS)
     if operand.type.family == "float":
         values += (0.1,) if constants else (float("nan"),)
     return st.sampled_from(values)
@@ -264,6 +278,7 @@ _TEXT_PATTERNS = (
 _SIGNS = ("=", "<>", "<", "<=", ">", ">=")
 _NUMBERS = ("-3", "-1", "0", "1", "2", "3", "2147483648", "0.5", "-1.5", "2.50", "1.0")
 _DAYS = ("'1969-12-31'", "DATE '1970-01-01'", "'9999-12-31'")
+_TIMES = (*_DAYS, "'1970-01-01 00:00:00.000001'", "'0001-01-01 00:00:00'", "'1970-01-01T00:00'")
 _LEAVES = {
     "number": (
         *("{x} {sign} {number}", "{number} {sign} {x}", "{x} BETWEEN {number} AND {number}"),
@@ -281,6 +296,7 @@ _LEAVES = {
     ),
     "other": (
         *("b", "b = TRUE", "b <> FALSE", "b IS NOT TRUE", "b IS NULL", "TRUE", "FALSE", "NULL"),
+        *("wall {sign} {time}", "wall NOT BETWEEN {time} AND {time}", "wall IN ({time}, {time})"),
         *("day {sign} {day}", "day BETWEEN {day} AND {day}", "day IN ({day}, {day}, NULL)"),
         *("CASE WHEN n > 1 THEN b ELSE s = 'a' END", "coalesce(b, n > 1)", "day IS NOT NULL"),
     ),
@@ -306,6 +322,7 @@ _FILLINGS = {
     "word": tuple(f"'{word}'" for word in _TEXT_WORDS),
     "pattern": tuple(f"'{pattern}'" for pattern in _TEXT_PATTERNS),
     "day": _DAYS,
+    "time": _TIMES,
 }
 
 
