@@ -27,7 +27,6 @@ from eddyline.sharing.keys import (
     keys_of,
     nulls_of,
     places_of,
-    point,
     united,
     value_of,
 )
@@ -185,7 +184,7 @@ def test_united_and_complement(drawn, probes):
 def test_everything_and_nothing():
     assert complement(()) == ((LOWEST, HIGHEST),)
     assert complement(complement(())) == ()
-    assert point(parse_type("int"), Decimal("1.5")) == ()
+    assert interval(parse_type("int"), "=", Decimal("1.5")) == ()
 
 
 def test_places_of_texts():

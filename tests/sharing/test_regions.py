@@ -28,9 +28,9 @@ from eddyline.sharing.keys import HIGHEST, LOWEST
 from eddyline.sharing.regions import (
     KeySet,
     RegionConstruct,
-    constants_of,
     cuts_of,
     key_set,
+    region_construct,
     region_key,
 )
 from eddyline.testing.reference_rules import truth
@@ -47,6 +47,7 @@ ARROW = {
     "double": pa.float64(),
     "float": pa.float32(),
     "decimal(10,2)": pa.decimal128(10, 2),
+    "decimal(38,10)": pa.decimal128(38, 10),
     "string": pa.string(),
     "boolean": pa.bool_(),
     "date": pa.date32(),
@@ -56,15 +57,9 @@ ARROW = {
 
 
 def construct_of(operand, tests):
-    """Return the construct that some tests cut, and the place of each text."""
-    if operand.type.family == "string":
-        places = {
-            text: at for at, text in enumerate(dict.fromkeys(sum(map(constants_of, tests), ())))
-        }
-        cuts = np.arange(len(places) + bool(places), dtype=np.int64)
-        return RegionConstruct(operand, False, tuple(places), cuts), places
-    sets = [key_set(test, outcomes, None) for test in tests for outcomes in range(8)]
-    return RegionConstruct(operand, False, None, cuts_of(sets)), None
+    """Return the construct that some tests cut, and the key of each constant that has none."""
+    literals = [(test, outcomes) for test in tests for outcomes in range(8)]
+    return region_construct(operand, tests, literals, folded=False)
 
 
 @given(st.data())
@@ -74,7 +69,7 @@ def test_a_literal_holds_in_its_regions_and_nowhere_else(data):
     tests = [first, IsNull(first.operand), *data.draw(st.lists(same, max_size=2))]
     construct, places = construct_of(first.operand, tests)
     values = [*data.draw(st.lists(values_of(first.operand), max_size=6)), None]
-    if first.operand.type.family not in TIMES:
+    if first.operand.type.family not in TIMES and first.operand.type.precision <= 18:
         values += [test.value for test in tests if isinstance(test, Compare)]
     array = pa.array(values, ARROW[first.operand.type.text])
     regions = construct.regions(*construct.keys(array)).tolist()
@@ -122,6 +117,57 @@ def test_regions_of_texts():
     assert construct.regions_of(key_set(tests[2], TRUE, places)) == ((3, 3),)
 
 
+def test_texts_by_their_order():
+    tests = [Compare(S, "<", "b"), Compare(S, ">=", "ba"), Compare(S, "=", ""), TextTest(S, ("é",))]
+    construct, places = construct_of(S, tests)
+    assert construct.constants == ("", "b", "ba", "é")
+    values = pa.array(["", "\0", "a", "b", "b\0", "ba", "z", "é", "ê", "😀", None])
+    keys, nulls = construct.keys(values)
+    assert keys[:-1].tolist() == [1, 2, 2, 3, 4, 5, 6, 7, 8, 8]
+    assert nulls.tolist() == [False] * 10 + [True]
+    held = key_set(tests[0], TRUE, places)
+    assert [any(low <= key <= high for low, high in held.intervals) for key in keys[:-1]] == [
+        *([True] * 3),
+        *([False] * 7),
+    ]
+    assert construct.keys(values.slice(3, 2))[0].tolist() == [3, 4]
+    assert construct.keys(values.cast(pa.large_string()).slice(7))[0][:3].tolist() == [7, 8, 8]
+
+
+def test_bytes_that_are_no_characters_have_their_place():
+    construct, _ = construct_of(S, [Compare(S, "<", "é"), Compare(S, ">", "😀")])
+    raw = [b"\x7f", b"\xc0", b"\xc3", b"\xc3\xa9", b"\xc3\xa9\xff", b"\xf0\x9f\x98", b"\xff"]
+    values = pa.array(raw, pa.binary()).view(pa.string())
+    assert construct.keys(values)[0].tolist() == [0, 0, 0, 1, 2, 2, 4]
+
+
+def test_decimals_of_more_than_18_digits():
+    wide = Operand("`w`", parse_type("decimal(38,2)"), ("w",))
+    top = Decimal("9" * 36 + ".99")
+    tests = [
+        *(Compare(wide, "<", Decimal("0.005")), Compare(wide, "=", Decimal(2**63) / 100)),
+        *(Compare(wide, "<=", Decimal(10**50)), Compare(wide, ">=", -(10**36))),
+        OneOf(wide, (0, top, Decimal("0.001"))),
+    ]
+    construct, places = construct_of(wide, tests)
+    given_values = [
+        top.copy_negate(),
+        Decimal("-0.01"),
+        0,
+        Decimal("0.01"),
+        Decimal(2**63) / 100,
+        top,
+        None,
+    ]
+    values = pa.array([None, *given_values], pa.decimal128(38, 2))[1:]
+    regions = construct.regions(*construct.keys(values)).tolist()
+    for test in tests:
+        held = construct.regions_of(key_set(test, TRUE, places))
+        found = [any(low <= region <= high for low, high in held) for region in regions]
+        assert found == [bool(truth(test, {"`w`": value})) for value in values.to_pylist()]
+    assert construct.keys(values[:0])[0].tolist() == []
+
+
 def test_folded_texts():
     construct = RegionConstruct(S, True, ("é", "i\u0307"), np.arange(3))
     keys, nulls = construct.keys(pa.array(["É", "\u0130", "i", None]))
@@ -133,7 +179,8 @@ def test_what_regions_decide():
     wide = Operand("`w`", parse_type("decimal(38,10)"), ("w",))
     assert region_key(IsNull(span)) == (span, False)
     assert region_key(Compare(span, "<", 1)) is None
-    assert region_key(Compare(wide, "<", Decimal(1))) is None
+    assert region_key(Compare(wide, "<", Decimal(1))) == (wide, False)
+    assert region_key(Compare(S, "<", "a")) == (S, False)
     assert region_key(IsNull(wide)) == (wide, False)
     assert region_key(Compare(S, "=", "a")) == (S, False)
     assert region_key(TextTest(S, ("a",), folded=True)) == (S, True)

@@ -16,7 +16,7 @@ from eddyline.options import SharingOptions
 from eddyline.query.predicates import predicate
 from eddyline.query.rule_reader import rule_source
 from eddyline.query.rules import Operand, SkippedRule
-from eddyline.query.sql_types import BOOLEAN, DATE, DOUBLE, INT, SqlType
+from eddyline.query.sql_types import BOOLEAN, DATE, DOUBLE, INT, STRING, SqlType, decimal
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.rule_loop import RuleLoop
 from eddyline.runtime.rule_state import plan_from, plan_state
@@ -25,6 +25,7 @@ from eddyline.runtime.views import BatchRecord, RunView
 from eddyline.sharing.keys import HIGHEST, LOWEST, interval
 from eddyline.sharing.matcher import Matcher
 from eddyline.sharing.program import compile_rules
+from eddyline.sharing.ranks import Ranks
 from eddyline.sharing.regions import RegionConstruct
 from eddyline.watch.explain import explain
 from eddyline.watch.progress import ProgressLine, batch_line
@@ -183,6 +184,33 @@ def test_regions_of_texts_are_named():
     assert region_text(texts, (1, 1)) == "v = 'y'"
     assert region_text(texts, (LOWEST, -1)) == "v is any other text"
     assert region_text(texts, (0, 4)) == "v in ('x', 'y', 'z', 'u', … 1 more)"
+
+
+@pytest.mark.parametrize(
+    ("bounds", "want"),
+    [
+        (None, "is NULL"),
+        ((LOWEST, 0), "< {}"),
+        ((LOWEST, 1), "<= {}"),
+        ((1, 1), "= {}"),
+        ((1, 2), "in [{}, {})"),
+        ((2, 2), "in ({}, {})"),
+        ((2, 3), "in ({}, {}]"),
+        ((1, 3), "in [{}, {}]"),
+        ((3, HIGHEST), ">= {1}"),
+        ((4, HIGHEST), "> {1}"),
+        ((LOWEST, HIGHEST), "is not NULL"),
+    ],
+)
+def test_regions_of_ranks(bounds, want):
+    for kind, constants, shown in (
+        (STRING, ("b", "ba"), ("'b'", "'ba'")),
+        (decimal(38, 2), (-5, 10**37 + 1), ("-0.05", f"1{'0' * 35}.01")),
+    ):
+        ranked = RegionConstruct(
+            Operand("v", kind), False, constants, np.arange(4), Ranks.of(constants)
+        )
+        assert region_text(ranked, bounds) == f"v {want.format(*shown)}"
 
 
 def test_the_report_escapes_what_users_wrote(tmp_path):

@@ -44,7 +44,12 @@ from eddyline.query.sql_functions import NON_DETERMINISTIC
 from eddyline.query.sql_text import offset_of, parse_condition, refuse, slice_of, tokens_of
 from eddyline.query.sql_types import TIMES
 from eddyline.query.sql_writer import SqlWriter, UnwritableError, is_read_alike, join_literals
-from eddyline.query.text_patterns import is_folded_alike, is_lower, like_parts
+from eddyline.query.text_patterns import (
+    is_folded_alike,
+    is_lower,
+    is_whole_text,
+    like_parts,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -329,7 +334,9 @@ class RuleText:
         if constant.family == "null":
             return Constant(None)
         operand = self._operand(node)
-        if operand is None or operand.type.family in ("string", "boolean"):
+        if operand is None or operand.type.family == "boolean":
+            return None
+        if not is_whole_text(str(constant.value)):
             return None
         values = scalars_for(operand.type, [constant])
         return None if values is None else Compare(operand, sign, values[0])

@@ -58,8 +58,8 @@ class Constant:
 class Compare:
     """``operand op value``; unknown where the operand is NULL.
 
-    Numbers are compared exactly, NaN is equal to itself and above all numbers. Texts know only
-    ``=``, by their bytes.
+    Numbers are compared exactly, NaN is equal to itself and above all numbers; texts by their
+    bytes, which is by their code points.
     """
 
     operand: Operand

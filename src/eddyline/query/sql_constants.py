@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _EXACT_DOUBLE = 2**53
 _EXACT_FLOAT = 2**24
-_MAX_PRECISION = 18
-"""Digits of the widest decimal operand: its unscaled value is one 64-bit integer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +81,10 @@ def _number(node: Expr) -> SqlConstant | None:
 def _negated(given: SqlConstant) -> SqlConstant | None:
     if isinstance(given.value, bool) or not isinstance(given.value, int | float | Decimal):
         return None
-    return SqlConstant(given.family, -given.value, given.is_single)
+    value = given.value
+    # A minus sign would round a decimal to the digits of Python's context.
+    negated = value.copy_negate() if isinstance(value, Decimal) else -value
+    return SqlConstant(given.family, negated, given.is_single)
 
 
 def _float(text: str) -> SqlConstant | None:
@@ -201,9 +202,8 @@ def _scalar(kind: SqlType, constant: SqlConstant) -> Scalar | None:
         return None
     if kind.family == "float":
         return _as_float(kind, value)
-    if isinstance(value, float) or (kind.family == "decimal" and kind.precision > _MAX_PRECISION):
-        return None
-    return None if _is_out_of_reach(kind, value) else _plain(value)
+    is_known = not isinstance(value, float) and not _is_out_of_reach(kind, value)
+    return _plain(value) if is_known else None  # type: ignore[arg-type]  # no float
 
 
 def _is_out_of_reach(kind: SqlType, value: int | Decimal) -> bool:

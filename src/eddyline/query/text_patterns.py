@@ -35,6 +35,15 @@ def like_parts(pattern: str, escape: str) -> tuple[str | Wild, ...] | None:
     return tuple(parts)
 
 
+def is_whole_text(text: str) -> bool:
+    r"""Return whether a text has no half characters, which Spark does not keep.
+
+    >>> is_whole_text("é"), is_whole_text("\ud800")
+    (True, False)
+    """
+    return text.isascii() or not any("\ud800" <= char <= "\udfff" for char in text)
+
+
 def _append(parts: list[str | Wild], literal: str) -> None:
     if parts and isinstance(parts[-1], str):
         parts[-1] += literal

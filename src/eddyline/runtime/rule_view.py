@@ -327,8 +327,10 @@ def region_text(construct: RegionConstruct, keys: tuple[int, int] | None) -> str
     name = _region_name(construct)
     if keys is None:
         return f"{name} is NULL"
+    if construct.ranks is not None:
+        return _ranked_region(name, construct, *keys)
     if construct.constants is not None:
-        return _text_region(name, construct.constants, *keys)
+        return _text_region(name, tuple(map(str, construct.constants)), *keys)
     if keys[0] == keys[1]:
         return f"{name} = {value_of(construct.operand.type, keys[0])}"
     return f"{name} {_range(construct, *keys)}"
@@ -354,6 +356,25 @@ def _bound(construct: RegionConstruct, key: int, step: int) -> tuple[Any, bool]:
     inside = value_of(kind, key)
     outside = value_of(kind, max(LOWEST, min(HIGHEST, key + step)))
     return (outside, True) if len(str(outside)) < len(str(inside)) else (inside, False)
+
+
+def _ranked_region(name: str, construct: RegionConstruct, low: int, high: int) -> str:
+    """Return a region of ranks in words: an odd one is a constant, an even one lies below it."""
+    kind, constants = construct.operand.type, construct.constants or ()
+    shown = [
+        repr(each) if isinstance(each, str) else str(value_of(kind, each)) for each in constants
+    ]
+    if low == high and low % 2:
+        return f"{name} = {shown[low // 2]}"
+    left = shown[(low - 1) // 2] if low > 0 else ""
+    right = shown[high // 2] if high < 2 * len(shown) else ""
+    if not left and not right:
+        return f"{name} is not NULL"
+    if not left:
+        return f"{name} {'<=' if high % 2 else '<'} {right}"
+    if not right:
+        return f"{name} {'>=' if low % 2 else '>'} {left}"
+    return f"{name} in {'[' if low % 2 else '('}{left}, {right}{']' if high % 2 else ')'}"
 
 
 def _text_region(name: str, constants: tuple[str, ...], low: int, high: int) -> str:

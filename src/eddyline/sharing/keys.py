@@ -2,8 +2,9 @@
 
 A key is an int64 that keeps the order of the values: whole numbers, days, microseconds and booleans
 as they are, decimals without their point, floats by their bits (-0.0 is 0.0; NaN is equal to itself
-and above all). A comparison with a constant becomes an interval of keys. Texts know only equality:
-their key is the place of the text among the constants, or ``OTHER``.
+and above all). A comparison with a constant becomes an interval of keys. Of texts of which rules
+only ask what they are, the key is the place among the constants, or ``OTHER``; where order matters,
+and for decimals of more digits, it is a rank (see ``ranks``).
 """
 
 from __future__ import annotations
@@ -60,7 +61,17 @@ def interval(kind: SqlType, op: str, value: Scalar) -> tuple[Interval, ...]:
         >>> interval(INT, "=", Decimal("5.5"))
         ()
     """
-    below, above = _around(kind, value)
+    return between(op, *around(kind, value))
+
+
+def between(op: str, below: int, above: int) -> tuple[Interval, ...]:
+    """Return the keys for which a comparison is true, by the keys next to its constant.
+
+    Args:
+        op: one of ``= < <= > >=``.
+        below: the greatest key not above the constant.
+        above: the least key not below it: the same one if the constant has a key.
+    """
     is_exact = below == above
     low, high = {
         "=": (above, below),
@@ -73,7 +84,7 @@ def interval(kind: SqlType, op: str, value: Scalar) -> tuple[Interval, ...]:
     return ((low, high),) if low <= high else ()
 
 
-def _around(kind: SqlType, value: Scalar) -> tuple[int, int]:
+def around(kind: SqlType, value: Scalar) -> tuple[int, int]:
     """Return the greatest key not above the value and the least not below it."""
     if kind.family == "float":
         key = int(float_keys(np.array([value], np.float64))[0])
@@ -86,11 +97,6 @@ def _around(kind: SqlType, value: Scalar) -> tuple[int, int]:
         raise TypeError(msg)
     exact = Fraction(value) * 10**kind.scale
     return math.floor(exact), math.ceil(exact)
-
-
-def point(kind: SqlType, value: Scalar) -> tuple[Interval, ...]:
-    """Return the keys of one value."""
-    return interval(kind, "=", value)
 
 
 def complement(intervals: Iterable[Interval]) -> tuple[Interval, ...]:
@@ -175,7 +181,7 @@ def value_of(kind: SqlType, key: int) -> Scalar:
     if kind.family == "float":
         return float(np.array([key ^ ((key >> 63) & HIGHEST)], np.int64).view(np.float64)[0])
     if kind.family == "decimal":
-        return Decimal(key).scaleb(-kind.scale)
+        return Decimal(f"{key}E{-kind.scale}")
     if kind.family == "boolean":
         return bool(key)
     if kind.family == "date" and 0 < key + _EPOCH <= date.max.toordinal():

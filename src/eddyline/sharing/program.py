@@ -25,14 +25,15 @@ from eddyline.query.rules import (
     Wild,
 )
 from eddyline.query.sql_types import BOOLEAN
+from eddyline.query.text_patterns import is_whole_text
 from eddyline.sharing.formula import Always, LiteralTable, jump_code, literals_of, packed
 from eddyline.sharing.regions import (
     KeySet,
     RegionConstruct,
     RegionTest,
     constants_of,
-    cuts_of,
     key_set,
+    region_construct,
     region_key,
 )
 from eddyline.sharing.texts import TextConstruct, construct_of
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 
     from eddyline.query.rules import Rule, Test
     from eddyline.sharing.formula import Code, Formula
+    from eddyline.sharing.regions import Places
 
 REGION, TEXT, EXTERNAL = 0, 1, 2
 """What decides a literal: a region, a pattern in a text, or a call of Python."""
@@ -198,7 +200,7 @@ class _Compiler:
             msg = f"rule {rule.name!r} is nested too deeply; split it into several rules"
             raise QueryError(msg, name=rule.name) from error
         for text in (rule.name, *_texts(self._table.tests[n_known:])):
-            if not text.isascii() and any("\ud800" <= each <= "\udfff" for each in text):
+            if not is_whole_text(text):
                 msg = (
                     f"rule {rule.name!r} holds half a character in {text!r} (a surrogate without "
                     f"its other half), which no text of a row does; write the whole character"
@@ -278,27 +280,16 @@ class _Compiler:
             constructs.append(construct_of(operand, tuple(tests), first, folded=folded))
         return tuple(constructs), patterns
 
-    def _region_constructs(
-        self,
-    ) -> tuple[tuple[RegionConstruct, ...], list[dict[str, int] | None]]:
+    def _region_constructs(self) -> tuple[tuple[RegionConstruct, ...], list[Places | None]]:
         asked: dict[Test, set[int]] = {}
         for test, outcomes in self._table.literals:
             asked.setdefault(self._tests[test], set()).add(outcomes)
         constructs: list[RegionConstruct] = []
-        all_places: list[dict[str, int] | None] = []
+        all_places: list[Places | None] = []
         for (operand, folded), tests in self._region_keys.items():
-            places = None
-            if operand.type.family == "string":
-                named = dict.fromkeys(text for test in tests for text in constants_of(test))
-                places = {text: place for place, text in enumerate(named)}
-                # The last region, of places that no text has, keeps the others apart from the end.
-                cuts = np.arange(len(places) + bool(places), dtype=np.int64)
-            else:
-                cuts = cuts_of(
-                    [key_set(test, each, None) for test in tests for each in asked.get(test, ())]
-                )
-            constants = None if places is None else tuple(places)
-            constructs.append(RegionConstruct(operand, folded, constants, cuts))
+            literals = [(test, each) for test in tests for each in asked.get(test, ())]
+            construct, places = region_construct(operand, tests, literals, folded=folded)
+            constructs.append(construct)
             all_places.append(places)
         return tuple(constructs), all_places
 
@@ -315,7 +306,7 @@ class _Compiler:
     def _literals(
         self,
         regions: tuple[RegionConstruct, ...],
-        places: list[dict[str, int] | None],
+        places: list[Places | None],
         patterns: dict[TextTest, int],
         externals: tuple[ExternalTest, ...],
     ) -> tuple[Literals, tuple[KeySet | None, ...]]:

@@ -1,13 +1,14 @@
 """Region constructs: an operand's values, cut into regions where the rules of a set cut them.
 
 Region 0 is NULL. An ordered operand has a further region per gap between cuts; a text operand, of
-which rules only ask whether it is some text, one for all other texts and one per text.
+which rules only ask whether it is some text, one for all other texts and one per text. Texts that
+rules compare by order, and decimals that no key holds, are ordered by their ranks among constants.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,22 +18,28 @@ from eddyline.sharing.folding import lowered
 from eddyline.sharing.keys import (
     HIGHEST,
     Interval,
+    around,
+    between,
     complement,
     interval,
     is_keyed,
     keys_of,
     nulls_of,
     places_of,
-    point,
     united,
 )
+from eddyline.sharing.ranks import FARTHEST, Ranks, rank_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from eddyline.query.rules import Operand, Test
+    from eddyline.query.rules import Operand, Scalar, Test
+    from eddyline.query.sql_types import SqlType
+
+    Places = Mapping[Any, int]
+    """The key of each constant that has none by itself: a text, or a decimal without its point."""
 
 RegionTest = Compare | OneOf | IsNull | TextTest
 
@@ -53,10 +60,13 @@ class RegionConstruct:
     operand: Operand
     folded: bool
     """Whether texts are compared in lower case."""
-    constants: tuple[str, ...] | None
-    """The texts that rules name (text operands); a text's key is its place here."""
+    constants: tuple[str, ...] | tuple[int, ...] | None
+    """What rules name, where it takes its key from it: texts, or decimals without their point. A
+    text's key is its place here, or ``OTHER``; where they are ranked, see ``ranks``."""
     cuts: NDArray[np.int64]
     """Keys at which a region starts, ascending."""
+    ranks: Ranks | None = None
+    """The constants, if they are sorted and keys are ranks among them."""
 
     @property
     def n_regions(self) -> int:
@@ -69,13 +79,16 @@ class RegionConstruct:
             return np.zeros(len(values), np.int64), nulls_of(values)
         if self.constants is None:
             return keys_of(values, self.operand.type)
+        if self.ranks is not None:
+            return self.ranks.keys(values, self.operand.type), nulls_of(values)
         texts = lowered(values) if self.folded else values
         return places_of(texts, pa.array(self.constants, texts.type))
 
     def regions(self, keys: NDArray[np.int64], nulls: NDArray[np.bool_]) -> NDArray[np.int32]:
         """Return the region of each row."""
         # Each text that rules name is a region, so there is no need to search.
-        found = keys + 2 if self.constants else 1 + self.cuts.searchsorted(keys, "right")
+        is_place = self.constants and self.ranks is None
+        found = keys + 2 if is_place else 1 + self.cuts.searchsorted(keys, "right")
         found[nulls] = 0
         return found.astype(np.int32)
 
@@ -100,7 +113,8 @@ def region_key(test: Test) -> tuple[Operand, bool] | None:
         return (test.operand, test.folded) if is_whole else None
     if isinstance(test, Compare | OneOf):
         kind = test.operand.type
-        return (test.operand, False) if is_keyed(kind) or kind.family == "string" else None
+        is_decided = is_keyed(kind) or kind.family in ("string", "decimal")
+        return (test.operand, False) if is_decided else None
     return None
 
 
@@ -113,25 +127,81 @@ def constants_of(test: RegionTest) -> tuple[str, ...]:
     return tuple(map(str, test.values)) if isinstance(test, OneOf) else ()
 
 
-def key_set(test: RegionTest, outcomes: int, places: dict[str, int] | None) -> KeySet:
+def region_construct(
+    operand: Operand,
+    tests: Sequence[RegionTest],
+    literals: Iterable[tuple[RegionTest, int]],
+    *,
+    folded: bool,
+) -> tuple[RegionConstruct, Places | None]:
+    """Return the construct of an operand, and the key of each constant, as ``key_set`` wants it.
+
+    Args:
+        operand: what is looked at.
+        tests: its tests.
+        literals: the tests with the truth values that rules ask for.
+        folded: whether texts are compared in lower case.
+    """
+    kind = operand.type
+    if is_keyed(kind) or kind.family not in ("string", "decimal"):
+        cuts = cuts_of([key_set(test, outcomes, None) for test, outcomes in literals])
+        return RegionConstruct(operand, folded, None, cuts), None
+    named: dict[Any, None] = {}
+    for test in tests:
+        named.update(dict.fromkeys(constants_of(test) if kind.family == "string" else ends(test)))
+    is_by_order = any(isinstance(test, Compare) and test.op != "=" for test in tests)
+    if kind.family == "string" and not is_by_order:
+        places: Places = {text: place for place, text in enumerate(named)}
+        # The last region, of places that no text has, keeps the others apart from the end.
+        cuts = np.arange(len(places) + bool(places), dtype=np.int64)
+        return RegionConstruct(operand, folded, tuple(named), cuts), places
+    constants = tuple(sorted(named))  # texts by code points, which is by their bytes
+    places = {constant: rank_of(place) for place, constant in enumerate(constants)}
+    cuts = cuts_of([key_set(test, outcomes, places) for test, outcomes in literals])
+    return RegionConstruct(operand, folded, constants, cuts, Ranks.of(constants)), places
+
+
+def ends(test: RegionTest) -> Iterator[int]:
+    """Yield the decimals without their point next to the constants of a test on a wide decimal."""
+    values = (test.value,) if isinstance(test, Compare) else getattr(test, "values", ())
+    for value in values:
+        yield from _around(test.operand.type, value)
+
+
+def _around(kind: SqlType, value: Scalar) -> tuple[int, int]:
+    below, above = around(kind, value)
+    return tuple(max(-FARTHEST, min(FARTHEST, end)) for end in (below, above))  # type: ignore[return-value]
+
+
+def key_set(test: RegionTest, outcomes: int, places: Places | None) -> KeySet:
     """Return the keys for which a test has one of some truth values.
 
     Args:
         test: the test.
         outcomes: the truth values.
-        places: the place of each text that rules name, for a text operand.
+        places: the key of each constant, for texts and wide decimals.
     """
     if isinstance(test, IsNull):
         everything = complement(())
         return KeySet(everything if outcomes & FALSE else (), bool(outcomes & TRUE))
-    if places is not None:
-        true = united((places[text], places[text]) for text in constants_of(test))
-    elif isinstance(test, Compare):
-        true = interval(test.operand.type, test.op, test.value)
-    elif isinstance(test, OneOf):
-        true = united(each for value in test.values for each in point(test.operand.type, value))
+    true = united(_true_of(test, places))
     held = (*(true if outcomes & TRUE else ()), *(complement(true) if outcomes & FALSE else ()))
     return KeySet(united(held), bool(outcomes & UNKNOWN))
+
+
+def _true_of(test: Compare | OneOf | TextTest, places: Places | None) -> Iterator[Interval]:
+    """Yield the keys for which a test is true."""
+    kind, op = test.operand.type, test.op if isinstance(test, Compare) else "="
+    if kind.family == "string" and places is not None:
+        for text in constants_of(test):
+            yield from between(op, places[text], places[text])
+        return
+    for value in (test.value,) if isinstance(test, Compare) else getattr(test, "values", ()):
+        if places is None:
+            yield from interval(kind, op, value)
+        else:
+            below, above = _around(kind, value)
+            yield from between(op, places[below], places[above])
 
 
 def cuts_of(sets: Sequence[KeySet]) -> NDArray[np.int64]:

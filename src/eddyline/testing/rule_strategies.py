@@ -45,6 +45,10 @@ INTEGERS = (-(2**63), -(2**53) - 1, -3, -1, 0, 1, 2, 3, 2**53 + 1, 2**63 - 1)
 SINGLES = (0.0, -0.0, 1.0, -1.5, 2.0, float("inf"), float("-inf"))
 FLOATS = (*SINGLES, 0.1, 1e300, 5e-324)
 DECIMALS = tuple(map(Decimal, ("-99999999.99", "-0.10", "0.00", "0.10", "1.00", "2.50")))
+WIDE = (
+    *(Decimal(f"{sign}{unscaled}E-10") for sign in ("-", "") for unscaled in (1, 2**63, 2**64)),
+    *(Decimal(f"{10**38 - 1}E-10"), Decimal(f"-{10**38 - 1}E-10"), Decimal(0), Decimal("2.50")),
+)
 DATES = (dt.date(1, 1, 1), dt.date(1969, 12, 31), dt.date(1970, 1, 1), dt.date(9999, 12, 31))
 TIMES = (
     *(dt.datetime(1, 1, 1), dt.datetime(1969, 12, 31, 23, 59, 59, 999999)),
@@ -62,6 +66,7 @@ _ARROW = {
     "double": pa.float64(),
     "float": pa.float32(),
     "decimal(10,2)": pa.decimal128(10, 2),
+    "decimal(38,10)": pa.decimal128(38, 10),
     "string": pa.string(),
     "boolean": pa.bool_(),
     "date": pa.date32(),
@@ -74,6 +79,7 @@ COLUMNS = {
     "x": "double",
     "y": "float",
     "d": "decimal(10,2)",
+    "w": "decimal(38,10)",
     "s": "string",
     "t": "string",
     "b": "boolean",
@@ -126,6 +132,7 @@ _VALUES: dict[str, tuple[Any, ...]] = {
     "double": FLOATS,
     "float": SINGLES,
     "decimal(10,2)": DECIMALS,
+    "decimal(38,10)": WIDE,
     "string": (),
     "boolean": (True, False),
     "date": DATES,
@@ -152,6 +159,8 @@ def values_of(operand: Operand, *, constants: bool = False) -> st.SearchStrategy
     values: tuple[Any, ...] = _VALUES[kind]
     if kind == "string":
         return texts() if constants else texts() | st.sampled_from(_ADDRESSES)
+    if operand.type.precision > 18 and constants:
+        return st.sampled_from((*WIDE, *DECIMALS, Decimal("5E-11"), 10**50, -(10**50), 3))
     if operand.type.family in ("timestamp", "timestamp_ntz") and constants:
         return st.sampled_from(MICROS)
     if operand.type.family == "float":
@@ -170,8 +179,8 @@ def comparisons(draw: st.DrawFn) -> Compare | OneOf:
     operand = draw(operands())
     constants: st.SearchStrategy[Scalar] = values_of(operand, constants=True)
     if draw(st.booleans()):
-        signs = ["="] if operand.type.family == "string" else ["=", "<", "<=", ">", ">="]
-        return Compare(operand, draw(st.sampled_from(signs)), draw(constants))
+        signs = st.sampled_from(["=", "<", "<=", ">", ">="])
+        return Compare(operand, draw(signs), draw(constants))
     return OneOf(operand, tuple(draw(st.lists(constants, min_size=1, max_size=4))))
 
 
@@ -292,6 +301,7 @@ _LEAVES = {
         *("{s} NOT LIKE {pattern} ESCAPE '!'", "contains({s}, {word})", "{s} < {word}"),
         *("lower({s}) = {word}", "lower({s}) IN ({word}, {word})", "length({s}) {sign} {number}"),
         *("contains(lower({s}), {word})", "lower({s}) LIKE {pattern} ESCAPE '!'", "{s} IS NULL"),
+        *("{s} {sign} {word}", "{s} NOT BETWEEN {word} AND {word}", "lower({s}) >= {word}"),
         *("{s} || 'b' = {word}", "{s} IS DISTINCT FROM {word}", "{s} BETWEEN {word} AND {word}"),
     ),
     "other": (
@@ -315,7 +325,7 @@ def leaf_texts(draw: st.DrawFn) -> str:
 
 
 _FILLINGS = {
-    "x": ("n % 10", "m", "x", "d", "m + 0.5"),
+    "x": ("n % 10", "m", "x", "d", "w", "m + 0.5"),
     "s": ("s", "t"),
     "sign": _SIGNS,
     "number": _NUMBERS,
