@@ -8,7 +8,7 @@ import pytest
 from sigma.processing.pipeline import ProcessingPipeline
 
 from eddyline.errors import OptionError, PluginError, QueryError, SourceError
-from eddyline.sigma import SigmaRule, read
+from eddyline.sigma import SigmaRule, load, read
 
 A, B = "aaaaaaaa-0000-4000-8000-000000000000", "bbbbbbbb-0000-4000-8000-000000000000"
 
@@ -45,6 +45,15 @@ def test_what_does_not_exist_is_an_error(tmp_path):
         read(tmp_path / "nowhere")
     with pytest.raises(SourceError, match="no rules in folder"):
         read(tmp_path)
+
+
+@pytest.mark.parametrize("source", ["", "  ", [], (), [""], [rule(), ""]])
+def test_what_names_nothing_is_an_error_and_not_the_current_folder(tmp_path, monkeypatch, source):
+    (tmp_path / "a.yml").write_text(rule())
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SourceError, match=r"no rules: .*rules are a folder, a file"):
+        read(source)
+    assert names(read(".")) == [A]
 
 
 def test_everything_that_is_known_of_a_rule_is_kept():
@@ -241,6 +250,15 @@ def test_filters_of_any_file_narrow_the_rules_they_name(tmp_path):
     assert found.skipped == ()
     (tmp_path / "z.yml").write_text(FILTER.replace("condition: not ours", ""))
     assert "condition" in reasons(read(tmp_path))[0]
+
+
+def test_an_unknown_option_of_a_set_says_all_that_there_are():
+    with pytest.raises(OptionError, match=r"unknown option 'nam'.*on_error, name, method.*'name'"):
+        load(rule(), nam="x")
+    with pytest.raises(OptionError, match="sample_prob"):
+        load("nowhere", sample_prob=7.0)
+    made = load(rule(), name="of mine", adaptive=False, cache=False)
+    assert (made.name, made.options.adaptive, made.names) == ("of mine", False, (A,))
 
 
 def test_options_are_checked():

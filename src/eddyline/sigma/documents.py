@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 SUFFIXES = (".yml", ".yaml")
 """Files of a folder that are read."""
 
+_WANTED = "rules are a folder, a file, YAML text of several lines, or several of these"
+
 _CUT = re.compile(r"^---(?:[ \t]*\r?\n|(?=[ \t])|\Z)|^\.\.\.[ \t]*(?:\r?\n|\Z)", re.MULTILINE)
 _BLANK = re.compile(r"\s*(?:[#%].*)?")
 
@@ -47,11 +49,19 @@ def contents(source: Source | Sequence[Source]) -> list[Content]:
         source: a folder (searched with the folders below it), a file, YAML text, or several.
 
     Raises:
-        SourceError: a file or folder does not exist or cannot be read, or a folder has no rules.
+        SourceError: nothing was named, a file or folder does not exist or cannot be read, or a
+            folder has no rules.
     """
     several = [source] if isinstance(source, str | Path) else list(source)
+    if not several:
+        msg = f"no rules: an empty list was given; {_WANTED}"
+        raise SourceError(msg)
     found: dict[str, Content] = {}
     for each in several:
+        if isinstance(each, str) and not each.strip():
+            # The empty path is the current folder, which nobody means by it.
+            msg = f"no rules: {each!r} is no name of a file or folder; {_WANTED}"
+            raise SourceError(msg)
         if isinstance(each, str) and "\n" in each:
             found[f"text {len(found)}"] = Content("", each.encode("utf-8", "surrogatepass"))
             continue
@@ -86,7 +96,7 @@ def _files(path: Path) -> list[Path]:
             raise SourceError(msg, path=str(path))
         return files
     if not path.exists():
-        msg = f"no file or folder {path}; rules are a folder, a file, or YAML text of several lines"
+        msg = f"no file or folder {path}; {_WANTED}"
         raise SourceError(msg, path=str(path))
     return [path]
 

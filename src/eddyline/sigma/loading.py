@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eddyline.errors import OptionError, PluginError, QueryError, SourceError
+from eddyline.options import SharingOptions
+from eddyline.registry import unknown
 from eddyline.sigma import cache as caches
 from eddyline.sigma.documents import contents
 from eddyline.sigma.rule import Reading, SigmaRule
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from sigma.processing.pipeline import ProcessingPipeline
 
@@ -49,6 +51,7 @@ def load(
     missing: str = "null",
     cache: bool = True,
     on_error: str = "skip",
+    name: str = "rules",
     **options: Any,
 ) -> RuleSet:
     """Return Sigma rules as a rule set; its names are the rules' ids.
@@ -62,12 +65,14 @@ def load(
             with ``not filter`` does not fire) or ``false`` (then it does).
         cache: whether rules that were read before come from the user's cache folder.
         on_error: ``skip`` lists rules that do not run in ``skipped``; ``raise`` raises.
-        **options: of the rule set.
+        name: what the set is called in journals and reports.
+        **options: of the rule set, as for ``RuleSet``: ``method``, ``sequence``, ``adaptive``,
+            ``sample_prob`` and the others of ``eddyline.options.SharingOptions``.
 
     Raises:
         SourceError: the source or a pipeline cannot be read.
         PluginError: the extra ``sigma`` is not installed.
-        OptionError: an option has no such value.
+        OptionError: an unknown option, or one that has no such value.
         QueryError: ``on_error="raise"`` and a rule does not run.
 
     Example:
@@ -76,10 +81,25 @@ def load(
     """
     from eddyline.spark.rule_set import RuleSet  # noqa: PLC0415 - reading needs no pyspark
 
+    _check_options(options)
     found = read(
         source, pipeline, restrict=restrict, missing=missing, cache=cache, on_error=on_error
     )
-    return RuleSet.of(found.sources, found.skipped, on_error=on_error, **options)
+    return RuleSet.of(found.sources, found.skipped, on_error=on_error, name=name, **options)
+
+
+def _check_options(options: Mapping[str, Any]) -> None:
+    """Raise for options of the set before anything is read; an unknown one says what there is.
+
+    Raises:
+        OptionError: an unknown name or a value out of range.
+    """
+    of_the_set = [field.name for field in fields(SharingOptions)]
+    for each in options:
+        if each not in of_the_set:
+            known = ("pipeline", "restrict", "missing", "cache", "on_error", "name", *of_the_set)
+            raise OptionError(unknown("option", each, known), name=each, known=known)
+    SharingOptions.of(**options)
 
 
 def read(
