@@ -27,16 +27,15 @@ def matches_of(df, rules):
     return [list(row.m) for row in rows]
 
 
-def test_a_rule_that_cannot_be_read_takes_the_one_it_replaces_out(spark):
+def test_a_rule_that_cannot_be_read_leaves_the_one_it_should_replace(spark):
     df = spark.createDataFrame([(1,), (2,)], "a int")
     rules = el.RuleSet({"r1": "a > 1", "r2": "a > 0"}, on_error="skip")
-    rules.replace("r1", "a > (((")
-    assert rules.names == ("r2",)
-    assert [each.name for each in rules.skipped] == ["r1"]
-    assert matches_of(df, rules) == [["r2"], ["r2"]]
-    rules.replace("r1", "a > 1")
-    assert rules.skipped == ()
-    assert matches_of(df, rules) == [["r2"], ["r2", "r1"]]
+    with pytest.raises(QueryError, match="rule 'r1'"):
+        rules.replace("r1", "a > (((")
+    assert (rules.names, rules.skipped) == (("r1", "r2"), ())
+    assert matches_of(df, rules) == [["r2"], ["r1", "r2"]]
+    rules.replace("r1", "a = 1")
+    assert matches_of(df, rules) == [["r1", "r2"], ["r2"]]
 
 
 def test_skipping_is_no_excuse_for_a_name():

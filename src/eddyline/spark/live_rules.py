@@ -17,7 +17,7 @@ from eddyline.runtime.rule_view import RuleCount, RuleRecord, counts_of, rule_vi
 from eddyline.spark.rule_pipeline import SETTINGS, RulePipeline
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from pyspark.sql import DataFrame
 
@@ -103,6 +103,17 @@ class LiveRules:
         """The rules that do not run, and why."""
         here = () if self.pipeline is None else self.pipeline.bound.skipped
         return (*self.rules.unread, *here)
+
+    def met(
+        self, sources: Mapping[str, RuleSource]
+    ) -> tuple[frozenset[str], tuple[SkippedRule, ...]]:
+        """Return which of some rules have met the input, and those of them that do not fit it."""
+        with self._lock:
+            if self.pipeline is None:
+                return frozenset(), ()
+            same = {name for name, each in sources.items() if self._sources.get(name) is each}
+            unfit = (each for each in self.pipeline.bound.skipped if each.name in same)
+            return frozenset(same), tuple(unfit)
 
     def take_entries(self) -> list[JournalEntry]:
         """Return the decisions since the last call."""

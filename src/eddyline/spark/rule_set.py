@@ -105,6 +105,8 @@ class RuleSet:
         self.binder = RuleBinder()
         self.unread: tuple[SkippedRule, ...] = ()
         """Rules that could not be read at all, and why."""
+        self._unfit: dict[str, SkippedRule] = {}
+        """Rules that do not fit the stream of a run, and why."""
         self._sources: dict[str, RuleSource] = {}
         self._version = 0
         self._lock = threading.RLock()
@@ -140,7 +142,7 @@ class RuleSet:
             if by_name.setdefault(source.name, source) is not source:
                 msg = f"two rules are called {source.name!r}; names are unique in a set"
                 raise QueryError(msg, name=source.name)
-        made._put(by_name)
+        made._put(by_name, skips=made.on_error == "skip")
         return made
 
     # -- the rules ----------------------------------------------------------------------------
@@ -156,12 +158,13 @@ class RuleSet:
     def skipped(self) -> tuple[SkippedRule, ...]:
         """The rules that do not run, and why.
 
-        Those that do not fit the columns of the input are known once the set was applied to one.
+        Those that do not fit the columns of the input are known once the set was applied to one,
+        and those that do not fit the stream of an active run as soon as they are added.
         """
         with self._lock:
-            found = self._shown.skipped
-            read = {each.name for each in self.unread}
-            return tuple(each for each in found if each.name in read or each.name in self._sources)
+            sources, unread, unfit = dict(self._sources), self.unread, list(self._unfit.values())
+        met, found = self._shown.met(sources)  # not under the lock: a batch waits for it
+        return (*unread, *found, *(each for each in unfit if each.name not in met))
 
     @property
     def info(self) -> dict[str, Mapping[str, Any]]:
@@ -176,9 +179,12 @@ class RuleSet:
     ) -> None:
         """Add rules: ``add("r1", "a > 5")``, or several by their names.
 
+        With ``on_error="skip"`` a rule that cannot be read, or does not fit the columns of a stream
+        that an active run of the set reads, is listed in ``skipped`` at once.
+
         Raises:
-            QueryError: a name is taken, a rule is no condition, or it does not fit the columns of a
-                stream that a run of the set reads.
+            QueryError: a name is taken, or with ``on_error="raise"`` a rule is no condition or does
+                not fit the stream of an active run; then none is added.
         """
         given = {rules: rule} if isinstance(rules, str) else _by_name(rules)
         with self._lock:
@@ -186,7 +192,7 @@ class RuleSet:
             made = {name: self._source(name, each) for name, each in given.items()}
             if len(made) <= MAX_CHECKED:
                 made = {name: source for name, source in made.items() if self._is_readable(source)}
-            self._put(made)
+            self._put(made, skips=self.on_error == "skip")
 
     def remove(self, *names: str) -> None:
         """Remove rules.
@@ -199,6 +205,7 @@ class RuleSet:
                 self._check_known(name)
             for name in names:
                 self._sources.pop(name, None)
+                self._unfit.pop(name, None)
             self.unread = tuple(each for each in self.unread if each.name not in names)
             self._version += 1
         self._warn_of_streams()
@@ -206,20 +213,16 @@ class RuleSet:
     def replace(self, name: str, rule: str | Predicate) -> None:
         """Replace a rule; it keeps its place in the set.
 
-        With ``on_error="skip"`` a new rule that cannot be read is skipped, and the old one is gone.
-
         Raises:
-            QueryError: as for ``add``, or there is no rule of that name.
+            QueryError: there is no rule of that name, the new one is no condition, or it does not
+                fit the columns of a stream that an active run of the set reads. Then the old rule
+                stays, whatever ``on_error`` is.
         """
         with self._lock:
             self._check_known(name)
             made = self._source(name, rule)
-            if self._is_readable(made):
-                self._put({name: made})
-                return
-            self._sources.pop(name, None)
-            self._version += 1
-        self._warn_of_streams()
+            check_rule(made)
+            self._put({name: made})
 
     def now(self) -> tuple[int, tuple[RuleSource, ...]]:
         """Return the rules as they are, and a number that is another one after each change."""
@@ -256,19 +259,30 @@ class RuleSet:
                 msg = f"rule {name!r} exists already; use replace({name!r}, …)"
                 raise QueryError(msg, name=name)
 
-    def _put(self, made: Mapping[str, RuleSource]) -> None:
+    def _put(self, made: Mapping[str, RuleSource], *, skips: bool = False) -> None:
+        """Take rules in.
+
+        Args:
+            made: the rules.
+            skips: whether those that do not fit the stream of a run are skipped, and not an error.
+        """
+        if not made:
+            return
         with self._lock:
-            self._check_fits_runs(made)
+            unfit = self._unfit_of(made, skips=skips)
+            self._unfit = {n: why for n, why in self._unfit.items() if n not in made} | unfit
             self._sources.update(made)
             self.unread = tuple(each for each in self.unread if each.name not in made)
             self._version += 1
         self._warn_of_streams()
 
-    def _check_fits_runs(self, made: Mapping[str, RuleSource]) -> None:
-        """Raise for a rule that does not fit the input of a run: better here than in the run."""
-        for run in list(self._runs) if self.on_error == "raise" else ():
-            if run.isActive:
-                self.binder.bind(run.source, made.values(), skips=False)
+    def _unfit_of(self, made: Mapping[str, RuleSource], *, skips: bool) -> dict[str, SkippedRule]:
+        """Return the rules that do not fit the stream of a run: better here than in the run."""
+        unfit: dict[str, SkippedRule] = {}
+        for run in [each for each in self._runs if each.isActive]:
+            bound = self.binder.bind(run.source, made.values(), skips=skips)
+            unfit |= {each.name: each for each in bound.skipped}
+        return unfit
 
     def _warn_of_streams(self) -> None:
         """Warn that a plain streaming query does not follow."""
