@@ -10,6 +10,7 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Self
 
+from pyspark import cloudpickle
 from pyspark.sql import functions as F
 
 from eddyline.errors import EddylineError, OptionError, QueryError
@@ -520,7 +521,9 @@ class RuleSet:
                 "on_error": self.on_error,
                 "name": self.name,
             }
-            return _again, (type(self), tuple(self._sources.values()), self.unread, options)
+            made = type(self), tuple(self._sources.values()), self.unread, options
+        # A decorated function is not what its module has by its name: it travels by value.
+        return _again, (cloudpickle.dumps(made),)  # type: ignore[no-untyped-call]
 
     def __len__(self) -> int:
         return len(self.names)
@@ -529,13 +532,10 @@ class RuleSet:
         return f"RuleSet({len(self._sources)} rules)"
 
 
-def _again(
-    cls: type[RuleSet],
-    sources: tuple[RuleSource, ...],
-    skipped: tuple[SkippedRule, ...],
-    options: dict[str, Any],
-) -> RuleSet:
-    return cls.of(sources, skipped, **options)
+def _again(packed: bytes) -> RuleSet:
+    cls, sources, skipped, options = cloudpickle.loads(packed)
+    made: RuleSet = cls.of(sources, skipped, **options)
+    return made
 
 
 class _StreamReports:
