@@ -111,45 +111,100 @@ def test_names_are_ids_titles_or_files_and_never_twice(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "reason"),
+    ("text", "reason", "line"),
     [
-        (rule(detection="{s: {F: x}}"), "at least one condition"),
-        (rule(detection="{condition: s}"), "No detections"),
-        (rule(detection="{s: {}, condition: s}"), "Detection is empty"),
-        (rule(detection="[a]"), "'detection' is a mapping"),
-        (rule(detection="{s: {F: x}, condition: s and}"), "Expected"),
-        (rule(detection="{s: {F: x}, condition: t}"), "'t' not defined"),
-        (rule(detection="{s: {F: x}, condition: 1 of t*}"), "no detection is called 't*'"),
-        (rule(detection="{s: {F: x}, condition: 's | count() > 5'}"), "pipe syntax"),
-        (rule(detection="{s: {F: x}, condition: 7}"), "a condition is a text, not 7"),
-        (rule(detection="{s: {F|re: '('}, condition: s}"), "egular expression"),
-        (rule(detection="{s: {F|cidr: 1.2.3.4/40}, condition: s}"), "CIDR"),
-        (rule(detection="{s: {F|nonsense: x}, condition: s}"), "nonsense"),
-        (rule(detection="{s: {F|gt: x}, condition: s}"), "incompatible"),
-        (rule(detection="{s: {F|expand: '%users%'}, condition: s}"), "placeholder %users%"),
-        (rule(detection="{s: {F: 9007199254740993}, condition: s}"), "in quotes"),
-        (rule(detection="{s: {'|gt': 5}, condition: s}"), "a comparison needs a field"),
-        (rule().replace("logsource", "source"), "log source"),
-        (rule().replace("detection", "dejection"), "detection"),
-        ("- a\n- b\n", "not a rule"),
-        ("a: {b: [\n", "not YAML"),
-        ("a: 1\na: 2\n", "Duplicate key"),
-        ("a: \x07\n", "not YAML"),
-        (f"title: c\nid: {A}\ncorrelation: {{type: event_count}}\n", "correlation"),
+        (rule(detection="{s: {F: x}}"), "at least one condition", 4),
+        (rule(detection="{condition: s}"), "No detections", 4),
+        (rule(detection="{s: {}, condition: s}"), "Detection is empty", 4),
+        (rule(detection="[a]"), "'detection' is a mapping", 4),
+        (rule(detection="\n s: {F: x}\n condition: s and"), "condition 's and': Expected", 6),
+        (rule(detection="\n s: {F: x}\n condition: t"), "'t' not defined", 6),
+        (
+            rule(detection="\n condition: 1 of t*\n s: {F: x}"),
+            "no detection is called 't*'",
+            5,
+        ),
+        (rule(detection="{s: {F: x}, condition: 's | count() > 5'}"), "pipe syntax", 4),
+        (rule(detection="{s: {F: x}, condition: 7}"), "a condition is a text, not 7", 4),
+        (rule(detection="\n s:\n  E: y\n  F|re: '('\n condition: s"), "egular expression", 7),
+        (rule(detection="\n s:\n  - F|cidr: 1.2.3.4/40\n condition: s"), "CIDR", 6),
+        (
+            rule(detection="\n s:\n  F: x\n  F|nonsense: x\n condition: s"),
+            "field 'F': Unknown modifier 'nonsense'",
+            7,
+        ),
+        (
+            rule(detection="\n s: {F: x}\n t:\n  G|gt: x\n condition: s"),
+            "field 'G': Modifier 'gt' does not fit the value 'x'",
+            7,
+        ),
+        (
+            rule(detection="\n s:\n  G|i: x\n condition: s"),
+            "field 'G': Modifier 'i' does not fit",
+            6,
+        ),
+        (
+            rule(detection="\n s:\n  E: 1\n  F|expand: '%users%'\n condition: s"),
+            "placeholder %users%",
+            7,
+        ),
+        (
+            rule(detection="\n s: {F: 1}\n t:\n  F: 9007199254740993\n condition: s or t"),
+            "in quotes",
+            None,  # one of the two tests of F
+        ),
+        (rule(detection="{s: {'|gt': 5}, condition: s}"), "a comparison needs a field", 4),
+        (rule().replace("logsource", "source"), "log source", None),
+        (rule().replace("logsource: {", "logsource: {}\n#"), "og source", 3),
+        (rule().replace("detection", "dejection"), "detection", None),
+        ("- a\n- b\n", "not a rule", None),
+        ("a: 1\nb: [\n", "not YAML", 2),
+        ("a: 1\nb: {c: 3,\n  d: 4, c: 5}\n", "Duplicate key 'c'", 3),
+        ("a: 1\nb: &b [{c: *b}]\na: 2\n", "Duplicate key 'a'", 3),
+        ("a: \x07\n", "not YAML", None),
+        (f"title: c\nid: {A}\ncorrelation: {{type: event_count}}\n", "correlation", 3),
     ],
 )
-def test_a_rule_that_does_not_run_is_listed_with_the_reason(tmp_path, text, reason):
+def test_a_rule_that_does_not_run_is_listed_with_line_and_reason(tmp_path, text, reason, line):
     (tmp_path / "bad.yml").write_text(text)
     (tmp_path / "good.yml").write_text(rule(B))
     found = read(tmp_path)
     assert names(found) == [B]
     (skipped,) = found.skipped
     assert reason in skipped.reason
-    assert skipped.reason.startswith(f"{tmp_path / 'bad.yml'}:1: ")
+    place = f"{tmp_path / 'bad.yml'}" + ("" if line is None else f":{line}")
+    assert skipped.reason.startswith(f"{place}: ")
     assert skipped.name == (A if A in text else "bad")
+    assert skipped.title == ("A rule" if "A rule" in text else "c" if A in text else "")
     assert skipped.text == text
     with pytest.raises(QueryError, match="1 Sigma rules do not run"):
         read(tmp_path, on_error="raise")
+
+
+def test_operators_in_capitals_are_told_to_be_written_in_lower_case():
+    text = rule(detection="{a: {F: x}, OR: {F: y}, condition: NOT (a OR OR) AND a}")
+    (reason,) = reasons(read(text))
+    assert reason.endswith("operators are written in lower case: 'and', 'not'")
+    assert "line:1" not in reason
+    (reason,) = reasons(read(rule(detection="{a: {F: x}, condition: a and b}")))
+    assert "lower case" not in reason
+
+
+def test_skipped_rules_are_listed_by_file_and_line(tmp_path):
+    repeated = rule(A)
+    bad = rule(B, detection="{s: {F|no: x}, condition: s}")
+    (tmp_path / "a.yml").write_text(f"{repeated}---\n{repeated}---\na: [\n---\n{bad}")
+    (tmp_path / "b.yml").write_text(repeated + "\n")
+    (tmp_path / "c.yml").write_text("- no rule\n")
+    at = {name: tmp_path / name for name in ("a.yml", "b.yml", "c.yml")}
+    first = f"the same rule as in {at['a.yml']}, document 1 (from line 1)"
+    assert reasons(read(tmp_path)) == [
+        f"{at['a.yml']}, document 2 (from line 6): {first}",
+        f"{at['a.yml']}:11: not YAML: while parsing a flow node did not find expected node content",
+        f"{at['a.yml']}:16: field 'F': Unknown modifier 'no'",
+        f"{at['b.yml']}: {first}",
+        f"{at['c.yml']}: not a rule, which is a mapping",
+    ]
 
 
 def test_bytes_that_are_no_text_are_listed(tmp_path):

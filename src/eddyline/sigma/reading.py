@@ -11,19 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 from sigma.collection import deep_dict_update
-from sigma.exceptions import SigmaError
+from sigma.exceptions import SigmaDetectionError
 from sigma.filters import SigmaFilter
 from sigma.rule import SigmaRule as PySigmaRule
 from sigma.rule.base import SigmaYAMLLoader
 from sigma.rule.detection import EmptySigmaDetections
 from sigma.rule.logsource import EmptyLogSource
 
-from eddyline.errors import EddylineError
-from eddyline.query.rules import SkippedRule
 from eddyline.sigma.conditions import fields_of
 from eddyline.sigma.documents import documents
 from eddyline.sigma.log_sources import LogSource, said
-from eddyline.sigma.rule import SigmaRule
+from eddyline.sigma.places import Fault, Place, fault, line_of, message, yaml_fault
+from eddyline.sigma.rule import SigmaRule, SkippedSigmaRule
 from eddyline.sigma.translation import condition_of
 
 if TYPE_CHECKING:
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
 
     from sigma.processing.pipeline import ProcessingPipeline
 
+    from eddyline.query.rules import SkippedRule
     from eddyline.sigma.documents import Content
 
     Progress = Callable[[int, int], None]
@@ -64,8 +64,7 @@ class _Document:
     text: str
     path: str
     stem: str
-    place: str
-    """File and line, for messages."""
+    place: Place
 
     @property
     def name(self) -> str:
@@ -76,33 +75,45 @@ class _Document:
         words = re.sub(r"\W+", "_", str(self.body.get("title") or "").lower()).strip("_")
         return words or self.stem
 
+    @property
+    def title(self) -> str:
+        """Its title on one line; empty if it has none."""
+        return " ".join(str(self.body.get("title") or "").split())
+
 
 @dataclass(slots=True)
 class _Reader:
     """Goes through documents, and keeps what cannot be used with the reason."""
 
-    skipped: list[SkippedRule] = field(default_factory=list)
+    _skipped: list[tuple[Place, int, SkippedSigmaRule]] = field(default_factory=list)
 
-    def documents(self, content: Content) -> list[_Document]:
+    @property
+    def skipped(self) -> tuple[SkippedRule, ...]:
+        """What cannot be used, by file and line."""
+        ordered = sorted(self._skipped, key=lambda each: (each[0].n_file, each[1]))
+        return tuple(rule for _, _, rule in ordered)
+
+    def documents(self, content: Content, n_file: int) -> list[_Document]:
         """Return the mappings in a file."""
         stem = re.sub(r".*[\\/]|\.[^.]*$", "", content.path) or "rule"
         try:
             text = content.data.decode("utf-8-sig")
         except UnicodeDecodeError as error:
-            self.skip(stem, content.path, f"not UTF-8: {error}", "")
+            self.skip(stem, Place(content.path, n_file), Fault(f"not UTF-8: {error}"), "")
             return []
         found = []
-        for each in documents(text):
-            place = f"{content.path}:{each.line}" if content.path else f"line {each.line}"
+        parts = list(documents(text))
+        for number, each in enumerate(parts, 1):
+            place = Place(content.path, n_file, each.line, number, len(parts))
             try:
                 body = yaml.load(each.text, SigmaYAMLLoader)
             except Exception as error:  # noqa: BLE001 - strange YAML raises almost anything
-                self.skip(stem, place, f"not YAML: {error}", each.text)
+                self.skip(stem, place, yaml_fault(each.text, error), each.text)
                 continue
             if isinstance(body, dict):
                 found.append(_Document(body, each.text, content.path, stem, place))
             elif body is not None:
-                self.skip(stem, place, "not a rule, which is a mapping", each.text)
+                self.skip(stem, place, Fault("not a rule, which is a mapping"), each.text)
         return self._merged(found) if any("action" in each.body for each in found) else found
 
     def _merged(self, found: Sequence[_Document]) -> list[_Document]:
@@ -122,7 +133,7 @@ class _Reader:
                 before = deep_dict_update(base, copy.deepcopy(body if action else shared))
                 rules.append(_Document(before, each.text, each.path, each.stem, each.place))
             else:
-                self.skip(each.name, each.place, f"unknown action {action!r}", each.text)
+                self._skip(each, f"unknown action {action!r}", "action")
         return rules
 
     def parsed(self, document: _Document) -> PySigmaRule | SigmaFilter | None:
@@ -130,14 +141,14 @@ class _Reader:
         body = copy.deepcopy(document.body)
         if "correlation" in body:
             reason = "correlation rules (several events at once) are not supported"
-            self._skip(document, reason)
+            self._skip(document, reason, "correlation")
             return None
         try:
             if "filter" in body:
                 return SigmaFilter.from_dict(body, **_POLICY)
             return _rule_of(body)
         except Exception as error:  # noqa: BLE001 - strange rules make pySigma raise almost anything
-            self._skip(document, _message(error))
+            self.refuse(document, error)
             return None
 
     def translated(
@@ -158,16 +169,29 @@ class _Reader:
             source = LogSource(of.category, of.product, of.service)
             info = _info(rule, source, document.path) | {"fields": fields_of(condition)}
         except Exception as error:  # noqa: BLE001 - pipelines are anybody's code
-            self._skip(document, _message(error))
+            self.refuse(document, error)
             return None
         return SigmaRule(document.name, document.text, info, condition, source)
 
-    def _skip(self, document: _Document, reason: str) -> None:
-        self.skip(document.name, document.place, reason, document.text)
+    def _skip(self, document: _Document, reason: str, *path: str) -> None:
+        """Note a rule that is not taken for what stands at a path of keys."""
+        found = Fault(reason, line_of(document.text, *path))
+        self.skip(document.name, document.place, found, document.text, document.title)
 
-    def skip(self, name: str, place: str, reason: str, text: str) -> None:
+    def refuse(self, document: _Document, error: Exception) -> None:
+        """Note a rule that raised an error."""
+        found = fault(document.text, error)
+        self.skip(document.name, document.place, found, document.text, document.title)
+
+    def repeats(self, document: _Document, earlier: _Document) -> None:
+        """Note a rule that is an earlier one word for word."""
+        self._skip(document, f"the same rule as in {earlier.place.at(None)}")
+
+    def skip(self, name: str, place: Place, found: Fault, text: str, title: str = "") -> None:
         """Note a rule that does not run."""
-        self.skipped.append(SkippedRule(name, f"{place}: {' '.join(reason.split())}", text))
+        reason = f"{place.at(found.line)}: {' '.join(found.reason.split())}"
+        line = place.first_line + (found.line or 1)
+        self._skipped.append((place, line, SkippedSigmaRule(name, reason, text, title)))
 
 
 def read_contents(
@@ -190,7 +214,7 @@ def read_contents(
         # What Python thinks of a rule's regular expression helps nobody here.
         warnings.simplefilter("ignore")
         for n_done, content in enumerate(known, 1):
-            for document in reader.documents(content):
+            for document in reader.documents(content, n_done - 1):
                 parsed = reader.parsed(document)
                 if isinstance(parsed, SigmaFilter):
                     filters.append(parsed)
@@ -199,30 +223,22 @@ def read_contents(
             if progress is not None:
                 progress(n_done, len(known))
         # Filters are for rules of any file, so they all have to be known first.
-        found = [reader.translated(*each, filters, pipeline) for each in rules]
-    named = _with_unique_names([each for each in found if each is not None], reader)
-    return ReadRules(tuple(named), tuple(reader.skipped))
+        found = [(each, reader.translated(each, rule, filters, pipeline)) for each, rule in rules]
+    named = _with_unique_names([(each, rule) for each, rule in found if rule is not None], reader)
+    return ReadRules(tuple(named), reader.skipped)
 
 
 def _rule_of(body: dict[str, Any]) -> PySigmaRule:
     """Return pySigma's rule; an odd title, tag or date does not keep it from running."""
     if "detection" in body and not isinstance(body["detection"], dict):
         msg = "'detection' is a mapping of names to what they look for"
-        raise SigmaError(msg)
+        raise SigmaDetectionError(msg)
     rule = PySigmaRule.from_dict(body, collect_errors=True, **_POLICY)
     is_empty = isinstance(rule.detection, EmptySigmaDetections)
     if is_empty or isinstance(rule.logsource, EmptyLogSource):
         # The error of the last part that was read: metadata, log source, detection.
         raise rule.errors[-1]
     return rule
-
-
-def _message(error: Exception) -> str:
-    if isinstance(error, EddylineError):
-        return error.message
-    if isinstance(error, SigmaError):
-        return str(error)
-    return f"{type(error).__name__}: {error}"
 
 
 def _info(rule: PySigmaRule, source: LogSource, path: str) -> dict[str, Any]:
@@ -239,7 +255,7 @@ def _info(rule: PySigmaRule, source: LogSource, path: str) -> dict[str, Any]:
         "logsource": str(source),
         "events": said(source),
         "path": path,
-        "problems": tuple(_message(error) for error in rule.errors),
+        "problems": tuple(message(error) for error in rule.errors),
     }
 
 
@@ -256,22 +272,22 @@ def _texts(values: Any) -> tuple[str, ...]:
     return tuple(str(each) for each in values) if isinstance(values, list) else ()
 
 
-def _with_unique_names(rules: Sequence[SigmaRule], reader: _Reader) -> list[SigmaRule]:
+def _with_unique_names(
+    rules: Sequence[tuple[_Document, SigmaRule]], reader: _Reader
+) -> list[SigmaRule]:
     """Return the rules under different names: the second that is called a is ``a#2``.
 
     A rule that repeats an earlier one word for word is skipped.
     """
     known: dict[str, SigmaRule] = {}
-    seen: dict[str, list[SigmaRule]] = {}
-    for rule in rules:
-        earlier = seen.setdefault(rule.name, [])
-        same = next((each for each in earlier if each.text.strip() == rule.text.strip()), None)
-        if same is not None:
-            place = rule.info["path"] or "text"
-            reason = f"the same rule as in {same.info['path'] or 'the text'}"
-            reader.skip(rule.name, place, reason, rule.text)
+    seen: dict[str, dict[str, _Document]] = {}
+    for document, rule in rules:
+        earlier = seen.setdefault(rule.name, {})
+        text = rule.text.strip()
+        if text in earlier:
+            reader.repeats(document, earlier[text])
             continue
-        earlier.append(rule)
+        earlier[text] = document
         name, n_more = rule.name, len(earlier)
         while name in known:
             name, n_more = f"{rule.name}#{n_more}", n_more + 1

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from eddyline.errors import OptionError, QueryError
-from eddyline.query.rules import And, Rule
+from eddyline.query.rules import And, Rule, SkippedRule
 from eddyline.sigma.binding import Binder
 from eddyline.sigma.conditions import fields_of
 from eddyline.sigma.fields import Columns
@@ -42,6 +42,14 @@ class Reading:
         if self.missing not in ("null", "false"):
             msg = f"missing is 'null' or 'false', not {self.missing!r}"
             raise OptionError(msg, missing=self.missing)
+
+
+@dataclass(frozen=True, slots=True)
+class SkippedSigmaRule(SkippedRule):
+    """A Sigma rule that cannot be read, and why."""
+
+    title: str = ""
+    """Empty if it has none that can be read."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from sigma import conditions as parsed
 from sigma import types
+from sigma.exceptions import SigmaError
 
 from eddyline.errors import NotSupportedError, QueryError
 from eddyline.query.rules import ANY, ONE, Wild
@@ -47,6 +48,15 @@ _OPERATORS = {"LT": "<", "LTE": "<=", "GT": ">", "GTE": ">=", "NEQ": "!="}
 _LONG = 2**53
 """From here on a float has no digits behind the point: it was an integer."""
 
+_CONDITION = ("detection", "condition")
+"""Where the condition of a rule stands."""
+
+_WORDS = ("and", "or", "not", "of", "all", "any", "them")
+"""Words of conditions."""
+
+_PARSER_PLACE = re.compile(r",? *\(line:\d+, col:\d+\)")
+"""The parser's line is one of the condition, and not of the file."""
+
 _SELECTOR = re.compile(r"\b(?:1|any|all)\s+of\s+([\w*-]+)")
 
 
@@ -60,36 +70,55 @@ def condition_of(rule: ParsedRule) -> Condition:
     for each in rule.detection.parsed_condition:
         _check_names(each.condition, rule.detection.detections)
         try:
-            part = _translated(each.parse())
+            tree = each.parse()
         except RecursionError as error:
             msg = "the condition is nested too deeply"
-            raise QueryError(msg) from error
+            raise QueryError(msg, part=_CONDITION) from error
+        except SigmaError as error:
+            said = _PARSER_PLACE.sub("", str(error)) + _hint(each.condition, rule)
+            msg = f"condition {each.condition!r}: {said}"
+            raise QueryError(msg, part=_CONDITION) from error
+        try:
+            part = _translated(tree)
+        except RecursionError as error:
+            msg = "the condition is nested too deeply"
+            raise QueryError(msg, part=_CONDITION) from error
         if part is not None:
             found.append(part)
     if not found:
         msg = "nothing is left of its condition"
-        raise QueryError(msg)
+        raise QueryError(msg, part=_CONDITION)
     return _joined(AnyOf, found)
+
+
+def _hint(condition: str, rule: ParsedRule) -> str:
+    """Return what to do about operators that are read as names, if there are any."""
+    words = set(re.findall(r"[\w*-]+", condition)) - set(map(str, rule.detection.detections))
+    shouted = sorted(words & {word.upper() for word in _WORDS})
+    if not shouted:
+        return ""
+    said = ", ".join(f"{word.lower()!r}" for word in shouted)
+    return f"; operators are written in lower case: {said}"
 
 
 def _check_names(condition: Any, detections: dict[str, Any]) -> None:
     """Refuse what some versions of pySigma read as something else without a word."""
     if not isinstance(condition, str):
         msg = f"a condition is a text, not {condition!r}"
-        raise QueryError(msg)
+        raise QueryError(msg, part=_CONDITION)
     for pattern in _SELECTOR.findall(condition):
         asked = re.compile(".*" if pattern == "them" else pattern.replace("*", ".*"))
         known = [name for name in detections if pattern[0] == "_" or str(name)[:1] != "_"]
         if not any(asked.fullmatch(str(name)) for name in known):
             msg = f"condition {condition!r}: no detection is called {pattern!r}"
-            raise QueryError(msg)
+            raise QueryError(msg, part=_CONDITION)
     for name in re.findall(r"(?<![\w*-])not[\w-]+", condition):
         if name in detections and not _reads_whole(name):
             msg = (
                 f"condition {condition!r}: this version of pySigma reads {name!r} as"
                 f" 'not {name[3:]}'; rename the detection, or install pySigma 2"
             )
-            raise QueryError(msg)
+            raise QueryError(msg, part=_CONDITION)
 
 
 def _reads_whole(name: str) -> bool:
@@ -154,7 +183,7 @@ def _leaf(field: str | None, value: Any) -> Condition:  # noqa: C901, PLR0911 - 
             name = _named(field, "fieldref")
             return SameAs(name, value.field, value.starts_with, value.ends_with)
     msg = f"{_place(field)}: {type(value).__name__} is not supported"
-    raise NotSupportedError(msg)
+    raise NotSupportedError(msg, field=field)
 
 
 def _parts(field: str | None, value: types.SigmaString) -> tuple[str | Wild, ...]:
@@ -166,7 +195,7 @@ def _parts(field: str | None, value: types.SigmaString) -> tuple[str | Wild, ...
                 f"{_place(field)}: nothing expands the placeholder %{each.name}%;"
                 " give a pipeline that does"
             )
-            raise NotSupportedError(msg)
+            raise NotSupportedError(msg, field=field)
         if isinstance(each, str):
             if each and parts and isinstance(parts[-1], str):
                 parts[-1] += each
@@ -180,7 +209,7 @@ def _parts(field: str | None, value: types.SigmaString) -> tuple[str | Wild, ...
 def _regex(field: str | None, value: types.SigmaRegularExpression) -> Matches:
     if value.contains_placeholder():
         msg = f"{_place(field)}: nothing expands the placeholder in {str(value.regexp)!r}"
-        raise NotSupportedError(msg)
+        raise NotSupportedError(msg, field=field)
     flags = 0
     for flag in value.flags:
         flags |= _FLAGS[flag]
@@ -189,7 +218,7 @@ def _regex(field: str | None, value: types.SigmaRegularExpression) -> Matches:
         re.compile(pattern, flags)
     except (re.error, OverflowError, RecursionError) as error:
         msg = f"{_place(field)}: {pattern!r} is not a regular expression: {error}"
-        raise QueryError(msg) from error
+        raise QueryError(msg, field=field) from error
     return Matches(field, pattern, int(flags))
 
 
@@ -197,14 +226,14 @@ def _exact(field: str | None, number: int | float) -> int | float:
     """Return a number if it is the rule's own: pySigma rounds long integers to floats."""
     if isinstance(number, float) and abs(number) >= _LONG:
         msg = f"{_place(field)}: pySigma rounds so long a number; write it in quotes"
-        raise NotSupportedError(msg)
+        raise NotSupportedError(msg, field=field)
     return number
 
 
 def _named(field: str | None, what: str) -> str:
     if field is None:
         msg = f"{what} needs a field"
-        raise QueryError(msg)
+        raise QueryError(msg, field=field)
     return field
 
 
