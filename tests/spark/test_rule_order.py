@@ -172,6 +172,19 @@ def test_two_hundred_rules_are_one_attribute(spark, decimals):
         assert not any(natives(rows, text) for text in rules.values())
 
 
+def test_what_spark_negates_it_rounds(decimals):
+    digits = f"1{'2' * 36}3"
+    minus = [f"-{digits}", f"- {digits}", f"-({digits})", f"-cast({digits} as decimal(38,0))"]
+    texts = [f"w0 {sign} {each}" for each in minus for sign in ("<", "=", ">=")]
+    rows = decimals.selectExpr("id", f"coalesce(w0 - w0, 0) - {digits}BD AS w0")
+    rows = rows.union(rows.sparkSession.sql(f"SELECT -1L, CAST(-({digits}) AS DECIMAL(38,0))"))
+    rows = rows.selectExpr("id", "CAST(w0 AS DECIMAL(38,0)) AS w0")
+    assert len(rows.select("w0").distinct().collect()) == 2
+    assert said_by_rules(rows, texts) == said_by_spark(rows, texts)
+    assert natives(rows, texts[0]) == []
+    assert all(natives(rows, text) for text in texts[6:])
+
+
 def test_what_is_left_to_spark(spark):
     frame = spark.sql(
         "SELECT 'a' s, 'a' COLLATE UTF8_LCASE co, CAST(1 AS DECIMAL(38,0)) w, "

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from eddyline.query.sql_types import SqlType
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_NEGATED_DIGITS = 34
+"""Digits of the decimals that Spark negates exactly."""
 _EXACT_DOUBLE = 2**53
 _EXACT_FLOAT = 2**24
 
@@ -71,6 +73,8 @@ def _number(node: Expr) -> SqlConstant | None:
     if not isinstance(literal, exp.Literal) or literal.args.get("is_string"):
         return None
     text = f"{sign}{literal.this}"
+    if sign and literal is not node.this and _is_rounded(Decimal(str(literal.this))):
+        return None
     if re.fullmatch(r"-?[0-9]+", text):
         return SqlConstant("integer", int(text))
     if "e" in text.lower():
@@ -82,9 +86,16 @@ def _negated(given: SqlConstant) -> SqlConstant | None:
     if isinstance(given.value, bool) or not isinstance(given.value, int | float | Decimal):
         return None
     value = given.value
+    if isinstance(value, Decimal) and _is_rounded(value):
+        return None
     # A minus sign would round a decimal to the digits of Python's context.
     negated = value.copy_negate() if isinstance(value, Decimal) else -value
     return SqlConstant(given.family, negated, given.is_single)
+
+
+def _is_rounded(value: Decimal) -> bool:
+    """Return whether Spark rounds a number when it negates it, where it does not read it so."""
+    return len(value.as_tuple().digits) > _NEGATED_DIGITS
 
 
 def _float(text: str) -> SqlConstant | None:

@@ -207,6 +207,12 @@ class SqlWriter:
     def _extract(self, node: Expr) -> str:
         return f"EXTRACT({node.this.name} FROM {self.write(node.expression)})"
 
+    def _negative(self, node: Expr) -> str:
+        # Spark reads -1 as one number; what it negates, -(1), it may round.
+        is_apart = isinstance(node.this, exp.Paren) and isinstance(node.this.unnest(), exp.Literal)
+        inner = self.write(node.this)
+        return f"(- ({inner}))" if is_apart else f"(- {inner})"
+
     def _interval(self, node: Expr) -> str:
         unit = node.args.get("unit")
         if not isinstance(unit, exp.Var) or not isinstance(node.this, exp.Literal):
@@ -225,7 +231,7 @@ class SqlWriter:
         exp.Null: lambda _self, _node: "NULL",
         exp.Paren: lambda self, node: self.write(node.this),
         exp.Not: lambda self, node: f"(NOT {self.write(node.this)})",
-        exp.Neg: lambda self, node: f"(- {self.write(node.this)})",
+        exp.Neg: _negative,
         exp.BitwiseNot: lambda self, node: f"(~ {self.write(node.this)})",
         exp.In: lambda self, node: f"({self.write(node.this)} IN ({self._list(node.expressions)}))",
         exp.Between: _between,
