@@ -127,6 +127,13 @@ dt < ts
 dt <= tn
 ts > '2024-01-01'
 ts > '2024-01-01 10:00:00.5'
+ts > '2024-01-01 10:00Z'
+ts > '2024-01-01T10:00:00+05:30'
+tn > '2024-01-01 10:00:00.123456Z'
+ts > '2024-01-01 24:00:00'
+ts > date '2024-01-01'
+ts > timestamp_ntz '2024-01-01'
+tn = timestamp '2024-01-01'
 ts < tn
 ts > now() - interval 1 day
 ts - interval 1 day < now()
