@@ -59,6 +59,21 @@ def test_rules_have_names(given):
         el.RuleSet(given)
 
 
+def test_plain_functions_are_predicates(spark):
+    df = spark.createDataFrame([(1, 5), (2, 6)], "a int, b int")
+    rules = el.RuleSet(
+        {"written": "large(b)", "by name": "large()"},
+        functions={"large": lambda a: pc.greater(a, 1)},
+    )
+    assert matches_of(df, rules) == [["written"], ["written", "by name"]]
+
+
+@pytest.mark.parametrize("given", ["a > 1", 5, lambda: True])
+def test_what_is_no_function_is_refused_by_its_name(given):
+    with pytest.raises(QueryError, match="function 'odd one'"):
+        el.RuleSet({"r1": "a > 1"}, functions={"odd one": given})
+
+
 def test_a_set_over_two_inputs_keeps_what_it_learned_of_each(spark):
     first = spark.createDataFrame([(1,)], "a int")
     second = spark.createDataFrame([(1, 2)], "a int, b int")

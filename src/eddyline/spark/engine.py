@@ -11,6 +11,7 @@ from eddyline.query.statement import read_select
 from eddyline.registry import unknown
 from eddyline.runtime.loop import check_options
 from eddyline.spark.binding import bind_to
+from eddyline.spark.functions import argument_names
 from eddyline.spark.pipeline import FilterPipeline
 from eddyline.spark.run import Job, Run, SinkOutlet, already_running, settings_of
 from eddyline.spark.session import session
@@ -114,7 +115,7 @@ class Engine:
         if isinstance(fn, FunctionPredicate) and reads is None and not options:
             made = fn
         else:
-            made = predicate(fn, reads=_argument_names(fn, reads), name=name, **options)
+            made = predicate(fn, reads=argument_names(fn, reads), name=name, **options)
         self.functions[name] = made
         return made
 
@@ -275,17 +276,3 @@ class Query:
             pipeline=lambda: FilterPipeline(self.bound(), self.options, self.name),
             rename=RENAME,
         )
-
-
-def _argument_names(fn: Any, reads: Sequence[str] | None) -> Sequence[str]:
-    """Return what a function reads where a query calls it without arguments."""
-    if reads is not None:
-        return reads
-    if isinstance(fn, FunctionPredicate):
-        return fn.reads
-    from inspect import signature  # noqa: PLC0415
-
-    try:
-        return [parameter.name for parameter in signature(fn).parameters.values()]
-    except (TypeError, ValueError):
-        return []

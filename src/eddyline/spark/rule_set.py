@@ -21,6 +21,7 @@ from eddyline.registry import unknown
 from eddyline.runtime.journal import Journal
 from eddyline.runtime.views import RunView
 from eddyline.spark.conjunction import HARVEST_WAIT_S, MAX_PENDING
+from eddyline.spark.functions import named_functions
 from eddyline.spark.harvest import as_bytes, listener
 from eddyline.spark.live_rules import LiveRules, RuleBatches
 from eddyline.spark.rule_pipeline import MAX_INPUTS, STRUCT, RuleBinder, matched
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from eddyline.query.predicates import FunctionPredicate, Predicate
+    from eddyline.query.predicates import Predicate
     from eddyline.query.rule_reader import PredicateRule, SqlRule
     from eddyline.query.rules import RuleSource
     from eddyline.runtime.journal import JournalEntry
@@ -73,14 +74,15 @@ class RuleSet:
 
     Args:
         rules: each a condition as SQL text, or a predicate, by its name.
-        functions: Python predicates that the texts may call, by name.
+        functions: what the texts may call, by name: Python predicates made by ``el.predicate``, or
+            functions over Arrow arrays, whose arguments are named like columns.
         on_error: ``raise``, or ``skip``: a rule that cannot be read or does not fit the columns is
             listed in ``skipped``, and the rest run.
         name: what the set is called in journals and reports.
         **options: see ``eddyline.options.SharingOptions``.
 
     Raises:
-        QueryError: a rule is no condition; the message names it.
+        QueryError: a rule is no condition, or a function is none; the message names it.
         OptionError: an unknown option, or a value out of range.
 
     Example:
@@ -92,7 +94,7 @@ class RuleSet:
         self,
         rules: Mapping[str, str | Predicate] | None = None,
         *,
-        functions: Mapping[str, FunctionPredicate] | None = None,
+        functions: Mapping[str, Callable[..., Any]] | None = None,
         on_error: str = "raise",
         name: str = "rules",
         **options: Any,
@@ -102,7 +104,7 @@ class RuleSet:
         self.name = name
         self.options = SharingOptions.of(**options)
         self.on_error = on_error
-        self._functions = dict(functions or {})
+        self._functions = named_functions(functions or {})
         self.binder = RuleBinder()
         self.unread: tuple[SkippedRule, ...] = ()
         """Rules that could not be read at all, and why."""
