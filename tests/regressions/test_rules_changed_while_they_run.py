@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+
 import pytest
 
 import eddyline as el
@@ -76,3 +78,33 @@ def test_with_errors_raised_nothing_of_what_does_not_fit_is_added(running):
     with pytest.raises(QueryError, match="rule 'unfit'"):
         rules.add({"fine": "n = 3", "unfit": "zzz > 4"})
     assert (rules.names, rules.skipped) == (("big", "small"), ())
+
+
+def changed_after_the_first_batch(rules, change):
+    """Return a sink that changes the rules once."""
+
+    def sink(df, batch_id):
+        df.collect()
+        if batch_id == 0:
+            change(rules)
+
+    return sink
+
+
+def test_a_report_is_headed_by_the_rules_that_its_tables_show(stream, tmp_path):
+    def change(rules):
+        rules.add("new", "n = 4321")
+        rules.replace("big", "n > 777")
+        rules.remove("small")
+
+    rules = el.RuleSet(RULES, name="headed")
+    run = rules.start(stream, changed_after_the_first_batch(rules, change), trigger="available_now")
+    assert run.await_termination(120)
+    assert run.text == "big: n > 777\nnew: n = 4321"
+    for page in (run.report(tmp_path / "run.html"), rules.report(tmp_path / "rules.html")):
+        shown = html.unescape(page.read_text("utf-8"))
+        assert "<pre>big: n > 777\nnew: n = 4321</pre>" in shown
+    # What is changed after the run's last micro-batch is in none of its tables.
+    rules.add("late", "n = 5")
+    assert "late" not in run.text
+    assert "late: n = 5" in rules.text

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,9 +16,11 @@ from eddyline.runtime.rule_loop import COMPONENT, RuleLoop
 from eddyline.runtime.rule_state import plan_from, plan_state
 from eddyline.runtime.rule_view import RuleCount, RuleRecord, counts_of, rule_view
 from eddyline.spark.rule_pipeline import SETTINGS, RulePipeline
+from eddyline.spark.run import Run
+from eddyline.watch.wording import clipped
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from pyspark.sql import DataFrame
 
@@ -31,6 +34,12 @@ MAX_SAVED = 10_000
 
 MAX_NAMED = 20
 """Rules that a journal entry names."""
+
+MAX_LINES = 20
+"""Rules that the text of a set shows."""
+
+LINE_WIDTH = 160
+"""Characters of each."""
 
 
 class LiveRules:
@@ -114,6 +123,12 @@ class LiveRules:
             same = {name for name, each in sources.items() if self._sources.get(name) is each}
             unfit = (each for each in self.pipeline.bound.skipped if each.name in same)
             return frozenset(same), tuple(unfit)
+
+    @property
+    def text(self) -> str:
+        """The rules as they were written, those of the last input; see ``text_of``."""
+        with self._lock:
+            return text_of(self._sources.values())
 
     def take_entries(self) -> list[JournalEntry]:
         """Return the decisions since the last call."""
@@ -278,6 +293,26 @@ class RuleBatches:
     def restore(self, state: dict[str, Any]) -> None:
         """Continue from what ``snapshot`` returned."""
         self.live.restore(state)
+
+
+class RuleRun(Run):
+    """A run of a rule set."""
+
+    @property
+    def text(self) -> str:
+        """The rules as they were written: those that its last micro-batch had."""
+        batches: RuleBatches = self.pipeline
+        return batches.live.text
+
+
+def text_of(sources: Collection[RuleSource]) -> str:
+    """Return rules as they were written or by their titles, each on a line, the first of many."""
+    lines = [
+        f"{each.name}: {clipped(str(each.info.get('title') or each.text), LINE_WIDTH)}"
+        for each in islice(sources, MAX_LINES)
+    ]
+    rest = len(sources) - MAX_LINES
+    return "\n".join([*lines, *([f"… {rest:,} more"] if rest > 0 else [])])
 
 
 def _added(past: RuleCount | None, now: RuleCount) -> RuleCount:

@@ -23,13 +23,12 @@ from eddyline.runtime.views import RunView
 from eddyline.spark.conjunction import HARVEST_WAIT_S, MAX_PENDING
 from eddyline.spark.functions import named_functions
 from eddyline.spark.harvest import as_bytes, listener
-from eddyline.spark.live_rules import LiveRules, RuleBatches
+from eddyline.spark.live_rules import LiveRules, RuleBatches, RuleRun, text_of
 from eddyline.spark.rule_pipeline import MAX_INPUTS, STRUCT, RuleBinder, matched
-from eddyline.spark.run import Job, Run, SinkOutlet, settings_of
+from eddyline.spark.run import Job, SinkOutlet, settings_of
 from eddyline.spark.sinks import sink_of
 from eddyline.watch.explain import explain
 from eddyline.watch.report import write_report
-from eddyline.watch.wording import clipped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.rule_view import RuleView
     from eddyline.spark.rule_pipeline import PendingRules, RulePipeline
+    from eddyline.spark.run import Run
     from eddyline.spark.sinks import BatchWriter
 
 ON_ERROR = ("raise", "skip")
@@ -52,12 +52,6 @@ MAX_STREAMS = 64
 
 MAX_CHECKED = 10_000
 """Rules added at once that are read at once; of more, each is read when it meets columns."""
-
-MAX_LINES = 20
-"""Rules that the text of a set shows."""
-
-LINE_WIDTH = 160
-"""Characters of each."""
 
 KEEPS_RULES = (
     "a plain streaming DataFrame keeps the rules that it was started with; rules.start(…) and "
@@ -399,7 +393,7 @@ class RuleSet:
             return with_matches(found, column, keep_unmatched=keep_unmatched)
 
         outlet = SinkOutlet(sink_of(sink, path), project)
-        run = Run(job, outlet, checkpoint=checkpoint, trigger=trigger)
+        run = RuleRun(job, outlet, checkpoint=checkpoint, trigger=trigger)
         self._shown = run.pipeline.live
         self._runs.add(run)
         return run
@@ -408,12 +402,7 @@ class RuleSet:
     def text(self) -> str:
         """The rules as they were written or by their titles, each on a line, the first of many."""
         _, sources = self.now()
-        lines = [
-            f"{each.name}: {clipped(str(each.info.get('title') or each.text), LINE_WIDTH)}"
-            for each in sources[:MAX_LINES]
-        ]
-        rest = len(sources) - MAX_LINES
-        return "\n".join([*lines, *([f"… {rest:,} more"] if rest > 0 else [])])
+        return text_of(sources)
 
     def _applied(self, df: DataFrame) -> DataFrame:
         self._learn(0.0)
@@ -479,7 +468,7 @@ class RuleSet:
         with self._lock:
             run = RunView(
                 query=self.name,
-                text=self.text,
+                text=self._shown.text,
                 journal=tuple(self._journal),
                 rule_view=view,
                 settings=settings_of(self.options),
