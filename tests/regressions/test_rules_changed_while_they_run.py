@@ -108,3 +108,64 @@ def test_a_report_is_headed_by_the_rules_that_its_tables_show(stream, tmp_path):
     rules.add("late", "n = 5")
     assert "late" not in run.text
     assert "late: n = 5" in rules.text
+
+
+def test_an_explanation_says_which_changes_are_to_come(spark):
+    df = spark.range(10).selectExpr("id AS n")
+    rules = el.RuleSet({"big": "n > 5", "small": "n < 2"}, on_error="skip")
+    df.transform(rules.matches()).collect()
+    assert "since" not in rules.explain()
+    rules.add("new", "n = 3")
+    assert "1 rule added since: it counts from the next micro-batch or transform on" in (
+        rules.explain(width=200)
+    )
+    rules.remove("small")
+    rules.replace("big", "n > 6")
+    rules.add("odd", "n = 9")
+    assert (
+        "2 rules added, 1 removed, 1 replaced since: they count from the next micro-batch or "
+        "transform on"
+    ) in rules.explain(width=200)
+    df.transform(rules.matches()).collect()
+    assert "since:" not in rules.explain(width=200)
+
+
+def test_a_skipped_rule_is_not_among_those_to_come(running):
+    rules = el.RuleSet(RULES, on_error="skip", name="to come")
+    run = running(rules)
+    rules.add("unfit", "zzz > 4")
+    assert "since:" not in run.explain(width=200)
+    assert [each.name for each in run.view().skipped] == ["unfit"]
+
+
+def test_the_journal_counts_the_rules_that_run(stream):
+    rules = el.RuleSet(RULES, on_error="skip", name="counted")
+    sink = changed_after_the_first_batch(
+        rules, lambda rules: rules.add({"unfit": "zzz > 4", "new": "n = 3"})
+    )
+    run = rules.start(stream, sink, trigger="available_now")
+    assert run.await_termination(120)
+    (change,) = [each for each in run.journal if each["event"] == "rules"]
+    assert (change["before"], change["after"]) == ("2 rules", "3 rules")
+    assert change["evidence"] == {"added": ["new"], "skipped": ["unfit"]}
+
+
+def test_totals_are_of_the_same_rows(stream):
+    rules = el.RuleSet({"all": "n >= 0"}, name="totals")
+    sink = changed_after_the_first_batch(rules, lambda rules: rules.add("new", "n = 3"))
+    run = rules.start(stream, sink, trigger="available_now")
+    assert run.await_termination(120)
+    view = run.view()
+    assert view.n_rows_before == run.records[0].n_rows > 0
+    assert view.n_rows == sum(each.n_rows for each in run.records[1:])
+    assert view.n_matches == sum(each.rules.n_matches for each in run.records[1:])
+    said = run.explain(width=200)
+    assert (
+        f"{view.n_rows} rows evaluated since the rules changed or the run started again "
+        f"({view.n_rows_before} before)"
+    ) in said
+    assert (
+        f"{view.n_met} pairs of these rows and the rules were decided, {view.n_matches} of them "
+        f"were true"
+    ) in said
+    assert {each.name: each.n_rows for each in view.rules} == {"all": 10, "new": view.n_rows}

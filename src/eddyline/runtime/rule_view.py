@@ -156,6 +156,9 @@ class RuleView:
     last_change: JournalEntry | None = None
     notes: tuple[str, ...] = ()
     """Other things worth knowing."""
+    n_rows_before: int = 0
+    """Rows evaluated before the rules last changed or the run started again; they count in
+    ``rules`` as far as a rule was there, and in no other number."""
 
     def label(self, name: str) -> str:
         """Return what to call a rule: its title, or else its name."""
@@ -171,6 +174,7 @@ def rule_view(
     titles: Mapping[str, str] | None = None,
     last_change: JournalEntry | None = None,
     notes: tuple[str, ...] = (),
+    n_rows_before: int = 0,
 ) -> RuleView:
     """Return a set of rules as it stands.
 
@@ -182,6 +186,7 @@ def rule_view(
         titles: what people call rules, where that is not their name.
         last_change: the journal's last entry about the plan.
         notes: other things worth knowing.
+        n_rows_before: rows that the loop does not know of.
     """
     program, plan, total = loop.program, loop.plan, loop.total
     return RuleView(
@@ -207,6 +212,7 @@ def rule_view(
         titles=titles or {},
         last_change=last_change,
         notes=notes,
+        n_rows_before=n_rows_before,
     )
 
 

@@ -54,7 +54,9 @@ class LiveRules:
         self.pipeline: RulePipeline | None = None
         self._made_for: Any = None
         self._sources: dict[str, RuleSource] = {}
+        self._running: dict[str, RuleSource] = {}
         self._past: dict[str, RuleCount] = {}
+        self._n_past = 0
         self._entries: list[JournalEntry] = []
         self._lock = threading.RLock()
 
@@ -92,9 +94,14 @@ class LiveRules:
         if self.pipeline is not None:
             stayed = {name for name, each in sources.items() if self._sources.get(name) is each}
             self._past = {each.name: each for each in self.counts() if each.name in stayed}
+            self._n_past += self.pipeline.loop.total.n_rows
             self._entries += self.pipeline.take_entries()
-            self._entries += _changes(self._sources, sources, batch_id)
+            after = _running(made, sources)
+            looked_at = {name for name in sources if name not in stayed or name in self._running}
+            skipped = [name for name in sources if name in looked_at and name not in after]
+            self._entries += _changes(self._running, after, skipped, batch_id)
         self.pipeline, self._sources = made, sources
+        self._running = _running(made, sources)
 
     def counts(self) -> tuple[RuleCount, ...]:
         """Return what each rule came to since it was added."""
@@ -109,20 +116,15 @@ class LiveRules:
 
     @property
     def skipped(self) -> tuple[SkippedRule, ...]:
-        """The rules that do not run, and why."""
-        here = () if self.pipeline is None else self.pipeline.bound.skipped
-        return (*self.rules.unread, *here)
-
-    def met(
-        self, sources: Mapping[str, RuleSource]
-    ) -> tuple[frozenset[str], tuple[SkippedRule, ...]]:
-        """Return which of some rules have met the input, and those of them that do not fit it."""
+        """The rules of the set that do not run, and why; new ones that do not fit a run too."""
+        unread, unfit = self.rules.unread, self.rules.unfit
+        _, sources = self.rules.now()
         with self._lock:
             if self.pipeline is None:
-                return frozenset(), ()
-            same = {name for name, each in sources.items() if self._sources.get(name) is each}
-            unfit = (each for each in self.pipeline.bound.skipped if each.name in same)
-            return frozenset(same), tuple(unfit)
+                return (*unread, *unfit.values())
+            met = {each.name for each in sources if self._sources.get(each.name) is each}
+            here = [each for each in self.pipeline.bound.skipped if each.name in met]
+        return (*unread, *here, *(why for name, why in unfit.items() if name not in met))
 
     @property
     def text(self) -> str:
@@ -140,6 +142,7 @@ class LiveRules:
 
     def view(self, last_change: JournalEntry | None, notes: tuple[str, ...] = ()) -> RuleView:
         """Return the rules as they stand, once there are any."""
+        skipped = self.skipped
         with self._lock:
             pipeline = self.pipeline
             if pipeline is None:
@@ -148,12 +151,30 @@ class LiveRules:
             return rule_view(
                 self.rules.name,
                 pipeline.loop,
-                skipped=self.skipped,
+                skipped=skipped,
                 rules=self.counts(),
                 titles=self._titles(),
                 last_change=last_change,
-                notes=notes,
+                n_rows_before=self._n_past,
+                notes=(*self._changes_to_come(skipped), *notes),
             )
+
+    def _changes_to_come(self, skipped: Iterable[SkippedRule]) -> tuple[str, ...]:
+        """Return in words what was changed in the set since the last input, if anything."""
+        _, sources = self.rules.now()
+        left_out = {each.name for each in skipped}
+        after = {each.name: each for each in sources if each.name not in left_out}
+        changed = _changed(self._running, after)
+        parts = [f"{len(names)} {what}" for what, names in changed.items() if names]
+        if not parts:
+            return ()
+        n_changed = sum(map(len, changed.values()))
+        first, *others = parts
+        number, what = first.split()
+        noun = "rule" if number == "1" else "rules"
+        they = "it counts" if n_changed == 1 else "they count"
+        said = ", ".join([f"{number} {noun} {what}", *others])
+        return (f"{said} since: {they} from the next micro-batch or transform on",)
 
     def _titles(self) -> dict[str, str]:
         found = {name: each.info.get("title") for name, each in self._sources.items()}
@@ -171,6 +192,7 @@ class LiveRules:
             return {
                 "rules": self._digest(),
                 "plan": plan_state(loop.plan) if loop.is_measured else None,
+                "rows": self._n_past + loop.total.n_rows,
                 "counts": [[c.name, c.n_rows, c.n_met, c.n_matches] for c in self.counts()],
             }
 
@@ -188,6 +210,7 @@ class LiveRules:
             raise StateError(msg)
         try:
             past = {each[0]: RuleCount(each[0], *map(int, each[1:])) for each in state["counts"]}
+            n_past = int(state.get("rows", 0))
         except (KeyError, IndexError, TypeError, ValueError) as error:
             msg = f"the saved counts are damaged: {error}"
             raise StateError(msg) from error
@@ -195,7 +218,7 @@ class LiveRules:
         if state.get("plan") is not None:
             plan = plan_from(state["plan"], loop.blocks)
             pipeline.loop = RuleLoop(loop.program, pipeline.options, plan=plan, is_measured=True)
-        self._past = past
+        self._past, self._n_past = past, n_past
 
     def _digest(self) -> str:
         """Return what identifies the rules, their options and their input."""
@@ -326,15 +349,38 @@ def _added(past: RuleCount | None, now: RuleCount) -> RuleCount:
     )
 
 
-def _changes(
-    before: dict[str, RuleSource], after: dict[str, RuleSource], batch_id: int
-) -> list[JournalEntry]:
-    """Return what has changed between two states of a set, if anything, as an entry."""
-    changed = {
+def _running(pipeline: RulePipeline, sources: Mapping[str, RuleSource]) -> dict[str, RuleSource]:
+    """Return the rules that fit the input of a pipeline."""
+    return {each.name: sources[each.name] for each in pipeline.bound.rules}
+
+
+def _changed(
+    before: Mapping[str, RuleSource], after: Mapping[str, RuleSource]
+) -> dict[str, list[str]]:
+    """Return the names of the rules that differ between two states."""
+    return {
         "added": [name for name in after if name not in before],
         "removed": [name for name in before if name not in after],
         "replaced": [name for name, each in after.items() if before.get(name, each) is not each],
     }
+
+
+def _changes(
+    before: Mapping[str, RuleSource],
+    after: Mapping[str, RuleSource],
+    skipped: list[str],
+    batch_id: int,
+) -> list[JournalEntry]:
+    """Return what has changed between two states of a set, if anything, as an entry.
+
+    Args:
+        before: the rules that ran.
+        after: the rules that run.
+        skipped: names of rules that are new or ran, and do not run.
+        batch_id: the micro-batch.
+    """
+    changed = {**_changed(before, after), "skipped": skipped}
+    changed["removed"] = [name for name in changed["removed"] if name not in skipped]
     evidence: dict[str, Any] = {what: names[:MAX_NAMED] for what, names in changed.items() if names}
     if not evidence:
         return []

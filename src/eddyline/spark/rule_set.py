@@ -102,8 +102,8 @@ class RuleSet:
         self.binder = RuleBinder()
         self.unread: tuple[SkippedRule, ...] = ()
         """Rules that could not be read at all, and why."""
-        self._unfit: dict[str, SkippedRule] = {}
-        """Rules that do not fit the stream of a run, and why."""
+        self.unfit: dict[str, SkippedRule] = {}
+        """Rules that do not fit the stream of a run, and why; known before a batch meets them."""
         self._sources: dict[str, RuleSource] = {}
         self._version = 0
         self._lock = threading.RLock()
@@ -158,10 +158,7 @@ class RuleSet:
         Those that do not fit the columns of the input are known once the set was applied to one,
         and those that do not fit the stream of an active run as soon as they are added.
         """
-        with self._lock:
-            sources, unread, unfit = dict(self._sources), self.unread, list(self._unfit.values())
-        met, found = self._shown.met(sources)  # not under the lock: a batch waits for it
-        return (*unread, *found, *(each for each in unfit if each.name not in met))
+        return self._shown.skipped
 
     @property
     def info(self) -> dict[str, Mapping[str, Any]]:
@@ -202,7 +199,7 @@ class RuleSet:
                 self._check_known(name)
             for name in names:
                 self._sources.pop(name, None)
-                self._unfit.pop(name, None)
+            self.unfit = {n: why for n, why in self.unfit.items() if n not in names}
             self.unread = tuple(each for each in self.unread if each.name not in names)
             self._version += 1
         self._warn_of_streams()
@@ -267,7 +264,7 @@ class RuleSet:
             return
         with self._lock:
             unfit = self._unfit_of(made, skips=skips)
-            self._unfit = {n: why for n, why in self._unfit.items() if n not in made} | unfit
+            self.unfit = {n: why for n, why in self.unfit.items() if n not in made} | unfit
             self._sources.update(made)
             self.unread = tuple(each for each in self.unread if each.name not in made)
             self._version += 1

@@ -75,18 +75,27 @@ def summary(view: RuleView) -> list[str]:
     if not view.is_adaptive:
         how = "fixed: adaptation is switched off"
     lines = [f"{rules}: {view.plan} ({how})."]
+    before = _before(view)
     if view.n_rows == 0:
-        return [*lines, "No row has been evaluated yet."]
+        return [*lines, f"No row has been evaluated{before or ' yet'}."]
     known = (
-        f"{count(view.n_rows)} rows evaluated, {percent(view.n_dropped / view.n_rows)} of them met "
-        f"no rule; {count(view.n_sampled)} were looked at whole."
+        f"{count(view.n_rows)} rows evaluated{before}, "
+        f"{percent(view.n_dropped / view.n_rows)} of them met no rule; "
+        f"{count(view.n_sampled)} were looked at whole."
     )
-    n_met = sum(rule.n_met for rule in view.rules)
-    n_matches = sum(rule.n_matches for rule in view.rules)
     found = (
-        f"{count(n_met)} pairs of row and rule were decided, {count(n_matches)} rules were true."
+        f"{count(view.n_met)} pairs of these rows and the rules were decided, "
+        f"{count(view.n_matches)} of them were true."
     )
     return [*lines, known, found]
+
+
+def _before(view: RuleView) -> str:
+    """Return since when rows are counted, if not from the first."""
+    if view.n_rows_before == 0:
+        return ""
+    n_rows = count(view.n_rows_before)
+    return f" since the rules changed or the run started again ({n_rows} before)"
 
 
 def _skipped(view: RuleView) -> list[RenderableType]:
