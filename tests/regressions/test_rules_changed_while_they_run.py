@@ -169,3 +169,38 @@ def test_totals_are_of_the_same_rows(stream):
         f"were true"
     ) in said
     assert {each.name: each.n_rows for each in view.rules} == {"all": 10, "new": view.n_rows}
+
+
+def test_the_rules_of_another_set_fit_the_run_or_none_is_taken(running):
+    rules = el.RuleSet(RULES, name="of others")
+    running(rules)
+    other = el.RuleSet({"fine": "n = 3", "unfit": "zzz > 4"}, on_error="skip")
+    with pytest.raises(QueryError, match="rule 'unfit'"):
+        rules.add(other)
+    with pytest.raises(QueryError, match="rule 'small'"):
+        rules.replace(el.RuleSet({"big": "n > 8", "small": "zzz < 1"}))
+    assert {name: each["text"] for name, each in rules.info.items()} == RULES
+
+
+def test_sets_without_a_name_run_at_the_same_time(running):
+    runs = [running(el.RuleSet(RULES)) for _ in range(3)]
+    assert [run.name for run in runs] == ["rules", "rules_2", "rules_3"]
+    runs[1].stop()
+    assert running(el.RuleSet(RULES)).name == "rules_2"
+    named = el.RuleSet(RULES, name="named")
+    running(named)
+    with pytest.raises(QueryError, match=r"el\.sigma\.load\(…, name='…'\)"):
+        running(named)
+
+
+def test_one_checkpoint_has_one_run(stream, tmp_path):
+    checkpoint = str(tmp_path / "ckpt")
+    run = el.RuleSet(RULES).start(stream, trigger="1 hour", checkpoint=checkpoint)
+    try:
+        with pytest.raises(QueryError, match="run 'rules' writes to the checkpoint"):
+            el.RuleSet(RULES).start(stream, trigger="1 hour", checkpoint=checkpoint)
+        assert run.isActive
+    finally:
+        run.stop()
+    again = el.RuleSet(RULES).start(stream, trigger="available_now", checkpoint=checkpoint)
+    assert again.await_termination(120)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 import threading
 import uuid
 import warnings
@@ -29,6 +31,7 @@ from eddyline.spark.run import Job, SinkOutlet, settings_of
 from eddyline.spark.sinks import sink_of
 from eddyline.watch.explain import explain
 from eddyline.watch.report import write_report
+from eddyline.watch.wording import clipped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -45,7 +48,21 @@ if TYPE_CHECKING:
     from eddyline.spark.run import Run
     from eddyline.spark.sinks import BatchWriter
 
+DEFAULT_NAME = "rules"
+"""Of a set without a name, and of its first run."""
+
 ON_ERROR = ("raise", "skip")
+
+MAX_NAMED = 10
+"""Rules that an error names."""
+
+SIGMA = re.compile(r"^\s*(detection|logsource)\s*:", re.MULTILINE)
+"""How a Sigma rule is told."""
+
+HOW_TO_ADD = (
+    "write add('r1', \"a > 5\") or add({'r1': \"a > 5\"}); Sigma rules, as YAML or files, come "
+    "with add(el.sigma.load(…))"
+)
 
 MAX_STREAMS = 64
 """Plain streaming queries whose reports are awaited; of more, the oldest are let go."""
@@ -67,12 +84,13 @@ class RuleSet:
     laid over a DataFrame afterwards, such as the next micro-batch, has them.
 
     Args:
-        rules: each a condition as SQL text, or a predicate, by its name.
+        rules: each a condition as SQL text, or a predicate, by its name; or another set.
         functions: what the texts may call, by name: Python predicates made by ``el.predicate``, or
             functions over Arrow arrays, whose arguments are named like columns.
         on_error: ``raise``, or ``skip``: a rule that cannot be read or does not fit the columns is
             listed in ``skipped``, and the rest run.
-        name: what the set is called in journals and reports.
+        name: what the set and its runs are called in journals and reports; no two runs of one name
+            are active at a time. Without one, ``rules``, and further runs ``rules_2``, ….
         **options: see ``eddyline.options.SharingOptions``.
 
     Raises:
@@ -86,16 +104,17 @@ class RuleSet:
 
     def __init__(
         self,
-        rules: Mapping[str, str | Predicate] | None = None,
+        rules: Mapping[str, str | Predicate] | RuleSet | None = None,
         *,
         functions: Mapping[str, Callable[..., Any]] | None = None,
         on_error: str = "raise",
-        name: str = "rules",
+        name: str | None = None,
         **options: Any,
     ) -> None:
         if on_error not in ON_ERROR:
             raise OptionError(unknown("on_error", on_error, ON_ERROR), on_error=on_error)
-        self.name = name
+        self.name = DEFAULT_NAME if name is None else name
+        self._is_named = name is not None
         self.options = SharingOptions.of(**options)
         self.on_error = on_error
         self._functions = named_functions(functions or {})
@@ -113,7 +132,7 @@ class RuleSet:
         self._waiting: list[tuple[RulePipeline, PendingRules]] = []
         self._streams: list[_StreamReports] = []
         self._runs: weakref.WeakSet[Run] = weakref.WeakSet()
-        self.add(rules or {})
+        self.add({} if rules is None else rules)
 
     @classmethod
     def of(
@@ -169,24 +188,40 @@ class RuleSet:
             }
 
     def add(
-        self, rules: str | Mapping[str, str | Predicate], rule: str | Predicate | None = None
+        self,
+        rules: str | Mapping[str, str | Predicate] | RuleSet,
+        rule: str | Predicate | None = None,
     ) -> None:
-        """Add rules: ``add("r1", "a > 5")``, or several by their names.
+        """Add rules: ``add("r1", "a > 5")``, several by their names, or those of another set.
 
         With ``on_error="skip"`` a rule that cannot be read, or does not fit the columns of a stream
-        that an active run of the set reads, is listed in ``skipped`` at once.
+        that an active run of the set reads, is listed in ``skipped`` at once. What another set (one
+        of ``el.sigma.load``, say) has skipped is skipped here too.
 
         Raises:
             QueryError: a name is taken, or with ``on_error="raise"`` a rule is no condition or does
                 not fit the stream of an active run; then none is added.
         """
-        given = {rules: rule} if isinstance(rules, str) else _by_name(rules)
+        if isinstance(rules, RuleSet):
+            self._add_set(rules)
+            return
+        given = _given(rules, rule)
         with self._lock:
             self._check_new(given)
             made = {name: self._source(name, each) for name, each in given.items()}
+            unread: list[SkippedRule] = []
             if len(made) <= MAX_CHECKED:
-                made = {name: source for name, source in made.items() if self._is_readable(source)}
-            self._put(made, skips=self.on_error == "skip")
+                wrong = [(each, self._why_unreadable(each)) for each in made.values()]
+                unread = [SkippedRule(each.name, why, each.text) for each, why in wrong if why]
+            skipped = {each.name for each in unread}
+            fine = {name: source for name, source in made.items() if name not in skipped}
+            self._put(fine, unread, skips=self.on_error == "skip")
+
+    def _add_set(self, other: RuleSet) -> None:
+        sources, unread = other._now_by_name()
+        with self._lock:
+            self._check_new([*sources, *(each.name for each in unread)])
+            self._put(sources, unread, skips=self.on_error == "skip")
 
     def remove(self, *names: str) -> None:
         """Remove rules.
@@ -204,19 +239,36 @@ class RuleSet:
             self._version += 1
         self._warn_of_streams()
 
-    def replace(self, name: str, rule: str | Predicate) -> None:
-        """Replace a rule; it keeps its place in the set.
+    def replace(self, name: str | RuleSet, rule: str | Predicate | None = None) -> None:
+        """Replace a rule, or several by the rules of another set; each keeps its place in the set.
 
         Raises:
-            QueryError: there is no rule of that name, the new one is no condition, or it does not
-                fit the columns of a stream that an active run of the set reads. Then the old rule
-                stays, whatever ``on_error`` is.
+            QueryError: there is no rule of a name, the new one is no condition, or it does not
+                fit the columns of a stream that an active run of the set reads. Then the old rules
+                stay, whatever ``on_error`` is.
         """
+        if isinstance(name, RuleSet):
+            self._replace_by(name)
+            return
+        ((name, given),) = _given(name, rule).items()
         with self._lock:
             self._check_known(name)
-            made = self._source(name, rule)
-            check_rule(made)
+            made = self._source(name, given)
+            self._check_readable(made)
             self._put({name: made})
+
+    def _replace_by(self, other: RuleSet) -> None:
+        sources, unread = other._now_by_name()
+        with self._lock:
+            for name in (*sources, *(each.name for each in unread)):
+                self._check_known(name)
+            for each in unread:
+                if each.name in self._sources:
+                    msg = (
+                        f"rule {each.name!r} is not replaced: the new one is skipped: {each.reason}"
+                    )
+                    raise QueryError(msg, name=each.name)
+            self._put(sources, unread)
 
     def now(self) -> tuple[int, tuple[RuleSource, ...]]:
         """Return the rules as they are, and a number that is another one after each change."""
@@ -229,18 +281,29 @@ class RuleSet:
             raise QueryError(msg, name=name)
         return rule_source(name, rule, self._functions)
 
-    def _is_readable(self, source: SqlRule | PredicateRule) -> bool:
-        """Return whether a rule can be read; what it names is known when it meets columns."""
+    def _now_by_name(self) -> tuple[dict[str, RuleSource], tuple[SkippedRule, ...]]:
+        """Return the rules as they are, and those that could not be read."""
+        with self._lock:
+            return dict(self._sources), self.unread
+
+    def _why_unreadable(self, source: SqlRule | PredicateRule) -> str:
+        """Return why a rule cannot be read, if so; what it names is known when it meets columns."""
         try:
-            check_rule(source)
+            self._check_readable(source)
         except EddylineError as error:
             if self.on_error == "raise":
                 raise
-            skipped = SkippedRule(source.name, error.message, source.text)
-            others = (each for each in self.unread if each.name != source.name)
-            self.unread = (*others, skipped)
-            return False
-        return True
+            return error.message
+        return ""
+
+    def _check_readable(self, source: SqlRule | PredicateRule) -> None:
+        try:
+            check_rule(source)
+        except EddylineError as error:
+            if not SIGMA.search(source.text):
+                raise
+            msg = f"rule {source.name!r} is no SQL condition but a Sigma rule; {HOW_TO_ADD}"
+            raise QueryError(msg, name=source.name) from error
 
     def _check_known(self, name: str) -> None:
         known = [*self._sources, *(each.name for each in self.unread)]
@@ -248,25 +311,42 @@ class RuleSet:
             raise QueryError(unknown("rule", name, known), name=name)
 
     def _check_new(self, names: Iterable[str]) -> None:
-        for name in names:
-            if name in self._sources:
-                msg = f"rule {name!r} exists already; use replace({name!r}, …)"
-                raise QueryError(msg, name=name)
+        taken = [name for name in names if name in self._sources]
+        if len(taken) == 1:
+            msg = f"rule {taken[0]!r} exists already; use replace({taken[0]!r}, …)"
+            raise QueryError(msg, name=taken[0])
+        if taken:
+            more = f", … {len(taken) - MAX_NAMED:,} more" if len(taken) > MAX_NAMED else ""
+            said = ", ".join(map(repr, taken[:MAX_NAMED])) + more
+            msg = f"rules {said} exist already; use replace"
+            raise QueryError(msg, names=tuple(taken))
 
-    def _put(self, made: Mapping[str, RuleSource], *, skips: bool = False) -> None:
+    def _put(
+        self,
+        made: Mapping[str, RuleSource],
+        unread: Iterable[SkippedRule] = (),
+        *,
+        skips: bool = False,
+    ) -> None:
         """Take rules in.
 
         Args:
             made: the rules.
+            unread: rules that could not be read.
             skips: whether those that do not fit the stream of a run are skipped, and not an error.
         """
-        if not made:
-            return
         with self._lock:
-            unfit = self._unfit_of(made, skips=skips)
+            unfit = self._unfit_of(made, skips=skips) if made else {}
+            skipped = {each.name: each for each in unread}
+            new = {*made, *skipped}
+            self.unread = (
+                *(each for each in self.unread if each.name not in new),
+                *skipped.values(),
+            )
+            if not made:
+                return
             self.unfit = {n: why for n, why in self.unfit.items() if n not in made} | unfit
             self._sources.update(made)
-            self.unread = tuple(each for each in self.unread if each.name not in made)
             self._version += 1
         self._warn_of_streams()
 
@@ -377,13 +457,13 @@ class RuleSet:
             return taken.pop() if taken else RuleBatches(self, stream)
 
         job = Job(
-            name=self.name,
+            name=self.name if self._is_named else _free_name(stream),
             text=self.text,
             identity=f"rules {self.name}",
             source=stream,
             settings=settings_of(self.options),
             pipeline=pipeline,
-            rename="el.RuleSet(…, name='…')",
+            rename="el.RuleSet(…, name='…') or el.sigma.load(…, name='…')",
         )
 
         def project(found: DataFrame) -> DataFrame:
@@ -507,7 +587,7 @@ class RuleSet:
                 **{name: getattr(self.options, name) for name in self.options.__dataclass_fields__},
                 "functions": self._functions,
                 "on_error": self.on_error,
-                "name": self.name,
+                "name": self.name if self._is_named else None,
             }
             made = type(self), tuple(self._sources.values()), self.unread, options
         # A decorated function is not what its module has by its name: it travels by value.
@@ -548,7 +628,7 @@ class _StreamReports:
         return any(each is None or self.name in (each.observedMetrics or {}) for each in progress)
 
 
-def _by_name(rules: Any) -> dict[str, Any]:
+def _given(rules: Any, rule: Any) -> dict[str, Any]:
     """Return rules by their names.
 
     Raises:
@@ -556,14 +636,24 @@ def _by_name(rules: Any) -> dict[str, Any]:
     """
     if isinstance(rules, Mapping):
         return dict(rules)
-    msg = f"rules are given by their names, such as {{'r1': \"a > 5\"}}, got {type(rules).__name__}"
-    raise QueryError(msg, got=type(rules).__name__)
+    if isinstance(rules, str) and rule is not None:
+        return {rules: rule}
+    got = f"the text {clipped(rules)!r} alone" if isinstance(rules, str) else type(rules).__name__
+    msg = f"rules are given by their names, got {got}; {HOW_TO_ADD}"
+    raise QueryError(msg, got=got)
 
 
 def with_matches(found: DataFrame, column: str, *, keep_unmatched: bool) -> DataFrame:
     """Return rows with the names of their rules in a column of their own."""
     kept = found if keep_unmatched else matched(found)
     return kept.withColumn(column, F.col(f"{STRUCT}.matches")).drop(STRUCT)
+
+
+def _free_name(stream: DataFrame) -> str:
+    """Return a name for a run of a set without one."""
+    taken = {each.name for each in stream.sparkSession.streams.active}
+    numbered = (f"{DEFAULT_NAME}_{number}" for number in itertools.count(2))
+    return next(name for name in itertools.chain([DEFAULT_NAME], numbered) if name not in taken)
 
 
 def _check_free(df: DataFrame, column: str) -> None:

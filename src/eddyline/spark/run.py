@@ -8,6 +8,7 @@ import re
 import shutil
 import threading
 import time
+import weakref
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -211,6 +212,7 @@ class Run(RunFace):
         try:
             self._restore()
             self.streaming_query: StreamingQuery = self._started(chosen)
+            _started_runs.add(self)
         except BaseException:
             self._clean_up()
             raise
@@ -219,6 +221,13 @@ class Run(RunFace):
         active = [each.name for each in self.source.sparkSession.streams.active]
         if self.name in active:
             raise already_running(self.name, self.job.rename)
+        for run in list(_started_runs):
+            if run.isActive and run.checkpoint == self.checkpoint:
+                msg = (
+                    f"run {run.name!r} writes to the checkpoint {self.checkpoint}; stop it first, "
+                    f"or give another folder"
+                )
+                raise QueryError(msg, run=run.name, checkpoint=str(self.checkpoint))
         writer = self.source.writeStream.foreachBatch(self._on_batch).queryName(self.name)
         writer = writer.option("checkpointLocation", str(self.checkpoint / "spark"))
         try:
@@ -364,6 +373,9 @@ class Run(RunFace):
             if match := pattern.search(text):
                 return PredicateError(match[1], query=self.name)
         return error
+
+
+_started_runs: weakref.WeakSet[Run] = weakref.WeakSet()
 
 
 def has_started(checkpoint: Path) -> bool:
