@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
+from io import StringIO
 
 import pytest
+from rich.console import Console
+from rich.text import Text
 from typer.testing import CliRunner
 
 from eddyline.cli import app
 from eddyline.errors import SourceError
-from eddyline.spark.event_files import check_format, count_matches, read_events
+from eddyline.sigma.command import _print_counts
+from eddyline.spark.event_files import Counts, check_format, count_matches, read_events
 
 pytestmark = pytest.mark.spark
 
@@ -64,11 +69,18 @@ def call(*arguments):
     return done.exit_code, done.output
 
 
+def rows_of(said):
+    """Return the cells of the lines that end in the id of a rule."""
+    lines = [line.strip() for line in said.splitlines()]
+    return [re.split(r"\s{2,}", line) for line in lines if line.endswith((A, B))]
+
+
 def test_check_says_what_loads_and_why_the_rest_does_not(rules):
     code, said = call("check", "--rules", rules)
     assert code == 1
     assert "2 rules load: 1 high, 1 low" in said
-    assert "bad.yml:1" in said
+    assert "bad.yml:5: field 'F': Unknown modifier 'no'" in said
+    assert "  Bad (c): " in said
     (rules / "bad.yml").unlink()
     assert call("check", "--rules", rules)[0] == 0
 
@@ -125,6 +137,7 @@ def test_every_event_and_match_is_counted_once(spark, tmp_path, name, keep_unmat
     assert counts.by_rule == {"a": 1, "b": 3, "c": 1}
     assert (counts.n_events, counts.n_matched) == (4, 3)
     assert counts.seconds > 0
+    assert counts.prepare_s > 0
     if out is not None:
         kind = "json" if name.endswith("jsonl") else "parquet"
         written = {tuple(row.matches) for row in spark.read.format(kind).load(str(out)).collect()}
@@ -136,13 +149,40 @@ def test_run_counts_matches_by_rule_and_lists_what_is_skipped(spark, rules, even
     code, said = call("run", "--rules", rules, "--events", events)
     assert code == 0
     assert "2 of 2 rules fired" in said
-    cells = [[cell.strip() for cell in line.split("│")[1:-1]] for line in said.splitlines()]
-    rows = [row for row in cells if len(row) == 4]
-    assert rows == [["2", "high", "A [shell]", A], ["2", "low", "Eve", B]]
+    assert rows_of(said) == [["2", "high", "A [shell]", A], ["2", "low", "Eve", B]]
     assert "3 of 5 events matched, 4 matches" in said
-    assert "Fields that the events lack: Gone (1 rules)" in said
-    assert "1 rules do not run" in said
-    assert "bad.yml:1" in said
+    assert "Fields that the events lack: Gone (1 rule)" in said
+    assert "1 rule does not run (beside 2 that were read):\n  Bad (c): " in said
+    assert "bad.yml:5" in said
+    time, last = said.splitlines()[-2:]
+    assert last == "3 of 5 events matched, 4 matches, 1 rule skipped"
+    number = r"\d+\.\d s"
+    assert re.fullmatch(
+        rf"Time: reading rules {number}, starting Spark and its workers {number},"
+        rf" opening events {number}, preparing rules {number},"
+        rf" matching events {number} \([\d,]+ events/s\)",
+        time,
+    )
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_a_rule_is_one_line_of_the_table_however_wide_it_is(is_terminal):
+    title = "A title that is far longer than what is left of eighty columns " * 2
+    info = {name: {"level": "informational", "title": title} for name in (A, B)}
+    counts = Counts({A: 1_234_567, B: 1}, 1_300_000, 1_234_567, 1.0)
+    said = StringIO()
+    console = Console(file=said, force_terminal=is_terminal, no_color=True, width=80)
+    _print_counts(counts, info, 20, console)
+    rows = rows_of(said.getvalue())
+    assert [row[3] for row in rows] == [A, B]
+    assert [row[0] for row in rows] == ["1,234,567", "1"]
+    if is_terminal:
+        assert all(row[2].endswith("…") and title.startswith(row[2][:-1]) for row in rows)
+        lines = Text.from_ansi(said.getvalue()).plain.splitlines()
+        assert max(map(len, lines)) <= 80
+    else:
+        assert [row[2] for row in rows] == [title.strip()] * 2
+    assert console.width == 80
 
 
 def test_run_writes_what_matched_and_takes_pipelines_and_readings(spark, rules, events, tmp_path):

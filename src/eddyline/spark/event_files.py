@@ -49,6 +49,9 @@ class Counts:
     n_matched: int
     """Events for which a rule fired."""
     seconds: float
+    """Of the job that matches; of ``out``, also of writing it."""
+    prepare_s: float = 0.0
+    """Of binding the rules to the columns of the events, and planning."""
 
 
 def count_matches(
@@ -74,6 +77,8 @@ def count_matches(
     spark = events.sparkSession
     started = time.monotonic()
     matched = events.transform(rules.matches(_MATCHES, keep_unmatched=True))
+    prepare_s = time.monotonic() - started
+    started = time.monotonic()
     if out is None:
         counts = _waited(lambda: _totals(matched), spark, progress)
         seconds = time.monotonic() - started
@@ -86,7 +91,20 @@ def count_matches(
         counts.pop(None, 0)
         n_events = events.count()
     n_matched = counts.pop("", 0)
-    return Counts({str(name): n for name, n in counts.items()}, n_events, n_matched, seconds)
+    by_rule = {str(name): n for name, n in counts.items()}
+    return Counts(by_rule, n_events, n_matched, seconds, prepare_s)
+
+
+def start_workers(spark: SparkSession) -> None:
+    """Have Spark start its Python workers and load eddyline there: the next job finds them so."""
+
+    def loading(batches: Any) -> Any:
+        import eddyline.sharing.matcher  # noqa: F401, PLC0415 - on the worker
+
+        yield from batches
+
+    n_workers = spark.sparkContext.defaultParallelism
+    spark.range(0, n_workers, 1, n_workers).mapInArrow(loading, "id bigint").count()
 
 
 def check_format(out: Path) -> None:
