@@ -148,7 +148,7 @@ class RuleView:
     tests: tuple[TestView, ...]
     """The dearest first."""
     patterns: tuple[TestView, ...]
-    """The most often met first."""
+    """Those by which a rule is met, the most often met first."""
     rules: tuple[RuleCount, ...]
     """In the order of the set."""
     titles: Mapping[str, str] = field(default_factory=dict)
@@ -420,7 +420,8 @@ def _patterns(program: Program, plan: SharingPlan, total: SharingProfile) -> tup
     for rule, witness in enumerate(plan.witnesses):
         for pattern in {p for literal in witness or () for p in _patterns_of(program, literal)}:
             witnessed[pattern].append(program.names[rule])
-    shown = np.argsort(-total.pattern_counts, kind="stable")[:MAX_TESTS].tolist()
+    ranked = np.argsort(-total.pattern_counts, kind="stable").tolist()
+    shown = [pattern for pattern in ranked if pattern in witnessed][:MAX_TESTS]
     return tuple(
         TestView(
             text=tests.get(pattern, f"pattern {pattern}"),

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
     from eddyline.runtime.journal import JournalEntry
 
+SAME_WORDS = "the parts are others, or in another order"
+"""Said of two plans that differ in what words do not show."""
+
 _INDENT = (0, 0, 0, 2)
 
 
@@ -33,8 +36,11 @@ def last_change(entry: JournalEntry | None) -> list[RenderableType]:
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim", no_wrap=True)
     table.add_column()
-    table.add_row("before", Text(before))
-    table.add_row("after", Text(after))
+    if before == after:
+        table.add_row("plan", Text(f"{after} ({SAME_WORDS})"))
+    else:
+        table.add_row("before", Text(before))
+        table.add_row("after", Text(after))
     if entry.evidence:
         table.add_row("evidence", Text(evidence_text(entry.evidence)))
     when = f"after batch {entry.batch_id}" if entry.batch_id >= 0 else "in a job of its own"

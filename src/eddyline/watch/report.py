@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from eddyline.errors import PluginError, SourceError
 from eddyline.watch import figures
 from eddyline.watch.explain import explain
+from eddyline.watch.layout import SAME_WORDS
 from eddyline.watch.rule_sections import rule_sections
 from eddyline.watch.rule_words import summary
 from eddyline.watch.series import (
@@ -154,7 +155,7 @@ def _header(view: RunView, blocks: Sequence[BlockSeries], points: Sequence[Point
         "<header>",
         f'<p class="eyebrow">eddyline run{_when(view)}</p>',
         f"<h1>{escape(one_line(view.query))}</h1>",
-        f"<pre>{escape(view.text)}</pre>",
+        _text(view),
         f'<p class="lead">{escape(_lead(view, totals, blocks))}</p>',
         "</header>",
     ]
@@ -163,6 +164,15 @@ def _header(view: RunView, blocks: Sequence[BlockSeries], points: Sequence[Point
     if totals.n_batches > len(points):
         parts.append(f'<p class="note">{_thinning(totals.n_batches, points)}</p>')
     return "\n".join(parts)
+
+
+def _text(view: RunView) -> str:
+    """Return the query as written; of many rules folded up, under how many they are."""
+    text = f"<pre>{escape(view.text)}</pre>"
+    n_rules = 0 if view.rule_view is None else view.rule_view.n_rules
+    if n_rules <= MAX_RULES:
+        return text
+    return f"<details><summary>{count(n_rules)} rules</summary>{text}</details>"
 
 
 def _when(view: RunView) -> str:
@@ -328,6 +338,8 @@ def _journal(journal: Sequence[JournalEntry]) -> str:
 
 def _entry(entry: JournalEntry) -> str:
     before, after = change_texts(entry.before, entry.after)
+    if before == after:
+        before = f"{SAME_WORDS}:"
     return (
         f'<tr><td class="number">{entry.batch_id}</td><td>{escape(entry.component)}</td>'
         f'<td>{escape(entry.event)}</td><td><span class="plan before">{escape(before)}</span>'
@@ -355,3 +367,7 @@ def _settings(settings: dict[str, str]) -> str:
         '<section><h2>Settings</h2><div class="card"><dl class="settings">'
         f"{''.join(rows)}</dl></div></section>"
     )
+
+
+MAX_RULES = 10
+"""Rules of a set that are shown without being asked for."""

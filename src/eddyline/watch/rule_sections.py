@@ -9,13 +9,13 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from eddyline.watch.rule_facts import dead_rules, rules_by_matches, rules_met_in_vain
+from eddyline.watch.rule_names import headline, named, skipped_name
 from eddyline.watch.wording import (
     UNKNOWN,
     clipped,
     count,
     duration,
     finite,
-    one_line,
     percent,
     significant,
 )
@@ -27,9 +27,6 @@ if TYPE_CHECKING:
 
 MAX_ROWS = 30
 """Rows of a table: of more, the rest is a number."""
-
-MAX_NAMED = 20
-"""Rules without a match that are named."""
 
 _NAME_WIDTH = 60
 _TEXT_WIDTH = 160
@@ -46,19 +43,33 @@ def rule_sections(view: RuleView) -> list[str]:
     parts += [_asked(view)] if view.tests else []
     parts += [_met(view)] if view.patterns else []
     parts += [_skipped(view)] if view.skipped else []
-    return parts
+    return [*parts, _legend()]
+
+
+_WORDS = (
+    ("Witness", "a test that is true whenever its rule is: only rows that show it meet the rule"),
+    ("Block", "rules without a good witness, evaluated together, a bit for each rule"),
+    ("Region", "values of an attribute that no rule tells apart, such as those above 5 up to 10"),
+    ("Pairs decided", "a row and a rule that the row's witness or block did not rule out"),
+    ("Hits per row", "patterns that were met in a sampled row, on average"),
+)
+"""What the words of these sections mean."""
+
+
+def _legend() -> str:
+    entries = "".join(f"<dt>{escape(word)}</dt><dd>{escape(said)}</dd>" for word, said in _WORDS)
+    return (
+        "<section><details><summary>What the words mean</summary>"
+        f'<div class="card"><dl class="settings">{entries}</dl></div></details></section>'
+    )
 
 
 def _counts(view: RuleView) -> str:
     true, dead, vain = rules_by_matches(view), dead_rules(view), rules_met_in_vain(view)
     titles = (("Rule", False), ("Rows", True), ("Decided for", True), ("True for", True))
     note = f"{count(len(true))} of {count(view.n_rules)} rules were true for some row."
-    if dead:
-        names = ", ".join(clipped(view.label(each.name), _NAME_WIDTH) for each in dead[:MAX_NAMED])
-        more = f", … {len(dead) - MAX_NAMED:,} more" if len(dead) > MAX_NAMED else ""
-        note += f" For no row: {names}{more}."
     rows = (_count_row(view, each) for each in true)
-    section = _section("Rules by matches", note, titles, rows, len(true))
+    section = _section("Rules by matches", note, titles, rows, len(true), _dead(view, dead))
     if not vain:
         return section
     wasted = _section(
@@ -71,10 +82,22 @@ def _counts(view: RuleView) -> str:
     return section + wasted
 
 
-def _count_row(view: RuleView, each: RuleCount) -> Sequence[str]:
-    title = view.label(each.name)
+def _dead(view: RuleView, dead: Sequence[RuleCount]) -> str:
+    """Return all rules that were true for no row, folded up."""
+    if not dead:
+        return ""
+    rules = "1 rule" if len(dead) == 1 else f"{count(len(dead))} rules"
+    names = (named(view, each.name, _NAME_WIDTH, whole=True) for each in dead)
+    items = "\n".join(f"<li>{escape(name)}</li>" for name in names)
     return (
-        clipped(title if title == each.name else f"{title} ({each.name})", _TEXT_WIDTH),
+        f"<details><summary>{escape(rules)} true for no row</summary>"
+        f'<div class="card"><ul>{items}</ul></div></details>'
+    )
+
+
+def _count_row(view: RuleView, each: RuleCount) -> Sequence[str]:
+    return (
+        named(view, each.name, _TEXT_WIDTH, whole=True),
         count(each.n_rows),
         count(each.n_met),
         count(each.n_matches),
@@ -135,14 +158,17 @@ def _met(view: RuleView) -> str:
         ("Rows", True),
         ("Of sampled", True),
     )
-    note = "Counted in sampled rows. A pattern shows the rules that are met by it."
+    note = (
+        "Counted in sampled rows. A pattern shows the rules that are met by it; those that show "
+        "none are left out."
+    )
     hits = [each for each in view.patterns if each.n_rows]
     rows = (_test_row(view, each) for each in hits)
     return _section("Patterns met most often", note, titles, rows, len(hits))
 
 
 def _test_row(view: RuleView, each: TestView) -> tuple[str, ...]:
-    users = ", ".join(clipped(view.label(name), _NAME_WIDTH) for name in each.users)
+    users = ", ".join(named(view, name, _NAME_WIDTH) for name in each.users)
     return (
         clipped(each.text, _TEXT_WIDTH),
         users + (", …" if each.n_users > len(each.users) else ""),
@@ -153,7 +179,7 @@ def _test_row(view: RuleView, each: TestView) -> tuple[str, ...]:
 
 
 def _skipped(view: RuleView) -> str:
-    rows = ((clipped(each.name, _TEXT_WIDTH), one_line(each.reason)) for each in view.skipped)
+    rows = ((skipped_name(view, each, _TEXT_WIDTH), headline(each.reason)) for each in view.skipped)
     titles = (("Rule", False), ("Why", False))
     return _section("Skipped rules", "They do not run.", titles, rows, len(view.skipped))
 
@@ -164,10 +190,21 @@ def _section(
     titles: Sequence[Cell],
     rows: Iterable[Sequence[str]],
     n_rows: int,
+    folded: str = "",
 ) -> str:
-    """Return a section with one table; only its note if the table has no row."""
+    """Return a section with one table; only its note if the table has no row.
+
+    Args:
+        title: of the section.
+        note: what stands above the table.
+        titles: of the columns.
+        rows: of the table, as texts.
+        n_rows: how many there are.
+        folded: HTML below the table.
+    """
     if n_rows == 0:
-        return f'<section><h2>{escape(title)}</h2><p class="note">{escape(note)}</p></section>'
+        head = f'<h2>{escape(title)}</h2><p class="note">{escape(note)}</p>'
+        return f"<section>{head}{folded}</section>"
     shown = [row for row, _ in zip(rows, range(MAX_ROWS), strict=False)]
     rest = f" Shown are {count(len(shown))} of {count(n_rows)}." if n_rows > len(shown) else ""
     are_numbers = [number for _, number in titles]
@@ -176,7 +213,7 @@ def _section(
     return (
         f'<section><h2>{escape(title)}</h2><p class="note">{escape(note + rest)}</p>'
         f'<div class="card scroll"><table><thead>{head}</thead>'
-        f"<tbody>{body}</tbody></table></div></section>"
+        f"<tbody>{body}</tbody></table></div>{folded}</section>"
     )
 
 

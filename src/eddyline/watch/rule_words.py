@@ -11,6 +11,7 @@ from rich.text import Text
 
 from eddyline.watch.layout import last_change, section
 from eddyline.watch.rule_facts import dead_rules, rules_met_in_vain
+from eddyline.watch.rule_names import headline, named, skipped_name
 from eddyline.watch.wording import (
     UNKNOWN,
     clipped,
@@ -39,7 +40,10 @@ MAX_DEAD = 10
 """Rules without a match that are named."""
 
 _TEXT_WIDTH = 60
-"""Most characters of a test or a reason."""
+"""Most characters of a test, a reason or a rule."""
+
+_USER_WIDTH = 40
+"""Most characters of a rule beside its test."""
 
 
 def rules_in_words(view: RuleView, max_rows: int) -> RenderableType:
@@ -102,12 +106,14 @@ def _skipped(view: RuleView) -> list[RenderableType]:
     if not view.skipped:
         return []
     lines = [
-        Text(f"{clipped(each.name)}: {clipped(each.reason, 2 * _TEXT_WIDTH)}")
+        Text(f"{skipped_name(view, each, _TEXT_WIDTH)}: {headline(each.reason)}")
         for each in view.skipped[:MAX_SKIPPED]
     ]
     if (rest := len(view.skipped) - MAX_SKIPPED) > 0:
         lines.append(Text(f"… {rest:,} more", style="dim"))
-    return section(f"{count(len(view.skipped))} rules are skipped", lines)
+    n_skipped = len(view.skipped)
+    title = "1 rule is skipped" if n_skipped == 1 else f"{count(n_skipped)} rules are skipped"
+    return section(title, lines)
 
 
 def _table(titles: Sequence[str], texts: int) -> Table:
@@ -191,8 +197,8 @@ def _tests(
 
 
 def _users(view: RuleView, test: TestView) -> str:
-    named = ", ".join(clipped(view.label(name)) for name in test.users[:1])
-    return named + (", …" if test.n_users > 1 else "")
+    users = ", ".join(named(view, name, _USER_WIDTH) for name in test.users[:1])
+    return users + (", …" if test.n_users > 1 else "")
 
 
 def _rules(view: RuleView, max_rows: int) -> list[RenderableType]:
@@ -202,7 +208,7 @@ def _rules(view: RuleView, max_rows: int) -> list[RenderableType]:
         table = _table(("rule", "rows it was decided for", "true", "in vain"), 1)
         for each in vain[:max_rows]:
             table.add_row(
-                Text(clipped(view.label(each.name), _TEXT_WIDTH)),
+                Text(named(view, each.name, _TEXT_WIDTH)),
                 count(each.n_met),
                 count(each.n_matches),
                 percent(1.0 - each.n_matches / each.n_met),
@@ -210,10 +216,11 @@ def _rules(view: RuleView, max_rows: int) -> list[RenderableType]:
         parts += section("rules most often met in vain", [_rest(table, len(vain), max_rows)])
     dead = dead_rules(view)
     if dead:
-        names = ", ".join(clipped(view.label(each.name)) for each in dead[:MAX_DEAD])
-        more = f", … {len(dead) - MAX_DEAD:,} more" if len(dead) > MAX_DEAD else ""
+        names = [Text(f"• {named(view, each.name, _TEXT_WIDTH)}") for each in dead[:MAX_DEAD]]
+        if (rest := len(dead) - MAX_DEAD) > 0:
+            names.append(Text(f"… {rest:,} more", style="dim"))
         n_rows = max(each.n_rows for each in dead)
         title = f"{count(len(dead))} of {count(view.n_rules)} rules were true for no row"
-        lines = [Text(f"{names}{more}"), Text(f"They saw up to {count(n_rows)} rows.")]
+        lines = [*names, Text(f"They saw up to {count(n_rows)} rows.")]
         parts += section(title, lines)
     return parts
