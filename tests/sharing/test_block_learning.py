@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import time
 from itertools import pairwise, permutations
 
 import numpy as np
 import pytest
 
 from eddyline.sharing.block import SelectionBlock, SelectionCounts
-from eddyline.sharing.learning import MAX_EXACT, RegionSample, greedy_macro, macro
+from eddyline.sharing.learning import MAX_EXACT, MAX_WORDS, RegionSample, greedy_macro, macro
 from eddyline.sharing.micro_arrows import hybrid
 from eddyline.sharing.rearrangement import (
     LEARNERS,
@@ -181,3 +182,21 @@ def test_tickets_lie_between_best_and_worst() -> None:
     spent = ticket_routing(sample.bitmaps, sample.block.initial, np.random.default_rng(1))
     assert best < spent < worst
     assert all(a <= b for a, b in pairwise([best, spent, worst]))
+
+
+@pytest.mark.parametrize("n", [40, 400])
+def test_many_constructs_take_a_bounded_search(n: int) -> None:
+    rules = RangeRules.hot_spots(500, 1_000, n, seed=1)
+    rows = zipf_rows(2_000, n, seed=1)
+    block = rules.block()
+    regions = block.regions(rows, np.zeros_like(rows, bool), np.arange(rows.shape[1]))
+    n = block.n_constructs
+    words = n * len(block.initial)
+    sample = RegionSample.thinned(block, regions, np.ones(n))
+    started = time.process_time()
+    found = macro(sample)
+    # Without a bound the search over 400 constructs takes hours.
+    assert time.process_time() - started < 60
+    assert sorted(found.macro) == list(range(n))
+    assert sample.cost(found.macro) <= sample.cost(range(n))
+    assert MAX_WORDS / 2 < sample.n_rows * words <= MAX_WORDS or sample.n_rows == 2_000

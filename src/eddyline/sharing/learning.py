@@ -28,6 +28,12 @@ Words = NDArray[np.uint64]
 MAX_EXACT = 10
 """Most constructs for which all orders are weighed: there are 2**n sets of them."""
 
+MAX_WORDS = 1 << 22
+"""Words of bitmaps of a sample that orders are learned from; larger ones are thinned."""
+
+MAX_WORK = 1 << 28
+"""Words that a search for an order may look at, some tenths of a second."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RegionSample:
@@ -57,6 +63,13 @@ class RegionSample:
     ) -> Self:
         """Return a sample; every evaluation costs the same if no costs are given."""
         return cls(block, regions, np.ones(block.n_constructs) if costs is None else costs, skips)
+
+    @classmethod
+    def thinned(cls, block: SelectionBlock, regions: Places, costs: Floats) -> Self:
+        """Return a sample of at most about ``MAX_WORDS`` words: every so many rows."""
+        words = block.n_constructs * len(block.initial)
+        step = max(1, -(-len(regions) * words // MAX_WORDS))
+        return cls(block, regions[::step], costs)
 
     @property
     def n_rows(self) -> int:
@@ -136,7 +149,8 @@ def macro(sample: RegionSample) -> SelectionSequence:
     """Return the cheapest macro-sequence on the sample that is found.
 
     The cheapest of all up to ``MAX_EXACT`` constructs; beyond, the paper's greedy one improved by
-    moving one construct at a time for as long as that saves.
+    moving one construct at a time for as long as that saves and ``MAX_WORK`` lasts; where there are
+    too many even for the greedy one, in the order of what each drops by itself, per cost.
 
     Args:
         sample: the rows; none: constructs in the order of their numbers.
@@ -144,6 +158,10 @@ def macro(sample: RegionSample) -> SelectionSequence:
     n = sample.block.n_constructs
     if sample.n_rows == 0 or n == 0:
         return SelectionSequence(tuple(range(n)))
+    if n * n * _words(sample) > 2 * MAX_WORK:
+        kept = selectivity(sample.bitmaps, sample.block.initial)
+        ranks = np.argsort((kept - 1.0) / sample.costs, kind="stable")
+        return SelectionSequence(tuple(map(int, ranks)))
     if n > MAX_EXACT:
         return SelectionSequence(_improved(sample, greedy_macro(sample).macro))
     visits = _kernels().subset_visits(
@@ -154,12 +172,17 @@ def macro(sample: RegionSample) -> SelectionSequence:
 
 
 def _improved(sample: RegionSample, order: tuple[int, ...]) -> tuple[int, ...]:
-    """Return an order that no move of one construct makes cheaper."""
-    best = sample.cost(order)
+    """Return an order that no move of one construct makes cheaper, or the best one found."""
+    best, n = sample.cost(order), len(order)
+    # A pass weighs n places of n constructs; a weighing walks through n constructs at most.
+    left = MAX_WORK // max(1, n * n * _words(sample))
     is_better = True
     while is_better:
         is_better = False
         for construct in order:
+            left -= 1
+            if left < 0:
+                return order
             rest = [v for v in order if v != construct]
             moved = [(*rest[:i], construct, *rest[i:]) for i in range(len(order))]
             costs = [sample.cost(each) for each in moved]
@@ -167,6 +190,11 @@ def _improved(sample: RegionSample, order: tuple[int, ...]) -> tuple[int, ...]:
             if costs[least] < best:
                 best, order, is_better = costs[least], moved[least], True
     return order
+
+
+def _words(sample: RegionSample) -> int:
+    """Return the words of all rows in one construct."""
+    return sample.n_rows * len(sample.block.initial)
 
 
 def selectivity(bitmaps: Words, rules: Words) -> Floats:

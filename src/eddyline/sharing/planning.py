@@ -67,5 +67,5 @@ def _arranged(
     """Return a block with the sequence that its sample asks for."""
     regions = blocks.regions(plan.rules, profile.sampled_regions)
     block = blocks.of(plan.rules)
-    sample = RegionSample.of(block, regions, _costs(block))
+    sample = RegionSample.thinned(block, regions, _costs(block))
     return replace(plan, sequence=LEARNERS[options.sequence](sample))
