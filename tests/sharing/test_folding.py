@@ -6,6 +6,7 @@ import sys
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from eddyline.sharing.folding import (
     FOLD,
     IDENTITY,
+    _special,
     as_text,
     bytes_of,
     decoded,
@@ -110,3 +112,9 @@ def test_layouts():
 def test_tables_of_bytes():
     assert bytes(FOLD[list(b"AZaz@[\xc3")]) == b"azaz@[\xc3"
     assert IDENTITY.tolist() == list(range(256))
+
+
+def test_the_letters_that_arrow_lowers_otherwise_are_all_known():
+    ours = pc.utf8_lower(pa.array(LETTERS, pa.string())).to_pylist()
+    odd = {letter for letter, low in zip(LETTERS, ours, strict=True) if letter.lower() != low}
+    assert set(_special()[1:-1]) == odd | {"Σ"}

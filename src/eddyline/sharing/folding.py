@@ -141,8 +141,15 @@ def _lowered_bytes(value: bytes | None) -> bytes | None:
 @cache
 def _special() -> str:
     """Return a regular expression of the letters that Arrow lowers otherwise than Python."""
-    # No letter further up has a lower case.
-    letters = [chr(code) for code in range(0x80, 0x20000) if not 0xD800 <= code < 0xE000]
-    ours = pc.utf8_lower(pa.array(letters, pa.string())).to_pylist()
-    odd = [letter for letter, low in zip(letters, ours, strict=True) if letter.lower() != low]
-    return "[" + "".join(sorted({*odd, "Σ"})) + "]"
+    # No letter further up has a lower case. All are lowered as one text, which is quick, since the
+    # first batch with such a letter waits for it; these two would not keep to themselves there.
+    alone = "İΣ"
+    known = np.r_[0x80:0xD800, 0xE000:0x20000].astype(np.uint32)
+    others = known[~np.isin(known, [ord(letter) for letter in alone])]
+    text = others.tobytes().decode("utf-32-le")
+    is_odd = _codes(text.lower()) != _codes(pc.utf8_lower(pa.scalar(text)).as_py())
+    return "[" + "".join(sorted({*map(chr, others[is_odd].tolist()), *alone})) + "]"
+
+
+def _codes(text: str) -> NDArray[np.uint32]:
+    return np.frombuffer(text.encode("utf-32-le"), np.uint32)
