@@ -195,9 +195,17 @@ class FactsReader:
         if isinstance(inner, exp.Literal) and not inner.args.get("is_string"):
             return _number("-" + str(inner.this))
         kind = self.facts(inner).type
-        if kind.family in ("float", "decimal"):
+        if has_opposite(kind):
             return self._combine(kind, [inner])
-        return self._compute(node, exp.Sub, [exp.Literal.number(0), inner])
+        if kind.family == "string":
+            return self._combine(DOUBLE, [inner], self._cast(inner, DOUBLE))
+        if kind.family != "integer":
+            return self._unknown(node)
+        full = integer(kind.text)
+        fits = kind.low > full.low
+        problem = f"{_shown(node)} can overflow, which raises in ANSI mode"
+        negated = replace(kind, low=-kind.high, high=-kind.low) if fits else full
+        return self._combine(negated, [inner], problem if self._ansi and not fits else "")
 
     def _bits(self, node: Expr) -> Facts:
         parts = [part for part in (node.this, node.args.get("expression")) if part is not None]
@@ -304,8 +312,10 @@ class FactsReader:
 
     def _absolute(self, node: Expr, args: Sequence[Expr]) -> Facts:
         kind = self.facts(args[0]).type
-        if kind.family in ("float", "decimal"):
+        if has_opposite(kind):
             return self._combine(kind, args)
+        if not kind.is_known or kind.family == "decimal":
+            return self._unknown(node)
         if kind.family != "integer":
             return self._combine(DOUBLE, args, self._cast(args[0], DOUBLE))
         high = max(abs(kind.low), abs(kind.high))
@@ -477,6 +487,11 @@ _TYPED_CALLS: dict[type, tuple[str, tuple[str, ...]]] = {
     exp.CurrentUser: ("current_user", ()),
     exp.SessionUser: ("session_user", ()),
 }
+
+
+def has_opposite(kind: SqlType) -> bool:
+    """Return whether each value of a type has an opposite: Spark negates with 34 digits."""
+    return kind.family == "float" or (kind.family == "decimal" and kind.precision <= 34)
 
 
 def _is_near(part: Expr, target: SqlType) -> bool:
