@@ -197,14 +197,16 @@ def test_what_spark_must_decide_stays_there_as_a_leaf(text, sql):
 @pytest.mark.parametrize(
     "text",
     [
-        "i / b > 2 or i = 1",
-        "s > 5 and i = 1",
+        "wide * wide > 2 or i = 1",
+        "(i / b) is null or i = 1",
+        "greatest(i / b, 1) > 2 or i = 1",
+        "case when i / b > 2 then bo else false end or i = 1",
         "rand() > 0.5 or i = 1",
         "i | 2 & 1 = 3 or i = 1",
         "unknown_function(i) or i = 1",
         "trim(both 'x' from s) = '' or i = 1",
         "s rlike t or i = 1",
-        "i = 1 or i / b > 2 -- a comment",
+        "i = 1 or wide * wide > 2 -- a comment",
         "s = '${name}' or i = 1",
     ],
 )
@@ -255,7 +257,7 @@ def test_python_predicates_in_text():
         ("odd(odd(), s)", "as an argument", 5),
         ("coalesce(odd(), true)", "inside a larger expression", 10),
         ("bo in (odd(), false)", "inside a larger expression", 8),
-        ("odd() and i / b > 2", "try_cast", 1),
+        ("odd() and wide * wide > 2", "try_cast", 1),
         ("odd() and rand() > 1", "not deterministic", 1),
         ("odd(i, nope)", "unknown column 'nope'", 8),
     ],
@@ -322,10 +324,10 @@ def test_conjunctions():
     both = conjunction_source("q", (SqlPredicate("i > 5"), odd)).bind(COLUMNS, ansi=True)
     assert both.tree == And((Compare(INT, ">", 5), FunctionTest(odd)))
     assert both.text == "(i > 5) AND (odd(i, s))"
-    risky = (SqlPredicate("i > 5 or bo"), SqlPredicate("i / b > 2"))
+    risky = (SqlPredicate("i > 5 or bo"), SqlPredicate("wide * wide > 2"))
     whole = conjunction_source("q", risky).bind(COLUMNS, ansi=True).tree
-    assert whole == NativeTest("(i > 5 or bo\n) AND (i / b > 2\n)", ("i", "bo", "b"))
-    with pytest.raises(NotSupportedError, match=r"odd.*i / b > 2"):
+    assert whole == NativeTest("(i > 5 or bo\n) AND (wide * wide > 2\n)", ("i", "bo", "wide"))
+    with pytest.raises(NotSupportedError, match=r"odd.*wide \* wide > 2"):
         conjunction_source("q", (*risky, odd)).bind(COLUMNS, ansi=True)
 
 

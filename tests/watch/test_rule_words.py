@@ -98,6 +98,27 @@ def test_everything_is_told():
     assert max(map(len, text.splitlines())) <= 110
 
 
+def test_what_is_left_to_spark_is_told_and_why(tmp_path):
+    texts = {f"sum {k}": f"a + 1 > {k}" for k in range(3)}
+    texts |= {f"chance {k}": f"rand() > 0.{k} AND a = 1" for k in range(7)}
+    rules = [rule_source(*each).bind(COLUMNS, ansi=True) for each in texts.items()]
+    view = rule_view("some", RuleLoop(compile_rules(rules), SharingOptions().resolved()))
+    assert [each.kind for each in view.constructs].count("errors") == 1
+    assert view.tests == ()
+    text = explain(view, width=120)
+    assert "try_add(`a`, 1)" in text
+    assert "errors of a + 1" in text
+    assert "7 tests are left to Spark, one column each" in text
+    assert "rand() > 0.0 AND a = 1: rand() is not deterministic" in text
+    assert "… 2 more" in text
+    one = rule_view("one", RuleLoop(compile_rules(rules[:4]), SharingOptions().resolved()))
+    assert "1 test is left to Spark, a column of its own" in explain(one)
+    assert "left to Spark" not in explain(a_rule_view())
+    pytest.importorskip("plotly")
+    page = write_report(RunView("q", "text", rule_view=view), tmp_path / "report.html")
+    assert "rand() is not deterministic" in page.read_text("utf-8")
+
+
 def test_narrow_and_wide_and_short_tables():
     for width in (40, 60, 200):
         lines = explain(a_rule_view(), width=width).splitlines()

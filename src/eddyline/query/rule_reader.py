@@ -6,13 +6,13 @@ business of ``rule_tree``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from eddyline.errors import NotSupportedError, QueryError
 from eddyline.query.predicates import FunctionPredicate, SqlPredicate, as_predicate
 from eddyline.query.rule_tree import RuleText, checked_reads, function_test
-from eddyline.query.rules import And, Constant, NativeTest, Rule
+from eddyline.query.rules import And, Constant, MayRaise, NativeTest, Rule
 from eddyline.query.sql_analysis import check_is_row_wise
 from eddyline.query.sql_text import parse_condition
 from eddyline.query.sql_writer import UnwritableError
@@ -58,7 +58,11 @@ class SqlRule:
             msg = f"rule {self.name!r} is empty; write a condition such as \"proto = 'tcp'\""
             raise QueryError(msg, name=self.name)
         bound = _bound_text(SqlPredicate(self.text, self.name), self, columns, ansi=ansi)
-        return Rule(self.name, bound.tree, self.text)
+        tree = bound.tree
+        if isinstance(tree, MayRaise) and isinstance(tree.test, NativeTest) and bound.read:
+            # Nothing to share: the rule itself is one column, and its error another.
+            tree = replace(bound.read.whole, reason=bound.read.risk)
+        return Rule(self.name, tree, self.text)
 
 
 @dataclass(frozen=True)
@@ -99,6 +103,7 @@ class PredicateRule:
         sql = " AND ".join(f"({each.sql}\n)" for each in natives)
         read = dict.fromkeys(column for each in natives for column in each.columns)
         whole = natives[0] if len(natives) == 1 else NativeTest(sql, tuple(read))
+        whole = replace(whole, reason=stays.reason)
         return Rule(self.name, whole, self.text)
 
     def _bound(self, predicate: Predicate, columns: Mapping[str, str], *, ansi: bool) -> _BoundPart:
@@ -195,12 +200,13 @@ def _taken_apart(predicate: SqlPredicate, read: RuleText) -> _BoundPart:
         try:
             return _BoundPart(predicate.text, read.tree(), read, calls=read.first_call)
         except UnwritableError as unknown:
-            reason = f"{unknown} is not known well enough to be taken apart"
+            reason = read.risk or f"{unknown} is not known well enough to be taken apart"
     if read.first_call:
         read.refuse_calls(reason)
     # What its author says never to raise may stand beside others, although not be taken apart.
     is_promised = predicate.can_raise is False and not read.chance
-    return _BoundPart(predicate.text, read.whole, read, "" if is_promised else reason)
+    whole = replace(read.whole, reason=reason)
+    return _BoundPart(predicate.text, whole, read, "" if is_promised else reason)
 
 
 def _reason(predicate: SqlPredicate, read: RuleText) -> str:
@@ -210,7 +216,7 @@ def _reason(predicate: SqlPredicate, read: RuleText) -> str:
     if predicate.can_raise is True:
         return "it was declared to raise on some rows"
     chance = read.chance if predicate.deterministic is None else ""
-    return chance or read.risk
+    return chance or read.doubt or (read.risk if predicate.can_raise is False else "")
 
 
 def _bound_function(

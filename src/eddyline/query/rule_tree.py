@@ -1,8 +1,10 @@
 """From boolean SQL over the columns of an input to a rule tree.
 
 A leaf becomes a test of one operand where exact mathematics on values is what Spark does; any
-other leaf stays a condition that Spark evaluates. What draws lots or may raise is not taken apart
-at all: Spark evaluates the whole rule as it was written, with its own short-circuits.
+other leaf stays a condition that Spark evaluates. What may raise is looked at in a form that gives
+NULL instead, beside its error (``null_form``). What draws lots, or may raise and has no such form,
+is not taken apart at all: Spark evaluates the whole rule as it was written, with its own
+short-circuits.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from sqlglot import exp
 
 from eddyline.errors import NotSupportedError, QueryError
 from eddyline.query.java_regex import python_regex
+from eddyline.query.null_form import NoFormError, NullForms, is_surely_evaluated
 from eddyline.query.regex import needs_of
 from eddyline.query.rules import (
     ANY,
@@ -27,11 +30,13 @@ from eddyline.query.rules import (
     FunctionTest,
     Is,
     IsNull,
+    MayRaise,
     NativeTest,
     Not,
     OneOf,
     Operand,
     Or,
+    Raise,
     TextTest,
     ValueTest,
     Wild,
@@ -41,15 +46,23 @@ from eddyline.query.sql_columns import Columns
 from eddyline.query.sql_constants import SqlConstant, constant_of, scalars_for
 from eddyline.query.sql_facts import FactsReader, as_call, as_name
 from eddyline.query.sql_functions import NON_DETERMINISTIC
-from eddyline.query.sql_text import offset_of, parse_condition, refuse, slice_of, tokens_of
-from eddyline.query.sql_types import TIMES
-from eddyline.query.sql_writer import SqlWriter, UnwritableError, is_read_alike, join_literals
-from eddyline.query.text_patterns import (
-    is_folded_alike,
-    is_lower,
-    is_whole_text,
-    like_parts,
+from eddyline.query.sql_text import (
+    SparkText,
+    offset_of,
+    parse_condition,
+    refuse,
+    slice_of,
+    tokens_of,
 )
+from eddyline.query.sql_types import BOOLEAN, STRING, TIMES, SqlType, common_type
+from eddyline.query.sql_writer import (
+    SqlWriter,
+    UnwritableError,
+    is_read_alike,
+    join_literals,
+    string_literal,
+)
+from eddyline.query.text_patterns import is_folded_alike, is_lower, is_whole_text, like_parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -57,7 +70,8 @@ if TYPE_CHECKING:
     from sqlglot import Expr
 
     from eddyline.query.predicates import FunctionPredicate
-    from eddyline.query.rules import Node
+    from eddyline.query.rules import Node, Scalar
+    from eddyline.query.sql_columns import ColumnRef
 
 _SIMPLE = ("integer", "decimal", "float", "string", "boolean", "date", *TIMES)
 """Families of types whose values are worth handing over."""
@@ -75,6 +89,9 @@ _MIRRORED: dict[type, type] = {
 }
 _SIGNS: dict[type, str] = {exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
 _OUTCOMES = {True: TRUE, False: FALSE}
+_WHY_NATIVE = "it is no comparison of one expression with constants that is known to be exact"
+_MAX_SHOWN = 100
+"""Characters of a text that an error shows."""
 _LOWER = ("lower", "lcase")
 
 
@@ -118,6 +135,8 @@ class RuleText:
         self._predicates: dict[int, FunctionPredicate] = {}
         self._kept: list[Expr] = []  # nodes are told apart by id
         self._writer = SqlWriter(self._references, self._calls, text, what)
+        self._forms = NullForms(self._facts, self._writer)
+        self._errors: dict[int, tuple[Operand | NativeTest, Raise]] = {}  # by id of the first
         self._take_out_calls()
         self._check_is_condition(self._tree)
 
@@ -141,23 +160,29 @@ class RuleText:
         return f"{name}() is not deterministic" if name else ""
 
     @property
-    def risk(self) -> str:
-        """Why it may raise, or be read otherwise than here; empty if neither."""
-        reason = self._facts.facts(self._tree).reason
+    def doubt(self) -> str:
+        """Why it may be read otherwise than here; empty if it is not."""
         if _VARIABLE.search(self._text):
             return "Spark replaces ${…} by a variable"
-        if reason or is_read_alike(self._tree):
-            return reason
+        if is_read_alike(self._tree):
+            return ""
         return "which of its operators binds tighter is not clear; write parentheses"
+
+    @property
+    def risk(self) -> str:
+        """Why it may raise; empty if it does not."""
+        return self._facts.facts(self._tree).reason
 
     def tree(self) -> Node:
         """Return the rule taken apart.
 
         Raises:
-            UnwritableError: it holds what is not known well enough.
+            UnwritableError: it holds what is not known well enough, or may raise and has no form
+                that gives NULL instead.
             NotSupportedError: it calls a Python function inside a larger expression.
         """
-        return self._node(self._tree)
+        tree = self._node(self._tree)
+        return self._with_errors(tree) if self._errors else tree
 
     def refuse_calls(self, reason: str) -> NoReturn:
         """Refuse a rule that calls a Python function although it must stay whole."""
@@ -246,10 +271,15 @@ class RuleText:
         refuse(message, self._text, offset_of(node))
 
     def _native(self, node: Expr) -> NativeTest:
+        facts = self._facts.facts(node)
+        is_read = facts.type.family == "string"  # as a boolean, by AND, OR and NOT
+        if self._ansi and (facts.reason or is_read):
+            return self._native_that_may_raise(node, BOOLEAN if is_read else None)
+        if facts.type.family == "other" and node is not self._tree:
+            raise NoFormError(f"a condition of type {facts.type.text}")
         text = self._writer.write(node)
-        if self._facts.facts(node).type.family == "string":
-            text = f"CAST({text} AS BOOLEAN)"  # as AND, OR and NOT read it
-        return NativeTest(text, self._columns_of(node))
+        text = f"CAST({text} AS BOOLEAN)" if is_read else text
+        return NativeTest(text, self._columns_of(node), _WHY_NATIVE)
 
     def _connected(self, node: Expr) -> Node:
         kind = type(node)
@@ -277,6 +307,8 @@ class RuleText:
 
     def _is_null(self, node: Expr) -> Node | None:
         inner = node.unnest()
+        if self._facts.facts(inner).reason:
+            raise NoFormError("IS NULL")  # of what is never NULL, Spark knows it and never raises
         operand = self._operand(inner)
         if isinstance(inner, exp.Column) and operand is not None:
             return IsNull(operand)
@@ -292,6 +324,74 @@ class RuleText:
         is_flag = operand is not None and operand.type.family == "boolean"
         return Compare(operand, "=", True) if is_flag and operand is not None else None
 
+    # What may raise
+
+    def _native_that_may_raise(self, node: Expr, kind: SqlType | None) -> NativeTest:
+        sides = [node.this, node.expression] if type(node) in _MIRRORED else []
+        kinds = {self._facts.facts(each).type.text for each in sides} - {STRING.text}
+        if len(kinds) > 1 and not all(each.find(exp.Column) for each in sides):
+            raise NoFormError("a comparison with a constant of another type")  # see below
+        form, error = self._error(node, kind)
+        test = NativeTest(form, self._columns_of(node), _WHY_NATIVE)
+        self._errors[id(test)] = test, error
+        return test
+
+    def _check_is_evaluated(self, operand: Operand, values: Sequence[Scalar] | None) -> None:
+        """Refuse what may raise where Spark may know an answer by the constants alone."""
+        is_risky = id(operand) in self._errors and values is not None
+        if is_risky and not is_surely_evaluated(operand.type, values or ()):
+            raise NoFormError("a comparison with a constant of another type")
+
+    def _operand_that_may_raise(self, node: Expr) -> Operand:
+        kind = self._facts.facts(node).type
+        if kind.family == "decimal" and not isinstance(node, exp.Cast):
+            raise NoFormError("arithmetic of decimals")  # its type is wider here than in Spark
+        form, error = self._error(node, None)
+        operand = Operand(form, kind, self._columns_of(node))
+        self._errors[id(operand)] = operand, error
+        return operand
+
+    def _error(self, node: Expr, kind: SqlType | None) -> tuple[str, Raise]:
+        """Return the form of an expression that gives NULL where it raises, and its error."""
+        if not self._ansi:
+            raise NoFormError(type(node).__name__)
+        form = self._forms.of(node, kind)
+        refs = (self._references.get(id(each)) for each in node.find_all(exp.Column))
+        shown = {ref.text: ref for ref in refs if ref is not None and ref.type.family in _SIMPLE}
+        if not shown:
+            raise NoFormError("an expression without columns")
+        fields = ", ".join(_field(shown[text]) for text in sorted(shown))
+        sql = f"CASE WHEN {form.raised} THEN to_json(named_struct({fields})) END"
+        operand = Operand(sql, STRING, self._columns_of(node))
+        text = node.sql(SparkText, normalize_functions=False, comments=False)
+        reason = self._facts.facts(node).reason or f"{text} is read as a boolean"
+        return form.sql, Raise(operand, text, reason, ", ".join(form.advice))
+
+    def _with_errors(self, node: Node) -> Node:
+        """Return a tree in which each test of what may raise has its error."""
+        if isinstance(node, And | Or):
+            return replace(node, parts=tuple(map(self._with_errors, node.parts)))
+        if isinstance(node, Not | Is):
+            return replace(node, part=self._with_errors(node.part))
+        if isinstance(node, Compare | OneOf | IsNull | TextTest | ValueTest | NativeTest):
+            looks_at = node if isinstance(node, NativeTest) else node.operand
+            found = self._errors.get(id(looks_at))
+            return node if found is None else MayRaise(node, found[1])
+        return node
+
+    def _as_met(self, node: Expr, others: Sequence[Expr]) -> Expr:
+        """Return a side of a comparison with the cast that Spark puts in where it is a string."""
+        if not self._ansi or self._facts.facts(node).type != STRING or constant_of(node):
+            return node
+        met = [self._facts.facts(each).type for each in others]
+        kinds = {common_type(STRING, kind) for kind in met if kind.family != "null"}
+        common = next(iter(kinds)) if len(kinds) == 1 else STRING
+        if common == STRING or not common.is_known:
+            return node
+        made = exp.Cast(this=node, to=exp.DataType.build(common.text, dialect=SparkText))
+        self._kept.append(made)
+        return made
+
     # Comparisons
 
     def _compared(self, node: Expr) -> Node | None:
@@ -302,6 +402,7 @@ class RuleText:
             constant = self._constant_of(right)
         if constant is None:
             return None
+        left = self._as_met(left, [right])
         if kind not in (exp.EQ, exp.NEQ):
             return self._ordered(left, _SIGNS[kind], constant)
         equal = self._equal(left, constant)
@@ -317,7 +418,7 @@ class RuleText:
             if constant.family == "null":
                 null = self._is_null(one)
                 return null if null is None or outcomes == TRUE else Not(null)
-            equal = self._equal(one, constant)
+            equal = self._equal(self._as_met(one, [other]), constant)
             return None if equal is None else Is(equal, outcomes)
         return None
 
@@ -339,12 +440,15 @@ class RuleText:
         if not is_whole_text(str(constant.value)):
             return None
         values = scalars_for(operand.type, [constant])
+        self._check_is_evaluated(operand, values)
         return None if values is None else Compare(operand, sign, values[0])
 
     def _between(self, node: Expr) -> Node | None:
-        bounds = [self._constant_of(node.args[key]) for key in ("low", "high")]
+        given = [node.args[key] for key in ("low", "high")]
+        bounds = [self._constant_of(each) for each in given]
+        inner = self._as_met(node.this, given) if None not in bounds else node.this
         parts = [
-            None if bound is None else self._ordered(node.this, sign, bound)
+            None if bound is None else self._ordered(inner, sign, bound)
             for sign, bound in zip((">=", "<="), bounds, strict=True)
         ]
         known = [part for part in parts if part is not None]
@@ -362,7 +466,7 @@ class RuleText:
         values = [each for each in known if each.family != "null"]
         if not values:
             return Constant(None)
-        found = self._one_of(node.this, values)
+        found = self._one_of(self._as_met(node.this, node.expressions), values)
         if found is None or len(values) == len(known):
             return found
         return Or((found, Constant(None)))
@@ -373,6 +477,7 @@ class RuleText:
         if operand is None:
             return None
         found = scalars_for(operand.type, constants)
+        self._check_is_evaluated(operand, found)
         if found is None:
             return None
         values = tuple(dict.fromkeys(found))
@@ -502,6 +607,8 @@ class RuleText:
             return None
         if facts.type.family in TIMES and not isinstance(inner, exp.Column):
             return None  # which of the two a TIMESTAMP is, is a setting of the session
+        if facts.reason:
+            return self._operand_that_may_raise(inner)
         return Operand(self._writer.write(inner), facts.type, columns)
 
     def _is_odd(self, column: str) -> bool:
@@ -529,6 +636,12 @@ class RuleText:
         exp.RegexpLike: _rlike,
         exp.Anonymous: _called,
     }
+
+
+def _field(ref: ColumnRef) -> str:
+    """Return a column as a field of a struct that an error shows."""
+    value = f"left({ref.text}, {_MAX_SHOWN})" if ref.type == STRING else ref.text
+    return f"{string_literal(ref.text.replace('`', ''))}, {value}"
 
 
 _AROUND: dict[str, tuple[tuple[Wild, ...], tuple[Wild, ...]]] = {

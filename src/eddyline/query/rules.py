@@ -135,6 +135,8 @@ class NativeTest:
 
     sql: str
     columns: tuple[str, ...] = ()
+    reason: str = field(default="", compare=False)
+    """Why nothing but Spark evaluates it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +144,30 @@ class FunctionTest:
     """A Python predicate: true where it says true, false where false, unknown where NULL."""
 
     predicate: FunctionPredicate
+
+
+@dataclass(frozen=True, slots=True)
+class Raise:
+    """The error of an expression: never true nor false, an error on the rows that hang on it."""
+
+    operand: Operand
+    """The values that the expression raises on, as JSON; NULL on rows on which it does not."""
+    text: str = field(default="", compare=False)
+    """The expression."""
+    reason: str = field(default="", compare=False)
+    """Why it raises."""
+    advice: str = field(default="", compare=False)
+    """What to write instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class MayRaise:
+    """A test of an expression that may raise: where it does, the rule hangs on an error."""
+
+    test: ValueComparison | IsNull | NativeTest
+    """The same test of the form that is NULL where the expression raises. All but ``IsNull`` are
+    unknown there."""
+    error: Raise
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,8 +203,9 @@ class Is:
     """A sum of ``TRUE``, ``FALSE`` and ``UNKNOWN``."""
 
 
-Test = Compare | OneOf | IsNull | TextTest | ValueTest | NativeTest | FunctionTest
-Node = Test | Constant | Not | And | Or | Is
+ValueComparison = Compare | OneOf | TextTest | ValueTest
+Test = ValueComparison | IsNull | NativeTest | FunctionTest | Raise
+Node = Test | MayRaise | Constant | Not | And | Or | Is
 
 
 @dataclass(frozen=True, slots=True)

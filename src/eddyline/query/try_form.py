@@ -26,21 +26,23 @@ if TYPE_CHECKING:
     from eddyline.query.sql_columns import ColumnRef
     from eddyline.query.sql_facts import FactsReader
 
-_TRIES: dict[type[Expr], str] = {
+TRIES: dict[type[Expr], str] = {
     exp.Add: "try_add",
     exp.Sub: "try_subtract",
     exp.Mul: "try_multiply",
     exp.Div: "try_divide",
     exp.Mod: "try_mod",
 }
-_OPERATORS: dict[type[Expr], str] = {
+"""The function that gives NULL where an operator raises."""
+OPERATORS: dict[type[Expr], str] = {
     exp.Add: "+",
     exp.Sub: "-",
     exp.Mul: "*",
     exp.Div: "/",
     exp.Mod: "%",
 }
-_SIGNS: dict[type[Expr], str] = {
+"""Operators of arithmetic."""
+SIGNS: dict[type[Expr], str] = {
     exp.EQ: "=",
     exp.NEQ: "<>",
     exp.GT: ">",
@@ -48,12 +50,14 @@ _SIGNS: dict[type[Expr], str] = {
     exp.LT: "<",
     exp.LTE: "<=",
 }
-_MATCHES: dict[type[Expr], str] = {
+"""Comparisons that are NULL where a side is."""
+MATCHES: dict[type[Expr], str] = {
     exp.Like: "LIKE",
     exp.ILike: "ILIKE",
     exp.RegexpLike: "RLIKE",
 }
-_STRICT_CASTS = {
+"""Text patterns."""
+STRICT_CASTS = {
     "string": ("integer", "float", "decimal", "boolean", "date", "timestamp", "timestamp_ntz"),
     "integer": ("integer", "float", "decimal", "string", "boolean"),
     "float": ("integer", "float", "string", "boolean"),
@@ -150,7 +154,7 @@ class _TryForm:
 
     def _compared(self, node: Expr) -> str:
         left, right = self._met(node.this, node.expression)
-        return f"({left} {_SIGNS[type(node)]} {right})"
+        return f"({left} {SIGNS[type(node)]} {right})"
 
     def _between(self, node: Expr) -> str:
         low, high = node.args["low"], node.args["high"]
@@ -174,7 +178,7 @@ class _TryForm:
     def _like(self, node: Expr) -> str:
         if self._reader.facts(node).raises_here or not isinstance(node.expression, exp.Literal):
             raise _NotStrictError
-        sign = _MATCHES[type(node)]
+        sign = MATCHES[type(node)]
         negate = "NOT " if node.args.get("negate") else ""
         return f"({self.of(node.this)} {negate}{sign} {self._literal(node.expression)})"
 
@@ -184,14 +188,14 @@ class _TryForm:
             raise _NotStrictError
         left, right = self._met(node.this, node.expression)
         if not self._reader.facts(node).raises_here:
-            return f"({left} {_OPERATORS[type(node)]} {right})"
-        return self._risky(node, f"{_TRIES[type(node)]}({left}, {right})")
+            return f"({left} {OPERATORS[type(node)]} {right})"
+        return self._risky(node, f"{TRIES[type(node)]}({left}, {right})")
 
     def _cast(self, node: Expr) -> str:
         return self._cast_to(node, node.this, node.args["to"].sql(SparkText))
 
     def _cast_to(self, node: Expr, source: Expr, target: str) -> str:
-        if parse_type(target).family not in _STRICT_CASTS.get(self._kind(source).family, ()):
+        if parse_type(target).family not in STRICT_CASTS.get(self._kind(source).family, ()):
             raise _NotStrictError
         return self._risky(node, f"try_cast({self.of(source)} AS {target})")
 
@@ -212,7 +216,7 @@ class _TryForm:
         facts = self._reader.facts(node)
         if facts.type != STRING or not cast_may_raise(facts.type, common, facts.literal):
             return self.of(node)
-        if common.family not in _STRICT_CASTS["string"]:
+        if common.family not in STRICT_CASTS["string"]:
             raise _NotStrictError
         return self._risky(node, f"try_cast({self.of(node)} AS {common.text})")
 
@@ -225,11 +229,11 @@ class _TryForm:
         exp.Paren: _paren,
         exp.Not: _not,
         exp.Neg: _negative,
-        **dict.fromkeys(_SIGNS, _compared),
+        **dict.fromkeys(SIGNS, _compared),
         exp.Between: _between,
         exp.In: _in,
-        **dict.fromkeys(_MATCHES, _like),
-        **dict.fromkeys(_TRIES, _arithmetic),
+        **dict.fromkeys(MATCHES, _like),
+        **dict.fromkeys(TRIES, _arithmetic),
         exp.Cast: _cast,
         **dict.fromkeys((exp.Anonymous, exp.Substring, exp.Trim), _call),
     }

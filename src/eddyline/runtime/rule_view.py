@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from eddyline.query.rules import ANY, FunctionTest, TextTest, ValueTest
+from eddyline.query.rules import ANY, FunctionTest, Raise, TextTest, ValueTest
 from eddyline.sharing.keys import HIGHEST, LOWEST, value_of
 from eddyline.sharing.program import REGION, TEXT
 
@@ -54,7 +54,8 @@ class ConstructView:
     name: str
     """The column or expression."""
     kind: str
-    """``regions`` (where its value lies), ``patterns`` (found in one walk) or ``Python``."""
+    """``regions`` (where its value lies), ``patterns`` (found in one walk), ``Python``, or
+    ``errors`` (on which rows an expression raises)."""
     n_tests: int
     """Regions that rules tell apart, patterns, or tests."""
     n_rules: int
@@ -99,6 +100,19 @@ class TestView:
     """Time for each row that it was asked about (ns; nan: not asked, or a pattern)."""
     users: tuple[str, ...]
     """The first rules that use it; of a pattern, those that are met by it."""
+    n_users: int
+    """How many there are."""
+
+
+@dataclass(frozen=True, slots=True)
+class NativeView:
+    """A test that is left to Spark, which hands over a column for it alone."""
+
+    text: str
+    reason: str
+    """Why nothing else evaluates it."""
+    users: tuple[str, ...]
+    """The first rules that use it."""
     n_users: int
     """How many there are."""
 
@@ -149,6 +163,8 @@ class RuleView:
     """The dearest first."""
     patterns: tuple[TestView, ...]
     """Those by which a rule is met, the most often met first."""
+    natives: tuple[NativeView, ...]
+    """Tests that are left to Spark."""
     rules: tuple[RuleCount, ...]
     """In the order of the set."""
     titles: Mapping[str, str] = field(default_factory=dict)
@@ -208,6 +224,7 @@ def rule_view(
         blocks=_block_views(loop),
         tests=_tests(program, total),
         patterns=_patterns(program, plan, total),
+        natives=_natives(program),
         rules=counts_of(program, total) if rules is None else rules,
         titles=titles or {},
         last_change=last_change,
@@ -224,10 +241,12 @@ def counts_of(program: Program, total: SharingProfile) -> tuple[RuleCount, ...]:
 
 def _constructs(program: Program, total: SharingProfile) -> tuple[ConstructView, ...]:
     found: list[ConstructView] = []
-    names = [_name(each.operand.sql, folded=each.folded) for each in program.regions]
+    names = [_construct_name(program, each) for each in program.regions]
     sizes = [each.n_regions for each in program.regions]
     hits = [np.nan] * len(sizes)
-    kinds = ["regions"] * len(sizes)
+    kinds = [
+        "errors" if each.operand.sql in program.errors else "regions" for each in program.regions
+    ]
     for each in program.texts:
         names.append(_name(each.operand.sql, folded=each.folded))
         sizes.append(each.n_patterns)
@@ -256,7 +275,8 @@ def _python(program: Program, total: SharingProfile) -> list[ConstructView]:
     """Return what Python is asked about, by the columns that it reads."""
     groups: dict[str, list[int]] = defaultdict(list)
     for at, each in enumerate(program.externals):
-        groups[", ".join(program.columns[column] for column in each.columns)].append(at)
+        if not isinstance(each.test, Raise):
+            groups[", ".join(program.columns[column] for column in each.columns)].append(at)
     found = []
     for name, members in groups.items():
         n_rows = int(total.asked[members].sum())
@@ -275,6 +295,11 @@ def _python(program: Program, total: SharingProfile) -> list[ConstructView]:
     return found
 
 
+def _construct_name(program: Program, construct: RegionConstruct) -> str:
+    error = program.errors.get(construct.operand.sql)
+    return _region_name(construct) if error is None else f"errors of {error.text}"
+
+
 def _name(sql: str, *, folded: bool) -> str:
     return f"lower({sql})" if folded else sql
 
@@ -291,7 +316,9 @@ def _block_views(loop: RuleLoop) -> tuple[RuleBlockView, ...]:
     found = []
     for plan in loop.plan.blocks:
         block = loop.blocks.of(plan.rules)
-        names = [_region_name(loop.program.regions[each]) for each in block.attributes]
+        names = [
+            _construct_name(loop.program, loop.program.regions[each]) for each in block.attributes
+        ]
         sequence = block.selection(plan.sequence).sequence
         counts = recent.get(plan)
         n_rows = counts.n_rows if counts else 0
@@ -398,7 +425,9 @@ def _text_region(name: str, constants: tuple[str, ...], low: int, high: int) -> 
 
 def _tests(program: Program, total: SharingProfile) -> tuple[TestView, ...]:
     found = []
-    for at in np.lexsort((-total.asked, -total.asked_ns)).tolist()[:MAX_TESTS]:
+    ranked = np.lexsort((-total.asked, -total.asked_ns)).tolist()
+    asked = [at for at in ranked if not isinstance(program.externals[at].test, Raise)]
+    for at in asked[:MAX_TESTS]:
         n_rows = int(total.asked[at])
         users = program.rules_that_ask([at])
         found.append(
@@ -411,6 +440,16 @@ def _tests(program: Program, total: SharingProfile) -> tuple[TestView, ...]:
                 n_users=len(users),
             )
         )
+    return tuple(found)
+
+
+def _natives(program: Program) -> tuple[NativeView, ...]:
+    constructs = {each.operand.sql: at for at, each in enumerate(program.regions)}
+    found = []
+    for native in program.natives:
+        users = np.flatnonzero(program.reads_regions[:, constructs[native.sql]])
+        named = tuple(program.names[rule] for rule in users[:MAX_USERS].tolist())
+        found.append(NativeView(native.sql, native.reason, named, len(users)))
     return tuple(found)
 
 

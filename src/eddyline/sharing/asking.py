@@ -1,11 +1,13 @@
 """Asks Python what only Python can say: regular expressions, networks, users' functions.
 
-A question is asked only for rows on which a rule hangs, a value test once per distinct value.
+A question is asked only for rows on which a rule hangs, a value test once per distinct value. The
+error of an expression has no answer: a row that hangs on it raises.
 """
 
 from __future__ import annotations
 
 import ipaddress
+import json
 import re
 import time
 from functools import lru_cache
@@ -16,7 +18,7 @@ import pyarrow as pa
 
 from eddyline.errors import PredicateError
 from eddyline.query.outcomes import call, truth_values
-from eddyline.query.rules import FunctionTest, ValueTest
+from eddyline.query.rules import FunctionTest, Raise, ValueTest
 from eddyline.sharing.folding import as_text, decoded
 from eddyline.sharing.pair_kernels import ASKED_IN_VAIN, IS_FALSE, IS_TRUE, IS_UNKNOWN
 
@@ -54,7 +56,7 @@ def ask(
         For each external test that was asked, rows and time (ns).
 
     Raises:
-        PredicateError: a pair hangs on a row on which a function raised.
+        PredicateError: a pair hangs on a row on which a function raised, or an expression does.
     """
     if (asks < 0).any():
         pair = int(np.argmin(asks >= 0))
@@ -68,10 +70,19 @@ def ask(
     return asked
 
 
+def no_answers(program: Program, n_rows: int) -> Answers:
+    """Return what is known of each external test and row before anything was asked."""
+    answers = np.zeros((max(1, len(program.externals)), n_rows), np.int8)
+    answers[[isinstance(each.test, Raise) for each in program.externals] or [False]] = ASKED_IN_VAIN
+    return answers
+
+
 def _answers(external: ExternalTest, columns: Sequence[pa.Array], rows: Rows) -> Answers:
     taken = [columns[column].take(pa.array(rows)) for column in external.columns]
     if isinstance(external.test, ValueTest):
         return _of_values(external.test, taken[0])
+    if isinstance(external.test, Raise):  # known from the start: see ``no_answers``
+        return np.full(len(rows), ASKED_IN_VAIN, np.int8)
     return _of_function(external.test.predicate, taken)
 
 
@@ -130,6 +141,9 @@ def _error(
 ) -> PredicateError:
     """Return the error of a row on which a rule hangs and a function raised."""
     name, found = program.names[rule], program.externals[external]
+    if isinstance(found.test, Raise):
+        row_as_json = columns[found.columns[0]][row].as_py()
+        return _raise_error(name, found.test, json.loads(row_as_json))
     if not isinstance(found.test, FunctionTest):  # a bug of ours: say so, never guess
         return PredicateError(f"rule {name!r} could not be decided", rule=name)
     predicate = found.test.predicate
@@ -151,6 +165,14 @@ def _error(
     error = PredicateError(msg, rule=name, predicate=predicate.name, row=shown)
     error.__cause__ = cause
     return error
+
+
+def _raise_error(name: str, error: Raise, row: dict[str, Any]) -> PredicateError:
+    msg = (
+        f"rule {name!r}: {error.text} raises on the row {row}, on which the rule hangs "
+        f"({error.reason}); use {error.advice}, or add a condition that is false for such rows"
+    )
+    return PredicateError(msg, rule=name, expression=error.text, row=row)
 
 
 def _raised(predicate: FunctionPredicate, values: list[pa.Array]) -> Exception | None:

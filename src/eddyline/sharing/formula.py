@@ -13,7 +13,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from eddyline.query.rules import FALSE, TRUE, UNKNOWN, And, Constant, Is, Not, Or
+from eddyline.query.rules import (
+    FALSE,
+    TRUE,
+    UNKNOWN,
+    And,
+    Constant,
+    Is,
+    IsNull,
+    MayRaise,
+    Not,
+    Or,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -98,7 +109,24 @@ class LiteralTable:
                 [Not(part) for part in parts] if is_or else parts,
                 _negated(outcomes) if is_or else outcomes,
             )
+        if isinstance(node, MayRaise):
+            return self._checked(node, outcomes)
         return self.literal(node, outcomes)
+
+    def _checked(self, node: MayRaise, outcomes: int) -> Formula:
+        """Return where a test that may raise has one of some truth values, or raises.
+
+        A row on which it raises hangs on the error whichever truth values are asked for, so NOT
+        does not turn an error into its absence.
+        """
+        raises = self.literal(IsNull(node.error.operand), FALSE)
+        error = all_of((raises, self.literal(node.error, TRUE)))
+        holds = self.literal(node.test, outcomes)
+        if outcomes & UNKNOWN or isinstance(node.test, IsNull):
+            is_fine = self.literal(IsNull(node.error.operand), TRUE)
+            return some_of((all_of((holds, is_fine)), error))
+        # The first part says nothing new, but it is over one operand: bitmaps can use it.
+        return all_of((self.literal(node.test, outcomes | UNKNOWN), some_of((holds, error))))
 
     def _joined(self, parts: Sequence[Node], outcomes: int) -> Formula:
         """Return where an AND has one of some truth values."""
@@ -119,7 +147,7 @@ class LiteralTable:
             return every(TRUE | UNKNOWN)
         if outcomes == FALSE | UNKNOWN:
             return some(FALSE | UNKNOWN)
-        return some_of((every(TRUE), some(FALSE)))
+        return some_of((every(TRUE | FALSE), some(FALSE)))
 
 
 def _asked_within(node: Not | Is, outcomes: int) -> int:

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from eddyline.query.rules import ValueTest
-from eddyline.sharing.asking import ask
+from eddyline.sharing.asking import ask, no_answers
 from eddyline.sharing.blocks import Blocks
 from eddyline.sharing.folding import as_text, plain
 from eddyline.sharing.keys import nulls_of
@@ -123,7 +123,8 @@ class Matcher:
             The matches, and what was observed.
 
         Raises:
-            PredicateError: a Python predicate raised on a row on which its rule hangs.
+            PredicateError: a rule hangs on a row on which a Python predicate or an expression
+                raised.
         """
         started = time.perf_counter_ns()
         batch = _Batch(self.program, columns, n_rows)
@@ -330,7 +331,7 @@ class _Batch:
         self.regions = np.zeros((max(1, n_regions), n_rows), np.int32)
         self.nulls = np.zeros((max(1, len(columns)), n_rows), np.bool_)
         self.hits = Hits(max(1, program.first_units[-1]), n_rows)
-        self.answers = np.zeros((max(1, len(program.externals)), n_rows), np.int8)
+        self.answers = no_answers(program, n_rows)
         self.looked_up: set[int] = set()
         self.found: set[int] = set()
         self.blocks: dict[BlockPlan, SelectionCounts] = {}

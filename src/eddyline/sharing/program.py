@@ -20,6 +20,7 @@ from eddyline.query.rules import (
     NativeTest,
     OneOf,
     Operand,
+    Raise,
     TextTest,
     ValueTest,
     Wild,
@@ -74,7 +75,8 @@ class Literals(NamedTuple):
 class ExternalTest:
     """A test that Python decides, asked only for the rows whose rules hang on it."""
 
-    test: ValueTest | FunctionTest
+    test: ValueTest | FunctionTest | Raise
+    """Errors of expressions are among them: they come after all others, and have no answer."""
     columns: tuple[int, ...]
     """The columns that it reads."""
     needs: tuple[int, ...]
@@ -95,6 +97,8 @@ class Program:
     """1: the rule always holds; 0: never; -1: its code decides."""
     tests: tuple[Test, ...]
     """The tests of all rules, each once."""
+    natives: tuple[NativeTest, ...]
+    """Those that Spark evaluates: each is one of the columns."""
     test_of: NDArray[np.int32]
     """The test of each literal."""
     literals: Literals
@@ -147,6 +151,12 @@ class Program:
         return np.unique(rules[np.isin(self.rule_externals, externals)])
 
     @cached_property
+    def errors(self) -> dict[str, Raise]:
+        """The errors of expressions, by the columns that say on which rows they occur."""
+        tests = (each.test for each in self.externals)
+        return {each.operand.sql: each for each in tests if isinstance(each, Raise)}
+
+    @cached_property
     def first_units(self) -> tuple[int, ...]:
         """The first walk of each text construct; one more than there are."""
         counts = [0, *(each.n_units for each in self.texts)]
@@ -183,7 +193,7 @@ class _Compiler:
         self._columns: dict[str, int] = {}
         self._region_keys: dict[tuple[Operand, bool], list[RegionTest]] = {}
         self._text_keys: dict[tuple[Operand, bool], dict[TextTest, None]] = {}
-        self._externals: list[ValueTest | FunctionTest] = []
+        self._externals: list[ValueTest | FunctionTest | Raise] = []
         self._walked = {
             (test.operand, test.folded)
             for test in self._tests
@@ -223,7 +233,7 @@ class _Compiler:
             self._region_keys.setdefault(key, []).append(test)  # type: ignore[arg-type]
         elif isinstance(test, TextTest):
             self._text_keys.setdefault((test.operand, test.folded), {})[test] = None
-        elif isinstance(test, ValueTest | FunctionTest):
+        elif isinstance(test, ValueTest | FunctionTest | Raise):
             self._externals.append(test)
             for need in _needs(test):
                 self._sort_in(need)
@@ -254,6 +264,7 @@ class _Compiler:
                 [int(f.value) if isinstance(f, Always) else -1 for f in self._formulas], np.int8
             ),
             tests=self._tests,
+            natives=tuple(each for each in self._table.tests if isinstance(each, NativeTest)),
             test_of=test_of,
             literals=literals,
             key_sets=key_sets,
@@ -294,10 +305,12 @@ class _Compiler:
         return tuple(constructs), all_places
 
     def _external(
-        self, test: ValueTest | FunctionTest, patterns: dict[TextTest, int]
+        self, test: ValueTest | FunctionTest | Raise, patterns: dict[TextTest, int]
     ) -> ExternalTest:
         if isinstance(test, FunctionTest):
             return ExternalTest(test, tuple(map(self._column, test.predicate.reads)), ())
+        if isinstance(test, Raise):
+            return ExternalTest(test, (self._column(test.operand.sql),), ())
         # A necessary text that is the whole value is a region's business; it is rare, so unused.
         needs = tuple(patterns[each] for each in _needs(test) if each in patterns)
         known = needs if len(needs) == len(test.needs) else ()
@@ -387,14 +400,14 @@ def _texts(tests: Sequence[Test]) -> list[str]:
     return found
 
 
-def _needs(test: ValueTest | FunctionTest) -> tuple[TextTest, ...]:
+def _needs(test: ValueTest | FunctionTest | Raise) -> tuple[TextTest, ...]:
     """Return what is necessary for a test, in lower case where that is as good.
 
     A text that holds ASCII characters holds them in lower case when it is lowered; so they are
     found in the walk over the lowered text that others need anyway. A wildcard for one character
     stays with the text as it is: ``İ`` becomes two.
     """
-    if isinstance(test, FunctionTest):
+    if not isinstance(test, ValueTest):
         return ()
     return tuple(
         replace(
@@ -416,10 +429,13 @@ def _as_operand(test: Test) -> Test:
     return Compare(Operand(test.sql, BOOLEAN, test.columns), "=", value=True)
 
 
+_ASKED: dict[type, float] = {ValueTest: 1e3, FunctionTest: 1e6, Raise: 1e9}
+"""What it costs to ask, in steps."""
+
+
 def _cost(literals: Literals, externals: Sequence[ExternalTest]) -> Callable[[int], float]:
     """Return what a literal costs once its construct was looked at, in steps."""
-    is_function = [isinstance(each.test, FunctionTest) for each in externals] or [False]
-    asked = np.where(is_function, 1e6, 1e3)
+    asked = np.array([_ASKED[type(each.test)] for each in externals] or [0.0])
     is_external = literals.kinds == EXTERNAL
     costs = np.where(is_external, asked[np.where(is_external, literals.places, 0)], 1.0).tolist()
     return lambda literal: costs[literal]

@@ -110,13 +110,14 @@ def literal_rates(program: Program, profile: SharingProfile | None) -> NDArray[n
 def _guessed(program: Program) -> NDArray[np.float64]:
     rates = np.empty(len(program.literals.kinds))
     outcomes = program.literals.outcomes.tolist()
+    errors = program.errors
     for literal, test_id in enumerate(program.test_of.tolist()):
         test = program.tests[test_id]
         if isinstance(test, TextTest):
             size = sum(len(part) for part in test.parts if isinstance(part, str))
             true = max(1e-4, 0.75**size)
         elif isinstance(test, IsNull):
-            true = 0.1
+            true = 0.999 if test.operand.sql in errors else 0.1
         elif isinstance(test, OneOf) or getattr(test, "op", "") == "=":
             true = min(0.5, 0.01 * len(getattr(test, "values", "1")))
         else:

@@ -24,6 +24,7 @@ from eddyline.query.rules import (
     Constant,
     FunctionTest,
     Is,
+    MayRaise,
     NativeTest,
     Not,
     Or,
@@ -370,6 +371,9 @@ def looked_at(node: Node) -> Iterator[str]:
             yield from looked_at(part)
     elif isinstance(node, Not | Is):
         yield from looked_at(node.part)
+    elif isinstance(node, MayRaise):
+        yield from looked_at(node.test)
+        yield node.error.operand.sql
     elif isinstance(node, FunctionTest):
         yield from node.predicate.reads
     elif isinstance(node, NativeTest):

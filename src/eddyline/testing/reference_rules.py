@@ -26,10 +26,12 @@ from eddyline.query.rules import (
     FunctionTest,
     Is,
     IsNull,
+    MayRaise,
     NativeTest,
     Not,
     OneOf,
     Or,
+    Raise,
     TextTest,
     ValueTest,
     Wild,
@@ -74,6 +76,9 @@ def truth(node: Node, row: Row, types: Mapping[str, pa.DataType] | None = None) 
         return said
     if isinstance(node, FunctionTest):
         return _called(node.predicate, row, types or {})
+    if isinstance(node, MayRaise | Raise):
+        msg = "what raises has no truth value; ask for the possible ones"
+        raise TypeError(msg)
     value = row[node.operand.sql]
     if isinstance(node, IsNull):
         return value is None
@@ -95,6 +100,37 @@ def _joined(
     return bool(_BIT[values[0]] & node.outcomes)
 
 
+def possible(node: Node, row: Row) -> int:
+    """Return the truth values that a tree may have on a row, a sum of their bits.
+
+    What raises may have each. A rule hangs on an error where it may be true and may be not.
+
+    Args:
+        node: the tree.
+        row: as for ``truth``, and the operand of each error.
+    """
+    match node:
+        case MayRaise(test, error):
+            return _ALL if row[error.operand.sql] is not None else _BIT[truth(test, row)]
+        case Not(part):
+            return sum({_BIT[kleene_not(value)] for value in _values(possible(part, row))})
+        case Is(part, outcomes):
+            said = possible(part, row)
+            return TRUE * bool(said & outcomes) | FALSE * bool(said & ~outcomes)
+        case And(parts) | Or(parts):
+            join = kleene_and if isinstance(node, And) else kleene_or
+            found = {join([])}
+            for part in parts:
+                values = _values(possible(part, row))
+                found = {join([one, other]) for one in found for other in values}
+            return sum(_BIT[value] for value in found)
+    return _BIT[truth(node, row)]
+
+
+def _values(outcomes: int) -> list[bool | None]:
+    return [value for value, bit in _BIT.items() if bit & outcomes]
+
+
 def matches(rules: Iterable[Rule], rows: pa.Table | Iterable[Row]) -> list[list[str]]:
     """Return for each row the names of the rules that fire, in the order of the rules.
 
@@ -111,6 +147,7 @@ def matches(rules: Iterable[Rule], rows: pa.Table | Iterable[Row]) -> list[list[
 
 
 _BIT = {True: TRUE, False: FALSE, None: UNKNOWN}
+_ALL = TRUE | FALSE | UNKNOWN
 
 
 def _tested(node: Compare | OneOf | TextTest | ValueTest, value: Any) -> bool:

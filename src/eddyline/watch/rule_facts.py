@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from eddyline.watch.wording import count
+
 if TYPE_CHECKING:
     from eddyline.runtime.rule_view import RuleCount, RuleView
 
@@ -23,3 +25,11 @@ def rules_by_matches(view: RuleView) -> list[RuleCount]:
     """Return the rules that were true for some row, the most often true first."""
     true = [each for each in view.rules if each.n_matches]
     return sorted(true, key=lambda each: -each.n_matches)
+
+
+def natives_title(view: RuleView) -> str:
+    """Return how many tests are left to Spark, in words."""
+    n_tests = len(view.natives)
+    if n_tests == 1:
+        return "1 test is left to Spark, a column of its own"
+    return f"{count(n_tests)} tests are left to Spark, one column each"

@@ -8,7 +8,12 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
-from eddyline.watch.rule_facts import dead_rules, rules_by_matches, rules_met_in_vain
+from eddyline.watch.rule_facts import (
+    dead_rules,
+    natives_title,
+    rules_by_matches,
+    rules_met_in_vain,
+)
 from eddyline.watch.rule_names import headline, named, skipped_name
 from eddyline.watch.wording import (
     UNKNOWN,
@@ -23,7 +28,7 @@ from eddyline.watch.wording import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from eddyline.runtime.rule_view import RuleCount, RuleView, TestView
+    from eddyline.runtime.rule_view import NativeView, RuleCount, RuleView, TestView
 
 MAX_ROWS = 30
 """Rows of a table: of more, the rest is a number."""
@@ -40,6 +45,7 @@ def rule_sections(view: RuleView) -> list[str]:
     """Return the sections as HTML, those without content left out."""
     parts = [_counts(view)]
     parts += [_attributes(view)] if view.constructs else []
+    parts += [_natives(view)] if view.natives else []
     parts += [_asked(view)] if view.tests else []
     parts += [_met(view)] if view.patterns else []
     parts += [_skipped(view)] if view.skipped else []
@@ -136,6 +142,27 @@ def _attributes(view: RuleView) -> str:
     )
 
 
+def _natives(view: RuleView) -> str:
+    titles = (("Test", False), ("Why", False), ("Used by", False), ("Rules", True))
+    note = f"{natives_title(view)}."
+    rows = (
+        (
+            clipped(each.text, _TEXT_WIDTH),
+            clipped(each.reason, _TEXT_WIDTH),
+            _named(view, each),
+            count(each.n_users),
+        )
+        for each in view.natives
+    )
+    return _section("Tests that are left to Spark", note, titles, rows, len(view.natives))
+
+
+def _named(view: RuleView, each: TestView | NativeView) -> str:
+    """Return the first rules that use a test."""
+    users = ", ".join(named(view, name, _NAME_WIDTH) for name in each.users)
+    return users + (", …" if each.n_users > len(each.users) else "")
+
+
 def _asked(view: RuleView) -> str:
     titles = (
         ("Test", False),
@@ -168,10 +195,9 @@ def _met(view: RuleView) -> str:
 
 
 def _test_row(view: RuleView, each: TestView) -> tuple[str, ...]:
-    users = ", ".join(named(view, name, _NAME_WIDTH) for name in each.users)
     return (
         clipped(each.text, _TEXT_WIDTH),
-        users + (", …" if each.n_users > len(each.users) else ""),
+        _named(view, each),
         count(each.n_users),
         count(each.n_rows),
         percent(each.share),

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from eddyline.watch.layout import last_change, section
-from eddyline.watch.rule_facts import dead_rules, rules_met_in_vain
+from eddyline.watch.rule_facts import dead_rules, natives_title, rules_met_in_vain
 from eddyline.watch.rule_names import headline, named, skipped_name
 from eddyline.watch.wording import (
     UNKNOWN,
@@ -36,6 +36,9 @@ MAX_ARROWS = 10
 MAX_SKIPPED = 5
 """Skipped rules that are shown with their reasons."""
 
+MAX_NATIVES = 5
+"""Tests that are left to Spark and shown with their reasons."""
+
 MAX_DEAD = 10
 """Rules without a match that are named."""
 
@@ -60,6 +63,7 @@ def rules_in_words(view: RuleView, max_rows: int) -> RenderableType:
         parts += section("attributes", [_attributes(view, max_rows)])
     for block in view.blocks:
         parts += _block(block)
+    parts += _natives(view)
     parts += _tests(view, "tests that Python decides", _ASKED, view.tests, max_rows)
     met = [each for each in view.patterns if each.n_rows]
     parts += _tests(view, "patterns met most often", _MET, met, max_rows)
@@ -114,6 +118,18 @@ def _skipped(view: RuleView) -> list[RenderableType]:
     n_skipped = len(view.skipped)
     title = "1 rule is skipped" if n_skipped == 1 else f"{count(n_skipped)} rules are skipped"
     return section(title, lines)
+
+
+def _natives(view: RuleView) -> list[RenderableType]:
+    if not view.natives:
+        return []
+    lines = [
+        Text(f"{clipped(each.text, _TEXT_WIDTH)}: {clipped(each.reason, 2 * _TEXT_WIDTH)}")
+        for each in view.natives[:MAX_NATIVES]
+    ]
+    if (rest := len(view.natives) - MAX_NATIVES) > 0:
+        lines.append(Text(f"… {rest:,} more", style="dim"))
+    return section(natives_title(view), lines)
 
 
 def _table(titles: Sequence[str], texts: int) -> Table:
