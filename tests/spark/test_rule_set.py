@@ -408,6 +408,7 @@ CONNECT = """
 import os, sys
 os.environ["PYSPARK_PYTHON"] = sys.executable
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 import pyarrow.compute as pc
 import eddyline as el
 
@@ -429,6 +430,10 @@ for i in range(20):
         want[i] = names
 assert got == want, got
 assert rules.view().n_rows == 50000, rules.view().n_rows
+spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+late = el.RuleSet({"late": "at >= '1970-01-01 08:00:00'"})
+times = frame.withColumn("at", F.timestamp_seconds("id")).transform(late.any())
+assert times.count() == 50000 - 13 * 3600, times.count()
 print("connect ok")
 spark.stop()
 """
