@@ -64,6 +64,10 @@ class TestParts:
         assert query.projections == ("extract(year FROM d) y", "a IS DISTINCT FROM b AS c")
         assert texts(query) == ["trim(both 'x' FROM k) = 'FROM WHERE'"]
 
+    def test_words_of_windows_are_names_elsewhere(self):
+        query = read("SELECT a[now] FROM s WHERE a[rows] = m[unbounded]")
+        assert (query.projections, texts(query)) == (("a[now]",), ["a[rows] = m[unbounded]"])
+
     def test_all_is_not_a_column(self):
         assert read("SELECT ALL v FROM s").projections == ("v",)
 
@@ -102,6 +106,7 @@ REFUSED = [
     ("SELECT v FROM s LEFT JOIN t USING (a)", "LEFT is not supported yet", (1, 17)),
     ("SELECT v FROM s CROSS JOIN t", "CROSS is not supported yet", (1, 17)),
     ("SELECT v FROM s [RANGE 10 SECONDS]", "a window […] is not supported yet", (1, 17)),
+    ("SELECT v FROM s AS x [ROWS 5]", "a window […] is not supported yet", (1, 22)),
     ("SELECT DISTINCT v FROM s", "DISTINCT is not supported yet", (1, 8)),
     ("SELECT v\nFROM s\n  GROUP BY v", "GROUP BY is not supported yet", (3, 3)),
     ("SELECT v FROM s HAVING v > 1", "HAVING is not supported yet", (1, 17)),

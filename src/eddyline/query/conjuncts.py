@@ -49,8 +49,7 @@ def conjunct_tokens(text: str, tokens: Sequence[Token]) -> list[Sequence[Token]]
 
 
 def _split(tokens: Sequence[Token]) -> list[Sequence[Token]]:
-    while _is_wrapped(tokens):
-        tokens = tokens[1:-1]
+    tokens = unwrapped(tokens)
     cuts = _top_level_ands(tokens)
     if not cuts:
         return [tokens]
@@ -59,6 +58,13 @@ def _split(tokens: Sequence[Token]) -> list[Sequence[Token]]:
     if not all(parts):
         return [tokens]
     return [conjunct for part in parts for conjunct in _split(part)]
+
+
+def unwrapped(tokens: Sequence[Token]) -> Sequence[Token]:
+    """Return the tokens without parentheses around all of them."""
+    while _is_wrapped(tokens):
+        tokens = tokens[1:-1]
+    return tokens
 
 
 def _is_wrapped(tokens: Sequence[Token]) -> bool:

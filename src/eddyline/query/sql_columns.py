@@ -47,19 +47,12 @@ class Columns:
             QueryError: an unknown or ambiguous column; the message points at it.
         """
         found: dict[int, ColumnRef] = {}
-        for node in _mentions(tree):
+        for node in column_nodes(tree):
             parts = [part.name for part in node.parts]
-            if len(parts) == 1 and self._is_no_column(node):
+            if len(parts) == 1 and is_no_column(node, self._by_name):
                 continue
             found[id(node)] = self._resolve(parts, text, offset_of(node), what)
         return found
-
-    def _is_no_column(self, node: exp.Column) -> bool:
-        name = node.name.lower()
-        call = node.parent
-        if isinstance(call, exp.Anonymous) and call.name.lower() in WITH_UNIT:
-            return len(call.expressions) == 3 and call.expressions[0] is node and name in UNITS
-        return name in WITHOUT_PARENTHESES and name not in self._by_name
 
     def _resolve(self, parts: list[str], text: str, offset: int, what: str) -> ColumnRef:
         prefix: list[str] = []
@@ -94,7 +87,22 @@ class Columns:
         refuse(message, text, offset, name=name, known=known)
 
 
-def _mentions(tree: Expr) -> Iterator[exp.Column]:
+def is_no_column(node: exp.Column, names: Collection[str]) -> bool:
+    """Return whether a name without qualifier is a unit of time, or a function without ().
+
+    Args:
+        node: the name.
+        names: those of the columns, in lower case.
+    """
+    name = node.name.lower()
+    call = node.parent
+    if isinstance(call, exp.Anonymous) and call.name.lower() in WITH_UNIT:
+        return len(call.expressions) == 3 and call.expressions[0] is node and name in UNITS
+    return name in WITHOUT_PARENTHESES and name not in names
+
+
+def column_nodes(tree: Expr) -> Iterator[exp.Column]:
+    """Return the nodes that name columns, and units or functions that look like one; no stars."""
     for node in tree.find_all(exp.Column):
         if not isinstance(node.this, exp.Star):
             yield node

@@ -1,0 +1,55 @@
+"""Windowed joins as values: inputs with windows, key classes, and what is asked of results."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from eddyline.query.predicates import Predicate
+    from eddyline.query.windows import Window
+
+Emits = Literal["istream", "dstream", "rstream"]
+"""Results as they come to be, as they cease to be, or all that hold at each instant of an input."""
+
+
+@dataclass(frozen=True, slots=True)
+class JoinInput:
+    """One input of a join: a stream or a table under the name by which the query calls it."""
+
+    name: str
+    """Unique in the query; the alias, or the stream's name where there is none."""
+    stream: str
+    """The stream or table by the name it was given; the same for both sides of a self-join."""
+    window: Window
+    predicates: tuple[Predicate, ...] = ()
+    """The conjuncts that read this input alone, over its unqualified columns."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyClass:
+    """Expressions that are equal in every result: equalities after their transitive closure."""
+
+    members: Mapping[str, tuple[str, ...]]
+    """By input, the SQL texts over its unqualified columns; at least two inputs."""
+
+
+@dataclass(frozen=True, slots=True)
+class JoinQuery:
+    """A join of inputs over windows."""
+
+    inputs: tuple[JoinInput, ...]
+    """In the order in which they were written; two or more."""
+    keys: tuple[KeyClass, ...]
+    """In the order of the first equality of each."""
+    equalities: tuple[str, ...]
+    """The equalities as written, with every column qualified by its input (``s.k = t.k``)."""
+    residual: tuple[str, ...]
+    """The other conjuncts over several inputs, with every column qualified."""
+    projections: tuple[str, ...]
+    """Output columns with every column qualified and each with its name (``s.v AS v``)."""
+    emits: Emits
+    text: str
+    """The query as it was written."""

@@ -1,0 +1,152 @@
+"""How windows are written."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eddyline.errors import QueryError
+from eddyline.query.windows import RangeWindow, RowsWindow, UnboundedWindow, read_window
+
+SECOND = 1_000_000
+READ = [
+    ("RANGE 10 SECONDS", RangeWindow(10 * SECOND)),
+    ("range 1 minute", RangeWindow(60 * SECOND)),
+    ("Range 7 Microseconds", RangeWindow(7)),
+    ("RANGE 1 MICROSECOND", RangeWindow(1)),
+    ("RANGE 2 MILLISECONDS", RangeWindow(2_000)),
+    ("RANGE 1 MILLISECOND", RangeWindow(1_000)),
+    ("RANGE 1 SECOND", RangeWindow(SECOND)),
+    ("RANGE 3 MINUTES", RangeWindow(180 * SECOND)),
+    ("RANGE 1 HOUR", RangeWindow(3600 * SECOND)),
+    ("RANGE 2 HOURS", RangeWindow(7200 * SECOND)),
+    ("RANGE 1 DAY", RangeWindow(86_400 * SECOND)),
+    ("RANGE 2 DAYS", RangeWindow(172_800 * SECOND)),
+    ("RANGE 1 WEEK", RangeWindow(604_800 * SECOND)),
+    ("RANGE 2 WEEKS", RangeWindow(1_209_600 * SECOND)),
+    ("RANGE 0 SECONDS", RangeWindow(0)),
+    ("RANGE 1.5 SECONDS", RangeWindow(1_500_000)),
+    ("RANGE .5 SECONDS", RangeWindow(500_000)),
+    ("RANGE 5. SECONDS", RangeWindow(5 * SECOND)),
+    ("RANGE 0.000001 SECONDS", RangeWindow(1)),
+    ("RANGE 1e3 MILLISECONDS", RangeWindow(SECOND)),
+    ("RANGE + 5 SECONDS", RangeWindow(5 * SECOND)),
+    ("RANGE 9223372036854775807 MICROSECONDS", RangeWindow(2**63 - 1)),
+    ("RANGE INTERVAL '10' SECONDS", RangeWindow(10 * SECOND)),
+    ("RANGE INTERVAL ' 1.5 ' MINUTE", RangeWindow(90 * SECOND)),
+    ("range interval 10 seconds", RangeWindow(10 * SECOND)),
+    ("NOW", RangeWindow(0)),
+    ("now", RangeWindow(0)),
+    ("UNBOUNDED", UnboundedWindow()),
+    ("RANGE UNBOUNDED", UnboundedWindow()),
+    ("rows Unbounded", UnboundedWindow()),
+    ("ROWS 1000", RowsWindow(1000)),
+    ("rows\n 1 -- the last", RowsWindow(1)),
+    ("PARTITION BY k ROWS 10", RowsWindow(10, ("k",))),
+    ("partition  by a, `b c`, date rows 5", RowsWindow(5, ("a", "b c", "date"))),
+    ("PARTITION BY `rows` ROWS 5", RowsWindow(5, ("rows",))),
+    ("[RANGE 10 SECONDS]", RangeWindow(10 * SECOND)),
+    (" [ NOW ] ", RangeWindow(0)),
+    ("[PARTITION BY k ROWS 10]", RowsWindow(10, ("k",))),
+]
+
+
+@pytest.mark.parametrize(("text", "window"), READ, ids=[text for text, _ in READ])
+def test_a_window_is_read(text, window):
+    assert read_window(text, "the window of 's'") == window
+
+
+FORMS = "is RANGE 10 SECONDS, ROWS 1000, PARTITION BY k ROWS 10, NOW or UNBOUNDED, got "
+LENGTH = ": RANGE needs a number and a unit, such as RANGE 10 SECONDS, got "
+ROWS = ": ROWS needs how many, such as ROWS 1000, got "
+UNITS = "known: microseconds, milliseconds, seconds, minutes, hours, days, weeks"
+REFUSED = [
+    ("", f" {FORMS}nothing", 1),
+    ("[]", f" {FORMS}nothing", 2),
+    ("10 SECONDS", f" {FORMS}'10'", 1),
+    ("`NOW`", f" {FORMS}'`NOW`'", 1),
+    ("'NOW'", f" {FORMS}\"'NOW'\"", 1),
+    ("LAST 10 ROWS", f" {FORMS}'LAST'", 1),
+    ("RANGE", f"{LENGTH}nothing", 6),
+    ("[RANGE]", f"{LENGTH}nothing", 7),
+    ("RANGE SECONDS", f"{LENGTH}'SECONDS'", 7),
+    ("RANGE 10SECONDS", f"{LENGTH}'10SECONDS'", 7),
+    ("RANGE NOW", f"{LENGTH}'NOW'", 7),
+    ("RANGE '10' SECONDS", f"{LENGTH}\"'10'\"", 7),
+    ("RANGE INTERVAL", f"{LENGTH}nothing", 15),
+    ("RANGE INTERVAL '' SECONDS", f"{LENGTH}\"''\"", 16),
+    ("RANGE INTERVAL '10 seconds'", f"{LENGTH}\"'10 seconds'\"", 16),
+    ("RANGE 10", ": RANGE 10 needs a unit, such as SECONDS", 9),
+    ("[RANGE 10]", ": RANGE 10 needs a unit, such as SECONDS", 10),
+    ("RANGE 10 parsecs", f": unknown unit of time 'parsecs'; {UNITS}", 10),
+    ("RANGE 10 MONTH", f": unknown unit of time 'month'; {UNITS}", 10),
+    ("RANGE 10 secs", f": unknown unit of time 'secs'; {UNITS}; did you mean 'seconds'?", 10),
+    ("RANGE 10 's'", f": unknown unit of time 's'; {UNITS}", 10),
+    ("RANGE -10 SECONDS", ": a window cannot be negative, got -10", 7),
+    ("RANGE INTERVAL '-10' SECONDS", ": a window cannot be negative, got '-10'", 16),
+    ("RANGE 0.1 MICROSECONDS", ": RANGE 0.1 MICROSECONDS is not a whole number of microseconds", 7),
+    ("RANGE 1e-9 DAYS", ": RANGE 1e-9 DAYS is not a whole number of microseconds", 7),
+    (
+        "RANGE 9223372036854775808 MICROSECONDS",
+        ": RANGE 9223372036854775808 MICROSECONDS is longer than time in 64 bits; write UNBOUNDED",
+        7,
+    ),
+    ("ROWS", f"{ROWS}nothing", 5),
+    ("ROWS k", f"{ROWS}'k'", 6),
+    ("ROWS '5'", f"{ROWS}\"'5'\"", 6),
+    ("ROWS 10L", f"{ROWS}'10L'", 6),
+    ("ROWS 0", ": ROWS 0 would hold nothing; write 1 or more", 6),
+    ("ROWS -5", ": a window cannot be negative, got -5", 6),
+    ("ROWS 1.5", ": ROWS needs a whole number, got 1.5", 6),
+    ("ROWS 5 PRECEDING", ": nothing may follow ROWS 5, got 'PRECEDING'", 8),
+    ("RANGE 10 SECONDS SLIDE 5", ": nothing may follow RANGE 10 SECONDS, got 'SLIDE'", 18),
+    ("NOW UNBOUNDED", ": nothing may follow NOW, got 'UNBOUNDED'", 5),
+    ("ROWS 5]", ": nothing may follow ROWS 5, got ']'", 7),
+    ("[ROWS 5", " has a bracket that is left open", 1),
+    ("RANGE 'x", " has a quote or a comment that is left open", 7),
+    ("PARTITION BY ROWS 5", " needs a column behind PARTITION BY, got 'ROWS'", 14),
+    ("PARTITION BY a, ROWS 5", " needs a column behind PARTITION BY, got 'ROWS'", 17),
+    ("PARTITION BY 5 ROWS 5", " needs a column behind PARTITION BY, got '5'", 14),
+    ("PARTITION BY a, A ROWS 5", ": column 'A' stands twice in PARTITION BY", 17),
+    (
+        "PARTITION BY s.a ROWS 5",
+        ": PARTITION BY takes columns of the stream by their bare names",
+        14,
+    ),
+    (
+        "PARTITION BY a RANGE 5 DAYS",
+        " needs ROWS and a number behind the columns of PARTITION BY, got 'RANGE'",
+        16,
+    ),
+    ("PARTITION BY a ROWS UNBOUNDED", f"{ROWS}'UNBOUNDED'", 21),
+]
+
+
+@pytest.mark.parametrize(("text", "says", "column"), REFUSED, ids=[text for text, *_ in REFUSED])
+def test_what_is_no_window_is_said_at_its_place(text, says, column):
+    with pytest.raises(QueryError) as caught:
+        read_window(text, "the window of 's'")
+    said = caught.value.message.splitlines()[0]
+    assert said == f"the window of 's'{says} (line 1, column {column})"
+    assert caught.value.facts["column"] == column
+
+
+UNIT_LENGTHS = {
+    "MICROSECONDS": 1,
+    "milliseconds": 1_000,
+    "Seconds": SECOND,
+    "minutes": 60 * SECOND,
+    "hours": 3600 * SECOND,
+    "days": 86_400 * SECOND,
+    "weeks": 604_800 * SECOND,
+}
+
+
+@given(number=st.integers(0, 10**6), unit=st.sampled_from(list(UNIT_LENGTHS)))
+def test_every_whole_length_is_exact(number, unit):
+    assert read_window(f"RANGE {number} {unit}") == RangeWindow(number * UNIT_LENGTHS[unit])
+
+
+@given(length=st.integers(0, 10**12))
+def test_decimals_are_exact(length):
+    text = f"RANGE {length // SECOND}.{length % SECOND:06} SECONDS"
+    assert read_window(text) == RangeWindow(length)
