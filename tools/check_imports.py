@@ -14,12 +14,12 @@ SOURCE = Path(__file__).resolve().parents[1] / "src" / "eddyline"
 ROOMS = [
     "errors", "options", "registry",
     "data", "query", "stats",
-    "ordering", "routing", "sharing", "change",
+    "ordering", "routing", "sharing", "joins", "change",
     "runtime", "watch", "spark", "sigma", "cli", "testing",
 ]  # fmt: skip
 """Top to bottom: a room imports itself and what stands above it."""
 
-TECHNIQUES = {"ordering", "routing", "sharing", "change"}
+TECHNIQUES = {"ordering", "routing", "sharing", "joins", "change"}
 """Rooms that never import each other, although the list gives them an order."""
 
 PYSPARK_ROOMS = {"spark"}

@@ -1,0 +1,1 @@
+"""Multiway windowed joins: sorted runs of window rows, and pipelines of probes into them."""

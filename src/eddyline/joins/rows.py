@@ -1,0 +1,81 @@
+"""Rows of one input as a join sees them, and the sorted runs that keep them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from eddyline.joins.index import Index
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+FOREVER = np.iinfo(np.int64).max
+"""The end of a row that never leaves its window (µs)."""
+
+ALWAYS = np.iinfo(np.int64).min
+"""The start of a row that was always there, such as one of a static table (µs)."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rows:
+    """Rows of one input."""
+
+    codes: dict[int, NDArray[np.int64]]
+    """Of each row, by key class of the input."""
+    starts: NDArray[np.int64]
+    """The instant from which each row is in its window: its event time (µs)."""
+    ends: NDArray[np.int64]
+    """The last instant at which it is (µs); of two rows, not the earlier one's later."""
+    payload: pa.Table
+    """The columns that results need."""
+
+    def __len__(self) -> int:
+        return self.starts.size
+
+    def taken(self, rows: NDArray[np.integer]) -> Rows:
+        """Return some of the rows, in another order."""
+        codes = {key: codes[rows] for key, codes in self.codes.items()}
+        payload = self.payload.take(pa.array(rows))
+        return Rows(codes, self.starts[rows], self.ends[rows], payload)
+
+    @classmethod
+    def together(cls, parts: Sequence[Rows]) -> Rows:
+        """Return the rows of several parts; at least one."""
+        codes = {key: np.concatenate([part.codes[key] for part in parts]) for key in parts[0].codes}
+        starts = np.concatenate([part.starts for part in parts])
+        ends = np.concatenate([part.ends for part in parts])
+        return cls(codes, starts, ends, pa.concat_tables([part.payload for part in parts]))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SortedRun:
+    """Rows that no longer change, in the order of their first key, with an index for each key."""
+
+    rows: Rows
+    indexes: dict[int, Index] = field(default_factory=dict)
+    """By key class; made when it is first asked for, or read with the run."""
+
+    @classmethod
+    def of(cls, rows: Rows) -> SortedRun:
+        """Return the run of rows; what they are joined to is then found where they are."""
+        key, codes = next(iter(rows.codes.items()))
+        index = Index.of(codes, rows.starts, rows.ends)
+        placed = np.arange(len(rows), dtype=np.uint32)
+        first = Index(index.hashes, index.starts, index.ends, placed, index.directory)
+        return cls(rows.taken(index.rows), {key: first})
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def index(self, key: int) -> Index:
+        """Return the index of a key class."""
+        if key not in self.indexes:
+            rows = self.rows
+            self.indexes[key] = Index.of(rows.codes[key], rows.starts, rows.ends)
+        return self.indexes[key]

@@ -1,0 +1,1 @@
+"""Tests of joins; what several of them need is in ``plans``."""
