@@ -1,0 +1,228 @@
+"""Which stretches of the pipelines may keep their results in a cache, and which exclude each other.
+
+A set of inputs is *closed* if the pipeline of each of them joins exactly the others first. Then
+every change of their join falls out of the normal work of those pipelines, at a *tap* behind their
+first joins, and a cache of it can be maintained: the prefix invariant [Babu05 Def 5.4.2]. Two
+closed sets are nested or apart, as a pipeline has one beginning of each length.
+
+Where a stretch is not closed, the smallest closed set that holds it serves instead: the cache may
+then lack what no row of the other inputs of that set joins [Babu05 5.7].
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from itertools import combinations
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from eddyline.joins.graph import JoinGraph
+
+Pipelines: TypeAlias = "Mapping[str, tuple[str, ...]]"
+"""For each input, the others in the order in which its rows meet them."""
+
+Inputs = frozenset[str]
+"""A set of inputs by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """What is kept: joined rows of some windows, by key. Caches with one store share it.
+
+    [Babu05 Def 5.5.1]
+    """
+
+    windows: Inputs
+    """The inputs whose joined rows are kept (X)."""
+    key: tuple[int, ...]
+    """The key classes they are kept by, ascending."""
+    closed: Inputs
+    """The closed set whose pipelines say how the join changes (Z ⊇ X)."""
+
+    @property
+    def partners(self) -> Inputs:
+        """The inputs without a row of which a joined row may be missing (Y; often none)."""
+        return self.closed - self.windows
+
+    @property
+    def tap(self) -> int:
+        """The position before which the pipelines of ``closed`` meet changes of the join.
+
+        It is behind the last position if all inputs are in ``closed``.
+        """
+        return len(self.closed) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A cache that may be put into a pipeline, in the place of the joins ``[start, stop)``."""
+
+    pipeline: str
+    """The input whose pipeline it is."""
+    start: int
+    """The first position that a hit spares."""
+    stop: int
+    """The position at which a hit goes on."""
+    store: Store
+
+    @property
+    def is_self_supporting(self) -> bool:
+        """Whether the pipeline's own input is a partner of what is kept.
+
+        A new row may then use a hit only if its window holds one with the same keys already:
+        what only the new row joins was never added [Babu05 5.7; without it answers are wrong].
+        """
+        return self.pipeline in self.store.partners
+
+    def holds(self, other: Candidate) -> bool:
+        """Return whether it spares more joins than another one, and all of that one's."""
+        return (
+            self.pipeline == other.pipeline
+            and self.start <= other.start
+            and other.stop <= self.stop
+            and self.stop - self.start > other.stop - other.start
+        )
+
+    def overlaps(self, other: Candidate) -> bool:
+        """Return whether both spare the same join."""
+        together = self.start < other.stop and other.start < self.stop
+        return self.pipeline == other.pipeline and together
+
+    def hides(self, other: Candidate) -> bool:
+        """Return whether rows that it hits do not come to where another one would be probed."""
+        return self.holds(other) or (self.overlaps(other) and self.start < other.start)
+
+    def straddles(self, store: Store) -> bool:
+        """Return whether a hit passes by a tap of a store, which would miss changes then."""
+        return self.pipeline in store.closed and self.start < store.tap < self.stop
+
+
+def closed_sets(pipelines: Pipelines) -> tuple[Inputs, ...]:
+    """Return the closed sets of two or more inputs but not all, small ones first [Babu05 5.4].
+
+    >>> pipelines = {"r": ("s", "t"), "s": ("r", "t"), "t": ("s", "r")}
+    >>> [sorted(each) for each in closed_sets(pipelines)]
+    [['r', 's']]
+    """
+    begins: Counter[Inputs] = Counter()
+    for size in range(2, len(pipelines)):
+        begins.update(frozenset({name, *order[: size - 1]}) for name, order in pipelines.items())
+    return tuple(each for each, count in begins.items() if count == len(each))
+
+
+def smallest_closed(pipelines: Pipelines, windows: Inputs) -> Inputs:
+    """Return the smallest closed set that holds some inputs; that of all inputs always does."""
+    everything = (*closed_sets(pipelines), frozenset(pipelines))
+    return next(each for each in everything if windows <= each)
+
+
+def prefix_invariant(graph: JoinGraph, pipelines: Pipelines) -> tuple[Candidate, ...]:
+    """Return the caches whose windows are closed, by pipeline, start and stop [Babu05 5.5.1]."""
+    closed = set(closed_sets(pipelines))
+    return tuple(
+        _candidate(graph, pipelines, name, start, stop, windows)
+        for name, start, stop, windows in _stretches(pipelines)
+        if windows in closed
+    )
+
+
+def candidates(graph: JoinGraph, pipelines: Pipelines, budget: int = 0) -> tuple[Candidate, ...]:
+    """Return the caches to choose from: those whose windows are closed, and more up to a budget.
+
+    The longest of the others come first: those of whole pipelines, then those of all but one join
+    of a pipeline, and so on [Babu05 5.7].
+
+    Args:
+        graph: what is joined with what.
+        pipelines: the orders in force.
+        budget: how many there may be before only those with closed windows are taken (m).
+    """
+    first = prefix_invariant(graph, pipelines)
+    closed = {each.store.windows for each in first}
+    others = sorted(
+        (each for each in _stretches(pipelines) if each[3] not in closed),
+        key=lambda each: -len(each[3]),
+    )
+    more = (
+        _candidate(graph, pipelines, name, start, stop, smallest_closed(pipelines, windows))
+        for name, start, stop, windows in others[: max(budget - len(first), 0)]
+    )
+    return (*first, *more)
+
+
+def _stretches(
+    pipelines: Pipelines,
+) -> Iterator[tuple[str, int, int, Inputs]]:
+    """Return every stretch of two joins or more with its windows."""
+    for name, order in pipelines.items():
+        for start, stop in combinations(range(len(order) + 1), 2):
+            if stop - start > 1:
+                yield name, start, stop, frozenset(order[start:stop])
+
+
+def _candidate(
+    graph: JoinGraph,
+    pipelines: Pipelines,
+    name: str,
+    start: int,
+    stop: int,
+    closed: Inputs,
+) -> Candidate:
+    before = {name, *pipelines[name][:start]}
+    windows = frozenset(pipelines[name][start:stop])
+    key = tuple(k for k, of in enumerate(graph.classes) if of & before and of & windows)
+    return Candidate(name, start, stop, Store(windows, key, closed))
+
+
+@dataclass(frozen=True, slots=True)
+class Forest:
+    """Candidates by containment: no two of a forest overlap unless one holds the other."""
+
+    roots: tuple[Candidate, ...]
+    """Those that no other one holds."""
+    children: Mapping[Candidate, tuple[Candidate, ...]]
+    """The largest that each one holds."""
+
+
+def forest(found: Sequence[Candidate]) -> Forest:
+    """Return the containment of candidates of all pipelines [Babu05 5.5.2].
+
+    Raises:
+        ValueError: two of them overlap, and none holds the other.
+    """
+    children: dict[Candidate, list[Candidate]] = {each: [] for each in found}
+    roots = []
+    for each in found:
+        around = [other for other in found if other.overlaps(each) and other != each]
+        if any(not other.holds(each) and not each.holds(other) for other in around):
+            msg = f"{each} overlaps another candidate that does not hold it"
+            raise ValueError(msg)
+        holders = [other for other in around if other.holds(each)]
+        if holders:
+            children[min(holders, key=lambda other: other.stop - other.start)].append(each)
+        else:
+            roots.append(each)
+    return Forest(tuple(roots), {each: tuple(held) for each, held in children.items()})
+
+
+def by_store(found: Iterable[Candidate]) -> dict[Store, tuple[Candidate, ...]]:
+    """Return the candidates that share each store [Babu05 5.5.4]."""
+    groups: dict[Store, tuple[Candidate, ...]] = {}
+    for each in found:
+        groups[each.store] = (*groups.get(each.store, ()), each)
+    return groups
+
+
+def are_compatible(one: Candidate, other: Candidate) -> bool:
+    """Return whether two caches can be in use at once."""
+    return not (one.overlaps(other) or one.straddles(other.store) or other.straddles(one.store))
+
+
+def conflicts(found: Iterable[Candidate]) -> frozenset[frozenset[Candidate]]:
+    """Return the pairs of caches that cannot be in use at once."""
+    return frozenset(
+        frozenset(pair) for pair in combinations(found, 2) if not are_compatible(*pair)
+    )
