@@ -166,7 +166,8 @@ def natives(frame, text):
     waiting, found = [rule.tree], []
     while waiting:
         node = waiting.pop()
-        waiting += [*getattr(node, "parts", ()), *([node.part] if hasattr(node, "part") else [])]
+        waiting += getattr(node, "parts", ())
+        waiting += [getattr(node, name) for name in ("part", "test") if hasattr(node, name)]
         found += [node.sql] if isinstance(node, NativeTest) else []
     return found
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from eddyline.query.rules import And, Compare, Is, Moment, Not, OneOf, Or
+from eddyline.query.rules import And, Compare, Is, MayRaise, Moment, Not, OneOf, Or
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -24,6 +24,8 @@ def moments_of(node: Node) -> Iterator[Moment]:
             yield from moments_of(part)
     elif isinstance(node, Not | Is):
         yield from moments_of(node.part)
+    elif isinstance(node, MayRaise):
+        yield from moments_of(node.test)
     elif isinstance(node, Compare):
         if isinstance(node.value, Moment):
             yield node.value
@@ -49,6 +51,8 @@ def with_moments(node: Node, micros: Mapping[Moment, int]) -> Node:
         return replace(node, parts=tuple(with_moments(part, micros) for part in node.parts))
     if isinstance(node, Not | Is):
         return replace(node, part=with_moments(node.part, micros))
+    if isinstance(node, MayRaise):
+        return replace(node, test=with_moments(node.test, micros))  # type: ignore[arg-type]
     if isinstance(node, Compare) and isinstance(node.value, Moment):
         return replace(node, value=micros[node.value])
     if isinstance(node, OneOf) and any(isinstance(value, Moment) for value in node.values):
