@@ -186,6 +186,22 @@ def test_what_spark_negates_it_rounds(decimals):
     assert all(natives(rows, text) for text in texts[6:])
 
 
+@pytest.mark.parametrize("ansi", ["true", "false"])
+def test_where_no_type_has_all_digits_spark_rounds(spark, decimals, ansi):
+    far = 10**37
+    texts = ["w0 > 0.5", "w0 <= 0.5", "0.4 < w0", "w0 <=> 0.5", "w0 IN (0, 0.5)", "n18 > -0.004"]
+    texts += [f"n18 NOT IN (0, -{far})", f"n18 BETWEEN 0.00 AND {far}", "w38 < 1", "w38 <> 0"]
+    before = spark.conf.get("spark.sql.ansi.enabled")
+    spark.conf.set("spark.sql.ansi.enabled", ansi)
+    try:
+        assert said_by_rules(decimals, texts) == said_by_spark(decimals, texts)
+        assert natives(decimals, "w0 > 0.5")
+        assert natives(decimals, f"n18 IN (0, {far})")
+        assert natives(decimals, "n18 IN (0, 0.005)") == []
+    finally:
+        spark.conf.set("spark.sql.ansi.enabled", before)
+
+
 def test_what_is_left_to_spark(spark):
     frame = spark.sql(
         "SELECT 'a' s, 'a' COLLATE UTF8_LCASE co, CAST(1 AS DECIMAL(38,0)) w, "

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from functools import reduce
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from sqlglot import exp
@@ -54,7 +55,15 @@ from eddyline.query.sql_text import (
     slice_of,
     tokens_of,
 )
-from eddyline.query.sql_types import BOOLEAN, STRING, TIMES, SqlType, common_type
+from eddyline.query.sql_types import (
+    BOOLEAN,
+    MAX_PRECISION,
+    NULL,
+    STRING,
+    TIMES,
+    SqlType,
+    common_type,
+)
 from eddyline.query.sql_writer import (
     SqlWriter,
     UnwritableError,
@@ -87,6 +96,7 @@ _MIRRORED: dict[type, type] = {
     exp.GT: exp.LT,
     exp.GTE: exp.LTE,
 }
+_COMPARISONS = (*_MIRRORED, exp.NullSafeEQ, exp.NullSafeNEQ, exp.Between, exp.In)
 _SIGNS: dict[type, str] = {exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
 _OUTCOMES = {True: TRUE, False: FALSE}
 _WHY_NATIVE = "it is no comparison of one expression with constants that is known to be exact"
@@ -255,8 +265,17 @@ class RuleText:
             return function_test(self._predicates[id(node)])
         self._check_is_condition(node)
         handler = self._HANDLERS.get(type(node))
-        found = None if handler is None else handler(self, node)
+        found = None if handler is None or self._is_rounded(node) else handler(self, node)
         return self._native(node) if found is None else found
+
+    def _is_rounded(self, node: Expr) -> bool:
+        """Return whether Spark rounds decimals to compare them: no type has all their digits."""
+        if not isinstance(node, _COMPARISONS):
+            return False
+        sides = [node.args.get(key) for key in ("this", "expression", "low", "high")]
+        given = [each for each in (*sides, *node.expressions) if each is not None]
+        kinds = (self._facts.facts(each).type for each in given)
+        return reduce(common_type, kinds, NULL).precision > MAX_PRECISION
 
     def _check_is_condition(self, node: Expr) -> None:
         kind = self._facts.facts(node).type
