@@ -9,12 +9,10 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from pyspark.sql import functions as F
+from rule_answers import natives, said_by_rules, said_by_spark
 
 import eddyline as el
-from eddyline.query.rules import NativeTest
 from eddyline.query.sql_writer import string_literal
-from eddyline.spark.rule_pipeline import RuleBinder
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -74,30 +72,6 @@ def decimal_rules(draw):
     forms = [f"{column} {sign} {a}" for sign in SIGNS]
     forms += [f"{column} BETWEEN {a} AND {b}", f"{column} NOT IN ({a}, {b}, {c})"]
     return draw(st.sampled_from([*forms, f"{column} IN ({a}, {b}, NULL)", f"{a} < {column}"]))
-
-
-def said_by_spark(frame, texts):
-    columns = [F.when(F.expr(text), F.lit(text)) for text in texts]
-    found = frame.select("id", F.array_compact(F.array(*columns)).alias("m")).collect()
-    return {row["id"]: list(row["m"]) for row in found}
-
-
-def said_by_rules(frame, texts, **options):
-    rules = el.RuleSet({text: text for text in texts}, **options)
-    found = frame.transform(rules.matches("m", keep_unmatched=True)).select("id", "m").collect()
-    return {row["id"]: list(row["m"]) for row in found}
-
-
-def natives(frame, text):
-    """Return the parts of a rule that are left to Spark, each a column of its own."""
-    (rule,) = RuleBinder().bind(frame, el.RuleSet({"r": text}).now()[1], skips=False).rules
-    waiting, found = [rule.tree], []
-    while waiting:
-        node = waiting.pop()
-        waiting += getattr(node, "parts", ())
-        waiting += [getattr(node, name) for name in ("part", "test") if hasattr(node, name)]
-        found += [node.sql] if isinstance(node, NativeTest) else []
-    return found
 
 
 @settings(max_examples=15, deadline=None)

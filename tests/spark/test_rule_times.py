@@ -7,10 +7,9 @@ import datetime as dt
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from pyspark.sql import functions as F
+from rule_answers import natives, said_by_rules, said_by_spark
 
 import eddyline as el
-from eddyline.query.rules import NativeTest
 from eddyline.spark.rule_pipeline import RuleBinder
 from eddyline.testing.reference_rules import truth
 
@@ -89,18 +88,6 @@ def rows_in(spark, extra=MICROS):
     ).coalesce(1)
 
 
-def said_by_spark(frame, texts):
-    columns = [F.when(F.expr(text), F.lit(text)) for text in texts]
-    found = frame.select("id", F.array_compact(F.array(*columns)).alias("m")).collect()
-    return {row["id"]: list(row["m"]) for row in found}
-
-
-def said_by_rules(frame, texts, **options):
-    rules = el.RuleSet({text: text for text in texts}, **options)
-    found = frame.transform(rules.matches("m", keep_unmatched=True)).select("id", "m").collect()
-    return {row["id"]: list(row["m"]) for row in found}
-
-
 def constants_for(column):
     """Return constants that a column is compared with in its own type."""
     return (*TEXTS, *DAYS, *NTZ, *LTZ) if column != "wall" else (*TEXTS, *DAYS, *NTZ)
@@ -158,18 +145,6 @@ def test_two_hundred_rules_are_one_attribute(spark, change):
     # A region per gap between constants, one after the last, and one for NULL.
     assert (attribute.name, attribute.n_rules, attribute.n_tests) == ("`at`", 200, n_times + 2)
     assert not any(natives(frame, text) for text in given_texts.values())
-
-
-def natives(frame, text):
-    """Return the parts of a rule that are left to Spark, each a column of its own."""
-    (rule,) = RuleBinder().bind(frame, el.RuleSet({"r": text}).now()[1], skips=False).rules
-    waiting, found = [rule.tree], []
-    while waiting:
-        node = waiting.pop()
-        waiting += getattr(node, "parts", ())
-        waiting += [getattr(node, name) for name in ("part", "test") if hasattr(node, name)]
-        found += [node.sql] if isinstance(node, NativeTest) else []
-    return found
 
 
 def test_what_is_shared_and_what_is_left_to_spark(spark, change):

@@ -38,8 +38,6 @@ class BatchPlan:
     """Of each input's window (µs); FOREVER if rows never leave it by time."""
     horizons: Mapping[str, int]
     """For each input, the instant before which rows that left their window cannot join (µs)."""
-    keeps: bool = True
-    """Whether the new rows are kept for later batches."""
 
 
 @dataclass(slots=True)
@@ -75,9 +73,8 @@ class BucketBatch:
         news = {name: SortedRun.of(rows) for name, rows in batch.items()}
         windows = {name: self._window(name) for name in self.plan.graph.inputs}
         yield from results(self.plan.graph, self.plan.orders, windows, news)
-        if self.plan.keeps:
-            for name, run in news.items():
-                self._keep(name, run)
+        for name, run in news.items():
+            self._keep(name, run)
 
     def _window(self, name: str) -> list[SortedRun]:
         """Return the runs of an input that may still join, some of them made one."""

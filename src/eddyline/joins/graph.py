@@ -44,7 +44,7 @@ class JoinGraph:
 
     @cached_property
     def classes_of(self) -> dict[str, tuple[int, ...]]:
-        """The classes that each input has a code in, ascending: the rows of its codes."""
+        """The classes that each input has a code in, ascending."""
         return {
             name: tuple(k for k, members in enumerate(self.classes) if name in members)
             for name in self.inputs

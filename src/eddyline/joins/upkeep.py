@@ -33,8 +33,8 @@ def upkeep_of(runs: Sequence[RunFile], *, horizon: int, length: int) -> Upkeep:
     """Return what to do with runs.
 
     A run goes as a whole when all its rows have left their window. Runs of a size become one of the
-    next size, so a row is written again as often as the window is FAN_IN times larger than a batch,
-    to the power of that; but never so many that expired rows wait for later ones too long.
+    next size, so that a row is written again once for each power of FAN_IN by which its window is
+    larger than a batch; but only if no row waits too long to go with the later ones.
 
     Args:
         runs: of one input in one bucket, the oldest first.
@@ -44,7 +44,7 @@ def upkeep_of(runs: Sequence[RunFile], *, horizon: int, length: int) -> Upkeep:
     stay = tuple(run for run in runs if run.last_end >= horizon)
     for first in range(len(stay) - FAN_IN + 1):
         group = stay[first : first + FAN_IN]
-        if _size(group[0]) == _size(group[-1]) and _fits(group, length):
+        if len({_size(run) for run in group}) == 1 and _fits(group, length):
             return Upkeep(stay, group)
     return Upkeep(stay, ())
 

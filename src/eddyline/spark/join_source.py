@@ -144,8 +144,9 @@ def _length(each: JoinInput, time: str | None) -> int:
     if isinstance(each.window, RowsWindow) and time is not None:
         msg = f"the window [ROWS …] of {each.name!r} is not supported yet; use [RANGE …]"
         raise NotSupportedError(msg, input=each.name)
-    is_range = isinstance(each.window, RangeWindow) and time is not None
-    return each.window.length if is_range and isinstance(each.window, RangeWindow) else FOREVER
+    if isinstance(each.window, RangeWindow) and time is not None:
+        return each.window.length
+    return FOREVER
 
 
 def _own(df: DataFrame, each: JoinInput, keys: Sequence[KeyClass]) -> DataFrame:
