@@ -16,6 +16,7 @@ from pyarrow import fs
 
 from eddyline.joins.bucket import BatchPlan, BucketBatch
 from eddyline.joins.graph import JoinGraph
+from eddyline.joins.manifest import ManifestFolder
 from eddyline.joins.pipeline import Composites
 from eddyline.joins.rows import ALWAYS, FOREVER, Rows, SortedRun
 from eddyline.joins.upkeep import SPARE
@@ -50,7 +51,8 @@ class Operator:
             arrived = self.case.tables[each.stream] if is_static else tables.get(each.stream)
             if arrived is not None and arrived.num_rows:
                 inputs[each.name] = self.rows(each, arrived)
-        plan = BatchPlan(self.graph, self.orders(), self.lengths(), self.horizons())
+        lows, horizons = self.lows(), self.horizons()
+        plan = BatchPlan(0, self.graph, self.orders(), self.lengths(), lows, horizons)
         for bucket in range(self.n_buckets):
             mine = {name: self.of_bucket(rows, bucket) for name, rows in inputs.items()}
             mine = {name: rows for name, rows in mine.items() if len(rows)}
@@ -58,7 +60,7 @@ class Operator:
                 files = fs.LocalFileSystem()
                 task = BucketBatch(plan, files, self.folder, self.windows[bucket])
                 self.found += task.run(mine)
-                self.windows[bucket] = task.after
+                self.windows[bucket] = task.report.after
         for each in self.query.inputs:
             rows = inputs.get(each.name)
             if rows is not None and len(rows):
@@ -129,18 +131,19 @@ class Operator:
             for each in self.query.inputs
         }
 
-    def horizons(self):
-        lows = {
+    def lows(self):
+        return {
             each.name: self.latest[each.name] - self.case.lateness
             if each.name in self.latest
             else ALWAYS
             for each in self.query.inputs
             if self.case.times[each.stream] is not None
         }
+
+    def horizons(self):
+        lows = self.lows()
         return {
-            each.name: min(
-                (low for name, low in lows.items() if name != each.name), default=FOREVER
-            )
+            each.name: min((low for name, low in lows.items() if name != each.name), default=None)
             for each in self.query.inputs
         }
 
@@ -174,6 +177,7 @@ def is_supported(case):
 @given(case=join_cases().filter(is_supported), data=st.data())
 def test_any_cut_and_any_order_give_the_definition(case, data):
     with TemporaryDirectory() as folder:
+        ManifestFolder(fs.LocalFileSystem(), folder)
         operator = Operator(case, data.draw, folder)
         for number, tables in enumerate(case.batches or [{}]):
             operator.batch(tables, is_first=number == 0)
@@ -193,14 +197,15 @@ def test_runs_are_merged_and_expire_without_a_trace(length, tmp_path):
         ends = np.full(starts.size, FOREVER) if length == FOREVER else starts + length
         return Rows({0: keys[name][low:high]}, starts, ends, pa.table({"at": starts}))
 
+    ManifestFolder(fs.LocalFileSystem(), str(tmp_path))
     files, before, found, merged = fs.LocalFileSystem(), {}, [], 0
     for low in range(0, 2_000, 50):
         horizon = ALWAYS if low == 0 else low - 1
-        plan = BatchPlan(graph, orders, lengths, {"s": horizon, "t": horizon})
+        plan = BatchPlan(0, graph, orders, lengths, {}, {"s": horizon, "t": horizon})
         task = BucketBatch(plan, files, str(tmp_path), before)
         found += task.run({name: rows(name, low, low + 50) for name in "st"})
-        merged += any(each.n_rows > 50 for each in task.after["s"])
-        before = task.after
+        merged += any(each.n_rows > 50 for each in task.report.after["s"])
+        before = task.report.after
     kept = sum(each.n_rows for each in before["s"])
     if length == FOREVER:
         assert kept == 2_000

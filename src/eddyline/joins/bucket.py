@@ -6,16 +6,20 @@ the batch names them.
 
 from __future__ import annotations
 
+import time
 import uuid
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from eddyline.joins.late import write_late
+from eddyline.joins.manifest import LATE, RUNS
 from eddyline.joins.operator import results
-from eddyline.joins.rows import Rows, SortedRun
+from eddyline.joins.rows import ALWAYS, Rows, SortedRun
 from eddyline.joins.run_files import open_run, write_run
 from eddyline.joins.upkeep import upkeep_of
+from eddyline.joins.work import JoinWork
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -31,13 +35,37 @@ if TYPE_CHECKING:
 class BatchPlan:
     """How the rows of a batch are joined; the same for every bucket."""
 
+    batch_id: int
     graph: JoinGraph
     orders: Mapping[str, tuple[str, ...]]
     """For each input, the order in which its new rows meet the others."""
     lengths: Mapping[str, int]
     """Of each input's window (µs); FOREVER if rows never leave it by time."""
-    horizons: Mapping[str, int]
-    """For each input, the instant before which rows that left their window cannot join (µs)."""
+    lows: Mapping[str, int] = field(default_factory=dict)
+    """For each input, the instant before which its new rows are late (µs); none if missing."""
+    horizons: Mapping[str, int | None] = field(default_factory=dict)
+    """For each input, the instant before which rows that left their window cannot join (µs); None
+    if none can, as no other input brings new rows."""
+
+
+@dataclass(slots=True)
+class BucketReport:
+    """What one bucket did in one batch."""
+
+    bucket: int
+    after: dict[str, tuple[RunFile, ...]] = field(default_factory=dict)
+    """The runs of each input after the batch."""
+    n_rows: dict[str, int] = field(default_factory=dict)
+    """New rows of each input that were joined."""
+    n_late: dict[str, int] = field(default_factory=dict)
+    """New rows of each input that came too late."""
+    late_files: list[str] = field(default_factory=list)
+    """Where those were written."""
+    n_results: int = 0
+    """Combinations that were found, before what is not an equality was checked."""
+    ns: int = 0
+    """Time that the task took (ns)."""
+    work: JoinWork = field(default_factory=JoinWork)
 
 
 @dataclass(slots=True)
@@ -47,16 +75,18 @@ class BucketBatch:
     Args:
         plan: how its rows are joined.
         files: where its runs are.
-        folder: the folder with them.
+        folder: of the query's window state; see ``manifest.ManifestFolder``.
         before: the runs of each input before the batch, the oldest first.
+        bucket: its number.
     """
 
     plan: BatchPlan
     files: fs.FileSystem
     folder: str
     before: Mapping[str, Sequence[RunFile]]
-    after: dict[str, tuple[RunFile, ...]] = field(default_factory=dict)
-    """The runs of each input after the batch; complete once the results were taken."""
+    bucket: int = 0
+    report: BucketReport = field(init=False)
+    """What was done; complete once the results were taken."""
 
     def run(self, batch: Mapping[str, Rows]) -> Iterator[pa.Table]:
         """Join the rows of the batch and keep them.
@@ -70,36 +100,64 @@ class BucketBatch:
         Raises:
             OSError: a run cannot be read or written.
         """
-        news = {name: SortedRun.of(rows) for name, rows in batch.items()}
+        started = time.perf_counter_ns()
+        self.report = BucketReport(self.bucket)
+        on_time = {name: self._on_time(name, rows) for name, rows in batch.items()}
+        news = {name: SortedRun.of(rows) for name, rows in on_time.items() if len(rows)}
         windows = {name: self._window(name) for name in self.plan.graph.inputs}
-        yield from results(self.plan.graph, self.plan.orders, windows, news)
+        work = self.report.work
+        for found in results(self.plan.graph, self.plan.orders, windows, news, work):
+            self.report.n_results += found.num_rows
+            yield found
         for name, run in news.items():
+            self.report.n_rows[name] = len(run)
             self._keep(name, run)
+        self.report.ns = time.perf_counter_ns() - started
+
+    @property
+    def _runs(self) -> str:
+        return f"{self.folder}/{RUNS}"
+
+    def _on_time(self, name: str, rows: Rows) -> Rows:
+        """Return the rows that are not late; the others are written beside the runs."""
+        is_late = rows.starts < self.plan.lows.get(name, ALWAYS)
+        if not is_late.any():
+            return rows
+        late = rows.taken(np.flatnonzero(is_late))
+        self.report.n_late[name] = len(late)
+        at = self.plan.batch_id, self.bucket, name
+        self.report.late_files.append(write_late(self.files, f"{self.folder}/{LATE}", *at, late))
+        return rows.taken(np.flatnonzero(~is_late))
 
     def _window(self, name: str) -> list[SortedRun]:
         """Return the runs of an input that may still join, some of them made one."""
-        horizon, length = self.plan.horizons[name], self.plan.lengths[name]
+        horizon, length = self.plan.horizons.get(name, ALWAYS), self.plan.lengths[name]
+        if horizon is None:
+            return []
         upkeep = upkeep_of(self.before.get(name, ()), horizon=horizon, length=length)
         stay = {file: self._open(name, file) for file in upkeep.stay}
         if upkeep.merge:
             together = Rows.together([stay[file].rows for file in upkeep.merge])
             merged = SortedRun.of(_alive(together, horizon))
             stay = _replaced(stay, upkeep.merge, self._write(merged), merged)
-        self.after[name] = tuple(stay)
+        self.report.after[name] = tuple(stay)
         return list(stay.values())
 
     def _keep(self, name: str, run: SortedRun) -> None:
-        horizon = self.plan.horizons[name]
+        horizon = self.plan.horizons.get(name, ALWAYS)
+        if horizon is None:
+            return
         if run.rows.ends.min() < horizon:
             run = SortedRun.of(_alive(run.rows, horizon))
         if len(run):
-            self.after[name] = (*self.after[name], self._write(run))
+            after = self.report.after
+            after[name] = (*after.get(name, ()), self._write(run))
 
     def _open(self, name: str, file: RunFile) -> SortedRun:
-        return open_run(self.files, self.folder, file.name, self.plan.graph.classes_of[name])
+        return open_run(self.files, self._runs, file.name, self.plan.graph.classes_of[name])
 
     def _write(self, run: SortedRun) -> RunFile:
-        return write_run(self.files, self.folder, uuid.uuid4().hex, run)
+        return write_run(self.files, self._runs, uuid.uuid4().hex, run)
 
 
 def _alive(rows: Rows, horizon: int) -> Rows:

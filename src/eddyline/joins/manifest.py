@@ -24,6 +24,9 @@ FORMAT = 1
 KEPT = 2
 """Manifests that are kept: Spark may run the batch after the one before the last again."""
 
+RUNS, LATE = "runs", "late"
+"""Folders of the runs that manifests name, and of late rows."""
+
 Windows = dict[int, dict[str, tuple[RunFile, ...]]]
 """The runs by bucket and input, the oldest first."""
 
@@ -39,6 +42,8 @@ class Manifest:
     windows: Windows = field(default_factory=dict)
     latest: dict[str, int] = field(default_factory=dict)
     """The latest event time of each stream so far (µs)."""
+    n_late: dict[str, int] = field(default_factory=dict)
+    """The rows of each input that came too late so far."""
 
     def names(self) -> set[str]:
         """Return the names of all runs."""
@@ -58,8 +63,19 @@ class ManifestFolder:
     def __init__(self, files: fs.FileSystem, folder: str) -> None:
         self.files = files
         self.folder = folder
-        self.runs = f"{folder}/runs"
-        files.create_dir(self.runs, recursive=True)
+        self.runs = f"{folder}/{RUNS}"
+        self.late = f"{folder}/{LATE}"
+        for each in (self.runs, self.late):
+            files.create_dir(each, recursive=True)
+
+    def latest(self) -> Manifest | None:
+        """Return the manifest of the last batch; None if there is none.
+
+        Raises:
+            StateError: it cannot be read.
+        """
+        present = self._present()
+        return self.read(present[-1]) if present else None
 
     def read(self, batch_id: int) -> Manifest | None:
         """Return the manifest of a batch; None if there is none.
@@ -109,7 +125,7 @@ class ManifestFolder:
                 self.files.delete_file(self._path(batch_id))
             elif batch_id < manifest.batch_id and (kept := self.read(batch_id)):
                 needed |= kept.names()
-        for name in self._names(self.runs):
+        for name in names_in(self.files, self.runs):
             if name.split(".")[0] not in needed:
                 self.files.delete_file(f"{self.runs}/{name}")
 
@@ -117,13 +133,15 @@ class ManifestFolder:
         return f"{self.folder}/manifest-{batch_id:08d}.json"
 
     def _present(self) -> list[int]:
-        names = [name for name in self._names(self.folder) if name.startswith("manifest-")]
+        names = [name for name in names_in(self.files, self.folder) if name.startswith("manifest-")]
         return sorted(int(name[9:17]) for name in names if name.endswith(".json"))
 
-    def _names(self, folder: str) -> list[str]:
-        from pyarrow import fs  # noqa: PLC0415
 
-        return [info.base_name for info in self.files.get_file_info(fs.FileSelector(folder))]
+def names_in(files: fs.FileSystem, folder: str) -> list[str]:
+    """Return the names of all files and folders in a folder."""
+    from pyarrow import fs  # noqa: PLC0415
+
+    return [info.base_name for info in files.get_file_info(fs.FileSelector(folder))]
 
 
 def _from_plain(plain: Mapping[str, Any]) -> Manifest:
@@ -135,7 +153,12 @@ def _from_plain(plain: Mapping[str, Any]) -> Manifest:
         for bucket, inputs in plain["windows"].items()
     }
     return Manifest(
-        plain["batch_id"], plain["identity"], plain["n_buckets"], windows, plain["latest"]
+        plain["batch_id"],
+        plain["identity"],
+        plain["n_buckets"],
+        windows,
+        plain["latest"],
+        plain["n_late"],
     )
 
 

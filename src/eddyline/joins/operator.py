@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from eddyline.joins.graph import JoinGraph
     from eddyline.joins.rows import SortedRun
+    from eddyline.joins.work import JoinWork
 
 BLOCK_ROWS = 65_536
 """New rows that go through a pipeline together: they and what they find stay in the caches."""
@@ -28,6 +29,7 @@ def results(
     orders: Mapping[str, Sequence[str]],
     windows: Mapping[str, Sequence[SortedRun]],
     news: Mapping[str, SortedRun],
+    work: JoinWork,
 ) -> Iterator[pa.Table]:
     """Join the new rows of a batch with each other and with the windows.
 
@@ -36,6 +38,7 @@ def results(
         orders: for each input, the order in which its new rows meet the others.
         windows: the runs of each input before the batch.
         news: the new rows of each input that has some.
+        work: what pipelines do is added to it.
 
     Returns:
         Tables whose columns are those of the inputs, named ``input.column``, and the first and the
@@ -50,7 +53,7 @@ def results(
         for start in range(0, len(news[name]), BLOCK_ROWS):
             rows = slice(start, min(start + BLOCK_ROWS, len(news[name])))
             first = Composites.of(name, news[name], rows, base)
-            found = run_pipeline(graph, first, orders[name], seen)
+            found = run_pipeline(graph, name, first, orders[name], seen, work)
             if found is not None:
                 yield gathered(found, after)
         seen[name] = after[name]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from eddyline.joins.graph import JoinGraph
     from eddyline.joins.rows import SortedRun
+    from eddyline.joins.work import JoinWork
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,26 +88,33 @@ class Composites:
 
 def run_pipeline(
     graph: JoinGraph,
+    pipeline: str,
     first: Composites,
     order: Sequence[str],
     windows: Mapping[str, Sequence[SortedRun]],
+    work: JoinWork,
 ) -> Composites | None:
     """Join new rows of an input with the windows of all others.
 
     Args:
         graph: what is joined with what.
+        pipeline: the input.
         first: the new rows.
         order: the other inputs, never needing a Cartesian product.
         windows: the runs of each input.
+        work: what is done is added to it.
 
     Returns:
         The combinations of all inputs; None as soon as there is none.
     """
     joined = first
     for name in order:
+        started, n_in = time.perf_counter_ns(), len(joined)
         if not windows[name]:
+            work.of(pipeline, name).add(n_in, 0, 0)
             return None
         joined = joined.joined(name, windows[name], graph.links(joined.rows, name))
+        work.of(pipeline, name).add(n_in, len(joined), time.perf_counter_ns() - started)
         if not len(joined):
             return None
     return joined

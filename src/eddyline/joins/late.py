@@ -1,0 +1,74 @@
+"""Rows that came too late to be joined: kept beside the window state, so that none is lost."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from eddyline.joins.manifest import names_in
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from pyarrow import fs
+
+    from eddyline.joins.rows import Rows
+
+TIME = "_time"
+"""The column that holds the event time of a late row."""
+
+
+def write_late(
+    files: fs.FileSystem, folder: str, batch_id: int, bucket: int, name: str, rows: Rows
+) -> str:
+    """Write late rows as one parquet file; an earlier attempt of the same batch is replaced.
+
+    Args:
+        files: where the folder is.
+        folder: an existing folder.
+        batch_id: the batch that they came in.
+        bucket: the bucket that they belong to.
+        name: their input.
+        rows: the rows.
+
+    Returns:
+        The name of the file.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    file = f"{batch_id:08d}-{bucket:05d}-{quote(name, safe='')}.parquet"
+    instants = pa.array(rows.starts, pa.timestamp("us", tz="UTC"))
+    with files.open_output_stream(f"{folder}/{file}") as out:
+        pq.write_table(rows.payload.append_column(TIME, instants), out)
+    return file
+
+
+def read_late(files: fs.FileSystem, folder: str, name: str) -> pa.Table | None:
+    """Return all late rows of an input, by batch; None if there is none."""
+    ending = f"-{quote(name, safe='')}.parquet"
+    tables = []
+    for file in sorted(names_in(files, folder)):
+        if file.endswith(ending):
+            with files.open_input_file(f"{folder}/{file}") as source:
+                tables.append(pq.read_table(source))
+    return pa.concat_tables(tables) if tables else None
+
+
+def drop_stale_late(
+    files: fs.FileSystem, folder: str, batch_id: int, written: Collection[str]
+) -> None:
+    """Remove files that only a failed attempt of a batch has written.
+
+    Args:
+        files: where the folder is.
+        folder: the folder.
+        batch_id: the batch.
+        written: the files of the attempt that counts.
+    """
+    for file in names_in(files, folder):
+        if int(file[:8]) >= batch_id and file not in written:
+            files.delete_file(f"{folder}/{file}")
