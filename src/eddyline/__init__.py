@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from eddyline.spark.engine import Engine
     from eddyline.spark.rule_set import RuleSet
     from eddyline.spark.session import session
+    from eddyline.spark.window_join import window_join
 
 __version__ = "0.1.0"
 
@@ -26,6 +27,7 @@ _ON_USE = {
     "detector_bank": "eddyline.change",
     "session": "eddyline.spark.session",
     "sigma": "eddyline.sigma",
+    "window_join": "eddyline.spark.window_join",
 }
 """Public names whose modules are imported when they are first used; most of them need pyspark."""
 
@@ -39,6 +41,7 @@ __all__ = [
     "session",
     "sigma",
     "sql_predicate",
+    "window_join",
 ]
 
 

@@ -138,6 +138,45 @@ class SharingOptions(_Keywords):
                 raise OptionError(msg, name=name, value=got)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinOptions(_Keywords):
+    """How a windowed join is run, and how its plan is learned.
+
+    Raises:
+        OptionError: a value is out of its range; it says which and what the range is.
+    """
+
+    policy: Any = "a_greedy"
+    """Ordering policy of each pipeline; see ``FilterOptions.policy``."""
+    monitor: Any = "two_sample"
+    """Which evidence is fresh; see ``FilterOptions.monitor``."""
+    adaptive: bool = True
+    """False keeps the orders as written, uses no cache, and keeps the grid as it was first."""
+    buckets: int | None = None
+    """Most buckets that rows are cut into; Spark's shuffle partitions if None ([1, 240])."""
+    sample_rows: int = 200
+    """New rows of each input whose partners are looked up in every window, per bucket and batch
+    ([0, 2^20]); 0 keeps the orders as written."""
+    window_rows: int = 1000
+    """Profile tuples that an order is chosen by: the newest (≥ 1)."""
+    caches: bool = True
+    """Whether joined rows may be kept by key where that saves more than it costs."""
+    cache_bytes: int = 64 << 20
+    """Most memory for them, per bucket (bytes; ≥ 0)."""
+    seed: int = 0
+    """Chooses the sampled rows; never changes an answer (≥ 0)."""
+
+    def __post_init__(self) -> None:
+        if self.buckets is not None:
+            in_range(self, "buckets", 1, 240)
+        in_range(self, "sample_rows", 0, 2**20)
+        in_range(self, "window_rows", 1, 2**31)
+        in_range(self, "cache_bytes", 0, 2**40)
+        in_range(self, "seed", 0, 2**62)
+        for name in ("adaptive", "caches"):
+            is_switch(self, name)
+
+
 METHODS = ("auto", "witnesses", "blocks", "every_row")
 """Values of ``SharingOptions.method``."""
 

@@ -43,7 +43,7 @@ def committed(folder, batch_id, **windows):
         }
         for bucket, names in windows.items()
     }
-    manifest = Manifest(batch_id, "query", 2, found, {"s": batch_id})
+    manifest = Manifest(batch_id, "query", (2,), found, {"s": batch_id})
     folder.commit(manifest)
     return manifest
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from eddyline.joins.grid import N_BINS, Bins, Grid, bins_of
 from eddyline.joins.late import write_late
 from eddyline.joins.manifest import LATE, RUNS
 from eddyline.joins.operator import results
@@ -46,6 +47,10 @@ class BatchPlan:
     horizons: Mapping[str, int | None] = field(default_factory=dict)
     """For each input, the instant before which rows that left their window cannot join (µs); None
     if none can, as no other input brings new rows."""
+    grid: Grid = field(default_factory=lambda: Grid(()))
+    """How rows are cut into buckets; not cut if omitted."""
+    is_moved: bool = False
+    """Whether the runs are those of another grid: then a bucket takes out of them what is its."""
 
 
 @dataclass(slots=True)
@@ -66,6 +71,8 @@ class BucketReport:
     ns: int = 0
     """Time that the task took (ns)."""
     work: JoinWork = field(default_factory=JoinWork)
+    bins: Bins = field(default_factory=dict)
+    """How the hashes of the new rows are spread; every row is counted in one bucket."""
 
 
 @dataclass(slots=True)
@@ -102,7 +109,7 @@ class BucketBatch:
         """
         started = time.perf_counter_ns()
         self.report = BucketReport(self.bucket)
-        on_time = {name: self._on_time(name, rows) for name, rows in batch.items()}
+        on_time = {name: self._on_time(name, batch[name]) for name in sorted(batch)}
         news = {name: SortedRun.of(rows) for name, rows in on_time.items() if len(rows)}
         windows = {name: self._window(name) for name in self.plan.graph.inputs}
         work = self.report.work
@@ -110,7 +117,7 @@ class BucketBatch:
             self.report.n_results += found.num_rows
             yield found
         for name, run in news.items():
-            self.report.n_rows[name] = len(run)
+            self._count(name, run)
             self._keep(name, run)
         self.report.ns = time.perf_counter_ns() - started
 
@@ -124,10 +131,14 @@ class BucketBatch:
         if not is_late.any():
             return rows
         late = rows.taken(np.flatnonzero(is_late))
+        if self._is_first_copy(rows):
+            self._write_late(name, late)
+        return rows.taken(np.flatnonzero(~is_late))
+
+    def _write_late(self, name: str, late: Rows) -> None:
         self.report.n_late[name] = len(late)
         at = self.plan.batch_id, self.bucket, name
         self.report.late_files.append(write_late(self.files, f"{self.folder}/{LATE}", *at, late))
-        return rows.taken(np.flatnonzero(~is_late))
 
     def _window(self, name: str) -> list[SortedRun]:
         """Return the runs of an input that may still join, some of them made one."""
@@ -136,12 +147,27 @@ class BucketBatch:
             return []
         upkeep = upkeep_of(self.before.get(name, ()), horizon=horizon, length=length)
         stay = {file: self._open(name, file) for file in upkeep.stay}
-        if upkeep.merge:
-            together = Rows.together([stay[file].rows for file in upkeep.merge])
-            merged = SortedRun.of(_alive(together, horizon))
-            stay = _replaced(stay, upkeep.merge, self._write(merged), merged)
+        merge = upkeep.stay if self.plan.is_moved else upkeep.merge
+        if merge:
+            rows = _alive(Rows.together([stay[file].rows for file in merge]), horizon)
+            if self.plan.is_moved:
+                rows = rows.taken(np.flatnonzero(self.plan.grid.holds(self.bucket, rows.codes)))
+            merged = SortedRun.of(rows)
+            now = {self._write(merged): merged} if len(merged) else {}
+            stay = _replaced(stay, merge, now)
         self.report.after[name] = tuple(stay)
         return list(stay.values())
+
+    def _is_first_copy(self, rows: Rows) -> bool:
+        """Return whether this is the one of several buckets with the same rows that counts."""
+        return self.bucket in set(self.plan.grid.once(rows.codes))
+
+    def _count(self, name: str, run: SortedRun) -> None:
+        """Count new rows."""
+        if self._is_first_copy(run.rows):
+            self.report.n_rows[name] = len(run)
+            for key, of in run.rows.codes.items():
+                self.report.bins[name, key] = np.bincount(bins_of(of), minlength=N_BINS)
 
     def _keep(self, name: str, run: SortedRun) -> None:
         horizon = self.plan.horizons.get(name, ALWAYS)
@@ -166,13 +192,13 @@ def _alive(rows: Rows, horizon: int) -> Rows:
 
 
 def _replaced(
-    runs: Mapping[RunFile, SortedRun], merged: Sequence[RunFile], file: RunFile, run: SortedRun
+    runs: Mapping[RunFile, SortedRun], merged: Sequence[RunFile], now: Mapping[RunFile, SortedRun]
 ) -> dict[RunFile, SortedRun]:
-    """Return the runs with one in the place of several."""
+    """Return the runs with one, or none, in the place of several."""
     found: dict[RunFile, SortedRun] = {}
     for each, opened in runs.items():
         if each == merged[0]:
-            found[file] = run
+            found |= now
         elif each not in merged:
             found[each] = opened
     return found

@@ -38,7 +38,8 @@ class Manifest:
     batch_id: int
     identity: str
     """Of the query: its windows are of no use for another one."""
-    n_buckets: int
+    grid: tuple[int, ...]
+    """In how many parts each key class is cut."""
     windows: Windows = field(default_factory=dict)
     latest: dict[str, int] = field(default_factory=dict)
     """The latest event time of each stream so far (µs)."""
@@ -155,7 +156,7 @@ def _from_plain(plain: Mapping[str, Any]) -> Manifest:
     return Manifest(
         plain["batch_id"],
         plain["identity"],
-        plain["n_buckets"],
+        tuple(plain["grid"]),
         windows,
         plain["latest"],
         plain["n_late"],

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from eddyline.ordering.protocol import Order
     from eddyline.query.binding import Pinned
+    from eddyline.runtime.join_view import JoinView
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.rule_view import RuleRecord, RuleView
     from eddyline.stats.profile import FilterProfile
@@ -113,4 +114,6 @@ class RunView:
     filter_view: FilterView | None = None
     rule_view: RuleView | None = None
     """Set if it is a run of rules, or of queries that run shared."""
+    join_view: JoinView | None = None
+    """Set if it is a run of a windowed join."""
     settings: dict[str, str] = field(default_factory=dict)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from eddyline.errors import OptionError, QueryError
-from eddyline.options import FilterOptions
+from eddyline.options import FilterOptions, JoinOptions
+from eddyline.query.join_statement import is_join
 from eddyline.query.predicates import FunctionPredicate, named, predicate
 from eddyline.query.statement import read_select
 from eddyline.registry import unknown
@@ -15,8 +16,9 @@ from eddyline.spark.functions import argument_names
 from eddyline.spark.pipeline import FilterPipeline
 from eddyline.spark.run import Job, Run, SinkOutlet, already_running, settings_of
 from eddyline.spark.session import session
-from eddyline.spark.shared_run import Start, start_together, stop_all
+from eddyline.spark.shared_run import start_of, start_together, stop_all
 from eddyline.spark.sinks import sink_of
+from eddyline.spark.window_join import WindowJoin
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
     from eddyline.spark.run_face import RunFace
     from eddyline.spark.shared_run import SharedQueries
     from eddyline.spark.sinks import BatchWriter
+
+AnyQuery = TypeVar("AnyQuery", "Query", WindowJoin)
 
 RENAME = "engine.query(…, name='…')"
 """How a query gets another name."""
@@ -50,8 +54,13 @@ class Engine:
     def __init__(self, spark: SparkSession | None = None) -> None:
         self.spark = session() if spark is None else spark
         self.streams: dict[str, DataFrame] = {}
+        self.tables: dict[str, DataFrame] = {}
+        self.times: dict[str, str] = {}
+        """The event-time column of each stream that has one."""
+        self.lateness: dict[str, str] = {}
+        """How late rows of each stream may come, if they may."""
         self.functions: dict[str, FunctionPredicate] = {}
-        self.queries: dict[str, Query] = {}
+        self.queries: dict[str, Query | WindowJoin] = {}
         self.shared: list[SharedQueries] = []
         """Those that were started together."""
         self.runs: list[RunFace] = []
@@ -66,18 +75,18 @@ class Engine:
             name: the stream's name in SQL.
             df: a streaming DataFrame.
             time: its event-time column; used by windows, not by filters.
-            lateness: how late rows may come ("1 minute"); becomes the watermark.
+            lateness: how much earlier than the latest row before it a row may be ("1 minute");
+                becomes the watermark.
 
         Raises:
             QueryError: the name is taken, the DataFrame is no stream, or has no such column.
         """
-        if name in self.streams:
-            msg = f"stream {name!r} exists already; choose another name"
-            raise QueryError(msg, name=name)
+        self._check_new(name)
         if not df.isStreaming:
             msg = (
                 f"stream {name!r} needs a streaming DataFrame (spark.readStream…), got a batch "
-                f"one; filter that with df.transform(el.all_of(…))"
+                f"one; join it as a table that does not change (engine.table), or filter it with "
+                f"df.transform(el.all_of(…))"
             )
             raise QueryError(msg, name=name)
         if time is not None and time not in df.columns:
@@ -87,8 +96,35 @@ class Engine:
             msg = f"stream {name!r} has a lateness but no time column; add time='…'"
             raise OptionError(msg, name=name)
         self.streams[name] = df
+        if time is not None:
+            self.times[name] = time
         if time is not None and lateness is not None:
+            self.lateness[name] = lateness
             self.streams[name] = df.withWatermark(time, lateness)
+
+    def table(self, name: str, df: DataFrame) -> None:
+        """Give a batch DataFrame a name that queries can join with streams.
+
+        A join reads it once, when it starts for the first time: its rows were always there.
+
+        Args:
+            name: the table's name in SQL.
+            df: a batch DataFrame.
+
+        Raises:
+            QueryError: the name is taken, or the DataFrame is a stream.
+        """
+        self._check_new(name)
+        if df.isStreaming:
+            msg = f"table {name!r} needs a batch DataFrame, got a stream; use engine.stream"
+            raise QueryError(msg, name=name)
+        self.tables[name] = df
+
+    def _check_new(self, name: str) -> None:
+        for known, kind in ((self.streams, "stream"), (self.tables, "table")):
+            if name in known:
+                msg = f"{kind} {name!r} exists already; choose another name"
+                raise QueryError(msg, name=name)
 
     def function(
         self,
@@ -119,27 +155,46 @@ class Engine:
         self.functions[name] = made
         return made
 
-    def query(self, text: str, *, name: str | None = None, **options: Any) -> Query:
+    def query(self, text: str, *, name: str | None = None, **options: Any) -> Query | WindowJoin:
         """Read a continuous query.
 
         Args:
-            text: ``SELECT … FROM stream [WHERE …]``.
-            name: the query's name; the stream's name and a number by default.
-            **options: how its orders are learned, as for ``el.all_of``.
+            text: ``SELECT … FROM stream [WHERE …]``, or a join over windows:
+                ``SELECT … FROM s [RANGE 10 SECONDS], t [RANGE 1 MINUTE] WHERE s.k = t.k AND …``.
+            name: the query's name; that of its streams and a number by default.
+            **options: how its plan is learned, as for ``el.all_of`` or ``el.window_join``.
 
         Raises:
             QueryError: the text cannot be understood, or names what does not exist.
             NotSupportedError: valid SQL that eddyline does not run yet, with its position.
             OptionError: an unknown option, or a value out of range.
         """
+        if is_join(text):
+            return self._add(self._join(text, name, JoinOptions.of(**options)))
         select = read_select(text, functions=self.functions, streams=tuple(self.streams))
         chosen = name or f"{select.stream}_{len(self.queries) + 1}"
-        if chosen in self.queries:
-            msg = f"query {chosen!r} exists already; choose another name"
-            raise QueryError(msg, name=chosen)
+        self._check_free(chosen)
         made = Query(self, select, chosen, FilterOptions.of(**options))
         made.check()
-        self.queries[chosen] = made
+        return self._add(made)
+
+    def _join(self, text: str, name: str | None, options: JoinOptions) -> WindowJoin:
+        """Read a join over windows."""
+        frames = {**self.streams, **self.tables}
+        times = {each: self.times.get(each) for each in frames}
+        chosen = name or f"join_{len(self.queries) + 1}"
+        self._check_free(chosen)
+        made = WindowJoin(text, frames, times, self.lateness, chosen, options, rename=RENAME)
+        made.check()
+        return made
+
+    def _check_free(self, name: str) -> None:
+        if name in self.queries:
+            msg = f"query {name!r} exists already; choose another name"
+            raise QueryError(msg, name=name)
+
+    def _add(self, made: AnyQuery) -> AnyQuery:
+        self.queries[made.name] = made
         return made
 
     def start_all(
@@ -170,7 +225,7 @@ class Engine:
             StateError: the checkpoint is of queries that ran together, and one no longer can.
         """
         starts = [
-            Start(query, sink, path=path and f"{path}/{name}", trigger=trigger)
+            start_of(query, sink=sink, path=path and f"{path}/{name}", trigger=trigger)
             for name, query in self.queries.items()
         ]
         self.runs = start_together(starts, checkpoint=checkpoint, shared=shared)
@@ -273,6 +328,6 @@ class Query:
             identity=self.text,
             source=self.source,
             settings=settings_of(self.options),
-            pipeline=lambda: FilterPipeline(self.bound(), self.options, self.name),
+            pipeline=lambda _: FilterPipeline(self.bound(), self.options, self.name),
             rename=RENAME,
         )

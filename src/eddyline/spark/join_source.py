@@ -7,12 +7,15 @@ input and not those of all.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
+from operator import and_
 from typing import TYPE_CHECKING
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 
 from eddyline.errors import NotSupportedError, QueryError
+from eddyline.joins.grid import N_BINS
 from eddyline.joins.rows import ALWAYS, FOREVER
 from eddyline.query.predicates import SqlPredicate
 from eddyline.query.sql_text import quoted
@@ -23,11 +26,15 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame
 
+    from eddyline.joins.grid import Grid
     from eddyline.query.joins import JoinInput, JoinQuery, KeyClass
 
-INPUT, BUCKET, START, KEY, SLOT = "__input", "__bucket", "__start", "__key", "__slot"
-"""The columns that say which input a row is of, its bucket, its event time (µs), its codes
-(numbered by key class), and what it carries (numbered)."""
+INPUT, PASSES, BUCKET, START = "__input", "__passes", "__bucket", "__start"
+"""The columns that say which input a row is of, whether it can join at all, its bucket, and its
+event time (µs)."""
+
+KEY, SLOT = "__key", "__slot"
+"""The columns that say its codes (numbered by key class), and what it carries (numbered)."""
 
 _WIDTHS = ("tinyint", "smallint", "int", "bigint")
 
@@ -42,6 +49,8 @@ class InputLayout:
     """Where the rows of one input are in the common DataFrame."""
 
     name: str
+    stream: str
+    """The stream or table that it is of."""
     number: int
     """What the column INPUT says."""
     keys: tuple[int, ...]
@@ -56,7 +65,10 @@ class InputLayout:
 class Source:
     """The inputs of a join as one DataFrame."""
 
-    df: DataFrame
+    streams: DataFrame | None
+    """The rows of the streams; None if there is none."""
+    tables: DataFrame | None
+    """The rows of the static tables; None if there is none."""
     layouts: tuple[InputLayout, ...]
     rough: tuple[int, ...]
     """Key classes whose codes are hashes: where they are equal, the keys are compared again."""
@@ -67,25 +79,23 @@ def source_of(
     frames: Mapping[str, DataFrame],
     times: Mapping[str, str | None],
     needed: Mapping[str, Sequence[str]],
-    n_buckets: int,
 ) -> Source:
     """Return the inputs of a join as one DataFrame.
 
-    Rows without an event time, or with a NULL in a key, never join and are left out.
+    Every row is there; one that no predicate of its input lets through, or that has a NULL in a
+    key, never joins and is marked.
 
     Args:
         query: the join.
         frames: the DataFrame of each stream and table.
         times: its event-time column; None for a table.
         needed: by input, the columns that results need.
-        n_buckets: in how many parts the rows are cut by key; one, if no key is common to all.
 
     Raises:
         QueryError: keys that cannot be compared, or an event time that is no time.
         NotSupportedError: a window or a predicate that is not supported yet.
     """
     kinds = [_key_type(key, query.inputs, frames) for key in query.keys]
-    common = [k for k, key in enumerate(query.keys) if len(key.members) == len(query.inputs)]
     slots: list[str] = []
     layouts = tuple(
         _layout(number, query, frames[each.stream], times[each.stream], needed[each.name], slots)
@@ -93,28 +103,49 @@ def source_of(
     )
     types = dict.fromkeys([f"{KEY}{k}" for k in range(len(kinds))], "bigint")
     types |= {f"{SLOT}{number}": kind for number, kind in enumerate(slots)}
-    parts = []
+    streams: list[DataFrame] = []
+    tables: list[DataFrame] = []
     for each, layout in zip(query.inputs, layouts, strict=True):
-        df = _own(frames[each.stream], each, [query.keys[k] for k in layout.keys])
-        own = {
-            f"{KEY}{k}": _code(query.keys[k].members[each.name][0], kinds[k]) for k in layout.keys
+        df, time = frames[each.stream], times[each.stream]
+        tests = _tests(each, [query.keys[k] for k in layout.keys])
+        codes = {
+            f"{KEY}{k}": _only(tests, _code(query.keys[k].members[each.name][0], kinds[k]))
+            for k in layout.keys
         }
-        bucket = F.lit(0)
-        if common and n_buckets > 1:
-            code = own[f"{KEY}{common[0]}"]
-            bucket = F.pmod(F.xxhash64(code), F.lit(n_buckets)).cast("int")
-        own |= {slot: F.col(quoted(name)) for name, slot in layout.columns}
-        tags = {INPUT: F.lit(layout.number), BUCKET: bucket}
-        tags[START] = _start(df, each, times[each.stream])
+        own = codes | {slot: F.col(quoted(name)) for name, slot in layout.columns}
+        passes = reduce(and_, [code.isNotNull() for code in codes.values()])
+        tags = {INPUT: F.lit(layout.number), PASSES: passes, START: _start(df, each, time)}
         filled = {name: own.get(name, F.lit(None)).cast(kind) for name, kind in types.items()}
-        df = df.select(*[column.alias(name) for name, column in (tags | filled).items()])
-        for name in (START, *[f"{KEY}{k}" for k in layout.keys]):
-            df = df.where(F.col(name).isNotNull())
-        parts.append(df)
-    union = parts[0]
-    for part in parts[1:]:
-        union = union.unionByName(part)
-    return Source(union, layouts, tuple(k for k, kind in enumerate(kinds) if kind not in _EXACT))
+        part = df.select(*[column.alias(name) for name, column in (tags | filled).items()])
+        (tables if time is None else streams).append(part)
+    rough = tuple(k for k, kind in enumerate(kinds) if kind not in _EXACT)
+    return Source(_union(streams), _union(tables), layouts, rough)
+
+
+def placed(df: DataFrame, grid: Grid) -> DataFrame:
+    """Return the rows that can join, each in the partitions that are its buckets.
+
+    Args:
+        df: rows of a source.
+        grid: how they are cut into buckets.
+    """
+    df = df.where(F.col(PASSES) & F.col(START).isNotNull())
+    bucket = F.lit(0)
+    for key, size in enumerate(grid.shape):
+        if size == 1:
+            continue
+        code, part = F.col(f"{KEY}{key}"), f"__part{key}"
+        parts = F.array(*[F.lit(number) for number in range(size)])
+        own = F.array((F.pmod(F.xxhash64(code), F.lit(N_BINS)) % size).cast("int"))
+        df = df.withColumn(part, F.explode(F.when(code.isNull(), parts).otherwise(own)))
+        bucket = bucket * size + F.col(part)
+    df = df.withColumn(BUCKET, bucket)
+    df = df.drop(PASSES, *[name for name in df.columns if name.startswith("__part")])
+    return df.repartitionById(grid.n_buckets, F.col(BUCKET))
+
+
+def _union(parts: Sequence[DataFrame]) -> DataFrame | None:
+    return reduce(lambda one, other: one.unionByName(other), parts) if parts else None
 
 
 def _layout(
@@ -137,7 +168,7 @@ def _layout(
         taken.add(free[0])
         columns.append((name, f"{SLOT}{free[0]}"))
     keys = tuple(k for k, key in enumerate(query.keys) if each.name in key.members)
-    return InputLayout(each.name, number, keys, tuple(columns), _length(each, time))
+    return InputLayout(each.name, each.stream, number, keys, tuple(columns), _length(each, time))
 
 
 def _length(each: JoinInput, time: str | None) -> int:
@@ -149,18 +180,26 @@ def _length(each: JoinInput, time: str | None) -> int:
     return FOREVER
 
 
-def _own(df: DataFrame, each: JoinInput, keys: Sequence[KeyClass]) -> DataFrame:
-    """Return the rows that an input's own conjuncts let through, equalities of its columns too."""
+def _tests(each: JoinInput, keys: Sequence[KeyClass]) -> list[Column]:
+    """Return what must be true of a row that joins: its input's own conjuncts."""
+    tests = []
     for predicate in each.predicates:
         if not isinstance(predicate, SqlPredicate):
             msg = f"the Python predicate {predicate.name!r} in a join is not supported yet"
             raise NotSupportedError(msg, input=each.name)
-        df = df.where(F.expr(predicate.text))
+        tests.append(F.expr(f"({predicate.text}\n)"))
     for key in keys:
         first, *others = key.members[each.name]
-        for other in others:
-            df = df.where(F.expr(f"({first}\n) = ({other}\n)"))
-    return df
+        tests += [F.expr(f"({first}\n) = ({other}\n)") for other in others]
+    return tests
+
+
+def _only(tests: Sequence[Column], code: Column) -> Column:
+    """Return the code of the rows of which all tests are true, else NULL.
+
+    What a test keeps out cannot raise an error in the expression of a key.
+    """
+    return F.when(reduce(and_, tests), code) if tests else code
 
 
 def _key_type(key: KeyClass, inputs: Sequence[JoinInput], frames: Mapping[str, DataFrame]) -> str:

@@ -1,73 +1,129 @@
-"""What runs in Spark's Python workers for a join: the buckets of one partition."""
+"""What runs in Spark's Python workers for a join: one partition, which is one bucket."""
 
 from __future__ import annotations
 
+import pickle
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark import TaskContext
 
+from eddyline.errors import StateError
+from eddyline.joins.bucket import BucketBatch, BucketReport
 from eddyline.joins.operator import results
 from eddyline.joins.rows import FOREVER, Rows, SortedRun
-from eddyline.spark.join_source import BUCKET, INPUT, KEY, START
+from eddyline.joins.work import JoinWork
+from eddyline.spark.join_source import INPUT, KEY, START
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
-    from eddyline.joins.graph import JoinGraph
+    from pyarrow import fs
+
+    from eddyline.joins.bucket import BatchPlan
+    from eddyline.joins.manifest import Windows
     from eddyline.spark.join_source import InputLayout
+
+REPORT = "__report"
+"""The column of what a bucket did: set in the last row of its partition, which is no result."""
 
 
 @dataclass(frozen=True)
-class JoinWorker:
-    """Everything that a task needs to join the rows of its buckets."""
+class Shape:
+    """How rows come in and results go out."""
 
-    graph: JoinGraph
-    orders: Mapping[str, tuple[str, ...]]
-    """For each input, the order in which its rows meet the others."""
     layouts: tuple[InputLayout, ...]
-    schema: pa.Schema
-    """Of the results: a struct for each input."""
+    results: pa.Schema
+    """A struct for each input; behind them the report, where there is one."""
 
-    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Join the rows of a partition."""
+    def inputs(self, batches: Iterator[pa.RecordBatch]) -> dict[str, Rows]:
+        """Return the rows of a partition by input, of those that have some."""
         arrived = list(batches)
         if not arrived:
-            return
-        for rows in _by_number(pa.Table.from_batches(arrived), BUCKET).values():
-            for found in results(self.graph, self.orders, {}, self._runs(rows)):
-                yield from self._shaped(found).to_batches()
-
-    def _runs(self, table: pa.Table) -> dict[str, SortedRun]:
-        by_input = _by_number(table, INPUT)
+            return {}
+        table = pa.Table.from_batches(arrived)
+        numbers = pc.unique(table[INPUT]).to_pylist()
+        if len(numbers) == 1:
+            return {self.layouts[numbers[0]].name: _rows(table, self.layouts[numbers[0]])}
         return {
-            each.name: SortedRun.of(_rows(by_input[each.number], each))
-            for each in self.layouts
-            if each.number in by_input
+            self.layouts[number].name: _rows(
+                table.filter(pc.equal(table[INPUT], number)), self.layouts[number]
+            )
+            for number in sorted(numbers)
         }
 
-    def _shaped(self, found: pa.Table) -> pa.Table:
-        """Return results as Spark takes them."""
-        columns = []
+    def outputs(self, found: pa.Table) -> Iterator[pa.RecordBatch]:
+        """Yield results as Spark takes them."""
+        columns: list[pa.Array | pa.ChunkedArray] = []
         for each in self.layouts:
-            kind = self.schema.field(each.name).type
+            kind = self.results.field(each.name).type
             parts = [found[f"{each.name}.{name}"].combine_chunks() for name, _ in each.columns]
             # A struct without fields says nothing of its length.
             nothing = pa.array([{}] * found.num_rows, kind)
             columns.append(
                 pa.StructArray.from_arrays(parts, fields=list(kind)) if parts else nothing
             )
-        return pa.Table.from_arrays(columns, schema=self.schema)
+        if REPORT in self.results.names:
+            columns.append(pa.nulls(found.num_rows, pa.binary()))
+        yield from pa.Table.from_arrays(columns, schema=self.results).to_batches()
+
+    def report(self, report: BucketReport) -> pa.RecordBatch:
+        """Return the row that brings a report home."""
+        nothing = [pa.nulls(1, field.type) for field in self.results if field.name != REPORT]
+        packed = pa.array([pickle.dumps(report, pickle.HIGHEST_PROTOCOL)], pa.binary())
+        return pa.RecordBatch.from_arrays([*nothing, packed], schema=self.results)
 
 
-def _by_number(table: pa.Table, column: str) -> dict[int, pa.Table]:
-    """Return the rows of each value of a column of numbers."""
-    values = pc.unique(table[column]).to_pylist()
-    if len(values) == 1:
-        return {values[0]: table}
-    return {value: table.filter(pc.equal(table[column], value)) for value in values}
+@dataclass(frozen=True)
+class OnceWorker:
+    """Joins the rows of a partition with each other; nothing is kept."""
+
+    plan: BatchPlan
+    shape: Shape
+
+    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Join the rows of a partition."""
+        news = {name: SortedRun.of(rows) for name, rows in self.shape.inputs(batches).items()}
+        for found in results(self.plan.graph, self.plan.orders, {}, news, JoinWork()):
+            yield from self.shape.outputs(found)
+
+
+@dataclass(frozen=True)
+class BatchWorker:
+    """Joins the rows of a batch with each other and with the windows, and keeps them."""
+
+    plan: BatchPlan
+    shape: Shape
+    files: fs.FileSystem
+    folder: str
+    """Of the window state."""
+    windows: Windows
+    """The runs before the batch."""
+
+    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Join the rows of a bucket; the last row is its report.
+
+        Raises:
+            StateError: its windows cannot be read or written.
+        """
+        context = TaskContext.get()
+        bucket = 0 if context is None else context.partitionId()
+        before = self.windows.get(bucket, {})
+        task = BucketBatch(self.plan, self.files, self.folder, before, bucket)
+        try:
+            for found in task.run(self.shape.inputs(batches)):
+                yield from self.shape.outputs(found)
+        except OSError as error:
+            msg = (
+                f"bucket {bucket} cannot read or write its windows in {self.folder}: {error}; "
+                f"see that the files are there and that the disk has room, then start the query "
+                f"again: nothing is lost"
+            )
+            raise StateError(msg, bucket=bucket, folder=self.folder) from error
+        yield self.shape.report(task.report)
 
 
 def _rows(table: pa.Table, each: InputLayout) -> Rows:

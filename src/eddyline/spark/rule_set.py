@@ -453,7 +453,7 @@ class RuleSet:
         batches = RuleBatches(self, stream)
         taken = [batches]
 
-        def pipeline() -> RuleBatches:
+        def pipeline(_: Path) -> RuleBatches:
             return taken.pop() if taken else RuleBatches(self, stream)
 
         job = Job(

@@ -37,16 +37,18 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from eddyline.runtime.join_view import JoinView
     from eddyline.runtime.rule_view import RuleRecord, RuleView
     from eddyline.runtime.views import BlockRecord, FilterView
     from eddyline.spark.sinks import Sink
 
-CHANGES = ("order", "routes", "sharing")
+CHANGES = ("order", "routes", "sharing", "grid", "caches")
 """Events of the journal that are another plan."""
 
 REPORT_WAIT_S = 10.0
 """How long a batch that has been written is waited for to report what it observed (s)."""
 
+_STATE_ERROR = re.compile(r"eddyline\.errors\.StateError: (.*)")
 _PREDICATE_ERROR = re.compile(r"eddyline\.errors\.PredicateError: (.*)")
 _RAISED = re.compile(r"(predicate '.*? raised .*?; handle that value[^\n]*)", re.DOTALL)
 
@@ -96,7 +98,7 @@ class Pipeline(Protocol):
         """Return the plan in force as plain values."""
         ...
 
-    def view(self, last_change: JournalEntry | None) -> FilterView | RuleView:
+    def view(self, last_change: JournalEntry | None) -> FilterView | RuleView | JoinView:
         """Return the plan in force and why, as values."""
         ...
 
@@ -139,8 +141,8 @@ class Job:
     """The stream."""
     settings: Mapping[str, str]
     """Its options, as texts."""
-    pipeline: Callable[[], Pipeline]
-    """Returns the pipeline, with nothing learned yet."""
+    pipeline: Callable[[Path], Pipeline]
+    """Returns the pipeline, with nothing learned yet; it is told the folder of the checkpoint."""
     rename: str
     """How to choose another name, for errors."""
 
@@ -201,7 +203,7 @@ class Run(RunFace):
             raise StateError(msg, path=str(folder))
         outlet.begin(continues=folder is not None and has_started(folder))
         self.checkpoint = folder or Path(temporary_folder())
-        self.pipeline: Any = job.pipeline()
+        self.pipeline: Any = job.pipeline(self.checkpoint)
         self._lock = threading.Lock()
         self._records: list[BatchRecord] = []
         self._journal = Journal(self.checkpoint / "eddyline" / "journal.jsonl")
@@ -292,7 +294,7 @@ class Run(RunFace):
             self.pipeline.restore(state)
         except StateError as error:
             # What was learned only saves work; without it the run starts with the plan as written.
-            self.pipeline = self.job.pipeline()
+            self.pipeline = self.job.pipeline(self.checkpoint)
             why = {"why": error.message}
             self._journal.extend([JournalEntry(-1, "run", "drop_state", evidence=why)])
             return
@@ -307,11 +309,11 @@ class Run(RunFace):
         """The query as it was written."""
         return self.job.text
 
-    def view(self) -> FilterView | RuleView:
+    def view(self) -> FilterView | RuleView | JoinView:
         """Return the plan in force and why, as values."""
         with self._lock:
             last_change = self._journal.last(*CHANGES)
-        view: FilterView | RuleView = self.pipeline.view(last_change)
+        view: FilterView | RuleView | JoinView = self.pipeline.view(last_change)
         return replace(view, notes=(*view.notes, *self.notes))
 
     @property
@@ -369,6 +371,8 @@ class Run(RunFace):
         if isinstance(self._error, EddylineError):
             return self._error
         text = str(error)
+        if match := _STATE_ERROR.search(text):
+            return StateError(match[1], query=self.name)
         for pattern in (_PREDICATE_ERROR, _RAISED):
             if match := pattern.search(text):
                 return PredicateError(match[1], query=self.name)

@@ -7,8 +7,9 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from eddyline.errors import SourceError
+from eddyline.runtime.join_view import JoinView
 from eddyline.runtime.rule_view import RuleView
-from eddyline.runtime.views import RunView
+from eddyline.runtime.views import FilterView, RunView
 from eddyline.spark.sinks import MemorySink
 from eddyline.watch.explain import explain
 from eddyline.watch.report import write_report
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from eddyline.runtime.journal import JournalEntry
-    from eddyline.runtime.views import BatchRecord, FilterView
+    from eddyline.runtime.views import BatchRecord
     from eddyline.spark.sinks import Sink
 
 
@@ -46,7 +47,7 @@ class RunFace(ABC):
         """The query as it was written."""
 
     @abstractmethod
-    def view(self) -> FilterView | RuleView:
+    def view(self) -> FilterView | RuleView | JoinView:
         """Return the plan in force and why, as values."""
 
     @property
@@ -104,8 +105,9 @@ class RunFace(ABC):
             text=self.text,
             batches=tuple(self.records),
             journal=self._entries(),
-            filter_view=None if isinstance(view, RuleView) else view,
+            filter_view=view if isinstance(view, FilterView) else None,
             rule_view=view if isinstance(view, RuleView) else None,
+            join_view=view if isinstance(view, JoinView) else None,
             settings=dict(self._settings()),
         )
 

@@ -12,7 +12,7 @@ from pyspark import cloudpickle
 from eddyline.errors import QueryError, SourceError
 from eddyline.query.script import read_script
 from eddyline.spark.engine import Engine
-from eddyline.spark.shared_run import Start, start_together
+from eddyline.spark.shared_run import start_of, start_together
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from eddyline.query.script import CreateQuery, Script
     from eddyline.spark.engine import Query
     from eddyline.spark.run_face import RunFace
+    from eddyline.spark.window_join import WindowJoin
 
 FILE_FORMATS = {"parquet", "orc", "json", "csv", "text", "avro"}
 """Formats whose columns can be read off the files that are there already."""
@@ -65,11 +66,13 @@ def run_script(
     starts = []
     for query, written in zip(queries, script.queries, strict=True):
         options: dict[str, Any] = {"sink": "console", "trigger": trigger, **written.options}
-        starts.append(Start(query, **options))
+        starts.append(start_of(query, **options))
     return start_together(starts, checkpoint=checkpoint, shared=shared)
 
 
-def _query(engine: Engine, written: CreateQuery, file: Path, *, adaptive: bool) -> Query:
+def _query(
+    engine: Engine, written: CreateQuery, file: Path, *, adaptive: bool
+) -> Query | WindowJoin:
     """Return a query of a script; its errors also say where in the file it stands."""
     try:
         return engine.query(written.text, name=written.name, adaptive=adaptive)

@@ -7,7 +7,7 @@ import re
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from eddyline.errors import EddylineError, StateError
 from eddyline.options import FilterOptions
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from eddyline.spark.engine import Query
     from eddyline.spark.shared_sinks import Member
     from eddyline.spark.sinks import BatchWriter
+    from eddyline.spark.window_join import WindowJoin
 
 FOLDER = "_shared"
 """Folder of a checkpoint in which queries that run together have one for each stream."""
@@ -58,8 +59,31 @@ class Start:
     trigger: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class JoinStart:
+    """A join that is to be started, and how; it shares nothing with other queries."""
+
+    query: WindowJoin
+    sink: str | BatchWriter
+    path: str | None = None
+    checkpoint: str | None = None
+    trigger: str | None = None
+
+    def run(self, common: str | None) -> Run:
+        """Start it; its checkpoint is its own, or a folder of the common one."""
+        own = self.checkpoint or (common and f"{common}/{self.query.name}")
+        return self.query.start(self.sink, path=self.path, checkpoint=own, trigger=self.trigger)
+
+
+def start_of(query: Query | WindowJoin, **how: Any) -> Start | JoinStart:
+    """Return how a query is to be started; see ``Start``."""
+    from eddyline.spark.window_join import WindowJoin  # noqa: PLC0415 - it starts runs
+
+    return JoinStart(query, **how) if isinstance(query, WindowJoin) else Start(query, **how)
+
+
 def start_together(
-    starts: Sequence[Start], *, checkpoint: str | None = None, shared: bool = True
+    starts: Sequence[Start | JoinStart], *, checkpoint: str | None = None, shared: bool = True
 ) -> list[RunFace]:
     """Start queries; those over one stream run together where that is the same to each of them.
 
@@ -76,12 +100,15 @@ def start_together(
     """
     runs: dict[str, RunFace] = {}
     notes: dict[str, str] = {}
+    filters = [start for start in starts if isinstance(start, Start)]
     try:
-        for group in _groups(starts, checkpoint, notes) if shared else []:
+        for group in _groups(filters, checkpoint, notes) if shared else []:
             folder = _folder(checkpoint, group[0].query.select.stream)
             runs |= {each.name: each for each in SharedQueries(group, folder).runs}
         for start in starts:
-            if start.query.name not in runs:
+            if isinstance(start, JoinStart):
+                runs[start.query.name] = start.run(checkpoint)
+            elif start.query.name not in runs:
                 runs[start.query.name] = _alone(start, checkpoint, notes)
     except BaseException:
         stop_all(runs.values())
@@ -259,7 +286,7 @@ class SharedQueries:
         self.runs = tuple(SharedQueryRun(self, member) for member in self.outlet.members.values())
         first.engine.shared = [each for each in first.engine.shared if each.run.isActive] + [self]
 
-    def _pipeline(self) -> RuleBatches:
+    def _pipeline(self, _: Path) -> RuleBatches:
         made = RuleBatches(self.rules, self._source, as_places=True)
         self.outlet.names = lambda: made.names
         return made

@@ -61,7 +61,7 @@ class ParquetSink:
     def __init__(self, path: str) -> None:
         self.path = path.rstrip("/")
         try:
-            self.files, self.root = _file_system(self.path)
+            self.files, self.root = file_system(self.path)
             if "://" not in self.path:
                 # Spark's working directory is that of its start, not that of now.
                 self.path = self.root
@@ -195,7 +195,8 @@ def sink_of(sink: str | BatchWriter, path: str | None) -> Sink:
     return made()  # type: ignore[no-any-return]
 
 
-def _file_system(path: str) -> tuple[fs.FileSystem, str]:
+def file_system(path: str) -> tuple[fs.FileSystem, str]:
+    """Return the file system of a path or URI, and the path in it."""
     if "://" in path:
         found, root = fs.FileSystem.from_uri(path)
         return found, str(root)

@@ -2,38 +2,118 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import hashlib
+import json
+from collections.abc import Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import functions as F
+from pyspark.errors import AnalysisException
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructField, StructType
 from sqlglot import exp, parse_one
 
-from eddyline.errors import NotSupportedError, QueryError
+from eddyline.errors import NotSupportedError, OptionError, QueryError, StateError
+from eddyline.joins.bucket import BatchPlan
 from eddyline.joins.graph import JoinGraph
+from eddyline.joins.grid import chosen_grid
+from eddyline.options import JoinOptions
 from eddyline.query.join_statement import read_join
-from eddyline.query.sql_text import SparkText
+from eddyline.query.sql_text import SparkText, quoted
+from eddyline.query.windows import RangeWindow, read_window
 from eddyline.registry import unknown
+from eddyline.runtime.join_loop import written_orders
 from eddyline.spark.binding import column_types
-from eddyline.spark.join_source import BUCKET, source_of
-from eddyline.spark.join_worker import JoinWorker
+from eddyline.spark.join_pipeline import JoinPipeline
+from eddyline.spark.join_source import placed, source_of
+from eddyline.spark.join_worker import OnceWorker, Shape
+from eddyline.spark.run import Job, Run, SinkOutlet, has_started, settings_of
+from eddyline.spark.sinks import file_system, sink_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from pathlib import Path
 
     from pyspark.sql import DataFrame
 
     from eddyline.query.joins import JoinQuery
     from eddyline.spark.join_source import Source
+    from eddyline.spark.sinks import BatchWriter
+
+RENAME = "el.window_join(…, name='…')"
+"""How a join gets another name."""
+
+
+def window_join(
+    inputs: Mapping[str, DataFrame],
+    *,
+    on: str,
+    time: Mapping[str, str],
+    windows: Mapping[str, str] | None = None,
+    select: str = "*",
+    lateness: str | Mapping[str, str] | None = None,
+    name: str | None = None,
+    **options: Any,
+) -> WindowJoin:
+    """Join DataFrames over windows of event time, in one shuffle.
+
+    Args:
+        inputs: streams and static tables by name, in the order in which results are wanted; two or
+            more. All streams are streaming DataFrames, or all are batch ones.
+        on: what must be true of a result: equalities between inputs (``s.k = t.k``), with which
+            every input hangs together, and any other condition, joined by AND.
+        time: the event-time column of each stream; an input without one is a static table, whose
+            rows were always there.
+        windows: the window of each stream, such as ``RANGE 10 SECONDS``, ``ROWS 1000``,
+            ``PARTITION BY k ROWS 10``, ``NOW``; all rows so far if omitted.
+        select: the output columns (``s.k, t.v AS w``).
+        lateness: how much earlier than the latest row of its stream a row may be (``1 minute``);
+            one for all streams, or one for each. Later rows are counted and kept apart.
+        name: of the query.
+        **options: how the join is run; see ``eddyline.options.JoinOptions``.
+
+    Raises:
+        QueryError: a name, a column or a window that does not fit.
+        NotSupportedError: a join that eddyline does not run, with its position.
+        OptionError: an unknown option, or a value out of range.
+
+    Example:
+        >>> pairs = el.window_join(  # doctest: +SKIP
+        ...     {"s": s_df, "t": t_df}, on="s.k = t.k", time={"s": "ts", "t": "ts"},
+        ...     windows={"s": "RANGE 10 SECONDS", "t": "RANGE 5 SECONDS"}, select="s.k, t.w")
+        >>> pairs.to_df().show()  # doctest: +SKIP
+    """
+    windows = windows or {}
+    for given, what in ((time, "time"), (windows, "windows"), (lateness, "lateness")):
+        for each in given if isinstance(given, Mapping) else ():
+            if each not in inputs:
+                msg = f"{what}: {unknown('input', each, list(inputs))}"
+                raise QueryError(msg, name=each)
+    parts = []
+    for each in inputs:
+        window = windows.get(each)
+        if window is not None:
+            read_window(window, f"the window of {each!r}")
+        parts.append(quoted(each) + ("" if window is None else f" [{window.strip().strip('[]')}]"))
+    text = f"SELECT {select} FROM {', '.join(parts)} WHERE {on}"
+    times = {each: time.get(each) for each in inputs}
+    allowed = dict.fromkeys(time, lateness) if isinstance(lateness, str) else dict(lateness or {})
+    chosen = name or "_".join(inputs)
+    made = WindowJoin(text, inputs, times, allowed, chosen, JoinOptions.of(**options))
+    made.check()
+    return made
 
 
 class WindowJoin:
-    """A join of DataFrames over windows.
+    """A join of DataFrames over windows; made by ``el.window_join`` or ``Engine.query``.
 
     Args:
         text: ``SELECT … FROM s [RANGE 10 SECONDS], t [RANGE 1 MINUTE] WHERE s.k = t.k AND …``.
         frames: the DataFrame of each stream and table by the name in FROM.
         times: its event-time column; None for a table, whose rows were always there.
+        lateness: how late rows of a stream may come, such as ``1 minute``; not at all if omitted.
+        name: of the query.
+        options: how it is run.
+        rename: how it gets another name, for errors.
 
     Raises:
         QueryError: the text cannot be understood, or does not fit the columns.
@@ -41,54 +121,212 @@ class WindowJoin:
     """
 
     def __init__(
-        self, text: str, frames: Mapping[str, DataFrame], times: Mapping[str, str | None]
+        self,
+        text: str,
+        frames: Mapping[str, DataFrame],
+        times: Mapping[str, str | None],
+        lateness: Mapping[str, str | None] | None = None,
+        name: str = "join",
+        options: JoinOptions | None = None,
+        *,
+        rename: str = RENAME,
     ) -> None:
-        self.query = read_join(text, {name: column_types(df) for name, df in frames.items()}, {})
+        for stream, time in times.items():
+            if time is not None and time not in frames[stream].columns:
+                msg = f"{stream!r}: {unknown('time column', time, frames[stream].columns)}"
+                raise QueryError(msg, name=stream, time=time)
+        self.query = read_join(text, {each: column_types(df) for each, df in frames.items()}, {})
         if self.query.emits != "istream":
             msg = f"{self.query.emits.upper()} is not supported yet; results come as ISTREAM"
             raise NotSupportedError(msg, query=text)
-        self.frames = dict(frames)
-        self.times = dict(times)
-        for name, time in times.items():
-            if time is not None and time not in frames[name].columns:
-                msg = f"{name!r}: {unknown('time column', time, frames[name].columns)}"
-                raise QueryError(msg, name=name, time=time)
+        used = {each.stream for each in self.query.inputs}
+        self.name = name
+        self.frames = {each: df for each, df in frames.items() if each in used}
+        self.times = {each: times.get(each) for each in self.frames}
+        self.lateness = {
+            each: _micros(given, each)
+            for each, given in (lateness or {}).items()
+            if given is not None and each in used
+        }
+        self.options = options or JoinOptions()
+        self.rename = rename
+        names = tuple(each.name for each in self.query.inputs)
+        self.graph = JoinGraph(names, tuple(frozenset(key.members) for key in self.query.keys))
+        self._check_streams()
 
-    def to_df(self, *, n_buckets: int | None = None) -> DataFrame:
-        """Return all results over batch DataFrames, as ISTREAM says: one row when it comes to be.
+    def _check_streams(self) -> None:
+        """Raise QueryError unless all streams are of one kind, and tables can be read."""
+        timed = {each: self.frames[each].isStreaming for each, time in self.times.items() if time}
+        if not timed:
+            msg = "every input is a static table; give the event-time column of at least one stream"
+            raise QueryError(msg, query=self.text)
+        if len(set(timed.values())) > 1:
+            batch = ", ".join(sorted(each for each, streams in timed.items() if not streams))
+            msg = (
+                f"{batch} has a time column but is no streaming DataFrame, as others are; a table "
+                f"that does not change is joined without a time"
+            )
+            raise QueryError(msg, query=self.text)
+        for each, time in self.times.items():
+            if time is None and self.frames[each].isStreaming:
+                msg = f"stream {each!r} needs an event-time column to be joined: time='…'"
+                raise QueryError(msg, stream=each)
 
-        Args:
-            n_buckets: in how many tasks the rows are joined; Spark's shuffle partitions if omitted.
+    @property
+    def text(self) -> str:
+        """The query as it was written."""
+        return self.query.text
+
+    def check(self) -> None:
+        """Check keys and output columns, without running anything.
 
         Raises:
-            QueryError: keys that cannot be compared, or a stream whose event time is no time.
+            QueryError: keys that cannot be compared, event times that are no times, or an output
+                column that cannot be computed.
         """
         spark = next(iter(self.frames.values())).sparkSession
-        n_tasks = n_buckets or int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
-        needed = needed_columns(self.query)
-        source = source_of(self.query, self.frames, self.times, needed, n_tasks)
-        schema = result_schema(source)
-        names = tuple(each.name for each in self.query.inputs)
-        graph = JoinGraph(names, tuple(frozenset(key.members) for key in self.query.keys))
-        zone = str(spark.conf.get("spark.sql.session.timeZone"))
-        arrow = to_arrow_schema(schema, timezone=zone)
-        worker = JoinWorker(graph, written_orders(graph), source.layouts, arrow)
-        placed = source.df.repartitionById(n_tasks, F.col(BUCKET))
-        found = placed.mapInArrow(worker.run, schema)
-        for condition in (*self.query.residual, *(self.query.equalities if source.rough else ())):
-            found = found.where(F.expr(condition))
-        return found.selectExpr(*self.query.projections)
+        empty = spark.createDataFrame([], self.result_schema)
+        for condition in self.conditions:
+            try:
+                empty = empty.where(condition)
+            except AnalysisException as error:
+                msg = f"query {self.name!r}: {error.getMessage() or error}"
+                raise QueryError(msg, query=self.name) from error
+        self.project(empty)
 
+    @cached_property
+    def identity(self) -> str:
+        """What the windows of a checkpoint must be of, to go on from them."""
+        types = {each: column_types(df) for each, df in sorted(self.frames.items())}
+        plain = json.dumps([types, sorted(self.times.items())], default=str)
+        return f"{self.text} #{hashlib.blake2b(plain.encode(), digest_size=6).hexdigest()}"
 
-def written_orders(graph: JoinGraph) -> dict[str, tuple[str, ...]]:
-    """Return, for each input, the others as they were written, without Cartesian products."""
-    orders = {}
-    for first in graph.inputs:
-        order: list[str] = []
-        while reachable := graph.reachable((first, *order)):
-            order.append(next(name for name in graph.inputs if name in reachable))
-        orders[first] = tuple(order)
-    return orders
+    @cached_property
+    def source(self) -> Source:
+        """The inputs as one DataFrame.
+
+        Raises:
+            QueryError: keys that cannot be compared, or an event time that is no time.
+        """
+        return source_of(self.query, self.frames, self.times, needed_columns(self.query))
+
+    @cached_property
+    def result_schema(self) -> StructType:
+        """What tasks return: a struct for each input."""
+        df = self.source.streams if self.source.streams is not None else self.source.tables
+        kinds = {field.name: field.dataType for field in df.schema} if df is not None else {}
+        return StructType(
+            [
+                StructField(
+                    each.name,
+                    StructType([StructField(name, kinds[slot]) for name, slot in each.columns]),
+                )
+                for each in self.source.layouts
+            ]
+        )
+
+    @property
+    def conditions(self) -> tuple[str, ...]:
+        """What is checked on results: all but the equalities, and these if codes are hashes."""
+        return (*self.query.residual, *(self.query.equalities if self.source.rough else ()))
+
+    @property
+    def n_buckets(self) -> int:
+        """Most buckets that rows are cut into."""
+        spark = next(iter(self.frames.values())).sparkSession
+        return self.options.buckets or int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
+
+    def project(self, df: DataFrame) -> DataFrame:
+        """Return the output columns of results.
+
+        Raises:
+            QueryError: one cannot be computed.
+        """
+        try:
+            return df.selectExpr(*self.query.projections)
+        except AnalysisException as error:
+            msg = f"query {self.name!r}: {error.getMessage() or error}"
+            raise QueryError(msg, query=self.name) from error
+
+    def to_df(self) -> DataFrame:
+        """Return all results over batch DataFrames, as ISTREAM says: one row when it comes to be.
+
+        Raises:
+            QueryError: an input is a stream, keys that cannot be compared, or a stream whose event
+                time is no time.
+        """
+        if any(df.isStreaming for df in self.frames.values()):
+            msg = f"{self.name!r} joins streams, which never end; start it: .start('parquet', …)"
+            raise QueryError(msg, query=self.name)
+        found = [df for df in (self.source.streams, self.source.tables) if df is not None]
+        df = found[0].unionByName(found[1]) if len(found) > 1 else found[0]
+        orders = written_orders(self.graph)
+        lengths = {each.name: each.length for each in self.source.layouts}
+        plan = BatchPlan(0, self.graph, orders, lengths)
+        zone = str(df.sparkSession.conf.get("spark.sql.session.timeZone"))
+        arrow = to_arrow_schema(self.result_schema, timezone=zone)
+        worker = OnceWorker(plan, Shape(self.source.layouts, arrow))
+        rows = placed(df, chosen_grid(self.graph, self.n_buckets))
+        results = rows.mapInArrow(worker.run, self.result_schema)
+        for condition in self.conditions:
+            results = results.where(condition)
+        return self.project(results)
+
+    def start(
+        self,
+        sink: str | BatchWriter = "memory",
+        *,
+        path: str | None = None,
+        checkpoint: str | None = None,
+        trigger: str | None = None,
+        state: str | None = None,
+    ) -> Run:
+        """Start the join over its streams.
+
+        Args:
+            sink: ``parquet``, ``memory``, ``console``, or a function of (df, batch_id).
+            path: where the sink writes, if it writes somewhere.
+            checkpoint: folder from which a later start continues; a temporary one if omitted.
+            trigger: ``available_now`` (what is there, then stop), ``once``, or an interval such
+                as ``5 seconds``; as fast as possible if omitted.
+            state: folder of the windows, or a URI that ``pyarrow.fs`` understands; in the
+                checkpoint if omitted. All workers must be able to read and write there.
+
+        Returns:
+            The run, which behaves like a StreamingQuery.
+
+        Raises:
+            QueryError: the inputs are no streams, or the query is running.
+            OptionError: an unknown sink or trigger, or a path that is missing.
+            StateError: the checkpoint is of another query.
+            SourceError: the sink's path cannot be written.
+        """
+        streams = self.source.streams
+        if streams is None or not streams.isStreaming:
+            msg = f"{self.name!r} joins batch DataFrames; get its results by .to_df()"
+            raise QueryError(msg, query=self.name)
+        job = Job(
+            name=self.name,
+            text=self.text,
+            identity=self.identity,
+            source=streams,
+            settings=settings_of(self.options),
+            pipeline=lambda folder: self._pipeline(folder, state),
+            rename=self.rename,
+        )
+        outlet = SinkOutlet(sink_of(sink, path), self.project)
+        return Run(job, outlet, checkpoint=checkpoint, trigger=trigger)
+
+    def _pipeline(self, checkpoint: Path, state: str | None) -> JoinPipeline:
+        files, folder = file_system(state or str(checkpoint / "eddyline" / "windows"))
+        made = JoinPipeline(self, files, folder)
+        if made.has_windows and not has_started(checkpoint):
+            msg = (
+                f"{folder} holds the windows of another run of this query; give that run's "
+                f"checkpoint to go on from it, or another folder"
+            )
+            raise StateError(msg, folder=folder)
+        return made
 
 
 def needed_columns(query: JoinQuery) -> dict[str, tuple[str, ...]]:
@@ -101,15 +339,18 @@ def needed_columns(query: JoinQuery) -> dict[str, tuple[str, ...]]:
     return {name: tuple(columns) for name, columns in found.items()}
 
 
-def result_schema(source: Source) -> StructType:
-    """Return what tasks return: a struct for each input."""
-    kinds = {field.name: field.dataType for field in source.df.schema}
-    return StructType(
-        [
-            StructField(
-                each.name,
-                StructType([StructField(name, kinds[slot]) for name, slot in each.columns]),
-            )
-            for each in source.layouts
-        ]
-    )
+def _micros(text: str, stream: str) -> int:
+    """Return an interval in µs.
+
+    Raises:
+        OptionError: it is none.
+    """
+    try:
+        window = read_window(f"RANGE {text}", f"the lateness of {stream!r}")
+    except QueryError as error:
+        msg = f"the lateness of {stream!r} is an interval such as '1 minute', got {text!r}"
+        raise OptionError(msg, stream=stream, lateness=text) from error
+    if not isinstance(window, RangeWindow):
+        msg = f"the lateness of {stream!r} must end, got {text!r}"
+        raise OptionError(msg, stream=stream, lateness=text)
+    return window.length

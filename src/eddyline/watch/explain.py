@@ -10,8 +10,10 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from eddyline.runtime.join_view import JoinView
 from eddyline.runtime.rule_view import RuleView
 from eddyline.watch.facts import BlockFacts, FilterFacts, block_facts, view_facts
+from eddyline.watch.join_words import join_in_words
 from eddyline.watch.layout import last_change, section
 from eddyline.watch.rule_words import rules_in_words
 from eddyline.watch.wording import (
@@ -36,7 +38,7 @@ _CLASS_WIDTH = 60
 
 
 def explain(
-    view: FilterView | RuleView,
+    view: FilterView | RuleView | JoinView,
     *,
     width: int = 100,
     color: bool = False,
@@ -66,6 +68,8 @@ def explain(
     with console.capture() as capture:
         if isinstance(view, RuleView):
             console.print(rules_in_words(view, max_filters))
+        elif isinstance(view, JoinView):
+            console.print(join_in_words(view))
         else:
             console.print(_whole(view, max_filters))
     return "".join(line.rstrip() + "\n" for line in capture.get().splitlines())

@@ -1,0 +1,109 @@
+"""What a person may want to see of a windowed join, as values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from eddyline.runtime.journal import JournalEntry
+
+
+@dataclass(frozen=True, slots=True)
+class InputView:
+    """One input of a join as it stands."""
+
+    name: str
+    stream: str
+    """The stream or table it is of."""
+    window: str
+    """Its window in words, such as ``RANGE 10 SECONDS``; ``static`` for a table."""
+    n_arrived: int
+    """Rows that arrived, whether they can join or not."""
+    n_joined: int
+    """Of those, rows that met the windows of the others."""
+    n_late: int
+    """Rows that came too late; they are kept apart."""
+    n_untimed: int
+    """Rows without an event time, which are in no stream."""
+    latest: int | None
+    """The latest event time so far (µs since 1970); None if there was none, or it is a table."""
+    n_kept: int
+    """Rows that its window holds, a few more that will go with a later run included."""
+    n_bytes: int
+    """Size of their files."""
+    n_runs: int
+    """Files that they are in (runs)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeView:
+    """The rows of one pipeline at one window."""
+
+    other: str
+    """The input whose window it is."""
+    n_in: int
+    """Rows, or combinations of rows, that were looked up."""
+    n_out: int
+    """Combinations that were found."""
+    ns: int
+    """Time that it took (ns)."""
+    drop_frac: float
+    """Share of the sampled rows of the pipeline that find no partner there ([0, 1]; nan: none was
+    sampled)."""
+
+
+@dataclass(frozen=True, slots=True)
+class CacheView:
+    """A cache of joined rows that is in use."""
+
+    pipeline: str
+    """The input whose rows it is asked by."""
+    windows: tuple[str, ...]
+    """The inputs whose joined rows it keeps."""
+    n_probes: int
+    """Keys that it was asked for."""
+    n_hits: int
+    """Of those, the ones that it had."""
+    benefit_ns: float
+    """Time that it saves per batch by the newest estimate (ns)."""
+    cost_ns: float
+    """Time that keeping it true costs per batch (ns)."""
+    n_bytes: int
+    """What it holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineView:
+    """How the new rows of one input meet the windows of the others."""
+
+    name: str
+    """The input."""
+    probes: tuple[ProbeView, ...]
+    """In the order in force."""
+    written: tuple[str, ...]
+    """The order as written."""
+
+
+@dataclass(frozen=True, slots=True)
+class JoinView:
+    """A windowed join as it stands."""
+
+    name: str
+    emits: str
+    """``istream``, ``dstream`` or ``rstream``."""
+    inputs: tuple[InputView, ...]
+    pipelines: tuple[PipelineView, ...]
+    caches: tuple[CacheView, ...]
+    keys: tuple[str, ...]
+    """Each key class in words, such as ``s.k = t.k``."""
+    grid: tuple[int, ...]
+    """In how many parts each key class is cut."""
+    fullest: float
+    """Rows of the fullest bucket over the mean (nan: no row was joined)."""
+    n_results: int
+    """Combinations that were found, before conditions that are no equalities."""
+    is_adaptive: bool
+    last_change: JournalEntry | None = None
+    notes: tuple[str, ...] = ()
+    """Other things worth knowing."""

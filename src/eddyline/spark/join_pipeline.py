@@ -1,0 +1,433 @@
+"""A windowed join on Spark: joins micro-batches with the windows, and commits what these hold.
+
+The driver's half. The rows of a batch are shuffled to their buckets once; tasks join them, write
+new runs, and report. When the sink has the results, the manifest of the batch names the runs.
+"""
+
+from __future__ import annotations
+
+import pickle
+import threading
+import time
+from dataclasses import astuple, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from pyspark.sql import Observation
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import BinaryType, StructField, StructType
+
+from eddyline.errors import StateError
+from eddyline.joins.bucket import BatchPlan
+from eddyline.joins.grid import N_BINS, Grid, chosen_grid, fullest
+from eddyline.joins.late import drop_stale_late
+from eddyline.joins.manifest import Manifest, ManifestFolder, Windows
+from eddyline.joins.rows import ALWAYS
+from eddyline.joins.work import JoinWork
+from eddyline.runtime.join_loop import JoinLoop
+from eddyline.runtime.join_view import InputView, JoinView, PipelineView, ProbeView
+from eddyline.runtime.journal import JournalEntry
+from eddyline.spark.harvest import PendingMetrics, as_bytes
+from eddyline.spark.join_source import INPUT, START, placed
+from eddyline.spark.join_worker import REPORT, BatchWorker, Shape
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pyarrow import fs
+    from pyspark.sql import DataFrame
+
+    from eddyline.joins.bucket import BucketReport
+    from eddyline.joins.grid import Bins
+    from eddyline.joins.run_files import RunFile
+    from eddyline.runtime.views import BlockRecord
+    from eddyline.spark.window_join import WindowJoin
+
+COMPONENT = "join"
+"""What the journal calls decisions about the join as a whole."""
+
+MIN_GAIN = 1.5
+"""How many times fewer rows the fullest bucket must get before rows are cut in another way."""
+
+FRESH = 0.8
+"""Weight of what was counted in a batch one batch later."""
+
+
+@dataclass(slots=True)
+class Running:
+    """A batch whose job has been laid, but not yet counted."""
+
+    batch_id: int
+    before: Manifest
+    grid: Grid
+    source: DataFrame
+    arrived: PendingMetrics
+    done: PendingMetrics
+
+
+@dataclass(slots=True)
+class InputCounts:
+    """What arrived of one input."""
+
+    n_arrived: int = 0
+    n_joined: int = 0
+    n_late: int = 0
+    n_untimed: int = 0
+
+
+class JoinPipeline:
+    """A join over micro-batches, and what has been learned of it.
+
+    Args:
+        join: the join.
+        files: where the window state is.
+        folder: its folder; made if it is not there.
+
+    Raises:
+        StateError: the folder holds the windows of another query, or cannot be read.
+    """
+
+    def __init__(self, join: WindowJoin, files: fs.FileSystem, folder: str) -> None:
+        self.join = join
+        self.options = join.options.resolved()
+        self.graph = join.graph
+        self.loop = JoinLoop(self.graph, self.options)
+        self.folder = ManifestFolder(files, folder)
+        self.entries: list[JournalEntry] = []
+        self.counts = {name: InputCounts() for name in self.graph.inputs}
+        self.bins: Bins = {
+            (name, key): np.zeros(N_BINS)
+            for name in self.graph.inputs
+            for key in self.graph.classes_of[name]
+        }
+        self.work = JoinWork()
+        self.n_results = 0
+        self._loads: tuple[int, ...] = ()
+        self._lock = threading.RLock()
+        self._manifest = self.folder.latest() or self._empty()
+        if self._manifest.identity != join.identity:
+            msg = (
+                f"{folder} holds the windows of another query ({self._manifest.identity}); this "
+                f"one is {join.identity}. Give another checkpoint, or the query as it was"
+            )
+            raise StateError(msg, folder=folder)
+        self._grid = self._chosen_grid(is_start=True)
+
+    @property
+    def has_windows(self) -> bool:
+        """Whether a batch was joined before."""
+        return self._manifest.batch_id >= 0
+
+    def _empty(self) -> Manifest:
+        grid = chosen_grid(self.graph, self.join.n_buckets)
+        return Manifest(-1, self.join.identity, grid.shape)
+
+    def _chosen_grid(self, *, is_start: bool = False) -> Grid:
+        """Return the grid for the next batch: another one only where that is worth moving rows."""
+        now = Grid(self._manifest.grid)
+        bins = self.bins if any(each.any() for each in self.bins.values()) else None
+        better = chosen_grid(self.graph, self.join.n_buckets, bins)
+        if is_start and better.n_buckets != now.n_buckets:
+            return better
+        gain = fullest(self.graph, now, bins) / max(fullest(self.graph, better, bins), 1e-9)
+        return better if self.options.adaptive and gain >= MIN_GAIN else now
+
+    # -- one batch ------------------------------------------------------------------------------
+
+    def prepare(self, df: DataFrame, *, batch_id: int, is_first: bool) -> None:
+        """Get ready for a micro-batch: find the windows that it starts from.
+
+        Raises:
+            StateError: they are not there.
+        """
+        if self._manifest.batch_id == batch_id - 1:
+            return
+        again = self.folder.read(batch_id)
+        before = self._empty() if batch_id == 0 else self.folder.read(batch_id - 1)
+        if before is None:
+            msg = (
+                f"the windows after batch {batch_id - 1} are not in {self.folder.folder}, so "
+                f"batch {batch_id} cannot go on from them; restore the folder, or start with an "
+                f"empty checkpoint"
+            )
+            raise StateError(msg, folder=self.folder.folder, batch_id=batch_id)
+        self._manifest = before
+        # A batch that runs again is cut as it was: the files of its late rows have the same names.
+        self._grid = Grid(again.grid) if again is not None else self._grid
+
+    def apply_batch(
+        self, df: DataFrame, *, batch_id: int, expected_rows: int
+    ) -> tuple[DataFrame, list[Any]]:
+        """Return the results of a micro-batch, and what it will report when it runs."""
+        seen = Observation()
+        before, source = self._manifest, self.join.source
+        df = df.observe(seen, *self._arrivals())
+        if before.batch_id < 0 and source.tables is not None:
+            df = df.unionByName(source.tables)
+        done = Observation()
+        found = self._joined(df, batch_id).observe(done, F.collect_list(REPORT).alias("reports"))
+        found = found.where(F.col(REPORT).isNull()).drop(REPORT)
+        for condition in self.join.conditions:
+            found = found.where(F.expr(condition))
+        running = Running(
+            batch_id, before, self._grid, df, PendingMetrics(seen), PendingMetrics(done)
+        )
+        return found, [running]
+
+    def _arrivals(self) -> list[Any]:
+        """Return what is counted of the rows of a batch before they are shuffled."""
+        columns = []
+        for each in self.join.source.layouts:
+            start = F.when(F.col(INPUT) == each.number, F.col(START))
+            is_mine = F.when(F.col(INPUT) == each.number, 1)
+            columns += [
+                F.max(start).alias(f"latest{each.number}"),
+                F.count(start).alias(f"timed{each.number}"),
+                F.count(is_mine).alias(f"all{each.number}"),
+            ]
+        return columns
+
+    def _joined(self, df: DataFrame, batch_id: int) -> DataFrame:
+        schema = StructType([*self.join.result_schema, StructField(REPORT, BinaryType())])
+        zone = str(df.sparkSession.conf.get("spark.sql.session.timeZone"))
+        worker = BatchWorker(
+            self._plan(batch_id),
+            Shape(self.join.source.layouts, to_arrow_schema(schema, timezone=zone)),
+            self.folder.files,
+            self.folder.folder,
+            self._windows(),
+        )
+        return placed(df, self._grid).mapInArrow(worker.run, schema)
+
+    def _plan(self, batch_id: int) -> BatchPlan:
+        source, lows = self.join.source, self._lows()
+        return BatchPlan(
+            batch_id=batch_id,
+            graph=self.graph,
+            orders=dict(self.loop.orders),
+            lengths={each.name: each.length for each in source.layouts},
+            lows=lows,
+            horizons={
+                name: min((low for other, low in lows.items() if other != name), default=None)
+                for name in self.graph.inputs
+            },
+            grid=self._grid,
+            is_moved=self._grid.shape != self._manifest.grid,
+        )
+
+    def _lows(self) -> dict[str, int]:
+        """Return the instant before which new rows of each stream are late (µs)."""
+        lows = {}
+        for each in self.join.query.inputs:
+            if self.join.times[each.stream] is None:
+                continue
+            latest = self._manifest.latest.get(each.name)
+            lateness = self.join.lateness.get(each.stream, 0)
+            lows[each.name] = ALWAYS if latest is None else max(latest - lateness, ALWAYS + 1)
+        return lows
+
+    def _windows(self) -> Windows:
+        """Return the runs that each bucket starts from."""
+        before = Grid(self._manifest.grid)
+        if before == self._grid:
+            return self._manifest.windows
+        moved: dict[str, tuple[RunFile, ...]] = {}
+        for name in self.graph.inputs:
+            buckets = before.once(self.graph.classes_of[name])
+            windows = (self._manifest.windows.get(bucket, {}).get(name, ()) for bucket in buckets)
+            moved[name] = tuple(file for files in windows for file in files)
+        return dict.fromkeys(range(self._grid.n_buckets), moved)
+
+    # -- learning -------------------------------------------------------------------------------
+
+    def learn(self, reports: Iterable[Any], *, timeout_s: float = 0.0) -> list[Any]:
+        """Take in what a batch did, and commit its windows.
+
+        Raises:
+            StateError: they cannot be written.
+        """
+        for running in reports:
+            self._learn(running, time.monotonic() + timeout_s)
+        return []
+
+    def _learn(self, running: Running, deadline: float) -> None:
+        found = self._reports(running.done, deadline)
+        if len(found) < running.grid.n_buckets:
+            # The sink took none of the results, or a part: the windows need the whole batch.
+            result, (running,) = self.apply_batch(
+                running.source, batch_id=running.batch_id, expected_rows=0
+            )
+            result.write.format("noop").mode("overwrite").save()
+            found = self._reports(running.done, float("inf"))
+        arrived = running.arrived.get(max(0.0, deadline - time.monotonic())) or {}
+        with self._lock:
+            self._count(found, arrived)
+            self._commit(running, found, arrived)
+            self._review(running.batch_id)
+
+    @staticmethod
+    def _reports(pending: PendingMetrics, deadline: float) -> dict[int, BucketReport]:
+        metrics = pending.get(max(0.0, min(deadline - time.monotonic(), 1e6)))
+        reports = [pickle.loads(packed) for packed in as_bytes(metrics or {}, "reports")]
+        return {report.bucket: report for report in reports}
+
+    def _count(self, found: dict[int, BucketReport], arrived: dict[str, Any]) -> None:
+        for each in self.join.source.layouts:
+            counts = self.counts[each.name]
+            n_all, n_timed = (
+                int(arrived.get(f"{of}{each.number}") or 0) for of in ("all", "timed")
+            )
+            counts.n_arrived += n_all
+            counts.n_untimed += n_all - n_timed
+            for report in found.values():
+                counts.n_joined += report.n_rows.get(each.name, 0)
+                counts.n_late += report.n_late.get(each.name, 0)
+        for key in self.bins:
+            fresh = [report.bins[key] for report in found.values() if key in report.bins]
+            self.bins[key] = FRESH * self.bins[key] + sum(fresh, np.zeros(N_BINS))
+        self.work = JoinWork.together([self.work, *(each.work for each in found.values())])
+        self.n_results += sum(each.n_results for each in found.values())
+        self._loads = tuple(sum(found[at].n_rows.values()) for at in sorted(found))
+
+    def _commit(
+        self, running: Running, found: dict[int, BucketReport], arrived: dict[str, Any]
+    ) -> None:
+        latest = dict(running.before.latest)
+        for each in self.join.source.layouts:
+            newest = arrived.get(f"latest{each.number}")
+            if newest is not None and self.join.times[each.stream] is not None:
+                latest[each.name] = max(latest.get(each.name, newest), int(newest))
+        n_late = dict(running.before.n_late)
+        for report in found.values():
+            for name, n in report.n_late.items():
+                n_late[name] = n_late.get(name, 0) + n
+        manifest = Manifest(
+            running.batch_id,
+            self.join.identity,
+            running.grid.shape,
+            {bucket: report.after for bucket, report in sorted(found.items())},
+            latest,
+            n_late,
+        )
+        late_files = {file for report in found.values() for file in report.late_files}
+        files = self.folder.files
+        drop_stale_late(files, self.folder.late, running.batch_id, late_files)
+        self.folder.commit(manifest)
+        self._manifest = manifest
+
+    def _review(self, batch_id: int) -> None:
+        """Look whether another grid would do better."""
+        before, self._grid = self._grid, self._chosen_grid()
+        if self._grid != before:
+            evidence = {
+                "rows_in_fullest_before": fullest(self.graph, before, self.bins),
+                "rows_in_fullest_after": fullest(self.graph, self._grid, self.bins),
+            }
+            shapes = list(before.shape), list(self._grid.shape)
+            self.entries.append(JournalEntry(batch_id, COMPONENT, "grid", *shapes, evidence))
+
+    def take_entries(self) -> list[JournalEntry]:
+        """Return the decisions since the last call."""
+        with self._lock:
+            taken, self.entries = self.entries, []
+        return taken
+
+    # -- seeing ---------------------------------------------------------------------------------
+
+    def records(self) -> tuple[BlockRecord, ...]:
+        """Return how each pipeline stands after a batch."""
+        return self.loop.records()
+
+    def rule_record(self) -> None:
+        """Return None: it is no set of rules."""
+
+    def plan(self) -> dict[str, list[str]]:
+        """Return the order of each pipeline, by names."""
+        return {name: list(order) for name, order in self.loop.orders.items()}
+
+    def view(self, last_change: JournalEntry | None) -> JoinView:
+        """Return the join as it stands."""
+        with self._lock:
+            loads = np.array(self._loads, dtype=np.float64)
+            mean = loads.mean() if loads.size else 0.0
+            return JoinView(
+                name=self.join.name,
+                emits=self.join.query.emits,
+                inputs=tuple(map(self._input_view, range(len(self.graph.inputs)))),
+                pipelines=tuple(map(self._pipeline_view, self.graph.inputs)),
+                caches=(),
+                keys=tuple(_key_text(key.members) for key in self.join.query.keys),
+                grid=self._grid.shape,
+                fullest=float(loads.max() / mean) if mean > 0 else float("nan"),
+                n_results=self.n_results,
+                is_adaptive=self.options.adaptive,
+                last_change=last_change,
+                notes=tuple(self._notes()),
+            )
+
+    def _input_view(self, number: int) -> InputView:
+        each = self.join.query.inputs[number]
+        counts = self.counts[each.name]
+        is_table = self.join.times[each.stream] is None
+        files = [
+            file for inputs in self._manifest.windows.values() for file in inputs.get(each.name, ())
+        ]
+        return InputView(
+            name=each.name,
+            stream=each.stream,
+            window="static" if is_table else str(each.window),
+            n_arrived=counts.n_arrived,
+            n_joined=counts.n_joined,
+            n_late=counts.n_late,
+            n_untimed=counts.n_untimed,
+            latest=self._manifest.latest.get(each.name),
+            n_kept=sum(file.n_rows for file in files),
+            n_bytes=sum(file.n_bytes for file in files),
+            n_runs=len(files),
+        )
+
+    def _pipeline_view(self, name: str) -> PipelineView:
+        probes = []
+        for other in self.loop.orders[name]:
+            done = self.work.of(name, other)
+            probes.append(ProbeView(other, done.n_in, done.n_out, done.ns, float("nan")))
+        return PipelineView(name, tuple(probes), self.loop.written[name])
+
+    def _notes(self) -> list[str]:
+        notes = []
+        lows = self._lows()
+        silent = sorted(name for name, low in lows.items() if low == ALWAYS)
+        if silent and len(silent) < len(lows):
+            notes.append(
+                f"no row of {', '.join(silent)} has come yet, so nothing that could still join "
+                f"its rows leaves the windows of the others"
+            )
+        if not self.options.adaptive:
+            notes.append("adaptation is switched off: orders stand as written")
+        return notes
+
+    # -- saving ---------------------------------------------------------------------------------
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return what was learned, as plain values."""
+        return {
+            "loop": self.loop.snapshot(),
+            "bins": [[*key, of.tolist()] for key, of in self.bins.items()],
+            "counts": {name: list(astuple(of)) for name, of in self.counts.items()},
+            "n_results": self.n_results,
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Continue from what ``snapshot`` returned."""
+        self.loop.restore(state["loop"])
+        for name, key, of in state["bins"]:
+            self.bins[name, key] = np.array(of, dtype=np.float64)
+        self.counts = {name: InputCounts(*of) for name, of in state["counts"].items()}
+        self.n_results = int(state["n_results"])
+        self._grid = self._chosen_grid(is_start=True)
+
+
+def _key_text(members: Any) -> str:
+    """Return the members of a key class as an equality."""
+    return " = ".join(f"{name}.{text}" for name, texts in members.items() for text in texts)
