@@ -9,6 +9,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from eddyline.errors import NotSupportedError, QueryError
+from eddyline.options import JoinOptions
 from eddyline.query.windows import RowsWindow
 from eddyline.spark.window_join import WindowJoin
 from eddyline.testing.join_strategies import join_cases
@@ -26,9 +27,9 @@ def is_supported(case):
 @settings(max_examples=12, phases=[Phase.explicit, Phase.reuse, Phase.generate])  # jobs are slow
 def test_joins_are_those_of_the_definition(spark, case, n_buckets):
     frames = {name: spark.createDataFrame(rows) for name, rows in case.tables.items()}
-    join = WindowJoin(case.query.text, frames, case.times)
+    join = WindowJoin(case.query.text, frames, case.times, options=JoinOptions(buckets=n_buckets))
     wanted = results(case.query, case.tables, case.times).drop_columns("_at")
-    assert bag(join.to_df(n_buckets=n_buckets).toArrow()) == bag(wanted)
+    assert bag(join.to_df().toArrow()) == bag(wanted)
 
 
 def rows_of(spark, kind, values):
@@ -53,7 +54,7 @@ def rows_of(spark, kind, values):
 def test_keys_are_equal_where_spark_says_so(spark, kind, keys, wanted):
     df = rows_of(spark, kind, [(0, key) for key in keys])
     text = "SELECT s.k AS a, t.k AS b FROM s [NOW], t [NOW] WHERE s.k = t.k"
-    found = WindowJoin(text, {"s": df, "t": df}, {"s": "ts", "t": "ts"}).to_df(n_buckets=2)
+    found = WindowJoin(text, {"s": df, "t": df}, {"s": "ts", "t": "ts"}).to_df()
     plain = df.alias("s").join(df.alias("t")).where("s.k = t.k").count()
     assert found.count() == plain == wanted
 

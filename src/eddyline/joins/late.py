@@ -13,6 +13,8 @@ from eddyline.joins.manifest import names_in
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    import numpy as np
+    from numpy.typing import NDArray
     from pyarrow import fs
 
     from eddyline.joins.rows import Rows
@@ -41,10 +43,14 @@ def write_late(
         OSError: it cannot be written.
     """
     file = f"{batch_id:08d}-{bucket:05d}-{quote(name, safe='')}.parquet"
-    instants = pa.array(rows.starts, pa.timestamp("us", tz="UTC"))
     with files.open_output_stream(f"{folder}/{file}") as out:
-        pq.write_table(rows.payload.append_column(TIME, instants), out)
+        pq.write_table(with_times(rows.payload, rows.starts), out)
     return file
+
+
+def with_times(payload: pa.Table, starts: NDArray[np.int64]) -> pa.Table:
+    """Return rows with their event times (µs) as one more column."""
+    return payload.append_column(TIME, pa.array(starts, pa.timestamp("us", tz="UTC")))
 
 
 def read_late(files: fs.FileSystem, folder: str, name: str) -> pa.Table | None:

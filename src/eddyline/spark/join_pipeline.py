@@ -18,13 +18,14 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BinaryType, StructField, StructType
 
-from eddyline.errors import StateError
+from eddyline.errors import QueryError, StateError
 from eddyline.joins.bucket import BatchPlan
 from eddyline.joins.grid import N_BINS, Grid, chosen_grid, fullest
-from eddyline.joins.late import drop_stale_late
+from eddyline.joins.late import drop_stale_late, read_late, with_times
 from eddyline.joins.manifest import Manifest, ManifestFolder, Windows
 from eddyline.joins.rows import ALWAYS
 from eddyline.joins.work import JoinWork
+from eddyline.registry import unknown
 from eddyline.runtime.join_loop import JoinLoop
 from eddyline.runtime.join_view import InputView, JoinView, PipelineView, ProbeView
 from eddyline.runtime.journal import JournalEntry
@@ -35,6 +36,7 @@ from eddyline.spark.join_worker import REPORT, BatchWorker, Shape
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    import pyarrow as pa
     from pyarrow import fs
     from pyspark.sql import DataFrame
 
@@ -49,6 +51,9 @@ COMPONENT = "join"
 
 MIN_GAIN = 1.5
 """How many times fewer rows the fullest bucket must get before rows are cut in another way."""
+
+METRICS_WAIT_S = 60.0
+"""How long metrics of a job that has run are waited for (s)."""
 
 FRESH = 0.8
 """Weight of what was counted in a batch one batch later."""
@@ -135,7 +140,13 @@ class JoinPipeline:
 
     # -- one batch ------------------------------------------------------------------------------
 
-    def prepare(self, df: DataFrame, *, batch_id: int, is_first: bool) -> None:
+    def prepare(
+        self,
+        df: DataFrame,  # noqa: ARG002 - of the protocol
+        *,
+        batch_id: int,
+        is_first: bool,  # noqa: ARG002
+    ) -> None:
         """Get ready for a micro-batch: find the windows that it starts from.
 
         Raises:
@@ -157,7 +168,11 @@ class JoinPipeline:
         self._grid = Grid(again.grid) if again is not None else self._grid
 
     def apply_batch(
-        self, df: DataFrame, *, batch_id: int, expected_rows: int
+        self,
+        df: DataFrame,
+        *,
+        batch_id: int,
+        expected_rows: int,  # noqa: ARG002 - of the protocol
     ) -> tuple[DataFrame, list[Any]]:
         """Return the results of a micro-batch, and what it will report when it runs."""
         seen = Observation()
@@ -260,7 +275,15 @@ class JoinPipeline:
             )
             result.write.format("noop").mode("overwrite").save()
             found = self._reports(running.done, float("inf"))
-        arrived = running.arrived.get(max(0.0, deadline - time.monotonic())) or {}
+        # The job has run, so this comes: without it the next batch would not know what is late.
+        arrived = running.arrived.get(METRICS_WAIT_S)
+        if arrived is None or len(found) < running.grid.n_buckets:
+            msg = (
+                f"batch {running.batch_id}: Spark did not tell what its job observed within "
+                f"{METRICS_WAIT_S:.0f} s; start the query again: the batch runs again, nothing is "
+                f"lost"
+            )
+            raise StateError(msg, batch_id=running.batch_id)
         with self._lock:
             self._count(found, arrived)
             self._commit(running, found, arrived)
@@ -268,7 +291,7 @@ class JoinPipeline:
 
     @staticmethod
     def _reports(pending: PendingMetrics, deadline: float) -> dict[int, BucketReport]:
-        metrics = pending.get(max(0.0, min(deadline - time.monotonic(), 1e6)))
+        metrics = pending.get(max(0.0, min(deadline - time.monotonic(), METRICS_WAIT_S)))
         reports = [pickle.loads(packed) for packed in as_bytes(metrics or {}, "reports")]
         return {report.bucket: report for report in reports}
 
@@ -334,6 +357,30 @@ class JoinPipeline:
         return taken
 
     # -- seeing ---------------------------------------------------------------------------------
+
+    def late_rows(self, name: str) -> pa.Table:
+        """Return the rows of an input that came too late; see ``window_join.JoinRun``.
+
+        Raises:
+            QueryError: there is no such input.
+            StateError: they cannot be read.
+        """
+        layouts = {each.name: each for each in self.join.source.layouts}
+        if name not in layouts:
+            raise QueryError(unknown("input", name, list(layouts)), name=name)
+        try:
+            found = read_late(self.folder.files, self.folder.late, name)
+        except OSError as error:
+            msg = (
+                f"late rows cannot be read from {self.folder.late}: {error}; a run without a "
+                f"checkpoint removes them when it ends"
+            )
+            raise StateError(msg, folder=self.folder.late) from error
+        if found is not None:
+            return found
+        columns = StructType([*self.join.result_schema[name].dataType])  # type: ignore[misc]
+        schema = to_arrow_schema(columns, timezone="UTC")
+        return with_times(schema.empty_table(), np.empty(0, np.int64))
 
     def records(self) -> tuple[BlockRecord, ...]:
         """Return how each pipeline stands after a batch."""

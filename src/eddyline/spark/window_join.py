@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -33,6 +34,7 @@ from eddyline.spark.sinks import file_system, sink_of
 if TYPE_CHECKING:
     from pathlib import Path
 
+    import pyarrow as pa
     from pyspark.sql import DataFrame
 
     from eddyline.query.joins import JoinQuery
@@ -49,7 +51,7 @@ def window_join(
     on: str,
     time: Mapping[str, str],
     windows: Mapping[str, str] | None = None,
-    select: str = "*",
+    select: str | None = None,
     lateness: str | Mapping[str, str] | None = None,
     name: str | None = None,
     **options: Any,
@@ -65,7 +67,8 @@ def window_join(
             rows were always there.
         windows: the window of each stream, such as ``RANGE 10 SECONDS``, ``ROWS 1000``,
             ``PARTITION BY k ROWS 10``, ``NOW``; all rows so far if omitted.
-        select: the output columns (``s.k, t.v AS w``).
+        select: the output columns (``s.k, t.v AS w``); if omitted, all columns of all inputs, and
+            where several inputs have one of a name, ``k`` of ``s`` is called ``s_k``.
         lateness: how much earlier than the latest row of its stream a row may be (``1 minute``);
             one for all streams, or one for each. Later rows are counted and kept apart.
         name: of the query.
@@ -94,13 +97,24 @@ def window_join(
         if window is not None:
             read_window(window, f"the window of {each!r}")
         parts.append(quoted(each) + ("" if window is None else f" [{window.strip().strip('[]')}]"))
-    text = f"SELECT {select} FROM {', '.join(parts)} WHERE {on}"
+    text = f"SELECT {select or _all_columns(inputs)} FROM {', '.join(parts)} WHERE {on}"
     times = {each: time.get(each) for each in inputs}
     allowed = dict.fromkeys(time, lateness) if isinstance(lateness, str) else dict(lateness or {})
     chosen = name or "_".join(inputs)
     made = WindowJoin(text, inputs, times, allowed, chosen, JoinOptions.of(**options))
     made.check()
     return made
+
+
+def _all_columns(inputs: Mapping[str, DataFrame]) -> str:
+    """Return all columns of all inputs, as SQL."""
+    count = Counter(column.lower() for df in inputs.values() for column in df.columns)
+    return ", ".join(
+        f"{quoted(each)}.{quoted(column)}"
+        + (f" AS {quoted(f'{each}_{column}')}" if count[column.lower()] > 1 else "")
+        for each, df in inputs.items()
+        for column in df.columns
+    )
 
 
 class WindowJoin:
@@ -280,7 +294,7 @@ class WindowJoin:
         checkpoint: str | None = None,
         trigger: str | None = None,
         state: str | None = None,
-    ) -> Run:
+    ) -> JoinRun:
         """Start the join over its streams.
 
         Args:
@@ -315,7 +329,7 @@ class WindowJoin:
             rename=self.rename,
         )
         outlet = SinkOutlet(sink_of(sink, path), self.project)
-        return Run(job, outlet, checkpoint=checkpoint, trigger=trigger)
+        return JoinRun(job, outlet, checkpoint=checkpoint, trigger=trigger)
 
     def _pipeline(self, checkpoint: Path, state: str | None) -> JoinPipeline:
         files, folder = file_system(state or str(checkpoint / "eddyline" / "windows"))
@@ -327,6 +341,27 @@ class WindowJoin:
             )
             raise StateError(msg, folder=folder)
         return made
+
+
+class JoinRun(Run):
+    """A join that runs; behaves like Spark's StreamingQuery."""
+
+    pipeline: JoinPipeline
+
+    def late_rows(self, name: str) -> pa.Table:
+        """Return the rows of one input that came too late to be joined.
+
+        Args:
+            name: the input, as the query calls it.
+
+        Returns:
+            The columns that the query reads, and the event time ``_time``; in the order of batches.
+
+        Raises:
+            QueryError: the query has no such input.
+            StateError: they cannot be read, such as when a temporary checkpoint went with its run.
+        """
+        return self.pipeline.late_rows(name)
 
 
 def needed_columns(query: JoinQuery) -> dict[str, tuple[str, ...]]:

@@ -17,8 +17,10 @@ if TYPE_CHECKING:
 def join_in_words(view: JoinView) -> RenderableType:
     """Return what there is to say of a join."""
     parts: list[RenderableType] = [Text(one_line(view.name), style="bold")]
-    for each in view.pipelines:
-        parts.append(Text(" -> ".join([each.name, *(probe.other for probe in each.probes)])))
+    parts += [
+        Text(" -> ".join([each.name, *(probe.other for probe in each.probes)]))
+        for each in view.pipelines
+    ]
     parts += last_change(view.last_change)
     if view.notes:
         parts += section("notes", [Text(f"• {one_line(note)}") for note in view.notes])

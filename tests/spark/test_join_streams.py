@@ -1,0 +1,228 @@
+"""Joins over streams: any cut into batches and buckets, any restart gives the definition."""
+
+from __future__ import annotations
+
+import datetime as dt
+import tempfile
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+from tests.spark.join_streams import stream_of, write_batch
+
+import eddyline as el
+from eddyline.errors import NotSupportedError, OptionError, QueryError, StateError
+from eddyline.query.windows import RowsWindow
+from eddyline.spark.window_join import WindowJoin
+from eddyline.testing.join_strategies import join_cases
+from eddyline.testing.reference_joins import bag, results
+
+pytestmark = pytest.mark.spark
+
+T0 = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+TEXT = (
+    "SELECT s.k, s.v AS a, t.v AS b FROM s [RANGE 10 SECONDS], t [RANGE 5 SECONDS] WHERE s.k = t.k"
+)
+
+
+def is_supported(case):
+    windows = [each.window for each in case.query.inputs]
+    return case.query.emits == "istream" and not any(isinstance(w, RowsWindow) for w in windows)
+
+
+def join_of(spark, case, folder, **options):
+    for number, tables in enumerate(case.batches):
+        for name, rows in tables.items():
+            write_batch(folder, name, number, rows)
+    frames = {
+        name: spark.createDataFrame(rows)
+        if case.times[name] is None
+        else stream_of(spark, folder, name)
+        for name, rows in case.tables.items()
+    }
+    lateness = {name: f"{case.lateness} microseconds" for name, time in case.times.items() if time}
+    made = el.options.JoinOptions.of(**options)
+    return WindowJoin(case.query.text, frames, case.times, lateness, "drawn", made)
+
+
+@given(
+    case=join_cases(max_inputs=4).filter(lambda case: is_supported(case) and case.batches),
+    n_buckets=st.integers(1, 4),
+)
+@settings(max_examples=8, phases=[Phase.explicit, Phase.reuse, Phase.generate])  # jobs are slow
+def test_any_cut_gives_the_definition(spark, case, n_buckets):
+    with tempfile.TemporaryDirectory() as folder:
+        join = join_of(spark, case, Path(folder), buckets=n_buckets)
+        run = join.start(trigger="available_now")
+        assert run.await_termination(120)
+        wanted = results(case.query, case.tables, case.times).drop_columns("_at")
+        assert bag(run.to_arrow()) == bag(wanted)
+
+
+def rows_of(*rows):
+    """Rows of a second, a key and a value."""
+    seconds, keys, values = zip(*rows, strict=True) if rows else ((), (), ())
+    times = [T0 + dt.timedelta(seconds=second) for second in seconds]
+    return pa.table(
+        {
+            "ts": pa.array(times, pa.timestamp("us", "UTC")),
+            "k": pa.array(keys, pa.int64()),
+            "v": pa.array(values, pa.int64()),
+        }
+    )
+
+
+@pytest.fixture
+def engine(spark, tmp_path):
+    """Two streams of two batches each; the row of s at second 1 in the second batch is late."""
+    write_batch(tmp_path, "s", 0, rows_of((0, 1, 1), (8, 2, 2)))
+    write_batch(tmp_path, "t", 0, rows_of((3, 1, 10)))
+    write_batch(tmp_path, "s", 1, rows_of((1, 1, 3), (9, 1, 4), (6, 2, 6)))
+    write_batch(tmp_path, "t", 1, rows_of((12, 1, 20), (5, 2, 30), (13, None, 40)))
+    return engine_over(spark, tmp_path)
+
+
+def engine_over(spark, folder):
+    made = el.Engine(spark)
+    for name in ("s", "t"):
+        made.stream(name, stream_of(spark, folder, name), time="ts", lateness="3 seconds")
+    return made
+
+
+def found(table):
+    return sorted(tuple(row.values()) for row in table.to_pylist())
+
+
+# t at 5 is late: 13 - 3 > 5 would say so only for a later batch; its first batch ends at 3.
+RESULTS = [(1, 1, 10), (1, 4, 20), (2, 2, 30), (2, 6, 30)]
+
+
+def test_late_rows_are_counted_and_kept(engine, tmp_path):
+    query = engine.query(TEXT, name="pairs")
+    run = query.start(checkpoint=str(tmp_path / "ckpt"), trigger="available_now")
+    assert run.await_termination(120)
+    assert found(run.to_arrow()) == RESULTS
+    s, t = run.view().inputs
+    assert (s.n_arrived, s.n_joined, s.n_late) == (5, 4, 1)
+    assert (t.n_arrived, t.n_joined, t.n_late) == (4, 3, 0)
+    late = run.late_rows("s").to_pylist()
+    assert [(row["_time"], row["k"], row["v"]) for row in late] == [
+        (T0 + dt.timedelta(seconds=1), 1, 3)
+    ]
+    assert run.late_rows("t").num_rows == 0
+    with pytest.raises(QueryError, match=r"unknown input 'u'; known: s, t"):
+        run.late_rows("u")
+
+
+def test_a_restart_goes_on_with_other_buckets(spark, tmp_path):
+    everything, checkpoint = [], str(tmp_path / "ckpt")
+    for number, (s, t) in enumerate(
+        [
+            ([(0, 1, 1), (0, 2, 2), (0, 3, 3)], [(1, 1, 10)]),
+            ([(2, 4, 4)], [(2, 2, 20), (2, 3, 30)]),
+            ([(4, 2, 5)], [(4, 4, 40), (4, 1, 50)]),
+        ]
+    ):
+        write_batch(tmp_path, "s", number, rows_of(*s))
+        write_batch(tmp_path, "t", number, rows_of(*t))
+        query = engine_over(spark, tmp_path).query(TEXT, name="moved", buckets=(1, 5, 2)[number])
+        run = query.start(checkpoint=checkpoint, trigger="available_now")
+        assert run.await_termination(120)
+        # Four keys fill four buckets as well as five.
+        assert run.view().grid == ((1,), (4,), (2,))[number]
+        everything += found(run.to_arrow())
+    assert sorted(everything) == [
+        (1, 1, 10),
+        (1, 1, 50),
+        (2, 2, 20),
+        (2, 5, 20),
+        (3, 3, 30),
+        (4, 4, 40),
+    ]
+
+
+def test_a_checkpoint_of_another_query_is_refused(engine, tmp_path):
+    checkpoint = str(tmp_path / "ckpt")
+    run = engine.query(TEXT, name="one").start(checkpoint=checkpoint, trigger="available_now")
+    run.await_termination(120)
+    other = engine.query(TEXT.replace("10 SECONDS", "9 SECONDS"), name="two")
+    with pytest.raises(StateError, match=r"holds the windows of another query .*RANGE 10 SECONDS"):
+        other.start(checkpoint=checkpoint, trigger="available_now")
+    again = engine.query(TEXT, name="three")
+    with pytest.raises(StateError, match="another run of this query"):
+        again.start(state=f"{checkpoint}/eddyline/windows", trigger="available_now")
+
+
+def test_a_sink_that_takes_a_part_loses_nothing(engine, tmp_path):
+    seen = []
+
+    def first_batch_only_counts(df, batch_id):
+        if batch_id:
+            seen.extend(found(df.toArrow()))
+
+    query = engine.query(TEXT, name="part")
+    run = query.start(first_batch_only_counts, trigger="available_now")
+    assert run.await_termination(120)
+    assert seen == RESULTS[1:]
+
+
+def test_windows_that_are_gone_are_missed(engine, tmp_path):
+    checkpoint = tmp_path / "ckpt"
+    query = engine.query(TEXT, name="gone")
+    query.start(checkpoint=str(checkpoint), trigger="available_now").await_termination(120)
+    for file in (checkpoint / "eddyline" / "windows").glob("manifest-*"):
+        file.unlink()
+    write_batch(tmp_path, "s", 2, rows_of((14, 1, 5)))
+    run = query.start(checkpoint=str(checkpoint), trigger="available_now")
+    with pytest.raises(StateError, match="the windows after batch 1 are not in"):
+        run.await_termination(120)
+
+
+def test_tables_are_joined_with_streams(spark, engine):
+    engine.table("names", spark.createDataFrame([(1, "one"), (3, "three")], "k INT, name STRING"))
+    query = engine.query("SELECT v, name FROM s [NOW] JOIN names ON s.k = names.k", name="named")
+    run = query.start(trigger="available_now")
+    assert run.await_termination(120)
+    assert found(run.to_arrow()) == [(1, "one"), (4, "one")]
+
+
+@pytest.mark.parametrize(
+    ("give", "error", "message"),
+    [
+        ({"time": {"s": "ts", "x": "ts"}}, QueryError, "time: unknown input 'x'"),
+        ({"time": {"s": "when"}}, QueryError, "unknown time column 'when'"),
+        ({"windows": {"s": "RANGE 5"}}, QueryError, "RANGE 5 needs a unit"),
+        ({"lateness": "soon"}, OptionError, "is an interval such as '1 minute', got 'soon'"),
+        ({"lateness": {"x": "1 s"}}, QueryError, "lateness: unknown input 'x'"),
+        ({"time": {}}, QueryError, "every input is a static table"),
+        ({"on": "s.k = t.v + v"}, QueryError, "v"),
+        ({"on": "s.v < t.v"}, NotSupportedError, "Cartesian product"),
+        ({"select": "s.k + s.ts"}, QueryError, "query 's_t'"),
+        ({"buckets": 0}, OptionError, r"'buckets' must be a whole number in \[1, 240\], got 0"),
+        ({"bucket": 1}, OptionError, "unknown option 'bucket'"),
+    ],
+)
+def test_what_does_not_fit_is_said(spark, give, error, message):
+    df = spark.createDataFrame(rows_of((0, 1, 1)))
+    arguments = {"on": "s.k = t.k", "time": {"s": "ts", "t": "ts"}} | give
+    with pytest.raises(error, match=message):
+        el.window_join({"s": df, "t": df}, **arguments)
+
+
+def test_batch_and_stream_are_told_apart(spark, engine):
+    df = spark.createDataFrame(rows_of((0, 1, 1)))
+    times = {"s": "ts", "t": "ts"}
+    batch = el.window_join({"s": df, "t": df}, on="s.k = t.k", time=times, select="s.v")
+    assert batch.to_df().toArrow().to_pylist() == [{"v": 1}]
+    with pytest.raises(QueryError, match=r"joins batch DataFrames; get its results by .to_df\(\)"):
+        batch.start()
+    streams = {name: engine.streams[name] for name in "st"}
+    stream = el.window_join(streams, on="s.k = t.k", time=times)
+    with pytest.raises(QueryError, match="joins streams, which never end; start it"):
+        stream.to_df()
+    with pytest.raises(QueryError, match="t has a time column but is no streaming DataFrame"):
+        el.window_join({"s": streams["s"], "t": df}, on="s.k = t.k", time=times)
+    with pytest.raises(QueryError, match="stream 't' needs an event-time column"):
+        el.window_join(streams, on="s.k = t.k", time={"s": "ts"})
