@@ -5,8 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from eddyline.query.windows import RangeWindow, RowsWindow
+
 if TYPE_CHECKING:
+    from eddyline.query.windows import Window
     from eddyline.runtime.journal import JournalEntry
+
+STATIC = "static"
+"""Stands for the window of a table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +40,14 @@ class InputView:
     """Size of their files."""
     n_runs: int
     """Files that they are in (runs)."""
+    awaited_from: int | None = None
+    """Rows of the stream from this instant on are still awaited, earlier ones are late (µs since
+    1970): the latest event time without the lateness that is allowed. None if it has none."""
+
+    @property
+    def is_table(self) -> bool:
+        """Whether it is a static table, whose rows do not arrive."""
+        return self.window == STATIC
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,3 +121,46 @@ class JoinView:
     last_change: JournalEntry | None = None
     notes: tuple[str, ...] = ()
     """Other things worth knowing."""
+
+
+@dataclass(frozen=True, slots=True)
+class JoinRecord:
+    """A join in one micro-batch."""
+
+    inputs: tuple[str, ...]
+    n_kept: tuple[int, ...]
+    """Rows that the window of each input holds after the batch."""
+    n_bytes: tuple[int, ...]
+    """Size of their files."""
+    n_late: int
+    """Rows of the batch that came too late."""
+    n_results: int
+    """Combinations that the batch found, before conditions that are no equalities."""
+
+
+_UNITS = (
+    ("DAY", 86_400_000_000),
+    ("HOUR", 3_600_000_000),
+    ("MINUTE", 60_000_000),
+    ("SECOND", 1_000_000),
+    ("MILLISECOND", 1_000),
+    ("MICROSECOND", 1),
+)
+
+
+def window_text(window: Window) -> str:
+    """Write a window as a query would.
+
+    >>> window_text(RangeWindow(90_000_000)), window_text(RowsWindow(10, ("k",)))
+    ('RANGE 90 SECONDS', 'PARTITION BY k ROWS 10')
+    """
+    if isinstance(window, RangeWindow):
+        if window.length == 0:
+            return "NOW"
+        name, size = next(unit for unit in _UNITS if window.length % unit[1] == 0)
+        number = window.length // size
+        return f"RANGE {number} {name}{'' if number == 1 else 'S'}"
+    if isinstance(window, RowsWindow):
+        by = f"PARTITION BY {', '.join(window.partition_by)} " if window.partition_by else ""
+        return f"{by}ROWS {window.rows}"
+    return "UNBOUNDED"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from eddyline.ordering.protocol import Order
     from eddyline.query.binding import Pinned
-    from eddyline.runtime.join_view import JoinView
+    from eddyline.runtime.join_view import JoinRecord, JoinView
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.rule_view import RuleRecord, RuleView
     from eddyline.stats.profile import FilterProfile
@@ -99,6 +99,8 @@ class BatchRecord:
     blocks: tuple[BlockRecord, ...] = ()
     rules: RuleRecord | None = None
     """Of a set of rules, how it stands."""
+    join: JoinRecord | None = None
+    """Of a join, how it stands."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,15 @@ from eddyline.joins.rows import ALWAYS
 from eddyline.joins.work import JoinWork
 from eddyline.registry import unknown
 from eddyline.runtime.join_loop import JoinLoop
-from eddyline.runtime.join_view import InputView, JoinView, PipelineView, ProbeView
+from eddyline.runtime.join_view import (
+    STATIC,
+    InputView,
+    JoinRecord,
+    JoinView,
+    PipelineView,
+    ProbeView,
+    window_text,
+)
 from eddyline.runtime.journal import JournalEntry
 from eddyline.spark.harvest import PendingMetrics, as_bytes
 from eddyline.spark.join_source import INPUT, START, placed
@@ -81,6 +89,14 @@ class InputCounts:
     n_untimed: int = 0
 
 
+@dataclass(slots=True)
+class BatchCounts:
+    """What one batch came to."""
+
+    n_late: int = 0
+    n_results: int = 0
+
+
 class JoinPipeline:
     """A join over micro-batches, and what has been learned of it.
 
@@ -109,6 +125,7 @@ class JoinPipeline:
         self.work = JoinWork()
         self.n_results = 0
         self._loads: tuple[int, ...] = ()
+        self._newest = BatchCounts()
         self._lock = threading.RLock()
         self._manifest = self.folder.latest() or self._empty()
         if self._manifest.identity != join.identity:
@@ -310,7 +327,11 @@ class JoinPipeline:
             fresh = [report.bins[key] for report in found.values() if key in report.bins]
             self.bins[key] = FRESH * self.bins[key] + sum(fresh, np.zeros(N_BINS))
         self.work = JoinWork.together([self.work, *(each.work for each in found.values())])
-        self.n_results += sum(each.n_results for each in found.values())
+        self._newest = BatchCounts(
+            n_late=sum(sum(each.n_late.values()) for each in found.values()),
+            n_results=sum(each.n_results for each in found.values()),
+        )
+        self.n_results += self._newest.n_results
         self._loads = tuple(sum(found[at].n_rows.values()) for at in sorted(found))
 
     def _commit(
@@ -389,6 +410,18 @@ class JoinPipeline:
     def rule_record(self) -> None:
         """Return None: it is no set of rules."""
 
+    def join_record(self) -> JoinRecord:
+        """Return how the join stands after a batch."""
+        with self._lock:
+            files = {name: self._files(name) for name in self.graph.inputs}
+            return JoinRecord(
+                inputs=self.graph.inputs,
+                n_kept=tuple(sum(file.n_rows for file in each) for each in files.values()),
+                n_bytes=tuple(sum(file.n_bytes for file in each) for each in files.values()),
+                n_late=self._newest.n_late,
+                n_results=self._newest.n_results,
+            )
+
     def plan(self) -> dict[str, list[str]]:
         """Return the order of each pipeline, by names."""
         return {name: list(order) for name, order in self.loop.orders.items()}
@@ -417,13 +450,11 @@ class JoinPipeline:
         each = self.join.query.inputs[number]
         counts = self.counts[each.name]
         is_table = self.join.times[each.stream] is None
-        files = [
-            file for inputs in self._manifest.windows.values() for file in inputs.get(each.name, ())
-        ]
+        files = self._files(each.name)
         return InputView(
             name=each.name,
             stream=each.stream,
-            window="static" if is_table else str(each.window),
+            window=STATIC if is_table else window_text(each.window),
             n_arrived=counts.n_arrived,
             n_joined=counts.n_joined,
             n_late=counts.n_late,
@@ -432,7 +463,12 @@ class JoinPipeline:
             n_kept=sum(file.n_rows for file in files),
             n_bytes=sum(file.n_bytes for file in files),
             n_runs=len(files),
+            awaited_from=low if (low := self._lows().get(each.name, ALWAYS)) > ALWAYS else None,
         )
+
+    def _files(self, name: str) -> list[RunFile]:
+        """Return the runs of the window of an input."""
+        return [file for inputs in self._manifest.windows.values() for file in inputs.get(name, ())]
 
     def _pipeline_view(self, name: str) -> PipelineView:
         probes = []

@@ -301,6 +301,9 @@ class RuleBatches:
         """Return how the rules stand after a batch."""
         return self._record
 
+    def join_record(self) -> None:
+        """Return None: it is no join."""
+
     def plan(self) -> str:
         """Return the plan in force, in words."""
         return str(self.pipeline.loop.plan)

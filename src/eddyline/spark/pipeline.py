@@ -511,6 +511,9 @@ class FilterPipeline:
     def rule_record(self) -> None:
         """Return None: it is no set of rules."""
 
+    def join_record(self) -> None:
+        """Return None: it is no join."""
+
     def plan(self) -> dict[str, list[str]]:
         """Return the order of each block, by names."""
         return {component: loop.names(loop.order) for component, loop in self.loops.items()}

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from eddyline.runtime.join_view import JoinView
+    from eddyline.runtime.join_view import JoinRecord, JoinView
     from eddyline.runtime.rule_view import RuleRecord, RuleView
     from eddyline.runtime.views import BlockRecord, FilterView
     from eddyline.spark.sinks import Sink
@@ -92,6 +92,10 @@ class Pipeline(Protocol):
 
     def rule_record(self) -> RuleRecord | None:
         """Return how a set of rules stands after a batch, if it is one."""
+        ...
+
+    def join_record(self) -> JoinRecord | None:
+        """Return how a join stands after a batch, if it is one."""
         ...
 
     def plan(self) -> Any:
@@ -253,6 +257,7 @@ class Run(RunFace):
                 time.time(),
                 self.pipeline.records(),
                 self.pipeline.rule_record(),
+                self.pipeline.join_record(),
             )
             with self._lock:
                 self._records.append(record)

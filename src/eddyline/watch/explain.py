@@ -1,4 +1,4 @@
-"""A conjunction, or a set of rules, in words: the plan in force, and why it came about."""
+"""A conjunction, a set of rules or a join in words: the plan in force, and why it came about."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from rich.text import Text
 from eddyline.runtime.join_view import JoinView
 from eddyline.runtime.rule_view import RuleView
 from eddyline.watch.facts import BlockFacts, FilterFacts, block_facts, view_facts
+from eddyline.watch.join_facts import join_facts
 from eddyline.watch.join_words import join_in_words
 from eddyline.watch.layout import last_change, section
 from eddyline.watch.rule_words import rules_in_words
@@ -44,13 +45,13 @@ def explain(
     color: bool = False,
     max_filters: int = MAX_FILTERS,
 ) -> str:
-    """Say in words how a conjunction or a set of rules is evaluated, and on what evidence.
+    """Say in words how a conjunction, a set of rules or a join is run, and on what evidence.
 
     Args:
-        view: the conjunction or the rules as they stand.
+        view: the conjunction, the rules or the join as they stand.
         width: characters per line.
         color: whether the text carries terminal colours.
-        max_filters: rows of a table that are shown (the filters of a block); the rest is a number.
+        max_filters: rows of a table that are shown (filters of a block); the rest is a number.
 
     Returns:
         Lines of text that end in a line break.
@@ -69,15 +70,15 @@ def explain(
         if isinstance(view, RuleView):
             console.print(rules_in_words(view, max_filters))
         elif isinstance(view, JoinView):
-            console.print(join_in_words(view))
+            console.print(join_in_words(view, max_filters))
         else:
             console.print(_whole(view, max_filters))
     return "".join(line.rstrip() + "\n" for line in capture.get().splitlines())
 
 
-def explain_json(view: FilterView) -> dict[str, Any]:
+def explain_json(view: FilterView | JoinView) -> dict[str, Any]:
     """Return what ``explain`` says as plain values, None for what is not known."""
-    return view_facts(view)
+    return join_facts(view) if isinstance(view, JoinView) else view_facts(view)
 
 
 def _whole(view: FilterView, max_filters: int) -> RenderableType:

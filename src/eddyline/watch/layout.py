@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from rich import box
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -13,7 +15,7 @@ from eddyline.watch.wording import change_texts, evidence_text
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rich.console import RenderableType
+    from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 
     from eddyline.runtime.journal import JournalEntry
 
@@ -22,10 +24,45 @@ SAME_WORDS = "the parts are others, or in another order"
 
 _INDENT = (0, 0, 0, 2)
 
+_ANY_WIDTH = 10_000
+"""More characters than a line needs."""
+
 
 def section(title: str, lines: Sequence[RenderableType]) -> list[RenderableType]:
     """Return a title and what stands below it, after an empty line."""
     return [Text(), Text(title, style="bold cyan"), *(Padding(line, _INDENT) for line in lines)]
+
+
+@dataclass(frozen=True, slots=True)
+class FirstThatFits:
+    """Several forms of the same, of which the first is shown that fits a line; else the last."""
+
+    forms: tuple[RenderableType, ...]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        free = options.update_width(_ANY_WIDTH)
+        for form in self.forms[:-1]:
+            if console.measure(form, options=free).maximum <= options.max_width:
+                yield form
+                return
+        yield self.forms[-1]
+
+
+def table_of(titles: Sequence[str], texts: int) -> Table:
+    """Return an empty table, of which the first columns are texts and may shrink first."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
+    for at, title in enumerate(titles):
+        table.add_column(
+            title, justify="left" if at < texts else "right", no_wrap=at > 0, min_width=len(title)
+        )
+    return table
+
+
+def rest_of(table: Table, n_all: int, max_rows: int) -> Table:
+    """Return the table with a last row that says how many are not shown, if there are such."""
+    if n_all > max_rows:
+        table.add_row(Text(f"… {n_all - max_rows:,} more", style="dim"))
+    return table
 
 
 def last_change(entry: JournalEntry | None) -> list[RenderableType]:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rich import box
 from rich.console import Group
-from rich.table import Table
 from rich.text import Text
 
-from eddyline.watch.layout import last_change, section
+from eddyline.watch.layout import last_change, rest_of, section, table_of
 from eddyline.watch.rule_facts import dead_rules, natives_title, rules_met_in_vain
 from eddyline.watch.rule_names import headline, named, skipped_name
 from eddyline.watch.wording import (
@@ -27,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rich.console import RenderableType
+    from rich.table import Table
 
     from eddyline.runtime.rule_view import RuleBlockView, RuleView, TestView
 
@@ -132,25 +131,9 @@ def _natives(view: RuleView) -> list[RenderableType]:
     return section(natives_title(view), lines)
 
 
-def _table(titles: Sequence[str], texts: int) -> Table:
-    """Return an empty table, of which the first columns are texts."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
-    for at, title in enumerate(titles):
-        table.add_column(
-            title, justify="left" if at < texts else "right", no_wrap=at > 0, min_width=len(title)
-        )
-    return table
-
-
-def _rest(table: Table, n_all: int, max_rows: int) -> Table:
-    if n_all > max_rows:
-        table.add_row(Text(f"… {n_all - max_rows:,} more", style="dim"))
-    return table
-
-
 def _attributes(view: RuleView, max_rows: int) -> Table:
     titles = ("attribute", "kind", "tests", "rules", "rows", "of all", "hits per row", "cost each")
-    table = _table(titles, 2)
+    table = table_of(titles, 2)
     # The first stay the first: what costs most is of interest, and what is never looked at is not.
     ranked = sorted(view.constructs, key=lambda each: -(finite(each.cost_ns) or 0.0) * each.n_rows)
     for each in ranked[:max_rows]:
@@ -165,7 +148,7 @@ def _attributes(view: RuleView, max_rows: int) -> Table:
             UNKNOWN if hits is None else significant(hits),
             duration(each.cost_ns),
         )
-    return _rest(table, len(ranked), max_rows)
+    return rest_of(table, len(ranked), max_rows)
 
 
 def _block(block: RuleBlockView) -> list[RenderableType]:
@@ -198,7 +181,7 @@ def _tests(
 ) -> list[RenderableType]:
     if not tests:
         return []
-    table = _table(titles, 2)
+    table = table_of(titles, 2)
     for each in tests[:max_rows]:
         cells: list[Text | str] = [
             Text(clipped(each.text, _TEXT_WIDTH)),
@@ -209,7 +192,7 @@ def _tests(
             duration(each.cost_ns),
         ]
         table.add_row(*cells[: len(titles)])
-    return section(title, [_rest(table, len(tests), max_rows)])
+    return section(title, [rest_of(table, len(tests), max_rows)])
 
 
 def _users(view: RuleView, test: TestView) -> str:
@@ -221,7 +204,7 @@ def _rules(view: RuleView, max_rows: int) -> list[RenderableType]:
     parts: list[RenderableType] = []
     vain = rules_met_in_vain(view)
     if vain:
-        table = _table(("rule", "rows it was decided for", "true", "in vain"), 1)
+        table = table_of(("rule", "rows it was decided for", "true", "in vain"), 1)
         for each in vain[:max_rows]:
             table.add_row(
                 Text(named(view, each.name, _TEXT_WIDTH)),
@@ -229,7 +212,7 @@ def _rules(view: RuleView, max_rows: int) -> list[RenderableType]:
                 count(each.n_matches),
                 percent(1.0 - each.n_matches / each.n_met),
             )
-        parts += section("rules most often met in vain", [_rest(table, len(vain), max_rows)])
+        parts += section("rules most often met in vain", [rest_of(table, len(vain), max_rows)])
     dead = dead_rules(view)
     if dead:
         names = [Text(f"• {named(view, each.name, _TEXT_WIDTH)}") for each in dead[:MAX_DEAD]]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
 from itertools import takewhile
 from typing import Any
 
@@ -23,6 +24,8 @@ SHOWN_NAMES = 8
 """Most filters of an order that are named in a sentence."""
 
 _UNITS = (("ns", 1.0), ("µs", 1e3), ("ms", 1e6), ("s", 1e9))
+_SIZES = (("bytes", 1.0), ("kB", 1e3), ("MB", 1e6), ("GB", 1e9), ("TB", 1e12))
+_SPANS = (("d", 86_400_000_000), ("h", 3_600_000_000), ("min", 60_000_000))
 
 
 def finite(value: float | None) -> float | None:
@@ -41,6 +44,52 @@ def duration(ns: float | None) -> str:
         return UNKNOWN
     unit, size = next((u for u in _UNITS if known < 999.5 * u[1]), _UNITS[-1])
     return f"{significant(known / size)} {unit}"
+
+
+def size(n_bytes: float | None) -> str:
+    """Write a size in the unit that suits it, in powers of a thousand.
+
+    >>> size(512), size(1_234_567), size(None)
+    ('512 bytes', '1.23 MB', '-')
+    """
+    known = finite(n_bytes)
+    if known is None:
+        return UNKNOWN
+    unit, one = next((u for u in _SIZES if known < 999.5 * u[1]), _SIZES[-1])
+    return f"{significant(known / one)} {unit}"
+
+
+def span(us: int) -> str:
+    """Write a span of event time (µs, 0 or more) by its two greatest units.
+
+    >>> span(7_385_000_000), span(1_500_000), span(90_000_000)
+    ('2 h 3 min', '1.5 s', '1 min 30 s')
+    """
+    for at, (unit, one) in enumerate(_SPANS):
+        if us >= one:
+            lower, least = (*_SPANS, ("s", 1_000_000))[at + 1]
+            rest = us % one // least
+            return f"{us // one:,} {unit}" + (f" {rest} {lower}" if rest else "")
+    return duration(1e3 * us)
+
+
+def instant(us: int | None) -> str:
+    """Write an event time (µs since 1970) in UTC; a dash if there is none.
+
+    >>> instant(1_700_000_000_250_000), instant(None)
+    ('2023-11-14 22:13:20.25', '-')
+    """
+    if us is None:
+        return UNKNOWN
+    try:
+        whole = _EPOCH + timedelta(microseconds=us)
+    except OverflowError:
+        return f"{us:,} µs"
+    text = f"{whole:%Y-%m-%d %H:%M:%S}"
+    return f"{text}.{whole.microsecond:06d}".rstrip("0") if whole.microsecond else text
+
+
+_EPOCH = datetime(1970, 1, 1)
 
 
 def significant(value: float) -> str:
@@ -152,11 +201,17 @@ def order_text(names: Sequence[str], shown: int = SHOWN_NAMES) -> str:
 
 
 def plan_text(plan: Any, shown: int = SHOWN_NAMES) -> str:
-    """Write a plan of the journal, which is mostly an order as names."""
+    """Write a plan of the journal, which is mostly an order as names, or the shape of a grid.
+
+    >>> plan_text(["a", "b"]), plan_text([4, 2])
+    ('a → b', '4 × 2')
+    """
     if plan is None:
         return UNKNOWN
     if isinstance(plan, Mapping) and set(plan) == {"by", "orders"}:
         return f"classes by {', '.join(map(str, plan['by']))} in {len(plan['orders'])} orders"
+    if _is_names(plan) and plan and all(type(each) is int for each in plan):
+        return f" {TIMES} ".join(map(str, plan))
     if _is_names(plan):
         return order_text([str(name) for name in plan], shown)
     return value_text(plan)
