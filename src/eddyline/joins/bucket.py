@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from eddyline.joins.drop_probing import drop_samples
 from eddyline.joins.grid import N_BINS, Bins, Grid, bins_of
 from eddyline.joins.late import write_late
 from eddyline.joins.manifest import LATE, RUNS
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyarrow import fs
 
+    from eddyline.joins.drop_probing import DropProbing, DropSample
     from eddyline.joins.graph import JoinGraph
     from eddyline.joins.run_files import RunFile
 
@@ -51,6 +53,8 @@ class BatchPlan:
     """How rows are cut into buckets; not cut if omitted."""
     is_moved: bool = False
     """Whether the runs are those of another grid: then a bucket takes out of them what is its."""
+    probing: DropProbing | None = None
+    """Which new rows are profiled; None if none is."""
 
 
 @dataclass(slots=True)
@@ -73,6 +77,8 @@ class BucketReport:
     work: JoinWork = field(default_factory=JoinWork)
     bins: Bins = field(default_factory=dict)
     """How the hashes of the new rows are spread; every row is counted in one bucket."""
+    samples: tuple[DropSample, ...] = ()
+    """What windows dropped of the sampled rows."""
 
 
 @dataclass(slots=True)
@@ -116,6 +122,9 @@ class BucketBatch:
         for found in results(self.plan.graph, self.plan.orders, windows, news, work):
             self.report.n_results += found.num_rows
             yield found
+        if (probing := self.plan.probing) is not None:
+            batch_id, graph = self.plan.batch_id, self.plan.graph
+            self.report.samples = tuple(drop_samples(probing, graph, windows, news, batch_id))
         for name, run in news.items():
             self._count(name, run)
             self._keep(name, run)

@@ -1,0 +1,311 @@
+"""Drop probing: which windows have no partner for a few sampled rows [Babu05 5.2].
+
+The pipeline of an input shows what windows drop in its own order only. So of the new rows of a
+batch a few are looked up in *all* windows, each along the way that leads to it, until one partner
+is known to be there or not to be. That is what an order is learned from; results never depend on
+it.
+
+The sampled rows see what the pipeline sees: the runs of the windows, and the new rows of those
+inputs that had their turn before. See ``operator``.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from eddyline.data import codes as outcome
+from eddyline.data.sampling import seed_of
+from eddyline.stats.costs import CostSums
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from eddyline.joins.graph import JoinGraph
+    from eddyline.joins.pipeline_orders import WayFilters
+    from eddyline.joins.rows import SortedRun
+
+MOST_PARTNERS = 64
+"""Combinations along a way that a sampled row is followed to: beyond those it is taken to have no
+others. So profiling a row has a bound, whatever it is joined with."""
+
+MOST_PAIRS = 4096
+"""Pairs of a sampled row that are counted in the window of a neighbour."""
+
+
+@dataclass(frozen=True, slots=True)
+class DropProbing:
+    """Which new rows of a batch are profiled, and at what."""
+
+    n_rows: int
+    """Most sampled rows of each input, per bucket and batch (≥ 1)."""
+    ways: Mapping[str, WayFilters]
+    """The filters of each pipeline that is profiled."""
+    seed: int = 0
+    neighbours: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """For each input, the others whose pairs with it are counted: if predicates close a cycle."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DropSample:
+    """What windows dropped of the sampled rows of one pipeline, in one bucket and batch."""
+
+    filters: WayFilters
+    """The pipeline, and what was asked."""
+    codes: outcome.Codes
+    """Outcome code of each sampled row, or of each sampled combination with the head ((R, B))."""
+    prob: float
+    """Probability with which one was sampled ((0, 1])."""
+    costs: CostSums
+    """Time of the look-ups along the way of each filter."""
+    n_partners: NDArray[np.int64]
+    """Combinations along the way of each filter, as far as rows were followed ((F,))."""
+    pairs: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """For each counted neighbour, the pairs with a sampled row that are joined, and all pairs."""
+
+    @property
+    def drops(self) -> NDArray[np.bool_]:
+        """Which filter drops which sampled row ((R, F))."""
+        return outcome.unpack(self.codes, len(self.filters.filters))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Partial:
+    """Combinations that sampled rows are followed to."""
+
+    units: NDArray[np.int64]
+    """The sampled row of each."""
+    codes: dict[int, NDArray[np.int64]]
+    """By key class."""
+    starts: NDArray[np.int64]
+    ends: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return self.starts.size
+
+    def taken(self, chosen: NDArray[np.int64], units: NDArray[np.int64]) -> _Partial:
+        codes = {key: of[chosen] for key, of in self.codes.items()}
+        return _Partial(units, codes, self.starts[chosen], self.ends[chosen])
+
+    def joined(self, run: SortedRun, at: NDArray[np.int64], rows: NDArray[np.int64]) -> _Partial:
+        """Return some of them, each with a row of a run."""
+        found, added = self.taken(at, self.units[at]), run.rows
+        more = {key: of[rows] for key, of in added.codes.items() if key not in found.codes}
+        starts = np.maximum(found.starts, added.starts[rows])
+        ends = np.minimum(found.ends, added.ends[rows])
+        return _Partial(found.units, found.codes | more, starts, ends)
+
+    @classmethod
+    def together(cls, parts: Sequence[_Partial], keys: Iterable[int]) -> _Partial:
+        if not parts:
+            nothing = np.empty(0, np.int64)
+            return cls(nothing, dict.fromkeys(keys, nothing), nothing, nothing)
+        return cls(
+            np.concatenate([part.units for part in parts]),
+            {key: np.concatenate([part.codes[key] for part in parts]) for key in keys},
+            np.concatenate([part.starts for part in parts]),
+            np.concatenate([part.ends for part in parts]),
+        )
+
+
+def drop_samples(
+    probing: DropProbing,
+    graph: JoinGraph,
+    windows: Mapping[str, Sequence[SortedRun]],
+    news: Mapping[str, SortedRun],
+    batch_id: int,
+    clock: Callable[[], int] = time.perf_counter_ns,
+) -> Iterator[DropSample]:
+    """Profile some new rows of each input.
+
+    Args:
+        probing: which rows, and at what.
+        graph: what is joined with what.
+        windows: the runs of each input before the batch.
+        news: the new rows of each input that has some.
+        batch_id: chooses the rows, as their places and the seed do.
+        clock: monotonic clock (ns).
+    """
+    seen = {name: tuple(windows.get(name, ())) for name in graph.inputs}
+    for name in graph.inputs:
+        if name not in news:
+            continue
+        seed = seed_of(probing.seed, batch_id, name)
+        others = [runs for other, runs in seen.items() if other != name]
+        if name in probing.ways and any(others):
+            found = _Profiler(probing, graph, seen, clock).sample(name, news[name], seed)
+            if found is not None:
+                yield found
+        seen[name] = (*seen[name], news[name])
+
+
+def places(n_rows: int, most: int, seed: int) -> NDArray[np.int64]:
+    """Return the sampled places of rows, ascending: one of each of equal stretches.
+
+    Rows are in the order of a key, so no key that many rows have is missed. Each row is as likely
+    as any other.
+
+    Args:
+        n_rows: how many rows there are.
+        most: most places.
+        seed: chooses them.
+    """
+    if n_rows <= most:
+        return np.arange(n_rows)
+    within = np.random.default_rng(seed).random(most)
+    found = ((np.arange(most) + within) * (n_rows / most)).astype(np.int64)
+    return np.unique(np.minimum(found, n_rows - 1))
+
+
+@dataclass(frozen=True, slots=True)
+class _Profiler:
+    probing: DropProbing
+    graph: JoinGraph
+    windows: Mapping[str, Sequence[SortedRun]]
+    clock: Callable[[], int]
+
+    def sample(self, name: str, new: SortedRun, seed: int) -> DropSample | None:
+        """Return what windows drop of some rows; None if no head has a partner for them."""
+        filters = self.probing.ways[name]
+        rows = places(len(new), self.probing.n_rows, seed)
+        units = np.arange(rows.size)
+        codes = {key: of[rows] for key, of in new.rows.codes.items()}
+        first = _Partial(units, codes, new.rows.starts[rows], new.rows.ends[rows])
+        prob, pairs = rows.size / len(new), self._pairs(name, first)
+        bound = (name, *filters.head)
+        for at, other in enumerate(filters.head):
+            first, share = self._behind(first, bound[: at + 1], other, seed)
+            prob *= share
+        if not len(first):
+            return None
+        drops, costs, n_partners = self._profiled(first, bound, filters)
+        return DropSample(filters, outcome.pack(drops), prob, costs, n_partners, pairs)
+
+    def _behind(
+        self, first: _Partial, bound: tuple[str, ...], other: str, seed: int
+    ) -> tuple[_Partial, float]:
+        """Return combinations of the rows with one more input, and which share was taken."""
+        counts = self._counts(first, bound, other, len(first), MOST_PARTNERS)
+        found = self._joined(first, bound, other, counts)
+        chosen = places(len(found), self.probing.n_rows, seed)
+        return found.taken(chosen, np.arange(chosen.size)), chosen.size / max(len(found), 1)
+
+    def _profiled(
+        self, first: _Partial, bound: tuple[str, ...], filters: WayFilters
+    ) -> tuple[NDArray[np.bool_], CostSums, NDArray[np.int64]]:
+        """Return the bits ((R, F)), the costs, and the combinations found ((F,))."""
+        n_filters = len(filters.filters)
+        drops = np.ones((len(first), n_filters), np.bool_)
+        n_partners, taken_ns = np.zeros(n_filters, np.int64), np.zeros(n_filters)
+        is_on_a_way = set(filters.parents)
+        behind: dict[int | None, _Partial] = {None: first}
+        for at in filters.outwards:
+            parent, way = filters.parents[at], filters.filters[at].way
+            before = behind[parent]
+            known = (*bound, *way[:-1])
+            started = self.clock()
+            counts = self._counts(before, known, way[-1], len(first), MOST_PARTNERS)
+            taken_ns[at] = self.clock() - started + (0 if parent is None else taken_ns[parent])
+            drops[:, at] = counts == 0
+            n_partners[at] = counts.sum()
+            if at in is_on_a_way:
+                behind[at] = self._joined(before, known, way[-1], counts)
+        asked = np.full(n_filters, float(len(first)))
+        return drops, CostSums.of_calls(asked, np.maximum(taken_ns, 1.0)), n_partners
+
+    def _pairs(self, name: str, rows: _Partial) -> dict[str, tuple[int, int]]:
+        """Count the pairs of the rows with rows of their neighbours."""
+        found = {}
+        for other in self.probing.neighbours.get(name, ()):
+            if n_rows := sum(map(len, self.windows[other])):
+                counts = self._counts(rows, (name,), other, len(rows), MOST_PAIRS)
+                found[other] = int(counts.sum()), n_rows * len(rows)
+        return found
+
+    def _counts(
+        self,
+        before: _Partial,
+        bound: Sequence[str],
+        other: str,
+        n_units: int,
+        most: int,
+    ) -> NDArray[np.int64]:
+        """Count the partners of each sampled row in a window ((R,))."""
+        counts, nothing = np.zeros(n_units, np.int64), np.empty(0, np.int64)
+        look_up = _LookUp.of(before, self.graph.links(bound, other))
+        for run in self.windows[other]:
+            look_up.count(run, most, counts, nothing, nothing)
+        return counts
+
+    def _joined(
+        self, before: _Partial, bound: Sequence[str], other: str, counts: NDArray[np.int64]
+    ) -> _Partial:
+        """Return the combinations that were counted."""
+        again = np.zeros_like(counts)
+        look_up = _LookUp.of(before, self.graph.links(bound, other))
+        parts = []
+        for run in self.windows[other]:
+            at, rows = np.empty((2, int((counts - again).sum())), np.int64)
+            n = look_up.count(run, MOST_PARTNERS, again, at, rows)
+            parts.append(before.joined(run, at[:n], rows[:n]))
+        keys = {*before.codes, *self.graph.classes_of[other]}
+        return _Partial.together(parts, keys)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _LookUp:
+    """What is looked up in the runs of a window."""
+
+    before: _Partial
+    links: tuple[int, ...]
+    """The key classes in which rows have to be equal."""
+    hashes: NDArray[np.uint64]
+    checks: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, before: _Partial, links: tuple[int, ...]) -> _LookUp:
+        from eddyline.joins.index_kernels import hashes_of  # noqa: PLC0415
+
+        checks = _stacked([before.codes[key] for key in links[1:]], len(before))
+        return cls(before, links, hashes_of(before.codes[links[0]]), checks)
+
+    def count(
+        self,
+        run: SortedRun,
+        most: int,
+        counts: NDArray[np.int64],
+        found_probes: NDArray[np.int64],
+        found_rows: NDArray[np.int64],
+    ) -> int:
+        """Count the partners in one run; see ``probing_kernels.count_partners``."""
+        from eddyline.joins.probing_kernels import count_partners  # noqa: PLC0415
+
+        index = run.index(self.links[0])
+        return count_partners(
+            self.before.units,
+            self.hashes,
+            self.before.starts,
+            self.before.ends,
+            self.checks,
+            index.hashes,
+            index.starts,
+            index.ends,
+            index.rows,
+            index.directory,
+            _stacked([run.rows.codes[key] for key in self.links[1:]], len(run)),
+            most,
+            counts,
+            found_probes,
+            found_rows,
+        )
+
+
+def _stacked(codes: Sequence[NDArray[np.int64]], n_rows: int) -> NDArray[np.int64]:
+    if len(codes) == 1:
+        return codes[0][np.newaxis]  # a window is not copied
+    return np.stack(codes) if codes else np.empty((0, n_rows), np.int64)

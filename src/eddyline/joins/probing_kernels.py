@@ -1,0 +1,90 @@
+"""Compiled: partners of a few sampled rows, up to so many of each."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from eddyline.data.compiled import compiled
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+@compiled
+def count_partners(
+    units: NDArray[np.int64],
+    hashes: NDArray[np.uint64],
+    starts: NDArray[np.int64],
+    ends: NDArray[np.int64],
+    checks: NDArray[np.int64],
+    index_hashes: NDArray[np.uint64],
+    index_starts: NDArray[np.int64],
+    index_ends: NDArray[np.int64],
+    index_rows: NDArray[np.uint32],
+    directory: NDArray[np.uint32],
+    index_checks: NDArray[np.int64],
+    most: int,
+    counts: NDArray[np.int64],
+    found_probes: NDArray[np.int64],
+    found_rows: NDArray[np.int64],
+) -> int:
+    """Count the partners of each unit in one run, until it has as many as are asked for.
+
+    Args:
+        units: whose probe each one is, as a place in ``counts``.
+        hashes: of each probe's code.
+        starts: of each probe, the instant from which it lives (µs).
+        ends: the last instant at which it does (µs).
+        checks: other codes that must be equal ((codes, probes)).
+        index_hashes: the hashes of the index, ascending.
+        index_starts: of each entry; ascending among equal hashes.
+        index_ends: of each entry; ascending among equal hashes.
+        index_rows: the row of each entry.
+        directory: where the entries of each of 2^b equal ranges of hashes start.
+        index_checks: other codes of the indexed rows ((codes, rows)).
+        most: partners after which a unit's search ends.
+        counts: partners of each unit in the runs before; added to.
+        found_probes: the probe of each partner; filled as far as there is room.
+        found_rows: its row; filled as far as there is room.
+
+    Returns:
+        The partners that were found.
+    """
+    bits = 0
+    while (1 << bits) < directory.size - 1:
+        bits += 1
+    shift = np.uint64(64 - bits)
+    n = 0
+    for at in range(hashes.size):
+        unit, wanted, alive = units[at], hashes[at], starts[at]
+        slot = wanted >> shift
+        place, stop = np.int64(directory[slot]), np.int64(directory[slot + np.uint64(1)])
+        low, high = place, stop
+        while low < high:
+            middle = (low + high) // 2
+            is_before = index_hashes[middle] < wanted or (
+                index_hashes[middle] == wanted and index_ends[middle] < alive
+            )
+            if is_before:
+                low = middle + 1
+            else:
+                high = middle
+        place = low
+        while place < stop and index_hashes[place] == wanted and counts[unit] < most:
+            if index_starts[place] > ends[at]:
+                break
+            row = index_rows[place]
+            is_found = max(alive, index_starts[place]) <= min(ends[at], index_ends[place])
+            for code in range(checks.shape[0]):
+                is_found = is_found and checks[code, at] == index_checks[code, row]
+            place += 1
+            if not is_found:
+                continue
+            counts[unit] += 1
+            if n < found_rows.size:
+                found_probes[n] = at
+                found_rows[n] = row
+            n += 1
+    return n
