@@ -13,10 +13,10 @@ import time
 import duckdb
 import pyarrow as pa
 import pytest
+from tests.spark.join_streams import stream_of, write_batch
 
 import eddyline as el
 from eddyline.errors import StateError
-from tests.spark.join_streams import stream_of, write_batch
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
@@ -28,18 +28,35 @@ TEXT = (
 )
 
 SCRIPT = """
-import sys, pathlib
+import os, pathlib, sys
+import pandas as pd
 import eddyline as el
+from eddyline.spark.sinks import ParquetSink
+from pyspark.sql import functions as F
 from tests.spark.join_streams import stream_of
 
 folder, text = pathlib.Path(sys.argv[1]), sys.argv[2]
 spark = el.session({"spark.driver.memory": "1g", "spark.local.dir": str(folder / "tmp"),
-                    "spark.sql.warehouse.dir": str(folder / "wh")}, master="local[2]")
+                    "spark.sql.warehouse.dir": str(folder / "wh")}, master="local[2,3]")
 engine = el.Engine(spark)
 for name in "stu":
     engine.stream(name, stream_of(spark, folder, name), time="ts", lateness="2 seconds")
+
+def dies_once(ids: pd.Series) -> pd.Series:
+    try:
+        (folder / "kill-me").unlink()
+    except FileNotFoundError:
+        return ids
+    os.kill(os.getpid(), 9)
+
+def write(df, batch_id):
+    dying = F.pandas_udf(dies_once, "bigint")
+    sink.write(df.withColumn("a", dying("a")) if dies else df, batch_id)
+
+dies = (folder / "kill-me").exists()
+sink = ParquetSink(str(folder / "out"))
 run = engine.query(text, name="q", buckets=2).start(
-    "parquet", path=str(folder / "out"), checkpoint=str(folder / "ckpt"), trigger="available_now")
+    write, checkpoint=str(folder / "ckpt"), trigger="available_now")
 print("started", flush=True)
 run.await_termination()
 spark.stop()
@@ -111,6 +128,18 @@ def test_killed_at_random_instants(spark, tmp_path):
     assert len(list(windows.glob("manifest-*"))) == 2, "old manifests go"
 
 
+def test_a_worker_killed_in_the_middle_counts_once(spark, tmp_path):
+    for number in range(3):
+        for name in "stu":
+            write_batch(tmp_path, name, number, rows_of(name, number))
+    (tmp_path / "kill-me").write_text("")
+    process = start(tmp_path)
+    output, _ = process.communicate(timeout=300)
+    assert output.split() == ["started", "done"]
+    assert not (tmp_path / "kill-me").exists()
+    assert got(tmp_path) == expected(3)
+
+
 @pytest.fixture
 def engine(spark, tmp_path):
     for number in range(3):
@@ -145,6 +174,24 @@ def test_a_full_disk_is_said_and_nothing_is_lost(engine, tmp_path):
     again = started(engine, tmp_path, name="again")
     assert again.await_termination(120)
     assert got(tmp_path) == expected(3)
+
+
+def test_a_batch_that_spark_runs_again_starts_from_the_same_windows(engine, tmp_path):
+    run = started(engine, tmp_path)
+    assert run.await_termination(120)
+    n_results = run.view().n_results
+    for name in ("2", ".2.crc"):
+        (tmp_path / "ckpt" / "spark" / "commits" / name).unlink()
+    again = started(engine, tmp_path, name="again")
+    assert again.await_termination(120)
+    assert [record.batch_id for record in again.records] == [2]
+    assert got(tmp_path) == expected(3)
+    assert again.view().n_results == n_results, "it is counted once"
+    for name in "stu":
+        write_batch(tmp_path, name, 3, rows_of(name, 3))
+    last = started(engine, tmp_path, name="last")
+    assert last.await_termination(120)
+    assert got(tmp_path) == expected(4)
 
 
 class FullDisk:
