@@ -3,7 +3,7 @@
 import pytest
 
 from eddyline.errors import QueryError
-from eddyline.query.script import CreateFunction, read_script
+from eddyline.query.script import CreateFunction, CreateTable, read_script
 
 SCRIPT = """-- streams; a semicolon in a comment ends nothing
 CREATE STREAM packets WITH (
@@ -43,6 +43,16 @@ def test_a_script_is_read_in_order():
     assert (two.name, two.text, two.options) == ("two", "SELECT v FROM packets", {})
 
 
+def test_tables_are_read_with_streams():
+    script = read_script(
+        "create table Hosts with (format='csv', path='h.csv', header=true, `time zone`='UTC');"
+        "CREATE STREAM s WITH (format='rate'); CREATE QUERY hosts AS SELECT 1 FROM s"
+    )
+    options = {"format": "csv", "path": "h.csv", "header": "true", "time zone": "UTC"}
+    assert script.tables == (CreateTable("Hosts", options),)
+    assert [each.name for each in script.streams] == ["s"]
+
+
 def test_an_empty_script_defines_nothing():
     assert read_script(" -- nothing\n ; ").queries == ()
 
@@ -52,10 +62,15 @@ def test_a_stream_and_a_query_may_share_a_name():
 
 
 A = "CREATE STREAM a WITH (format='x'"
+T = "CREATE TABLE a WITH (format='x'"
 MISTAKES = [
     ("DROP STREAM a", "expected CREATE, got 'DROP'", (1, 1)),
-    ("\n  SELECT 1", "the form is: CREATE STREAM, CREATE FUNCTION or CREATE QUERY", (2, 3)),
-    ("CREATE TABLE a", "expected STREAM or FUNCTION or QUERY, got 'TABLE'", (1, 8)),
+    (
+        "\n  SELECT 1",
+        "the form is: CREATE STREAM, CREATE TABLE, CREATE FUNCTION or CREATE QUERY",
+        (2, 3),
+    ),
+    ("CREATE VIEW a", "expected STREAM or TABLE or FUNCTION or QUERY, got 'VIEW'", (1, 8)),
     ("CREATE OR REPLACE STREAM a", "got 'OR'", (1, 8)),
     ("CREATE STREAM a", "expected WITH, got the end of the statement", (1, 15)),
     ("CREATE STREAM a WITH (path='x')", "stream 'a' has no format; add format='parquet'", (1, 1)),
@@ -68,6 +83,15 @@ MISTAKES = [
     (f"{A}) foo", "expected the end of the statement, got 'foo'", (1, 35)),
     ("CREATE STREAM 'a' WITH (format='x')", "expected a name, got 'a'", (1, 15)),
     (f"{A});\n{A.replace(' a ', ' A ')})", "stream 'A' is created twice", (2, 15)),
+    ("CREATE TABLE a", "form is: CREATE TABLE name WITH (format='parquet', path='…')", (1, 14)),
+    ("CREATE TABLE a WITH (path='x')", "table 'a' has no format; add format='parquet'", (1, 1)),
+    (f"{T}, time='ts')", "table 'a' does not change, so it has no time", (1, 34)),
+    (f"{T},\n  lateness = '1 minute')", "so it has no lateness; rows that arrive", (2, 3)),
+    (f"{T}, sep='time', time='ts')", "so it has no time", (1, 46)),
+    (f"{T}) foo", "expected the end of the statement, got 'foo'", (1, 34)),
+    (f"{T});\n{T.replace(' a ', ' A ')})", "table 'A' is created twice", (2, 14)),
+    (f"{A});\n{T})", "a stream and a table are called 'a'; choose another name", (2, 14)),
+    (f"{T}); {A})", "a stream and a table are called 'a'; choose another name", (1, 49)),
     ("CREATE FUNCTION f USING 'x'", "'x' is not of the form 'module:attribute'", (1, 25)),
     ("CREATE FUNCTION f USING m:f", "expected 'module:attribute', got 'm'", (1, 25)),
     ("CREATE FUNCTION f", "the form is: CREATE FUNCTION name USING", (1, 17)),

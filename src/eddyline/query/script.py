@@ -1,6 +1,7 @@
-"""Reads a script: streams, functions and queries, each a statement that ends with a semicolon.
+"""Reads a script: streams, tables, functions and queries, each a statement up to a semicolon.
 
 CREATE STREAM packets WITH (format='parquet', path='in/', schema='port INT, payload STRING');
+CREATE TABLE hosts WITH (format='csv', path='hosts.csv', header=true);
 CREATE FUNCTION suspicious USING 'rules:suspicious';
 CREATE QUERY bad WITH (sink='parquet', path='out/') AS
   SELECT * FROM packets WHERE port > 1024 AND suspicious(payload, port);
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, NoReturn
 
 from sqlglot import TokenType
@@ -25,9 +27,13 @@ if TYPE_CHECKING:
 QUERY_OPTIONS = ("sink", "path", "checkpoint", "trigger")
 """What a query may say in WITH: the arguments of ``Query.start``."""
 
+OF_STREAMS = ("time", "lateness")
+"""What only a stream may say in WITH."""
+
 _TARGET = re.compile(r"[^\W\d][\w.]*:[^\W\d]\w*")
 _SYNTAX = {
     "STREAM": "CREATE STREAM name WITH (format='parquet', path='…')",
+    "TABLE": "CREATE TABLE name WITH (format='parquet', path='…')",
     "FUNCTION": "CREATE FUNCTION name USING 'module:attribute'",
     "QUERY": "CREATE QUERY name [WITH (sink='parquet', path='…')] AS SELECT …",
 }
@@ -41,6 +47,15 @@ class CreateStream:
     options: Mapping[str, str]
     """``format`` and, if said, ``path``, ``schema``, ``time``, ``lateness``; all others are
     options of Spark's reader."""
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTable:
+    """A table that does not change, to be joined with streams, and where it comes from."""
+
+    name: str
+    options: Mapping[str, str]
+    """``format`` and, if said, ``path``, ``schema``; all others are options of Spark's reader."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +80,15 @@ class CreateQuery:
     """The line of the script on which the SELECT starts."""
 
 
+Created = CreateStream | CreateTable | CreateFunction | CreateQuery
+
+
 @dataclass(frozen=True, slots=True)
 class Script:
     """What a script defines, in its order."""
 
     streams: tuple[CreateStream, ...] = ()
+    tables: tuple[CreateTable, ...] = ()
     functions: tuple[CreateFunction, ...] = ()
     queries: tuple[CreateQuery, ...] = ()
 
@@ -87,14 +106,20 @@ def read_script(text: str) -> Script:
         >>> script.queries[0].text
         'SELECT * FROM s WHERE value > 3'
     """
-    made: list[CreateStream | CreateFunction | CreateQuery] = []
+    made: list[Created] = []
     for tokens in _statements(tokens_of(text, "the script")):
         made.append(_Statement(text, tokens).read(made))
     return Script(
         streams=tuple(each for each in made if isinstance(each, CreateStream)),
+        tables=tuple(each for each in made if isinstance(each, CreateTable)),
         functions=tuple(each for each in made if isinstance(each, CreateFunction)),
         queries=tuple(each for each in made if isinstance(each, CreateQuery)),
     )
+
+
+def _space(made: Created) -> type[Created]:
+    """Return a kind within which names differ: those of streams and tables all do."""
+    return CreateStream if isinstance(made, CreateTable) else type(made)
 
 
 def _statements(tokens: Sequence[Token]) -> Iterator[list[Token]]:
@@ -116,11 +141,9 @@ class _Statement:
         self._text = text
         self._tokens = tokens
         self._next = 0
-        self._syntax = "CREATE STREAM, CREATE FUNCTION or CREATE QUERY"
+        self._syntax = "CREATE STREAM, CREATE TABLE, CREATE FUNCTION or CREATE QUERY"
 
-    def read(
-        self, made: Sequence[CreateStream | CreateFunction | CreateQuery]
-    ) -> CreateStream | CreateFunction | CreateQuery:
+    def read(self, made: Sequence[Created]) -> Created:
         """Return what the statement creates; ``made`` is what those before it created."""
         self._word("CREATE")
         start = self._peek()
@@ -132,26 +155,56 @@ class _Statement:
         if self._next < len(self._tokens):
             self._refuse_token("the end of the statement")
         for other in made:
-            if type(other) is type(statement) and other.name.lower() == name.lower():
+            if _space(other) is _space(statement) and other.name.lower() == name.lower():
                 message = f"{kind.lower()} {name!r} is created twice; choose another name"
+                if type(other) is not type(statement):
+                    message = f"a stream and a table are called {name!r}; choose another name"
                 refuse(message, self._text, (at or start or self._tokens[0]).start, name=name)
         return statement
 
-    def _rest(self, kind: str, name: str) -> CreateStream | CreateFunction | CreateQuery:
+    def _rest(self, kind: str, name: str) -> Created:
         if kind == "STREAM":
             return self._stream(name)
+        if kind == "TABLE":
+            return self._table(name)
         return self._function(name) if kind == "FUNCTION" else self._query(name)
 
     def _stream(self, name: str) -> CreateStream:
         self._word("WITH")
         options = self._options()
-        if "format" not in options:
-            message = f"stream {name!r} has no format; add format='parquet' to WITH"
-            refuse(message, self._text, self._tokens[0].start, name=name)
+        self._check_format(f"stream {name!r}", name, options)
         if "lateness" in options and "time" not in options:
             message = f"stream {name!r} has a lateness but no time column; add time='…'"
             refuse(message, self._text, self._tokens[0].start, name=name)
         return CreateStream(name, options)
+
+    def _table(self, name: str) -> CreateTable:
+        self._word("WITH")
+        start = self._next
+        options = self._options()
+        for option in OF_STREAMS:
+            if option in options:
+                message = (
+                    f"table {name!r} does not change, so it has no {option}; rows that arrive "
+                    f"are a stream: CREATE STREAM"
+                )
+                refuse(message, self._text, self._place_of(option, start), option=option)
+        self._check_format(f"table {name!r}", name, options)
+        return CreateTable(name, options)
+
+    def _check_format(self, what: str, name: str, options: Mapping[str, str]) -> None:
+        if "format" not in options:
+            message = f"{what} has no format; add format='parquet' to WITH"
+            refuse(message, self._text, self._tokens[0].start, name=name)
+
+    def _place_of(self, option: str, start: int) -> int:
+        """Return the offset at which an option is said, from a token on."""
+        pairs = pairwise(self._tokens[start:])
+        return next(
+            token.start
+            for token, then in pairs
+            if token.text == option and then.token_type == TokenType.EQ
+        )
 
     def _function(self, name: str) -> CreateFunction:
         self._word("USING")

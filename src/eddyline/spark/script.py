@@ -1,4 +1,4 @@
-"""Runs a script: its streams become sources, its functions are imported, its queries start."""
+"""Runs a script: its streams and tables are read, its functions imported, its queries started."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def run_script(
 
     Raises:
         QueryError: the script cannot be understood; the message says where.
-        SourceError: it cannot be read, or a stream's input cannot.
+        SourceError: it cannot be read, or the input of a stream or table cannot.
     """
     try:
         text = file.read_text("utf-8")
@@ -82,12 +82,14 @@ def _query(
 
 
 def _define(engine: Engine, script: Script, folder: Path) -> None:
-    """Give the engine the streams and functions of a script."""
+    """Give the engine the streams, tables and functions of a script."""
     for stream in script.streams:
         options = dict(stream.options)
         time, lateness = options.pop("time", None), options.pop("lateness", None)
         df = _source(engine.spark, stream.name, options)
         engine.stream(stream.name, df, time=time, lateness=lateness)
+    for table in script.tables:
+        engine.table(table.name, _table(engine.spark, table.name, table.options))
     if script.functions and str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
     for function in script.functions:
@@ -122,6 +124,21 @@ def _source(spark: SparkSession, name: str, options: Mapping[str, str]) -> DataF
     except PySparkException as error:
         msg = f"stream {name!r}: cannot read {kind} from {path}: {error}"
         raise SourceError(msg, stream=name) from error
+
+
+def _table(spark: SparkSession, name: str, options: Mapping[str, str]) -> DataFrame:
+    """Return the DataFrame of a table that a script describes."""
+    from pyspark.errors import PySparkException  # noqa: PLC0415
+
+    rest = dict(options)
+    kind = rest.pop("format")
+    path, schema = rest.pop("path", None), rest.pop("schema", None)
+    try:
+        reader = spark.read.format(kind).options(**rest)
+        return (reader if schema is None else reader.schema(schema)).load(path)
+    except PySparkException as error:
+        msg = f"table {name!r}: cannot read {kind} from {path}: {error}"
+        raise SourceError(msg, table=name) from error
 
 
 def _imported(name: str, target: str) -> Any:

@@ -101,8 +101,8 @@ def holding_back(view: JoinView) -> list[str]:
     name = clipped(streams[at].name, NAME_WIDTH)
     return [
         f"{name} holds back expiry: its rows are awaited from {instant(first)} UTC on, "
-        f"{span(second - first)} before those of any other stream. The windows of the others grow "
-        f"until it moves on."
+        f"{span(second - first)} before those of any other stream; until it moves on, the windows "
+        f"of the others let go of nothing that could meet them."
     ]
 
 
