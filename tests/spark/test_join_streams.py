@@ -226,3 +226,30 @@ def test_batch_and_stream_are_told_apart(spark, engine):
         el.window_join({"s": streams["s"], "t": df}, on="s.k = t.k", time=times)
     with pytest.raises(QueryError, match="stream 't' needs an event-time column"):
         el.window_join(streams, on="s.k = t.k", time={"s": "ts"})
+
+
+def test_rows_move_when_another_grid_is_better(spark, tmp_path):
+    """All rows of t have one k, so that a grid cut by k leaves them in one part of the buckets."""
+    text = (
+        "SELECT s.v AS a, t.v AS b, u.k AS c FROM s [RANGE 9 SECONDS], t [RANGE 9 SECONDS], "
+        "u [RANGE 9 SECONDS] WHERE s.k = t.k AND t.v = u.v"
+    )
+    tables = {"s": [], "t": [], "u": []}
+    for number in range(4):
+        for name in tables:
+            keys = [7] * 2_000 if name == "t" else range(number, number + 40)
+            rows = rows_of(*[(3 * number + at % 3, key, at) for at, key in enumerate(keys)])
+            tables[name].append(rows)
+            write_batch(tmp_path, name, number, rows)
+    made = el.Engine(spark)
+    for name in tables:
+        made.stream(name, stream_of(spark, tmp_path, name), time="ts", lateness="3 seconds")
+    query = made.query(text, buckets=4)
+    run = query.start(trigger="available_now")
+    assert run.await_termination(120)
+    (moved,) = [entry for entry in run.journal if entry["event"] == "grid"]
+    assert moved["evidence"]["rows_in_fullest_before"] > moved["evidence"]["rows_in_fullest_after"]
+    wholes = {name: pa.concat_tables(parts) for name, parts in tables.items()}
+    wanted = results(query.query, wholes, dict.fromkeys(wholes, "ts")).drop_columns("_at")
+    assert wanted.num_rows > 500
+    assert bag(run.to_arrow()) == bag(wanted)
