@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from tempfile import TemporaryDirectory
 
 import duckdb
@@ -32,6 +33,8 @@ def sql(text):
 class Operator:
     """One or several buckets of a join, fed batch by batch."""
 
+    at = "_start"
+
     def __init__(self, case, draw, folder):
         self.case, self.query, self.draw, self.folder = case, case.query, draw, folder
         names = tuple(each.name for each in self.query.inputs)
@@ -43,14 +46,7 @@ class Operator:
         self.latest, self.codes, self.found = {}, {}, []
 
     def batch(self, tables, *, is_first):
-        inputs = {}
-        for each in self.query.inputs:
-            is_static = self.case.times[each.stream] is None
-            if is_static and not is_first:
-                continue
-            arrived = self.case.tables[each.stream] if is_static else tables.get(each.stream)
-            if arrived is not None and arrived.num_rows:
-                inputs[each.name] = self.rows(each, arrived)
+        inputs = self.inputs(tables, is_first=is_first)
         lows, horizons = self.lows(), self.horizons()
         plan = BatchPlan(0, self.graph, self.orders(), self.lengths(), lows, horizons)
         for bucket in range(self.n_buckets):
@@ -67,27 +63,40 @@ class Operator:
                 latest = self.latest.get(each.name, ALWAYS)
                 self.latest[each.name] = max(latest, int(rows.starts.max()))
 
+    def inputs(self, tables, *, is_first):
+        """The rows of a batch by input, of those that have some; of static tables in the first."""
+        inputs = {}
+        for each in self.query.inputs:
+            is_static = self.case.times[each.stream] is None
+            if is_static and not is_first:
+                continue
+            arrived = self.case.tables[each.stream] if is_static else tables.get(each.stream)
+            if arrived is not None and arrived.num_rows:
+                inputs[each.name] = self.rows(each, arrived)
+        return inputs
+
     def rows(self, each, arrived):
+        """The rows that can join."""
+        rows = self.marked(each, arrived)
+        return replace(rows.taken(np.flatnonzero(rows.passes)), passes=None)
+
+    def marked(self, each, arrived):
+        """All rows that have an event time, and whether they can join."""
         time = self.case.times[each.stream]
         rows = with_time(arrived, time)
         keys = [k for k, key in enumerate(self.query.keys) if each.name in key.members]
         members = [(k, sql(text)) for k in keys for text in self.query.keys[k].members[each.name]]
         chosen = ", ".join(f"{text} AS _m{at}" for at, (_, text) in enumerate(members))
         own = " AND ".join(sql(f"({each.text})") for each in each.predicates) or "TRUE"
-        rows = duckdb.sql(f"SELECT *, {chosen} FROM rows WHERE {own}").to_arrow_table()
+        text = f"SELECT *, {chosen}, coalesce({own}, FALSE) AS _own FROM rows"
+        rows = duckdb.sql(text).to_arrow_table()
         values = {}
         for at, (k, _) in enumerate(members):
             values.setdefault(k, []).append(rows[f"_m{at}"].to_pylist())
-        stays = self.alive(values, rows.num_rows)
-        rows = rows.filter(pa.array(stays, pa.bool_()))
+        passes = self.alive(values, rows.num_rows) & np.array(rows["_own"].to_pylist(), np.bool_)
         codes = {
             k: np.array(
-                [
-                    self.codes.setdefault(value, len(self.codes))
-                    for value, is_alive in zip(parts[0], stays, strict=True)
-                    if is_alive
-                ],
-                np.int64,
+                [self.codes.setdefault(value, len(self.codes)) for value in parts[0]], np.int64
             )
             for k, parts in values.items()
         }
@@ -96,17 +105,18 @@ class Operator:
             starts = np.full(rows.num_rows, ALWAYS)
         is_range = isinstance(each.window, RangeWindow) and time is not None
         ends = starts + each.window.length if is_range else np.full(starts.size, FOREVER)
-        return Rows(codes, starts, ends, rows.select(arrived.column_names))
+        return Rows(codes, starts, ends, rows.select(arrived.column_names), passes)
 
     @staticmethod
     def alive(values, n_rows):
-        return [
+        said = [
             all(
                 parts[0][row] is not None and all(part[row] == parts[0][row] for part in parts)
                 for parts in values.values()
             )
             for row in range(n_rows)
         ]
+        return np.array(said, np.bool_)
 
     def of_bucket(self, rows, bucket):
         if self.common is None:
@@ -160,8 +170,8 @@ class Operator:
             columns[each.name] = pa.StructArray.from_arrays(parts, names)
         conditions = " AND ".join(sql(f"({each})") for each in self.query.residual) or "TRUE"
         projected = ", ".join(map(sql, self.query.projections))
-        whole = duckdb.from_arrow(pa.table(columns | {"_start": found["_start"]}))
-        text = f"SELECT {projected}, _start AS _at FROM whole WHERE {conditions}"
+        whole = duckdb.from_arrow(pa.table(columns | {"_at": found[self.at]}))
+        text = f"SELECT {projected}, _at FROM whole WHERE {conditions}"
         return bag(whole.query("whole", text).to_arrow_table())
 
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from eddyline.joins.drop_probing import DropProbing, DropSample
     from eddyline.joins.graph import JoinGraph
+    from eddyline.joins.order_plan import OrderPlan
     from eddyline.joins.run_files import RunFile
 
 
@@ -51,6 +52,8 @@ class BatchPlan:
     if none can, as no other input brings new rows."""
     grid: Grid = field(default_factory=lambda: Grid(()))
     """How rows are cut into buckets; not cut if omitted."""
+    order: OrderPlan | None = None
+    """What rows wait for, where answers hang on their order; see ``ordered.OrderedBatch``."""
     is_moved: bool = False
     """Whether the runs are those of another grid: then a bucket takes out of them what is its."""
     probing: DropProbing | None = None
@@ -136,13 +139,17 @@ class BucketBatch:
 
     def _on_time(self, name: str, rows: Rows) -> Rows:
         """Return the rows that are not late; the others are written beside the runs."""
-        is_late = rows.starts < self.plan.lows.get(name, ALWAYS)
+        is_late = rows.starts < self._low(name)
         if not is_late.any():
             return rows
         late = rows.taken(np.flatnonzero(is_late))
         if self._is_first_copy(rows):
             self._write_late(name, late)
         return rows.taken(np.flatnonzero(~is_late))
+
+    def _low(self, name: str) -> int:
+        """Return the instant before which new rows of an input are late (µs)."""
+        return self.plan.lows.get(name, ALWAYS)
 
     def _write_late(self, name: str, late: Rows) -> None:
         self.report.n_late[name] = len(late)

@@ -34,6 +34,9 @@ class Rows:
     """The last instant at which it is (µs); of two rows, not the earlier one's later."""
     payload: pa.Table
     """The columns that results need."""
+    passes: NDArray[np.bool_] | None = None
+    """Of each row, whether it can join at all; all can if omitted. One that cannot may be there
+    because a window counts it, and its codes say nothing."""
 
     def __len__(self) -> int:
         return self.starts.size
@@ -42,15 +45,18 @@ class Rows:
         """Return some of the rows, in another order."""
         codes = {key: codes[rows] for key, codes in self.codes.items()}
         payload = self.payload.take(pa.array(rows))
-        return Rows(codes, self.starts[rows], self.ends[rows], payload)
+        passes = None if self.passes is None else self.passes[rows]
+        return Rows(codes, self.starts[rows], self.ends[rows], payload, passes)
 
     @classmethod
     def together(cls, parts: Sequence[Rows]) -> Rows:
-        """Return the rows of several parts; at least one."""
+        """Return the rows of several parts; at least one, and marked alike."""
         codes = {key: np.concatenate([part.codes[key] for part in parts]) for key in parts[0].codes}
         starts = np.concatenate([part.starts for part in parts])
         ends = np.concatenate([part.ends for part in parts])
-        return cls(codes, starts, ends, pa.concat_tables([part.payload for part in parts]))
+        payload = pa.concat_tables([part.payload for part in parts])
+        marks = [part.passes for part in parts if part.passes is not None]
+        return cls(codes, starts, ends, payload, np.concatenate(marks) if marks else None)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -66,8 +66,8 @@ def write_run(files: fs.FileSystem, folder: str, name: str, run: SortedRun) -> R
         index = run.index(key)
         for part, kind in _INDEX_PARTS:
             arrays[f"{part}_{key}"] = _as_list(getattr(index, part), kind)
-    written = _write(files, f"{folder}/{name}.index.arrow", pa.table(arrays))
-    written += _write(files, f"{folder}/{name}.rows.arrow", run.rows.payload.combine_chunks())
+    written = write_table(files, f"{folder}/{name}.index.arrow", pa.table(arrays))
+    written += write_table(files, f"{folder}/{name}.rows.arrow", run.rows.payload.combine_chunks())
     starts, ends = run.rows.starts, run.rows.ends
     return RunFile(name, len(run), int(starts.min()), int(ends.max()), written)
 
@@ -84,12 +84,12 @@ def open_run(files: fs.FileSystem, folder: str, name: str, keys: Sequence[int]) 
     Raises:
         OSError: it is not there, or is not whole.
     """
-    lists = _open(files, f"{folder}/{name}.index.arrow")
+    lists = open_table(files, f"{folder}/{name}.index.arrow")
     parts: dict[str, Any] = {
         column: lists[column].chunk(0).values.to_numpy() for column in lists.column_names
     }
     codes = {key: parts[f"codes_{key}"] for key in keys}
-    payload = _open(files, f"{folder}/{name}.rows.arrow")
+    payload = open_table(files, f"{folder}/{name}.rows.arrow")
     rows = Rows(codes, parts["starts"], parts["ends"], payload)
     indexes = {key: Index(*(parts[f"{part}_{key}"] for part, _ in _INDEX_PARTS)) for key in keys}
     return SortedRun(rows, indexes)
@@ -101,14 +101,27 @@ def _as_list(values: np.ndarray, kind: pa.DataType) -> pa.Array:
     return pa.LargeListArray.from_arrays(offsets, flat)
 
 
-def _write(files: fs.FileSystem, path: str, table: pa.Table) -> int:
+def write_table(files: fs.FileSystem, path: str, table: pa.Table) -> int:
+    """Write a table as one file.
+
+    Returns:
+        Its size (bytes).
+
+    Raises:
+        OSError: it cannot be written.
+    """
     with files.open_output_stream(path) as out:
         with pa.ipc.new_file(out, table.schema) as writer:
             writer.write_table(table)
         return int(out.tell())
 
 
-def _open(files: fs.FileSystem, path: str) -> pa.Table:
+def open_table(files: fs.FileSystem, path: str) -> pa.Table:
+    """Open a table that was written; on a local disk nothing is read before it is needed.
+
+    Raises:
+        OSError: it is not there, or is not whole.
+    """
     from pyarrow import fs  # noqa: PLC0415
 
     source = pa.memory_map(path) if isinstance(files, fs.LocalFileSystem) else None
