@@ -11,6 +11,7 @@ inputs that had their turn before. See ``operator``.
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -49,6 +50,8 @@ class DropProbing:
     seed: int = 0
     neighbours: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """For each input, the others whose pairs with it are counted: if predicates close a cycle."""
+    n_parts: tuple[int, ...] = ()
+    """In how many parts each key class is cut; not cut if omitted."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -170,7 +173,7 @@ class _Profiler:
     clock: Callable[[], int]
 
     def sample(self, name: str, new: SortedRun, seed: int) -> DropSample | None:
-        """Return what windows drop of some rows; None if no head has a partner for them."""
+        """Return what windows drop of some rows; None if the head has no partner for them."""
         filters = self.probing.ways[name]
         rows = places(len(new), self.probing.n_rows, seed)
         units = np.arange(rows.size)
@@ -181,7 +184,7 @@ class _Profiler:
         for at, other in enumerate(filters.head):
             first, share = self._behind(first, bound[: at + 1], other, seed)
             prob *= share
-        if not len(first):
+        if not len(first) and not pairs:
             return None
         drops, costs, n_partners = self._profiled(first, bound, filters)
         return DropSample(filters, outcome.pack(drops), prob, costs, n_partners, pairs)
@@ -223,8 +226,11 @@ class _Profiler:
         found = {}
         for other in self.probing.neighbours.get(name, ()):
             if n_rows := sum(map(len, self.windows[other])):
+                links = self.graph.links((name,), other)
                 counts = self._counts(rows, (name,), other, len(rows), MOST_PAIRS)
-                found[other] = int(counts.sum()), n_rows * len(rows)
+                # Rows of other buckets are not joined.
+                parts = [parts for key, parts in enumerate(self.probing.n_parts) if key in links]
+                found[other] = int(counts.sum()), n_rows * len(rows) * math.prod(parts)
         return found
 
     def _counts(

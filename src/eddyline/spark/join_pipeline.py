@@ -246,6 +246,7 @@ class JoinPipeline:
             },
             grid=self._grid,
             is_moved=self._grid.shape != self._manifest.grid,
+            probing=self.loop.probing(self._grid.shape),
         )
 
     def _lows(self) -> dict[str, int]:
@@ -304,6 +305,8 @@ class JoinPipeline:
         with self._lock:
             self._count(found, arrived)
             self._commit(running, found, arrived)
+            samples = (sample for at in sorted(found) for sample in found[at].samples)
+            self.entries += self.loop.step(samples, running.batch_id)
             self._review(running.batch_id)
 
     @staticmethod
@@ -471,10 +474,10 @@ class JoinPipeline:
         return [file for inputs in self._manifest.windows.values() for file in inputs.get(name, ())]
 
     def _pipeline_view(self, name: str) -> PipelineView:
-        probes = []
+        probes, drop_fracs = [], self.loop.drop_fracs(name)
         for other in self.loop.orders[name]:
-            done = self.work.of(name, other)
-            probes.append(ProbeView(other, done.n_in, done.n_out, done.ns, float("nan")))
+            done, drop_frac = self.work.of(name, other), drop_fracs.get(other, float("nan"))
+            probes.append(ProbeView(other, done.n_in, done.n_out, done.ns, drop_frac))
         return PipelineView(name, tuple(probes), self.loop.written[name])
 
     def _notes(self) -> list[str]:
