@@ -27,8 +27,8 @@ java:
 demo: java $(STAMP)  ## Stream a year of real flights through a badly written conjunction.
 	@$(RUN) -m eddyline demo
 
-test: java $(STAMP)  ## Run all tests.
-	@$(RUN) -m pytest
+test: java $(STAMP)  ## Run all tests, on two processes.
+	@$(RUN) -m pytest --numprocesses 2 --dist loadfile
 
 lint: $(STAMP)  ## Check style, imports between rooms, and formatting.
 	@$(RUN) -m ruff check .

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from eddyline.options import FilterOptions, SharingOptions
+from eddyline.options import FilterOptions, JoinOptions, SharingOptions
 from eddyline.ordering import BENCHMARK_POLICIES, ORDERING_POLICIES, REFERENCE_POLICIES
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -24,11 +24,18 @@ def test_every_option_stands_on_the_page_with_its_default(field):
     assert shown in row.split("|")[2], f"docs/options.md says {row}, the default is {shown}"
 
 
-@pytest.mark.parametrize("field", fields(SharingOptions), ids=lambda field: field.name)
-def test_every_option_of_rules_stands_on_the_page_with_its_default(field):
-    page = OPTIONS.partition("| option of rules |")[2].partition("\n## ")[0]
+@pytest.mark.parametrize(
+    ("kind", "field"),
+    [
+        *[("rules", field) for field in fields(SharingOptions)],
+        *[("joins", field) for field in fields(JoinOptions)],
+    ],
+    ids=lambda each: each if isinstance(each, str) else each.name,
+)
+def test_every_option_of_a_kind_stands_on_the_page_with_its_default(kind, field):
+    page = OPTIONS.partition(f"| option of {kind} |")[2].partition("\n## ")[0]
     row = next((line for line in page.splitlines() if line.startswith(f"| `{field.name}` |")), "")
-    assert row, f"docs/options.md has no row for the option {field.name!r} of rules"
+    assert row, f"docs/options.md has no row for the option {field.name!r} of {kind}"
     shown = f'"{field.default}"' if isinstance(field.default, str) else str(field.default)
     assert shown in row.split("|")[2], f"docs/options.md says {row}, the default is {shown}"
 
