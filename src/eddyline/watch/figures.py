@@ -172,6 +172,83 @@ def evaluation_figure(points: Sequence[Point], changes: Sequence[int]) -> Figure
     return _area("evaluations", points, per_row, "Evaluations per row", changes, texts=texts)
 
 
+def input_slots(inputs: Sequence[str]) -> dict[str, int]:
+    """Return the colour slot of each input of a join: as the query names them."""
+    return {name: at if at < N_SLOTS else MUTED for at, name in enumerate(inputs)}
+
+
+def window_figures(points: Sequence[Point]) -> tuple[Figure | None, Figure | None]:
+    """Draw how many rows the window of each input holds after each batch, and their size."""
+    records = [point.join for point in points]
+    known = [record for record in records if record is not None]
+    inputs = known[-1].inputs if known else ()
+    rows = [None if r is None or r.inputs != inputs else r.n_kept for r in records]
+    sizes = [None if r is None or r.inputs != inputs else r.n_bytes for r in records]
+    return (
+        _window_figure("rows-kept", points, inputs, rows, "Rows", "rows"),
+        _window_figure("bytes-kept", points, inputs, sizes, "Bytes", "bytes"),
+    )
+
+
+def _window_figure(
+    name: str,
+    points: Sequence[Point],
+    inputs: Sequence[str],
+    values: Sequence[Sequence[int] | None],
+    title: str,
+    unit: str,
+) -> Figure | None:
+    batch_ids = [point.batch_id for point in points]
+    lines = {
+        at: [None if of is None else float(of[at]) for of in values] for at in range(len(inputs))
+    }
+    top = _top([value for line in lines.values() for value in line])
+    if top is None:
+        return None
+    slots = dict(enumerate(input_slots(inputs).values()))
+    data = [
+        _line(
+            batch_ids,
+            lines[at],
+            name=inputs[at],
+            slot=slots[at],
+            width=2 if slots[at] != MUTED else 1,
+            hover="batch %{x}: %{y:,.4~g} " + unit,
+        )
+        for at in _muted_first(list(lines), slots)
+    ]
+    high = top * _HEADROOM or 1
+    labels = [
+        _label(end, inputs[at], slots[at])
+        for at, line in lines.items()
+        if slots[at] != MUTED and (end := _last(line)) is not None
+    ]
+    axis = {
+        "range": [0, high],
+        "tickformat": "~s" if top >= 1000 else ",~g",
+        "title": {"text": title},
+    }
+    return _figure(name, batch_ids, data, axis, labels=_apart(labels, high), changes=())
+
+
+def result_figure(points: Sequence[Point]) -> Figure | None:
+    """Draw how many combinations of rows each batch of a join found."""
+    found = [_mean_of(point, "n_results") for point in points]
+    return _area("results", points, found, "Combinations found", ())
+
+
+def late_figure(points: Sequence[Point]) -> Figure | None:
+    """Draw how many rows of each batch came too late to be joined; nothing if none did."""
+    late = [_mean_of(point, "n_late") for point in points]
+    return _area("late", points, late, "Late rows", ()) if any(late) else None
+
+
+def _mean_of(point: Point, count_name: str) -> float | None:
+    """Return the mean of a count of the batches of a point, of those that have it."""
+    counts = [getattr(batch.join, count_name) for batch in point.batches if batch.join is not None]
+    return sum(counts) / len(counts) if counts else None
+
+
 def _area(
     name: str,
     points: Sequence[Point],

@@ -53,17 +53,16 @@ CACHES = ("rows of", "cached", "asked", "had", "saves per batch", "costs per bat
 
 
 def summary(view: JoinView) -> list[str]:
-    """Return in sentences what is emitted, by which keys, in which grid, and who holds it up."""
+    """Return in sentences what is emitted, by which keys, in which grid, and what was found."""
     said = _EMITS.get(view.emits)
     how = f": {said}" if said else ""
     n_inputs = len(view.inputs)
-    lines = [
+    return [
         f"Join of {n_inputs} inputs, {one_line(view.emits).upper()}{how}.",
         f"Keys: {'; '.join(one_line(key) for key in view.keys) or UNKNOWN}.",
         _grid(view),
         _found(view),
     ]
-    return [*lines, *holding_back(view)]
 
 
 def _grid(view: JoinView) -> str:

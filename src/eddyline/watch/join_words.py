@@ -16,6 +16,7 @@ from eddyline.watch.join_facts import (
     KEPT,
     PROBES,
     cache_rows,
+    holding_back,
     input_rows,
     probe_rows,
     summary,
@@ -42,7 +43,7 @@ def join_in_words(view: JoinView, max_rows: int) -> RenderableType:
         max_rows: rows of a table that are shown; the rest is a number.
     """
     parts: list[RenderableType] = [Text(one_line(view.name), style="bold")]
-    parts += [Text(line) for line in summary(view)]
+    parts += [Text(line) for line in (*summary(view), *holding_back(view))]
     parts += section("inputs", [_inputs(view, max_rows)])
     state = "orders are learned" if view.is_adaptive else "orders are fixed"
     if all(len(each.probes) < _N_TEXTS for each in view.pipelines):

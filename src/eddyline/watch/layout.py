@@ -73,9 +73,9 @@ def last_change(entry: JournalEntry | None) -> list[RenderableType]:
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim", no_wrap=True)
     table.add_column()
-    if before == after:
+    if before == after and entry.before is not None:
         table.add_row("plan", Text(f"{after} ({SAME_WORDS})"))
-    else:
+    elif before != after:
         table.add_row("before", Text(before))
         table.add_row("after", Text(after))
     if entry.evidence:

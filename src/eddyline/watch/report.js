@@ -25,6 +25,9 @@
     text: `<span style="color:${colour(slot)}">●</span> ${text}`,
   });
 
+  // Names of up to 22 characters fit into 190 pixels; shorter ones leave more to the lines.
+  const room = (labels) => Math.min(190, 36 + 7 * Math.max(...labels.map(({ text }) => text.length)));
+
   const mark = (x) => ({
     type: "line", x0: x, x1: x, y0: 0, y1: 1, yref: "paper", layer: "below",
     line: { color: css("--mark"), width: 1, dash: "dot" },
@@ -35,7 +38,7 @@
     xaxis: { showgrid: false, ...axis(given.xaxis) },
     yaxis: { fixedrange: true, ...axis(given.yaxis) },
     font: { family: getComputedStyle(document.body).fontFamily, size: 12, color: css("--ink-2") },
-    margin: { l: 62, r: labels.length && !narrow.matches ? 190 : 10, t: 8, b: 42 },
+    margin: { l: 62, r: labels.length && !narrow.matches ? room(labels) : 10, t: 8, b: 42 },
     annotations: narrow.matches ? [] : labels.map(label),
     shapes: marks.map(mark),
     paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", showlegend: false,

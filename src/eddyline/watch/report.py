@@ -11,12 +11,15 @@ from datetime import UTC, datetime
 from html import escape
 from importlib import import_module, resources
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from eddyline.errors import PluginError, SourceError
 from eddyline.watch import figures
 from eddyline.watch.explain import explain
+from eddyline.watch.join_facts import summary as join_summary
+from eddyline.watch.join_sections import join_sections
 from eddyline.watch.layout import SAME_WORDS
+from eddyline.watch.page_parts import colour_key, figure_card
 from eddyline.watch.rule_sections import rule_sections
 from eddyline.watch.rule_words import summary
 from eddyline.watch.series import (
@@ -28,20 +31,15 @@ from eddyline.watch.series import (
     points_of,
     totals_of,
 )
+from eddyline.watch.tiles import cost_tiles, filter_tiles, join_tiles, tile_list
 from eddyline.watch.wording import (
     change_texts,
     clipped,
     cost_text,
     count,
-    duration,
     evidence_text,
     finite,
     one_line,
-    per_second,
-    percent,
-    ratio,
-    saving_text,
-    significant,
 )
 
 if TYPE_CHECKING:
@@ -49,6 +47,20 @@ if TYPE_CHECKING:
 
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.views import RunView
+
+
+class BlockWords(NamedTuple):
+    """What the sections about an order call what is ordered."""
+
+    title: str
+    part: str
+    drops: str
+
+
+FILTER_WORDS = BlockWords("{} block", "filter", "Rows dropped of those that reach a filter")
+WINDOW_WORDS = BlockWords(
+    "Order of {}", "window", "Rows without a partner, of those that reach a window"
+)
 
 MAX_ENTRIES = 500
 """Most entries of the journal on the page: the newest."""
@@ -109,13 +121,15 @@ def plotly_js() -> str:
 
 def _page(view: RunView, plotly_js: str) -> str:
     points = points_of(view.batches)
+    words = FILTER_WORDS if view.join_view is None else WINDOW_WORDS
     blocks = block_series(view, points)
     drawn: dict[str, figures.Figure] = {}
     body = [
         _header(view, blocks, points),
-        *(_block(series, drawn, number) for number, series in enumerate(blocks)),
+        *([] if view.join_view is None else join_sections(view.join_view, points, drawn)),
+        *(_block(series, drawn, number, words) for number, series in enumerate(blocks)),
         *([] if view.rule_view is None else rule_sections(view.rule_view)),
-        _run(points, blocks, drawn),
+        _run(points, blocks, drawn) if view.join_view is None else _join_run(points, blocks, drawn),
         _journal(view.journal),
         _explanation(view),
         _settings(view.settings),
@@ -160,7 +174,8 @@ def _header(view: RunView, blocks: Sequence[BlockSeries], points: Sequence[Point
         "</header>",
     ]
     if totals.n_batches:
-        parts.append(_tiles(totals, blocks))
+        tiles = join_tiles if view.join_view is not None else filter_tiles
+        parts.append(tile_list([*tiles(totals), *cost_tiles(blocks)]))
     if totals.n_batches > len(points):
         parts.append(f'<p class="note">{_thinning(totals.n_batches, points)}</p>')
     return "\n".join(parts)
@@ -189,7 +204,20 @@ def _when(view: RunView) -> str:
 def _lead(view: RunView, totals: RunTotals, blocks: Sequence[BlockSeries]) -> str:
     if view.rule_view is not None:
         return " ".join(summary(view.rule_view))
+    if view.join_view is not None:
+        return " ".join([*join_summary(view.join_view), *_order_changes(view, blocks)])
     return _outcome(totals, blocks)
+
+
+def _order_changes(view: RunView, blocks: Sequence[BlockSeries]) -> list[str]:
+    """Say how often the orders of a join changed in this run."""
+    if not blocks:
+        return []
+    first = view.batches[0].batch_id
+    entries = (entry for entry in view.journal if entry.batch_id >= first)
+    n_changes = sum(entry.event == "order" for entry in entries)
+    often = f"changed {_number(n_changes, 'time')}" if n_changes else "did not change"
+    return [f"The orders of {_number(len(blocks), 'pipeline')} {often}."]
 
 
 def _outcome(totals: RunTotals, blocks: Sequence[BlockSeries]) -> str:
@@ -221,46 +249,22 @@ def _thinning(n_batches: int, points: Sequence[Point]) -> str:
     )
 
 
-def _tiles(totals: RunTotals, blocks: Sequence[BlockSeries]) -> str:
-    per_row = ratio(totals.n_evaluations, totals.n_rows)
-    rate = count(per_second(totals.n_rows, totals.seconds))
-    tiles = [
-        ("Batches", count(totals.n_batches), ""),
-        ("Rows in", count(totals.n_rows), f"{rate} per second"),
-        ("Rows kept", count(totals.n_kept), percent(ratio(totals.n_kept, totals.n_rows))),
-        ("Time in batches", duration(1e9 * totals.seconds), ""),
-    ]
-    if totals.n_evaluations and per_row is not None:
-        detail = f"{significant(per_row)} per row"
-        tiles.append(("Evaluations", count(totals.n_evaluations), detail))
-    for series in blocks:
-        if series.mean_cost_ns is not None:
-            detail = saving_text(series.mean_cost_ns, series.mean_as_written_ns)
-            name = f"Cost per row, {series.component}"
-            tiles.append((name, duration(series.mean_cost_ns), detail))
-    cells = (
-        f'<div class="card"><dt>{escape(name)}</dt><dd class="value">{escape(value)}</dd>'
-        f'<dd class="detail">{escape(detail)}</dd></div>'
-        for name, value, detail in tiles
-    )
-    return f'<dl class="tiles">{"".join(cells)}</dl>'
-
-
-def _block(series: BlockSeries, drawn: dict[str, figures.Figure], number: int) -> str:
+def _block(
+    series: BlockSeries, drawn: dict[str, figures.Figure], number: int, words: BlockWords
+) -> str:
     n_filters, n_shown = len(series.filter_ids), len(series.shown)
     note = "Dotted lines mark the batches at which the order changed." if _marked(series) else ""
     if n_shown < n_filters:
         note = (
-            f"Shown are the {n_shown} filters whose place changed most, then the costliest. {note}"
+            f"Shown are the {n_shown} {words.part}s whose place changed most, then the costliest. "
+            f"{note}"
         )
     prefix = f"block-{number}"
     ranks = "" if n_shown == n_filters else f", among the {MAX_FILTERS} shown"
     cards = [
-        _card(f"Order in force{ranks}", figures.order_figure(series), prefix, drawn),
-        _card(
-            "Rows dropped of those that reach a filter", figures.drop_figure(series), prefix, drawn
-        ),
-        _card(
+        figure_card(f"Order in force{ranks}", figures.order_figure(series), prefix, drawn),
+        figure_card(words.drops, figures.drop_figure(series), prefix, drawn),
+        figure_card(
             "Expected cost per row, in force and as written (grey)",
             figures.cost_figure(series),
             prefix,
@@ -269,7 +273,8 @@ def _block(series: BlockSeries, drawn: dict[str, figures.Figure], number: int) -
     ]
     return "\n".join(
         [
-            f"<section><h2>{escape(series.component)} block: {_number(n_filters, 'filter')}</h2>",
+            f"<section><h2>{escape(words.title.format(series.component))}: "
+            f"{_number(n_filters, words.part)}</h2>",
             f'<p class="note">{note}</p>',
             _key(series),
             *cards,
@@ -283,29 +288,8 @@ def _marked(series: BlockSeries) -> bool:
 
 
 def _key(series: BlockSeries) -> str:
-    """Return the meaning of the colours, for screens too narrow for labels on the lines."""
     slots = figures.slots_of(series)
-    items = (
-        f'<li><i style="background:var(--s{slots[f]})"></i>'
-        f"{escape(clipped(series.filter_ids[f]))}</li>"
-        for f in sorted(series.shown)
-        if slots[f] != figures.MUTED
-    )
-    return f'<ul class="key">{"".join(items)}</ul>'
-
-
-def _card(
-    title: str, figure: figures.Figure | None, prefix: str, drawn: dict[str, figures.Figure]
-) -> str:
-    """Return a figure's place on the page, and remember the figure for drawing."""
-    if figure is None:
-        inner = '<p class="note">Nothing was measured.</p>'
-    else:
-        name = f"{prefix}-{figure['name']}"
-        drawn[name] = figure
-        height = figure["layout"]["height"]
-        inner = f'<div class="figure" id="{name}" style="height:{height}px"></div>'
-    return f'<div class="card"><h3>{escape(title)}</h3>{inner}</div>'
+    return colour_key({series.filter_ids[f]: slots[f] for f in sorted(series.shown)})
 
 
 def _run(
@@ -314,10 +298,23 @@ def _run(
     if not points:
         return ""
     changes = sorted({change for series in blocks for change in series.changes})
-    rate = _card("Rows per second", figures.rate_figure(points, changes), "run", drawn)
+    rate = figure_card("Rows per second", figures.rate_figure(points, changes), "run", drawn)
     evaluations = figures.evaluation_figure(points, changes)
-    work = _card("Evaluations per row", evaluations, "run", drawn)
+    work = figure_card("Evaluations per row", evaluations, "run", drawn)
     return f'<section><h2>Work</h2><div class="pair">{rate}{work}</div></section>'
+
+
+def _join_run(
+    points: Sequence[Point], blocks: Sequence[BlockSeries], drawn: dict[str, figures.Figure]
+) -> str:
+    if not points:
+        return ""
+    changes = sorted({change for series in blocks for change in series.changes})
+    rate = figure_card("Rows per second", figures.rate_figure(points, changes), "run", drawn)
+    found = figure_card("Combinations found per batch", figures.result_figure(points), "run", drawn)
+    late = figures.late_figure(points)
+    cards = "" if late is None else figure_card("Late rows per batch", late, "run", drawn)
+    return f'<section><h2>Work</h2><div class="pair">{rate}{found}</div>{cards}</section>'
 
 
 def _journal(journal: Sequence[JournalEntry]) -> str:
@@ -338,18 +335,20 @@ def _journal(journal: Sequence[JournalEntry]) -> str:
 
 def _entry(entry: JournalEntry) -> str:
     before, after = change_texts(entry.before, entry.after)
-    if before == after:
+    if before == after and entry.before is not None:
         before = f"{SAME_WORDS}:"
+    plans = f'<span class="plan before">{escape(before)}</span>' if before != after else ""
+    plans += f'<span class="plan">{escape(after)}</span>'
     return (
-        f'<tr><td class="number">{entry.batch_id}</td><td>{escape(entry.component)}</td>'
-        f'<td>{escape(entry.event)}</td><td><span class="plan before">{escape(before)}</span>'
-        f'<span class="plan">{escape(after)}</span></td>'
+        f'<tr><td class="number">{entry.batch_id}</td>'
+        f'<td class="part">{escape(entry.component)}</td>'
+        f"<td>{escape(entry.event)}</td><td>{plans}</td>"
         f'<td class="evidence">{escape(evidence_text(entry.evidence))}</td></tr>'
     )
 
 
 def _explanation(view: RunView) -> str:
-    found = view.rule_view or view.filter_view
+    found = view.rule_view or view.join_view or view.filter_view
     if found is None:
         return ""
     text = escape(explain(found))

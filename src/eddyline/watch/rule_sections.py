@@ -8,6 +8,7 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
+from eddyline.watch.page_parts import legend, table_section
 from eddyline.watch.rule_facts import (
     dead_rules,
     natives_title,
@@ -26,19 +27,13 @@ from eddyline.watch.wording import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from eddyline.runtime.rule_view import NativeView, RuleCount, RuleView, TestView
-
-MAX_ROWS = 30
-"""Rows of a table: of more, the rest is a number."""
 
 _NAME_WIDTH = 60
 _TEXT_WIDTH = 160
 """Most characters of a test or a reason."""
-
-Cell = tuple[str, bool]
-"""A cell's text, and whether it is a number."""
 
 
 def rule_sections(view: RuleView) -> list[str]:
@@ -49,7 +44,7 @@ def rule_sections(view: RuleView) -> list[str]:
     parts += [_asked(view)] if view.tests else []
     parts += [_met(view)] if view.patterns else []
     parts += [_skipped(view)] if view.skipped else []
-    return [*parts, _legend()]
+    return [*parts, legend(_WORDS)]
 
 
 _WORDS = (
@@ -62,23 +57,15 @@ _WORDS = (
 """What the words of these sections mean."""
 
 
-def _legend() -> str:
-    entries = "".join(f"<dt>{escape(word)}</dt><dd>{escape(said)}</dd>" for word, said in _WORDS)
-    return (
-        "<section><details><summary>What the words mean</summary>"
-        f'<div class="card"><dl class="settings">{entries}</dl></div></details></section>'
-    )
-
-
 def _counts(view: RuleView) -> str:
     true, dead, vain = rules_by_matches(view), dead_rules(view), rules_met_in_vain(view)
     titles = (("Rule", False), ("Rows", True), ("Decided for", True), ("True for", True))
     note = f"{count(len(true))} of {count(view.n_rules)} rules were true for some row."
     rows = (_count_row(view, each) for each in true)
-    section = _section("Rules by matches", note, titles, rows, len(true), _dead(view, dead))
+    section = table_section("Rules by matches", note, titles, rows, len(true), _dead(view, dead))
     if not vain:
         return section
-    wasted = _section(
+    wasted = table_section(
         "Rules most often met in vain",
         "Rows for which a rule had to be decided and was not true.",
         titles,
@@ -137,7 +124,7 @@ def _attributes(view: RuleView) -> str:
         )
         for each in ranked
     )
-    return _section(
+    return table_section(
         "Attributes", "What rules look at, the dearest first.", titles, rows, len(ranked)
     )
 
@@ -154,7 +141,7 @@ def _natives(view: RuleView) -> str:
         )
         for each in view.natives
     )
-    return _section("Tests that are left to Spark", note, titles, rows, len(view.natives))
+    return table_section("Tests that are left to Spark", note, titles, rows, len(view.natives))
 
 
 def _named(view: RuleView, each: TestView | NativeView) -> str:
@@ -174,7 +161,7 @@ def _asked(view: RuleView) -> str:
     )
     note = "The dearest first; asked only for rows on which a rule hangs."
     rows = ((*_test_row(view, each), duration(each.cost_ns)) for each in view.tests)
-    return _section("Tests that Python decides", note, titles, rows, len(view.tests))
+    return table_section("Tests that Python decides", note, titles, rows, len(view.tests))
 
 
 def _met(view: RuleView) -> str:
@@ -191,7 +178,7 @@ def _met(view: RuleView) -> str:
     )
     hits = [each for each in view.patterns if each.n_rows]
     rows = (_test_row(view, each) for each in hits)
-    return _section("Patterns met most often", note, titles, rows, len(hits))
+    return table_section("Patterns met most often", note, titles, rows, len(hits))
 
 
 def _test_row(view: RuleView, each: TestView) -> tuple[str, ...]:
@@ -207,45 +194,4 @@ def _test_row(view: RuleView, each: TestView) -> tuple[str, ...]:
 def _skipped(view: RuleView) -> str:
     rows = ((skipped_name(view, each, _TEXT_WIDTH), headline(each.reason)) for each in view.skipped)
     titles = (("Rule", False), ("Why", False))
-    return _section("Skipped rules", "They do not run.", titles, rows, len(view.skipped))
-
-
-def _section(
-    title: str,
-    note: str,
-    titles: Sequence[Cell],
-    rows: Iterable[Sequence[str]],
-    n_rows: int,
-    folded: str = "",
-) -> str:
-    """Return a section with one table; only its note if the table has no row.
-
-    Args:
-        title: of the section.
-        note: what stands above the table.
-        titles: of the columns.
-        rows: of the table, as texts.
-        n_rows: how many there are.
-        folded: HTML below the table.
-    """
-    if n_rows == 0:
-        head = f'<h2>{escape(title)}</h2><p class="note">{escape(note)}</p>'
-        return f"<section>{head}{folded}</section>"
-    shown = [row for row, _ in zip(rows, range(MAX_ROWS), strict=False)]
-    rest = f" Shown are {count(len(shown))} of {count(n_rows)}." if n_rows > len(shown) else ""
-    are_numbers = [number for _, number in titles]
-    head = _row("th", [name for name, _ in titles], are_numbers)
-    body = "\n".join(_row("td", row, are_numbers) for row in shown)
-    return (
-        f'<section><h2>{escape(title)}</h2><p class="note">{escape(note + rest)}</p>'
-        f'<div class="card scroll"><table><thead>{head}</thead>'
-        f"<tbody>{body}</tbody></table></div>{folded}</section>"
-    )
-
-
-def _row(tag: str, texts: Sequence[str], are_numbers: Sequence[bool]) -> str:
-    cells = (
-        f'<{tag} class="{"number" if is_number else "text"}">{escape(text)}</{tag}>'
-        for text, is_number in zip(texts, are_numbers, strict=True)
-    )
-    return f"<tr>{''.join(cells)}</tr>"
+    return table_section("Skipped rules", "They do not run.", titles, rows, len(view.skipped))

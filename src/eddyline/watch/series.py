@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from eddyline.runtime.join_view import JoinRecord
     from eddyline.runtime.views import BatchRecord, BlockRecord, RunView
 
 MAX_POINTS = 1000
@@ -56,6 +57,12 @@ class Point:
         """Return the newest record of that block within the point, if any."""
         blocks = (block for batch in reversed(self.batches) for block in reversed(batch.blocks))
         return next((block for block in blocks if block.component == component), None)
+
+    @property
+    def join(self) -> JoinRecord | None:
+        """How a join stands after its batches, if it is one."""
+        records = (batch.join for batch in reversed(self.batches))
+        return next((record for record in records if record is not None), None)
 
 
 def points_of(batches: Sequence[BatchRecord], max_points: int = MAX_POINTS) -> tuple[Point, ...]:
@@ -188,6 +195,10 @@ class RunTotals:
     n_kept: int
     seconds: float
     n_evaluations: int
+    n_late: int = 0
+    """Rows that came too late for a join."""
+    newest_join: JoinRecord | None = None
+    """How a join stands at the end."""
 
 
 def totals_of(batches: Sequence[BatchRecord]) -> RunTotals:
@@ -199,6 +210,8 @@ def totals_of(batches: Sequence[BatchRecord]) -> RunTotals:
         n_kept=sum(batch.n_kept for batch in batches),
         seconds=_seconds(batches),
         n_evaluations=whole.n_evaluations,
+        n_late=sum(batch.join.n_late for batch in batches if batch.join is not None),
+        newest_join=whole.join,
     )
 
 
