@@ -7,6 +7,14 @@ from dataclasses import replace
 import numpy as np
 
 from eddyline.query.binding import Pinned
+from eddyline.runtime.join_view import (
+    CacheView,
+    InputView,
+    JoinRecord,
+    JoinView,
+    PipelineView,
+    ProbeView,
+)
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.views import (
     BatchRecord,
@@ -176,3 +184,119 @@ def _batch(batch_id, names, order, *, drops, costs, rng) -> BatchRecord:
 
 def many_names(n: int) -> tuple[str, ...]:
     return tuple(f"rule_{f:03d}" for f in range(n))
+
+
+# -- joins ------------------------------------------------------------------------------------
+
+T0 = 1_700_000_000_000_000
+"""2023-11-14 22:13:20 UTC (µs)."""
+
+MINUTE = 60_000_000
+
+
+def an_input(name: str, **changes: object) -> InputView:
+    view = InputView(
+        name=name,
+        stream=f"all {name}",
+        window="RANGE 10 MINUTES",
+        n_arrived=1_200,
+        n_joined=1_100,
+        n_late=37,
+        n_untimed=5,
+        latest=T0,
+        n_kept=400,
+        n_bytes=12_345_678,
+        n_runs=24,
+        awaited_from=T0 - MINUTE,
+    )
+    return replace(view, **changes)
+
+
+def a_table(name: str) -> InputView:
+    return InputView(name, name, "static", 0, 50, 0, 0, None, 60, 2_000, 1)
+
+
+def a_join_view(**changes: object) -> JoinView:
+    entry = JournalEntry(4, "join", "grid", [8, 1], [4, 2], {"rows_in_fullest_before": 1_234.0})
+    view = JoinView(
+        name="paid orders",
+        emits="istream",
+        inputs=(
+            an_input("o"),
+            an_input("p", latest=T0 - 2 * MINUTE, awaited_from=T0 - 3 * MINUTE),
+            a_table("geo"),
+        ),
+        pipelines=(
+            PipelineView(
+                "o",
+                (
+                    ProbeView("geo", 1_000, 800, 3_000_000, 0.2),
+                    ProbeView("p", 800, 77, 8_000, float("nan")),
+                ),
+                ("p", "geo"),
+            ),
+            PipelineView(
+                "p",
+                (
+                    ProbeView("o", 0, 0, 0, float("nan")),
+                    ProbeView("geo", 0, 0, 0, float("nan")),
+                ),
+                ("o", "geo"),
+            ),
+        ),
+        caches=(CacheView("o", ("p", "geo"), 1_000, 900, 1.2e6, 3e5, 45_000),),
+        keys=("o.id = p.order_id", "o.country = geo.code"),
+        grid=(4, 2),
+        fullest=1.31,
+        n_results=12_345,
+        is_adaptive=True,
+        last_change=entry,
+        notes=("a note",),
+    )
+    return replace(view, **changes)
+
+
+def a_fresh_join() -> JoinView:
+    """Return a join that no row has come to yet."""
+    nan = float("nan")
+    nothing = {"n_arrived": 0, "n_joined": 0, "n_late": 0, "n_untimed": 0, "n_kept": 0}
+    nothing |= {"n_bytes": 0, "n_runs": 0, "latest": None, "awaited_from": None}
+    return a_join_view(
+        inputs=tuple(an_input(name, **nothing) for name in "op"),
+        pipelines=tuple(
+            PipelineView(name, (ProbeView(other, 0, 0, 0, nan),), (other,))
+            for name, other in ("op", "po")
+        ),
+        caches=(),
+        fullest=nan,
+        n_results=0,
+        last_change=None,
+        notes=(),
+    )
+
+
+def a_join_record(batch_id: int = 0, inputs: tuple[str, ...] = ("o", "p", "geo")) -> JoinRecord:
+    kept = tuple(100 * (batch_id + 1) * (at + 1) for at in range(len(inputs)))
+    return JoinRecord(inputs, kept, tuple(80 * n for n in kept), batch_id % 3, 500 + batch_id)
+
+
+def a_join_run(n_batches: int = 12, view: JoinView | None = None) -> RunView:
+    joined = a_join_view() if view is None else view
+    inputs = tuple(each.name for each in joined.inputs)
+    batches = []
+    for at in range(n_batches):
+        order = (0, 1) if at < 5 else (1, 0)
+        block = BlockRecord("pipeline o", ("p", "geo"), order, (0.3, 0.6), 90.0, 120.0)
+        record = a_join_record(at, inputs)
+        ended = 1_790_000_000.0 + at
+        batches.append(BatchRecord(at, 1_000, 490 + at, 0.5, ended, blocks=(block,), join=record))
+    orders = ["p", "geo"], ["geo", "p"]
+    entry = JournalEntry(4, "pipeline o", "order", *orders, {"n_tuples": 400})
+    return RunView(
+        query="paid orders",
+        text="SELECT o.id FROM orders [RANGE 10 MINUTES] AS o, …",
+        batches=tuple(batches),
+        journal=(entry,) if n_batches else (),
+        join_view=joined,
+        settings={"buckets": "8"},
+    )

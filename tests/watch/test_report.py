@@ -192,6 +192,14 @@ def test_a_long_journal_shows_the_newest(tmp_path):
     assert f"the newest {MAX_ENTRIES} of {MAX_ENTRIES + 9}" in page
 
 
+def test_an_entry_without_plans_says_nothing_of_their_parts(tmp_path):
+    stale = JournalEntry(1, "arrow", "stale", evidence={"n_tuples": 7})
+    same = JournalEntry(2, "arrow", "routes", "two classes", "two classes")
+    page = own_part(page_of(replace(a_run(3), journal=(stale, same)), tmp_path))
+    assert "n tuples: 7" in page
+    assert page.count("the parts are others") == 1
+
+
 def test_labels_keep_apart_and_inside():
     labels = [{"y": y, "text": "x", "slot": 0} for y in (0.0, 0.01, 0.5, 0.505, 1.0, 1.0)]
     moved = sorted(label["y"] for label in figures._apart(labels, 1.02))

@@ -17,6 +17,7 @@ from rich.text import Text
 
 from eddyline.watch.wording import (
     change_texts,
+    clipped,
     cost_text,
     count,
     duration,
@@ -26,12 +27,14 @@ from eddyline.watch.wording import (
     per_second,
     percent,
     ratio,
+    size,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from types import TracebackType
 
+    from eddyline.runtime.join_view import JoinRecord
     from eddyline.runtime.rule_view import RuleRecord
     from eddyline.runtime.views import BatchRecord, BlockRecord
 
@@ -66,6 +69,8 @@ class ProgressLine:
         self._rates: tuple[float, ...] = ()
         self._blocks: dict[str, BlockRecord] = {}
         self._rules: RuleRecord | None = None
+        self._join: JoinRecord | None = None
+        self.n_late = 0
         self._change = ""
         self._live: Live | None = None
         self._mark: RenderableType = Spinner("dots", style="cyan")
@@ -98,6 +103,8 @@ class ProgressLine:
         self._change = change or self._change
         self._blocks = self._blocks | {block.component: block for block in record.blocks}
         self._rules = record.rules or self._rules
+        self._join = record.join or self._join
+        self.n_late += record.join.n_late if record.join is not None else 0
         self.n_batches += 1
         self.n_rows += record.n_rows
         self.n_kept += record.n_kept
@@ -145,17 +152,24 @@ class ProgressLine:
         if self.n_batches == 0:
             yield "rows", "waiting for the first batch"
             return
-        kept = percent(ratio(self.n_kept, self.n_rows))
         batches = f"{count(self.n_batches)} batches" if self.n_batches > 1 else "1 batch"
-        yield "rows", f"{count(self.n_rows)} in {batches}, {kept} kept"
+        yield "rows", f"{count(self.n_rows)} in {batches}, {self._outcome()}"
         yield "speed", f"{count(self._rates[-1])} rows/s  {sparkline(self._rates)}"
         for name, block in self._blocks.items():
             yield name, order_text(_names(block), SHOWN_NAMES)
             yield "", cost_text(block.cost_ns, block.as_written_ns)
         if self._rules is not None:
             yield "rules", _rules_text(self._rules)
+        if self._join is not None:
+            yield "windows", _windows_text(self._join)
         if self._change:
             yield "changed", self._change
+
+    def _outcome(self) -> str:
+        """Say what became of the rows so far."""
+        if self._join is None:
+            return f"{percent(ratio(self.n_kept, self.n_rows))} kept"
+        return f"{count(self.n_kept)} results{_late_text(self.n_late)}"
 
 
 def batch_line(record: BatchRecord, *, shows_orders: bool = True) -> str:
@@ -169,8 +183,11 @@ def batch_line(record: BatchRecord, *, shows_orders: bool = True) -> str:
         f"batch {record.batch_id}",
         f"{count(record.n_rows)} rows in {duration(1e9 * record.seconds)}",
         f"{count(per_second(record.n_rows, record.seconds))} rows/s",
-        f"{count(record.n_kept)} kept",
+        f"{count(record.n_kept)} {'kept' if record.join is None else 'results'}",
     ]
+    if (join := record.join) is not None:
+        parts[-1] += _late_text(join.n_late)
+        parts.append(f"windows {count(sum(join.n_kept))} rows, {size(sum(join.n_bytes))}")
     for block in record.blocks if shows_orders else ():
         order = order_text(_names(block), SHOWN_NAMES)
         cost = cost_text(block.cost_ns, block.as_written_ns)
@@ -192,6 +209,18 @@ def sparkline(values: Sequence[float]) -> str:
 
 def _rules_text(rules: RuleRecord) -> str:
     return f"{count(rules.n_rules)}: {rules.plan}"
+
+
+def _late_text(n_late: int) -> str:
+    return f", {count(n_late)} late" if n_late else ""
+
+
+def _windows_text(join: JoinRecord) -> str:
+    """Say how many rows the windows hold, the fullest first."""
+    held = sorted(zip(join.n_kept, join.inputs, strict=True), key=lambda each: -each[0])
+    shown = ", ".join(f"{clipped(name)} {count(n)}" for n, name in held[:SHOWN_NAMES])
+    more = f", … {len(held) - SHOWN_NAMES:,} more" if len(held) > SHOWN_NAMES else ""
+    return f"{count(sum(join.n_kept))} rows, {size(sum(join.n_bytes))}: {shown}{more}"
 
 
 def _names(block: BlockRecord) -> list[str]:
