@@ -78,12 +78,12 @@ def test_what_is_not_known_is_a_dash_never_zero():
     assert "holds back" not in text
     assert "pipelines: one window each, nothing to order" in text
     assert line_of(text, "o p 1") == "o p 1 1 0 0 - -"
-    assert line_of(text, "o (all o)").endswith(" 0 0 bytes 0 -")
+    assert line_of(text, "o (all o)").endswith(" 0 0 B 0 -")
     assert "nan" not in text
     assert "cache" not in text
     asked_never = CacheView("o", ("p",), 0, 0, NAN, NAN, 0)
     text = explain(a_join_view(caches=(asked_never,), fullest=NAN), width=140)
-    assert line_of(text, "o p 0") == "o p 0 - - - 0 bytes"
+    assert line_of(text, "o p 0") == "o p 0 - - - 0 B"
     assert "nan" not in text
 
 

@@ -24,7 +24,7 @@ SHOWN_NAMES = 8
 """Most filters of an order that are named in a sentence."""
 
 _UNITS = (("ns", 1.0), ("µs", 1e3), ("ms", 1e6), ("s", 1e9))
-_SIZES = (("bytes", 1.0), ("kB", 1e3), ("MB", 1e6), ("GB", 1e9), ("TB", 1e12))
+_SIZES = (("B", 1.0), ("kB", 1e3), ("MB", 1e6), ("GB", 1e9), ("TB", 1e12))
 _SPANS = (("d", 86_400_000_000), ("h", 3_600_000_000), ("min", 60_000_000))
 
 
@@ -50,7 +50,7 @@ def size(n_bytes: float | None) -> str:
     """Write a size in the unit that suits it, in powers of a thousand.
 
     >>> size(512), size(1_234_567), size(None)
-    ('512 bytes', '1.23 MB', '-')
+    ('512 B', '1.23 MB', '-')
     """
     known = finite(n_bytes)
     if known is None:
