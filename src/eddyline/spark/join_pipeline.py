@@ -230,7 +230,7 @@ class JoinPipeline:
             self.folder.folder,
             self._windows(),
         )
-        return placed(df, self._grid).mapInArrow(worker.run, schema)
+        return placed(df, self._grid, self.join.source.raw).mapInArrow(worker.run, schema)
 
     def _plan(self, batch_id: int) -> BatchPlan:
         source, lows = self.join.source, self._lows()
@@ -245,6 +245,7 @@ class JoinPipeline:
                 for name in self.graph.inputs
             },
             grid=self._grid,
+            order=self.join.order(self._manifest.latest),
             is_moved=self._grid.shape != self._manifest.grid,
             probing=self.loop.probing(self._grid.shape),
         )
@@ -306,7 +307,8 @@ class JoinPipeline:
             self._count(found, arrived)
             self._commit(running, found, arrived)
             samples = (sample for at in sorted(found) for sample in found[at].samples)
-            self.entries += self.loop.step(samples, running.batch_id)
+            join_ns = sum(report.ns for report in found.values())
+            self.entries += self.loop.step(samples, running.batch_id, join_ns)
             self._review(running.batch_id)
 
     @staticmethod
@@ -488,6 +490,11 @@ class JoinPipeline:
             notes.append(
                 f"no row of {', '.join(silent)} has come yet, so nothing that could still join "
                 f"its rows leaves the windows of the others"
+            )
+        if (order := self.join.order(self._manifest.latest)) is not None:
+            notes.append(
+                f"results wait for event time: no earlier row of {', '.join(order.awaited)} may "
+                f"come any more; all rows are joined in one task"
             )
         if not self.options.adaptive:
             notes.append("adaptation is switched off: orders stand as written")

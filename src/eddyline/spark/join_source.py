@@ -36,10 +36,16 @@ event time (µs)."""
 KEY, SLOT = "__key", "__slot"
 """The columns that say its codes (numbered by key class), and what it carries (numbered)."""
 
+TEXT_OF = "\0text of "
+"""What stands before the name of a column in that of its text."""
+
 _WIDTHS = ("tinyint", "smallint", "int", "bigint")
 
 _EXACT = (*_WIDTHS, "boolean", "date", "timestamp", "timestamp_ntz")
 """Types whose values are numbers of 64 bits, so that equal codes are equal values."""
+
+_PLAIN = (*_EXACT, "float", "double", "string", "binary")
+"""Types whose values have an order that Arrow knows."""
 
 _EPOCH = "TIMESTAMP_NTZ '1970-01-01 00:00:00'"
 
@@ -58,7 +64,20 @@ class InputLayout:
     columns: tuple[tuple[str, str], ...]
     """Each column that results need, and the common column that holds it."""
     length: int
-    """Of its window (µs); FOREVER if rows never leave it."""
+    """Of its window (µs); FOREVER if rows never leave it by time."""
+    counts: RowsWindow | None = None
+    """Its window if that counts rows."""
+    more: tuple[tuple[str, str], ...] = ()
+    """More columns, where rows are counted: what they are ordered and grouped by."""
+    ties: tuple[str, ...] = ()
+    """The columns that order rows of one instant, where rows are counted."""
+    is_raw: bool = False
+    """Whether rows that cannot join come, too."""
+
+    @property
+    def carried(self) -> tuple[tuple[str, str], ...]:
+        """Every column that comes, and the common column that holds it."""
+        return (*self.columns, *self.more)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +91,11 @@ class Source:
     layouts: tuple[InputLayout, ...]
     rough: tuple[int, ...]
     """Key classes whose codes are hashes: where they are equal, the keys are compared again."""
+
+    @property
+    def raw(self) -> tuple[int, ...]:
+        """The numbers of the inputs of which rows that cannot join come, too."""
+        return tuple(each.number for each in self.layouts if each.is_raw)
 
 
 def source_of(
@@ -93,7 +117,8 @@ def source_of(
 
     Raises:
         QueryError: keys that cannot be compared, or an event time that is no time.
-        NotSupportedError: a window or a predicate that is not supported yet.
+        NotSupportedError: a predicate that is not supported yet, or rows that are grouped by a
+            column that has no order.
     """
     kinds = [_key_type(key, query.inputs, frames) for key in query.keys]
     slots: list[str] = []
@@ -112,7 +137,7 @@ def source_of(
             f"{KEY}{k}": _only(tests, _code(query.keys[k].members[each.name][0], kinds[k]))
             for k in layout.keys
         }
-        own = codes | {slot: F.col(quoted(name)) for name, slot in layout.columns}
+        own = codes | {slot: _column(name) for name, slot in layout.carried}
         passes = reduce(and_, [code.isNotNull() for code in codes.values()])
         tags = {INPUT: F.lit(layout.number), PASSES: passes, START: _start(df, each, time)}
         filled = {name: own.get(name, F.lit(None)).cast(kind) for name, kind in types.items()}
@@ -122,14 +147,16 @@ def source_of(
     return Source(_union(streams), _union(tables), layouts, rough)
 
 
-def placed(df: DataFrame, grid: Grid) -> DataFrame:
+def placed(df: DataFrame, grid: Grid, raw: Sequence[int] = ()) -> DataFrame:
     """Return the rows that can join, each in the partitions that are its buckets.
 
     Args:
         df: rows of a source.
         grid: how they are cut into buckets.
+        raw: the numbers of the inputs of which all rows are needed; one bucket if there is any.
     """
-    df = df.where(F.col(PASSES) & F.col(START).isNotNull())
+    is_needed = F.col(PASSES) | F.col(INPUT).isin(*raw) if raw else F.col(PASSES)
+    df = df.where(is_needed & F.col(START).isNotNull())
     bucket = F.lit(0)
     for key, size in enumerate(grid.shape):
         if size == 1:
@@ -140,7 +167,8 @@ def placed(df: DataFrame, grid: Grid) -> DataFrame:
         df = df.withColumn(part, F.explode(F.when(code.isNull(), parts).otherwise(own)))
         bucket = bucket * size + F.col(part)
     df = df.withColumn(BUCKET, bucket)
-    df = df.drop(PASSES, *[name for name in df.columns if name.startswith("__part")])
+    done = [name for name in df.columns if name.startswith("__part")]
+    df = df.drop(*done, *(() if raw else (PASSES,)))
     return df.repartitionById(grid.n_buckets, F.col(BUCKET))
 
 
@@ -158,26 +186,54 @@ def _layout(
 ) -> InputLayout:
     """Return where the rows of an input are; common columns that are missing are added."""
     each, kinds = query.inputs[number], dict(df.dtypes)
-    taken: set[int] = set()
-    columns = []
-    for name in needed:
-        free = [k for k, kind in enumerate(slots) if kind == kinds[name] and k not in taken]
+    keys = tuple(k for k, key in enumerate(query.keys) if each.name in key.members)
+    counts = each.window if isinstance(each.window, RowsWindow) and time is not None else None
+    ties = () if counts is None else _ties(each, counts, kinds)
+    kinds |= dict.fromkeys([name for name in ties if name not in kinds], "string")
+    places: dict[str, str] = {}
+    for name in dict.fromkeys((*needed, *ties)):
+        taken = places.values()
+        free = [
+            k for k, kind in enumerate(slots) if kind == kinds[name] and f"{SLOT}{k}" not in taken
+        ]
         if not free:
             slots.append(kinds[name])
             free = [len(slots) - 1]
-        taken.add(free[0])
-        columns.append((name, f"{SLOT}{free[0]}"))
-    keys = tuple(k for k, key in enumerate(query.keys) if each.name in key.members)
-    return InputLayout(each.name, each.stream, number, keys, tuple(columns), _length(each, time))
+        places[name] = f"{SLOT}{free[0]}"
+    return InputLayout(
+        each.name,
+        each.stream,
+        number,
+        keys,
+        tuple((name, places[name]) for name in needed),
+        each.window.length
+        if isinstance(each.window, RangeWindow) and time is not None
+        else FOREVER,
+        counts,
+        tuple((name, slot) for name, slot in places.items() if name not in needed),
+        ties,
+        is_raw=time is not None and (counts is not None or query.emits == "rstream"),
+    )
 
 
-def _length(each: JoinInput, time: str | None) -> int:
-    if isinstance(each.window, RowsWindow) and time is not None:
-        msg = f"the window [ROWS …] of {each.name!r} is not supported yet; use [RANGE …]"
-        raise NotSupportedError(msg, input=each.name)
-    if isinstance(each.window, RangeWindow) and time is not None:
-        return each.window.length
-    return FOREVER
+def _ties(each: JoinInput, window: RowsWindow, kinds: Mapping[str, str]) -> tuple[str, ...]:
+    """Return what orders rows of one instant: all columns, those without an order as text."""
+    for name in window.partition_by:
+        if not _is_plain(kinds[name]):
+            msg = f"PARTITION BY {name} of {each.name!r}: {kinds[name]} is no type to group by"
+            raise NotSupportedError(msg, input=each.name, column=name)
+    columns = [(name, kind) for name, kind in kinds.items() if kind != "void"]
+    return tuple(name if _is_plain(kind) else f"{TEXT_OF}{name}" for name, kind in columns)
+
+
+def _is_plain(kind: str) -> bool:
+    return kind in _PLAIN or kind.startswith(("decimal", "char", "varchar"))
+
+
+def _column(name: str) -> Column:
+    """Return a column that an input carries."""
+    plain = F.col(quoted(name.removeprefix(TEXT_OF)))
+    return F.when(plain.isNotNull(), F.to_json(F.array(plain))) if TEXT_OF in name else plain
 
 
 def _tests(each: JoinInput, keys: Sequence[KeyClass]) -> list[Column]:

@@ -14,13 +14,15 @@ from pyspark import TaskContext
 from eddyline.errors import StateError
 from eddyline.joins.bucket import BucketBatch, BucketReport
 from eddyline.joins.operator import results
+from eddyline.joins.ordered import OrderedBatch, results_of_all
 from eddyline.joins.rows import FOREVER, Rows, SortedRun
 from eddyline.joins.work import JoinWork
-from eddyline.spark.join_source import INPUT, KEY, START
+from eddyline.spark.join_source import INPUT, KEY, PASSES, START
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from numpy.typing import NDArray
     from pyarrow import fs
 
     from eddyline.joins.bucket import BatchPlan
@@ -86,6 +88,10 @@ class OnceWorker:
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Join the rows of a partition."""
+        if self.plan.order is not None:
+            for found in results_of_all(self.plan, self.shape.inputs(batches)):
+                yield from self.shape.outputs(found)
+            return
         news = {name: SortedRun.of(rows) for name, rows in self.shape.inputs(batches).items()}
         for found in results(self.plan.graph, self.plan.orders, {}, news, JoinWork()):
             yield from self.shape.outputs(found)
@@ -112,7 +118,8 @@ class BatchWorker:
         context = TaskContext.get()
         bucket = 0 if context is None else context.partitionId()
         before = self.windows.get(bucket, {})
-        task = BucketBatch(self.plan, self.files, self.folder, before, bucket)
+        kind = BucketBatch if self.plan.order is None else OrderedBatch
+        task = kind(self.plan, self.files, self.folder, before, bucket)
         try:
             for found in task.run(self.shape.inputs(batches)):
                 yield from self.shape.outputs(found)
@@ -133,7 +140,14 @@ def _rows(table: pa.Table, each: InputLayout) -> Rows:
     else:
         # Where the end of a window is beyond all instants, its rows stay.
         ends = np.where(starts > FOREVER - each.length, FOREVER, starts + each.length)
-    codes = {key: table[f"{KEY}{key}"].to_numpy() for key in each.keys}
-    names = [name for name, _ in each.columns]
-    payload = pa.table([table[slot] for _, slot in each.columns], names=names)
-    return Rows(codes, starts, ends, payload)
+    codes = {key: _code(table[f"{KEY}{key}"]) for key in each.keys}
+    names = [name for name, _ in each.carried]
+    payload = pa.table([table[slot] for _, slot in each.carried], names=names)
+    passes = table[PASSES].to_numpy() if each.is_raw else None
+    return Rows(codes, starts, ends, payload, passes)
+
+
+def _code(codes: pa.ChunkedArray) -> NDArray[np.int64]:
+    """Return codes; any for NULL, which a row has that cannot join."""
+    found: NDArray[np.int64] = (pc.fill_null(codes, 0) if codes.null_count else codes).to_numpy()
+    return found

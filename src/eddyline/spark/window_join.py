@@ -14,10 +14,11 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructField, StructType
 from sqlglot import exp, parse_one
 
-from eddyline.errors import NotSupportedError, OptionError, QueryError, StateError
+from eddyline.errors import OptionError, QueryError, StateError
 from eddyline.joins.bucket import BatchPlan
 from eddyline.joins.graph import JoinGraph
 from eddyline.joins.grid import chosen_grid
+from eddyline.joins.order_plan import OrderPlan
 from eddyline.options import JoinOptions
 from eddyline.query.join_statement import read_join
 from eddyline.query.sql_text import SparkText, quoted
@@ -57,6 +58,11 @@ def window_join(
     **options: Any,
 ) -> WindowJoin:
     """Join DataFrames over windows of event time, in one shuffle.
+
+    Over streams, rows of a join with a window of N rows wait until no earlier row of that stream
+    can come, which is when a row that is later by more than the lateness has come; results that
+    are emitted when they end (DSTREAM), or at each instant (RSTREAM), wait so for all streams. A
+    stream that stops therefore holds such a join up. It runs in one task.
 
     Args:
         inputs: streams and static tables by name, in the order in which results are wanted; two or
@@ -150,9 +156,6 @@ class WindowJoin:
                 msg = f"{stream!r}: {unknown('time column', time, frames[stream].columns)}"
                 raise QueryError(msg, name=stream, time=time)
         self.query = read_join(text, {each: column_types(df) for each, df in frames.items()}, {})
-        if self.query.emits != "istream":
-            msg = f"{self.query.emits.upper()} is not supported yet; results come as ISTREAM"
-            raise NotSupportedError(msg, query=text)
         used = {each.stream for each in self.query.inputs}
         self.name = name
         self.frames = {each: df for each, df in frames.items() if each in used}
@@ -246,9 +249,34 @@ class WindowJoin:
 
     @property
     def n_buckets(self) -> int:
-        """Most buckets that rows are cut into."""
+        """Most buckets that rows are cut into: one where every row of a stream has to be seen."""
+        if self.order({}) is not None:
+            return 1
         spark = next(iter(self.frames.values())).sparkSession
         return self.options.buckets or int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
+
+    def order(self, latest: Mapping[str, int]) -> OrderPlan | None:
+        """Return what rows wait for; None if no answer hangs on their order.
+
+        Args:
+            latest: the latest event time of each stream before a batch (µs).
+        """
+        layouts = {each.name: each for each in self.source.layouts}
+        counts = {name: of.counts for name, of in layouts.items() if of.counts is not None}
+        if not counts and self.query.emits == "istream":
+            return None
+        return OrderPlan(
+            emits=self.query.emits,
+            lateness={
+                each.name: self.lateness.get(each.stream, 0)
+                for each in self.query.inputs
+                if self.times[each.stream] is not None
+            },
+            latest=dict(latest),
+            rows=counts,
+            ties={name: layouts[name].ties for name in counts},
+            columns={name: tuple(of for of, _ in layouts[name].columns) for name in counts},
+        )
 
     def project(self, df: DataFrame) -> DataFrame:
         """Return the output columns of results.
@@ -263,7 +291,10 @@ class WindowJoin:
             raise QueryError(msg, query=self.name) from error
 
     def to_df(self) -> DataFrame:
-        """Return all results over batch DataFrames, as ISTREAM says: one row when it comes to be.
+        """Return all results over batch DataFrames: one row when it comes to be (ISTREAM).
+
+        As DSTREAM, one row for each result that ends; as RSTREAM, one for each instant of a row of
+        any stream at which the result is there. After the last rows nothing is waited for.
 
         Raises:
             QueryError: an input is a stream, keys that cannot be compared, or a stream whose event
@@ -276,11 +307,11 @@ class WindowJoin:
         df = found[0].unionByName(found[1]) if len(found) > 1 else found[0]
         orders = written_orders(self.graph)
         lengths = {each.name: each.length for each in self.source.layouts}
-        plan = BatchPlan(0, self.graph, orders, lengths)
+        plan = BatchPlan(0, self.graph, orders, lengths, order=self.order({}))
         zone = str(df.sparkSession.conf.get("spark.sql.session.timeZone"))
         arrow = to_arrow_schema(self.result_schema, timezone=zone)
         worker = OnceWorker(plan, Shape(self.source.layouts, arrow))
-        rows = placed(df, chosen_grid(self.graph, self.n_buckets))
+        rows = placed(df, chosen_grid(self.graph, self.n_buckets), self.source.raw)
         results = rows.mapInArrow(worker.run, self.result_schema)
         for condition in self.conditions:
             results = results.where(condition)
