@@ -4,18 +4,30 @@ import pickle
 import random
 from dataclasses import replace
 from itertools import product
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyarrow import fs
 
 from eddyline.joins import drop_probing
+from eddyline.joins.bucket import BatchPlan, BucketBatch
 from eddyline.joins.drop_probing import DropProbing, drop_samples, places
 from eddyline.joins.graph import JoinGraph
+from eddyline.joins.manifest import ManifestFolder
 from eddyline.joins.pipeline_orders import way_filters
-from eddyline.joins.rows import Rows, SortedRun
+from eddyline.joins.rows import ALWAYS, Rows, SortedRun
+from eddyline.options import JoinOptions
+from eddyline.ordering.a_greedy import AGreedyOptions
+from eddyline.runtime.join_loop import JoinLoop
+from eddyline.testing.join_strategies import join_cases
+from eddyline.testing.reference_joins import results
 
 from .plans import random_graph
+from .test_bucket import Operator, bag, is_supported
 
 STAR = JoinGraph(("a", "b", "c", "d"), tuple(map(frozenset, ("ab", "ac", "ad"))))
 
@@ -234,6 +246,57 @@ def test_pairs_with_neighbours_are_counted():
     probing = replace(probing_of(STAR), neighbours={"a": ("b", "c")})
     (sample,) = drop_samples(probing, STAR, windows, news, 0)
     assert sample.pairs == {"b": (3, 8)}
+
+
+class Learning(Operator):
+    """An operator whose orders are learned."""
+
+    def __init__(self, case, draw, folder, options):
+        super().__init__(case, draw, folder)
+        self.loop = JoinLoop(self.graph, options)
+        self.n_batches = 0
+
+    def batch(self, tables, *, is_first):
+        inputs, lows, orders = self.inputs(tables, is_first=is_first), self.lows(), self.loop.orders
+        plan = BatchPlan(
+            self.n_batches,
+            self.graph,
+            dict(orders),
+            self.lengths(),
+            lows,
+            self.horizons(),
+            probing=self.loop.probing(),
+        )
+        samples = []
+        for bucket in range(self.n_buckets):
+            mine = {name: self.of_bucket(rows, bucket) for name, rows in inputs.items()}
+            task = BucketBatch(
+                plan, fs.LocalFileSystem(), self.folder, self.windows[bucket], bucket
+            )
+            self.found += task.run({name: rows for name, rows in mine.items() if len(rows)})
+            self.windows[bucket] = task.report.after
+            samples += task.report.samples
+        for name, rows in inputs.items():
+            self.latest[name] = max(self.latest.get(name, ALWAYS), *rows.starts.tolist(), ALWAYS)
+        self.loop.step(samples, self.n_batches)
+        self.n_batches += 1
+
+
+@given(case=join_cases(min_inputs=3).filter(is_supported), data=st.data())
+def test_results_do_not_depend_on_samples(case, data):
+    """Orders learned in haste, from few rows, against the definition."""
+    options = JoinOptions(
+        policy=AGreedyOptions(min_fill=1, min_gain=0.0),
+        sample_rows=data.draw(st.integers(0, 5)),
+        window_rows=data.draw(st.integers(1, 20)),
+        seed=data.draw(st.integers(0, 99)),
+    )
+    with TemporaryDirectory() as folder:
+        ManifestFolder(fs.LocalFileSystem(), folder)
+        operator = Learning(case, data.draw, folder, options)
+        for number, tables in enumerate(case.batches or [{}]):
+            operator.batch(tables, is_first=number == 0)
+        assert operator.results() == bag(results(case.query, case.tables, case.times))
 
 
 def test_a_sample_travels():

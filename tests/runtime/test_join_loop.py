@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 from itertools import count, permutations
 
 import numpy as np
@@ -251,6 +252,38 @@ def test_two_tasks_count_equally():
         loop.step(samples, 0)
         fracs = loop.drop_fracs("r")
         assert fracs == {"s": 0.5, "t": 0.5, "u": 0.5, "w": 0.5}
+
+
+def test_profiling_keeps_to_its_share_of_the_time():
+    """A batch of 100 ms pays for 2 ms of profiling, which takes 5."""
+    filters = way_filters(STAR, "r")
+    drops = np.random.default_rng(0).random((400, 4)) < 0.5
+    loop = JoinLoop(STAR, JoinOptions(window_rows=500))
+    profiled = []
+    for batch_id in range(40):
+        probing = loop.probing()
+        samples = []
+        if probing is not None and "r" in probing.ways:
+            samples = [replace(sample_of(filters, drops), ns=5_000_000)]
+            profiled.append(batch_id)
+        loop.step(samples, batch_id, join_ns=100_000_000)
+    assert profiled == [0, 3, 6, 9, 12, 15, 18, 21, 24, 27, 30, 33, 36, 39]
+
+
+def test_a_slow_batch_stops_profiling_for_a_while_only():
+    filters = way_filters(STAR, "r")
+    loop = JoinLoop(STAR, JoinOptions())
+    few = sample_of(filters, np.ones((50, 4)))
+    loop.step([replace(few, ns=10**9)], 0, join_ns=100_000_000)
+    assert set(loop.probing().ways) == set(NAMES)  # too little is known of any
+    for batch_id in range(2):
+        loop.step([replace(few, ns=10**9)], batch_id, join_ns=100_000_000)
+    assert "r" not in loop.probing().ways
+    skipped = 0
+    while "r" not in loop.probing().ways:
+        loop.step([], skipped, join_ns=100_000_000)
+        skipped += 1
+    assert skipped == 8
 
 
 def test_samples_of_other_ways_say_nothing():

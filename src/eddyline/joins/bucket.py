@@ -125,9 +125,7 @@ class BucketBatch:
         for found in results(self.plan.graph, self.plan.orders, windows, news, work):
             self.report.n_results += found.num_rows
             yield found
-        if (probing := self.plan.probing) is not None:
-            batch_id, graph = self.plan.batch_id, self.plan.graph
-            self.report.samples = tuple(drop_samples(probing, graph, windows, news, batch_id))
+        self._profile(windows, news)
         for name, run in news.items():
             self._count(name, run)
             self._keep(name, run)
@@ -136,6 +134,15 @@ class BucketBatch:
     @property
     def _runs(self) -> str:
         return f"{self.folder}/{RUNS}"
+
+    def _profile(
+        self, windows: Mapping[str, Sequence[SortedRun]], news: Mapping[str, SortedRun]
+    ) -> None:
+        """Look some new rows up in all windows, if that is asked for."""
+        plan = self.plan
+        if plan.probing is not None:
+            found = drop_samples(plan.probing, plan.graph, windows, news, plan.batch_id)
+            self.report.samples = tuple(found)
 
     def _on_time(self, name: str, rows: Rows) -> Rows:
         """Return the rows that are not late; the others are written beside the runs."""

@@ -70,6 +70,8 @@ class DropSample:
     """Combinations along the way of each filter, as far as rows were followed ((F,))."""
     pairs: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """For each counted neighbour, the pairs with a sampled row that are joined, and all pairs."""
+    ns: int = 0
+    """Time that profiling took in all (ns)."""
 
     @property
     def drops(self) -> NDArray[np.bool_]:
@@ -105,6 +107,8 @@ class _Partial:
 
     @classmethod
     def together(cls, parts: Sequence[_Partial], keys: Iterable[int]) -> _Partial:
+        if len(parts) == 1:
+            return parts[0]
         if not parts:
             nothing = np.empty(0, np.int64)
             return cls(nothing, dict.fromkeys(keys, nothing), nothing, nothing)
@@ -132,7 +136,7 @@ def drop_samples(
         windows: the runs of each input before the batch.
         news: the new rows of each input that has some.
         batch_id: chooses the rows, as their places and the seed do.
-        clock: monotonic clock (ns).
+        clock: monotonic clock (ns), for the costs of filters.
     """
     seen = {name: tuple(windows.get(name, ())) for name in graph.inputs}
     for name in graph.inputs:
@@ -174,7 +178,7 @@ class _Profiler:
 
     def sample(self, name: str, new: SortedRun, seed: int) -> DropSample | None:
         """Return what windows drop of some rows; None if the head has no partner for them."""
-        filters = self.probing.ways[name]
+        started, filters = time.perf_counter_ns(), self.probing.ways[name]
         rows = places(len(new), self.probing.n_rows, seed)
         units = np.arange(rows.size)
         codes = {key: of[rows] for key, of in new.rows.codes.items()}
@@ -187,14 +191,14 @@ class _Profiler:
         if not len(first) and not pairs:
             return None
         drops, costs, n_partners = self._profiled(first, bound, filters)
-        return DropSample(filters, outcome.pack(drops), prob, costs, n_partners, pairs)
+        ns = time.perf_counter_ns() - started
+        return DropSample(filters, outcome.pack(drops), prob, costs, n_partners, pairs, ns)
 
     def _behind(
         self, first: _Partial, bound: tuple[str, ...], other: str, seed: int
     ) -> tuple[_Partial, float]:
         """Return combinations of the rows with one more input, and which share was taken."""
-        counts = self._counts(first, bound, other, len(first), MOST_PARTNERS)
-        found = self._joined(first, bound, other, counts)
+        found = self._partners(first, bound, other, len(first)).joined(self._keys(first, other))
         chosen = places(len(found), self.probing.n_rows, seed)
         return found.taken(chosen, np.arange(chosen.size)), chosen.size / max(len(found), 1)
 
@@ -212,12 +216,12 @@ class _Profiler:
             before = behind[parent]
             known = (*bound, *way[:-1])
             started = self.clock()
-            counts = self._counts(before, known, way[-1], len(first), MOST_PARTNERS)
+            found = self._partners(before, known, way[-1], len(first))
             taken_ns[at] = self.clock() - started + (0 if parent is None else taken_ns[parent])
-            drops[:, at] = counts == 0
-            n_partners[at] = counts.sum()
+            drops[:, at] = found.counts == 0
+            n_partners[at] = found.counts.sum()
             if at in is_on_a_way:
-                behind[at] = self._joined(before, known, way[-1], counts)
+                behind[at] = found.joined(self._keys(before, way[-1]))
         asked = np.full(n_filters, float(len(first)))
         return drops, CostSums.of_calls(asked, np.maximum(taken_ns, 1.0)), n_partners
 
@@ -227,40 +231,42 @@ class _Profiler:
         for other in self.probing.neighbours.get(name, ()):
             if n_rows := sum(map(len, self.windows[other])):
                 links = self.graph.links((name,), other)
-                counts = self._counts(rows, (name,), other, len(rows), MOST_PAIRS)
+                look_up = _LookUp.of(rows, links)
+                counts = look_up.partners(self.windows[other], len(rows), MOST_PAIRS).counts
                 # Rows of other buckets are not joined.
                 parts = [parts for key, parts in enumerate(self.probing.n_parts) if key in links]
                 found[other] = int(counts.sum()), n_rows * len(rows) * math.prod(parts)
         return found
 
-    def _counts(
-        self,
-        before: _Partial,
-        bound: Sequence[str],
-        other: str,
-        n_units: int,
-        most: int,
-    ) -> NDArray[np.int64]:
-        """Count the partners of each sampled row in a window ((R,))."""
-        counts, nothing = np.zeros(n_units, np.int64), np.empty(0, np.int64)
+    def _partners(
+        self, before: _Partial, bound: Sequence[str], other: str, n_units: int
+    ) -> _Partners:
+        """Return the partners of sampled rows in a window."""
         look_up = _LookUp.of(before, self.graph.links(bound, other))
-        for run in self.windows[other]:
-            look_up.count(run, most, counts, nothing, nothing)
-        return counts
+        return look_up.partners(self.windows[other], n_units, MOST_PARTNERS)
 
-    def _joined(
-        self, before: _Partial, bound: Sequence[str], other: str, counts: NDArray[np.int64]
-    ) -> _Partial:
-        """Return the combinations that were counted."""
-        again = np.zeros_like(counts)
-        look_up = _LookUp.of(before, self.graph.links(bound, other))
-        parts = []
-        for run in self.windows[other]:
-            at, rows = np.empty((2, int((counts - again).sum())), np.int64)
-            n = look_up.count(run, MOST_PARTNERS, again, at, rows)
-            parts.append(before.joined(run, at[:n], rows[:n]))
-        keys = {*before.codes, *self.graph.classes_of[other]}
-        return _Partial.together(parts, keys)
+    def _keys(self, before: _Partial, other: str) -> set[int]:
+        """Return the key classes of combinations with one more input."""
+        return {*before.codes, *self.graph.classes_of[other]}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Partners:
+    """What sampled rows are joined with in the runs of a window."""
+
+    before: _Partial
+    counts: NDArray[np.int64]
+    """Partners of each sampled row ((R,))."""
+    pieces: list[tuple[SortedRun, NDArray[np.int64], NDArray[np.int64]]]
+    """The pairs of a combination and a row in each run that has some."""
+
+    def joined(self, keys: Iterable[int]) -> _Partial:
+        """Return the combinations of both.
+
+        Args:
+            keys: their key classes.
+        """
+        return _Partial.together([self.before.joined(*each) for each in self.pieces], keys)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -280,7 +286,28 @@ class _LookUp:
         checks = _stacked([before.codes[key] for key in links[1:]], len(before))
         return cls(before, links, hashes_of(before.codes[links[0]]), checks)
 
-    def count(
+    def partners(self, window: Sequence[SortedRun], n_units: int, most: int) -> _Partners:
+        """Return what is found in the runs of a window.
+
+        Args:
+            window: the runs.
+            n_units: sampled rows (R).
+            most: partners after which the search for a sampled row ends.
+        """
+        counts, pieces = np.zeros(n_units, np.int64), []
+        for run in window:
+            before, room = counts.copy(), 64 + 4 * len(self.before)
+            at, rows = np.empty((2, room), np.int64)
+            n = self._count(run, most, counts, at, rows)
+            if n > room:
+                counts[:] = before
+                at, rows = np.empty((2, n), np.int64)
+                self._count(run, most, counts, at, rows)
+            if n:
+                pieces.append((run, at[:n], rows[:n]))
+        return _Partners(self.before, counts, pieces)
+
+    def _count(
         self,
         run: SortedRun,
         most: int,
@@ -288,7 +315,7 @@ class _LookUp:
         found_probes: NDArray[np.int64],
         found_rows: NDArray[np.int64],
     ) -> int:
-        """Count the partners in one run; see ``probing_kernels.count_partners``."""
+        """Find the partners in one run; see ``probing_kernels.count_partners``."""
         from eddyline.joins.probing_kernels import count_partners  # noqa: PLC0415
 
         index = run.index(self.links[0])

@@ -199,6 +199,7 @@ class OrderedBatch(BucketBatch):
         for found in emission.tables(order.emits):
             self.report.n_results += found.num_rows
             yield found
+        self._profile(emission.windows, emission.news)
 
     def _keep_window(self, name: str, new: SortedRun | None, horizon: int | None) -> None:
         """Keep the rows of a window that may still be needed."""
@@ -253,7 +254,7 @@ class OrderedBatch(BucketBatch):
         if released is None or released.arrivals is None:
             self._note(GROUPS + name, self.before.get(GROUPS + name, ()))
             return
-        groups = released.arrivals.groups.only(np.concatenate(open_rows))
+        groups = released.arrivals.groups.only(open_rows)
         if len(groups):
             file = uuid.uuid4().hex
             path = f"{self._runs}/{file}.groups.arrow"
@@ -361,7 +362,7 @@ def _open_rows(run: SortedRun) -> NDArray[np.int64]:
     if GROUP not in run.rows.payload.column_names:
         return np.empty(0, np.int64)
     groups: NDArray[np.int64] = run.rows.payload[GROUP].to_numpy()[run.rows.ends == FOREVER]
-    return np.unique(groups)
+    return groups
 
 
 def _ending_from(rows: Rows, horizon: int) -> Rows:

@@ -33,6 +33,13 @@ TREE_BATCHES = 10
 """Batches between two looks at which pairs of inputs are the pickiest."""
 
 
+MAX_OVERHEAD = 0.02
+"""Most time that profiling takes, as a share of the time that the join takes."""
+
+MOST_SKIPPED = 8
+"""Batches in which nothing is profiled, at most, as it took too long before."""
+
+
 class JoinLoop:
     """Keeps the orders of a join good.
 
@@ -56,6 +63,7 @@ class JoinLoop:
         """Of pairs of inputs, the pairs of sampled rows that are joined, and all pairs; counted
         only where predicates close a cycle."""
         self._neighbours = _neighbours(graph) if has_cycle(graph) else {}
+        self._debt_ns = 0.0
         self._n_since_tree = TREE_BATCHES - 1
         self._tree: dict[Pair, float] = {}
         self._filters: dict[str, WayFilters] = {}
@@ -66,31 +74,42 @@ class JoinLoop:
     def probing(self, n_parts: Sequence[int] = ()) -> DropProbing | None:
         """Return which new rows of the next batch are profiled; None if none is.
 
+        While profiling has taken more than its share, only pipelines of which little is known go
+        on with it.
+
         Args:
             n_parts: in how many parts each key class is cut; not cut if omitted.
         """
-        ways = {
-            name: filters
-            for name, filters in self._filters.items()
-            if name in self._pipelines or self._neighbours
-        }
+        ways = {name: filters for name, filters in self._filters.items() if self._is_profiled(name)}
         if not ways:
             return None
         parts = tuple(n_parts)
         options = self.options
         return DropProbing(options.sample_rows, ways, options.seed, self._neighbours, parts)
 
-    def step(self, samples: Iterable[DropSample], batch_id: int = -1) -> list[JournalEntry]:
+    def _is_profiled(self, name: str) -> bool:
+        if name not in self._pipelines:
+            return bool(self._neighbours) and self._debt_ns <= 0.0
+        return self._debt_ns <= 0.0 or self._pipelines[name].is_warming
+
+    def step(
+        self, samples: Iterable[DropSample], batch_id: int = -1, join_ns: int | None = None
+    ) -> list[JournalEntry]:
         """Take in what a batch observed, and change orders if the evidence says so.
 
         Args:
             samples: what the tasks sampled, by bucket.
             batch_id: the micro-batch, for the journal.
+            join_ns: time that the tasks took together (ns); None: profiling has no budget.
 
         Returns:
             What was found and decided.
         """
         found = list(samples)
+        if join_ns is not None:
+            share_ns = MAX_OVERHEAD * join_ns
+            debt_ns = self._debt_ns + sum(each.ns for each in found) - share_ns
+            self._debt_ns = min(max(debt_ns, 0.0), MOST_SKIPPED * share_ns)
         entries: list[JournalEntry] = []
         for name, pipeline in self._pipelines.items():
             mine = [each for each in found if each.filters.pipeline == name]

@@ -17,7 +17,7 @@ from eddyline.errors import PlanError
 from eddyline.options import FilterOptions
 from eddyline.ordering.matrix_view import drop_fracs, expected_cost_ns
 from eddyline.runtime.journal import JournalEntry
-from eddyline.runtime.loop import FilterLoop
+from eddyline.runtime.loop import WARMUP_SAMPLES, FilterLoop
 from eddyline.runtime.views import BlockRecord
 from eddyline.stats.profile import FilterProfile, merge_tasks
 
@@ -83,6 +83,12 @@ class PipelineLoop:
     def component(self) -> str:
         """What the journal and the report call it."""
         return f"pipeline {self.filters.pipeline}"
+
+    @property
+    def is_warming(self) -> bool:
+        """Whether there is too little evidence to order by."""
+        known, least = self.loop.window.profile(), self.loop.options.min_fill
+        return known.n_tuples < least and known.n_tuples + known.n_passed < WARMUP_SAMPLES * least
 
     def step(self, samples: Sequence[DropSample], batch_id: int) -> list[JournalEntry]:
         """Take in what the tasks of a batch sampled, and change the order if that says so.
