@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from eddyline.joins.cache_batch import NEWS, caches_of
+from eddyline.joins.cache_counts import NO_CACHES
+from eddyline.joins.cache_keeper import put_back
 from eddyline.joins.drop_probing import drop_samples
 from eddyline.joins.grid import N_BINS, Bins, Grid, bins_of
 from eddyline.joins.late import write_late
@@ -29,6 +32,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyarrow import fs
 
+    from eddyline.joins.cache_batch import CachedBatch
+    from eddyline.joins.cache_counts import CachePlan, CacheReport
     from eddyline.joins.drop_probing import DropProbing, DropSample
     from eddyline.joins.graph import JoinGraph
     from eddyline.joins.order_plan import OrderPlan
@@ -56,6 +61,8 @@ class BatchPlan:
     """What rows wait for, where answers hang on their order; see ``ordered.OrderedBatch``."""
     is_moved: bool = False
     """Whether the runs are those of another grid: then a bucket takes out of them what is its."""
+    caches: CachePlan = NO_CACHES
+    """What pipelines do with caches of joined rows; nothing if omitted."""
     probing: DropProbing | None = None
     """Which new rows are profiled; None if none is."""
 
@@ -82,6 +89,8 @@ class BucketReport:
     """How the hashes of the new rows are spread; every row is counted in one bucket."""
     samples: tuple[DropSample, ...] = ()
     """What windows dropped of the sampled rows."""
+    caches: CacheReport | None = None
+    """What caches did; None if the plan has none."""
 
 
 @dataclass(slots=True)
@@ -103,6 +112,7 @@ class BucketBatch:
     bucket: int = 0
     report: BucketReport = field(init=False)
     """What was done; complete once the results were taken."""
+    _caches: CachedBatch | None = field(init=False, default=None)
 
     def run(self, batch: Mapping[str, Rows]) -> Iterator[pa.Table]:
         """Join the rows of the batch and keep them.
@@ -120,15 +130,21 @@ class BucketBatch:
         self.report = BucketReport(self.bucket)
         on_time = {name: self._on_time(name, batch[name]) for name in sorted(batch)}
         news = {name: SortedRun.of(rows) for name, rows in on_time.items() if len(rows)}
+        caches = self._caches = caches_of(self.plan, self.folder, self.bucket, self.before)
         windows = {name: self._window(name) for name in self.plan.graph.inputs}
+        if caches is not None:
+            caches.begin(self.report.after, windows, news)
         work = self.report.work
-        for found in results(self.plan.graph, self.plan.orders, windows, news, work):
+        for found in results(self.plan.graph, self.plan.orders, windows, news, work, caches):
             self.report.n_results += found.num_rows
             yield found
         self._profile(windows, news)
         for name, run in news.items():
             self._count(name, run)
             self._keep(name, run)
+        if caches is not None:
+            put_back(self.folder, self.bucket, caches.finish(self.report.after))
+            self.report.caches = caches.report
         self.report.ns = time.perf_counter_ns() - started
 
     @property
@@ -177,6 +193,8 @@ class BucketBatch:
                 rows = rows.taken(np.flatnonzero(self.plan.grid.holds(self.bucket, rows.codes)))
             merged = SortedRun.of(rows)
             now = {self._write(merged): merged} if len(merged) else {}
+            if self._caches is not None:
+                self._caches.merged(name, {each.name: stay[each] for each in merge}, horizon, now)
             stay = _replaced(stay, merge, now)
         self.report.after[name] = tuple(stay)
         return list(stay.values())
@@ -196,11 +214,14 @@ class BucketBatch:
         horizon = self.plan.horizons.get(name, ALWAYS)
         if horizon is None:
             return
+        new = run
         if run.rows.ends.min() < horizon:
             run = SortedRun.of(_alive(run.rows, horizon))
         if len(run):
-            after = self.report.after
-            after[name] = (*after.get(name, ()), self._write(run))
+            after, file = self.report.after, self._write(run)
+            after[name] = (*after.get(name, ()), file)
+            if self._caches is not None:
+                self._caches.merged(name, {NEWS: new}, horizon, {file: run})
 
     def _open(self, name: str, file: RunFile) -> SortedRun:
         return open_run(self.files, self._runs, file.name, self.plan.graph.classes_of[name])

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from eddyline.joins.pipeline import Composites, run_pipeline
+from eddyline.joins.pipeline import Composites, Pipeline
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from eddyline.joins.cache_batch import CachedBatch
     from eddyline.joins.graph import JoinGraph
     from eddyline.joins.rows import SortedRun
     from eddyline.joins.work import JoinWork
@@ -30,6 +31,7 @@ def results(
     windows: Mapping[str, Sequence[SortedRun]],
     news: Mapping[str, SortedRun],
     work: JoinWork,
+    caches: CachedBatch | None = None,
 ) -> Iterator[pa.Table]:
     """Join the new rows of a batch with each other and with the windows.
 
@@ -39,6 +41,7 @@ def results(
         windows: the runs of each input before the batch.
         news: the new rows of each input that has some.
         work: what pipelines do is added to it.
+        caches: what may spare joins; changed.
 
     Returns:
         Tables whose columns are those of the inputs, named ``input.column``, and the first and the
@@ -50,10 +53,11 @@ def results(
         if name not in news:
             continue
         base = sum(map(len, seen[name]))
+        pipeline = Pipeline(graph, name, orders[name], seen, work)
         for start in range(0, len(news[name]), BLOCK_ROWS):
             rows = slice(start, min(start + BLOCK_ROWS, len(news[name])))
             first = Composites.of(name, news[name], rows, base)
-            found = run_pipeline(graph, name, first, orders[name], seen, work)
+            found = pipeline.run(first, caches)
             if found is not None:
                 yield gathered(found, after)
         seen[name] = after[name]

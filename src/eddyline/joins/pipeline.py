@@ -9,15 +9,22 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from eddyline.joins.index import Probes
+from eddyline.joins.rows import FOREVER
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
+    from eddyline.joins.cache_batch import CachedBatch, Keys
+    from eddyline.joins.closed_sets import Candidate
     from eddyline.joins.graph import JoinGraph
     from eddyline.joins.rows import SortedRun
     from eddyline.joins.work import JoinWork
+
+
+SEED = ""
+"""The name by which combinations are known that hold no row yet."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,6 +57,37 @@ class Composites:
         refs = {name: np.arange(rows.start, rows.stop, dtype=np.int64) + base}
         return cls(refs, codes, new.rows.starts[rows], new.rows.ends[rows])
 
+    @classmethod
+    def seeds(
+        cls,
+        joined: Composites,
+        chosen: NDArray[np.integer],
+        key: Sequence[int],
+        since: int,
+    ) -> Composites:
+        """Return nothing but the keys of some combinations, living from an instant on.
+
+        Args:
+            joined: the combinations.
+            chosen: their places, at least one.
+            key: the classes of the key.
+            since: the instant (µs).
+        """
+        n = chosen.size
+        codes = {each: joined.codes[each][chosen] for each in key}
+        return cls({SEED: np.arange(n)}, codes, np.full(n, since), np.full(n, FOREVER))
+
+    def parts(
+        self, chosen: NDArray[np.integer]
+    ) -> tuple[dict[str, NDArray[np.int64]], dict[int, NDArray[np.int64]]]:
+        """Return rows and codes of some combinations."""
+        codes = {key: codes[chosen] for key, codes in self.codes.items()}
+        return {each: refs[chosen] for each, refs in self.rows.items()}, codes
+
+    def taken(self, chosen: NDArray[np.integer]) -> Composites:
+        """Return some combinations."""
+        return Composites(*self.parts(chosen), self.starts[chosen], self.ends[chosen])
+
     def joined(self, name: str, window: Sequence[SortedRun], links: Sequence[int]) -> Composites:
         """Return the combinations with a row of one more input.
 
@@ -75,9 +113,8 @@ class Composites:
         self, name: str, run: SortedRun, base: int, at: NDArray[np.uint32], rows: NDArray[np.uint32]
     ) -> Composites:
         added = run.rows
-        codes = {key: codes[at] for key, codes in self.codes.items()}
+        refs, codes = self.parts(at)
         codes |= {key: codes_[rows] for key, codes_ in added.codes.items() if key not in codes}
-        refs = {each: refs[at] for each, refs in self.rows.items()}
         return Composites(
             refs | {name: rows.astype(np.int64) + base},
             codes,
@@ -86,38 +123,97 @@ class Composites:
         )
 
 
-def run_pipeline(
-    graph: JoinGraph,
-    pipeline: str,
-    first: Composites,
-    order: Sequence[str],
-    windows: Mapping[str, Sequence[SortedRun]],
-    work: JoinWork,
-) -> Composites | None:
-    """Join new rows of an input with the windows of all others.
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """The joins of the new rows of one input, as they are in one batch."""
 
-    Args:
-        graph: what is joined with what.
-        pipeline: the input.
-        first: the new rows.
-        order: the other inputs, never needing a Cartesian product.
-        windows: the runs of each input.
-        work: what is done is added to it.
+    graph: JoinGraph
+    name: str
+    """The input."""
+    order: Sequence[str]
+    """The other inputs, never needing a Cartesian product."""
+    windows: Mapping[str, Sequence[SortedRun]]
+    """The runs of each input."""
+    work: JoinWork
+    """What is done is added to it."""
 
-    Returns:
-        The combinations of all inputs; None as soon as there is none.
-    """
-    joined = first
-    for name in order:
-        started, n_in = time.perf_counter_ns(), len(joined)
-        if not windows[name]:
-            work.of(pipeline, name).add(n_in, 0, 0)
-            return None
-        joined = joined.joined(name, windows[name], graph.links(joined.rows, name))
-        work.of(pipeline, name).add(n_in, len(joined), time.perf_counter_ns() - started)
-        if not len(joined):
-            return None
-    return joined
+    def run(self, first: Composites, caches: CachedBatch | None = None) -> Composites | None:
+        """Join new rows of the input with the windows of all others.
+
+        Args:
+            first: the new rows.
+            caches: what may spare joins; changed.
+
+        Returns:
+            The combinations of all inputs; None as soon as there is none.
+        """
+        if caches is None:
+            return self._through(first, 0, len(self.order))
+        joined: Composites | None = first
+        position = 0
+        while joined is not None and position < len(self.order):
+            keys = caches.keys(joined)
+            caches.passed(self.name, position, keys)
+            cache = caches.asked(self.name, position, joined)
+            stop = position + 1 if cache is None else cache.stop
+            if cache is None:
+                joined = self._through(joined, position, stop)
+            else:
+                joined = self._with_cache(cache, joined, keys, caches)
+            position = stop
+        return joined
+
+    def _through(self, joined: Composites, start: int, stop: int) -> Composites | None:
+        """Join combinations with the windows at some positions; None if none is left."""
+        for position in range(start, stop):
+            name, bound = self.order[position], (self.name, *self.order[:position])
+            started, n_in = time.perf_counter_ns(), len(joined)
+            if not self.windows[name]:
+                self.work.of(self.name, name).add(n_in, 0, 0)
+                return None
+            joined = joined.joined(name, self.windows[name], self.graph.links(bound, name))
+            ns = time.perf_counter_ns() - started
+            self.work.of(self.name, name).add(n_in, len(joined), ns)
+            if not len(joined):
+                return None
+        return joined
+
+    def _with_cache(
+        self, cache: Candidate, joined: Composites, keys: Keys, caches: CachedBatch
+    ) -> Composites | None:
+        """Join combinations with the windows that a cache spares; None if none is left.
+
+        Each key that the cache does not have is evaluated once, and for all times: what lives when
+        the combination that it came with does is less than what must be kept for it.
+        """
+        started, counts = time.perf_counter_ns(), caches.use(cache)
+        entries, missing = caches.found(cache, keys)
+        miss_ns = 0
+        while missing.size:
+            since = time.perf_counter_ns()
+            fresh, firsts = caches.admitted(cache, keys, missing)
+            if not firsts.size:
+                break
+            entries[missing] = fresh
+            found = self._through(
+                Composites.seeds(joined, firsts, cache.store.key, caches.horizon(cache)),
+                cache.start,
+                cache.stop,
+            )
+            if found is not None:
+                caches.fill(cache, entries[firsts][found.rows[SEED]], found)
+            missing = missing[fresh < 0]
+            miss_ns += time.perf_counter_ns() - since
+        parts = [caches.hits(cache, joined, entries)]
+        if missing.size:
+            # There is no memory for them.
+            plain = self._through(joined.taken(missing), cache.start, cache.stop)
+            parts += [] if plain is None else [plain]
+        found = _together(parts)
+        counts.n_out += len(found)
+        counts.miss_ns += miss_ns
+        counts.ns += time.perf_counter_ns() - started
+        return found if len(found) else None
 
 
 def _stacked(codes: Sequence[NDArray[np.int64]], n_rows: int) -> NDArray[np.int64]:
