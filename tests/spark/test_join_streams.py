@@ -244,10 +244,10 @@ def test_rows_move_when_another_grid_is_better(spark, tmp_path):
     )
     tables = {"s": [], "t": [], "u": []}
     for number in range(4):
-        for name in tables:
+        for name, parts in tables.items():
             keys = [7] * 2_000 if name == "t" else range(number, number + 40)
             rows = rows_of(*[(3 * number + at % 3, key, at) for at, key in enumerate(keys)])
-            tables[name].append(rows)
+            parts.append(rows)
             write_batch(tmp_path, name, number, rows)
     made = el.Engine(spark)
     for name in tables:
@@ -260,4 +260,37 @@ def test_rows_move_when_another_grid_is_better(spark, tmp_path):
     wholes = {name: pa.concat_tables(parts) for name, parts in tables.items()}
     wanted = results(query.query, wholes, dict.fromkeys(wholes, "ts")).drop_columns("_at")
     assert wanted.num_rows > 500
+    assert bag(run.to_arrow()) == bag(wanted)
+
+
+def test_the_order_of_a_pipeline_is_learned(spark, tmp_path):
+    """Each row of t has a partner in s, but few have one in u, which was written behind it."""
+    text = (
+        "SELECT s.v AS a, t.v AS b, u.k AS c FROM s [RANGE 9 SECONDS], t [RANGE 9 SECONDS], "
+        "u [RANGE 9 SECONDS] WHERE s.k = t.k AND t.v = u.v"
+    )
+    tables = {"s": [], "t": [], "u": []}
+    for number in range(3):
+        for name, n_rows in (("s", 40), ("t", 400), ("u", 20)):
+            rows = rows_of(*[(3 * number + at % 3, at % 40, at) for at in range(n_rows)])
+            tables[name].append(rows)
+            write_batch(tmp_path, name, number, rows)
+    made = el.Engine(spark)
+    for name in tables:
+        made.stream(name, stream_of(spark, tmp_path, name), time="ts", lateness="3 seconds")
+    query = made.query(text, buckets=1)
+    run = query.start(trigger="available_now")
+    assert run.await_termination(120)
+    (change,) = [entry for entry in run.journal if entry["event"] == "order"]
+    assert (change["component"], change["before"]) == ("pipeline t", ["s", "u"])
+    assert change["after"] == ["u", "s"]
+    (pipeline,) = [each for each in run.view().pipelines if each.name == "t"]
+    assert [each.other for each in pipeline.probes] == ["u", "s"]
+    assert pipeline.written == ("s", "u")
+    u, s = (each.drop_frac for each in pipeline.probes)
+    assert u >= 0.9
+    assert s <= 0.5
+    wholes = {name: pa.concat_tables(parts) for name, parts in tables.items()}
+    wanted = results(query.query, wholes, dict.fromkeys(wholes, "ts")).drop_columns("_at")
+    assert wanted.num_rows > 100
     assert bag(run.to_arrow()) == bag(wanted)
