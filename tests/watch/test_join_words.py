@@ -122,6 +122,18 @@ def test_lateness_counts_for_who_holds_back():
     assert "59 min before" in said
 
 
+def test_rows_that_wait_are_told():
+    view = a_join_view(inputs=(an_input("o", n_waiting=1_234), an_input("p"), a_table("geo")))
+    assert "Rows that wait until no earlier one can come: o 1,234." in explain(view)
+    assert "wait until" not in explain(a_join_view())
+
+
+def test_one_bucket_is_as_full_as_the_mean():
+    text = explain(a_join_view(grid=(1, 1), fullest=1.0))
+    assert "1 × 1 = 1 bucket." in text
+    assert "fullest" not in text.split("inputs")[0]
+
+
 @pytest.mark.parametrize(
     "inputs",
     [

@@ -43,6 +43,8 @@ class InputView:
     awaited_from: int | None = None
     """Rows of the stream from this instant on are still awaited, earlier ones are late (µs since
     1970): the latest event time without the lateness that is allowed. None if it has none."""
+    n_waiting: int = 0
+    """Rows that are kept back until no earlier one can come, a few that are due included."""
 
     @property
     def is_table(self) -> bool:

@@ -23,6 +23,7 @@ from eddyline.joins.bucket import BatchPlan
 from eddyline.joins.grid import N_BINS, Grid, chosen_grid, fullest
 from eddyline.joins.late import drop_stale_late, read_late, with_times
 from eddyline.joins.manifest import Manifest, ManifestFolder, Windows
+from eddyline.joins.ordered import HELD
 from eddyline.joins.rows import ALWAYS
 from eddyline.joins.work import JoinWork
 from eddyline.registry import unknown
@@ -38,7 +39,7 @@ from eddyline.runtime.join_view import (
 )
 from eddyline.runtime.journal import JournalEntry
 from eddyline.spark.harvest import PendingMetrics, as_bytes
-from eddyline.spark.join_source import INPUT, START, placed
+from eddyline.spark.join_source import INPUT, START, arrow_schema, placed
 from eddyline.spark.join_worker import REPORT, BatchWorker, Shape
 
 if TYPE_CHECKING:
@@ -59,6 +60,9 @@ COMPONENT = "join"
 
 MIN_GAIN = 1.5
 """How many times fewer rows the fullest bucket must get before rows are cut in another way."""
+
+REVIEW_EVERY = 8
+"""Batches between two looks at the grid, once so many have run."""
 
 METRICS_WAIT_S = 60.0
 """How long metrics of a job that has run are waited for (s)."""
@@ -193,6 +197,7 @@ class JoinPipeline:
     ) -> tuple[DataFrame, list[Any]]:
         """Return the results of a micro-batch, and what it will report when it runs."""
         seen = Observation()
+        arrived = df
         before, source = self._manifest, self.join.source
         df = df.observe(seen, *self._arrivals())
         if before.batch_id < 0 and source.tables is not None:
@@ -203,7 +208,7 @@ class JoinPipeline:
         for condition in self.join.conditions:
             found = found.where(F.expr(condition))
         running = Running(
-            batch_id, before, self._grid, df, PendingMetrics(seen), PendingMetrics(done)
+            batch_id, before, self._grid, arrived, PendingMetrics(seen), PendingMetrics(done)
         )
         return found, [running]
 
@@ -222,10 +227,9 @@ class JoinPipeline:
 
     def _joined(self, df: DataFrame, batch_id: int) -> DataFrame:
         schema = StructType([*self.join.result_schema, StructField(REPORT, BinaryType())])
-        zone = str(df.sparkSession.conf.get("spark.sql.session.timeZone"))
         worker = BatchWorker(
             self._plan(batch_id),
-            Shape(self.join.source.layouts, to_arrow_schema(schema, timezone=zone)),
+            Shape(self.join.source.layouts, arrow_schema(df.sparkSession, schema)),
             self.folder.files,
             self.folder.folder,
             self._windows(),
@@ -366,7 +370,9 @@ class JoinPipeline:
         self._manifest = manifest
 
     def _review(self, batch_id: int) -> None:
-        """Look whether another grid would do better."""
+        """Look now and then whether another grid would do better."""
+        if batch_id > REVIEW_EVERY and batch_id % REVIEW_EVERY:
+            return
         before, self._grid = self._grid, self._chosen_grid()
         if self._grid != before:
             evidence = {
@@ -468,6 +474,7 @@ class JoinPipeline:
             n_kept=sum(file.n_rows for file in files),
             n_bytes=sum(file.n_bytes for file in files),
             n_runs=len(files),
+            n_waiting=sum(file.n_rows for file in self._files(HELD + each.name)),
             awaited_from=low if (low := self._lows().get(each.name, ALWAYS)) > ALWAYS else None,
         )
 

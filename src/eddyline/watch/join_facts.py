@@ -69,7 +69,7 @@ def _grid(view: JoinView) -> str:
     n_buckets = prod(view.grid)
     shape = f"{f' {TIMES} '.join(map(str, view.grid))} = " if len(view.grid) > 1 else ""
     lead = f"Rows lie in {shape}{count(n_buckets)} bucket{'' if n_buckets == 1 else 's'}"
-    if finite(view.fullest) is None:
+    if finite(view.fullest) is None or n_buckets == 1:
         return f"{lead}."
     return (
         f"{lead}; in the newest batch the fullest had {significant(view.fullest)} {TIMES} the mean."
@@ -103,6 +103,16 @@ def holding_back(view: JoinView) -> list[str]:
         f"{span(second - first)} before those of any other stream; until it moves on, the windows "
         f"of the others let go of nothing that could meet them."
     ]
+
+
+def waiting(view: JoinView) -> list[str]:
+    """Return which rows are kept back until event time has passed them, if any are."""
+    found = [
+        f"{clipped(each.name, NAME_WIDTH)} {count(each.n_waiting)}"
+        for each in view.inputs
+        if each.n_waiting
+    ]
+    return [f"Rows that wait until no earlier one can come: {', '.join(found)}."] if found else []
 
 
 def input_rows(view: JoinView) -> list[tuple[str, ...]]:

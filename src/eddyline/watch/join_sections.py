@@ -16,6 +16,7 @@ from eddyline.watch.join_facts import (
     holding_back,
     input_rows,
     probe_rows,
+    waiting,
 )
 from eddyline.watch.page_parts import colour_key, figure_card, legend, table_section
 
@@ -61,7 +62,9 @@ def _inputs(view: JoinView, points: Sequence[Point], drawn: dict[str, figures.Fi
             f'<div class="pair">{figure_card("Rows in the windows", kept, _PREFIX, drawn)}'
             f"{figure_card('Size of the windows', sizes, _PREFIX, drawn)}</div>"
         )
-    note = " ".join(["What arrived, and what the windows hold.", *holding_back(view)])
+    note = " ".join(
+        ["What arrived, and what the windows hold.", *holding_back(view), *waiting(view)]
+    )
     return table_section("Inputs", note, _titles(INPUTS), rows, len(rows), cards)
 
 

@@ -20,6 +20,7 @@ from eddyline.watch.join_facts import (
     input_rows,
     probe_rows,
     summary,
+    waiting,
 )
 from eddyline.watch.layout import FirstThatFits, last_change, rest_of, section, table_of
 from eddyline.watch.wording import one_line
@@ -43,7 +44,7 @@ def join_in_words(view: JoinView, max_rows: int) -> RenderableType:
         max_rows: rows of a table that are shown; the rest is a number.
     """
     parts: list[RenderableType] = [Text(one_line(view.name), style="bold")]
-    parts += [Text(line) for line in (*summary(view), *holding_back(view))]
+    parts += [Text(line) for line in (*summary(view), *holding_back(view), *waiting(view))]
     parts += section("inputs", [_inputs(view, max_rows)])
     state = "orders are learned" if view.is_adaptive else "orders are fixed"
     if all(len(each.probes) < _N_TEXTS for each in view.pipelines):
