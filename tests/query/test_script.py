@@ -87,7 +87,7 @@ MISTAKES = [
     ("CREATE TABLE a WITH (path='x')", "table 'a' has no format; add format='parquet'", (1, 1)),
     (f"{T}, time='ts')", "table 'a' does not change, so it has no time", (1, 34)),
     (f"{T},\n  lateness = '1 minute')", "so it has no lateness; rows that arrive", (2, 3)),
-    (f"{T}, sep='time', time='ts')", "so it has no time", (1, 46)),
+    (f"{T}, a.time='time', time='ts')", "so it has no time", (1, 49)),
     (f"{T}) foo", "expected the end of the statement, got 'foo'", (1, 34)),
     (f"{T});\n{T.replace(' a ', ' A ')})", "table 'A' is created twice", (2, 14)),
     (f"{A});\n{T})", "a stream and a table are called 'a'; choose another name", (2, 14)),

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING, NoReturn
 
 from sqlglot import TokenType
@@ -141,6 +140,7 @@ class _Statement:
         self._text = text
         self._tokens = tokens
         self._next = 0
+        self._places: dict[str, int] = {}  # the offsets of options that were read
         self._syntax = "CREATE STREAM, CREATE TABLE, CREATE FUNCTION or CREATE QUERY"
 
     def read(self, made: Sequence[Created]) -> Created:
@@ -180,7 +180,6 @@ class _Statement:
 
     def _table(self, name: str) -> CreateTable:
         self._word("WITH")
-        start = self._next
         options = self._options()
         for option in OF_STREAMS:
             if option in options:
@@ -188,7 +187,7 @@ class _Statement:
                     f"table {name!r} does not change, so it has no {option}; rows that arrive "
                     f"are a stream: CREATE STREAM"
                 )
-                refuse(message, self._text, self._place_of(option, start), option=option)
+                refuse(message, self._text, self._places[option], option=option)
         self._check_format(f"table {name!r}", name, options)
         return CreateTable(name, options)
 
@@ -196,15 +195,6 @@ class _Statement:
         if "format" not in options:
             message = f"{what} has no format; add format='parquet' to WITH"
             refuse(message, self._text, self._tokens[0].start, name=name)
-
-    def _place_of(self, option: str, start: int) -> int:
-        """Return the offset at which an option is said, from a token on."""
-        pairs = pairwise(self._tokens[start:])
-        return next(
-            token.start
-            for token, then in pairs
-            if token.text == option and then.token_type == TokenType.EQ
-        )
 
     def _function(self, name: str) -> CreateFunction:
         self._word("USING")
@@ -239,6 +229,7 @@ class _Statement:
             if key in options:
                 refuse(f"option {key!r} is said twice", self._text, start, option=key)
             options[key] = self._value(key)
+            self._places[key] = start
             if self._take(", or )", TokenType.COMMA, TokenType.R_PAREN).text == ")":
                 return options
 
