@@ -94,7 +94,7 @@ class Groups:
     """The groups of a stream, and how many rows each has had."""
 
     ids: NDArray[np.int64]
-    """Ascending; no two groups that are known at once have the same."""
+    """In any order; no two groups that are known at once have the same, and all are small."""
     counts: NDArray[np.int64]
     values: pa.Table
     """The columns that rows are grouped by, a row for each group; none if rows are one group."""
@@ -113,11 +113,26 @@ class Groups:
     def __len__(self) -> int:
         return self.ids.size
 
-    def only(self, needed: NDArray[np.int64]) -> Groups:
-        """Return those with one of these ids."""
-        stay = np.flatnonzero(np.isin(self.ids, needed))
+    def only(self, parts: Sequence[NDArray[np.int64]]) -> Groups:
+        """Return those whose id is in one of several arrays."""
+        is_needed = np.zeros(int(self.ids.max(initial=-1)) + 1, np.bool_)
+        for part in parts:
+            is_needed[part] = True
+        stay = np.flatnonzero(is_needed[self.ids])
         values = self.values.take(pa.array(stay)) if self.values.num_columns else self.values
         return Groups(self.ids[stay], self.counts[stay], values)
+
+    def free_ids(self, n: int) -> NDArray[np.int64]:
+        """Return the smallest ids that no group has (n)."""
+        is_free = np.ones(len(self) + n, np.bool_)
+        is_free[self.ids[self.ids < is_free.size]] = False
+        return np.flatnonzero(is_free)[:n]
+
+    def places(self) -> NDArray[np.int64]:
+        """Return by id which of the groups has it; 0 for an id that none has."""
+        found = np.zeros(int(self.ids.max(initial=-1)) + 1, np.int64)
+        found[self.ids] = np.arange(len(self))
+        return found
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -162,7 +177,7 @@ class Arrivals:
         whole = pa.concat_tables([groups.values, values])
         codes = group_codes(whole.columns, n_known + starts.size)
         n_groups = int(codes.max(initial=-1)) + 1
-        fresh = int(groups.ids.max(initial=-1)) + 1 + np.arange(n_groups - n_known)
+        fresh = groups.free_ids(n_groups - n_known)
         ids = np.concatenate([groups.ids, fresh])
         before = np.concatenate([groups.counts, np.zeros(fresh.size, np.int64)])
         _, leaders = np.unique(codes, return_index=True)
@@ -187,7 +202,7 @@ class Arrivals:
         Returns:
             FOREVER where the row so many places later has not come yet.
         """
-        at = np.searchsorted(self.groups.ids, group)
+        at = self.groups.places()[group]
         follower = self.firsts[at] + rank + self.n_latest - self.before[at]
         ends = np.full(rank.size, FOREVER)
         has_come = np.flatnonzero(follower < self.firsts[at + 1])
