@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
+from pyspark.sql import functions as F
 from tests.spark.join_streams import stream_of, write_batch
 
 import eddyline as el
@@ -294,3 +295,31 @@ def test_the_order_of_a_pipeline_is_learned(spark, tmp_path):
     wanted = results(query.query, wholes, dict.fromkeys(wholes, "ts")).drop_columns("_at")
     assert wanted.num_rows > 100
     assert bag(run.to_arrow()) == bag(wanted)
+
+
+def test_other_settings_of_the_session_make_no_other_results(spark, engine, tmp_path):
+    """Windows are the same whatever time zone and Arrow types the session has."""
+    chosen = "s.ts AS a, t.ts AS b, s.note AS note"
+    text = f"SELECT {chosen} FROM s [RANGE 9 SECONDS], t [NOW] WHERE s.k = t.k"
+    noted = {name: df.withColumn("note", F.lit("n")) for name, df in engine.streams.items()}
+    checkpoint, everything = str(tmp_path / "ckpt"), []
+    settings = {
+        "spark.sql.session.timeZone": ("UTC", "Asia/Tokyo"),
+        "spark.sql.execution.arrow.useLargeVarTypes": ("false", "true"),
+    }
+    before = {name: spark.conf.get(name) for name in settings}
+    try:
+        for number in range(2):
+            for name, values in settings.items():
+                spark.conf.set(name, values[number])
+            write_batch(tmp_path, "s", 2 + number, rows_of((14 + number, 9, number)))
+            write_batch(tmp_path, "t", 2 + number, rows_of((15 + number, 9, number)))
+            join = WindowJoin(text, noted, dict.fromkeys("st", "ts"), {}, f"zone_{number}")
+            run = join.start(checkpoint=checkpoint, trigger="available_now")
+            assert run.await_termination(120)
+            rows = run.to_arrow().filter(pc.field("b") >= T0 + dt.timedelta(seconds=14))
+            everything += [((b - T0).seconds, (b - a).seconds) for a, b, _ in found(rows)]
+    finally:
+        for name, value in before.items():
+            spark.conf.set(name, value)
+    assert sorted(everything) == [(15, 0), (15, 1), (16, 1), (16, 2)]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from eddyline.errors import NotSupportedError, QueryError
 from eddyline.joins.grid import N_BINS
@@ -24,7 +25,9 @@ from eddyline.query.windows import RangeWindow, RowsWindow
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pyspark.sql import Column, DataFrame
+    import pyarrow as pa
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
     from eddyline.joins.grid import Grid
     from eddyline.query.joins import JoinInput, JoinQuery, KeyClass
@@ -145,6 +148,13 @@ def source_of(
         (tables if time is None else streams).append(part)
     rough = tuple(k for k, kind in enumerate(kinds) if kind not in _EXACT)
     return Source(_union(streams), _union(tables), layouts, rough)
+
+
+def arrow_schema(spark: SparkSession, schema: StructType) -> pa.Schema:
+    """Return what Spark takes for a schema from Arrow, by the session's settings."""
+    zone = str(spark.conf.get("spark.sql.session.timeZone"))
+    is_large = str(spark.conf.get("spark.sql.execution.arrow.useLargeVarTypes", "false"))
+    return to_arrow_schema(schema, timezone=zone, prefers_large_types=is_large == "true")
 
 
 def placed(df: DataFrame, grid: Grid, raw: Sequence[int] = ()) -> DataFrame:

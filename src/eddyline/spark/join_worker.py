@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from eddyline.joins.bucket import BatchPlan
     from eddyline.joins.manifest import Windows
     from eddyline.spark.join_source import InputLayout
+
+AnyColumn = TypeVar("AnyColumn", pa.Array, pa.ChunkedArray)
 
 REPORT = "__report"
 """The column of what a bucket did: set in the last row of its partition, which is no result."""
@@ -62,7 +64,10 @@ class Shape:
         columns: list[pa.Array | pa.ChunkedArray] = []
         for each in self.layouts:
             kind = self.results.field(each.name).type
-            parts = [found[f"{each.name}.{name}"].combine_chunks() for name, _ in each.columns]
+            parts = [
+                _as(found[f"{each.name}.{name}"].combine_chunks(), kind.field(name).type)
+                for name, _ in each.columns
+            ]
             # A struct without fields says nothing of its length.
             nothing = pa.array([{}] * found.num_rows, kind)
             columns.append(
@@ -142,9 +147,23 @@ def _rows(table: pa.Table, each: InputLayout) -> Rows:
         ends = np.where(starts > FOREVER - each.length, FOREVER, starts + each.length)
     codes = {key: _code(table[f"{KEY}{key}"]) for key in each.keys}
     names = [name for name, _ in each.carried]
-    payload = pa.table([table[slot] for _, slot in each.carried], names=names)
+    payload = pa.table([_kept(table[slot]) for _, slot in each.carried], names=names)
     passes = table[PASSES].to_numpy() if each.is_raw else None
     return Rows(codes, starts, ends, payload, passes)
+
+
+def _kept(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return a column as windows keep it, whatever the session's time zone and Arrow types are."""
+    kind = column.type
+    if pa.types.is_timestamp(kind) and kind.tz is not None:
+        return _as(column, pa.timestamp(kind.unit, "UTC"))
+    if pa.types.is_large_string(kind):
+        return column.cast(pa.string())
+    return column.cast(pa.binary()) if pa.types.is_large_binary(kind) else column
+
+
+def _as(column: AnyColumn, kind: pa.DataType) -> AnyColumn:
+    return column if column.type == kind else column.cast(kind)
 
 
 def _code(codes: pa.ChunkedArray) -> NDArray[np.int64]:

@@ -10,7 +10,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import AnalysisException
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructField, StructType
 from sqlglot import exp, parse_one
 
@@ -27,7 +26,7 @@ from eddyline.registry import unknown
 from eddyline.runtime.join_loop import written_orders
 from eddyline.spark.binding import column_types
 from eddyline.spark.join_pipeline import JoinPipeline
-from eddyline.spark.join_source import placed, source_of
+from eddyline.spark.join_source import arrow_schema, placed, source_of
 from eddyline.spark.join_worker import OnceWorker, Shape
 from eddyline.spark.run import Job, Run, SinkOutlet, has_started, settings_of
 from eddyline.spark.sinks import file_system, sink_of
@@ -308,8 +307,7 @@ class WindowJoin:
         orders = written_orders(self.graph)
         lengths = {each.name: each.length for each in self.source.layouts}
         plan = BatchPlan(0, self.graph, orders, lengths, order=self.order({}))
-        zone = str(df.sparkSession.conf.get("spark.sql.session.timeZone"))
-        arrow = to_arrow_schema(self.result_schema, timezone=zone)
+        arrow = arrow_schema(df.sparkSession, self.result_schema)
         worker = OnceWorker(plan, Shape(self.source.layouts, arrow))
         rows = placed(df, chosen_grid(self.graph, self.n_buckets), self.source.raw)
         results = rows.mapInArrow(worker.run, self.result_schema)
