@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from eddyline.joins.gathering import rows_of_parts
 from eddyline.joins.pipeline import Composites, Pipeline
 
 if TYPE_CHECKING:
@@ -69,7 +70,6 @@ def gathered(found: Composites, windows: Mapping[str, Sequence[SortedRun]]) -> p
     for name, runs in windows.items():
         if not runs[0].rows.payload.num_columns:
             continue
-        payload = pa.concat_tables([run.rows.payload for run in runs])
-        taken = payload.take(pa.array(found.rows[name]))
+        taken = rows_of_parts([run.rows.payload for run in runs], found.rows[name])
         columns |= {f"{name}.{column}": taken[column] for column in taken.column_names}
     return pa.table(columns | {"_start": pa.array(found.starts), "_end": pa.array(found.ends)})
