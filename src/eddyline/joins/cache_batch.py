@@ -286,6 +286,7 @@ class CachedBatch:
 
     def fill(self, cache: Candidate, entries: NDArray[np.int32], found: Composites) -> None:
         """Put the joined rows of new entries in."""
+        self.use(cache).n_put += len(found)
         self._append(cache.store, entries, found)
 
     def hits(self, cache: Candidate, joined: Composites, entries: NDArray[np.int32]) -> Composites:

@@ -61,6 +61,8 @@ class UseCounts:
     """Of those, the ones that it had before the batch."""
     n_out: int = 0
     """Combinations that went on behind it."""
+    n_put: int = 0
+    """Joined rows that were put in for keys that it did not have."""
     ns: int = 0
     """Time that it took, with the evaluation of misses (ns)."""
     miss_ns: int = 0
@@ -72,6 +74,7 @@ class UseCounts:
         self.n_keys += other.n_keys
         self.n_hits += other.n_hits
         self.n_out += other.n_out
+        self.n_put += other.n_put
         self.ns += other.ns
         self.miss_ns += other.miss_ns
 

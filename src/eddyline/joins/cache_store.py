@@ -241,15 +241,15 @@ class KeptRows:
     def _compact(self, asked_since: int, most: int | None = None) -> None:
         from eddyline.joins.cache_kernels import in_chains, key_hashes, placed  # noqa: PLC0415
 
-        stay = np.flatnonzero(self._touched[: self.n_entries] >= asked_since)
+        stay = self._slots[self._slots >= 0].astype(np.int64)  # about in the order of hashes
+        stay = stay[self._touched[stay] >= asked_since]
         codes = self._codes.take(stay, axis=1)
         hashes = key_hashes(codes)
-        order = np.argsort(hashes)
-        if most is not None and most < order.size:
+        if most is not None and most < stay.size:
             # By the lower bits: the upper ones say where a key is looked for.
-            chosen = np.argpartition(hashes[order] & np.uint64(0xFFFFFFFF), most)[:most]
-            order = order[np.sort(chosen)] if most else order[:0]
-        stay, hashes, codes = stay[order], hashes[order], codes.take(order, axis=1)
+            chosen = np.argsort(hashes & np.uint64(0xFFFFFFFF))[:most]
+            chosen.sort()
+            stay, hashes, codes = stay[chosen], hashes[chosen], codes.take(chosen, axis=1)
         rows, entries = in_chains(
             stay, self._heads, self._older, self._ends, self.horizon, self.n_rows
         )

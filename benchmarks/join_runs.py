@@ -1,0 +1,225 @@
+"""A join without Spark: batches through one bucket, with caches as they are chosen, or without.
+
+Work is counted, or timed. A unit of counted work is a look-up, a combination that is put together,
+or a joined row that is put into a cache: what the thesis counts [Babu05 5.8]. What is counted
+decides as well, so a run repeats exactly.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import fs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from numpy.typing import NDArray
+
+    from eddyline.joins.bucket import BucketReport
+    from eddyline.joins.cache_counts import CachePlan, CacheReport
+    from eddyline.joins.closed_sets import Candidate
+    from eddyline.joins.graph import JoinGraph
+    from eddyline.joins.work import JoinWork
+    from eddyline.runtime.join_caches import JoinCaches
+
+    Codes = NDArray[np.int64]
+    Planned = Callable[[int], CachePlan]
+
+ROWS_BYTES = 1 << 28
+"""Memory for caches where it is not what is looked at."""
+
+
+@dataclass(frozen=True)
+class Arrivals:
+    """The rows of a join in the order in which they arrive, each at an instant of its own."""
+
+    graph: JoinGraph
+    orders: Mapping[str, tuple[str, ...]]
+    of: Codes
+    """The input of each row, by its place in the graph."""
+    codes: Codes
+    """Of each row in each key class ((classes, rows)); only those of its input are used."""
+    lengths: Mapping[str, int]
+    """Of each window, in rows of all inputs."""
+
+    def news(self, start: int, stop: int) -> Iterator[tuple[str, Codes, Codes]]:
+        """Yield the rows of each input in a batch: their instants and their places."""
+        for number, name in enumerate(self.graph.inputs):
+            at = start + np.flatnonzero(self.of[start:stop] == number)
+            if at.size:
+                yield name, at, at
+
+
+@dataclass(slots=True)
+class Run:
+    """What batches took."""
+
+    reports: list[BucketReport] = field(default_factory=list)
+    plans: list[CachePlan] = field(default_factory=list)
+    works: list[float] = field(default_factory=list)
+    """Units of counted work of each batch."""
+    seconds: list[float] = field(default_factory=list)
+    """Time of each batch in pipelines, caches and profiles; sorting and files apart (s)."""
+    n_results: int = 0
+    checks: int = 0
+    """A sum over all results: two runs with other plans have the same."""
+
+    def share(self, plain: Run, skip: int = 0) -> float:
+        """Return the counted work over that of a plain run, from some batch on."""
+        return sum(self.works[skip:]) / sum(plain.works[skip:])
+
+
+def run(
+    arrivals: Arrivals,
+    batch_rows: int,
+    planned: Planned | None = None,
+    caches: JoinCaches | None = None,
+    *,
+    is_counted: bool = True,
+) -> Run:
+    """Join all arrivals.
+
+    Args:
+        arrivals: the rows.
+        batch_rows: rows of all inputs in a batch.
+        planned: returns what caches to use in a batch; none if omitted.
+        caches: decides about them instead.
+        is_counted: whether ``caches`` learns counted work, not time.
+    """
+    from eddyline.joins import cache_keeper  # noqa: PLC0415
+    from eddyline.joins.bucket import BatchPlan, BucketBatch  # noqa: PLC0415
+    from eddyline.joins.cache_counts import NO_CACHES  # noqa: PLC0415
+    from eddyline.joins.manifest import ManifestFolder  # noqa: PLC0415
+    from eddyline.joins.rows import ALWAYS, Rows  # noqa: PLC0415
+
+    cache_keeper.forget()
+    folder = tempfile.mkdtemp(prefix="eddyline-")
+    ManifestFolder(fs.LocalFileSystem(), folder)
+    graph, done, before, low = arrivals.graph, Run(), {}, ALWAYS
+    for batch, start in enumerate(range(0, arrivals.of.size, batch_rows)):
+        plan = NO_CACHES
+        if caches is not None:
+            plan = caches.plan(dict(arrivals.orders), batch)
+        elif planned is not None:
+            plan = planned(batch)
+        lows = dict.fromkeys(graph.inputs, low)
+        news = {
+            name: Rows(
+                {key: arrivals.codes[key][places] for key in graph.classes_of[name]},
+                at,
+                at + arrivals.lengths[name],
+                pa.table({"at": at}),
+            )
+            for name, at, places in arrivals.news(start, start + batch_rows)
+        }
+        task = BucketBatch(
+            BatchPlan(batch, graph, arrivals.orders, arrivals.lengths, lows, lows, caches=plan),
+            fs.LocalFileSystem(),
+            folder,
+            before,
+        )
+        for found in task.run(news):
+            done.n_results += found.num_rows
+            done.checks += checksum(found)
+        report = task.report
+        before, low = report.after, start
+        done.reports.append(report)
+        done.plans.append(plan)
+        done.works.append(units(report, plan))
+        done.seconds.append(seconds(report))
+        if caches is not None and report.caches is not None:
+            learned = counted(report) if is_counted else (report.caches, report.work)
+            caches.learn(batch, *learned)
+    shutil.rmtree(folder)
+    cache_keeper.forget()
+    return done
+
+
+def checksum(found: pa.Table) -> int:
+    """Return a number of a bag of results that another bag hardly has."""
+    total = np.zeros(found.num_rows, np.uint64)
+    for column in sorted(found.column_names):
+        total = total * np.uint64(0x9E3779B97F4A7C15) + found[column].to_numpy().astype(np.uint64)
+    return int((total ^ (total >> np.uint64(31))).sum())
+
+
+def units(report: BucketReport, plan: CachePlan) -> float:
+    """Return the counted work of a batch."""
+    work = sum(done.n_in + done.n_out for done in report.work.probes.values())
+    if report.caches is None:
+        return work
+    used = sum(use.n_rows + use.n_out + use.n_put for use in report.caches.uses.values())
+    kept = sum(each.n_seen + each.n_kept for each in report.caches.stores.values())
+    sampled = sum(each.n_rows for each in report.caches.keys.values())
+    sampled += sum(each.n_seen for each in report.caches.changes.values())
+    return work + used + kept + sampled / (1 << plan.sample_bits)
+
+
+def seconds(report: BucketReport) -> float:
+    """Return the time of a batch in pipelines, caches and profiles (s)."""
+    ns = sum(done.ns for done in report.work.probes.values())
+    if report.caches is not None:
+        ns += sum(use.ns - use.miss_ns for use in report.caches.uses.values())
+        ns += sum(each.ns for each in report.caches.stores.values()) + report.caches.profile_ns
+    return ns / 1e9
+
+
+def counted(report: BucketReport) -> tuple[CacheReport, JoinWork]:
+    """Return what a batch reported, with counted work in the place of time."""
+    from eddyline.joins.cache_counts import CacheReport  # noqa: PLC0415
+    from eddyline.joins.work import JoinWork, ProbeWork  # noqa: PLC0415
+
+    assert report.caches is not None
+    work = JoinWork(
+        {
+            join: ProbeWork(done.n_in, done.n_out, done.n_in + done.n_out)
+            for join, done in report.work.probes.items()
+        }
+    )
+
+    def missed(cache: Candidate) -> int:
+        joins = (work.of(cache.pipeline, name).ns for name in sorted(cache.store.windows))
+        return sum(joins)
+
+    uses = {
+        cache: replace(use, ns=use.n_rows + use.n_out + use.n_put + missed(cache))
+        for cache, use in report.caches.uses.items()
+    }
+    stores = {
+        store: replace(each, ns=each.n_seen + each.n_kept)
+        for store, each in report.caches.stores.items()
+    }
+    return CacheReport(uses, stores, report.caches.keys, report.caches.changes), work
+
+
+def decided(arrivals: Arrivals, cache_bytes: int = ROWS_BYTES) -> JoinCaches:
+    """Return what decides about the caches of a join by counted work."""
+    from eddyline.runtime.join_caches import CacheCosts, JoinCaches  # noqa: PLC0415
+
+    costs = CacheCosts(probe=1.0, expand=1.0, update=1.0, look_up=1.0)
+    names = arrivals.graph.inputs
+    return JoinCaches(arrivals.graph, names, cache_bytes=cache_bytes, costs=costs)
+
+
+def timed(arrivals: Arrivals, cache_bytes: int = ROWS_BYTES) -> JoinCaches:
+    """Return what decides about the caches of a join by time."""
+    from eddyline.runtime.join_caches import JoinCaches  # noqa: PLC0415
+
+    return JoinCaches(arrivals.graph, arrivals.graph.inputs, cache_bytes=cache_bytes)
+
+
+def all_used(arrivals: Arrivals, *windows: str, limit: int = ROWS_BYTES) -> Planned:
+    """Return a plan that always uses one store: that of some windows."""
+    from eddyline.joins.cache_counts import CachePlan  # noqa: PLC0415
+    from eddyline.joins.closed_sets import prefix_invariant  # noqa: PLC0415
+
+    found = prefix_invariant(arrivals.graph, dict(arrivals.orders))
+    used = tuple(each for each in found if each.store.windows == frozenset(windows))
+    plan = CachePlan(used, limits={each.store: limit for each in used})
+    return lambda _: plan
