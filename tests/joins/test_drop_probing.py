@@ -307,3 +307,22 @@ def test_a_sample_travels():
     assert (again.drops == sample.drops).all()
     assert (again.filters, again.prob) == (sample.filters, sample.prob)
     assert len(packed) < 3000
+
+
+def test_the_first_look_up_is_not_timed(monkeypatch):
+    """The code is cold then, and whatever filter is first would seem to be the slowest."""
+    events = []
+    look_up = drop_probing._LookUp.partners
+
+    def noted(self, *given):
+        events.append(("rows", len(self.before)))
+        return look_up(self, *given)
+
+    def clock():
+        events.append("clock")
+        return len(events)
+
+    monkeypatch.setattr(drop_probing._LookUp, "partners", noted)
+    windows, news = star_rows()
+    list(drop_samples(probing_of(STAR), STAR, windows, news, 0, clock))
+    assert events == [("rows", 4), *3 * ["clock", ("rows", 60), "clock"]]

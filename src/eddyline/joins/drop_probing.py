@@ -35,6 +35,9 @@ MOST_PARTNERS = 64
 """Combinations along a way that a sampled row is followed to: beyond those it is taken to have no
 others. So profiling a row has a bound, whatever it is joined with."""
 
+N_WARM = 4
+"""Rows that are looked up before the clock runs, as the code is cold at first."""
+
 MOST_PAIRS = 4096
 """Pairs of a sampled row that are counted in the window of a neighbour."""
 
@@ -211,6 +214,8 @@ class _Profiler:
         n_partners, taken_ns = np.zeros(n_filters, np.int64), np.zeros(n_filters)
         is_on_a_way = set(filters.parents)
         behind: dict[int | None, _Partial] = {None: first}
+        for at in filters.outwards[:1]:
+            self._warm(first, bound, filters.filters[at].target)
         for at in filters.outwards:
             parent, way = filters.parents[at], filters.filters[at].way
             before = behind[parent]
@@ -224,6 +229,11 @@ class _Profiler:
                 behind[at] = found.joined(self._keys(before, way[-1]))
         asked = np.full(n_filters, float(len(first)))
         return drops, CostSums.of_calls(asked, np.maximum(taken_ns, 1.0)), n_partners
+
+    def _warm(self, first: _Partial, bound: tuple[str, ...], other: str) -> None:
+        """Look a few rows up while no clock runs: whatever is first would seem to be slow."""
+        few = np.arange(min(N_WARM, len(first)))
+        self._partners(first.taken(few, few), bound, other, few.size)
 
     def _pairs(self, name: str, rows: _Partial) -> dict[str, tuple[int, int]]:
         """Count the pairs of the rows with rows of their neighbours."""
