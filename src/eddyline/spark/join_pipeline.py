@@ -20,6 +20,7 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 
 from eddyline.errors import QueryError, StateError
 from eddyline.joins.bucket import BatchPlan
+from eddyline.joins.cache_counts import CacheReport
 from eddyline.joins.grid import N_BINS, Grid, chosen_grid, fullest
 from eddyline.joins.late import drop_stale_late, read_late, with_times
 from eddyline.joins.manifest import Manifest, ManifestFolder, Windows
@@ -27,6 +28,7 @@ from eddyline.joins.ordered import HELD
 from eddyline.joins.rows import ALWAYS
 from eddyline.joins.work import JoinWork
 from eddyline.registry import unknown
+from eddyline.runtime.join_caches import JoinCaches
 from eddyline.runtime.join_loop import JoinLoop
 from eddyline.runtime.join_view import (
     STATIC,
@@ -118,6 +120,13 @@ class JoinPipeline:
         self.options = join.options.resolved()
         self.graph = join.graph
         self.loop = JoinLoop(self.graph, self.options)
+        self.caches = JoinCaches(
+            self.graph,
+            [each.name for each in join.query.inputs if join.times[each.stream] is not None],
+            cache_bytes=self.options.cache_bytes,
+            is_on=self.options.adaptive and self.options.caches and join.order({}) is None,
+            seed=self.options.seed,
+        )
         self.folder = ManifestFolder(files, folder)
         self.entries: list[JournalEntry] = []
         self.counts = {name: InputCounts() for name in self.graph.inputs}
@@ -252,6 +261,7 @@ class JoinPipeline:
             order=self.join.order(self._manifest.latest),
             is_moved=self._grid.shape != self._manifest.grid,
             probing=self.loop.probing(self._grid.shape),
+            caches=self.caches.plan(self.loop.orders, batch_id),
         )
 
     def _lows(self) -> dict[str, int]:
@@ -313,7 +323,15 @@ class JoinPipeline:
             samples = (sample for at in sorted(found) for sample in found[at].samples)
             join_ns = sum(report.ns for report in found.values())
             self.entries += self.loop.step(samples, running.batch_id, join_ns)
+            self.entries += self._learn_caches(found, running.batch_id)
             self._review(running.batch_id)
+
+    def _learn_caches(self, found: dict[int, BucketReport], batch_id: int) -> list[JournalEntry]:
+        """Take in what caches did in a batch."""
+        reports = [each.caches for each in found.values() if each.caches is not None]
+        report = CacheReport.together(reports) if reports else None
+        work = JoinWork.together(each.work for each in found.values())
+        return self.caches.learn(batch_id, report, work, len(found))
 
     @staticmethod
     def _reports(pending: PendingMetrics, deadline: float) -> dict[int, BucketReport]:
@@ -447,7 +465,7 @@ class JoinPipeline:
                 emits=self.join.query.emits,
                 inputs=tuple(map(self._input_view, range(len(self.graph.inputs)))),
                 pipelines=tuple(map(self._pipeline_view, self.graph.inputs)),
-                caches=(),
+                caches=self.caches.views(),
                 keys=tuple(_key_text(key.members) for key in self.join.query.keys),
                 grid=self._grid.shape,
                 fullest=float(loads.max() / mean) if mean > 0 else float("nan"),
