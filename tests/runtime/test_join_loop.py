@@ -348,6 +348,25 @@ def test_the_tree_follows_the_pickiest_pairs_and_does_not_thrash():
     assert all(batch_id % 10 == 0 for batch_id in changes)
 
 
+def test_pairs_that_are_about_as_picky_do_not_change_the_tree():
+    loop = JoinLoop(TRIANGLE, JoinOptions())
+    loop.step(pair_samples(loop, {"rs": 100, "rt": 110, "st": 500}), 0)
+    before = loop.probing()
+    for batch_id in range(1, 25):
+        entries = loop.step(pair_samples(loop, {"rs": 130, "rt": 100, "st": 500}), batch_id)
+        assert entries == []
+    assert loop.probing() == before
+
+
+def test_silence_is_no_evidence():
+    loop = JoinLoop(TRIANGLE, JoinOptions())
+    loop.step(pair_samples(loop, {"rs": 0, "rt": 110, "st": 500}), 0)
+    counted = dict(loop.pairs)
+    for batch_id in range(1, 30):
+        assert loop.step([], batch_id) == []
+    assert loop.pairs == counted
+
+
 def test_the_tree_waits_until_all_pairs_were_counted():
     loop = JoinLoop(TRIANGLE, JoinOptions())
     fracs = {"rs": 500, "rt": 10, "st": 20}
@@ -410,6 +429,7 @@ def broken(state, *path, value):
         (("orders", "s"), ["t", "r", "u", "w"]),
         (("orders", "r"), ["s", "t", "u", "w", "w"]),
         (("tree",), 3),
+        (("tree",), [["r", "x", 0.5]]),
         (("pipelines",), None),
         (("pipelines", "r", "growth"), [[1.0], [1.0], []]),
         (("pipelines", "r", "growth"), [[1.0] * 4, [1.0] * 4, [9]]),

@@ -7,6 +7,7 @@ anew when other pairs of inputs turn out to be the pickiest.
 
 from __future__ import annotations
 
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from eddyline.errors import PlanError, StateError
@@ -15,7 +16,7 @@ from eddyline.joins.pipeline_orders import way_filters
 from eddyline.ordering import policy as find_policy
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.monitors import monitor as find_monitor
-from eddyline.runtime.pipeline_loop import KEPT, PipelineLoop
+from eddyline.runtime.pipeline_loop import CHANGE, KEPT, PipelineLoop
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -63,6 +64,8 @@ class JoinLoop:
         """Of pairs of inputs, the pairs of sampled rows that are joined, and all pairs; counted
         only where predicates close a cycle."""
         self._neighbours = _neighbours(graph) if has_cycle(graph) else {}
+        near = self._neighbours.items()
+        self._edges = {frozenset({name, other}) for name, others in near for other in others}
         self._debt_ns = 0.0
         self._n_since_tree = TREE_BATCHES - 1
         self._tree: dict[Pair, float] = {}
@@ -155,28 +158,25 @@ class JoinLoop:
         return changed
 
     def _count_pairs(self, samples: Sequence[DropSample]) -> None:
-        kept = {pair: (KEPT * joined, KEPT * of) for pair, (joined, of) in self.pairs.items()}
+        fresh: dict[Pair, tuple[int, int]] = {}
         for each in samples:
             for other, (joined, of) in each.pairs.items():
                 pair = frozenset({each.filters.pipeline, other})
-                before = kept.get(pair, (0.0, 0.0))
-                kept[pair] = before[0] + joined, before[1] + of
-        self.pairs = kept
+                so_far = fresh.get(pair, (0, 0))
+                fresh[pair] = so_far[0] + joined, so_far[1] + of
+        for pair, (joined, of) in fresh.items():
+            before = self.pairs.get(pair, (0.0, 0.0))
+            self.pairs[pair] = KEPT * before[0] + joined, KEPT * before[1] + of
 
     def _review_tree(self, batch_id: int) -> list[JournalEntry]:
         """Take another tree where other pairs are the pickiest now."""
         self._n_since_tree += 1
-        edges = {
-            frozenset({name, other})
-            for name, others in self._neighbours.items()
-            for other in others
-        }
-        if self._n_since_tree < TREE_BATCHES or not edges <= self.pairs.keys():
+        if self._n_since_tree < TREE_BATCHES or not self._edges <= self.pairs.keys():
             return []
         self._n_since_tree = 0
         now = {pair: joined / of for pair, (joined, of) in self.pairs.items()}
         before = self._tree
-        if _ranked(now) == _ranked(before):
+        if before and not _has_swapped(_ranked(before), now):
             return []
         changed = self._use_tree(now)
         entries = []
@@ -243,7 +243,11 @@ class JoinLoop:
                 raise PlanError(msg, order=order)
         if not self.is_adaptive:
             return
-        self._use_tree({frozenset({one, other}): float(f) for one, other, f in state["tree"]})
+        tree = {frozenset({one, other}): float(frac) for one, other, frac in state["tree"]}
+        if tree and tree.keys() != self._edges:
+            msg = f"the tree is of {[_text(pair) for pair in tree]}, which is not what is joined"
+            raise PlanError(msg, pairs=list(tree))
+        self._use_tree(tree)
         self.pairs = {
             frozenset({one, other}): (float(joined), float(of))
             for one, other, joined, of in state["pairs"]
@@ -290,6 +294,13 @@ def _order_along(filters: WayFilters, order: Sequence[str]) -> tuple[str, ...]:
 def _ranked(pass_fracs: Mapping[Pair, float]) -> list[Pair]:
     """Return pairs of inputs, the pickiest first."""
     return sorted(pass_fracs, key=lambda pair: (pass_fracs[pair], sorted(pair)))
+
+
+def _has_swapped(ranks: Sequence[Pair], pass_fracs: Mapping[Pair, float]) -> bool:
+    """Return whether a pair of inputs is clearly less picky now than one that ranked behind it."""
+    return any(
+        pass_fracs[one] > CHANGE * pass_fracs[other] for one, other in combinations(ranks, 2)
+    )
 
 
 def _text(pair: Pair) -> str:
