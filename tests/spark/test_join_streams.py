@@ -205,6 +205,9 @@ def test_tables_are_joined_with_streams(spark, engine):
         ({"windows": {"s": "RANGE 5"}}, QueryError, "RANGE 5 needs a unit"),
         ({"lateness": "soon"}, OptionError, "is an interval such as '1 minute', got 'soon'"),
         ({"lateness": {"x": "1 s"}}, QueryError, "lateness: unknown input 'x'"),
+        ({"time": "ts"}, OptionError, r"time is given for each input .* time=\{'s': …\}, got 'ts'"),
+        ({"inputs": {"s": 5, "t": 6}}, QueryError, "input 's' must be a DataFrame, got int"),
+        ({"inputs": {}}, QueryError, "a join needs two DataFrames or more by name"),
         ({"time": {}}, QueryError, "every input is a static table"),
         ({"on": "s.k = t.v + v"}, QueryError, "v"),
         ({"on": "s.v < t.v"}, NotSupportedError, "Cartesian product"),
@@ -215,9 +218,9 @@ def test_tables_are_joined_with_streams(spark, engine):
 )
 def test_what_does_not_fit_is_said(spark, give, error, message):
     df = spark.createDataFrame(rows_of((0, 1, 1)))
-    arguments = {"on": "s.k = t.k", "time": {"s": "ts", "t": "ts"}} | give
+    arguments = {"inputs": {"s": df, "t": df}, "on": "s.k = t.k", "time": {"s": "ts", "t": "ts"}}
     with pytest.raises(error, match=message):
-        el.window_join({"s": df, "t": df}, **arguments)
+        el.window_join(**(arguments | give))
 
 
 def test_batch_and_stream_are_told_apart(spark, engine):

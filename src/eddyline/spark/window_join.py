@@ -91,11 +91,7 @@ def window_join(
         >>> pairs.to_df().show()  # doctest: +SKIP
     """
     windows = windows or {}
-    for given, what in ((time, "time"), (windows, "windows"), (lateness, "lateness")):
-        for each in given if isinstance(given, Mapping) else ():
-            if each not in inputs:
-                msg = f"{what}: {unknown('input', each, list(inputs))}"
-                raise QueryError(msg, name=each)
+    _check_given(inputs, time=time, windows=windows, lateness=lateness)
     parts = []
     for each in inputs:
         window = windows.get(each)
@@ -109,6 +105,32 @@ def window_join(
     made = WindowJoin(text, inputs, times, allowed, chosen, JoinOptions.of(**options))
     made.check()
     return made
+
+
+def _check_given(inputs: Any, **by_input: Any) -> None:
+    """Check the arguments of ``window_join`` that are given input by input.
+
+    Raises:
+        QueryError: there is nothing to join, or one is given for an input that is not there.
+        OptionError: an argument is of another kind.
+    """
+    if not isinstance(inputs, Mapping) or len(inputs) < 2:
+        msg = "a join needs two DataFrames or more by name: {'s': s_df, 't': t_df}"
+        raise QueryError(msg)
+    for name, df in inputs.items():
+        if not hasattr(df, "isStreaming"):
+            msg = f"input {name!r} must be a DataFrame, got {type(df).__name__}"
+            raise QueryError(msg, name=name)
+    for what, given in by_input.items():
+        is_one = what == "lateness" and (given is None or isinstance(given, str))
+        if not is_one and not isinstance(given, Mapping):
+            example = f"{what}={{{next(iter(inputs))!r}: …}}"
+            msg = f"{what} is given for each input by its name, such as {example}, got {given!r}"
+            raise OptionError(msg, **{what: given})
+        for name in given if isinstance(given, Mapping) else ():
+            if name not in inputs:
+                msg = f"{what}: {unknown('input', name, list(inputs))}"
+                raise QueryError(msg, name=name)
 
 
 def _all_columns(inputs: Mapping[str, DataFrame]) -> str:
