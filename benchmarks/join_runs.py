@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -133,7 +133,7 @@ def run(
         done.plans.append(plan)
         done.works.append(units(report, plan))
         done.seconds.append(seconds(report))
-        if caches is not None and report.caches is not None:
+        if caches is not None:
             learned = counted(report) if is_counted else (report.caches, report.work)
             caches.learn(batch, *learned)
     shutil.rmtree(folder)
@@ -175,7 +175,7 @@ def counted(report: BucketReport) -> tuple[CacheReport, JoinWork]:
     from eddyline.joins.cache_counts import CacheReport  # noqa: PLC0415
     from eddyline.joins.work import JoinWork, ProbeWork  # noqa: PLC0415
 
-    assert report.caches is not None
+    found = report.caches or CacheReport()
     work = JoinWork(
         {
             join: ProbeWork(done.n_in, done.n_out, done.n_in + done.n_out)
@@ -189,13 +189,58 @@ def counted(report: BucketReport) -> tuple[CacheReport, JoinWork]:
 
     uses = {
         cache: replace(use, ns=use.n_rows + use.n_out + use.n_put + missed(cache))
-        for cache, use in report.caches.uses.items()
+        for cache, use in found.uses.items()
     }
     stores = {
-        store: replace(each, ns=each.n_seen + each.n_kept)
-        for store, each in report.caches.stores.items()
+        store: replace(each, ns=each.n_seen + each.n_kept) for store, each in found.stores.items()
     }
-    return CacheReport(uses, stores, report.caches.keys, report.caches.changes), work
+    return CacheReport(uses, stores, found.keys, found.changes), work
+
+
+def lockstep(repeats: int, n_values: int, gap: int) -> Arrivals:
+    """Return R(A), S(A, B), T(B) that take the same values in the same order [Babu05 5.8.1].
+
+    One row of R and S for each value, and ``repeats`` of T, each ``gap`` values later than the one
+    before; all of them meet.
+    """
+    from eddyline.joins.graph import JoinGraph  # noqa: PLC0415
+
+    graph = JoinGraph(("r", "s", "t"), (frozenset("rs"), frozenset("st")))
+    orders = {"r": ("s", "t"), "s": ("r", "t"), "t": ("s", "r")}
+    of, values = [], []
+    for step in range(n_values + repeats * gap):
+        if step < n_values:
+            of += [0, 1]
+            values += [step, step]
+        late = [step - gap * at for at in range(1, repeats + 1)]
+        late = [value for value in late if 0 <= value < n_values]
+        of += [2] * len(late)
+        values += late
+    codes = np.array([values, values])
+    span = (repeats + 2) * (repeats + 1) * gap
+    return Arrivals(graph, orders, np.array(of), codes, dict.fromkeys(graph.inputs, span))
+
+
+def uniform(
+    rates: Sequence[float], n_keys: int, n_rows: int, *, length: int, seed: int = 0
+) -> Arrivals:
+    """Return R, S and T that are joined on one attribute, of uniform values.
+
+    Args:
+        rates: of each input, relative to each other.
+        n_keys: different values.
+        n_rows: rows of all inputs.
+        length: of each window, in rows of all inputs.
+        seed: of the values.
+    """
+    from eddyline.joins.graph import JoinGraph  # noqa: PLC0415
+
+    rng = np.random.default_rng(seed)
+    graph = JoinGraph(("r", "s", "t"), (frozenset("rst"),))
+    orders = {"r": ("s", "t"), "s": ("r", "t"), "t": ("s", "r")}
+    of = rng.choice(3, n_rows, p=np.array(rates) / sum(rates))
+    codes = rng.integers(0, n_keys, (1, n_rows))
+    return Arrivals(graph, orders, of, codes, dict.fromkeys(graph.inputs, length))
 
 
 def decided(arrivals: Arrivals, cache_bytes: int = ROWS_BYTES) -> JoinCaches:

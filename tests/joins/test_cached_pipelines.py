@@ -6,21 +6,25 @@ import copy
 from dataclasses import replace
 from tempfile import TemporaryDirectory
 
+import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from pyarrow import fs
 
+from benchmarks import join_runs
 from eddyline.joins import cache_keeper
 from eddyline.joins.bucket import BatchPlan, BucketBatch
 from eddyline.joins.cache_counts import CachePlan
-from eddyline.joins.closed_sets import candidates
+from eddyline.joins.closed_sets import candidates, prefix_invariant
 from eddyline.joins.manifest import ManifestFolder
-from eddyline.joins.rows import ALWAYS
+from eddyline.joins.rows import ALWAYS, FOREVER, Rows
 from eddyline.query.windows import RangeWindow, RowsWindow
 from eddyline.testing.join_strategies import N_INSTANTS, join_cases
 from eddyline.testing.reference_joins import results
 
+from .plans import Q3, on_one_attribute, orders
 from .test_bucket import Operator, bag
 
 
@@ -160,3 +164,157 @@ def test_caches_never_change_an_answer(case, data):
             operator.batch(tables, is_first=number == 0)
         event(f"hits: {min(operator.n_hits, 20)}")
         assert operator.results() == bag(results(case.query, case.tables, case.times))
+
+
+class Fed:
+    """One bucket, fed rows of one key class each or of several, at instants that ascend."""
+
+    def __init__(self, graph, orders, folder):
+        self.graph, self.orders, self.folder = graph, orders, str(folder)
+        ManifestFolder(fs.LocalFileSystem(), self.folder)
+        self.before, self.at, self.batch_id = {}, 0, 0
+
+    def batch(self, plan, length=FOREVER, **rows):
+        """Join rows, given by their codes in the order of the classes; return report and count."""
+        news = {}
+        for name, given_rows in rows.items():
+            starts = self.at + np.arange(len(given_rows))
+            codes = np.array(given_rows, np.int64).reshape(len(given_rows), -1).T
+            ends = np.full(starts.size, FOREVER) if length == FOREVER else starts + length
+            classes = zip(self.graph.classes_of[name], codes, strict=True)
+            news[name] = Rows(dict(classes), starts, ends, pa.table({"at": starts}))
+            self.at += len(given_rows)
+        names = self.graph.inputs
+        lows = dict.fromkeys(names, ALWAYS)
+        lengths = dict.fromkeys(names, length)
+        batch = BatchPlan(self.batch_id, self.graph, self.orders, lengths, lows, lows, caches=plan)
+        task = BucketBatch(batch, fs.LocalFileSystem(), self.folder, self.before)
+        n_found = sum(found.num_rows for found in task.run(news))
+        self.before, self.batch_id = task.report.after, self.batch_id + 1
+        return task.report, n_found
+
+    def used(self):
+        used = prefix_invariant(self.graph, self.orders)
+        return CachePlan(used, limits={each.store: 1 << 20 for each in used})
+
+
+def hits_of(report):
+    (use,) = report.caches.uses.values()
+    return use.n_hits, use.n_keys
+
+
+E2 = {"r": ("s", "t"), "s": ("t", "r"), "t": ("s", "r")}
+"""The pipelines of the thesis' Example 5.4.1; the cache is on s and t, for r."""
+
+
+def test_a_key_without_any_joined_row_is_a_hit_as_well(tmp_path):
+    fed = Fed(Q3, E2, tmp_path)
+    used = fed.used()
+    assert [each.pipeline for each in used.used] == ["r"]
+    fed.batch(used, s=[(1, 2), (1, 3), (2, 3)], t=[2])
+    report, n_found = fed.batch(used, r=[1])
+    assert (hits_of(report), n_found) == ((0, 1), 1)
+    report, n_found = fed.batch(used, r=[1])
+    assert (hits_of(report), n_found) == ((1, 1), 1)
+    report, n_found = fed.batch(used, t=[3])
+    (kept,) = report.caches.stores.values()
+    assert (kept.n_seen, kept.n_kept, n_found) == (2, 1, 2)  # no entry of key 2 yet
+    report, n_found = fed.batch(used, r=[1])
+    assert (hits_of(report), n_found) == ((1, 1), 2)
+    report, n_found = fed.batch(used, r=[2])
+    assert (hits_of(report), n_found) == ((0, 1), 1)
+    report, n_found = fed.batch(used, r=[9])
+    assert (hits_of(report), n_found) == ((0, 1), 0)
+    report, n_found = fed.batch(used, r=[9])
+    assert (hits_of(report), n_found) == ((1, 1), 0)
+
+
+def test_changes_are_kept_although_no_row_of_another_input_needs_them(tmp_path):
+    """H4: nothing joins the new row of s, as r is expired, and yet the entry must have it."""
+    fed = Fed(Q3, E2, tmp_path)
+    used = fed.used()
+    fed.batch(used, t=[2])
+    report, n_found = fed.batch(used, r=[5], length=0)
+    assert (hits_of(report), n_found) == ((0, 1), 0)
+    _, n_found = fed.batch(used, s=[(5, 2)])
+    assert n_found == 0
+    report, n_found = fed.batch(used, r=[5])
+    assert (hits_of(report), n_found) == ((1, 1), 1)
+
+
+def test_a_cache_goes_when_another_pipeline_no_longer_tells_its_changes(tmp_path):
+    """H5: the order of t moves the tap of the cache that r asks."""
+    graph = on_one_attribute(3)
+    fed = Fed(graph, orders(_1="23", _2="31", _3="21"), tmp_path)
+    used = fed.used()
+    assert [each.pipeline for each in used.used] == ["1"]
+    fed.batch(used, **{"2": [7], "3": [7]})
+    report, _ = fed.batch(used, **{"1": [7]})
+    assert hits_of(report) == (0, 1)
+    fed.orders = orders(_1="23", _2="31", _3="12")
+    report, n_found = fed.batch(used, **{"2": [7], "1": [7]})
+    assert not report.caches.uses
+    assert not report.caches.stores
+    # As 1 had its turn before 2: 1 × 1 × 1, and then the new row of 2 with both of 1.
+    assert n_found == 1 + 2
+    fed.orders = orders(_1="23", _2="31", _3="21")
+    report, n_found = fed.batch(used, **{"1": [7]})
+    assert (hits_of(report), n_found) == ((0, 1), 2)
+
+
+@pytest.mark.parametrize("repeats", [1, 2, 3, 5, 10])
+def test_keys_that_come_again_in_later_batches_are_hits(repeats):
+    """Each value is asked for as often as it comes and missed once: 1 - 1/r of the keys hit."""
+    arrivals = join_runs.lockstep(repeats, 400, gap=8)
+    done = join_runs.run(arrivals, 8 * (repeats + 2), join_runs.all_used(arrivals, "r", "s"))
+    uses = [use for report in done.reports for use in report.caches.uses.values()]
+    n_keys = sum(use.n_keys for use in uses)
+    assert n_keys > 350 * repeats
+    hit_frac = sum(use.n_hits for use in uses) / n_keys
+    assert abs(hit_frac - (1 - 1 / repeats)) < 0.04
+    assert done.checks == join_runs.run(arrivals, 8 * (repeats + 2)).checks
+
+
+@pytest.mark.parametrize(
+    ("rates", "n_keys", "most"),
+    [((1, 1, 8), 400, 0.9), ((1, 1, 1), 50_000, 1.05), ((1, 1, 5), 10**6, 1.05)],
+)
+def test_caches_spare_work_where_they_can_and_cost_little_where_not(rates, n_keys, most):
+    arrivals = join_runs.uniform(rates, n_keys, 120_000, length=6_000)
+    plain = join_runs.run(arrivals, 2_000)
+    caches = join_runs.decided(arrivals)
+    done = join_runs.run(arrivals, 2_000, caches=caches)
+    assert (done.n_results, done.checks) == (plain.n_results, plain.checks)
+    assert done.share(plain) <= most
+    assert bool(caches.views()) is (most < 1)
+
+
+def test_a_cache_goes_when_keys_stop_coming_again():
+    arrivals = join_runs.uniform((1, 1, 8), 400, 160_000, length=6_000)
+    codes = arrivals.codes.copy()
+    codes[:, 80_000:] += np.arange(80_000) // 4 * 400  # hardly a key comes twice from here on
+    arrivals = replace(arrivals, codes=codes)
+    plain = join_runs.run(arrivals, 2_000)
+    caches = join_runs.decided(arrivals)
+    done = join_runs.run(arrivals, 2_000, caches=caches)
+    n_used = [len(plan.used) for plan in done.plans]
+    assert max(n_used[20:40]) == 1
+    assert not any(n_used[50:])
+    assert done.checks == plain.checks
+    assert done.share(plain) <= 1.05
+
+
+def test_less_memory_means_fewer_hits_and_the_same_answers():
+    arrivals = join_runs.uniform((1, 1, 8), 400, 60_000, length=6_000)
+    shares, checks = [], set()
+    for limit in (0, 20_000, 60_000, 1 << 24):
+        planned = join_runs.all_used(arrivals, "r", "s", limit=limit)
+        done = join_runs.run(arrivals, 2_000, planned)
+        uses = [use for report in done.reports[10:] for use in report.caches.uses.values()]
+        shares.append(sum(use.n_hits for use in uses) / sum(use.n_keys for use in uses))
+        checks.add(done.checks)
+    assert len(checks) == 1
+    assert shares == sorted(shares)
+    assert shares[0] == 0.0
+    assert shares[-1] > 0.95
+    assert 0.0 < shares[1] < shares[2] < shares[3]

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eddyline.joins.cache_choice import CacheProblem
-from eddyline.joins.cache_counts import NO_CACHES, CachePlan, place_of
+from eddyline.joins.cache_counts import NO_CACHES, CachePlan, CacheReport, place_of
 from eddyline.joins.cache_economics import (
     CacheUse,
     Changes,
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from eddyline.joins.cache_counts import (
-        CacheReport,
         ChangeCounts,
         KeyCounts,
         Place,
@@ -73,13 +72,16 @@ JUDGED = 3
 PASSED_BY = 16
 """In one of so many batches a pipeline runs without its caches, to see what they spare."""
 
+CHANGED = 0.5
+"""Change of what rows find behind a cache, as a share, after which it is passed by at once."""
+
 FIRST_BAN = 32
 """Batches for which a cache that was bad in use is not tried again; twice as many each time."""
 
 MOST_BAN = 4096
 """Most batches for which it is not."""
 
-SAMPLED_KEYS = 1024
+SAMPLED_KEYS = 256
 """About how many rows of each bucket and pipeline are sampled where candidates are profiled."""
 
 MOST_SAMPLE_BITS = 6
@@ -147,7 +149,7 @@ class JoinCaches:
         self._used: dict[Candidate, _Used] = {}
         self._kept: dict[Store, deque[StoreCounts]] = {}
         self._passed: dict[str, int] = {}
-        self._is_first: set[str] = set()
+        self._is_fresh: set[str] = set()
         self._bans: dict[Candidate, tuple[int, int]] = {}
         self._worths = Worths()
         self._interval, self._waited, self._n_profiled = INTERVAL, 0, 0
@@ -170,17 +172,30 @@ class JoinCaches:
             self._reorder(dict(orders))
         passed_by = self._passed_by(batch_id)
         used = tuple(each for each in self.states.used if each.pipeline not in passed_by)
-        profiled = self.states.which(State.PROFILED) if self.states.is_measuring else ()
+        is_measuring = self.states.is_measuring and bool(self._rows)
+        profiled = self.states.which(State.PROFILED) if is_measuring else ()
         self._plan = CachePlan(used, self.states.kept, profiled, self._limits(), self._bits())
         return self._plan
 
     def _passed_by(self, batch_id: int) -> set[str]:
         """Return the pipelines that run without their caches in a batch."""
         asked = {each.pipeline for each, used in self._used.items() if used.n_batches >= GRACE}
-        due = {name for name in asked if batch_id - self._passed.get(name, -PASSED_BY) >= PASSED_BY}
-        self._is_first = due - self._passed.keys()
+        since = {name: batch_id - self._passed.get(name, -PASSED_BY) for name in asked}
+        changed = {
+            each.pipeline for each in self._used if self._is_judged(each) and self._is_other(each)
+        }
+        due = {name for name in asked if since[name] >= PASSED_BY}
+        due |= {name for name in changed & asked if since[name] > 1}
+        self._is_fresh = {name for name in due if name in changed or name not in self._passed}
         self._passed |= dict.fromkeys(due, batch_id)
         return due
+
+    def _is_other(self, cache: Candidate) -> bool:
+        """Return whether rows find more, or less, than they did when a cache was passed by."""
+        newest = self._used[cache].uses[-1]
+        stretch = self._stretch(cache.pipeline, cache.start, cache.stop)
+        found = newest.n_out / max(newest.n_rows, 1)
+        return abs(found - stretch.rows_per_entry) > CHANGED * max(found, stretch.rows_per_entry)
 
     def _reorder(self, orders: dict[str, tuple[str, ...]]) -> None:
         changed = {name for name, order in orders.items() if order != self._orders.get(name)}
@@ -215,17 +230,17 @@ class JoinCaches:
 
         Args:
             batch_id: of the batch.
-            report: what the caches of all buckets did; None if nothing is known.
+            report: what the caches of all buckets did; None if there were none.
             work: what the pipelines of all buckets did.
             n_buckets: how many buckets there are.
 
         Returns:
             What was decided.
         """
-        if not self.is_on or report is None:
+        if not self.is_on:
             return []
         self._n_buckets = n_buckets
-        self._observe(report, work)
+        self._observe(report or CacheReport(), work)
         self._worths = self._estimated(batch_id)
         before = self.states
         self._waited += 1
@@ -275,7 +290,7 @@ class JoinCaches:
                     done = work.of(name, other)
                     known = self._joins.get((name, at), StretchEstimate())
                     counts = StretchCounts((done.n_in, done.n_out), (done.ns,))
-                    is_stale = at in hidden and name in self._is_first
+                    is_stale = at in hidden and name in self._is_fresh
                     window = 1 if is_stale else JUDGED
                     self._joins[name, at] = known.observed(counts, window)
         for place, keys in report.keys.items():
