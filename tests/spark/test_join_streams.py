@@ -197,6 +197,17 @@ def test_tables_are_joined_with_streams(spark, engine):
     assert found(run.to_arrow()) == [(1, "one"), (4, "one")]
 
 
+def test_python_predicates_ask_rows_of_one_input(engine):
+    engine.function("is_small", lambda v: pc.less(v, 25), reads=["v"])
+    query = engine.query(f"{TEXT} AND is_small(t.v)", name="small")
+    run = query.start(trigger="available_now")
+    assert run.await_termination(120)
+    assert found(run.to_arrow()) == [row for row in RESULTS if row[2] < 25]
+    counting = TEXT.replace("t [RANGE 5 SECONDS]", "t [ROWS 2]")
+    with pytest.raises(NotSupportedError, match="'is_small' reads 't', of which every row counts"):
+        engine.query(f"{counting} AND is_small(t.v)", name="counting")
+
+
 @pytest.mark.parametrize(
     ("give", "error", "message"),
     [

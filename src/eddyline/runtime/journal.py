@@ -26,7 +26,8 @@ class JournalEntry:
     event: str
     """What happened: ``order`` (another order), ``stale`` (evidence let go), ``sample`` (a sample
     confirmed the order), ``left_out`` (so many older entries of a task were only counted),
-    ``restore`` and ``drop_state`` (at a restart)."""
+    ``restore`` and ``drop_state`` (at a restart); of joins ``grid`` (rows are cut into other
+    buckets), ``tree`` (the ways between inputs) and ``caches``."""
     before: Any = None
     """The plan before, as names."""
     after: Any = None

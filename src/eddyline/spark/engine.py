@@ -184,7 +184,16 @@ class Engine:
         times = {each: self.times.get(each) for each in frames}
         chosen = name or f"join_{len(self.queries) + 1}"
         self._check_free(chosen)
-        made = WindowJoin(text, frames, times, self.lateness, chosen, options, rename=RENAME)
+        made = WindowJoin(
+            text,
+            frames,
+            times,
+            self.lateness,
+            chosen,
+            options,
+            functions=self.functions,
+            rename=RENAME,
+        )
         made.check()
         return made
 

@@ -18,9 +18,10 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from eddyline.errors import NotSupportedError, QueryError
 from eddyline.joins.grid import N_BINS
 from eddyline.joins.rows import ALWAYS, FOREVER
-from eddyline.query.predicates import SqlPredicate
+from eddyline.query.predicates import FunctionPredicate, SqlPredicate
 from eddyline.query.sql_text import quoted
 from eddyline.query.windows import RangeWindow, RowsWindow
+from eddyline.spark.conjunction import all_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -134,7 +135,7 @@ def source_of(
     streams: list[DataFrame] = []
     tables: list[DataFrame] = []
     for each, layout in zip(query.inputs, layouts, strict=True):
-        df, time = frames[each.stream], times[each.stream]
+        df, time = _asked(frames[each.stream], each, layout), times[each.stream]
         tests = _tests(each, [query.keys[k] for k in layout.keys])
         codes = {
             f"{KEY}{k}": _only(tests, _code(query.keys[k].members[each.name][0], kinds[k]))
@@ -246,14 +247,28 @@ def _column(name: str) -> Column:
     return F.when(plain.isNotNull(), F.to_json(F.array(plain))) if TEXT_OF in name else plain
 
 
+def _asked(df: DataFrame, each: JoinInput, layout: InputLayout) -> DataFrame:
+    """Return the rows that the Python predicates of an input let through.
+
+    Raises:
+        NotSupportedError: the others count, too.
+    """
+    functions = [given for given in each.predicates if isinstance(given, FunctionPredicate)]
+    if not functions:
+        return df
+    if layout.is_raw:
+        msg = (
+            f"the Python predicate {functions[0].name!r} reads {each.name!r}, of which every row "
+            f"counts (ROWS, RSTREAM); that is not supported yet: use SQL there"
+        )
+        raise NotSupportedError(msg, input=each.name)
+    return df.transform(all_of(*functions))
+
+
 def _tests(each: JoinInput, keys: Sequence[KeyClass]) -> list[Column]:
     """Return what must be true of a row that joins: its input's own conjuncts."""
-    tests = []
-    for predicate in each.predicates:
-        if not isinstance(predicate, SqlPredicate):
-            msg = f"the Python predicate {predicate.name!r} in a join is not supported yet"
-            raise NotSupportedError(msg, input=each.name)
-        tests.append(F.expr(f"({predicate.text}\n)"))
+    written = [predicate for predicate in each.predicates if isinstance(predicate, SqlPredicate)]
+    tests = [F.expr(f"({predicate.text}\n)") for predicate in written]
     for key in keys:
         first, *others = key.members[each.name]
         tests += [F.expr(f"({first}\n) = ({other}\n)") for other in others]

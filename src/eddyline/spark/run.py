@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from eddyline.runtime.views import BlockRecord, FilterView
     from eddyline.spark.sinks import Sink
 
-CHANGES = ("order", "routes", "sharing", "grid", "caches")
+CHANGES = ("order", "routes", "sharing", "grid", "tree", "caches")
 """Events of the journal that are another plan."""
 
 REPORT_WAIT_S = 10.0

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from eddyline.query.joins import JoinQuery
+    from eddyline.query.predicates import FunctionPredicate
     from eddyline.spark.join_source import Source
     from eddyline.spark.sinks import BatchWriter
 
@@ -54,6 +55,7 @@ def window_join(
     select: str | None = None,
     lateness: str | Mapping[str, str] | None = None,
     name: str | None = None,
+    functions: Mapping[str, FunctionPredicate] | None = None,
     **options: Any,
 ) -> WindowJoin:
     """Join DataFrames over windows of event time, in one shuffle.
@@ -77,6 +79,8 @@ def window_join(
         lateness: how much earlier than the latest row of its stream a row may be (``1 minute``);
             one for all streams, or one for each. Later rows are counted and kept apart.
         name: of the query.
+        functions: Python predicates (``el.predicate``) by the name by which ``on`` calls them, each
+            on columns of one input.
         **options: how the join is run; see ``eddyline.options.JoinOptions``.
 
     Raises:
@@ -102,7 +106,9 @@ def window_join(
     times = {each: time.get(each) for each in inputs}
     allowed = dict.fromkeys(time, lateness) if isinstance(lateness, str) else dict(lateness or {})
     chosen = name or "_".join(inputs)
-    made = WindowJoin(text, inputs, times, allowed, chosen, JoinOptions.of(**options))
+    made = WindowJoin(
+        text, inputs, times, allowed, chosen, JoinOptions.of(**options), functions=functions
+    )
     made.check()
     return made
 
@@ -154,6 +160,7 @@ class WindowJoin:
         lateness: how late rows of a stream may come, such as ``1 minute``; not at all if omitted.
         name: of the query.
         options: how it is run.
+        functions: Python predicates that conditions over one input may call.
         rename: how it gets another name, for errors.
 
     Raises:
@@ -170,13 +177,15 @@ class WindowJoin:
         name: str = "join",
         options: JoinOptions | None = None,
         *,
+        functions: Mapping[str, FunctionPredicate] | None = None,
         rename: str = RENAME,
     ) -> None:
         for stream, time in times.items():
             if time is not None and time not in frames[stream].columns:
                 msg = f"{stream!r}: {unknown('time column', time, frames[stream].columns)}"
                 raise QueryError(msg, name=stream, time=time)
-        self.query = read_join(text, {each: column_types(df) for each, df in frames.items()}, {})
+        columns = {each: column_types(df) for each, df in frames.items()}
+        self.query = read_join(text, columns, functions or {})
         used = {each.stream for each in self.query.inputs}
         self.name = name
         self.frames = {each: df for each, df in frames.items() if each in used}
