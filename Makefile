@@ -44,7 +44,7 @@ fmt: $(STAMP)  ## Format the code.
 
 check: lint type test  ## Everything that CI runs.
 
-SUITES := filters change routing sharing
+SUITES := filters change routing sharing joins
 
 bench: java $(STAMP)  ## Run all benchmarks and print value against target.
 	@for suite in $(SUITES); do $(RUN) -m benchmarks run $$suite || exit 1; done

@@ -12,6 +12,10 @@ from benchmarks import (
     change_priced,
     change_quality,
     intrusion,
+    joins,
+    joins_operator,
+    joins_pathway,
+    joins_real,
     predicate_eval,
     routing_counted,
     routing_spark,
@@ -52,6 +56,12 @@ SUITES: dict[str, tuple[Scenario, ...]] = {
         *sharing_rules.SCENARIOS,
         *sharing_sigma.SCENARIOS,
         *sharing_automaton.SCENARIOS,
+    ),
+    "joins": (
+        *joins.SCENARIOS,
+        *joins_operator.SCENARIOS,
+        *joins_real.SCENARIOS,
+        *joins_pathway.SCENARIOS,
     ),
 }
 """``python -m benchmarks run SUITE`` runs one of them."""
