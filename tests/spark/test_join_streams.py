@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import tempfile
+from collections import Counter
 from pathlib import Path
 
 import pyarrow as pa
@@ -150,6 +151,37 @@ def test_a_restart_goes_on_with_other_buckets(spark, tmp_path):
         (3, 3, 30),
         (4, 4, 40),
     ]
+
+
+def test_rows_that_wait_survive_a_restart(spark, tmp_path):
+    text = (
+        "SELECT DSTREAM(s.v AS a, t.v AS b) FROM s [PARTITION BY k ROWS 1], t [RANGE 4 SECONDS] "
+        "WHERE s.k = t.k AND s.v <> 3"
+    )
+    checkpoint, everything, tables = str(tmp_path / "ckpt"), Counter(), {"s": [], "t": []}
+    for number, (s, t) in enumerate(
+        [
+            ([(0, 1, 1), (1, 2, 2)], [(1, 1, 10), (2, None, 20)]),
+            ([(3, 1, 3)], [(3, 2, 30), (0, 1, 40)]),
+            ([(7, 1, 4), (6, None, 5)], [(8, 1, 50), (6, 2, 60)]),
+            ([(20, 2, 6), (19, 1, 7)], [(20, 1, 70)]),
+        ]
+    ):
+        for name, rows in (("s", rows_of(*s)), ("t", rows_of(*t))):
+            tables[name].append(rows)
+            write_batch(tmp_path, name, number, rows)
+        query = engine_over(spark, tmp_path).query(text, name="waiting", buckets=1 + number)
+        run = query.start(checkpoint=checkpoint, trigger="available_now")
+        assert run.await_termination(120)
+        assert run.view().grid == (1,)
+        assert any("no earlier row of s, t" in note for note in run.view().notes)
+        everything += bag(run.to_arrow())
+    wholes = {name: pa.concat_tables(parts) for name, parts in tables.items()}
+    wanted = results(query.query, wholes, dict.fromkeys(wholes, "ts"))
+    until = int((T0 + dt.timedelta(seconds=17)).timestamp() * 1_000_000)
+    wanted = wanted.filter(pc.field("_at") < until).drop_columns("_at")
+    assert wanted.num_rows == 5
+    assert everything == bag(wanted)
 
 
 def test_a_checkpoint_of_another_query_is_refused(engine, tmp_path):
