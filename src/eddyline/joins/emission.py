@@ -95,8 +95,10 @@ class Emission:
             parts = [part for part in parts if len(part)]
             if parts:
                 leave[name] = run_of(Rows.together(parts))
-            stay[name] = [_without(run, until) for run in runs]
-        yield from self._joined(stay, leave)
+            stay[name] = runs
+        if leave:
+            stay = {name: [_without(run, until) for run in runs] for name, runs in stay.items()}
+            yield from self._joined(stay, leave)
 
     def _present(self) -> Iterator[pa.Table]:
         """Yield the results that live at one of the instants, and perhaps others."""

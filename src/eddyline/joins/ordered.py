@@ -96,6 +96,28 @@ class OrderedBatch(BucketBatch):
         latest = latest_after(self._order, batch)
         until = max(since, self._order.until(latest))
         due = self._due({name: self._on_time(name, batch[name]) for name in batch}, since, until)
+        if due or until > since:
+            yield from self._step(due, since, until, latest)
+        else:
+            kept = {key: tuple(of) for key, of in self.before.items() if not key.startswith(HELD)}
+            self.report.after |= kept
+        self.report.after[UNTIL] = (RunFile("until", 0, until, until, 0),)
+        self.report.ns = time.perf_counter_ns() - started
+
+    @property
+    def _order(self) -> OrderPlan:
+        assert self.plan.order is not None
+        return self.plan.order
+
+    @property
+    def _since(self) -> int:
+        """The instant before which all was emitted."""
+        return next((note.first_start for note in self.before.get(UNTIL, ())), ALWAYS)
+
+    def _step(
+        self, due: Mapping[str, Rows], since: int, until: int, latest: Mapping[str, int]
+    ) -> Iterator[pa.Table]:
+        """Join the rows from an instant until just before another, and keep them."""
         released = {
             name: released_of(self._order, name, rows, self._groups(name))
             for name, rows in due.items()
@@ -110,18 +132,6 @@ class OrderedBatch(BucketBatch):
             horizon = self._order.horizon(name, until, latest)
             self._keep_window(name, news.get(name), horizon)
             self._keep_groups(name, released.get(name))
-        self.report.after[UNTIL] = (RunFile("until", 0, until, until, 0),)
-        self.report.ns = time.perf_counter_ns() - started
-
-    @property
-    def _order(self) -> OrderPlan:
-        assert self.plan.order is not None
-        return self.plan.order
-
-    @property
-    def _since(self) -> int:
-        """The instant before which all was emitted."""
-        return next((note.first_start for note in self.before.get(UNTIL, ())), ALWAYS)
 
     # -- rows that come -------------------------------------------------------------------------
 
