@@ -42,7 +42,7 @@ UNTIL = "\0until"
 """The note of the instant before which all was emitted: its start, in the place of a file."""
 
 SHRINKS = 2
-"""Gone rows that a run may have for each of its rows before it is written anew: 1 in so many."""
+"""A run of counted rows is written anew once one in so many of its rows is gone."""
 
 HELD, ENDS, GROUPS = "\0held ", "\0ends ", "\0groups "
 """What is kept of an input beside its runs: rows that wait, ends of rows, groups of rows."""

@@ -31,7 +31,8 @@ class Rows:
     starts: NDArray[np.int64]
     """The instant from which each row is in its window: its event time (µs)."""
     ends: NDArray[np.int64]
-    """The last instant at which it is (µs); of two rows, not the earlier one's later."""
+    """The last instant at which it is (µs); of two rows, not the earlier one's later, except where
+    a window counts rows in groups (see ``open_ends``)."""
     payload: pa.Table
     """The columns that results need."""
     passes: NDArray[np.bool_] | None = None
