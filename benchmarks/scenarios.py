@@ -13,6 +13,7 @@ from benchmarks import (
     change_quality,
     intrusion,
     joins,
+    joins_caches,
     joins_operator,
     joins_pathway,
     joins_real,
@@ -60,6 +61,7 @@ SUITES: dict[str, tuple[Scenario, ...]] = {
     "joins": (
         *joins.SCENARIOS,
         *joins_operator.SCENARIOS,
+        *joins_caches.SCENARIOS,
         *joins_real.SCENARIOS,
         *joins_pathway.SCENARIOS,
     ),

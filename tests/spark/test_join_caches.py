@@ -68,7 +68,10 @@ def test_caches_in_workers_never_change_an_answer(spark, tmp_path, monkeypatch, 
     columns = {name: {"ts": "timestamp", "k": "bigint", "v": "bigint"} for name in "rst"}
     wanted = results(read_join(TEXT, columns, {}), whole, times).drop_columns("_at")
     assert bag(run.to_arrow()) == bag(wanted)
-    uses = [use for report in reports for use in report.uses.values()]
-    assert sum(use.n_keys for use in uses) > 0
-    if n_buckets == 1:
-        assert sum(use.n_hits for use in uses) > 0
+    assert sum(use.n_keys for report in reports for use in report.uses.values()) > 0
+    for report in reports:
+        # Which worker a task comes to is Spark's choice; one that has no copy, or one that missed a
+        # batch, starts empty, and every other one has most of the few keys.
+        for cache, use in report.uses.items():
+            is_warm = report.stores[cache.store].n_cold == 0
+            assert use.n_hits > 0.5 * use.n_keys if is_warm else True

@@ -84,8 +84,8 @@ MOST_BAN = 4096
 SAMPLED_KEYS = 256
 """About how many rows of each bucket and pipeline are sampled where candidates are profiled."""
 
-MOST_SAMPLE_BITS = 6
-"""At least one in 2^bits keys is sampled."""
+LEAST_SAMPLE_BITS, MOST_SAMPLE_BITS = 2, 6
+"""One in 2^bits keys is sampled, whatever the number of rows; the least bounds what it costs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +217,7 @@ class JoinCaches:
         """Return for which share of the keys candidates are profiled."""
         rows = max((sum(each) / len(each) for each in self._rows.values() if each), default=0.0)
         excess = int(rows / self._n_buckets / SAMPLED_KEYS)
-        return min(max(excess.bit_length() - 1, 0), MOST_SAMPLE_BITS)
+        return min(max(excess.bit_length() - 1, LEAST_SAMPLE_BITS), MOST_SAMPLE_BITS)
 
     def learn(
         self,
