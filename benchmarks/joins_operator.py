@@ -217,7 +217,8 @@ def _duckdb(connection: Any, workload: Workload) -> float:
 def _duckdb_answer(connection: Any, workload: Workload) -> list[int]:
     ids = " + ".join(f"{name}_id * {by}" for name, by in zip(workload.NAMES, FACTORS, strict=False))
     text = f"SELECT count(*), sum(({ids}) % {PRIME}) FROM ({workload.duckdb_text()})"
-    return [int(each) for each in connection.execute(text).fetchone()]
+    (row,) = connection.sql(text).fetchall()
+    return [int(each) for each in row]
 
 
 def _against_duckdb(workload: Workload, cores: int, n_runs: int) -> dict[str, Any]:
