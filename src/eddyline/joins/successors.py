@@ -49,21 +49,20 @@ def stream_order(starts: NDArray[np.int64], contents: pa.Table) -> NDArray[np.in
     keys: dict[str, pa.Array | pa.ChunkedArray] = {"time": pa.array(starts[tied])}
     for number, column in enumerate(contents.columns):
         keys |= _sort_keys(number, column.take(pa.array(tied)))
-    by_contents = pc.sort_indices(
-        pa.table(keys),
-        sort_keys=[(name, "ascending", "at_start") for name in keys],
-    )
+    by_contents = pc.sort_indices(pa.table(keys), sort_keys=[(name, "ascending") for name in keys])
     # Tied rows stand next to each other, so sorting them all leaves each run of them in its place.
     order[places] = tied[by_contents.to_numpy()]
     return order
 
 
 def _sort_keys(number: int, column: pa.ChunkedArray) -> dict[str, pa.ChunkedArray]:
-    """Return what a column is sorted by."""
-    if not pa.types.is_floating(column.type):
-        return {f"{number}": column}
-    is_nan = pc.is_nan(column)
-    return {f"{number} nan": is_nan, f"{number}": pc.if_else(is_nan, 0.0, column)}
+    """Return what a column is sorted by: NULL first, and NaN behind all values."""
+    keys = {f"{number} is there": pc.is_valid(column)} if column.null_count else {}
+    if pa.types.is_floating(column.type):
+        is_nan = pc.is_nan(column)
+        keys[f"{number} is NaN"] = is_nan
+        column = pc.if_else(is_nan, pa.scalar(0.0, column.type), column)
+    return keys | {f"{number}": column}
 
 
 def group_codes(columns: Sequence[pa.ChunkedArray], n_rows: int) -> NDArray[np.int64]:
@@ -77,8 +76,11 @@ def group_codes(columns: Sequence[pa.ChunkedArray], n_rows: int) -> NDArray[np.i
     """
     codes = np.zeros(n_rows, np.int64)
     for column in columns:
-        given = pc.add(column, 0.0) if pa.types.is_floating(column.type) else column
-        own = _numbered(given.combine_chunks())
+        if pa.types.is_floating(column.type):
+            # NaN has many bits, and adding 0 makes -0.0 the other zero.
+            nan = pa.scalar(float("nan"), column.type)
+            column = pc.add(pc.if_else(pc.is_nan(column), nan, column), 0.0)  # noqa: PLW2901
+        own = _numbered(column.combine_chunks())
         codes = _numbered(pa.array(codes * (own.max(initial=0) + 1) + own))
     return codes
 
