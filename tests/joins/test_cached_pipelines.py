@@ -68,7 +68,8 @@ class CachedOperator(Operator):
         profiled = tuple(each for each in found if self.now_and_then(2))
         limit = self.draw(st.sampled_from([1 << 20, 1 << 20, 1 << 20, 1_000, 200, 0]))
         stores = {each.store for each in found}
-        caches = CachePlan(used, kept, profiled, dict.fromkeys(stores, limit))
+        copies = self.draw(st.sampled_from(["", "run", "run", "another"]))
+        caches = CachePlan(used, kept, profiled, dict.fromkeys(stores, limit), copies)
         return BatchPlan(
             self.n_batches, self.graph, orders, self.lengths(), lows, horizons, caches=caches
         )
@@ -302,6 +303,33 @@ def test_a_cache_goes_when_keys_stop_coming_again():
     assert not any(n_used[50:])
     assert done.checks == plain.checks
     assert done.share(plain) <= 1.05
+
+
+def test_workers_of_a_machine_leave_each_other_copies(tmp_path):
+    fed = Fed(Q3, E2, tmp_path)
+    used = replace(fed.used(), copies="run")
+    fed.batch(used, s=[(1, 2), (2, 3)], t=[2])
+    fed.batch(used, r=[1, 2])
+    fed.batch(used, t=[3, 2])
+    cache_keeper.forget()  # as in another process
+    report, n_found = fed.batch(used, r=[1, 2, 2])
+    assert (hits_of(report), n_found) == ((2, 2), 1 * 2 + 2 * 1)
+    cache_keeper.forget()
+    report, n_found = fed.batch(replace(used, copies="another"), r=[1, 2])
+    assert (hits_of(report), n_found) == ((0, 2), 2 + 1)
+
+
+@pytest.mark.parametrize("cut", [0, 10, 200, -8])
+def test_a_copy_that_is_not_whole_is_no_copy(tmp_path, cut):
+    fed = Fed(Q3, E2, tmp_path)
+    used = replace(fed.used(), copies="run")
+    fed.batch(used, s=[(1, 2), (2, 3)], t=[2])
+    fed.batch(used, r=[1, 2])
+    cache_keeper.forget()
+    (path,) = (tmp_path / "caches").iterdir()
+    path.write_bytes(path.read_bytes()[:cut])
+    report, n_found = fed.batch(used, r=[1, 2])
+    assert (hits_of(report), n_found) == ((0, 2), 1)
 
 
 def test_less_memory_means_fewer_hits_and_the_same_answers():

@@ -15,7 +15,6 @@ import numpy as np
 
 from eddyline.joins.cache_batch import NEWS, caches_of
 from eddyline.joins.cache_counts import NO_CACHES
-from eddyline.joins.cache_keeper import put_back
 from eddyline.joins.drop_probing import drop_samples
 from eddyline.joins.grid import N_BINS, Bins, Grid, bins_of
 from eddyline.joins.late import write_late
@@ -130,7 +129,9 @@ class BucketBatch:
         self.report = BucketReport(self.bucket)
         on_time = {name: self._on_time(name, batch[name]) for name in sorted(batch)}
         news = {name: SortedRun.of(rows) for name, rows in on_time.items() if len(rows)}
-        caches = self._caches = caches_of(self.plan, self.folder, self.bucket, self.before)
+        caches = self._caches = caches_of(
+            self.plan, self.files, self.folder, self.bucket, self.before
+        )
         windows = {name: self._window(name) for name in self.plan.graph.inputs}
         if caches is not None:
             caches.begin(self.report.after, windows, news)
@@ -143,8 +144,7 @@ class BucketBatch:
             self._count(name, run)
             self._keep(name, run)
         if caches is not None:
-            put_back(self.folder, self.bucket, caches.finish(self.report.after))
-            self.report.caches = caches.report
+            self.report.caches = caches.close(self.report.after)
         self.report.ns = time.perf_counter_ns() - started
 
     @property

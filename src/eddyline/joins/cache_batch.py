@@ -23,7 +23,8 @@ from eddyline.joins.cache_counts import (
     UseCounts,
     place_of,
 )
-from eddyline.joins.cache_keeper import BucketCaches, SeenKeys, taken
+from eddyline.joins.cache_files import read_copy, write_copy
+from eddyline.joins.cache_keeper import BucketCaches, SeenKeys, put_back, taken
 from eddyline.joins.cache_store import KeptRows
 from eddyline.joins.closed_sets import are_compatible, prefix_invariant
 from eddyline.joins.index import Index
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
+    from pyarrow import fs
 
     from eddyline.joins.bucket import BatchPlan
     from eddyline.joins.cache_counts import CachePlan, Place
@@ -44,12 +46,17 @@ if TYPE_CHECKING:
 
 
 def caches_of(
-    plan: BatchPlan, folder: str, bucket: int, before: Mapping[str, Sequence[RunFile]]
+    plan: BatchPlan,
+    files: fs.FileSystem,
+    folder: str,
+    bucket: int,
+    before: Mapping[str, Sequence[RunFile]],
 ) -> CachedBatch | None:
     """Return the caches of a bucket in a batch; None if it uses none.
 
     Args:
         plan: of the batch.
+        files: where the folder is.
         folder: of the query's window state.
         bucket: its number.
         before: the runs that it starts from, by input.
@@ -57,12 +64,24 @@ def caches_of(
     if plan.caches.is_empty:
         return None
     kept = taken(folder, bucket)
+    names = {name: tuple(file.name for file in each) for name, each in before.items()}
+    run = plan.caches.copies if is_on_this_machine(files) else ""
     if plan.is_moved:
         kept = BucketCaches()  # what it holds is of other rows
-    names = {name: tuple(file.name for file in files) for name, files in before.items()}
-    return CachedBatch(
+    elif run and not kept.is_true_to(names):
+        kept = read_copy(folder, bucket, run, plan.graph) or kept
+    caches = CachedBatch(
         plan.caches, plan.graph, dict(plan.orders), plan.lows, plan.batch_id, names, kept
     )
+    caches.place = (folder, bucket, run)
+    return caches
+
+
+def is_on_this_machine(files: fs.FileSystem) -> bool:
+    """Return whether files are where all workers of this machine see them at once."""
+    from pyarrow import fs  # noqa: PLC0415
+
+    return isinstance(files, fs.LocalFileSystem)
 
 
 NEWS = ""
@@ -94,6 +113,9 @@ class CachedBatch:
     ) -> None:
         self.graph, self.orders, self.batch_id = graph, orders, batch_id
         self.report = CacheReport()
+        self.place: tuple[str, int, str] | None = None
+        """The folder of the query's window state, the bucket, and the run whose workers get a copy
+        of what is kept, if any; None if nothing is to be kept after the batch."""
         self._kept = kept
         sound = set(prefix_invariant(graph, orders))
         self.used = _compatible(each for each in plan.used if each in sound)
@@ -214,6 +236,26 @@ class CachedBatch:
             name: tuple(file.name for file in files) for name, files in after.items()
         }
         return self._kept
+
+    def close(self, after: Mapping[str, Sequence[RunFile]]) -> CacheReport:
+        """Keep what is to be kept for the next batch, and return what was done.
+
+        Args:
+            after: the runs of each input after the batch.
+        """
+        kept = self.finish(after)
+        if self.place is None:
+            return self.report
+        folder, bucket, run = self.place
+        put_back(folder, bucket, kept)
+        if run:
+            started = time.perf_counter_ns()
+            write_copy(folder, bucket, run, kept)
+            ns = time.perf_counter_ns() - started
+            n_bytes = max(sum(rows.n_bytes for rows in kept.stores.values()), 1)
+            for store, rows in kept.stores.items():
+                self.report.stores[store].ns += ns * rows.n_bytes // n_bytes
+        return self.report
 
     # -- pipelines ------------------------------------------------------------------------------
 

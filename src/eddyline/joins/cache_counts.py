@@ -31,6 +31,9 @@ class CachePlan:
     """Candidates of which keys are counted."""
     limits: Mapping[Store, int] = field(default_factory=dict)
     """Memory of each store in a bucket (bytes); a missing one has none."""
+    copies: str = ""
+    """Names the run of the query whose workers, where they are on one machine, leave each other
+    copies of what they keep; none do if empty."""
     sample_bits: int = 0
     """One in 2^bits keys is counted where candidates are profiled."""
 

@@ -102,6 +102,10 @@ class BucketCaches:
             self.after.get(name, ()) == tuple(before.get(name, ())) for name in store.windows
         )
 
+    def is_true_to(self, before: Mapping[str, Sequence[str]]) -> bool:
+        """Return whether something is kept, and all of it is true to the runs of a batch."""
+        return bool(self.stores) and all(self.fits(store, before) for store in self.stores)
+
     def number(self, name: str, run: str, n_rows: int) -> int:
         """Return the number of the first row of a run, a new one if it has none."""
         numbers = self.numbers.setdefault(name, {})

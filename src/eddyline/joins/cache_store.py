@@ -16,6 +16,8 @@ import numpy as np
 from eddyline.joins.rows import ALWAYS
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from eddyline.joins.closed_sets import Store
@@ -79,6 +81,42 @@ class KeptRows:
     def n_bytes(self) -> int:
         """What it holds takes; arrays have some room to grow beside that."""
         return self.n_entries * self.entry_bytes + self.n_rows * self.row_bytes
+
+    @property
+    def arrays(self) -> tuple[NDArray[Any], ...]:
+        """What is held, for another process; see ``filled``."""
+        n, rows = self.n_entries, self.n_rows
+        entries = (self._codes[:, :n], self._heads[:n], self._touched[:n], self._slots)
+        columns = (self._refs[:, :rows], self._more[:, :rows], self._older[:rows])
+        return (*entries, *columns, self._starts[:rows], self._ends[:rows])
+
+    def filled(self, arrays: Sequence[NDArray[Any]], alive: int) -> None:
+        """Take in what another process held.
+
+        Args:
+            arrays: as ``arrays`` were.
+            alive: rows that were alive when dead ones were removed last.
+
+        Raises:
+            ValueError: they do not fit each other.
+        """
+        codes, heads, touched, slots, refs, more, older, starts, ends = arrays
+        shapes = (codes.shape[0], refs.shape[0], more.shape[0])
+        sizes = {heads.size, touched.size, codes.shape[1]}
+        n_rows = {older.size, starts.size, ends.size, refs.shape[1], more.shape[1]}
+        wanted = (len(self.store.key), len(self.windows), len(self.extra))
+        if shapes != wanted or len(sizes) > 1 or len(n_rows) > 1:
+            msg = f"arrays of {shapes}, {sizes} and {n_rows} are not those of {self.store}"
+            raise ValueError(msg)
+        self._codes, self._heads, self._touched, self._slots = codes, heads, touched, slots
+        self._refs, self._more, self._older = refs, more, older
+        self._starts, self._ends = starts, ends
+        self.n_entries, self.n_rows, self._alive = heads.size, older.size, alive
+
+    @property
+    def alive(self) -> int:
+        """Rows that were alive when dead ones were removed last."""
+        return self._alive
 
     # -- keys -----------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ for a time that doubles; so trying costs little however often an estimate was wr
 
 from __future__ import annotations
 
+import uuid
 from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -154,6 +155,7 @@ class JoinCaches:
         self._worths = Worths()
         self._interval, self._waited, self._n_profiled = INTERVAL, 0, 0
         self._n_buckets = 1
+        self._run, self._copies = uuid.uuid4().hex, ""
         self._plan = NO_CACHES
         self._told: tuple[Candidate, ...] = ()
 
@@ -174,7 +176,9 @@ class JoinCaches:
         used = tuple(each for each in self.states.used if each.pipeline not in passed_by)
         is_measuring = self.states.is_measuring and bool(self._rows)
         profiled = self.states.which(State.PROFILED) if is_measuring else ()
-        self._plan = CachePlan(used, self.states.kept, profiled, self._limits(), self._bits())
+        self._plan = CachePlan(
+            used, self.states.kept, profiled, self._limits(), self._copies, self._bits()
+        )
         return self._plan
 
     def _passed_by(self, batch_id: int) -> set[str]:
@@ -276,23 +280,8 @@ class JoinCaches:
     # -- estimates ------------------------------------------------------------------------------
 
     def _observe(self, report: CacheReport, work: JoinWork) -> None:
-        for name, order in self._orders.items():
-            asked = {each.start: each for each in self._plan.used if each.pipeline == name}
-            spared = {at for each in asked.values() for at in range(each.start, each.stop)}
-            used = [each for each in self.states.used if each.pipeline == name]
-            hidden = {at for each in used for at in range(each.start, each.stop)}
-            n_rows = work.of(name, order[0]).n_in
-            if 0 in asked:
-                n_rows = report.uses[asked[0]].n_rows if asked[0] in report.uses else 0
-            self._rows.setdefault(name, deque(maxlen=JUDGED)).append(n_rows)
-            for at, other in enumerate(order):
-                if at not in spared and n_rows:
-                    done = work.of(name, other)
-                    known = self._joins.get((name, at), StretchEstimate())
-                    counts = StretchCounts((done.n_in, done.n_out), (done.ns,))
-                    is_stale = at in hidden and name in self._is_fresh
-                    window = 1 if is_stale else JUDGED
-                    self._joins[name, at] = known.observed(counts, window)
+        for name in self._orders:
+            self._observe_joins(name, report, work)
         for place, keys in report.keys.items():
             self._keys.setdefault(place, []).append(keys)
         for store, changes in report.changes.items():
@@ -306,7 +295,31 @@ class JoinCaches:
             known_use.n_probes += use.n_keys
             known_use.n_hits += use.n_hits
         for store, kept in report.stores.items():
+            # A worker that lacks what another one kept: from now on they leave each other copies.
+            was_full = store in self._kept and self._kept[store][-1].n_entries > 0
+            if was_full and kept.n_cold > 0:
+                self._copies = self._run
             self._kept.setdefault(store, deque(maxlen=JUDGED)).append(kept)
+
+    def _observe_joins(self, name: str, report: CacheReport, work: JoinWork) -> None:
+        """Take in the joins of a pipeline that no cache spared."""
+        order = self._orders[name]
+        asked = {each.start: each for each in self._plan.used if each.pipeline == name}
+        spared = {at for each in asked.values() for at in range(each.start, each.stop)}
+        used = [each for each in self.states.used if each.pipeline == name]
+        hidden = {at for each in used for at in range(each.start, each.stop)}
+        n_rows = work.of(name, order[0]).n_in
+        if 0 in asked:
+            n_rows = report.uses[asked[0]].n_rows if asked[0] in report.uses else 0
+        self._rows.setdefault(name, deque(maxlen=JUDGED)).append(n_rows)
+        for at, other in enumerate(order):
+            if at not in spared and n_rows:
+                done = work.of(name, other)
+                known = self._joins.get((name, at), StretchEstimate())
+                counts = StretchCounts((done.n_in, done.n_out), (done.ns,))
+                is_stale = at in hidden and name in self._is_fresh
+                window = 1 if is_stale else JUDGED
+                self._joins[name, at] = known.observed(counts, window)
 
     def _is_judged(self, cache: Candidate) -> bool:
         """Return whether it was used for some time, and what it spares was seen since."""
