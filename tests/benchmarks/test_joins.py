@@ -120,7 +120,7 @@ def test_other_answers_are_an_error_not_a_figure(monkeypatch):
 
 @pytest.mark.parametrize("length", [10 * SECOND_US, FOREVER])
 def test_the_operator_says_what_duckdb_says(tmp_path, length):
-    workload = Workload("", 5_000, 500, length)
+    workload = Workload(5_000, 500, length)
     operator = Operator(workload.NAMES, length, str(tmp_path), sums=True)
     n_results = sum(operator.batch(tables)[0] for tables in workload.batches())
     duckdb = pytest.importorskip("duckdb")
