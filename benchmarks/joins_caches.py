@@ -320,6 +320,9 @@ def times(settings: Settings, n_keys: int, rates: tuple[float, ...]) -> Measurem
     """Time of pipelines, caches and profiles over that of plain pipelines."""
     n_rows = settings.pick(2_000_000, 400_000)
     arrivals = uniform(rates, n_keys, n_rows, length=n_rows // 5)
+    small = uniform(rates, 1_000, 40_000, length=8_000)
+    run(small, 2_000, caches=timed(small), is_counted=False)  # compiles
+    run(small, 2_000, all_used(small, "r", "s"))
     ratios: list[float] = []
     details: dict[str, Any] = {}
     for _ in settings.seeds(3, 1):

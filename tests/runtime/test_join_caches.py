@@ -1,0 +1,86 @@
+"""Which caches a join uses: switches, changes of order, bans, memory."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from benchmarks import join_runs
+from eddyline.joins.cache_counts import NO_CACHES
+from eddyline.joins.graph import JoinGraph
+from eddyline.runtime.join_caches import JoinCaches
+
+ARRIVALS = join_runs.uniform((1, 1, 8), 400, 80_000, length=6_000)
+"""The cache on r and s, for t, spares a good part of the work."""
+
+
+@pytest.mark.parametrize("options", [{"is_on": False}, {"cache_bytes": 0}, {"cache_bytes": 4095}])
+def test_switched_off_nothing_is_done(options):
+    made = {"cache_bytes": 1 << 20, **options}
+    caches = JoinCaches(ARRIVALS.graph, "rst", **made)
+    done = join_runs.run(ARRIVALS, 8_000, caches=caches)
+    assert all(plan == NO_CACHES for plan in done.plans)
+    assert caches.views() == ()
+
+
+def test_two_inputs_have_no_cache():
+    graph = JoinGraph(("r", "s"), (frozenset("rs"),))
+    caches = JoinCaches(graph, "rs", cache_bytes=1 << 20)
+    assert caches.plan({"r": ("s",), "s": ("r",)}, 0) == NO_CACHES
+
+
+def test_a_table_asks_no_cache():
+    caches = JoinCaches(ARRIVALS.graph, "rs", cache_bytes=1 << 20)  # t brings rows only once
+    join_runs.run(ARRIVALS, 8_000, caches=caches)
+    assert not caches.states.states
+
+
+def test_what_is_used_is_told_with_its_worth():
+    caches, entries = join_runs.decided(ARRIVALS), []
+    learn = caches.learn
+    caches.learn = lambda *given: entries.extend(learn(*given))
+    join_runs.run(ARRIVALS, 2_000, caches=caches)
+    (view,) = caches.views()
+    assert (view.pipeline, set(view.windows)) == ("t", {"r", "s"})
+    assert 0 < view.n_hits <= view.n_probes
+    assert view.benefit_ns > view.cost_ns > 0
+    assert view.n_bytes > 0
+    (entry,) = entries
+    assert (entry.event, entry.before, entry.after) == ("caches", [], ["r ⋈ s for t"])
+    assert entry.evidence["r ⋈ s for t"]["benefit_ns"] > entry.evidence["r ⋈ s for t"]["cost_ns"]
+
+
+def test_another_order_ends_caches_and_their_measures():
+    caches = join_runs.decided(ARRIVALS)
+    join_runs.run(ARRIVALS, 2_000, caches=caches)
+    assert caches.states.used
+    orders = {**ARRIVALS.orders, "s": ("t", "r")}  # {r, s} is not closed any more
+    plan = caches.plan(orders, 100)
+    assert not plan.used
+    assert not plan.kept
+    assert not caches.states.used
+    done = join_runs.run(replace(ARRIVALS, orders=orders), 2_000, caches=caches)
+    assert done.checks == join_runs.run(ARRIVALS, 2_000).checks
+
+
+def test_memory_is_never_more_than_there_is():
+    caches = join_runs.decided(ARRIVALS, 100_000)
+    done = join_runs.run(ARRIVALS, 2_000, caches=caches)
+    limits = [sum(plan.limits.values()) for plan in done.plans if plan.used]
+    assert limits
+    assert max(limits) <= 100_000
+    held = [
+        sum(store.n_bytes for store in report.caches.stores.values())
+        for report in done.reports
+        if report.caches
+    ]
+    assert max(held) <= 100_000
+
+
+def test_what_was_learned_is_not_kept_over_a_restart():
+    caches = join_runs.decided(ARRIVALS)
+    join_runs.run(ARRIVALS, 2_000, caches=caches)
+    again = join_runs.decided(ARRIVALS)
+    again.restore(caches.snapshot())
+    assert not again.states.used
