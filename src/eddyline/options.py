@@ -159,7 +159,7 @@ class JoinOptions(_Keywords):
     ([0, 2^20]); 0 keeps the orders as written."""
     window_rows: int = 1000
     """Profile tuples that an order is chosen by: the newest (≥ 1)."""
-    caches: bool = True
+    caches: bool = False
     """Whether joined rows may be kept by key where that saves more than it costs."""
     cache_bytes: int = 64 << 20
     """Most memory for them, per bucket (bytes; ≥ 0)."""
