@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -33,6 +34,12 @@ from eddyline.query.join_statement import read_join
 from eddyline.testing.reference_joins import results
 
 SECOND_US = 1_000_000
+
+
+@pytest.fixture(autouse=True)
+def files_that_go(monkeypatch, tmp_path):
+    """What is written goes with the test."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
 
 def whole(batches):
