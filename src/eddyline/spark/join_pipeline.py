@@ -243,7 +243,7 @@ class JoinPipeline:
             self.folder.folder,
             self._windows(),
         )
-        return placed(df, self._grid, self.join.source.raw).mapInArrow(worker.run, schema)
+        return placed(df, self._grid, self.join.source).mapInArrow(worker.run, schema)
 
     def _plan(self, batch_id: int) -> BatchPlan:
         source, lows = self.join.source, self._lows()

@@ -37,8 +37,9 @@ INPUT, PASSES, BUCKET, START = "__input", "__passes", "__bucket", "__start"
 """The columns that say which input a row is of, whether it can join at all, its bucket, and its
 event time (µs)."""
 
-KEY, SLOT = "__key", "__slot"
-"""The columns that say its codes (numbered by key class), and what it carries (numbered)."""
+KEY, SLOT, PART = "__key", "__slot", "__part"
+"""The columns that say its codes (numbered by key class), what it carries (numbered), and where its
+bucket is along a side of the grid."""
 
 TEXT_OF = "\0text of "
 """What stands before the name of a column in that of its text."""
@@ -158,29 +159,32 @@ def arrow_schema(spark: SparkSession, schema: StructType) -> pa.Schema:
     return to_arrow_schema(schema, timezone=zone, prefers_large_types=is_large == "true")
 
 
-def placed(df: DataFrame, grid: Grid, raw: Sequence[int] = ()) -> DataFrame:
+def placed(df: DataFrame, grid: Grid, source: Source) -> DataFrame:
     """Return the rows that can join, each in the partitions that are its buckets.
 
     Args:
-        df: rows of a source.
-        grid: how they are cut into buckets.
-        raw: the numbers of the inputs of which all rows are needed; one bucket if there is any.
+        df: rows of the source.
+        grid: how they are cut into buckets; one if there are inputs of which all rows are needed.
+        source: the inputs.
     """
-    is_needed = F.col(PASSES) | F.col(INPUT).isin(*raw) if raw else F.col(PASSES)
+    is_needed = F.col(PASSES) | F.col(INPUT).isin(*source.raw) if source.raw else F.col(PASSES)
     df = df.where(is_needed & F.col(START).isNotNull())
     bucket = F.lit(0)
     for key, size in enumerate(grid.shape):
         if size == 1:
             continue
-        code, part = F.col(f"{KEY}{key}"), f"__part{key}"
-        parts = F.array(*[F.lit(number) for number in range(size)])
-        own = F.array((F.pmod(F.xxhash64(code), F.lit(N_BINS)) % size).cast("int"))
-        df = df.withColumn(part, F.explode(F.when(code.isNull(), parts).otherwise(own)))
-        bucket = bucket * size + F.col(part)
+        code = F.col(f"{KEY}{key}")
+        part = (F.pmod(F.xxhash64(code), F.lit(N_BINS)) % size).cast("int")
+        if not all(key in each.keys for each in source.layouts):
+            everywhere = F.array(*[F.lit(number) for number in range(size)])
+            parts = F.explode(F.when(code.isNull(), everywhere).otherwise(F.array(part)))
+            df = df.withColumn(f"{PART}{key}", parts)
+            part = F.col(f"{PART}{key}")
+        bucket = bucket * size + part
     df = df.withColumn(BUCKET, bucket)
-    done = [name for name in df.columns if name.startswith("__part")]
-    df = df.drop(*done, *(() if raw else (PASSES,)))
-    return df.repartitionById(grid.n_buckets, F.col(BUCKET))
+    done = [name for name in df.columns if name.startswith(PART)]
+    df = df.drop(*done, *(() if source.raw else (PASSES,)))
+    return df.repartitionById(grid.n_buckets, F.col(BUCKET)).drop(BUCKET)
 
 
 def _union(parts: Sequence[DataFrame]) -> DataFrame | None:

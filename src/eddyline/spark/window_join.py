@@ -340,7 +340,7 @@ class WindowJoin:
         plan = BatchPlan(0, self.graph, orders, lengths, order=self.order({}))
         arrow = arrow_schema(df.sparkSession, self.result_schema)
         worker = OnceWorker(plan, Shape(self.source.layouts, arrow))
-        rows = placed(df, chosen_grid(self.graph, self.n_buckets), self.source.raw)
+        rows = placed(df, chosen_grid(self.graph, self.n_buckets), self.source)
         results = rows.mapInArrow(worker.run, self.result_schema)
         for condition in self.conditions:
             results = results.where(condition)
