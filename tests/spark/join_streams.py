@@ -20,8 +20,8 @@ def write_batch(folder, name, number, rows):
     draft.rename(place / f"{number:05d}.parquet")
 
 
-def stream_of(spark, folder, name):
+def stream_of(spark, folder, name, *, schema=None):
     """Return the stream of the files that are there and to come, one for each batch."""
     path = str(folder / name)
-    schema = spark.read.parquet(path).schema
+    schema = schema or spark.read.parquet(path).schema
     return spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(path)

@@ -40,7 +40,8 @@ spark = el.session({"spark.driver.memory": "1g", "spark.local.dir": str(folder /
                     "spark.sql.warehouse.dir": str(folder / "wh")}, master="local[2,3]")
 engine = el.Engine(spark)
 for name in "stu":
-    engine.stream(name, stream_of(spark, folder, name), time="ts", lateness="2 seconds")
+    stream = stream_of(spark, folder, name, schema="id BIGINT, ts TIMESTAMP, k BIGINT")
+    engine.stream(name, stream, time="ts", lateness="2 seconds")
 
 def dies_once(ids: pd.Series) -> pd.Series:
     try:
@@ -102,7 +103,11 @@ def start(folder):
         stderr=subprocess.DEVNULL,
         text=True,
         start_new_session=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(["src", "."])},
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(["src", "."]),
+            "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1",  # it starts sooner
+        },
     )
 
 
