@@ -12,7 +12,7 @@ from eddyline.joins.index import Probes
 from eddyline.joins.rows import FOREVER
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -88,13 +88,20 @@ class Composites:
         """Return some combinations."""
         return Composites(*self.parts(chosen), self.starts[chosen], self.ends[chosen])
 
-    def joined(self, name: str, window: Sequence[SortedRun], links: Sequence[int]) -> Composites:
+    def joined(
+        self,
+        name: str,
+        window: Sequence[SortedRun],
+        links: Sequence[int],
+        needed: Collection[int] | None = None,
+    ) -> Composites:
         """Return the combinations with a row of one more input.
 
         Args:
             name: the input.
             window: its runs, at least one.
             links: the key classes in which its rows have to be equal to what is joined; not empty.
+            needed: the key classes whose codes the combinations are to have; all if omitted.
         """
         from eddyline.joins.index_kernels import hashes_of  # noqa: PLC0415
 
@@ -105,22 +112,28 @@ class Composites:
         for run in window:
             checks = _stacked([run.rows.codes[each] for each in others], len(run))
             at, rows = run.index(key).pairs(probes, checks)
-            found.append(self._with_rows(name, run, base, at, rows))
+            refs = {each: of[at] for each, of in self.rows.items()}
+            refs[name] = rows.astype(np.int64) + base
+            starts = np.maximum(self.starts[at], run.rows.starts[rows])
+            ends = np.minimum(self.ends[at], run.rows.ends[rows])
+            found.append(Composites(refs, self._codes_with(run, at, rows, needed), starts, ends))
             base += len(run)
         return _together(found)
 
-    def _with_rows(
-        self, name: str, run: SortedRun, base: int, at: NDArray[np.uint32], rows: NDArray[np.uint32]
-    ) -> Composites:
-        added = run.rows
-        refs, codes = self.parts(at)
-        codes |= {key: codes_[rows] for key, codes_ in added.codes.items() if key not in codes}
-        return Composites(
-            refs | {name: rows.astype(np.int64) + base},
-            codes,
-            np.maximum(self.starts[at], added.starts[rows]),
-            np.minimum(self.ends[at], added.ends[rows]),
-        )
+    def _codes_with(
+        self,
+        run: SortedRun,
+        at: NDArray[np.uint32],
+        rows: NDArray[np.uint32],
+        needed: Collection[int] | None,
+    ) -> dict[int, NDArray[np.int64]]:
+        """Return the codes of combinations with rows of a run."""
+        every = dict.fromkeys((*self.codes, *run.rows.codes))
+        return {
+            key: self.codes[key][at] if key in self.codes else run.rows.codes[key][rows]
+            for key in every
+            if needed is None or key in needed
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +161,7 @@ class Pipeline:
             The combinations of all inputs; None as soon as there is none.
         """
         if caches is None:
-            return self._through(first, 0, len(self.order))
+            return self._through(first, 0, len(self.order), keeps_codes=False)
         joined: Composites | None = first
         position = 0
         while joined is not None and position < len(self.order):
@@ -163,20 +176,39 @@ class Pipeline:
             position = stop
         return joined
 
-    def _through(self, joined: Composites, start: int, stop: int) -> Composites | None:
-        """Join combinations with the windows at some positions; None if none is left."""
+    def _through(
+        self, joined: Composites, start: int, stop: int, *, keeps_codes: bool = True
+    ) -> Composites | None:
+        """Join combinations with the windows at some positions; None if none is left.
+
+        Args:
+            joined: the combinations.
+            start: the first position.
+            stop: the position at which to stop.
+            keeps_codes: whether they keep codes that no later join looks at.
+        """
         for position in range(start, stop):
             name, bound = self.order[position], (self.name, *self.order[:position])
             started, n_in = time.perf_counter_ns(), len(joined)
             if not self.windows[name]:
                 self.work.of(self.name, name).add(n_in, 0, 0)
                 return None
-            joined = joined.joined(name, self.windows[name], self.graph.links(bound, name))
+            links = self.graph.links(bound, name)
+            needed = None if keeps_codes else self._needed_after(position)
+            joined = joined.joined(name, self.windows[name], links, needed)
             ns = time.perf_counter_ns() - started
             self.work.of(self.name, name).add(n_in, len(joined), ns)
             if not len(joined):
                 return None
         return joined
+
+    def _needed_after(self, position: int) -> set[int]:
+        """Return the key classes that joins behind a position look at."""
+        return {
+            key
+            for later in range(position + 1, len(self.order))
+            for key in self.graph.links((self.name, *self.order[:later]), self.order[later])
+        }
 
     def _with_cache(
         self, cache: Candidate, joined: Composites, keys: Keys, caches: CachedBatch
