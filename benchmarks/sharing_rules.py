@@ -109,8 +109,8 @@ def statement(n_rules: int, *, is_tuned: bool) -> Callable[[Settings], Measureme
         gain = paired_ratio(times["Spark"], times["eddyline"])
         same = fresh["Spark, one array"].median / times["eddyline"].median
         note = (
-            f"{df.count():,} rows, {len(rules)} rules of four ranges, Spark as {best}; as one array "
-            f"a row, which is what ours gives, {same:.1f}; "
+            f"{df.count():,} rows, {len(rules)} rules of four ranges, Spark as {best}; as one "
+            f"array a row, which is what ours gives, {same:.1f}; "
             f"{times_told(times | fresh)}; counts equal, rule by rule, on 20,000 rows"
         )
         details = {
