@@ -338,6 +338,6 @@ def test_late_rows_are_kept_as_results_need_them(tmp_path):
     feed.batch(s=[(8, 1, 2), (9, 1, 3), (7, None, 4)])
     assert feed.report.n_late == {"s": 1}
     assert feed.report.n_rows == {"s": 1}
-    late = read_late(feed.files, f"{tmp_path}/late", "s")
+    late = read_late(feed.files, f"{tmp_path}/late", "s", until=10)
     assert late.column_names == ["v", "_time"]
     assert late["v"].to_pylist() == [2]

@@ -17,6 +17,7 @@ from tests.spark.join_streams import stream_of, write_batch
 
 import eddyline as el
 from eddyline.errors import StateError
+from eddyline.spark.sinks import ParquetSink
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
@@ -176,6 +177,29 @@ def test_a_full_disk_is_said_and_nothing_is_lost(engine, tmp_path):
     run.pipeline.folder.commit = fails
     with pytest.raises(StateError, match=r"batch 1 cannot be written .*No space left on device"):
         run.await_termination(120)
+    again = started(engine, tmp_path, name="again")
+    assert again.await_termination(120)
+    assert got(tmp_path) == expected(3)
+
+
+def test_windows_that_a_task_cannot_reach_are_said_and_nothing_is_lost(engine, tmp_path):
+    runs = tmp_path / "ckpt" / "eddyline" / "windows" / "runs"
+    away = runs.with_name("runs-away")
+    sink = ParquetSink(str(tmp_path / "out"))
+
+    def loses_the_folder(df, batch_id):
+        if batch_id == 1:
+            runs.rename(away)
+            runs.write_text("")
+        sink.write(df, batch_id)
+
+    query = engine.query(TEXT, buckets=2)
+    checkpoint = str(tmp_path / "ckpt")
+    run = query.start(loses_the_folder, checkpoint=checkpoint, trigger="available_now")
+    with pytest.raises(StateError, match=r"bucket \d cannot read or write its windows in .*again"):
+        run.await_termination(120)
+    runs.unlink()
+    away.rename(runs)
     again = started(engine, tmp_path, name="again")
     assert again.await_termination(120)
     assert got(tmp_path) == expected(3)

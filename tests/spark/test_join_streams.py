@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import tempfile
 from collections import Counter
 from pathlib import Path
@@ -124,6 +125,22 @@ def test_late_rows_are_counted_and_kept(engine, tmp_path):
     assert run.late_rows("t").num_rows == 0
     with pytest.raises(QueryError, match=r"unknown input 'u'; known: s, t"):
         run.late_rows("u")
+
+
+def test_what_is_learned_and_damaged_is_dropped(engine, tmp_path):
+    checkpoint = tmp_path / "ckpt"
+    query = engine.query(TEXT, name="damaged")
+    query.start(checkpoint=str(checkpoint), trigger="available_now").await_termination(120)
+    state = checkpoint / "eddyline" / "state.json"
+    saved = json.loads(state.read_text())
+    del saved["state"]["counts"]
+    state.write_text(json.dumps(saved))
+    write_batch(tmp_path, "s", 2, rows_of((12, 1, 7)))
+    again = query.start(checkpoint=str(checkpoint), trigger="available_now")
+    assert again.await_termination(120)
+    assert "drop_state" in [entry["event"] for entry in again.journal]
+    assert found(again.to_arrow()) == [(1, 7, 20)]
+    assert again.view().inputs[0].n_late == 1, "late rows are counted with the windows"
 
 
 def test_a_restart_goes_on_with_other_buckets(spark, tmp_path):

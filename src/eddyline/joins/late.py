@@ -53,12 +53,22 @@ def with_times(payload: pa.Table, starts: NDArray[np.int64]) -> pa.Table:
     return payload.append_column(TIME, pa.array(starts, pa.timestamp("us", tz="UTC")))
 
 
-def read_late(files: fs.FileSystem, folder: str, name: str) -> pa.Table | None:
-    """Return all late rows of an input, by batch; None if there is none."""
-    ending = f"-{quote(name, safe='')}.parquet"
+def read_late(files: fs.FileSystem, folder: str, name: str, until: int) -> pa.Table | None:
+    """Return the late rows of an input, by batch; None if there is none.
+
+    Args:
+        files: where the folder is.
+        folder: the folder.
+        name: the input.
+        until: the last batch that counts: files of a later one are of an attempt that failed.
+
+    Raises:
+        OSError: they cannot be read.
+    """
     tables = []
     for file in sorted(names_in(files, folder)):
-        if file.endswith(ending):
+        batch_id, _, its_name = file.split("-", 2)
+        if its_name == f"{quote(name, safe='')}.parquet" and int(batch_id) <= until:
             with files.open_input_file(f"{folder}/{file}") as source:
                 tables.append(pq.read_table(source))
     return pa.concat_tables(tables) if tables else None
@@ -76,5 +86,5 @@ def drop_stale_late(
         written: the files of the attempt that counts.
     """
     for file in names_in(files, folder):
-        if int(file[:8]) >= batch_id and file not in written:
+        if int(file.split("-")[0]) >= batch_id and file not in written:
             files.delete_file(f"{folder}/{file}")

@@ -91,7 +91,6 @@ class InputCounts:
 
     n_arrived: int = 0
     n_joined: int = 0
-    n_late: int = 0
     n_untimed: int = 0
 
 
@@ -161,7 +160,8 @@ class JoinPipeline:
     def _chosen_grid(self, *, is_start: bool = False) -> Grid:
         """Return the grid for the next batch: another one only where that is worth moving rows."""
         now = Grid(self._manifest.grid)
-        bins = self.bins if any(each.any() for each in self.bins.values()) else None
+        is_known = self.options.adaptive and any(each.any() for each in self.bins.values())
+        bins = self.bins if is_known else None
         better = chosen_grid(self.graph, self.join.n_buckets, bins)
         if is_start and better.n_buckets != now.n_buckets:
             return better
@@ -349,7 +349,6 @@ class JoinPipeline:
             counts.n_untimed += n_all - n_timed
             for report in found.values():
                 counts.n_joined += report.n_rows.get(each.name, 0)
-                counts.n_late += report.n_late.get(each.name, 0)
         for key in self.bins:
             fresh = [report.bins[key] for report in found.values() if key in report.bins]
             self.bins[key] = FRESH * self.bins[key] + sum(fresh, np.zeros(N_BINS))
@@ -419,7 +418,7 @@ class JoinPipeline:
         if name not in layouts:
             raise QueryError(unknown("input", name, list(layouts)), name=name)
         try:
-            found = read_late(self.folder.files, self.folder.late, name)
+            found = read_late(self.folder.files, self.folder.late, name, self._manifest.batch_id)
         except OSError as error:
             msg = (
                 f"late rows cannot be read from {self.folder.late}: {error}; a run without a "
@@ -486,7 +485,7 @@ class JoinPipeline:
             window=STATIC if is_table else window_text(each.window),
             n_arrived=counts.n_arrived,
             n_joined=counts.n_joined,
-            n_late=counts.n_late,
+            n_late=self._manifest.n_late.get(each.name, 0),
             n_untimed=counts.n_untimed,
             latest=self._manifest.latest.get(each.name),
             n_kept=sum(file.n_rows for file in files),
@@ -537,12 +536,21 @@ class JoinPipeline:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Continue from what ``snapshot`` returned."""
-        self.loop.restore(state["loop"])
-        for name, key, of in state["bins"]:
-            self.bins[name, key] = np.array(of, dtype=np.float64)
-        self.counts = {name: InputCounts(*of) for name, of in state["counts"].items()}
-        self.n_results = int(state["n_results"])
+        """Continue from what ``snapshot`` returned.
+
+        Raises:
+            StateError: it is damaged, or of something else.
+        """
+        try:
+            self.loop.restore(state["loop"])
+            for name, key, of in state["bins"]:
+                self.bins[name, key] = np.array(of, dtype=np.float64)
+            counts = state["counts"]
+            self.counts = {name: InputCounts(*counts[name]) for name in self.graph.inputs}
+            self.n_results = int(state["n_results"])
+        except (KeyError, TypeError, ValueError) as error:
+            msg = f"what the join {self.join.name!r} has learned cannot be read: {error!r}"
+            raise StateError(msg, query=self.join.name) from error
         self._grid = self._chosen_grid(is_start=True)
 
 
