@@ -154,7 +154,7 @@ def units(report: BucketReport, plan: CachePlan) -> float:
     work = sum(done.n_in + done.n_out for done in report.work.probes.values())
     if report.caches is None:
         return work
-    used = sum(use.n_rows + use.n_out + use.n_put for use in report.caches.uses.values())
+    used = sum(use.n_rows + use.n_out + use.n_put + use.n_asked for use in report.caches.uses.values())
     kept = sum(each.n_seen + each.n_kept for each in report.caches.stores.values())
     sampled = sum(each.n_rows for each in report.caches.keys.values())
     sampled += sum(each.n_seen for each in report.caches.changes.values())
@@ -188,7 +188,7 @@ def counted(report: BucketReport) -> tuple[CacheReport, JoinWork]:
         return sum(joins)
 
     uses = {
-        cache: replace(use, ns=use.n_rows + use.n_out + use.n_put + missed(cache))
+        cache: replace(use, ns=use.n_rows + use.n_out + use.n_put + use.n_asked + missed(cache))
         for cache, use in found.uses.items()
     }
     stores = {

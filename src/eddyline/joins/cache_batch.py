@@ -25,8 +25,9 @@ from eddyline.joins.cache_counts import (
 )
 from eddyline.joins.cache_files import read_copy, write_copy
 from eddyline.joins.cache_keeper import BucketCaches, SeenKeys, put_back, taken
+from eddyline.joins.cache_partners import PartnerRows
 from eddyline.joins.cache_store import KeptRows
-from eddyline.joins.closed_sets import are_compatible, prefix_invariant
+from eddyline.joins.closed_sets import are_compatible, is_sound, is_told
 from eddyline.joins.index import Index
 from eddyline.joins.rows import ALWAYS
 
@@ -117,14 +118,19 @@ class CachedBatch:
         """The folder of the query's window state, the bucket, and the run whose workers get a copy
         of what is kept, if any; None if nothing is to be kept after the batch."""
         self._kept = kept
-        sound = set(prefix_invariant(graph, orders))
-        self.used = _compatible(each for each in plan.used if each in sound)
+        self.used = _compatible(each for each in plan.used if is_sound(graph, orders, each))
         self._asked = {(each.pipeline, each.start): each for each in self.used}
-        stores = {each.store for each in sound} & set(plan.stores)
-        self._profiled = tuple(each for each in plan.profiled if each in sound)
+        stores = {
+            each
+            for each in plan.stores
+            if is_told(each, orders) and not any(cache.straddles(each) for cache in self.used)
+        }
+        self._profiled = tuple(each for each in plan.profiled if is_sound(graph, orders, each))
         self._limits = plan.limits
         self._bits = plan.sample_bits
         self._open(stores, lows, before)
+        kept.latest = {name: at for name, at in kept.latest.items() if kept.is_at(name, before)}
+        self._partners: PartnerRows | None = None
         self._samples: dict[Place, list[NDArray[np.uint64]]] = {}
         self._changes: dict[Store, list[NDArray[np.uint64]]] = {}
         self._offsets: dict[str, NDArray[np.int64]] = {}
@@ -203,6 +209,10 @@ class CachedBatch:
             windows: these runs.
             news: the new rows of each input that has some.
         """
+        if any(store.partners for store in self._kept.stores):
+            self._partners = PartnerRows(self.graph, windows, news, self._kept.latest)
+        else:
+            self._kept.latest = {}
         for name in self._names:
             runs = [file.name for file in files.get(name, ())]
             opened = dict(zip(runs, windows.get(name, ()), strict=True))
@@ -276,8 +286,8 @@ class CachedBatch:
     def passed(self, pipeline: str, position: int, keys: Keys) -> None:
         """Take in what comes to a position of a pipeline: changes of stores, and keys to count."""
         for store, rows in self._kept.stores.items():
-            if pipeline in store.windows and store.tap == position:
-                self._tap(store, rows, keys)
+            if pipeline in store.closed and store.tap == position:
+                self._tap(pipeline, store, rows, keys)
         if self._profiled:
             started = time.perf_counter_ns()
             self._sample(pipeline, position, keys)
@@ -300,6 +310,22 @@ class CachedBatch:
         counts.n_hits += n_hits
         counts.n_keys += n_hits
         return entries, np.flatnonzero(entries < 0)
+
+    def alone(
+        self, cache: Candidate, joined: Composites, entries: NDArray[np.int32]
+    ) -> NDArray[np.int64]:
+        """Return the places of combinations that may join more than their entries hold.
+
+        Args:
+            cache: the cache.
+            joined: the combinations that came to it.
+            entries: of each, -1 without one: one that is made now holds all.
+        """
+        if not cache.is_self_supporting or self._partners is None:
+            return np.empty(0, np.int64)
+        may_hit, n_asked = self._partners.ask(cache.pipeline, joined)
+        self.use(cache).n_asked += n_asked
+        return np.flatnonzero((entries >= 0) & ~may_hit)
 
     def admitted(
         self, cache: Candidate, keys: Keys, missing: NDArray[np.int64]
@@ -329,7 +355,8 @@ class CachedBatch:
     def fill(self, cache: Candidate, entries: NDArray[np.int32], found: Composites) -> None:
         """Put the joined rows of new entries in."""
         self.use(cache).n_put += len(found)
-        self._append(cache.store, entries, found)
+        rows = self._kept.stores[cache.store]
+        rows.append(entries, *self._columns(rows, found), found.starts, found.ends)
 
     def hits(self, cache: Candidate, joined: Composites, entries: NDArray[np.int32]) -> Composites:
         """Return combinations with what is kept for them; with an entry of -1 that is nothing."""
@@ -342,22 +369,56 @@ class CachedBatch:
         starts = np.maximum(joined.starts[at], starts)
         return type(joined)(refs, codes, starts, np.minimum(joined.ends[at], ends))
 
-    def _tap(self, store: Store, rows: KeptRows, keys: Keys) -> None:
+    def _tap(self, pipeline: str, store: Store, rows: KeptRows, keys: Keys) -> None:
         started, counts = time.perf_counter_ns(), self.report.stores[store]
-        counts.n_seen += len(keys.joined)
-        if rows.n_entries and len(keys.joined):
-            entries, _ = rows.find(*keys.of(store.key))
-            kept = np.flatnonzero((entries >= 0) & (keys.joined.ends >= rows.horizon))
-            if kept.size:
-                self._append(store, entries[kept], keys.joined.taken(kept))
-            counts.n_kept += kept.size
+        joined, (hashes, codes) = keys.joined, keys.of(store.key)
+        looked_up = self._untold(pipeline, store, joined)
+        if looked_up is not None:
+            hashes, codes = hashes[looked_up], codes.take(looked_up, axis=1)
+        counts.n_seen += hashes.size
+        if rows.n_entries and hashes.size:
+            entries, _ = rows.find(hashes, codes)
+            at = np.flatnonzero(entries >= 0)
+            found = joined.taken(at if looked_up is None else looked_up[at])
+            counts.n_kept += self._add(pipeline, store, entries[at], found)
         counts.ns += time.perf_counter_ns() - started
 
-    def _append(self, store: Store, entries: NDArray[np.int32], found: Composites) -> None:
+    def _untold(self, pipeline: str, store: Store, joined: Composites) -> NDArray[np.int64] | None:
+        """Return the places of combinations whose rows of a store may not be there; None if all."""
+        if pipeline not in store.partners or self._partners is None:
+            return None
+        are_there = self._partners.known(pipeline, joined)
+        return None if are_there is None else np.flatnonzero(~are_there)
+
+    def _add(
+        self, pipeline: str, store: Store, entries: NDArray[np.int32], found: Composites
+    ) -> int:
+        """Put in what a tap saw and return how much; see ``_tap``."""
         rows = self._kept.stores[store]
+        starts, ends = found.starts, found.ends
+        if store.partners and self._partners is not None:
+            # Rows of a store live on when those of its partners do not.
+            starts, ends = self._partners.lives(rows.windows, found)
+        stay = np.flatnonzero(ends >= rows.horizon)
+        if not stay.size:
+            return 0
+        if stay.size < len(found):
+            found, entries = found.taken(stay), entries[stay]
+            starts, ends = starts[stay], ends[stay]
+        columns = self._columns(rows, found)
+        if store.partners:
+            # It may be seen with one row of a partner after the other.
+            are_new = pipeline in store.windows
+            rows.append_once(entries, *columns, starts, ends, are_new=are_new)
+        else:
+            rows.append(entries, *columns, starts, ends)
+        return stay.size
+
+    def _columns(
+        self, rows: KeptRows, found: Composites
+    ) -> tuple[list[NDArray[np.int64]], list[NDArray[np.int64]]]:
         refs = [self._numbers(name, found.rows[name]) for name in rows.windows]
-        more = [found.codes[key] for key in rows.extra]
-        rows.append(entries, refs, more, found.starts, found.ends)
+        return refs, [found.codes[key] for key in rows.extra]
 
     def _numbers(self, name: str, positions: NDArray[np.int64]) -> NDArray[np.int64]:
         from eddyline.joins.cache_kernels import moved  # noqa: PLC0415
@@ -386,11 +447,19 @@ class CachedBatch:
                 self._samples.setdefault(place, []).append(np.unique(hashes))
         stores = dict.fromkeys(each.store for each in self._profiled)
         for store in stores:
-            if pipeline in store.windows and store.tap == position:
+            if self._is_told(store, pipeline, position):
                 mask = np.uint64((1 << self._bits) - 1)
                 hashes = keys.of(store.key)[0]
                 sampled = hashes[(hashes & mask) == 0]
                 self._changes.setdefault(store, []).append(sampled)
+
+    def _is_told(self, store: Store, pipeline: str, position: int) -> bool:
+        """Return whether changes of a store that is not kept are counted where rows come to.
+
+        Not those that a pipeline tells which would ask it: few of them would be looked at.
+        """
+        asks = any(each.store == store and each.pipeline == pipeline for each in self._profiled)
+        return pipeline in store.closed and store.tap == position and not asks
 
     def _seen(self, place: Place) -> SeenKeys:
         seen = self._kept.seen.get(place)

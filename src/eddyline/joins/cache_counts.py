@@ -66,6 +66,8 @@ class UseCounts:
     """Combinations that went on behind it."""
     n_put: int = 0
     """Joined rows that were put in for keys that it did not have."""
+    n_asked: int = 0
+    """New rows of which it was asked whether they may use a hit; see ``cache_partners``."""
     ns: int = 0
     """Time that it took, with the evaluation of misses (ns)."""
     miss_ns: int = 0
@@ -78,6 +80,7 @@ class UseCounts:
         self.n_hits += other.n_hits
         self.n_out += other.n_out
         self.n_put += other.n_put
+        self.n_asked += other.n_asked
         self.ns += other.ns
         self.miss_ns += other.miss_ns
 

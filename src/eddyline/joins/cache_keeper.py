@@ -93,14 +93,21 @@ class BucketCaches:
     """By input and run, the number of its first row; no two runs of an input share a number."""
     next_number: dict[str, int] = field(default_factory=dict)
     """By input, the first number that was never given."""
+    latest: dict[str, int] = field(default_factory=dict)
+    """By input, an instant after which no row starts of those runs that ``after`` names (µs)."""
     seen: dict[Place, SeenKeys] = field(default_factory=dict)
     """Sampled keys where candidates are profiled."""
 
     def fits(self, store: Store, before: Mapping[str, Sequence[str]]) -> bool:
-        """Return whether a store is true to the runs that a batch starts from."""
-        return all(
-            self.after.get(name, ()) == tuple(before.get(name, ())) for name in store.windows
-        )
+        """Return whether a store is true to the runs that a batch starts from.
+
+        Those of its partners count as well: their rows may bring in what was missing before.
+        """
+        return all(self.is_at(name, before) for name in store.closed)
+
+    def is_at(self, name: str, before: Mapping[str, Sequence[str]]) -> bool:
+        """Return whether the runs of an input are those that a batch starts from."""
+        return self.after.get(name, ()) == tuple(before.get(name, ()))
 
     def is_true_to(self, before: Mapping[str, Sequence[str]]) -> bool:
         """Return whether something is kept, and all of it is true to the runs of a batch."""

@@ -163,6 +163,101 @@ def chained(
 
 
 @compiled
+def chained_once(
+    entries: NDArray[np.int32],
+    refs: NDArray[np.int64],
+    first: int,
+    since: int,
+    heads: NDArray[np.int32],
+    older: NDArray[np.int32],
+    kept_refs: NDArray[np.int64],
+) -> NDArray[np.int64]:
+    """Put rows ``first``, ``first + 1``, … into the chains of their entries, each only once.
+
+    Args:
+        entries: the entry of each row.
+        refs: the number of the row of each window ((windows, rows)).
+        first: the first row that is free.
+        since: rows before it are known to be others.
+        heads: the newest row of each entry, -1 if it is empty.
+        older: the row of the same entry before each one, -1 if there is none.
+        kept_refs: the numbers of the rows that are kept ((windows, rows or more)); filled.
+
+    Returns:
+        Which rows were put in.
+    """
+    chosen = np.empty(entries.size, np.int64)
+    n = 0
+    for at in range(entries.size):
+        row, is_there = heads[entries[at]], False
+        while row >= since and not is_there:
+            is_there = True
+            for of in range(refs.shape[0]):
+                is_there = is_there and refs[of, at] == kept_refs[of, row]
+            row = older[row]
+        if is_there:
+            continue
+        fresh = np.int32(first + n)
+        for of in range(refs.shape[0]):
+            kept_refs[of, fresh] = refs[of, at]
+        older[fresh] = heads[entries[at]]
+        heads[entries[at]] = fresh
+        chosen[n] = at
+        n += 1
+    return chosen[:n]
+
+
+@compiled
+def has_like(
+    hashes: NDArray[np.uint64],
+    starts: NDArray[np.int64],
+    until: NDArray[np.int64],
+    checks: NDArray[np.int64],
+    index_hashes: NDArray[np.uint64],
+    index_starts: NDArray[np.int64],
+    index_ends: NDArray[np.int64],
+    index_rows: NDArray[np.uint32],
+    index_checks: NDArray[np.int64],
+    found: NDArray[np.bool_],
+) -> None:
+    """Mark rows of which a run has one with equal codes that started no later and lasts until then.
+
+    Args:
+        hashes: of each row's code.
+        starts: the instant from which each lives (µs).
+        until: the instant until which the other one has to live at least (µs).
+        checks: other codes that must be equal ((codes, rows)).
+        index_hashes: the hashes of the index, ascending.
+        index_starts: of each entry; ascending among equal hashes.
+        index_ends: of each entry; ascending among equal hashes.
+        index_rows: the row of each entry.
+        index_checks: other codes of the indexed rows ((codes, rows)).
+        found: marked; what is marked already is not looked up.
+    """
+    for at in range(hashes.size):
+        if found[at]:
+            continue
+        low, high = 0, index_hashes.size
+        while low < high:
+            middle = (low + high) // 2
+            is_before = index_hashes[middle] < hashes[at] or (
+                index_hashes[middle] == hashes[at] and index_ends[middle] < until[at]
+            )
+            if is_before:
+                low = middle + 1
+            else:
+                high = middle
+        while low < index_hashes.size and not found[at]:
+            if index_hashes[low] != hashes[at] or index_starts[low] > starts[at]:
+                break
+            is_like = True
+            for code in range(checks.shape[0]):
+                is_like = is_like and checks[code, at] == index_checks[code, index_rows[low]]
+            found[at] = is_like
+            low += 1
+
+
+@compiled
 def chain_pairs(
     first: int,
     entries: NDArray[np.int32],

@@ -196,6 +196,40 @@ class KeptRows:
         chained(entries, self.n_rows, self._heads, self._older)
         self.n_rows += entries.size
 
+    def append_once(
+        self,
+        entries: NDArray[np.int32],
+        refs: list[NDArray[np.int64]],
+        more: list[NDArray[np.int64]],
+        starts: NDArray[np.int64],
+        ends: NDArray[np.int64],
+        *,
+        are_new: bool,
+    ) -> None:
+        """Put joined rows in, as ``append`` does, except those that are there.
+
+        Args:
+            entries: as of ``append``, and so are the next four.
+            refs: of the rows.
+            more: of the rows.
+            starts: of the rows.
+            ends: of the rows.
+            are_new: whether all hold a row that nothing held before this call; then they are
+                compared with each other only.
+        """
+        from eddyline.joins.cache_kernels import chained_once  # noqa: PLC0415
+
+        self._grow_rows(entries.size)
+        since = self.n_rows if are_new else 0
+        chosen = chained_once(
+            entries, np.stack(refs), self.n_rows, since, self._heads, self._older, self._refs
+        )
+        fresh = slice(self.n_rows, self.n_rows + chosen.size)
+        for column, values in zip(self._more, more, strict=True):
+            column[fresh] = values[chosen]
+        self._starts[fresh], self._ends[fresh] = starts[chosen], ends[chosen]
+        self.n_rows += chosen.size
+
     def pairs(
         self, entries: NDArray[np.int32], starts: NDArray[np.int64], ends: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -129,6 +129,20 @@ def prefix_invariant(graph: JoinGraph, pipelines: Pipelines) -> tuple[Candidate,
     )
 
 
+def is_told(store: Store, pipelines: Pipelines) -> bool:
+    """Return whether the orders in force tell all changes that a store needs."""
+    return smallest_closed(pipelines, store.windows) == store.closed
+
+
+def is_sound(graph: JoinGraph, pipelines: Pipelines, cache: Candidate) -> bool:
+    """Return whether a cache can stand where it says with the orders in force."""
+    windows = frozenset(pipelines[cache.pipeline][cache.start : cache.stop])
+    if cache.store.windows != windows or not is_told(cache.store, pipelines):
+        return False
+    at = cache.pipeline, cache.start, cache.stop
+    return cache == _candidate(graph, pipelines, *at, cache.store.closed)
+
+
 def candidates(graph: JoinGraph, pipelines: Pipelines, budget: int = 0) -> tuple[Candidate, ...]:
     """Return the caches to choose from: those whose windows are closed, and more up to a budget.
 

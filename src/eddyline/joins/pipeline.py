@@ -164,9 +164,11 @@ class Pipeline:
             return self._through(first, 0, len(self.order), keeps_codes=False)
         joined: Composites | None = first
         position = 0
-        while joined is not None and position < len(self.order):
+        while joined is not None:
             keys = caches.keys(joined)
             caches.passed(self.name, position, keys)
+            if position == len(self.order):
+                break
             cache = caches.asked(self.name, position, joined)
             stop = position + 1 if cache is None else cache.stop
             if cache is None:
@@ -220,6 +222,8 @@ class Pipeline:
         """
         started, counts = time.perf_counter_ns(), caches.use(cache)
         entries, missing = caches.found(cache, keys)
+        alone = caches.alone(cache, joined, entries)
+        entries[alone] = -1
         miss_ns = 0
         while missing.size:
             since = time.perf_counter_ns()
@@ -237,9 +241,10 @@ class Pipeline:
             missing = missing[fresh < 0]
             miss_ns += time.perf_counter_ns() - since
         parts = [caches.hits(cache, joined, entries)]
-        if missing.size:
-            # There is no memory for them.
-            plain = self._through(joined.taken(missing), cache.start, cache.stop)
+        if missing.size or alone.size:
+            # There is no memory for them, or what is kept may lack what they join.
+            rest = np.concatenate([missing, alone])
+            plain = self._through(joined.taken(rest), cache.start, cache.stop)
             parts += [] if plain is None else [plain]
         found = _together(parts)
         counts.n_out += len(found)

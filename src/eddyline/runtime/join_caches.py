@@ -31,7 +31,7 @@ from eddyline.joins.cache_economics import (
 from eddyline.joins.cache_memory import PAGE_BYTES, shared_out
 from eddyline.joins.cache_selection import select
 from eddyline.joins.cache_states import CacheStates, State, Worths
-from eddyline.joins.closed_sets import by_store, prefix_invariant
+from eddyline.joins.closed_sets import by_store, candidates
 from eddyline.runtime.join_view import CacheView
 from eddyline.runtime.journal import JournalEntry
 
@@ -85,6 +85,9 @@ MOST_BAN = 4096
 SAMPLED_KEYS = 256
 """About how many rows of each bucket and pipeline are sampled where candidates are profiled."""
 
+BUDGET = 6
+"""Caches to choose from before only those of closed sets are taken (m) [Babu05 5.8.4]."""
+
 LEAST_SAMPLE_BITS, MOST_SAMPLE_BITS = 2, 6
 """One in 2^bits keys is sampled, whatever the number of rows; the least bounds what it costs."""
 
@@ -122,6 +125,8 @@ class JoinCaches:
         cache_bytes: memory for all caches of a bucket (bytes); with less than a page none is used.
         is_on: whether caches may be used at all.
         costs: what they take, as far as it is not measured.
+        budget: caches to choose from; those of windows that are not closed only as far as it
+            reaches, and all of closed ones (m, ≥ 0).
         seed: decides between choices of the same worth.
     """
 
@@ -133,6 +138,7 @@ class JoinCaches:
         cache_bytes: int,
         is_on: bool = True,
         costs: CacheCosts | None = None,
+        budget: int = BUDGET,
         seed: int = 0,
     ) -> None:
         self.graph = graph
@@ -140,6 +146,7 @@ class JoinCaches:
         self.n_pages = cache_bytes // PAGE_BYTES
         self.is_on = is_on and self.n_pages > 0 and len(graph.inputs) > 2
         self.costs = costs or CacheCosts()
+        self.budget = budget
         self.states = CacheStates.of(())
         self._rng = np.random.default_rng(seed)
         self._orders: dict[str, tuple[str, ...]] = {}
@@ -205,7 +212,7 @@ class JoinCaches:
         changed = {name for name, order in orders.items() if order != self._orders.get(name)}
         found = [
             each
-            for each in prefix_invariant(self.graph, orders)
+            for each in candidates(self.graph, orders, self.budget)
             if each.pipeline in self.streams and each.store.windows & self.streams
         ]
         self._orders = orders
@@ -381,14 +388,26 @@ class JoinCaches:
             self.costs.probe + expand,
             self.costs.update,
         )
-        return benefit(stretch, use)
+        asked = self._stretch(cache.pipeline, 0, 1).rows[0] if cache.is_self_supporting else 0.0
+        return benefit(stretch, use) - asked * self.costs.look_up
 
     def _expected_cost(self, store: Store) -> float:
         changes = self._changes.get(store, ())[-TELLING:]
-        seen = sum(self._stretch(name, 0, store.tap).rows[-1] for name in sorted(store.windows))
+        seen = sum(self._changes_told(name, store) for name in sorted(store.closed))
         sampled = sum(each.n_seen for each in changes)
         kept = seen * sum(each.n_kept for each in changes) / sampled if sampled else seen
         return upkeep_cost(Changes(seen, kept), self.costs.update, self.costs.look_up)
+
+    def _changes_told(self, name: str, store: Store) -> float:
+        """Return the changes of a store that the pipeline of an input would tell per batch."""
+        seen = self._stretch(name, 0, store.tap).rows[-1]
+        for place, keys in self._keys.items():
+            if name in store.partners and place[0] == name and place[2] == store.key:
+                # Where it asks the store itself, rows of keys that came lately tell nothing new.
+                n_keys = sum(each.n_keys for each in keys[-TELLING:])
+                n_new = sum(each.n_new for each in keys[-TELLING:])
+                return seen * n_new / n_keys if n_keys else seen
+        return seen
 
     def _chosen(self, worths: Worths) -> Collection[Candidate]:
         works = {
@@ -439,7 +458,10 @@ class JoinCaches:
 
     @staticmethod
     def _name(cache: Candidate) -> str:
-        return f"{' ⋈ '.join(sorted(cache.store.windows))} for {cache.pipeline}"
+        kept, partners = (
+            " ⋈ ".join(sorted(each)) for each in (cache.store.windows, cache.store.partners)
+        )
+        return f"{f'({kept}) ⋉ {partners}' if partners else kept} for {cache.pipeline}"
 
     def views(self) -> tuple[CacheView, ...]:
         """Return the caches in use."""
