@@ -24,9 +24,11 @@ if TYPE_CHECKING:
     from eddyline.joins.bucket import BucketReport
     from eddyline.joins.cache_counts import CachePlan, CacheReport
     from eddyline.joins.closed_sets import Candidate
+    from eddyline.joins.drop_probing import DropSample
     from eddyline.joins.graph import JoinGraph
-    from eddyline.joins.work import JoinWork
+    from eddyline.joins.work import Join, JoinWork
     from eddyline.runtime.join_caches import JoinCaches
+    from eddyline.runtime.join_loop import JoinLoop
 
     Codes = NDArray[np.int64]
     Planned = Callable[[int], CachePlan]
@@ -47,6 +49,21 @@ class Arrivals:
     """Of each row in each key class ((classes, rows)); only those of its input are used."""
     lengths: Mapping[str, int]
     """Of each window, in rows of all inputs."""
+    scanned: frozenset[Join] = frozenset()
+    """Joins whose window has no index: each look-up looks at all rows that live there."""
+
+    def look_up_costs(self, start: int, stop: int) -> dict[Join, int]:
+        """Return how many rows a look-up looks at in a batch, of joins without an index.
+
+        What is looked at is not done, as windows have indexes: it is counted as if it were.
+        """
+        found = {}
+        for pipeline, other in self.scanned:
+            number, turn = self.graph.inputs.index(other), self.graph.inputs.index(pipeline)
+            until = stop if number < turn else start
+            since = max(start - self.lengths[other], 0)
+            found[pipeline, other] = int((self.of[since:until] == number).sum())
+        return found
 
     def news(self, start: int, stop: int) -> Iterator[tuple[str, Codes, Codes]]:
         """Yield the rows of each input in a batch: their instants and their places."""
@@ -62,6 +79,9 @@ class Run:
 
     reports: list[BucketReport] = field(default_factory=list)
     plans: list[CachePlan] = field(default_factory=list)
+    orders: list[Mapping[str, tuple[str, ...]]] = field(default_factory=list)
+    costs: list[Mapping[Join, int]] = field(default_factory=list)
+    """Of each batch, the rows that look-ups without an index look at."""
     works: list[float] = field(default_factory=list)
     """Units of counted work of each batch."""
     seconds: list[float] = field(default_factory=list)
@@ -81,6 +101,7 @@ def run(
     planned: Planned | None = None,
     caches: JoinCaches | None = None,
     *,
+    loop: JoinLoop | None = None,
     is_counted: bool = True,
 ) -> Run:
     """Join all arrivals.
@@ -90,6 +111,7 @@ def run(
         batch_rows: rows of all inputs in a batch.
         planned: returns what caches to use in a batch; none if omitted.
         caches: decides about them instead.
+        loop: decides about orders; as the arrivals say if omitted.
         is_counted: whether ``caches`` learns counted work, not time.
     """
     from eddyline.joins import cache_keeper  # noqa: PLC0415
@@ -103,9 +125,9 @@ def run(
     ManifestFolder(fs.LocalFileSystem(), folder)
     graph, done, before, low = arrivals.graph, Run(), {}, ALWAYS
     for batch, start in enumerate(range(0, arrivals.of.size, batch_rows)):
-        plan = NO_CACHES
+        plan, orders = NO_CACHES, dict(arrivals.orders if loop is None else loop.orders)
         if caches is not None:
-            plan = caches.plan(dict(arrivals.orders), batch)
+            plan = caches.plan(orders, batch)
         elif planned is not None:
             plan = planned(batch)
         lows = dict.fromkeys(graph.inputs, low)
@@ -119,7 +141,16 @@ def run(
             for name, at, places in arrivals.news(start, start + batch_rows)
         }
         task = BucketBatch(
-            BatchPlan(batch, graph, arrivals.orders, arrivals.lengths, lows, lows, caches=plan),
+            BatchPlan(
+                batch,
+                graph,
+                orders,
+                arrivals.lengths,
+                lows,
+                lows,
+                caches=plan,
+                probing=None if loop is None else loop.probing(),
+            ),
             fs.LocalFileSystem(),
             folder,
             before,
@@ -131,11 +162,16 @@ def run(
         before, low = report.after, start
         done.reports.append(report)
         done.plans.append(plan)
-        done.works.append(units(report, plan))
+        costs = arrivals.look_up_costs(start, start + batch_rows)
+        done.orders.append(orders)
+        done.costs.append(costs)
+        done.works.append(units(report, plan, costs))
         done.seconds.append(seconds(report))
         if caches is not None:
-            learned = counted(report) if is_counted else (report.caches, report.work)
+            learned = counted(report, costs) if is_counted else (report.caches, report.work)
             caches.learn(batch, *learned)
+        if loop is not None:
+            loop.step([evenly_priced(each) for each in report.samples], batch)
     shutil.rmtree(folder)
     cache_keeper.forget()
     return done
@@ -149,12 +185,31 @@ def checksum(found: pa.Table) -> int:
     return int((total ^ (total >> np.uint64(31))).sum())
 
 
-def units(report: BucketReport, plan: CachePlan) -> float:
-    """Return the counted work of a batch."""
-    work = sum(done.n_in + done.n_out for done in report.work.probes.values())
+def evenly_priced(sample: DropSample) -> DropSample:
+    """Return a sample of drops as if all look-ups took the same time, whatever they took."""
+    from eddyline.stats.costs import CostSums  # noqa: PLC0415
+
+    n_filters = len(sample.filters.filters)
+    n_rows = np.full(n_filters, float(max(len(sample.codes), 1)))
+    return replace(sample, costs=CostSums.of_calls(n_rows, n_rows))
+
+
+def look_ups(report: BucketReport, costs: Mapping[Join, int]) -> dict[Join, int]:
+    """Return the counted work of each join: look-ups, and combinations that were found."""
+    return {
+        join: done.n_in * costs.get(join, 1) + done.n_out
+        for join, done in report.work.probes.items()
+    }
+
+
+def units(report: BucketReport, plan: CachePlan, costs: Mapping[Join, int]) -> float:
+    """Return the counted work of a batch; ``costs`` are those of look-ups without an index."""
+    work = sum(look_ups(report, costs).values())
     if report.caches is None:
         return work
-    used = sum(use.n_rows + use.n_out + use.n_put + use.n_asked for use in report.caches.uses.values())
+    used = sum(
+        use.n_rows + use.n_out + use.n_put + use.n_asked for use in report.caches.uses.values()
+    )
     kept = sum(each.n_seen + each.n_kept for each in report.caches.stores.values())
     sampled = sum(each.n_rows for each in report.caches.keys.values())
     sampled += sum(each.n_seen for each in report.caches.changes.values())
@@ -170,15 +225,16 @@ def seconds(report: BucketReport) -> float:
     return ns / 1e9
 
 
-def counted(report: BucketReport) -> tuple[CacheReport, JoinWork]:
+def counted(report: BucketReport, costs: Mapping[Join, int]) -> tuple[CacheReport, JoinWork]:
     """Return what a batch reported, with counted work in the place of time."""
     from eddyline.joins.cache_counts import CacheReport  # noqa: PLC0415
     from eddyline.joins.work import JoinWork, ProbeWork  # noqa: PLC0415
 
     found = report.caches or CacheReport()
+    priced = look_ups(report, costs)
     work = JoinWork(
         {
-            join: ProbeWork(done.n_in, done.n_out, done.n_in + done.n_out)
+            join: ProbeWork(done.n_in, done.n_out, priced[join])
             for join, done in report.work.probes.items()
         }
     )
@@ -197,11 +253,17 @@ def counted(report: BucketReport) -> tuple[CacheReport, JoinWork]:
     return CacheReport(uses, stores, found.keys, found.changes), work
 
 
-def lockstep(repeats: int, n_values: int, gap: int) -> Arrivals:
+def lockstep(repeats: int, n_values: int, gap: int, n_kept: int | None = None) -> Arrivals:
     """Return R(A), S(A, B), T(B) that take the same values in the same order [Babu05 5.8.1].
 
     One row of R and S for each value, and ``repeats`` of T, each ``gap`` values later than the one
     before; all of them meet.
+
+    Args:
+        repeats: rows of T of each value (≥ 1).
+        n_values: values of R and S.
+        gap: values between two of those rows.
+        n_kept: values that a window spans, more than ``gap * repeats``; one gap more if omitted.
     """
     from eddyline.joins.graph import JoinGraph  # noqa: PLC0415
 
@@ -217,7 +279,7 @@ def lockstep(repeats: int, n_values: int, gap: int) -> Arrivals:
         of += [2] * len(late)
         values += late
     codes = np.array([values, values])
-    span = (repeats + 2) * (repeats + 1) * gap
+    span = (repeats + 2) * (n_kept or (repeats + 1) * gap)
     return Arrivals(graph, orders, np.array(of), codes, dict.fromkeys(graph.inputs, span))
 
 
@@ -243,13 +305,33 @@ def uniform(
     return Arrivals(graph, orders, of, codes, dict.fromkeys(graph.inputs, length))
 
 
-def decided(arrivals: Arrivals, cache_bytes: int = ROWS_BYTES) -> JoinCaches:
-    """Return what decides about the caches of a join by counted work."""
-    from eddyline.runtime.join_caches import CacheCosts, JoinCaches  # noqa: PLC0415
+def decided(
+    arrivals: Arrivals, cache_bytes: int = ROWS_BYTES, budget: int | None = None
+) -> JoinCaches:
+    """Return what decides about the caches of a join by counted work.
 
-    costs = CacheCosts(probe=1.0, expand=1.0, update=1.0, look_up=1.0)
-    names = arrivals.graph.inputs
-    return JoinCaches(arrivals.graph, names, cache_bytes=cache_bytes, costs=costs)
+    Args:
+        arrivals: the rows.
+        cache_bytes: memory for all caches (bytes).
+        budget: caches to choose from; the default if omitted.
+    """
+    from eddyline.runtime.join_caches import BUDGET, CacheCosts, JoinCaches  # noqa: PLC0415
+
+    return JoinCaches(
+        arrivals.graph,
+        arrivals.graph.inputs,
+        cache_bytes=cache_bytes,
+        costs=CacheCosts(probe=1.0, expand=1.0, update=1.0, look_up=1.0),
+        budget=BUDGET if budget is None else budget,
+    )
+
+
+def learned_orders(arrivals: Arrivals) -> JoinLoop:
+    """Return what decides about the orders of a join by counted work."""
+    from eddyline.options import JoinOptions  # noqa: PLC0415
+    from eddyline.runtime.join_loop import JoinLoop  # noqa: PLC0415
+
+    return JoinLoop(arrivals.graph, JoinOptions())
 
 
 def timed(arrivals: Arrivals, cache_bytes: int = ROWS_BYTES) -> JoinCaches:

@@ -447,19 +447,13 @@ class CachedBatch:
                 self._samples.setdefault(place, []).append(np.unique(hashes))
         stores = dict.fromkeys(each.store for each in self._profiled)
         for store in stores:
-            if self._is_told(store, pipeline, position):
+            # Where a store has partners all their combinations come by: too many to look at.
+            is_told = pipeline in store.closed and store.tap == position
+            if is_told and not store.partners:
                 mask = np.uint64((1 << self._bits) - 1)
                 hashes = keys.of(store.key)[0]
                 sampled = hashes[(hashes & mask) == 0]
                 self._changes.setdefault(store, []).append(sampled)
-
-    def _is_told(self, store: Store, pipeline: str, position: int) -> bool:
-        """Return whether changes of a store that is not kept are counted where rows come to.
-
-        Not those that a pipeline tells which would ask it: few of them would be looked at.
-        """
-        asks = any(each.store == store and each.pipeline == pipeline for each in self._profiled)
-        return pipeline in store.closed and store.tap == position and not asks
 
     def _seen(self, place: Place) -> SeenKeys:
         seen = self._kept.seen.get(place)

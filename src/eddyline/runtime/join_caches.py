@@ -71,7 +71,11 @@ JUDGED = 3
 """Batches that an estimate is the mean of: each is of many rows."""
 
 PASSED_BY = 16
-"""In one of so many batches a pipeline runs without its caches, to see what they spare."""
+"""In one of so many batches a pipeline runs without its caches, to see what they spare; in half as
+many each time that nothing had changed."""
+
+MOST_PASSED_BY = 128
+"""Most batches between two of these."""
 
 CHANGED = 0.5
 """Change of what rows find behind a cache, as a share, after which it is passed by at once."""
@@ -157,6 +161,7 @@ class JoinCaches:
         self._used: dict[Candidate, _Used] = {}
         self._kept: dict[Store, deque[StoreCounts]] = {}
         self._passed: dict[str, int] = {}
+        self._patience: dict[str, int] = {}
         self._is_fresh: set[str] = set()
         self._bans: dict[Candidate, tuple[int, int]] = {}
         self._worths = Worths()
@@ -191,12 +196,15 @@ class JoinCaches:
     def _passed_by(self, batch_id: int) -> set[str]:
         """Return the pipelines that run without their caches in a batch."""
         asked = {each.pipeline for each, used in self._used.items() if used.n_batches >= GRACE}
-        since = {name: batch_id - self._passed.get(name, -PASSED_BY) for name in asked}
+        since = {name: batch_id - self._passed.get(name, -MOST_PASSED_BY) for name in asked}
         changed = {
             each.pipeline for each in self._used if self._is_judged(each) and self._is_other(each)
         }
-        due = {name for name in asked if since[name] >= PASSED_BY}
+        due = {name for name in asked if since[name] >= self._patience.get(name, PASSED_BY)}
         due |= {name for name in changed & asked if since[name] > 1}
+        for name in due:
+            longer = 2 * self._patience.get(name, PASSED_BY // 2)
+            self._patience[name] = PASSED_BY if name in changed else min(longer, MOST_PASSED_BY)
         self._is_fresh = {name for name in due if name in changed or name not in self._passed}
         self._passed |= dict.fromkeys(due, batch_id)
         return due
@@ -281,6 +289,7 @@ class JoinCaches:
         self._used = {each: of for each, of in self._used.items() if each in in_use}
         asked = {each.pipeline for each in in_use}
         self._passed = {name: at for name, at in self._passed.items() if name in asked}
+        self._patience = {name: of for name, of in self._patience.items() if name in asked}
         stores = set(self.states.kept)
         self._kept = {store: of for store, of in self._kept.items() if store in stores}
 
