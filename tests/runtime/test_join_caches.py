@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
 from benchmarks import join_runs
 from eddyline.joins.cache_counts import NO_CACHES
 from eddyline.joins.graph import JoinGraph
-from eddyline.runtime.join_caches import JoinCaches
+from eddyline.runtime.join_caches import PASSED_BY, JoinCaches
 
 ARRIVALS = join_runs.uniform((1, 1, 8), 400, 80_000, length=6_000)
 """The cache on r and s, for t, spares a good part of the work."""
@@ -33,7 +34,7 @@ def test_two_inputs_have_no_cache():
 def test_a_table_asks_no_cache():
     caches = JoinCaches(ARRIVALS.graph, "rs", cache_bytes=1 << 20)  # t brings rows only once
     join_runs.run(ARRIVALS, 8_000, caches=caches)
-    assert not caches.states.states
+    assert {each.pipeline for each in caches.states.states} == {"r", "s"}
 
 
 def test_what_is_used_is_told_with_its_worth():
@@ -49,6 +50,41 @@ def test_what_is_used_is_told_with_its_worth():
     (entry,) = entries
     assert (entry.event, entry.before, entry.after) == ("caches", [], ["r ⋈ s for t"])
     assert entry.evidence["r ⋈ s for t"]["benefit_ns"] > entry.evidence["r ⋈ s for t"]["cost_ns"]
+
+
+UNINDEXED = replace(
+    join_runs.uniform((8, 1, 1), 400, 80_000, length=6_000),
+    scanned=frozenset({("r", "s")}),
+)
+"""Rows of r scan the window of s; of s and t alone no pipeline tells the changes."""
+
+
+def test_a_cache_of_windows_that_are_not_closed_is_used_where_it_pays():
+    plain = join_runs.run(UNINDEXED, 2_000)
+    caches, entries = join_runs.decided(UNINDEXED), []
+    learn = caches.learn
+    caches.learn = lambda *given: entries.extend(learn(*given))
+    done = join_runs.run(UNINDEXED, 2_000, caches=caches)
+    assert (done.n_results, done.checks) == (plain.n_results, plain.checks)
+    assert done.share(plain, 20) < 0.5
+    (view,) = caches.views()
+    assert (view.pipeline, view.windows, view.partners) == ("r", ("s", "t"), ("r",))
+    assert entries[0].after == ["(s ⋈ t) ⋉ r for r"]
+
+
+def test_without_a_budget_only_closed_windows_are_candidates():
+    caches = join_runs.decided(UNINDEXED, budget=0)
+    join_runs.run(replace(UNINDEXED, of=UNINDEXED.of[:20_000]), 2_000, caches=caches)
+    assert [each.store.partners for each in caches.states.states] == [frozenset()]
+
+
+def test_a_cache_is_passed_by_ever_more_rarely_while_nothing_changes():
+    done = join_runs.run(ARRIVALS, 1_000, caches=join_runs.decided(ARRIVALS))
+    n_used = [len(plan.used) for plan in done.plans]
+    first = n_used.index(1)
+    passed = [at for at in range(first, len(n_used)) if not n_used[at]]
+    gaps = [later - earlier for earlier, later in pairwise(passed)]
+    assert gaps == [PASSED_BY, 2 * PASSED_BY]
 
 
 def test_another_order_ends_caches_and_their_measures():

@@ -87,6 +87,11 @@ def test_what_is_not_known_is_a_dash_never_zero():
     assert "nan" not in text
 
 
+def test_a_cache_that_may_lack_rows_is_told_with_its_partners():
+    cache = CacheView("o", ("p", "geo"), 10, 5, 1e6, 1e5, 100, ("o",))
+    assert "(p ⋈ geo) ⋉ o" in explain(a_join_view(caches=(cache,)), width=140)
+
+
 @pytest.mark.parametrize("width", [24, 40, 60, 80, 100, 140, 300])
 def test_no_number_is_cut_off(width):
     text = explain(a_join_view(), width=width)

@@ -323,9 +323,10 @@ class CachedBatch:
         """
         if not cache.is_self_supporting or self._partners is None:
             return np.empty(0, np.int64)
-        may_hit, n_asked = self._partners.ask(cache.pipeline, joined)
+        at = np.flatnonzero(entries >= 0)
+        may_hit, n_asked = self._partners.ask(cache.pipeline, joined.rows[cache.pipeline][at])
         self.use(cache).n_asked += n_asked
-        return np.flatnonzero((entries >= 0) & ~may_hit)
+        return at[~may_hit]
 
     def admitted(
         self, cache: Candidate, keys: Keys, missing: NDArray[np.int64]
@@ -387,7 +388,7 @@ class CachedBatch:
         """Return the places of combinations whose rows of a store may not be there; None if all."""
         if pipeline not in store.partners or self._partners is None:
             return None
-        are_there = self._partners.known(pipeline, joined)
+        are_there = self._partners.known(pipeline, joined.rows[pipeline])
         return None if are_there is None else np.flatnonzero(~are_there)
 
     def _add(

@@ -80,29 +80,29 @@ class PartnerRows:
             starts[at], ends[at] = run.rows.starts[rows], run.rows.ends[rows]
         return starts, ends
 
-    def ask(self, pipeline: str, joined: Composites) -> tuple[NDArray[np.bool_], int]:
-        """Return of which combinations the new row may use what is kept, and how many were asked.
+    def ask(self, pipeline: str, positions: NDArray[np.int64]) -> tuple[NDArray[np.bool_], int]:
+        """Return which new rows may use what is kept for them, and of how many it was asked.
 
         Args:
-            pipeline: the input of the new rows.
-            joined: combinations of its pipeline.
+            pipeline: their input.
+            positions: in its window, any of them more than once.
         """
         known = self._supported.setdefault(
             pipeline, np.full(len(self._news[pipeline]), _UNKNOWN, np.int8)
         )
-        rows = self._new_rows(pipeline, joined)
+        rows = positions - self._n_before(pipeline)
         asked = np.unique(rows[known[rows] == _UNKNOWN])
         if asked.size:
             known[asked] = self._has_like(pipeline, asked)
         return known[rows] > 0, asked.size
 
-    def known(self, pipeline: str, joined: Composites) -> NDArray[np.bool_] | None:
-        """Return of which combinations it is known that they may; None if none was asked."""
+    def known(self, pipeline: str, positions: NDArray[np.int64]) -> NDArray[np.bool_] | None:
+        """Return of which new rows it is known that they may; None if no one was asked."""
         known = self._supported.get(pipeline)
-        return None if known is None else known[self._new_rows(pipeline, joined)] > 0
+        return None if known is None else known[positions - self._n_before(pipeline)] > 0
 
-    def _new_rows(self, pipeline: str, joined: Composites) -> NDArray[np.int64]:
-        return joined.rows[pipeline] - sum(map(len, self._windows.get(pipeline, ())))
+    def _n_before(self, pipeline: str) -> int:
+        return sum(map(len, self._windows.get(pipeline, ())))
 
     def _has_like(self, pipeline: str, asked: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Return which new rows have one in the window that joins all that they join."""

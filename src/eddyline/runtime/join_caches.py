@@ -487,6 +487,7 @@ class JoinCaches:
             benefit_ns=self._worths.benefits.get(cache, 0.0),
             cost_ns=self._worths.costs.get(cache.store, 0.0),
             n_bytes=kept[-1].n_bytes if kept else 0,
+            partners=tuple(sorted(cache.store.partners)),
         )
 
     # -- saving ---------------------------------------------------------------------------------

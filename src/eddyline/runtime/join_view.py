@@ -87,6 +87,8 @@ class CacheView:
     """Time that keeping it true costs per batch (ns)."""
     n_bytes: int
     """What it holds."""
+    partners: tuple[str, ...] = ()
+    """The inputs without a row of which a joined row may be missing."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -163,10 +163,19 @@ def cache_rows(view: JoinView) -> list[tuple[str, ...]]:
     return [_cache_row(each) for each in view.caches]
 
 
+def _kept(each: CacheView) -> str:
+    """Return what a cache keeps: joined rows of windows, or those with a row of its partners."""
+    windows, partners = (
+        " ⋈ ".join(clipped(name, NAME_WIDTH) for name in names)
+        for names in (each.windows, each.partners)
+    )
+    return f"({windows}) ⋉ {partners}" if partners else windows
+
+
 def _cache_row(each: CacheView) -> tuple[str, ...]:
     return (
         clipped(each.pipeline, NAME_WIDTH),
-        " ⋈ ".join(clipped(name, NAME_WIDTH) for name in each.windows),
+        _kept(each),
         count(each.n_probes),
         percent(ratio(each.n_hits, each.n_probes)),
         duration(each.benefit_ns),
