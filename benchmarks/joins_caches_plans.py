@@ -22,6 +22,7 @@ from benchmarks.join_runs import (
     learned_orders,
     lockstep,
     run,
+    uniform,
 )
 from benchmarks.joins_caches import COMMON, GAP, TABLE_52, best_orders, four_way, same
 from benchmarks.joins_trees import run_tree, told, trees
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
 
     from benchmarks.join_runs import Run
     from eddyline.joins.closed_sets import Candidate
+
+BUDGET = 6
+"""Caches to choose from, globally consistent ones among them (m) [Babu05 5.8.4]."""
 
 # -- Figures 5.19 and 5.20 ----------------------------------------------------------------------
 
@@ -83,14 +87,25 @@ def scanned(done: Run) -> float:
     )
 
 
+def partners(settings: Settings) -> Measurement:
+    """Counted work over plain where only a cache with partners can help: R scans S."""
+    arrivals = uniform((8, 1, 1), 400, settings.pick(240_000, 80_000), length=6_000)
+    arrivals = replace(arrivals, scanned=frozenset({("r", "s")}))
+    plain = run(arrivals, 2_000)
+    shares = {}
+    for budget in (0, BUDGET):
+        done = run(arrivals, 2_000, caches=decided(arrivals, budget=budget))
+        same(plain, done)
+        shares[budget] = done.share(plain)
+    note = f"closed windows only {shares[0]:.3f}, all {shares[BUDGET]:.3f}"
+    return Measurement(shares[BUDGET], note, {"shares": shares})
+
+
 def _told(shares: dict[int, float]) -> str:
     return ", ".join(f"{at:,} {share:.3f}" for at, share in shares.items())
 
 
 # -- Figure 5.21 with Table 5.2: four contestants -----------------------------------------------
-
-BUDGET = 6
-"""Caches to choose from, globally consistent ones among them (m) [Babu05 5.8.4]."""
 
 
 def best_caches(
@@ -245,6 +260,9 @@ def _scenario(
 
 SCENARIOS = (
     _scenario("scan", "Fig 5.20: work over plain, a window without an index", scan, at_most(0.1)),
+    _scenario(
+        "partners", "work over plain, only caches with partners can help", partners, at_most(1.05)
+    ),
     _scenario("plans", "Fig 5.21: all caches over the best plan, worst", plans, at_most(1.05)),
     _scenario(
         "takeover", "Fig 5.22: work over the better static plan, worst", takes_over, at_most(1.05)
