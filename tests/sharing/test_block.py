@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eddyline.errors import PlanError
-from eddyline.sharing.block import MAX_TABLE, SelectionBlock
+from eddyline.sharing.block import SelectionBlock
+from eddyline.sharing.cut_tables import MAX_SPAN
 from eddyline.sharing.formula import All, Always, Literal, Some
 from eddyline.sharing.keys import HIGHEST, LOWEST, float_keys
 from eddyline.sharing.regions import KeySet
@@ -213,13 +214,13 @@ def test_no_row_is_dropped_before_a_cover() -> None:
     assert counts.dropped.sum() > 0
 
 
-@pytest.mark.parametrize("span", [1, 10**6, 2**40])
+@pytest.mark.parametrize("span", [1, 10**6, 2**40, 2**56])
 def test_tables_and_searches_agree(span: int) -> None:
     rng = np.random.default_rng(span)
     ends = np.sort(rng.integers(-50, 50, (40, 2)), axis=1) * span
     literals = [(0, KeySet(((int(low), int(high)),), False)) for low, high in ends]
     block = built([Literal(j) for j in range(40)], literals)
-    assert (block.table_at[0] >= 0) == (100 * span <= MAX_TABLE)
+    assert (block.tables.table_at[0] >= 0) == (100 * span < MAX_SPAN)
     keys = np.concatenate([rng.integers(-60, 60, 500) * span, ends.ravel(), ends.ravel() + 1])
     keys = np.concatenate([keys, [LOWEST, HIGHEST]])[None, :]
     rows, held = np.nonzero((keys[0][:, None] >= ends[:, 0]) & (keys[0][:, None] <= ends[:, 1]))
@@ -246,10 +247,10 @@ def test_a_rule_on_known_constants_only_touches_bits() -> None:
                 (0, KeySet(((0, 9),), False)), (0, KeySet(((7, 7),), False))]  # fmt: skip
     old = built([Literal(0), Literal(1)], literals)
     same = built([Literal(0), Literal(1), Literal(2)], literals)
-    assert same.cuts.tolist() == old.cuts.tolist() == [0, 5, 10]
+    assert same.cuts_of(0).tolist() == old.cuts_of(0).tolist() == [0, 5, 10]
     assert (same.bitmaps & np.uint64(3) == old.bitmaps).all()
     more = built([Literal(0), Literal(1), Literal(3)], literals)
-    assert more.cuts.tolist() == [0, 5, 7, 8, 10]
+    assert more.cuts_of(0).tolist() == [0, 5, 7, 8, 10]
     copied = more.bitmaps[:, 0] & np.uint64(3)
     assert copied.tolist() == old.bitmaps[[0, 1, 2, 3, 3, 3, 4], 0].tolist()
 

@@ -341,9 +341,7 @@ def _region_name(construct: RegionConstruct) -> str:
 
 def _region_namer(program: Program, block: SelectionBlock) -> Callable[[int, int], str]:
     def named(construct: int, region: int) -> str:
-        first, last = block.cuts_at[construct], block.cuts_at[construct + 1]
-        cuts = block.cuts[first:last].tolist()
-        bounds = [LOWEST, *cuts, HIGHEST + 1]
+        bounds = [LOWEST, *block.cuts_of(construct).tolist(), HIGHEST + 1]
         keys = (bounds[region - 1], bounds[region] - 1) if region else None
         return region_text(program.regions[block.attributes[construct]], keys)
 

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eddyline.errors import PlanError
+from eddyline.sharing.cut_tables import CutTables, cut_tables
 from eddyline.sharing.formula import All, Always, Literal, literals_of
 from eddyline.sharing.keys import HIGHEST, LOWEST
 from eddyline.sharing.regions import cuts_of
@@ -40,14 +41,8 @@ Words = NDArray[np.uint64]
 MAX_RULES = 512
 """Most rules of a block: eight words, which are one cache line."""
 
-MAX_TABLE = 2048
-"""Most entries of a direct look-up table; where constants span more keys, a search finds regions.
-A table of this size stays in the first cache beside those of other constructs."""
-
 MAX_HYBRID = 64
 """Most constructs with micro-arrows: what a row has visited is one word."""
-
-_NO_TABLE = -1
 
 _PLAIN: tuple[Any, ...] = ("C", "W")
 
@@ -119,11 +114,8 @@ class SelectionBlock:
     """k, at most ``MAX_RULES``."""
     attributes: tuple[int, ...]
     """The attribute of each construct: its row in the matrix of keys (n)."""
-    cuts: Ints
-    """First keys of the regions of all constructs. Region 0 of a construct is NULL, region 1 is
-    below its first cut, and each cut starts another."""
-    cuts_at: Ints
-    """Where those of each construct start ((n + 1,))."""
+    tables: CutTables
+    """Where the keys of each construct are cut."""
     bitmaps: Words
     """Which rules can be true in each region, bit j of word w for rule 64 w + j ((regions, W))."""
     region_at: Ints
@@ -136,14 +128,6 @@ class SelectionBlock:
     """Rules that none can: they survive for every row, and no row is dropped for them ((W,))."""
     needs_check: Bits
     """Which rules may survive for rows that they are not true for ((k,))."""
-    table: NDArray[np.uint16]
-    """Direct look-up tables."""
-    table_at: Ints
-    """Where that of each construct starts, -1 if it has none ((n,))."""
-    table_first: Ints
-    """Key of the first entry of each table ((n,))."""
-    table_last: Ints
-    """Key of the last entry of each table ((n,))."""
 
     @classmethod
     def build(
@@ -186,25 +170,17 @@ class SelectionBlock:
         usage = np.array([~each.can.all(axis=0) for each in constructs], dtype=np.bool_)
         usage = usage.reshape(len(constructs), k)
         decided: Bits = np.any(usage, axis=0, keepdims=True)
-        tables = [_table(each.cuts) for each in constructs]
-        sizes = np.array([len(each) for each in tables], dtype=np.int64)
-        first = np.array([_key_before(each.cuts) for each in constructs], dtype=np.int64)
         can = [each.can for each in constructs] or [np.ones((0, k), dtype=np.bool_)]
         return cls(
             n_rules=k,
             attributes=tuple(each.attribute for each in constructs),
-            cuts=_concatenated([each.cuts for each in constructs], np.int64),
-            cuts_at=_offsets([len(each.cuts) for each in constructs]),
+            tables=cut_tables([each.cuts for each in constructs]),
             bitmaps=_packed(np.concatenate(can), n_words),
             region_at=_offsets([len(each.can) for each in constructs]),
             usage=_packed(usage, n_words),
             initial=_packed(decided, n_words)[0],
             everywhere=_packed(~decided & ~never, n_words)[0],
             needs_check=np.array([j in checked for j in range(k)], dtype=np.bool_),
-            table=_concatenated(tables, np.uint16),
-            table_at=np.where(sizes > 0, _offsets(sizes)[:-1], _NO_TABLE),
-            table_first=first,
-            table_last=first + np.maximum(sizes - 1, 0),
         )
 
     @property
@@ -221,11 +197,16 @@ class SelectionBlock:
         """Return how many regions a construct has, that of NULL included."""
         return int(self.region_at[construct + 1] - self.region_at[construct])
 
+    def cuts_of(self, construct: int) -> Ints:
+        """Return the first keys of a construct's regions, of the third one on."""
+        start, end = self.tables.cuts_at[construct : construct + 2]
+        return self.tables.cuts[start:end]
+
     def region_keys(self, construct: int, region: int) -> tuple[int, int] | None:
         """Return lowest and highest key of a region, both included; None for that of NULL."""
         if region == 0:
             return None
-        cuts = self.cuts[self.cuts_at[construct] : self.cuts_at[construct + 1]].tolist()
+        cuts = self.cuts_of(construct).tolist()
         low = cuts[region - 2] if region > 1 else LOWEST
         return low, cuts[region - 1] - 1 if region <= len(cuts) else HIGHEST
 
@@ -253,20 +234,15 @@ class SelectionBlock:
             Region of each row and construct ((T, n)).
         """
         keys, nulls = np.require(keys, np.int64, _PLAIN), np.require(nulls, np.bool_, _PLAIN)
-        found = np.empty((len(rows), self.n_constructs), dtype=np.int32)
+        found = np.empty((self.n_constructs, len(rows)), dtype=np.int32)
         _kernels().regions(keys, nulls, rows.astype(np.int64), self.arrays(), found)
-        return found
+        return np.ascontiguousarray(found.T)
 
     def arrays(self) -> BlockArrays:
         """Return the block as kernels read it."""
         arrays: BlockArrays = _kernels().BlockArrays(
             columns=np.array(self.attributes, dtype=np.int64),
-            cuts=self.cuts,
-            cuts_at=self.cuts_at,
-            table=self.table,
-            table_at=self.table_at,
-            table_first=self.table_first,
-            table_last=self.table_last,
+            tables=self.tables,
             region_at=self.region_at,
             bitmaps=self.bitmaps,
             usage=self.usage,
@@ -425,21 +401,6 @@ def _is_decided(rule: Formula, attribute_of: Callable[[int], int]) -> bool:
     return True
 
 
-def _table(cuts: Ints) -> NDArray[np.uint16]:
-    """Return the region of each key from one below the first cut to the last; empty if too many."""
-    if len(cuts) == 0:
-        return np.ones(1, dtype=np.uint16)
-    if int(cuts[-1]) - int(cuts[0]) > MAX_TABLE:
-        return np.zeros(0, dtype=np.uint16)
-    first = _key_before(cuts)
-    every = first + np.arange(int(cuts[-1]) - first + 1)  # one above the last may be no key
-    return (np.searchsorted(cuts, every, side="right") + 1).astype(np.uint16)
-
-
-def _key_before(cuts: Ints) -> int:
-    return int(cuts[0]) - 1 if len(cuts) else 0
-
-
 def _sequence_arrays(
     block: SelectionBlock, sequence: SelectionSequence, skips: bool
 ) -> SequenceArrays:
@@ -483,10 +444,6 @@ def _packed(bits: Bits, n_words: int) -> Words:
 
 def _offsets(sizes: Sequence[int] | Ints) -> Ints:
     return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-
-
-def _concatenated(parts: Sequence[NDArray[Any]], kind: Any) -> NDArray[Any]:
-    return np.concatenate([np.zeros(0, dtype=kind), *parts])
 
 
 def _twice(old: NDArray[Any]) -> NDArray[Any]:

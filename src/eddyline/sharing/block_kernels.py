@@ -13,9 +13,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from eddyline.data.compiled import compiled
+from eddyline.sharing.region_kernels import regions_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from eddyline.sharing.cut_tables import CutTables
 
     Bits = NDArray[np.bool_]
     Ints = NDArray[np.int64]
@@ -34,18 +37,8 @@ class BlockArrays(NamedTuple):
 
     columns: Ints
     """Row of ``keys`` of each construct ((n,))."""
-    cuts: Ints
-    """First keys of regions, of all constructs."""
-    cuts_at: Ints
-    """Where those of each construct start ((n + 1,))."""
-    table: NDArray[np.uint16]
-    """Regions of keys, one direct look-up table after the other."""
-    table_at: Ints
-    """Where that of each construct starts; -1: its cuts are searched ((n,))."""
-    table_first: Ints
-    """Key of the first entry of each table; keys below are of the same region ((n,))."""
-    table_last: Ints
-    """Key of the last entry of each table; keys above are of the same region ((n,))."""
+    tables: CutTables
+    """Where each construct's keys are cut."""
     region_at: Ints
     """Number of each construct's region 0, which is NULL ((n + 1,))."""
     bitmaps: Words
@@ -84,17 +77,6 @@ class Tally(NamedTuple):
     """Rows whose last rule went with each construct ((n,))."""
     followed: Ints
     """Micro-arrows followed ((1,))."""
-
-
-@compiled
-def _search(cuts: Ints, start: int, n: int, key: int) -> int:
-    """Return the region of a key by its cuts: no branch on what is found, so none goes wrong."""
-    low = start
-    while n > 1:
-        half = n >> 1
-        low = low + half if cuts[low + half] <= key else low
-        n -= half
-    return int(low - start + 1 + (cuts[low] <= key))
 
 
 @compiled
@@ -146,11 +128,11 @@ def select_macro(
         The row to go on with, and how many pairs there are now.
     """
     # Fields of the tuples are read here, outside the loops: numba does not move them.
-    cuts, cut_start, table = block.cuts, block.cuts_at, block.table
-    bitmaps, usage, skips = block.bitmaps, block.usage, sequence.skips
+    tables, bitmaps, usage, skips = block.tables, block.bitmaps, block.usage, sequence.skips
     n_words = len(block.initial)
     left = np.empty((CHUNK, n_words), dtype=np.uint64)
     active = np.empty(CHUNK, dtype=np.int64)
+    found = np.empty(CHUNK, dtype=np.int32)
     for start in range(first_row, keys.shape[1], CHUNK):
         if n_pairs + 64 * n_words * CHUNK > len(pair_rows):
             return start, n_pairs
@@ -163,9 +145,9 @@ def select_macro(
         for construct in sequence.macro:
             n_left = n_passed = 0
             column, region_at = block.columns[construct], block.region_at[construct]
-            cuts_at, n_cuts = cut_start[construct], cut_start[construct + 1] - cut_start[construct]
-            table_at, first = block.table_at[construct], block.table_first[construct]
-            last = block.table_last[construct]
+            regions_of(
+                keys[column], nulls[column], start, active, n_active, tables, construct, found
+            )
             for index in range(n_active):
                 place = active[index]
                 if skips and not _decides(usage, construct, left, place):
@@ -173,15 +155,8 @@ def select_macro(
                     n_left += 1
                     n_passed += 1
                     continue
-                row = start + place
-                key = keys[column, row]
-                if table_at >= 0:
-                    region = np.int64(table[table_at + min(max(key, first), last) - first])
-                else:
-                    region = np.int64(_search(cuts, cuts_at, n_cuts, key))
-                region = np.int64(0) if nulls[column, row] else region
                 active[n_left] = place
-                n_left += _narrow(bitmaps, region_at + region, left, place)
+                n_left += _narrow(bitmaps, region_at + found[index], left, place)
             tally.evaluated[construct] += n_active - n_passed
             tally.dropped[construct] += n_active - n_left
             n_active = n_left
@@ -205,8 +180,7 @@ def select_hybrid(  # noqa: C901, PLR0912, PLR0915 - a call inside the loop cost
 
     All rows that have a construct next visit it together. At most 64 constructs.
     """
-    cuts, cut_start, table = block.cuts, block.cuts_at, block.table
-    bitmaps, usage, skips = block.bitmaps, block.usage, sequence.skips
+    tables, bitmaps, usage, skips = block.tables, block.bitmaps, block.usage, sequence.skips
     macro, position, construct_of = sequence.macro, sequence.position, sequence.construct_of
     arrows_at, arrows = sequence.arrows_at, sequence.arrows
     n_words, n = len(block.initial), len(macro)
@@ -214,6 +188,7 @@ def select_hybrid(  # noqa: C901, PLR0912, PLR0915 - a call inside the loop cost
     nodes = np.empty(CHUNK, dtype=np.int64)
     visited = np.empty(CHUNK, dtype=np.uint64)  # by position in the macro-sequence
     active = np.empty(CHUNK, dtype=np.int64)
+    found = np.empty(CHUNK, dtype=np.int32)
     grouped = np.empty(CHUNK, dtype=np.int64)
     ends = np.empty(n + 1, dtype=np.int64)
     for start in range(first_row, keys.shape[1], CHUNK):
@@ -235,22 +210,16 @@ def select_hybrid(  # noqa: C901, PLR0912, PLR0915 - a call inside the loop cost
                     continue
                 n_followed, n_group, n_before = 0, ends[construct] - index, n_left
                 column, region_at = block.columns[construct], block.region_at[construct]
-                cuts_at, n_cuts = cut_start[construct], cut_start[construct + 1]
-                n_cuts -= cuts_at
-                table_at, first = block.table_at[construct], block.table_first[construct]
-                last = block.table_last[construct]
+                regions_of(
+                    *(keys[column], nulls[column], start, grouped[index:], n_group),
+                    *(tables, construct, found),
+                )
                 here = _ONE << np.uint64(position[construct])
-                n_done = 0
+                n_done, first = 0, index
                 while index < ends[construct]:
                     place = grouped[index]
+                    region = found[index - first]
                     index += 1
-                    row = start + place
-                    key = keys[column, row]
-                    if table_at >= 0:
-                        region = np.int64(table[table_at + min(max(key, first), last) - first])
-                    else:
-                        region = np.int64(_search(cuts, cuts_at, n_cuts, key))
-                    region = np.int64(0) if nulls[column, row] else region
                     if not _narrow(bitmaps, region_at + region, left, place):
                         continue
                     seen = visited[place] | here
@@ -354,19 +323,11 @@ def regions(keys: Ints, nulls: Bits, rows: Ints, block: BlockArrays, found: Plac
         nulls: which of them are NULL ((attributes, R)).
         rows: the rows ((T,)).
         block: the block.
-        found: set to the regions ((T, n)).
+        found: set to the regions ((n, T)).
     """
     for construct in range(len(block.columns)):
-        column, cuts_at = block.columns[construct], block.cuts_at[construct]
-        n_cuts = block.cuts_at[construct + 1] - cuts_at
-        table_at, first = block.table_at[construct], block.table_first[construct]
-        last = block.table_last[construct]
-        for place in range(len(rows)):
-            row = rows[place]
-            key = keys[column, row]
-            if nulls[column, row]:
-                found[place, construct] = 0
-            elif table_at >= 0:
-                found[place, construct] = block.table[table_at + min(max(key, first), last) - first]
-            else:
-                found[place, construct] = _search(block.cuts, cuts_at, n_cuts, key)
+        column = block.columns[construct]
+        regions_of(
+            *(keys[column], nulls[column], 0, rows, len(rows)),
+            *(block.tables, construct, found[construct]),
+        )

@@ -17,12 +17,14 @@ import pyarrow.compute as pc
 from eddyline.query.rules import ValueTest
 from eddyline.sharing.asking import ask, no_answers
 from eddyline.sharing.blocks import Blocks
+from eddyline.sharing.cut_tables import cut_tables
 from eddyline.sharing.folding import as_text, plain
 from eddyline.sharing.keys import nulls_of
 from eddyline.sharing.matches import Matches
 from eddyline.sharing.pair_kernels import OPEN, TRUE_NOW, candidates, decide
 from eddyline.sharing.postings import postings_of
 from eddyline.sharing.profile import SharingProfile
+from eddyline.sharing.region_kernels import regions_of
 from eddyline.sharing.texts import Hits, find
 
 if TYPE_CHECKING:
@@ -32,10 +34,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from eddyline.sharing.block import Selection, SelectionCounts
+    from eddyline.sharing.cut_tables import CutTables
     from eddyline.sharing.plan import BlockPlan, SharingPlan
     from eddyline.sharing.program import Program
 
     Rows = NDArray[np.int64]
+    Found = tuple[Rows, NDArray[np.int32]]
+    """Row and rule of pairs."""
 
 
 LOOKED_AT = 500
@@ -64,8 +69,8 @@ class Pairs:
 
 def pairs_of(rows: Rows, rules: NDArray[np.int32]) -> Pairs:
     """Return pairs whose rows ascend."""
-    distinct, firsts = np.unique(rows, return_index=True)
-    return Pairs(distinct, np.append(firsts, len(rows)).astype(np.int64), rules)
+    firsts = np.flatnonzero(np.diff(rows, prepend=-1))
+    return Pairs(rows[firsts], np.append(firsts, len(rows)), rules)
 
 
 class Matcher:
@@ -74,6 +79,7 @@ class Matcher:
     def __init__(self, program: Program, plan: SharingPlan, blocks: Blocks | None = None) -> None:
         self.program = program
         self._blocks = Blocks(program) if blocks is None else blocks
+        self._tables = cut_tables([each.cuts for each in program.regions])
         self._tick = 1
         self._met = np.zeros(max(1, program.n_patterns), np.int64)
         self._met_again = np.zeros(max(1, program.n_patterns), np.int64)
@@ -94,19 +100,13 @@ class Matcher:
     def _lay(self, plan: SharingPlan) -> None:
         """Turn a plan into what kernels read."""
         blocks = {each.rules: self._blocks.of(each.rules) for each in plan.blocks}
-        self._selections: tuple[tuple[BlockPlan, Selection], ...] = tuple(
-            (each, blocks[each.rules].selection(each.sequence)) for each in plan.blocks
+        self._selections: tuple[tuple[BlockPlan, NDArray[np.int32], Selection], ...] = tuple(
+            (each, np.array(each.rules, np.int32), blocks[each.rules].selection(each.sequence))
+            for each in plan.blocks
         )
         self._postings = postings_of(self.program, plan)
         self._witness_texts = self._postings.texts
-        self._first_regions = np.unique(
-            np.concatenate(
-                [
-                    self._postings.tables.constructs,
-                    *(np.array(block.attributes, np.int32) for block in blocks.values()),
-                ]
-            )
-        )
+        self._block_attributes = sorted({at for each in blocks.values() for at in each.attributes})
 
     def match(
         self, columns: Sequence[pa.Array], *, n_rows: int, sample: Rows | None = None
@@ -127,10 +127,12 @@ class Matcher:
                 raised.
         """
         started = time.perf_counter_ns()
-        batch = _Batch(self.program, columns, n_rows)
+        batch = _Batch(self.program, self._tables, columns, n_rows)
         sampled = np.zeros(0, np.int64) if sample is None else sample
         everything = np.arange(batch.n_rows)
-        for construct in self._first_regions.tolist():
+        for construct in self._block_attributes:
+            batch.take_keys(construct)
+        for construct in self._postings.tables.constructs.tolist():
             batch.look_up(construct, everything)
         exact, checked = self._select(batch)
         for text in self._witness_texts:
@@ -138,22 +140,25 @@ class Matcher:
         pairs = self._candidates(batch, checked)
         self._look_further(batch, pairs, sampled)
         decided, asked = self._decide(batch, pairs)
-        matches = self._matches(batch.n_rows, [exact, decided])
+        matches = self._matches(batch.n_rows, exact, decided)
         seen = self._profile(batch, pairs, exact, matches, sampled, asked)
         return matches, replace(seen, evaluation_ns=time.perf_counter_ns() - started)
 
-    def _select(self, batch: _Batch) -> tuple[Pairs, Pairs]:
+    def _select(self, batch: _Batch) -> tuple[Found, Pairs]:
         """Return the pairs that blocks decide, and those that they leave to be decided."""
-        exact, checked = [], []
-        for plan, selection in self._selections:
+        exact: list[Found] = []
+        checked: list[Found] = []
+        for plan, rules_of_bits, selection in self._selections:
             found = selection.select(batch.keys, batch.key_nulls)
-            rules = np.array(plan.rules, np.int32).take(found.rules)
-            needs_check: NDArray[np.bool_] = selection.block.needs_check[found.rules]
-            is_exact = np.logical_not(needs_check)
-            exact.append((found.rows[is_exact], rules[is_exact]))
-            checked.append((found.rows[needs_check], rules[needs_check]))
+            pairs = found.rows, rules_of_bits[found.rules]
             batch.blocks[plan] = found.counts
-        return _gathered(exact), _gathered(checked)
+            if not selection.block.needs_check.any():
+                exact.append(pairs)
+                continue
+            needs_check: NDArray[np.bool_] = selection.block.needs_check[found.rules]
+            checked.append(_where(pairs, needs_check))
+            exact.append(_where(pairs, np.logical_not(needs_check)))
+        return _joined(exact), _gathered(checked)
 
     def _find(self, batch: _Batch, text: int, rows: Rows) -> None:
         first = self.program.texts[text].first
@@ -252,20 +257,18 @@ class Matcher:
         )
         return status, asks
 
-    def _matches(self, n_rows: int, found: list[Pairs]) -> Matches:
-        rows = np.concatenate([*(each.row_of for each in found)])
-        rules = np.concatenate([*(each.rules for each in found)])
+    def _matches(self, n_rows: int, exact: Found, decided: Pairs) -> Matches:
+        found = [exact, (decided.row_of, decided.rules)]
         if len(self._always):
-            rows = np.concatenate([rows, np.repeat(np.arange(n_rows), len(self._always))])
-            rules = np.concatenate([rules, np.tile(self._always, n_rows)])
-        order = np.lexsort((rules, rows))
-        return Matches(n_rows, rows[order], rules[order])
+            every = np.repeat(np.arange(n_rows), len(self._always))
+            found.append((every, np.tile(self._always, n_rows)))
+        return Matches(n_rows, *_in_order(*_joined(found)))
 
     def _profile(
         self,
         batch: _Batch,
         pairs: Pairs,
-        exact: Pairs,
+        exact: Found,
         matches: Matches,
         sampled: Rows,
         asked: dict[int, tuple[int, int]],
@@ -275,10 +278,12 @@ class Matcher:
         for external, (n_rows, spent_ns) in asked.items():
             nothing.asked[external] = n_rows
             nothing.asked_ns[external] = spent_ns
+        exact_rows, exact_rules = exact
         met = np.bincount(pairs.rules, minlength=n_rules) + np.bincount(
-            exact.rules, minlength=n_rules
+            exact_rules, minlength=n_rules
         )
-        alive = np.union1d(pairs.rows, exact.rows)
+        is_alive = np.zeros(batch.n_rows, np.bool_)
+        is_alive[pairs.rows] = is_alive[exact_rows] = True
         if len(sampled):
             nothing.value_rows[:] = min(batch.n_rows, LOOKED_AT)
             nothing.distinct_values[:] = batch.distinct_values()
@@ -295,7 +300,7 @@ class Matcher:
             construct_rows=batch.construct_rows,
             construct_ns=batch.construct_ns,
             blocks=batch.blocks,
-            dropped=0 if len(self._always) else batch.n_rows - len(alive),
+            dropped=0 if len(self._always) else batch.n_rows - int(np.count_nonzero(is_alive)),
         )
 
 
@@ -305,24 +310,44 @@ def _read_by(reads: NDArray[np.bool_], rules: NDArray[np.int32]) -> NDArray[np.b
     return found
 
 
-def _gathered(parts: Sequence[tuple[Rows, NDArray[np.int32]]]) -> Pairs:
+def _where(found: Found, keep: NDArray[np.bool_]) -> Found:
+    rows, rules = found
+    return rows[keep], rules[keep]
+
+
+def _joined(parts: Sequence[Found]) -> Found:
+    """Return pairs of several kinds as one, one kind after the other."""
+    full = [each for each in parts if len(each[0])]
+    if len(full) == 1:
+        return full[0]
+    rows = np.concatenate([np.zeros(0, np.int64), *(each[0] for each in full)])
+    return rows, np.concatenate([np.zeros(0, np.int32), *(each[1] for each in full)])
+
+
+def _in_order(rows: Rows, rules: NDArray[np.int32]) -> Found:
+    """Return pairs by row and then by rule."""
+    # As one number each, which numpy sorts in a tenth of the time of a sort by two keys.
+    both = (rows << 32) | rules
+    if (both[1:] > both[:-1]).all():
+        return rows, rules
+    both.sort()
+    return both >> 32, both.astype(np.int32)
+
+
+def _gathered(parts: Sequence[Found]) -> Pairs:
     """Return pairs of several kinds as one, by row."""
     full = [each for each in parts if len(each[0])]
-    if not full:
-        return Pairs(np.zeros(0, np.int64), np.zeros(1, np.int64), np.zeros(0, np.int32))
-    if len(full) == 1:
-        return pairs_of(*full[0])
-    rows = np.concatenate([each[0] for each in full])
-    rules = np.concatenate([each[1] for each in full])
-    order = np.argsort(rows, kind="stable")
-    return pairs_of(rows[order], rules[order])
+    return pairs_of(*(full[0] if len(full) == 1 else _in_order(*_joined(full))))
 
 
 class _Batch:
     """One batch, and what is known of its rows so far."""
 
-    def __init__(self, program: Program, columns: Sequence[pa.Array], n_rows: int) -> None:
+    def __init__(
+        self, program: Program, tables: CutTables, columns: Sequence[pa.Array], n_rows: int
+    ) -> None:
         self.program = program
+        self.tables = tables
         self.columns = [plain(values) for values in columns]
         self.n_rows = n_rows
         n_regions = len(program.regions)
@@ -332,6 +357,7 @@ class _Batch:
         self.nulls = np.zeros((max(1, len(columns)), n_rows), np.bool_)
         self.hits = Hits(max(1, program.first_units[-1]), n_rows)
         self.answers = no_answers(program, n_rows)
+        self.keyed: set[int] = set()
         self.looked_up: set[int] = set()
         self.found: set[int] = set()
         self.blocks: dict[BlockPlan, SelectionCounts] = {}
@@ -339,18 +365,34 @@ class _Batch:
         self.construct_rows = np.zeros(n_constructs, np.int64)
         self.construct_ns = np.zeros(n_constructs, np.int64)
 
+    def take_keys(self, construct: int) -> None:
+        """Find the keys of all rows in a region construct."""
+        started = time.perf_counter_ns()
+        values = self.columns[self.program.region_columns[construct]]
+        found = self.program.regions[construct].keys(values)
+        self.keys[construct], self.key_nulls[construct] = found
+        self.keyed.add(construct)
+        self._count(construct, self.n_rows, started)
+
     def look_up(self, construct: int, rows: Rows) -> None:
         """Find the regions of some rows in a region construct."""
         started = time.perf_counter_ns()
-        regions = self.program.regions[construct]
-        values = self.columns[self.program.region_columns[construct]]
         is_all = len(rows) == self.n_rows
-        keys, nulls = regions.keys(values if is_all else values.take(rows))
-        self.keys[construct, rows] = keys
-        self.key_nulls[construct, rows] = nulls
-        self.regions[construct, rows] = regions.regions(keys, nulls)
+        is_keyed = construct in self.keyed
+        chosen = slice(None) if is_all else rows
+        if is_keyed:
+            keys, nulls = self.keys[construct, chosen], self.key_nulls[construct, chosen]
+        else:
+            values = self.columns[self.program.region_columns[construct]]
+            keys, nulls = self.program.regions[construct].keys(
+                values if is_all else values.take(rows)
+            )
+        found = self.regions[construct] if is_all else np.empty(len(rows), np.int32)
+        regions_of(keys, nulls, 0, np.arange(len(rows)), len(rows), self.tables, construct, found)
+        if not is_all:
+            self.regions[construct, rows] = found
         self.looked_up.add(construct)
-        self._count(construct, rows, started)
+        self._count(construct, 0 if is_keyed else len(rows), started)
 
     def find(
         self, text: int, rows: Rows, stamps: NDArray[np.int64], tick: int, *, by_value: bool
@@ -382,7 +424,7 @@ class _Batch:
         else:
             find(construct, construct.texts(values), rows, self.hits, starts, ends, stamps, tick)
         self.found.add(text)
-        self._count(len(self.program.regions) + text, rows, started)
+        self._count(len(self.program.regions) + text, len(rows), started)
 
     def null_of(self, column: int) -> None:
         """Find out which values of a column are NULL."""
@@ -394,8 +436,8 @@ class _Batch:
         first = [self.columns[column].slice(0, LOOKED_AT) for column in self.program.text_columns]
         return [pc.count_distinct(values, mode="all").as_py() for values in first]
 
-    def _count(self, construct: int, rows: Rows, started: int) -> None:
-        self.construct_rows[construct] += len(rows)
+    def _count(self, construct: int, n_rows: int, started: int) -> None:
+        self.construct_rows[construct] += n_rows
         self.construct_ns[construct] += time.perf_counter_ns() - started
 
     def pattern_counts(self, rows: Rows) -> NDArray[np.int64]:

@@ -58,7 +58,7 @@ def _costs(block: SelectionBlock) -> NDArray[np.float64]:
     """Return what it costs to look a row up in each construct, in table look-ups."""
     n_regions = [block.n_regions(construct) for construct in range(block.n_constructs)]
     searched = 1.0 + STEP_COST * np.log2(np.array(n_regions, np.float64))
-    return np.where(block.table_at < 0, searched, 1.0)
+    return np.where(block.tables.table_at < 0, searched, 1.0)
 
 
 def _arranged(

@@ -84,14 +84,6 @@ class RegionConstruct:
         texts = lowered(values) if self.folded else values
         return places_of(texts, pa.array(self.constants, texts.type))
 
-    def regions(self, keys: NDArray[np.int64], nulls: NDArray[np.bool_]) -> NDArray[np.int32]:
-        """Return the region of each row."""
-        # Each text that rules name is a region, so there is no need to search.
-        is_place = self.constants and self.ranks is None
-        found = keys + 2 if is_place else 1 + self.cuts.searchsorted(keys, "right")
-        found[nulls] = 0
-        return found.astype(np.int32)
-
     def regions_of(self, keys: KeySet) -> tuple[tuple[int, int], ...]:
         """Return the regions of a literal as intervals, both ends included."""
         found = [(0, 0)] if keys.holds_null else []

@@ -1,7 +1,8 @@
 """The rules of a set on Spark: one Arrow UDF gets the columns that the rules look at.
 
 It returns, per row, the rules that are true; on the last row of a partition also what the task
-observed, which ``observe`` collects.
+observed, which ``observe`` collects. Where only counts are asked for, tasks return those, and no
+row goes back.
 """
 
 from collections.abc import Callable, Iterator
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 
     from eddyline.sharing.program import Program
 
+COUNTS = "rule string, count bigint, report binary"
+"""What tasks return that count: rules, and in a row without one what was observed."""
+
 # No ``from __future__ import annotations`` here: Spark reads the type hints of ``evaluate``.
 
 
@@ -53,11 +57,36 @@ def add_matches(
     result = StructType([matches, StructField("report", BinaryType())])
     # Not deterministic, as the reports hold times; so Spark evaluates it once and where it stands.
     udf = arrow_udf(evaluate, result).asNondeterministic()
-    # Rules that look at no column still want to know how many rows there are.
-    handed = [operand(df, text) for text in columns] or [F.lit(True)]
-    return df.withColumn(column, udf(*handed)).observe(
+    return df.withColumn(column, udf(*_handed(df, columns))).observe(
         observation, F.collect_list(F.col(f"{column}.report")).alias("rules")
     )
+
+
+def with_counts(
+    df: "DataFrame", block: RuleBlock, columns: tuple[str, ...], observation: Any
+) -> "DataFrame":
+    """Return how many rows each rule is true for: the columns ``rule`` and ``count``.
+
+    Args:
+        df: the rows.
+        block: what the workers run.
+        columns: see ``add_matches``.
+        observation: see ``add_matches``.
+    """
+
+    def evaluate(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return block.count(tuple(batch.columns) for batch in batches)
+
+    handed = [each.alias(f"c{at}") for at, each in enumerate(_handed(df, columns))]
+    counts = df.select(*handed).mapInArrow(evaluate, COUNTS)
+    counts = counts.observe(observation, F.collect_list("report").alias("rules"))
+    counts = counts.where("rule IS NOT NULL")
+    return counts.groupBy("rule").agg(F.sum("count").alias("count"))
+
+
+def _handed(df: "DataFrame", columns: tuple[str, ...]) -> "list[Column]":
+    # Rules that look at no column still want to know how many rows there are.
+    return [operand(df, text) for text in columns] or [F.lit(True)]
 
 
 def loader(spark: "SparkSession", program: "Program") -> Callable[[], "Program"]:

@@ -38,7 +38,7 @@ from eddyline.sharing.program import compile_rules
 from eddyline.spark.binding import PREFIX, check_names, column_types
 from eddyline.spark.harvest import PendingMetrics, as_bytes
 from eddyline.spark.moments import micros_of
-from eddyline.spark.rule_block import add_matches, loader, operand
+from eddyline.spark.rule_block import add_matches, loader, operand, with_counts
 from eddyline.spark.rule_worker import RuleBlock, RuleReport
 
 if TYPE_CHECKING:
@@ -261,24 +261,40 @@ class RulePipeline:
         Returns:
             The DataFrame with ``STRUCT``, and what it will report when it runs.
         """
+        seen = observation()
+        block = self._block(batch_id, as_places=as_places)
+        result = add_matches(df, block, self.loop.program.columns, STRUCT, seen)
+        return result, _pending(seen, batch_id)
+
+    def count(
+        self, df: DataFrame, *, observation: Callable[[], Any] = Observation
+    ) -> tuple[DataFrame, list[PendingRules]]:
+        """Count by rule the rows that it is true for, with the plan in force.
+
+        Args:
+            df: the input.
+            observation: see ``apply``.
+
+        Returns:
+            A DataFrame of ``rule`` and ``count``, and what it will report when it runs.
+        """
+        seen = observation()
+        result = with_counts(df, self._block(-1), self.loop.program.columns, seen)
+        return result, _pending(seen, -1)
+
+    def _block(self, batch_id: int, *, as_places: bool = False) -> RuleBlock:
         with self._lock:
-            loop = self.loop
-            block = RuleBlock(
+            return RuleBlock(
                 program_id=self._program_id,
                 load=self._load,
-                plan=loop.plan,
-                is_measured=loop.is_measured,
+                plan=self.loop.plan,
+                is_measured=self.loop.is_measured,
                 options=self.options,
                 run_id=f"{batch_id}.{self._n_learned}",
                 batch_id=batch_id,
                 name=self.name,
                 as_places=as_places,
             )
-        seen = observation()
-        result = add_matches(df, block, loop.program.columns, STRUCT, seen)
-        if isinstance(seen, str):
-            return result, []
-        return result, [PendingRules(PendingMetrics(seen), batch_id)]
 
     def learn(
         self, reports: Iterable[PendingRules], *, timeout_s: float = 0.0
@@ -328,6 +344,10 @@ class RulePipeline:
         with self._lock:
             taken, self.entries = self.entries, []
         return taken
+
+
+def _pending(seen: Any, batch_id: int) -> list[PendingRules]:
+    return [] if isinstance(seen, str) else [PendingRules(PendingMetrics(seen), batch_id)]
 
 
 def _refused_by_spark(df: DataFrame, columns: Sequence[str]) -> dict[str, str]:

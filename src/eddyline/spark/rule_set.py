@@ -10,6 +10,7 @@ import warnings
 import weakref
 from collections import OrderedDict
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from pyspark import cloudpickle
@@ -26,7 +27,7 @@ from eddyline.spark.conjunction import HARVEST_WAIT_S, MAX_PENDING
 from eddyline.spark.functions import named_functions
 from eddyline.spark.harvest import as_bytes, listener
 from eddyline.spark.live_rules import LiveRules, RuleBatches, RuleRun, text_of
-from eddyline.spark.rule_pipeline import MAX_INPUTS, STRUCT, RuleBinder, matched
+from eddyline.spark.rule_pipeline import MAX_INPUTS, STRUCT, RuleBinder, RulePipeline, matched
 from eddyline.spark.run import Job, SinkOutlet, settings_of
 from eddyline.spark.sinks import sink_of
 from eddyline.watch.explain import explain
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from eddyline.query.rules import RuleSource
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.rule_view import RuleView
-    from eddyline.spark.rule_pipeline import PendingRules, RulePipeline
+    from eddyline.spark.rule_pipeline import PendingRules
     from eddyline.spark.run import Run
     from eddyline.spark.sinks import BatchWriter
 
@@ -392,7 +393,8 @@ class RuleSet:
         """Return a transform that keeps the rows for which some rule is true."""
 
         def transform(df: DataFrame) -> DataFrame:
-            return matched(self._applied(df)).drop(STRUCT)
+            found = self._applied(df, partial(RulePipeline.apply, as_places=True))
+            return matched(found).drop(STRUCT)
 
         return transform
 
@@ -404,8 +406,7 @@ class RuleSet:
         """
 
         def transform(df: DataFrame) -> DataFrame:
-            found = self._applied(df).select(F.explode(f"{STRUCT}.matches").alias("rule"))
-            return found.groupBy("rule").count()
+            return self._applied(df, RulePipeline.count)
 
         return transform
 
@@ -481,7 +482,11 @@ class RuleSet:
         _, sources = self.now()
         return text_of(sources)
 
-    def _applied(self, df: DataFrame) -> DataFrame:
+    def _applied(
+        self,
+        df: DataFrame,
+        apply: Callable[..., tuple[DataFrame, list[PendingRules]]] = RulePipeline.apply,
+    ) -> DataFrame:
         self._learn(0.0)
         live = self._live_over(df)
         pipeline = live.current(df)
@@ -490,8 +495,8 @@ class RuleSet:
             reports = _StreamReports(pipeline, df)
             self._streams = [*self._streams, reports][-MAX_STREAMS:]
             listener(df).take(reports.name, reports.take)
-            return pipeline.apply(df, observation=lambda: reports.name)[0]
-        result, pending = pipeline.apply(df)
+            return apply(pipeline, df, observation=lambda: reports.name)[0]
+        result, pending = apply(pipeline, df)
         with self._lock:
             new = [(pipeline, each) for each in pending]
             self._waiting = (self._waiting + new)[-MAX_PENDING:]

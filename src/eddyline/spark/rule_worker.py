@@ -105,6 +105,26 @@ class RuleBlock:
 
     def run(self, batches: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
         """Return for each batch the matches of its rows, and on the last row what was observed."""
+        names = pa.array(self._keep().program.names, pa.string())
+        for found, report in self._evaluated(batches):
+            self._check_fits(found, names)
+            lists = pa.concat_arrays([self._lists(each, names) for each in found])
+            yield _result(lists, report)
+
+    def count(self, batches: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.RecordBatch]:
+        """Return, once for all rows, how many each rule is true for, and what was observed.
+
+        A row for each rule that is true for some row, with its name and the count; the last row
+        has the report.
+        """
+        for _, report in self._evaluated(batches):
+            if report is not None:  # the last
+                yield _counts(report, pa.array(self._keep().program.names, pa.string()))
+
+    def _evaluated(
+        self, batches: Iterator[tuple[pa.Array, ...]]
+    ) -> Iterator[tuple[list[Matches], RuleReport | None]]:
+        """Yield the matches of each batch, in pieces; with the last, what was observed."""
         partition, attempt, batch_id = task_ids()
         batch_id = batch_id if self.batch_id < 0 else self.batch_id
         seed = seed_of(self.options.seed, self.name, batch_id, partition)
@@ -113,7 +133,6 @@ class RuleBlock:
         nothing = SharingProfile.empty(kept.program)
         profile, first_row = nothing, 0
         entries: list[dict[str, Any]] = []
-        names = pa.array(kept.program.names, pa.string())
         for columns, is_last in with_last(batches):
             n_rows = len(columns[0])
             found: list[Matches] = []
@@ -132,15 +151,9 @@ class RuleBlock:
             report = None
             if is_last:
                 report = RuleReport(
-                    partition,
-                    attempt,
-                    profile,
-                    tuple(entries[-MAX_ENTRIES:]),
-                    len(entries),
-                ).to_bytes()
-            self._check_fits(found, names)
-            lists = pa.concat_arrays([self._lists(each, names) for each in found])
-            yield _result(lists, report)
+                    partition, attempt, profile, tuple(entries[-MAX_ENTRIES:]), len(entries)
+                )
+            yield found, report
 
     def _check_fits(self, found: list[Matches], names: pa.Array) -> None:
         """Check that the names of a batch's matches fit an Arrow array.
@@ -223,8 +236,23 @@ def _pairs_per_row(plan: SharingPlan, profile: SharingProfile) -> float:
     return max(everywhere, float(profile.candidates.sum()) / max(1, profile.n_rows))
 
 
-def _result(lists: pa.Array, report: bytes | None) -> pa.Array:
+def _result(lists: pa.Array, report: RuleReport | None) -> pa.Array:
     reports = pa.nulls(len(lists), pa.binary())
     if report is not None:
-        reports = pa.concat_arrays([reports[:-1], pa.array([report], pa.binary())])
+        reports = _ending(reports[:-1], report.to_bytes())
     return pa.StructArray.from_arrays([lists, reports], ["matches", "report"])
+
+
+def _counts(report: RuleReport, names: pa.Array) -> pa.RecordBatch:
+    counts = report.profile.matches
+    rules = np.flatnonzero(counts)
+    columns = {
+        "rule": _ending(names.take(pa.array(rules)), None),
+        "count": _ending(pa.array(counts[rules]), None),
+        "report": _ending(pa.nulls(len(rules), pa.binary()), report.to_bytes()),
+    }
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def _ending(values: pa.Array, last: bytes | None) -> pa.Array:
+    return pa.concat_arrays([values, pa.array([last], values.type)])
