@@ -100,6 +100,15 @@ def test_any_and_count_by_rule_on_a_batch(frame):
     assert counts == {name: names.count(name) for name in set(names)}
 
 
+def test_counts_say_what_was_observed_and_need_no_column(frame):
+    rules = el.RuleSet({"all": "true", "none": "false"}, name="constants")
+    counts = frame.transform(rules.count_by_rule())
+    assert counts.dtypes == [("rule", "string"), ("count", "bigint")]
+    assert [tuple(row) for row in counts.collect()] == [("all", frame.count())]
+    assert rules.view().n_rows == frame.count()
+    assert frame.where("false").transform(rules.count_by_rule()).collect() == []
+
+
 def test_any_and_count_by_rule_on_a_stream(spark, frame, stream):
     rules = el.RuleSet(RULES)
     query = (

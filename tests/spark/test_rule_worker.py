@@ -111,9 +111,27 @@ def test_matches_may_be_places_in_the_set():
     assert [[program.names[place] for place in row] for row in found] == WANTED
 
 
+COUNTS = {rule.name: sum(rule.name in row for row in WANTED) for rule in RULES}
+
+
+@pytest.mark.parametrize("sizes", SIZES, ids=len)
+def test_any_cut_gives_the_same_counts(sizes):
+    never = Rule("never", Compare(N, "<", 0))
+    made, program = block((*RULES, never))
+    (found,) = made.count(batches(program, TABLE, sizes))
+    *counted, (rule, count, packed) = zip(*found.to_pydict().values(), strict=True)
+    assert {name: number for name, number, _ in counted} == COUNTS
+    assert (rule, count) == (None, None)
+    assert all(report is None for _, _, report in counted)
+    report = RuleReport.from_bytes(packed)
+    assert (report.profile.n_rows, report.partition, report.attempt) == (N_ROWS, 0, 0)
+
+
 def test_no_rows():
     made, program = block()
     assert list(made.run(iter([]))) == []
+    assert list(made.count(iter([]))) == []
+    assert list(made.count(batches(program, TABLE, [0, 0]))) == []
     assert run(made, program, [0, 0], TABLE.slice(0, 0)) == ([], None)
 
 
