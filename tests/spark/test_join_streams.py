@@ -127,6 +127,16 @@ def test_late_rows_are_counted_and_kept(engine, tmp_path):
         run.late_rows("u")
 
 
+def test_late_rows_have_keys_that_no_result_has(engine, tmp_path):
+    query = engine.query(TEXT.replace("s.k, s.v AS a, ", ""), name="keyless")
+    run = query.start(checkpoint=str(tmp_path / "ckpt"), trigger="available_now")
+    assert run.await_termination(120)
+    assert sorted(run.to_arrow()["b"].to_pylist()) == [b for _, _, b in RESULTS]
+    second = T0 + dt.timedelta(seconds=1)
+    assert run.late_rows("s").to_pylist() == [{"k": 1, "_time": second}]
+    assert run.late_rows("t").column_names == ["v", "k", "_time"]
+
+
 def test_what_is_learned_and_damaged_is_dropped(engine, tmp_path):
     checkpoint = tmp_path / "ckpt"
     query = engine.query(TEXT, name="damaged")

@@ -49,8 +49,24 @@ def test_keys_are_equal_where_spark_says_so(spark, kind, keys, wanted):
     df = rows_of(spark, kind, [(0, key) for key in keys])
     text = "SELECT s.k AS a, t.k AS b FROM s [NOW], t [NOW] WHERE s.k = t.k"
     found = WindowJoin(text, {"s": df, "t": df}, {"s": "ts", "t": "ts"}).to_df()
-    plain = df.alias("s").join(df.alias("t")).where("s.k = t.k").count()
-    assert found.count() == plain == wanted
+    plain = df.alias("s").join(df.alias("t")).where("s.k = t.k").selectExpr("s.k AS a", "t.k AS b")
+    assert found.schema == plain.schema
+    answer = found.toArrow()
+    # As text, in which NaN is equal to itself, and 0.0 is not -0.0.
+    texts = [Counter(map(repr, rows.to_pylist())) for rows in (answer, plain.toArrow())]
+    assert texts[0] == texts[1]
+    assert answer.num_rows == wanted
+
+
+@pytest.mark.parametrize("kind", [pa.int8(), pa.int64(), pa.bool_(), pa.date32()])
+def test_an_input_may_give_nothing_but_its_key(spark, kind):
+    df = rows_of(spark, kind, [(0, None), (1, pa.scalar(1, pa.int32()).cast(kind).as_py())])
+    frames, times = {"s": df, "t": df}, {"s": "ts", "t": "ts"}
+    text = "SELECT s.ts AS at FROM s [NOW], t [NOW] WHERE s.k = t.k"
+    found = WindowJoin(text, frames, times).to_df().toArrow()
+    assert found["at"].to_pylist() == [T0 + dt.timedelta(seconds=1)]
+    text = "SELECT 1 AS one FROM s [NOW], t [NOW] WHERE s.k = t.k"
+    assert WindowJoin(text, frames, times).to_df().toArrow().to_pylist() == [{"one": 1}]
 
 
 def test_windows_hold_both_ends(spark):

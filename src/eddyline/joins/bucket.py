@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from eddyline.joins.drop_probing import DropProbing, DropSample
     from eddyline.joins.graph import JoinGraph
     from eddyline.joins.order_plan import OrderPlan
+    from eddyline.joins.rows import KeyColumn
     from eddyline.joins.run_files import RunFile
 
 
@@ -62,6 +63,8 @@ class BatchPlan:
     """How rows are cut into buckets; not cut if omitted."""
     order: OrderPlan | None = None
     """What rows wait for, where answers hang on their order; see ``ordered.OrderedBatch``."""
+    keys_only: Mapping[str, Sequence[KeyColumn]] = field(default_factory=dict)
+    """For each input, columns that its rows do not carry, as codes say them."""
     is_moved: bool = False
     """Whether the runs are those of another grid: then a bucket takes out of them what is its."""
     caches: CachePlan = NO_CACHES
@@ -181,7 +184,9 @@ class BucketBatch:
     def _write_late(self, name: str, late: Rows) -> None:
         self.report.n_late[name] = len(late)
         at = self.plan.batch_id, self.bucket, name
-        self.report.late_files.append(write_late(self.files, f"{self.folder}/{LATE}", *at, late))
+        keys = self.plan.keys_only.get(name, ())
+        file = write_late(self.files, f"{self.folder}/{LATE}", *at, late, keys)
+        self.report.late_files.append(file)
 
     def _window(self, name: str) -> list[SortedRun]:
         """Return the runs of an input that may still join, some of them made one."""

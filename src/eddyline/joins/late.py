@@ -11,20 +11,26 @@ import pyarrow.parquet as pq
 from eddyline.joins.manifest import names_in
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
     from pyarrow import fs
 
-    from eddyline.joins.rows import Rows
+    from eddyline.joins.rows import KeyColumn, Rows
 
 TIME = "_time"
 """The column that holds the event time of a late row."""
 
 
 def write_late(
-    files: fs.FileSystem, folder: str, batch_id: int, bucket: int, name: str, rows: Rows
+    files: fs.FileSystem,
+    folder: str,
+    batch_id: int,
+    bucket: int,
+    name: str,
+    rows: Rows,
+    keys: Sequence[KeyColumn] = (),
 ) -> str:
     """Write late rows as one parquet file; an earlier attempt of the same batch is replaced.
 
@@ -35,6 +41,7 @@ def write_late(
         bucket: the bucket that they belong to.
         name: their input.
         rows: the rows.
+        keys: columns that codes say, to be written as well.
 
     Returns:
         The name of the file.
@@ -43,14 +50,17 @@ def write_late(
         OSError: it cannot be written.
     """
     file = f"{batch_id:08d}-{bucket:05d}-{quote(name, safe='')}.parquet"
+    columns = [*rows.payload.columns, *(key.values(rows.codes) for key in keys)]
+    names = [*rows.payload.column_names, *(key.name for key in keys)]
     with files.open_output_stream(f"{folder}/{file}") as out:
-        pq.write_table(with_times(rows.payload, rows.starts), out)
+        pq.write_table(with_times(pa.table(columns, names=names), rows.starts), out)
     return file
 
 
 def with_times(payload: pa.Table, starts: NDArray[np.int64]) -> pa.Table:
     """Return rows with their event times (µs) as one more column."""
-    return payload.append_column(TIME, pa.array(starts, pa.timestamp("us", tz="UTC")))
+    times = pa.array(starts, pa.timestamp("us", tz="UTC"))
+    return pa.table([*payload.columns, times], names=[*payload.column_names, TIME])
 
 
 def read_late(files: fs.FileSystem, folder: str, name: str, until: int) -> pa.Table | None:

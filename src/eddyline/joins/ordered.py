@@ -148,7 +148,9 @@ class OrderedBatch(BucketBatch):
         late = Rows(late.codes, late.starts, late.ends, late.payload.select(needed))
         self.report.n_late[name] = len(late)
         at = self.plan.batch_id, self.bucket, name
-        self.report.late_files.append(write_late(self.files, f"{self.folder}/{LATE}", *at, late))
+        keys = self.plan.keys_only.get(name, ())
+        file = write_late(self.files, f"{self.folder}/{LATE}", *at, late, keys)
+        self.report.late_files.append(file)
 
     def _due(self, on_time: Mapping[str, Rows], since: int, until: int) -> dict[str, Rows]:
         """Return the rows that need not wait any longer; the others are kept as waiting."""

@@ -11,7 +11,7 @@ import pyarrow as pa
 from eddyline.joins.index import Index
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -20,6 +20,27 @@ FOREVER = np.iinfo(np.int64).max
 
 ALWAYS = np.iinfo(np.int64).min
 """The start of a row that was always there, such as one of a static table (µs)."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyColumn:
+    """A column whose values the codes of a key class say."""
+
+    name: str
+    key: int
+    """The class."""
+    kind: pa.DataType
+    """Of its values: whole numbers, booleans, dates, or timestamps of µs."""
+
+    def values(self, codes: Mapping[int, NDArray[np.int64]]) -> pa.Array:
+        """Return its values of rows with some codes, by class."""
+        return values_of(codes[self.key], self.kind)
+
+
+def values_of(codes: NDArray[np.int64], kind: pa.DataType) -> pa.Array:
+    """Return what codes say: numbers, 0 and 1 for booleans, days since 1970, or µs since then."""
+    said = pa.array(codes, pa.int64())
+    return said.cast(pa.int32()).cast(kind) if pa.types.is_date32(kind) else said.cast(kind)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -10,13 +10,13 @@ import pickle
 import threading
 import time
 from dataclasses import astuple, dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import BinaryType, StructField, StructType
 
 from eddyline.errors import QueryError, StateError
 from eddyline.joins.bucket import BatchPlan
@@ -25,7 +25,7 @@ from eddyline.joins.grid import N_BINS, Grid, chosen_grid, fullest
 from eddyline.joins.late import drop_stale_late, read_late, with_times
 from eddyline.joins.manifest import Manifest, ManifestFolder, Windows
 from eddyline.joins.ordered import HELD
-from eddyline.joins.rows import ALWAYS
+from eddyline.joins.rows import ALWAYS, KeyColumn
 from eddyline.joins.work import JoinWork
 from eddyline.registry import unknown
 from eddyline.runtime.join_caches import JoinCaches
@@ -41,7 +41,8 @@ from eddyline.runtime.join_view import (
 )
 from eddyline.runtime.journal import JournalEntry
 from eddyline.spark.harvest import PendingMetrics, as_bytes
-from eddyline.spark.join_source import INPUT, START, arrow_schema, placed
+from eddyline.spark.join_layout import START
+from eddyline.spark.join_source import INPUT, arrow_schema, placed
 from eddyline.spark.join_worker import REPORT, BatchWorker, Shape
 
 if TYPE_CHECKING:
@@ -208,19 +209,19 @@ class JoinPipeline:
         seen = Observation()
         arrived = df
         before, source = self._manifest, self.join.source
-        df = df.observe(seen, *self._arrivals())
+        df = df.observe(seen, *self._arrivals)
         if before.batch_id < 0 and source.tables is not None:
             df = df.unionByName(source.tables)
         done = Observation()
         found = self._joined(df, batch_id).observe(done, F.collect_list(REPORT).alias("reports"))
-        found = found.where(F.col(REPORT).isNull()).drop(REPORT)
-        for condition in self.join.conditions:
-            found = found.where(F.expr(condition))
+        conditions = [f"{REPORT} IS NULL", *(f"({each}\n)" for each in self.join.conditions)]
+        found = self.join.in_structs(found, REPORT).where(" AND ".join(conditions))
         running = Running(
             batch_id, before, self._grid, arrived, PendingMetrics(seen), PendingMetrics(done)
         )
         return found, [running]
 
+    @cached_property
     def _arrivals(self) -> list[Any]:
         """Return what is counted of the rows of a batch before they are shuffled."""
         columns = []
@@ -235,7 +236,7 @@ class JoinPipeline:
         return columns
 
     def _joined(self, df: DataFrame, batch_id: int) -> DataFrame:
-        schema = StructType([*self.join.result_schema, StructField(REPORT, BinaryType())])
+        schema = self.join.task_schema
         worker = BatchWorker(
             self._plan(batch_id),
             Shape(self.join.source.layouts, arrow_schema(df.sparkSession, schema)),
@@ -259,10 +260,22 @@ class JoinPipeline:
             },
             grid=self._grid,
             order=self.join.order(self._manifest.latest),
+            keys_only=self._keys_only,
             is_moved=self._grid.shape != self._manifest.grid,
             probing=self.loop.probing(self._grid.shape),
             caches=self.caches.plan(self.loop.orders, batch_id),
         )
+
+    @cached_property
+    def _keys_only(self) -> dict[str, tuple[KeyColumn, ...]]:
+        """Return, by input, the columns that late rows have and others need not carry."""
+        found = {}
+        for each in self.join.source.layouts:
+            fields = self.join.fields_of(each, [name for name, _ in each.keys_only])
+            kinds = [field.type for field in to_arrow_schema(fields, timezone="UTC")]
+            columns = zip(each.keys_only, kinds, strict=True)
+            found[each.name] = tuple(KeyColumn(*column, kind) for column, kind in columns)
+        return found
 
     def _lows(self) -> dict[str, int]:
         """Return the instant before which new rows of each stream are late (µs)."""
@@ -427,8 +440,9 @@ class JoinPipeline:
             raise StateError(msg, folder=self.folder.late) from error
         if found is not None:
             return found
-        columns = StructType([*self.join.result_schema[name].dataType])  # type: ignore[misc]
-        schema = to_arrow_schema(columns, timezone="UTC")
+        layout = layouts[name]
+        columns = [column for column, _ in (*layout.columns, *layout.keys_only)]
+        schema = to_arrow_schema(self.join.fields_of(layout, columns), timezone="UTC")
         return with_times(schema.empty_table(), np.empty(0, np.int64))
 
     def records(self) -> tuple[BlockRecord, ...]:

@@ -1,8 +1,4 @@
-"""The inputs of a join as one DataFrame: tagged, with codes, in columns that they share.
-
-Columns of the same type take turns in the same place, so a row carries the columns of the widest
-input and not those of all.
-"""
+"""The inputs of a join as one DataFrame: tagged, with codes, in columns that they share."""
 
 from __future__ import annotations
 
@@ -17,11 +13,11 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from eddyline.errors import NotSupportedError, QueryError
 from eddyline.joins.grid import N_BINS
-from eddyline.joins.rows import ALWAYS, FOREVER
+from eddyline.joins.rows import ALWAYS
 from eddyline.query.predicates import FunctionPredicate, SqlPredicate
 from eddyline.query.sql_text import quoted
-from eddyline.query.windows import RangeWindow, RowsWindow
 from eddyline.spark.conjunction import all_of
+from eddyline.spark.join_layout import KEY, SLOT, START, TEXT_OF, WIDTHS, Layouts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -32,57 +28,15 @@ if TYPE_CHECKING:
 
     from eddyline.joins.grid import Grid
     from eddyline.query.joins import JoinInput, JoinQuery, KeyClass
+    from eddyline.spark.join_layout import InputLayout
 
-INPUT, PASSES, BUCKET, START = "__input", "__passes", "__bucket", "__start"
-"""The columns that say which input a row is of, whether it can join at all, its bucket, and its
-event time (µs)."""
+INPUT, PASSES, BUCKET = "__input", "__passes", "__bucket"
+"""The columns that say which input a row is of, whether it can join at all, and its bucket."""
 
-KEY, SLOT, PART = "__key", "__slot", "__part"
-"""The columns that say its codes (numbered by key class), what it carries (numbered), and where its
-bucket is along a side of the grid."""
-
-TEXT_OF = "\0text of "
-"""What stands before the name of a column in that of its text."""
-
-_WIDTHS = ("tinyint", "smallint", "int", "bigint")
-
-_EXACT = (*_WIDTHS, "boolean", "date", "timestamp", "timestamp_ntz")
-"""Types whose values are numbers of 64 bits, so that equal codes are equal values."""
-
-_PLAIN = (*_EXACT, "float", "double", "string", "binary")
-"""Types whose values have an order that Arrow knows."""
+PART = "__part"
+"""The column that says where a row's bucket is along a side of the grid (numbered)."""
 
 _EPOCH = "TIMESTAMP_NTZ '1970-01-01 00:00:00'"
-
-
-@dataclass(frozen=True, slots=True)
-class InputLayout:
-    """Where the rows of one input are in the common DataFrame."""
-
-    name: str
-    stream: str
-    """The stream or table that it is of."""
-    number: int
-    """What the column INPUT says."""
-    keys: tuple[int, ...]
-    """Its key classes, ascending."""
-    columns: tuple[tuple[str, str], ...]
-    """Each column that results need, and the common column that holds it."""
-    length: int
-    """Of its window (µs); FOREVER if rows never leave it by time."""
-    counts: RowsWindow | None = None
-    """Its window if that counts rows."""
-    more: tuple[tuple[str, str], ...] = ()
-    """More columns, where rows are counted: what they are ordered and grouped by."""
-    ties: tuple[str, ...] = ()
-    """The columns that order rows of one instant, where rows are counted."""
-    is_raw: bool = False
-    """Whether rows that cannot join come, too."""
-
-    @property
-    def carried(self) -> tuple[tuple[str, str], ...]:
-        """Every column that comes, and the common column that holds it."""
-        return (*self.columns, *self.more)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +62,7 @@ def source_of(
     frames: Mapping[str, DataFrame],
     times: Mapping[str, str | None],
     needed: Mapping[str, Sequence[str]],
+    compared: Mapping[str, Sequence[str]],
 ) -> Source:
     """Return the inputs of a join as one DataFrame.
 
@@ -119,6 +74,7 @@ def source_of(
         frames: the DataFrame of each stream and table.
         times: its event-time column; None for a table.
         needed: by input, the columns that results need.
+        compared: by input, the columns that equalities read.
 
     Raises:
         QueryError: keys that cannot be compared, or an event time that is no time.
@@ -126,13 +82,13 @@ def source_of(
             column that has no order.
     """
     kinds = [_key_type(key, query.inputs, frames) for key in query.keys]
-    slots: list[str] = []
+    places = Layouts(query, kinds, needed, compared)
     layouts = tuple(
-        _layout(number, query, frames[each.stream], times[each.stream], needed[each.name], slots)
+        places.add(number, frames[each.stream], times[each.stream])
         for number, each in enumerate(query.inputs)
     )
     types = dict.fromkeys([f"{KEY}{k}" for k in range(len(kinds))], "bigint")
-    types |= {f"{SLOT}{number}": kind for number, kind in enumerate(slots)}
+    types |= {f"{SLOT}{number}": kind for number, kind in enumerate(places.slots)}
     streams: list[DataFrame] = []
     tables: list[DataFrame] = []
     for each, layout in zip(query.inputs, layouts, strict=True):
@@ -142,14 +98,14 @@ def source_of(
             f"{KEY}{k}": _only(tests, _code(query.keys[k].members[each.name][0], kinds[k]))
             for k in layout.keys
         }
-        own = codes | {slot: _column(name) for name, slot in layout.carried}
+        slots = {place: _column(name) for name, place in layout.carried if place in types}
+        own = slots | codes
         passes = reduce(and_, [code.isNotNull() for code in codes.values()])
         tags = {INPUT: F.lit(layout.number), PASSES: passes, START: _start(df, each, time)}
         filled = {name: own.get(name, F.lit(None)).cast(kind) for name, kind in types.items()}
         part = df.select(*[column.alias(name) for name, column in (tags | filled).items()])
         (tables if time is None else streams).append(part)
-    rough = tuple(k for k, kind in enumerate(kinds) if kind not in _EXACT)
-    return Source(_union(streams), _union(tables), layouts, rough)
+    return Source(_union(streams), _union(tables), layouts, places.rough)
 
 
 def arrow_schema(spark: SparkSession, schema: StructType) -> pa.Schema:
@@ -181,68 +137,17 @@ def placed(df: DataFrame, grid: Grid, source: Source) -> DataFrame:
             df = df.withColumn(f"{PART}{key}", parts)
             part = F.col(f"{PART}{key}")
         bucket = bucket * size + part
-    df = df.withColumn(BUCKET, bucket)
-    done = [name for name in df.columns if name.startswith(PART)]
-    df = df.drop(*done, *(() if source.raw else (PASSES,)))
-    return df.repartitionById(grid.n_buckets, F.col(BUCKET)).drop(BUCKET)
+    if any(name.startswith(PART) for name in df.columns):
+        df = df.withColumn(BUCKET, bucket)
+        bucket = F.col(BUCKET)
+    kept = [name for name in df.columns if not name.startswith(PART)]
+    if not source.raw:
+        kept.remove(PASSES)
+    return df.select(*kept).repartitionById(grid.n_buckets, bucket)
 
 
 def _union(parts: Sequence[DataFrame]) -> DataFrame | None:
     return reduce(lambda one, other: one.unionByName(other), parts) if parts else None
-
-
-def _layout(
-    number: int,
-    query: JoinQuery,
-    df: DataFrame,
-    time: str | None,
-    needed: Sequence[str],
-    slots: list[str],
-) -> InputLayout:
-    """Return where the rows of an input are; common columns that are missing are added."""
-    each, kinds = query.inputs[number], dict(df.dtypes)
-    keys = tuple(k for k, key in enumerate(query.keys) if each.name in key.members)
-    counts = each.window if isinstance(each.window, RowsWindow) and time is not None else None
-    ties = () if counts is None else _ties(each, counts, kinds)
-    kinds |= dict.fromkeys([name for name in ties if name not in kinds], "string")
-    places: dict[str, str] = {}
-    for name in dict.fromkeys((*needed, *ties)):
-        taken = places.values()
-        free = [
-            k for k, kind in enumerate(slots) if kind == kinds[name] and f"{SLOT}{k}" not in taken
-        ]
-        if not free:
-            slots.append(kinds[name])
-            free = [len(slots) - 1]
-        places[name] = f"{SLOT}{free[0]}"
-    return InputLayout(
-        each.name,
-        each.stream,
-        number,
-        keys,
-        tuple((name, places[name]) for name in needed),
-        each.window.length
-        if isinstance(each.window, RangeWindow) and time is not None
-        else FOREVER,
-        counts,
-        tuple((name, slot) for name, slot in places.items() if name not in needed),
-        ties,
-        is_raw=time is not None and (counts is not None or query.emits == "rstream"),
-    )
-
-
-def _ties(each: JoinInput, window: RowsWindow, kinds: Mapping[str, str]) -> tuple[str, ...]:
-    """Return what orders rows of one instant: all columns, those without an order as text."""
-    for name in window.partition_by:
-        if not _is_plain(kinds[name]):
-            msg = f"PARTITION BY {name} of {each.name!r}: {kinds[name]} is no type to group by"
-            raise NotSupportedError(msg, input=each.name, column=name)
-    columns = [(name, kind) for name, kind in kinds.items() if kind != "void"]
-    return tuple(name if _is_plain(kind) else f"{TEXT_OF}{name}" for name, kind in columns)
-
-
-def _is_plain(kind: str) -> bool:
-    return kind in _PLAIN or kind.startswith(("decimal", "char", "varchar"))
 
 
 def _column(name: str) -> Column:
@@ -304,13 +209,13 @@ def _key_type(key: KeyClass, inputs: Sequence[JoinInput], frames: Mapping[str, D
                 msg = f"the key {text!r} of {each.name!r} cannot be resolved: {error}"
                 raise QueryError(msg, input=each.name, key=text) from error
     kinds = set(found.values())
-    if kinds <= set(_WIDTHS):
-        return max(kinds, key=_WIDTHS.index)
+    if kinds <= set(WIDTHS):
+        return max(kinds, key=WIDTHS.index)
     if kinds <= {"float", "double"}:
         return "double"
     if len(kinds) == 1:
         return kinds.pop()
-    if all(kind in _WIDTHS or kind.startswith("decimal") for kind in kinds):
+    if all(kind in WIDTHS or kind.startswith("decimal") for kind in kinds):
         return "decimal"
     listed = ", ".join(f"{what} ({kind})" for what, kind in found.items())
     msg = f"keys of different types are compared: {listed}; cast them to one type"
@@ -320,7 +225,7 @@ def _key_type(key: KeyClass, inputs: Sequence[JoinInput], frames: Mapping[str, D
 def _code(text: str, kind: str) -> Column:
     """Return the code of a key: equal wherever SQL says that the keys are equal."""
     value = F.expr(f"({text}\n)")
-    if kind in _WIDTHS:
+    if kind in WIDTHS:
         return value.cast("bigint")
     if kind == "boolean":
         return value.cast("int").cast("bigint")

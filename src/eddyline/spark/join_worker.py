@@ -15,9 +15,10 @@ from eddyline.errors import StateError
 from eddyline.joins.bucket import BucketBatch, BucketReport
 from eddyline.joins.operator import results
 from eddyline.joins.ordered import OrderedBatch, results_of_all
-from eddyline.joins.rows import FOREVER, Rows, SortedRun
+from eddyline.joins.rows import FOREVER, Rows, SortedRun, values_of
 from eddyline.joins.work import JoinWork
-from eddyline.spark.join_source import INPUT, KEY, PASSES, START
+from eddyline.spark.join_layout import KEY, START
+from eddyline.spark.join_source import INPUT, PASSES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     from eddyline.joins.bucket import BatchPlan
     from eddyline.joins.manifest import Windows
-    from eddyline.spark.join_source import InputLayout
+    from eddyline.spark.join_layout import InputLayout
 
 AnyColumn = TypeVar("AnyColumn", pa.Array, pa.ChunkedArray)
 
@@ -41,7 +42,7 @@ class Shape:
 
     layouts: tuple[InputLayout, ...]
     results: pa.Schema
-    """A struct for each input; behind them the report, where there is one."""
+    """The columns of all inputs, named ``input.column``; behind them the report."""
 
     def inputs(self, batches: Iterator[pa.RecordBatch]) -> dict[str, Rows]:
         """Return the rows of a partition by input, of those that have some."""
@@ -51,30 +52,45 @@ class Shape:
         table = pa.Table.from_batches(arrived)
         numbers = pc.unique(table[INPUT]).to_pylist()
         if len(numbers) == 1:
-            return {self.layouts[numbers[0]].name: _rows(table, self.layouts[numbers[0]])}
+            return {self.layouts[numbers[0]].name: self._rows(table, numbers[0])}
         return {
-            self.layouts[number].name: _rows(
-                table.filter(pc.equal(table[INPUT], number)), self.layouts[number]
+            self.layouts[number].name: self._rows(
+                table.filter(pc.equal(table[INPUT], number)), number
             )
             for number in sorted(numbers)
         }
 
+    def _rows(self, table: pa.Table, number: int) -> Rows:
+        """Return the rows of one input."""
+        each = self.layouts[number]
+        starts = table[START].to_numpy()
+        if each.length == FOREVER:
+            ends = np.full(starts.size, FOREVER)
+        else:
+            # Where the end of a window is beyond all instants, its rows stay.
+            ends = np.where(starts > FOREVER - each.length, FOREVER, starts + each.length)
+        codes = {key: _code(table[f"{KEY}{key}"]) for key in each.keys}
+        said = {START: starts} | {f"{KEY}{key}": of for key, of in codes.items()}
+        payload = pa.table(
+            [
+                values_of(said[place], as_kept(self.results.field(f"{each.name}.{name}").type))
+                if place in said
+                else _kept(table[place])
+                for name, place in each.carried
+            ],
+            names=[name for name, _ in each.carried],
+        )
+        passes = table[PASSES].to_numpy() if each.is_raw else None
+        return Rows(codes, starts, ends, payload, passes)
+
     def outputs(self, found: pa.Table) -> Iterator[pa.RecordBatch]:
         """Yield results as Spark takes them."""
-        columns: list[pa.Array | pa.ChunkedArray] = []
-        for each in self.layouts:
-            kind = self.results.field(each.name).type
-            parts = [
-                _as(found[f"{each.name}.{name}"].combine_chunks(), kind.field(name).type)
-                for name, _ in each.columns
-            ]
-            # A struct without fields says nothing of its length.
-            nothing = pa.array([{}] * found.num_rows, kind)
-            columns.append(
-                pa.StructArray.from_arrays(parts, fields=list(kind)) if parts else nothing
-            )
-        if REPORT in self.results.names:
-            columns.append(pa.nulls(found.num_rows, pa.binary()))
+        columns = [
+            pa.nulls(found.num_rows, field.type)
+            if field.name == REPORT
+            else _as(found[field.name], field.type)
+            for field in self.results
+        ]
         yield from pa.Table.from_arrays(columns, schema=self.results).to_batches()
 
     def report(self, report: BucketReport) -> pa.RecordBatch:
@@ -138,28 +154,18 @@ class BatchWorker:
         yield self.shape.report(task.report)
 
 
-def _rows(table: pa.Table, each: InputLayout) -> Rows:
-    starts = table[START].to_numpy()
-    if each.length == FOREVER:
-        ends = np.full(starts.size, FOREVER)
-    else:
-        # Where the end of a window is beyond all instants, its rows stay.
-        ends = np.where(starts > FOREVER - each.length, FOREVER, starts + each.length)
-    codes = {key: _code(table[f"{KEY}{key}"]) for key in each.keys}
-    names = [name for name, _ in each.carried]
-    payload = pa.table([_kept(table[slot]) for _, slot in each.carried], names=names)
-    passes = table[PASSES].to_numpy() if each.is_raw else None
-    return Rows(codes, starts, ends, payload, passes)
-
-
 def _kept(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return a column as windows keep it, whatever the session's time zone and Arrow types are."""
-    kind = column.type
+    """Return a column as windows keep it."""
+    return _as(column, as_kept(column.type))
+
+
+def as_kept(kind: pa.DataType) -> pa.DataType:
+    """Return a type as windows keep it, whatever the session's time zone and Arrow types are."""
     if pa.types.is_timestamp(kind) and kind.tz is not None:
-        return _as(column, pa.timestamp(kind.unit, "UTC"))
+        return pa.timestamp(kind.unit, "UTC")
     if pa.types.is_large_string(kind):
-        return column.cast(pa.string())
-    return column.cast(pa.binary()) if pa.types.is_large_binary(kind) else column
+        return pa.string()
+    return pa.binary() if pa.types.is_large_binary(kind) else kind
 
 
 def _as(column: AnyColumn, kind: pa.DataType) -> AnyColumn:

@@ -10,7 +10,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import AnalysisException
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql import functions as F
+from pyspark.sql.types import BinaryType, StructField, StructType
 from sqlglot import exp, parse_one
 
 from eddyline.errors import OptionError, QueryError, StateError
@@ -27,18 +28,20 @@ from eddyline.runtime.join_loop import written_orders
 from eddyline.spark.binding import column_types
 from eddyline.spark.join_pipeline import JoinPipeline
 from eddyline.spark.join_source import arrow_schema, placed, source_of
-from eddyline.spark.join_worker import OnceWorker, Shape
+from eddyline.spark.join_worker import REPORT, OnceWorker, Shape
 from eddyline.spark.run import Job, Run, SinkOutlet, has_started, settings_of
 from eddyline.spark.sinks import file_system, sink_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     import pyarrow as pa
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
     from eddyline.query.joins import JoinQuery
     from eddyline.query.predicates import FunctionPredicate
+    from eddyline.spark.join_layout import InputLayout
     from eddyline.spark.join_source import Source
     from eddyline.spark.sinks import BatchWriter
 
@@ -255,22 +258,51 @@ class WindowJoin:
         Raises:
             QueryError: keys that cannot be compared, or an event time that is no time.
         """
-        return source_of(self.query, self.frames, self.times, needed_columns(self.query))
+        query = self.query
+        needed = read_columns(query, *query.projections, *query.residual)
+        return source_of(
+            query, self.frames, self.times, needed, read_columns(query, *query.equalities)
+        )
 
     @cached_property
     def result_schema(self) -> StructType:
-        """What tasks return: a struct for each input."""
-        df = self.source.streams if self.source.streams is not None else self.source.tables
-        kinds = {field.name: field.dataType for field in df.schema} if df is not None else {}
-        return StructType(
-            [
-                StructField(
-                    each.name,
-                    StructType([StructField(name, kinds[slot]) for name, slot in each.columns]),
-                )
-                for each in self.source.layouts
-            ]
-        )
+        """What results are: a struct for each input."""
+        return StructType([StructField(name, of) for name, of in self._fields.items()])
+
+    @cached_property
+    def task_schema(self) -> StructType:
+        """What tasks return: the columns of all inputs, named ``input.column``, and the report."""
+        columns = [
+            StructField(f"{name}.{column.name}", column.dataType)
+            for name, of in self._fields.items()
+            for column in of
+        ]
+        return StructType([*columns, StructField(REPORT, BinaryType())])
+
+    @cached_property
+    def _fields(self) -> dict[str, StructType]:
+        """The columns of results by input."""
+        return {
+            each.name: self.fields_of(each, [name for name, _ in each.columns])
+            for each in self.source.layouts
+        }
+
+    def fields_of(self, layout: InputLayout, names: Iterable[str]) -> StructType:
+        """Return some columns of an input."""
+        schema = self.frames[layout.stream].schema
+        return StructType([StructField(name, schema[name].dataType) for name in names])
+
+    def in_structs(self, df: DataFrame, *more: str) -> DataFrame:
+        """Return what tasks returned with a struct for each input, and other columns of it."""
+        return df.select(*self._structs, *more)
+
+    @cached_property
+    def _structs(self) -> list[Column]:
+        return [
+            F.struct(*[F.col(quoted(f"{name}.{column}")).alias(column) for column in of.names])
+            .alias(name)
+            for name, of in self._fields.items()
+        ]  # fmt: skip
 
     @property
     def conditions(self) -> tuple[str, ...]:
@@ -338,10 +370,10 @@ class WindowJoin:
         orders = written_orders(self.graph)
         lengths = {each.name: each.length for each in self.source.layouts}
         plan = BatchPlan(0, self.graph, orders, lengths, order=self.order({}))
-        arrow = arrow_schema(df.sparkSession, self.result_schema)
+        arrow = arrow_schema(df.sparkSession, self.task_schema)
         worker = OnceWorker(plan, Shape(self.source.layouts, arrow))
         rows = placed(df, chosen_grid(self.graph, self.n_buckets), self.source)
-        results = rows.mapInArrow(worker.run, self.result_schema)
+        results = self.in_structs(rows.mapInArrow(worker.run, self.task_schema))
         for condition in self.conditions:
             results = results.where(condition)
         return self.project(results)
@@ -424,10 +456,10 @@ class JoinRun(Run):
         return self.pipeline.late_rows(name)
 
 
-def needed_columns(query: JoinQuery) -> dict[str, tuple[str, ...]]:
-    """Return, by input, the columns that results are made of and conditions are checked on."""
+def read_columns(query: JoinQuery, *texts: str) -> dict[str, tuple[str, ...]]:
+    """Return, by input, the columns that expressions over results read."""
     found: dict[str, dict[str, None]] = {each.name: {} for each in query.inputs}
-    for text in (*query.projections, *query.residual, *query.equalities):
+    for text in texts:
         for node in parse_one(f"SELECT {text}", read=SparkText).find_all(exp.Column):
             parts = [part.name for part in node.parts]
             found[parts[0]][parts[1]] = None
