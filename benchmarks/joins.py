@@ -48,21 +48,26 @@ def chained(n_streams: int, n_batches: int, n_rows: int, *names: str) -> dict[st
 
 
 def _three(settings: Settings) -> dict[str, Any]:
-    sizes = settings.pick(10, 4), settings.pick(100_000, 10_000)
+    sizes = settings.pick(10, 3), settings.pick(100_000, 10_000)
     return chained(3, *sizes, "eddyline", "chain", "no join")
 
 
 def beside_chain(
-    n_streams: int, n_batches: int, chain: str = "chain"
+    n_streams: int, n_batches: int, chain: str = "chain", n_rows: int = 100_000
 ) -> Callable[[Settings], Measurement]:
-    """Return what measures eddyline beside a chain of Spark's joins."""
+    """Return what measures eddyline beside a chain of Spark's joins.
+
+    Args:
+        n_streams: how many are joined.
+        n_batches: how many.
+        chain: the chain, by its state store.
+        n_rows: of each stream in a batch.
+    """
 
     def run(settings: Settings) -> Measurement:
-        sizes = settings.pick(n_batches, 3), settings.pick(100_000, 10_000)
+        sizes = settings.pick(n_batches, 3), settings.pick(n_rows, 10_000)
         names = ("eddyline", chain, "no join")
-        found = _three(settings) if chain == "chain" and n_streams == 3 else chained(
-            n_streams, *sizes, *names
-        )  # fmt: skip
+        found = chained(n_streams, *sizes, *names)
         gains = ratios(found, chain, "eddyline")
         note = (
             f"ratio of batches {spread(gains)}; {found['n_rows'][0]:,} rows a batch, "
@@ -162,6 +167,11 @@ SCENARIOS = (
         "joins_chained_3_rocksdb",
         "the same as joins_chained_3, Spark's state in RocksDB",
         beside_chain(3, 5, "chain on RocksDB"),
+    ),
+    _chain_scenario(
+        "joins_chained_3_large",
+        "the same as joins_chained_3 in batches of 1,500,000 rows",
+        beside_chain(3, 4, n_rows=500_000),
     ),
     _chain_scenario("joins_chained_4", "the same for 4 streams", beside_chain(4, 5)),
     _chain_scenario("joins_chained_5", "the same for 5 streams", beside_chain(5, 4)),

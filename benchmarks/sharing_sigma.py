@@ -249,7 +249,7 @@ def hand_tuned(settings: Settings) -> Measurement:
         f"{HERE}:spark_sql_alone",
         folder=folder,
         n_probed=settings.pick(100, 40),
-        n_runs=settings.pick(2, 1),
+        n_runs=1,
     )
     return _compared(found, "Spark SQL")
 
