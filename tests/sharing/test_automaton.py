@@ -9,17 +9,10 @@ from hypothesis import strategies as st
 
 from eddyline.query.rules import ANY, ONE, Wild
 from eddyline.sharing import automaton as automata
-from eddyline.sharing.automaton import END, INSIDE, START, build, n_bytes
-from eddyline.sharing.automaton_kernels import (
-    ANY_CODE,
-    ONE_CODE,
-    Codes,
-    Texts,
-    fits,
-    fits_each,
-    scan,
-)
+from eddyline.sharing.automaton import build, n_bytes
+from eddyline.sharing.automaton_kernels import fits, fits_each, scan
 from eddyline.sharing.folding import FOLD, IDENTITY
+from eddyline.sharing.text_tables import ANY_CODE, END, INSIDE, ONE_CODE, START, Codes, Texts
 from eddyline.testing.reference_rules import is_like
 
 NO_CODES = np.zeros(1, np.int16)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -162,3 +164,15 @@ def test_texts_of_any_array(kind):
     assert got.nulls.tolist() == [False, True, False]
     assert len(construct.texts(pa.nulls(0, kind)).offsets) == 1
     assert construct.texts(pa.nulls(3, kind)).nulls.all()
+
+
+def test_what_travels_is_the_literals_and_not_their_automata():
+    tests = [TextTest(S, (W, f"{n:04}" * 8, W), folded=False) for n in range(300)]
+    construct = construct_of(S, tests, 0, folded=False)
+    packed = pickle.dumps(construct)
+    assert len(packed) < 2 * sum(len(each) for each in construct.walks[0].literals)
+    arrived = pickle.loads(packed)
+    assert arrived.n_units == construct.n_units == 1
+    ours, theirs = construct.automata[0], arrived.automata[0]
+    assert all(np.array_equal(a, b) for a, b in zip(ours, theirs, strict=True))
+    assert arrived.automata is arrived.automata

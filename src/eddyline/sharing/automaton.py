@@ -16,15 +16,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eddyline.sharing.automaton_kernels import Automaton, grow_trie, link_failures, number_by_depth
+from eddyline.sharing.automaton_kernels import grow_trie, link_failures, number_by_depth
+from eddyline.sharing.text_tables import END, INSIDE, Automaton
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
-
-INSIDE, START, END = 0, 1, 2
-"""Where in a text the patterns of an automaton stand."""
 
 MAX_DENSE_BYTES = 1 << 24
 """Memory of the full rows that an automaton may have (bytes)."""
@@ -61,12 +59,12 @@ def build(patterns: Sequence[bytes], ids: Sequence[int], kind: int, *, folded: b
     parents[0] = -1
     counts = np.bincount(parents[1:], minlength=n_states)
     first_child = (1 + np.concatenate([[0], np.cumsum(counts)])).astype(np.int32)
-    # Numbers of states that fit two bytes leave room for twice as many full rows; tries need -1.
-    is_small = kind == INSIDE and n_states <= np.iinfo(np.uint16).max
+    # Numbers of states that fit two bytes leave room for twice as many full rows.
+    is_small = n_states <= np.iinfo(np.uint16).max
     cells = MAX_DENSE_BYTES // (2 if is_small else 4)
     n_dense = min(n_states, max(1, cells // n_classes))
     failure, delta = link_failures(parents, first_child, labels, n_dense, n_classes, kind == INSIDE)
-    out_start, out = _outputs(rank[ends], np.array([ids[each] for each in order]), n_states)
+    out_start, out = _outputs(rank[ends], np.asarray(ids)[order], n_states)
     link = _links(failure, out_start) if kind == INSIDE else np.zeros(n_states, np.int32)
     return Automaton(
         kind=kind,

@@ -2,68 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from eddyline.data.compiled import compiled
+from eddyline.sharing.text_tables import ANY_CODE, ONE_CODE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-ANY_CODE, ONE_CODE = 256, 257
-"""Wildcards in the code of a pattern: any characters, and one character; below are bytes."""
-
-
-class Automaton(NamedTuple):
-    """Tables of one automaton; state 0 is the root."""
-
-    kind: int
-    """``INSIDE``, ``START`` or ``END``."""
-    classes: NDArray[np.int16]
-    """Class of each byte (256); bytes of class 0 stand in no pattern."""
-    delta: NDArray[np.int32] | NDArray[np.uint16]
-    """Full rows of the first states: where each class leads, -1 for nowhere (tries)."""
-    n_dense: int
-    """States with full rows."""
-    n_classes: int
-    """Classes of bytes, 0 included."""
-    first_child: NDArray[np.int32]
-    """First child of each state; children follow each other. One more than there are states."""
-    labels: NDArray[np.int16]
-    """Class that leads to each state from its parent."""
-    failure: NDArray[np.int32]
-    """The state of the longest proper suffix (``INSIDE``)."""
-    out_start: NDArray[np.int32]
-    """Where the patterns of each state start in ``out``; one more than there are states."""
-    out: NDArray[np.int32]
-    """Patterns, by state."""
-    out_link: NDArray[np.int32]
-    """The next state on the way of failures that has patterns; 0 for none."""
-    first_out: NDArray[np.int32]
-    """The state itself if it has patterns, else what ``out_link`` says."""
-
-
-class Texts(NamedTuple):
-    """The texts of a batch, as Arrow has them."""
-
-    data: NDArray[np.uint8]
-    """Their bytes; not to be written."""
-    offsets: NDArray[np.int64]
-    """Where each starts; one more than there are rows."""
-    nulls: NDArray[np.bool_]
-    """Which are NULL."""
-
-
-class Codes(NamedTuple):
-    """For each pattern, what the whole text must be like where it was met."""
-
-    starts: NDArray[np.int64]
-    """Where the code of each starts; one more than there are patterns. Empty: a hit is enough."""
-    code: NDArray[np.int16]
-    """Bytes, ``ANY_CODE`` and ``ONE_CODE``."""
-    fold: NDArray[np.uint8]
-    """What each byte of a text counts as (256)."""
+    from eddyline.sharing.text_tables import Automaton, Codes, Texts
 
 
 @compiled
@@ -145,7 +94,7 @@ def link_failures(
     """Return the failure of each state, and the full rows of the first ones."""
     n_states = len(labels)
     failure = np.zeros(n_states, np.int32)
-    delta = np.full(n_dense * n_classes, -1, np.int32)
+    delta = np.zeros(n_dense * n_classes, np.int32)
     if is_inside:
         for state in range(1, n_states):
             if parents[state] == 0:
@@ -190,7 +139,7 @@ def fits(
         code_end: where it ends.
     """
     at, place = start, code_start
-    star_at, star_place = -1, -1
+    star_at, star_place = start, -1  # a literal would have the next character compiled twice
     while at < end:
         if place < code_end and code[place] == ANY_CODE:
             star_place, star_at = place, at
@@ -312,7 +261,9 @@ def scan(  # noqa: C901 - one loop: a call inside it costs more than what it doe
             at = end - 1 - offset if kind == 2 else start + offset
             symbol = classes[data[at]]
             if state >= n_dense:
-                state = deep_step(state, symbol, kind, n_dense, first_child, labels, failure)
+                # As a literal, which it is at first, it would have the step compiled twice.
+                now = int(state)
+                state = deep_step(now, symbol, kind, n_dense, first_child, labels, failure)
                 if state < -1:
                     state = int(delta[(-2 - state) * n_classes + symbol])
             else:

@@ -40,7 +40,7 @@ def order_cost(
     now = np.empty(left.shape[1], dtype=np.uint64)
     total = 0.0
     for row in rows:
-        now[:] = left[row]
+        _and(left[row], left[row], now)
         for construct in order:
             if skips and not _meet(now, usage[construct]):
                 continue
@@ -66,7 +66,7 @@ def subset_visits(bitmaps: Words, initial: Words, usage: Words, skips: bool) -> 
     n_rows, n, _ = bitmaps.shape
     visits = np.zeros((1 << n, n), dtype=np.int64)
     left = np.empty((1 << n, len(initial)), dtype=np.uint64)
-    left[0] = initial
+    _and(initial, initial, left[0])
     for row in range(n_rows):
         for members in range(1 << n):
             if members > 0:
@@ -86,6 +86,7 @@ def subset_visits(bitmaps: Words, initial: Words, usage: Words, skips: bool) -> 
 
 @compiled
 def _and(some: Words, others: Words, found: Words) -> None:
+    # Word by word: assigning a slice compiles the text of an error, which takes two seconds.
     for word in range(len(some)):
         found[word] = some[word] & others[word]
 

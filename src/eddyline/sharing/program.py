@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from eddyline.data.collector import collector_paused
 from eddyline.errors import QueryError
 from eddyline.query.rules import (
     ANY,
@@ -163,6 +164,7 @@ class Program:
         return tuple(int(at) for at in np.cumsum(counts))
 
 
+@collector_paused()
 def compile_rules(rules: Sequence[Rule]) -> Program:
     """Return the program of some rules.
 

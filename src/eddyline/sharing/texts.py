@@ -7,21 +7,13 @@ the end, or anywhere. A pattern that is more than that literal is then compared 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import cached_property
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from eddyline.query.rules import ANY, Wild
-from eddyline.sharing.automaton import END, INSIDE, START, build
-from eddyline.sharing.automaton_kernels import (
-    ANY_CODE,
-    ONE_CODE,
-    Automaton,
-    Codes,
-    Texts,
-    fits_each,
-    scan,
-)
 from eddyline.sharing.folding import (
     FOLD,
     IDENTITY,
@@ -30,6 +22,15 @@ from eddyline.sharing.folding import (
     with_others_lowered,
 )
 from eddyline.sharing.keys import nulls_of
+from eddyline.sharing.text_tables import (
+    ANY_CODE,
+    END,
+    INSIDE,
+    ONE_CODE,
+    START,
+    Codes,
+    Texts,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,9 +39,22 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from eddyline.query.rules import Operand, TextTest
+    from eddyline.sharing.text_tables import Automaton
 
 
 @dataclass(frozen=True, slots=True)
+class Walk:
+    """The literals that one automaton finds."""
+
+    kind: int
+    """``INSIDE``, ``START`` or ``END``."""
+    literals: tuple[bytes, ...]
+    """Not empty; in lower case if texts are compared so."""
+    patterns: NDArray[np.int32]
+    """The pattern of each, from 0."""
+
+
+@dataclass(frozen=True)
 class TextConstruct:
     """The patterns of one text operand, compared in one way."""
 
@@ -50,8 +64,7 @@ class TextConstruct:
     first: int
     """Number of its first pattern: those of all constructs of a set are numbered through."""
     n_patterns: int
-    automata: tuple[Automaton, ...]
-    """They call the patterns from 0."""
+    walks: tuple[Walk, ...]
     codes: Codes
     everywhere: NDArray[np.int32]
     """Patterns without a literal, such as ``__%``: compared with every text."""
@@ -64,7 +77,20 @@ class TextConstruct:
     @property
     def n_units(self) -> int:
         """How many walks a text takes."""
-        return len(self.automata) + bool(len(self.everywhere))
+        return len(self.walks) + bool(len(self.everywhere))
+
+    @cached_property
+    def automata(self) -> tuple[Automaton, ...]:
+        """The automaton of each walk.
+
+        Built by who walks texts: what travels to workers has no such large tables, and the driver
+        needs none.
+        """
+        build = import_module("eddyline.sharing.automaton").build
+        return tuple(
+            build(each.literals, each.patterns, each.kind, folded=self.folded)
+            for each in self.walks
+        )
 
     def texts(self, values: pa.Array) -> Texts:
         """Return the texts of a batch as kernels read them."""
@@ -123,20 +149,20 @@ def construct_of(
         codes.append([] if is_all else _code(test))
     starts = np.concatenate([[0], np.cumsum([len(code) for code in codes])]).astype(np.int64)
     code = np.array([each for code in codes for each in code] or [0], np.int16)
-    automata = tuple(
-        build([each[0] for each in pairs], [each[1] for each in pairs], kind, folded=folded)
-        for kind, pairs in walks.items()
-        if pairs
-    )
     return TextConstruct(
         operand,
         folded,
         first,
         len(tests),
-        automata,
+        tuple(_walk(kind, pairs) for kind, pairs in walks.items() if pairs),
         Codes(starts, code, FOLD if folded else IDENTITY),
         np.array(everywhere, np.int32),
     )
+
+
+def _walk(kind: int, pairs: Sequence[tuple[bytes, int]]) -> Walk:
+    literals, patterns = zip(*pairs, strict=True)
+    return Walk(kind, literals, np.array(patterns, np.int32))
 
 
 def _literal(test: TextTest) -> tuple[int, str, bool] | None:
@@ -190,13 +216,14 @@ def find(
         stamps: of the construct's patterns; see ``automaton_kernels.scan``.
         tick: see ``automaton_kernels.scan``; below it plus the rows of the batch nothing is used.
     """
+    kernels = _kernels()
     began = hits.n_hits
     most = construct.n_patterns
     for unit, automaton in enumerate(construct.automata):
         at = 0
         while at < len(rows):
             hits.make_room(most + 8 * (len(rows) - at))
-            at, hits.n_hits = scan(
+            at, hits.n_hits = kernels.scan(
                 texts,
                 rows,
                 at,
@@ -212,7 +239,7 @@ def find(
             )
     if len(construct.everywhere):
         hits.make_room(len(construct.everywhere) * len(rows))
-        hits.n_hits = fits_each(
+        hits.n_hits = kernels.fits_each(
             texts,
             rows,
             construct.everywhere,
@@ -223,3 +250,8 @@ def find(
             ends[-1],
         )
     hits.patterns[began : hits.n_hits] += construct.first
+
+
+def _kernels() -> Any:
+    # numba takes longer to import than the rest of eddyline.
+    return import_module("eddyline.sharing.automaton_kernels")

@@ -15,6 +15,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from eddyline.data.collector import collector_paused
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -50,7 +52,8 @@ def recall(key: str, kind: type[Any]) -> Any:
     """Return what was kept under a key, or None if there is nothing of this kind."""
     # A file that is cut off or of another version can raise anything when it is unpickled.
     try:
-        kept = pickle.loads((folder() / f"{key}.pickle").read_bytes())
+        with collector_paused():
+            kept = pickle.loads((folder() / f"{key}.pickle").read_bytes())
     except Exception:  # noqa: BLE001
         return None
     return kept if isinstance(kept, kind) else None

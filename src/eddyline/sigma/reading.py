@@ -18,6 +18,7 @@ from sigma.rule.base import SigmaYAMLLoader
 from sigma.rule.detection import EmptySigmaDetections
 from sigma.rule.logsource import EmptyLogSource
 
+from eddyline.data.collector import seldom_collected
 from eddyline.sigma.conditions import fields_of
 from eddyline.sigma.documents import documents
 from eddyline.sigma.log_sources import LogSource, said
@@ -213,7 +214,7 @@ def read_contents(
     with warnings.catch_warnings():
         # What Python thinks of a rule's regular expression helps nobody here.
         warnings.simplefilter("ignore")
-        for n_done, content in enumerate(known, 1):
+        for n_done, content in enumerate(seldom_collected(known), 1):
             for document in reader.documents(content, n_done - 1):
                 parsed = reader.parsed(document)
                 if isinstance(parsed, SigmaFilter):
@@ -223,7 +224,10 @@ def read_contents(
             if progress is not None:
                 progress(n_done, len(known))
         # Filters are for rules of any file, so they all have to be known first.
-        found = [(each, reader.translated(each, rule, filters, pipeline)) for each, rule in rules]
+        found = [
+            (each, reader.translated(each, rule, filters, pipeline))
+            for each, rule in seldom_collected(rules)
+        ]
     named = _with_unique_names([(each, rule) for each, rule in found if rule is not None], reader)
     return ReadRules(tuple(named), reader.skipped)
 

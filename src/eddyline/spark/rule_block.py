@@ -21,6 +21,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from eddyline.data.collector import collector_paused
 from eddyline.query.sql_text import quoted
 from eddyline.spark.rule_worker import RuleBlock
 
@@ -91,12 +92,19 @@ def _handed(df: "DataFrame", columns: tuple[str, ...]) -> "list[Column]":
 
 def loader(spark: "SparkSession", program: "Program") -> Callable[[], "Program"]:
     """Return what gives workers the compiled rules: a broadcast, or the rules themselves."""
-    packed = cloudpickle.dumps(program)  # type: ignore[no-untyped-call]
+    with collector_paused():
+        packed = cloudpickle.dumps(program)  # type: ignore[no-untyped-call]
     try:
         broadcast = spark.sparkContext.broadcast(packed)
     except Exception:  # noqa: BLE001 - Spark Connect has no context, and says so in its own ways
-        return lambda: cloudpickle.loads(packed)
-    return lambda: cloudpickle.loads(broadcast.value)
+        return lambda: _unpacked(packed)
+    return lambda: _unpacked(broadcast.value)
+
+
+@collector_paused()
+def _unpacked(packed: bytes) -> "Program":
+    program: Program = cloudpickle.loads(packed)
+    return program
 
 
 def operand(df: "DataFrame", text: str) -> "Column":

@@ -21,7 +21,6 @@ import pyarrow.compute as pc
 from eddyline.data.sampling import seed_of
 from eddyline.errors import SourceError
 from eddyline.runtime.rule_loop import FIRST_ROWS, RuleLoop
-from eddyline.sharing.matcher import Matcher
 from eddyline.sharing.profile import SharingProfile, merge
 from eddyline.spark.worker import MAX_ENTRIES, task_ids, with_last
 
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from eddyline.options import SharingOptions
+    from eddyline.sharing.matcher import Matcher
     from eddyline.sharing.matches import Matches
     from eddyline.sharing.plan import SharingPlan
     from eddyline.sharing.program import Program
@@ -204,6 +204,8 @@ class RuleBlock:
         return loops[self.run_id]
 
     def _matcher(self, kept: _Kept) -> Matcher:
+        from eddyline.sharing.matcher import Matcher  # noqa: PLC0415 - the driver needs no kernels
+
         if kept.matcher is None:
             kept.matcher = Matcher(kept.program, self.plan)
         return kept.matcher
