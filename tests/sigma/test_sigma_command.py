@@ -158,7 +158,7 @@ def test_run_counts_matches_by_rule_and_lists_what_is_skipped(spark, rules, even
     assert last == "3 of 5 events matched, 4 matches, 1 rule skipped"
     number = r"\d+\.\d s"
     assert re.fullmatch(
-        rf"Time: reading rules {number}, starting Spark and its workers {number},"
+        rf"Time: reading rules {number}, waiting for Spark and its workers {number},"
         rf" opening events {number}, preparing rules {number},"
         rf" matching events {number} \([\d,]+ events/s\)",
         time,

@@ -66,21 +66,20 @@ def run(options: RunOptions, console: Console) -> Counts:
         check_format,
         count_matches,
         read_events,
-        start_workers,
     )
+    from eddyline.spark.python_workers import SessionStart  # noqa: PLC0415
     from eddyline.spark.rule_set import RuleSet  # noqa: PLC0415
-    from eddyline.spark.session import session  # noqa: PLC0415
 
     if options.out is not None:
         check_format(options.out)
     clock = _Clock()
     with _progress(console) as progress:
+        starting = SessionStart()
         found = _read(options.rules, options.pipeline, progress, options.restrict, options.missing)
         clock.lap("reading rules")
         task = progress.add_task("Matching events", total=None)
-        spark = session()
-        start_workers(spark)
-        clock.lap("starting Spark and its workers")
+        spark = starting.result()
+        clock.lap("waiting for Spark and its workers")
         events = read_events(spark, options.events)
         rules = RuleSet.of(found.sources, found.skipped, on_error="skip")
         clock.lap("opening events")

@@ -79,9 +79,12 @@ def load(
         >>> rules = el.sigma.load("rules/windows")  # doctest: +SKIP
         >>> events.transform(rules.matches("matches"))  # doctest: +SKIP
     """
-    from eddyline.spark.rule_set import RuleSet  # noqa: PLC0415 - reading needs no pyspark
+    # Reading needs no pyspark.
+    from eddyline.spark.python_workers import start_workers_ahead  # noqa: PLC0415
+    from eddyline.spark.rule_set import RuleSet  # noqa: PLC0415
 
     _check_options(options)
+    start_workers_ahead()
     found = read(
         source, pipeline, restrict=restrict, missing=missing, cache=cache, on_error=on_error
     )

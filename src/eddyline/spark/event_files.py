@@ -95,18 +95,6 @@ def count_matches(
     return Counts(by_rule, n_events, n_matched, seconds, prepare_s)
 
 
-def start_workers(spark: SparkSession) -> None:
-    """Have Spark start its Python workers and load eddyline there: the next job finds them so."""
-
-    def loading(batches: Any) -> Any:
-        import eddyline.sharing.matcher  # noqa: F401, PLC0415 - on the worker
-
-        yield from batches
-
-    n_workers = spark.sparkContext.defaultParallelism
-    spark.range(0, n_workers, 1, n_workers).mapInArrow(loading, "id bigint").count()
-
-
 def check_format(out: Path) -> None:
     """Raise if matches cannot be written to such a file.
 
