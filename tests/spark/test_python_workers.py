@@ -1,11 +1,13 @@
 """Workers are started ahead once per session, and nothing depends on it."""
 
-from __future__ import annotations
+# No ``from __future__ import annotations`` here: Spark reads the type hints of ``is_loaded``.
 
 from types import SimpleNamespace
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.functions import arrow_udf
 
 from eddyline.errors import SourceError
 from eddyline.spark import python_workers
@@ -22,11 +24,22 @@ def nothing_started(monkeypatch):
 def test_a_job_of_its_own_starts_them(spark):
     spark.sparkContext.setJobGroup("here", "ours")
     start_workers(spark)
-    assert spark.sparkContext.getLocalProperty("spark.job.description") is None
+    assert spark.sparkContext.getLocalProperty("spark.job.description") == "ours"
     tracker = spark.sparkContext.statusTracker()
     (job,) = tracker.getJobIdsForGroup("here")
     assert tracker.getJobInfo(job).status == "SUCCEEDED"
     spark.sparkContext._jsc.sc().clearJobGroup()
+
+
+def test_the_next_job_finds_kernels_loaded(spark):
+    def is_loaded(ids: pa.Array) -> pa.Array:
+        import sys  # noqa: PLC0415 - on the worker
+
+        return pa.array(["eddyline.runtime.rule_kernels" in sys.modules] * len(ids))
+
+    start_workers(spark)
+    rows = spark.range(0, 2, 1, 2).select(arrow_udf(is_loaded, "boolean")("id"))
+    assert [row[0] for row in rows.collect()] == [True, True]
 
 
 def test_once_per_session(spark):

@@ -29,6 +29,7 @@ from eddyline.query.rules import (
     Wild,
 )
 from eddyline.query.sql_types import INT, STRING
+from eddyline.sharing.matcher import Matcher
 from eddyline.sharing.profile import merge
 from eddyline.sharing.program import compile_rules
 from eddyline.sharing.witnesses import plan_of
@@ -154,13 +155,13 @@ def test_a_batch_is_cut_by_its_bytes_and_by_its_pairs(monkeypatch):
     rules = tuple(Rule(f"r{at}", Not(IsNull(S))) for at in range(50))
     seen = []
     made, program = block(rules, is_measured=True, options={"method": "every_row"})
-    match = rule_worker.Matcher.match
+    match = Matcher.match
 
     def noted(self, columns, *, n_rows, sample=None):
         seen.append(n_rows)
         return match(self, columns, n_rows=n_rows, sample=sample)
 
-    monkeypatch.setattr(rule_worker.Matcher, "match", noted)
+    monkeypatch.setattr(Matcher, "match", noted)
     assert run(made, program, [N_ROWS])[0] == [[rule.name for rule in rules]] * N_ROWS
     assert seen == [1_000]
     every_row = plan_of(program, method="every_row")

@@ -21,6 +21,8 @@ from eddyline.spark.session import session
 DESCRIPTION = "eddyline: starting Python workers"
 """What the job is called in Spark's own pages."""
 
+_DESCRIPTION = "spark.job.description"
+
 _started: set[str] = set()
 """Applications whose workers were started ahead."""
 
@@ -35,13 +37,15 @@ def start_workers(spark: SparkSession) -> None:
         load_kernels(0 if task is None else task.partitionId())
         yield from batches
 
-    n_workers = spark.sparkContext.defaultParallelism
-    spark.sparkContext.setJobDescription(DESCRIPTION)
+    context = spark.sparkContext
+    n_workers = context.defaultParallelism
+    before = context.getLocalProperty(_DESCRIPTION)
+    context.setLocalProperty(_DESCRIPTION, DESCRIPTION)
     try:
         rows = spark.range(0, n_workers, 1, n_workers).select(arrow_udf(loading, "bigint")("id"))
         rows.write.format("noop").mode("overwrite").save()
     finally:
-        spark.sparkContext.setJobDescription(None)  # type: ignore[arg-type] # is what resets it
+        context.setLocalProperty(_DESCRIPTION, before)  # type: ignore[arg-type] # None resets it
 
 
 def start_workers_ahead() -> Thread | None:
