@@ -17,6 +17,7 @@ from eddyline.sharing import (
     block_kernels,
     learning_kernels,
     pair_kernels,
+    region_kernels,
 )
 from eddyline.sharing.matcher import Matcher
 from eddyline.sharing.program import compile_rules
@@ -33,6 +34,7 @@ KERNELS = [
     learning_kernels.subset_visits,
     pair_kernels.candidates,
     pair_kernels.decide,
+    region_kernels.regions_of,
 ]
 
 
