@@ -151,7 +151,7 @@ class JoinOptions(_Keywords):
     monitor: Any = "two_sample"
     """Which evidence is fresh; see ``FilterOptions.monitor``."""
     adaptive: bool = True
-    """False keeps the orders as written, uses no cache, and keeps the grid as it was first."""
+    """False keeps the orders as written, uses no cache, and keeps buckets as they were first."""
     buckets: int | None = None
     """Most buckets that rows are cut into; Spark's shuffle partitions if None ([1, 240])."""
     sample_rows: int = 200

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
+from hypothesis import strategies as st
+
 from eddyline.joins.cache_choice import CacheProblem
 from eddyline.joins.closed_sets import by_store, candidates
 from eddyline.joins.graph import JoinGraph
+from eddyline.joins.grid import N_BINS, Grid, Split, bins_of
 
 Q3 = JoinGraph(("r", "s", "t"), (frozenset("rs"), frozenset("st")))
 """R(A), S(A, B), T(B)."""
@@ -108,3 +112,22 @@ def some_problem(seed, sizes=(4, 5, 6), budget=0, most=12):
         found = candidates(graph, pipelines, budget)
         if 0 < len(found) <= most:
             return random_problem(rng, found, pipelines)
+
+
+@st.composite
+def split_grids(draw, graph, timed=None, codes=(0, 1, 7, -5, 2**63 - 1)):
+    """Return grids of a few buckets that split bins of some codes, in any way that is possible."""
+    shape, splits = [], []
+    for key, members in enumerate(graph.classes):
+        size = draw(st.sampled_from([1, 2, 3, 4, 6] if len(graph.classes) < 3 else [1, 2, 3]))
+        shape.append(size)
+        can_be_cut = sorted(members if timed is None else members & set(timed))
+        hot = st.sampled_from(sorted(set(bins_of(np.array(codes)).tolist())))
+        for at in draw(st.sets(hot, max_size=3)):
+            sides = []
+            for name in draw(st.permutations(can_be_cut)):
+                left = size // int(np.prod([n for _, n in sides]))
+                n = draw(st.sampled_from([n for n in range(1, left + 1) if N_BINS % n == 0]))
+                sides += [(name, n)] if n > 1 else []
+            splits += [Split(key, at, tuple(sides))] if sides else []
+    return Grid(tuple(shape), tuple(splits))

@@ -8,11 +8,13 @@ import pytest
 from pyarrow import fs
 
 from eddyline.errors import StateError
+from eddyline.joins.grid import Grid, Split
 from eddyline.joins.manifest import Manifest, ManifestFolder
 from eddyline.joins.rows import Rows, SortedRun
 from eddyline.joins.run_files import open_run, write_run
 
 FILES = fs.LocalFileSystem()
+GRID = Grid((2, 1), (Split(0, 7, (("s", 2),)),))
 
 
 def run_of(*times):
@@ -43,7 +45,7 @@ def committed(folder, batch_id, **windows):
         }
         for bucket, names in windows.items()
     }
-    manifest = Manifest(batch_id, "query", (2,), found, {"s": batch_id})
+    manifest = Manifest(batch_id, "query", GRID, found, {"s": batch_id})
     folder.commit(manifest)
     return manifest
 

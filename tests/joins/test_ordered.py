@@ -35,7 +35,7 @@ class OrderedOperator(Operator):
     def __init__(self, case, draw, folder):
         super().__init__(case, draw, folder)
         self.manifests = ManifestFolder(fs.LocalFileSystem(), folder)
-        self.manifest = Manifest(-1, "drawn", (1,) * len(self.query.keys))
+        self.manifest = Manifest(-1, "drawn", Grid((1,) * len(self.query.keys)))
         self.timed = [
             each.name for each in self.query.inputs if case.times[each.stream] is not None
         ]
@@ -59,7 +59,7 @@ class OrderedOperator(Operator):
             name: self.latest[name] - self.case.lateness if name in self.latest else ALWAYS
             for name in self.timed
         }
-        grid = Grid(self.manifest.grid)
+        grid = self.manifest.grid
         return BatchPlan(
             number, self.graph, self.orders(), self.lengths(), lows, grid=grid, order=self.order()
         )
@@ -153,7 +153,7 @@ class Feed:
 
     def plan(self):
         """The manifest of the last batch, and how the next one is joined."""
-        before = self.manifests.latest() or Manifest(-1, "fed", (1,))
+        before = self.manifests.latest() or Manifest(-1, "fed", Grid((1,)))
         counts = {name: of for name, of in self.windows.items() if isinstance(of, RowsWindow)}
         columns = dict.fromkeys(counts, ("ts", "k", "v"))
         order = OrderPlan(
@@ -185,7 +185,9 @@ class Feed:
         found = list(task.run(arrived))
         latest = latest_after(plan.order, arrived)
         self.report = task.report
-        self.manifests.commit(Manifest(plan.batch_id, "fed", (1,), {0: task.report.after}, latest))
+        self.manifests.commit(
+            Manifest(plan.batch_id, "fed", Grid((1,)), {0: task.report.after}, latest)
+        )
         rows = [row for table in found for row in listed(table)]
         return sorted(rows, key=lambda row: [-1 if each is None else each for each in row])
 

@@ -139,6 +139,13 @@ def test_one_bucket_is_as_full_as_the_mean():
     assert "fullest" not in text.split("inputs")[0]
 
 
+def test_keys_that_are_cut_by_event_time_are_told():
+    text = explain(a_join_view(splits=("o in 2, p in 4",)))
+    assert "8 buckets, those of 1 frequent key cut by event time, too (o in 2, p in 4)" in text
+    assert "those of 2 frequent keys" in explain(a_join_view(splits=("o in 2", "p in 8")))
+    assert "frequent" not in explain(a_join_view())
+
+
 @pytest.mark.parametrize(
     "inputs",
     [

@@ -29,12 +29,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     import pyarrow as pa
+    from numpy.typing import NDArray
     from pyarrow import fs
 
     from eddyline.joins.cache_batch import CachedBatch
     from eddyline.joins.cache_counts import CachePlan, CacheReport
     from eddyline.joins.drop_probing import DropProbing, DropSample
     from eddyline.joins.graph import JoinGraph
+    from eddyline.joins.moving import Moved
     from eddyline.joins.order_plan import OrderPlan
     from eddyline.joins.rows import KeyColumn
     from eddyline.joins.run_files import RunFile
@@ -65,8 +67,8 @@ class BatchPlan:
     """What rows wait for, where answers hang on their order; see ``ordered.OrderedBatch``."""
     keys_only: Mapping[str, Sequence[KeyColumn]] = field(default_factory=dict)
     """For each input, columns that its rows do not carry, as codes say them."""
-    is_moved: bool = False
-    """Whether the runs are those of another grid: then a bucket takes out of them what is its."""
+    moved: Moved | None = None
+    """Where the runs come from if another grid made them: a bucket takes out what is its."""
     caches: CachePlan = NO_CACHES
     """What pipelines do with caches of joined rows; nothing if omitted."""
     probing: DropProbing | None = None
@@ -81,7 +83,9 @@ class BucketReport:
     after: dict[str, tuple[RunFile, ...]] = field(default_factory=dict)
     """The runs of each input after the batch."""
     n_rows: dict[str, int] = field(default_factory=dict)
-    """New rows of each input that were joined."""
+    """New rows of each input that were joined; of the copies of a row the first one counts."""
+    n_here: int = 0
+    """New rows that were joined, with copies."""
     n_late: dict[str, int] = field(default_factory=dict)
     """New rows of each input that came too late."""
     late_files: list[str] = field(default_factory=list)
@@ -172,8 +176,8 @@ class BucketBatch:
         is_late = rows.starts < self._low(name)
         if not is_late.any():
             return rows
-        late = rows.taken(np.flatnonzero(is_late))
-        if self._is_first_copy(rows):
+        late = rows.taken(np.flatnonzero(is_late & self._counts(name, rows)))
+        if len(late):
             self._write_late(name, late)
         return rows.taken(np.flatnonzero(~is_late))
 
@@ -195,12 +199,10 @@ class BucketBatch:
             return []
         upkeep = upkeep_of(self.before.get(name, ()), horizon=horizon, length=length)
         stay = {file: self._open(name, file) for file in upkeep.stay}
-        merge = upkeep.stay if self.plan.is_moved else upkeep.merge
+        merge = upkeep.merge if self.plan.moved is None else upkeep.stay
         if merge:
-            rows = _alive(Rows.together([stay[file].rows for file in merge]), horizon)
-            if self.plan.is_moved:
-                rows = rows.taken(np.flatnonzero(self.plan.grid.holds(self.bucket, rows.codes)))
-            merged = SortedRun.of(rows)
+            parts = [self._mine(name, file, stay[file].rows) for file in merge]
+            merged = SortedRun.of(_alive(Rows.together(parts), horizon))
             now = {self._write(merged): merged} if len(merged) else {}
             if self._caches is not None:
                 self._caches.merged(name, {each.name: stay[each] for each in merge}, horizon, now)
@@ -208,17 +210,24 @@ class BucketBatch:
         self.report.after[name] = tuple(stay)
         return list(stay.values())
 
-    def _is_first_copy(self, rows: Rows) -> bool:
-        """Return whether this is the one of several buckets with the same rows that counts."""
-        return self.bucket in set(self.plan.grid.once(rows.codes))
+    def _mine(self, name: str, file: RunFile, rows: Rows) -> Rows:
+        """Return the rows of a run that belong to this bucket."""
+        moved, grid = self.plan.moved, self.plan.grid
+        return rows if moved is None else moved.taken(grid, self.bucket, name, file.name, rows)
+
+    def _counts(self, name: str, rows: Rows) -> NDArray[np.bool_]:
+        """Return which rows count here, as other buckets may have copies of them."""
+        return self.plan.grid.is_first(self.bucket, name, rows.codes, rows.starts)
 
     def _count(self, name: str, run: SortedRun) -> None:
         """Count new rows."""
-        if self._is_first_copy(run.rows):
-            self.report.n_rows[name] = len(run)
-            step = max(1, len(run) // COUNTED_ROWS)
+        self.report.n_here += len(run)
+        counted = np.flatnonzero(self._counts(name, run.rows))
+        if counted.size:
+            self.report.n_rows[name] = counted.size
+            step = max(1, counted.size // COUNTED_ROWS)
             for key, of in run.rows.codes.items():
-                counts = np.bincount(bins_of(of[::step]), minlength=N_BINS)
+                counts = np.bincount(bins_of(of[counted[::step]]), minlength=N_BINS)
                 self.report.bins[name, key] = counts * step
 
     def _keep(self, name: str, run: SortedRun) -> None:

@@ -67,7 +67,7 @@ def caches_of(
     kept = taken(folder, bucket)
     names = {name: tuple(file.name for file in each) for name, each in before.items()}
     run = plan.caches.copies if is_on_this_machine(files) else ""
-    if plan.is_moved:
+    if plan.moved is not None:
         kept = BucketCaches()  # what it holds is of other rows
     elif run and not kept.is_true_to(names):
         kept = read_copy(folder, bucket, run, plan.graph) or kept

@@ -3,6 +3,11 @@
 A row lies where the hashes of its keys say; along a class in which its input has no key it lies
 everywhere, so a copy of it is in each of those buckets. A result has one key in every class, so all
 its rows meet in one bucket, and only there.
+
+Hashes of keys do not cut a key that most rows have. Its bin can be *split*: the buckets along the
+class are then a grid of their own for it, with a side for each input that is cut, by hashes of
+event time. A row lies where its own hash says, along the sides of the other inputs everywhere; so
+the rows of a result, which has one of each input, still meet in one bucket [Okcan11 4; Afrati15].
 """
 
 from __future__ import annotations
@@ -24,8 +29,16 @@ if TYPE_CHECKING:
 N_BINS = 240
 """Parts that hashes are counted in; what divides it can be a length of the grid."""
 
+MIN_GAIN = 1.5
+"""How many times fewer rows the fullest bucket must get before rows are moved, or copied more."""
+
+MOST_SPLITS = 8
+"""Bins of a key class that are split at most; each makes the work of placing rows longer."""
+
 Bins = dict[tuple[str, int], "NDArray[Any]"]
 """By input and key class, how many rows have a hash in each bin ((N_BINS,))."""
+
+_DIVISORS = tuple(size for size in range(1, N_BINS + 1) if N_BINS % size == 0)
 
 _PRIMES = tuple(
     np.uint64(each)
@@ -57,11 +70,61 @@ def _rotated(bits: NDArray[np.uint64], by: int) -> NDArray[np.uint64]:
 
 
 @dataclass(frozen=True, slots=True)
+class Split:
+    """How the rows of one bin are cut by their event times, too."""
+
+    key: int
+    """The key class."""
+    bin: int
+    sides: tuple[tuple[str, int], ...]
+    """The inputs that are cut, and in how many parts; each a divisor of N_BINS."""
+
+    @property
+    def n_parts(self) -> int:
+        """In how many parts the bin is cut."""
+        return prod(size for _, size in self.sides)
+
+    def side(self, name: str) -> tuple[int, int]:
+        """Return in how many parts an input is cut, and how far apart these are."""
+        names = [each for each, _ in self.sides]
+        if name not in names:
+            return 1, self.n_parts
+        at = names.index(name)
+        return self.sides[at][1], prod(size for _, size in self.sides[at + 1 :])
+
+    def copies(self, name: str) -> list[int]:
+        """Return where the copies of a row of an input are, from the first one on."""
+        size, step = self.side(name)
+        return [part for part in range(self.n_parts) if part // step % size == 0]
+
+    def part(self, place: int, size: int) -> int:
+        """Return which part of the bin lies at a place of its key class.
+
+        Args:
+            place: where along the class.
+            size: in how many parts the class is cut. No two bins that follow each other begin at
+                the same place.
+        """
+        return (place - self.bin) % size
+
+
+@dataclass(frozen=True, slots=True)
 class Grid:
     """How the rows of a join are cut into buckets."""
 
     shape: tuple[int, ...]
     """In how many parts each key class is cut; each a divisor of N_BINS, 1 if it is not cut."""
+    splits: tuple[Split, ...] = ()
+    """The bins that are cut by event time, too; each in no more parts than its key class."""
+
+    @classmethod
+    def of(cls, plain: Mapping[str, Any]) -> Grid:
+        """Return the grid that ``dataclasses.asdict`` made plain."""
+        splits = [
+            Split(each["key"], each["bin"], tuple((name, size) for name, size in each["sides"]))
+            for each in plain["splits"]
+        ]
+        return cls(tuple(plain["shape"]), tuple(splits))
 
     @property
     def n_buckets(self) -> int:
@@ -72,37 +135,114 @@ class Grid:
         """Return where a bucket is in the grid."""
         return tuple(int(each) for each in np.unravel_index(bucket, self.shape or (1,)))
 
-    def holds(self, bucket: int, codes: Mapping[int, NDArray[np.int64]]) -> NDArray[np.bool_]:
-        """Return which rows belong to a bucket.
+    def holds(
+        self,
+        bucket: int,
+        name: str,
+        codes: Mapping[int, NDArray[np.int64]],
+        starts: NDArray[np.int64],
+    ) -> NDArray[np.bool_]:
+        """Return which rows of an input belong to a bucket.
 
         Args:
             bucket: its number.
+            name: the input.
             codes: of each row, by key class; at least one.
+            starts: the event time of each row (µs; (R,)).
         """
-        place = self.place(bucket)
-        held = np.ones(len(next(iter(codes.values()))), np.bool_)
+        place, held = self.place(bucket), np.ones(starts.size, np.bool_)
         for key, of in codes.items():
-            held &= bins_of(of) % self.shape[key] == place[key]
+            bins = bins_of(of)
+            lies = bins % self.shape[key] == place[key]
+            for split in self.splits:
+                if split.key == key:
+                    size, step = split.side(name)
+                    part = split.part(place[key], self.shape[key])
+                    is_mine = bins_of(starts) % size == part // step % size
+                    lies = np.where(bins == split.bin, is_mine & (part < split.n_parts), lies)
+            held &= lies
         return held
 
+    def is_first(
+        self,
+        bucket: int,
+        name: str,
+        codes: Mapping[int, NDArray[np.int64]],
+        starts: NDArray[np.int64],
+    ) -> NDArray[np.bool_]:
+        """Return of which rows that a bucket holds it is the first one: each is in one bucket.
+
+        Args:
+            bucket: its number.
+            name: the input.
+            codes: of each row, by key class; at least one.
+            starts: the event time of each row (µs; (R,)).
+        """
+        place, first = self.place(bucket), np.full(starts.size, bucket in set(self.once(codes)))
+        for split in self.splits:
+            if split.key in codes:
+                part = split.part(place[split.key], self.shape[split.key])
+                size, step = split.side(name)
+                is_there = part in range(0, size * step, step)
+                first &= is_there | (bins_of(codes[split.key]) != split.bin)
+        return first
+
     def once(self, classes: Collection[int]) -> Iterator[int]:
-        """Yield buckets that together hold each row of an input with these key classes once."""
+        """Yield buckets that together hold each row of an input with these key classes.
+
+        Each once, apart from rows of bins that are split.
+        """
         sizes = [size if key in classes else 1 for key, size in enumerate(self.shape)]
         for place in product(*map(range, sizes)):
             yield int(np.ravel_multi_index(place, self.shape)) if place else 0
 
 
-def chosen_grid(graph: JoinGraph, n_buckets: int, bins: Bins | None = None) -> Grid:
+def chosen_grid(
+    graph: JoinGraph,
+    n_buckets: int,
+    bins: Bins | None = None,
+    *,
+    timed: Collection[str] = (),
+    n_tasks: int | None = None,
+) -> Grid:
     """Return the grid whose fullest bucket has the fewest rows to join.
+
+    Bins are split where the busiest task then has so many times fewer rows as is worth the copies.
 
     Args:
         graph: what is joined with what.
         n_buckets: most buckets; fewer where the grid allows no such number.
         bins: what was counted; all inputs alike, and no key more often than others, if omitted.
+        timed: the inputs whose rows can be cut by event time; no bin is split without one.
+        n_tasks: tasks that run at a time; as many as there are buckets if omitted.
     """
     shapes = sorted(_shapes(len(graph.classes), n_buckets), key=lambda shape: (prod(shape), shape))
     # Of shapes with equally full buckets the one with the fewest buckets, whose state is smallest.
-    return Grid(min(shapes, key=lambda shape: fullest(graph, Grid(shape), bins)))
+    whole = min(map(Grid, shapes), key=lambda grid: fullest(graph, grid, bins))
+    if bins is None or not timed:
+        return whole
+    n_tasks = n_tasks or n_buckets
+    cut = (Grid(shape, _splits(graph, shape, bins, timed, n_tasks)) for shape in shapes)
+    best = min(cut, key=lambda grid: busiest(graph, grid, bins, n_tasks))
+    is_worth_it = gain(graph, whole, best, bins, n_tasks) >= MIN_GAIN
+    return best if best.splits and is_worth_it else whole
+
+
+def gain(graph: JoinGraph, before: Grid, after: Grid, bins: Bins | None, n_tasks: int) -> float:
+    """Return how many times fewer rows the fullest bucket gets; where bins are split, a task.
+
+    Args:
+        graph: what is joined with what.
+        before: a grid.
+        after: the one that may take its place.
+        bins: what was counted; see ``chosen_grid``.
+        n_tasks: tasks that run at a time.
+    """
+    if before.splits or after.splits:
+        one, other = (busiest(graph, grid, bins, n_tasks) for grid in (before, after))
+    else:
+        one, other = (fullest(graph, grid, bins) for grid in (before, after))
+    return one / max(other, 1e-9)
 
 
 def fullest(graph: JoinGraph, grid: Grid, bins: Bins | None = None) -> float:
@@ -115,17 +255,117 @@ def fullest(graph: JoinGraph, grid: Grid, bins: Bins | None = None) -> float:
         grid: the grid.
         bins: what was counted; see ``chosen_grid``.
     """
+    return float(_loads(graph, grid, bins).max())
+
+
+def busiest(graph: JoinGraph, grid: Grid, bins: Bins | None, n_tasks: int) -> float:
+    """Return how many rows one of so many tasks at a time gets, at least.
+
+    Copies make work for all tasks, so they count where there are more buckets than tasks.
+
+    Args:
+        graph: what is joined with what.
+        grid: the grid.
+        bins: what was counted; see ``chosen_grid``.
+        n_tasks: tasks that run at a time.
+    """
+    loads = _loads(graph, grid, bins)
+    return float(max(loads.max(), loads.sum() / n_tasks))
+
+
+def _loads(graph: JoinGraph, grid: Grid, bins: Bins | None) -> NDArray[np.float64]:
+    """Return how many rows each bucket gets."""
     load = np.zeros(grid.shape)
     for name in graph.inputs:
         part, n_rows = np.ones(grid.shape), 1.0
         for key in graph.classes_of[name]:
             counts = np.ones(N_BINS) if bins is None else bins[name, key]
             n_rows = float(counts.sum()) if bins is not None else 1.0
-            by_part = np.bincount(np.arange(N_BINS) % grid.shape[key], weights=counts)
-            shares = by_part / max(by_part.sum(), 1.0)
-            part = part * shares.reshape([-1 if at == key else 1 for at in range(load.ndim)])
+            by_part = _by_part(grid, name, key, counts) / max(float(counts.sum()), 1.0)
+            part = part * by_part.reshape([-1 if at == key else 1 for at in range(load.ndim)])
         load += part * n_rows
-    return float(load.max())
+    return load
+
+
+def _by_part(grid: Grid, name: str, key: int, counts: NDArray[Any]) -> NDArray[np.float64]:
+    """Return how many rows of an input each part of a key class gets."""
+    size, whole = grid.shape[key], np.array(counts, np.float64)
+    found = np.zeros(size)
+    for split in grid.splits:
+        if split.key == key:
+            parts = (split.bin + np.arange(split.n_parts)) % size
+            found[parts] += whole[split.bin] / split.side(name)[0]
+            whole[split.bin] = 0.0
+    return found + np.bincount(np.arange(N_BINS) % size, weights=whole)
+
+
+def _splits(
+    graph: JoinGraph, shape: tuple[int, ...], bins: Bins, timed: Collection[str], n_tasks: int
+) -> tuple[Split, ...]:
+    """Return the bins that are to be split, of those with more rows than a bucket should have."""
+    found: list[Split] = []
+    n_rows = float(_loads(graph, Grid(shape), bins).sum())
+    share = n_rows / prod(shape)
+    for key, size in enumerate(shape):
+        members = [name for name in graph.inputs if key in graph.classes_of[name]]
+        # Along their other classes rows are cut already.
+        cuts = [prod(shape[k] for k in graph.classes_of[name] if k != key) for name in members]
+        counts = np.stack([bins[name, key] / cut for name, cut in zip(members, cuts, strict=True)])
+        for at in np.argsort(-counts.sum(axis=0), kind="stable")[:MOST_SPLITS]:
+            rows = dict(zip(members, counts[:, at].tolist(), strict=True))
+            n_alike = prod(shape) // size
+            others = n_rows - sum(rows.values()) * n_alike
+            sides = _sides(rows, timed, size, n_alike, others, n_tasks)
+            if sides and sum(rows.values()) > share:
+                found.append(Split(key, int(at), tuple(sides.items())))
+                n_rows = others + n_alike * prod(sides.values()) * _n_in_part(rows, sides)
+    return tuple(found)
+
+
+def _sides(
+    rows: Mapping[str, float],
+    timed: Collection[str],
+    size: int,
+    n_alike: int,
+    others: float,
+    n_tasks: int,
+) -> dict[str, int]:
+    """Return in how many parts the inputs are cut in a bin; nothing if it is not worth it.
+
+    Step by step the input is cut more finely of which that takes the most rows out of a bucket, as
+    long as the busiest task has fewer rows then: copies make work for all of them.
+
+    Args:
+        rows: of each input in the bin, in one bucket.
+        timed: the inputs that can be cut.
+        size: in how many parts the key class is cut, so that the bin can be.
+        n_alike: buckets in each of these.
+        others: rows of other bins, in all buckets.
+        n_tasks: tasks that run at a time.
+    """
+
+    def busiest_with(sides: Mapping[str, int]) -> float:
+        here = _n_in_part(rows, sides)
+        everywhere = others + n_alike * prod(sides.values()) * here
+        return max(here + others / (n_alike * size), everywhere / n_tasks)
+
+    sides = {name: 1 for name in rows if name in timed}
+    while True:
+        finer = [
+            {**sides, name: next(each for each in _DIVISORS if each > parts)}
+            for name, parts in sides.items()
+            if parts < N_BINS
+        ]
+        finer = [each for each in finer if prod(each.values()) <= size]
+        best = min(finer, key=lambda each: _n_in_part(rows, each), default=sides)
+        if busiest_with(best) >= busiest_with(sides):
+            return {name: parts for name, parts in sides.items() if parts > 1}
+        sides = best
+
+
+def _n_in_part(rows: Mapping[str, float], sides: Mapping[str, int]) -> float:
+    """Return how many rows of a bin one part of it gets."""
+    return sum(n / sides.get(name, 1) for name, n in rows.items())
 
 
 def _shapes(n_classes: int, n_buckets: int) -> Iterator[tuple[int, ...]]:
@@ -133,7 +373,7 @@ def _shapes(n_classes: int, n_buckets: int) -> Iterator[tuple[int, ...]]:
     if n_classes == 0:
         yield ()
         return
-    for size in range(1, n_buckets + 1):
-        if N_BINS % size == 0:
+    for size in _DIVISORS:
+        if size <= n_buckets:
             for rest in _shapes(n_classes - 1, n_buckets // size):
                 yield (size, *rest)

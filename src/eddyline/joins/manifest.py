@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from eddyline.errors import StateError
+from eddyline.joins.grid import Grid
 from eddyline.joins.run_files import RunFile
 
 if TYPE_CHECKING:
@@ -38,8 +39,8 @@ class Manifest:
     batch_id: int
     identity: str
     """Of the query: its windows are of no use for another one."""
-    grid: tuple[int, ...]
-    """In how many parts each key class is cut."""
+    grid: Grid
+    """How rows are cut into buckets."""
     windows: Windows = field(default_factory=dict)
     latest: dict[str, int] = field(default_factory=dict)
     """The latest event time of each stream so far (µs)."""
@@ -156,7 +157,7 @@ def _from_plain(plain: Mapping[str, Any]) -> Manifest:
     return Manifest(
         plain["batch_id"],
         plain["identity"],
-        tuple(plain["grid"]),
+        Grid.of(plain["grid"]),
         windows,
         plain["latest"],
         plain["n_late"],

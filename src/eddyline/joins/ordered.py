@@ -159,6 +159,7 @@ class OrderedBatch(BucketBatch):
             rows = on_time.get(name)
             if rows is not None:
                 self.report.n_rows[name] = len(_passing(rows))
+                self.report.n_here += self.report.n_rows[name]
             if name not in self._order.lateness:
                 if rows is not None:
                     due[name] = rows

@@ -118,13 +118,15 @@ class JoinView:
     grid: tuple[int, ...]
     """In how many parts each key class is cut."""
     fullest: float
-    """Rows of the fullest bucket over the mean (nan: no row was joined)."""
+    """New rows of the fullest bucket, with copies, over the mean (nan: no row was joined)."""
     n_results: int
     """Combinations that were found, before conditions that are no equalities."""
     is_adaptive: bool
     last_change: JournalEntry | None = None
     notes: tuple[str, ...] = ()
     """Other things worth knowing."""
+    splits: tuple[str, ...] = ()
+    """Of each key that is cut by event time, too, in how many parts the inputs are, in words."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ class JournalEntry:
     """What happened: ``order`` (another order), ``stale`` (evidence let go), ``sample`` (a sample
     confirmed the order), ``left_out`` (so many older entries of a task were only counted),
     ``restore`` and ``drop_state`` (at a restart); of joins ``grid`` (rows are cut into other
-    buckets), ``tree`` (the ways between inputs) and ``caches``."""
+    buckets, or a frequent key into several), ``tree`` (the ways between inputs) and ``caches``."""
     before: Any = None
     """The plan before, as names."""
     after: Any = None

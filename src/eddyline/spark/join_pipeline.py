@@ -21,9 +21,10 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from eddyline.errors import QueryError, StateError
 from eddyline.joins.bucket import BatchPlan
 from eddyline.joins.cache_counts import CacheReport
-from eddyline.joins.grid import N_BINS, Grid, chosen_grid, fullest
+from eddyline.joins.grid import MIN_GAIN, N_BINS, Grid, chosen_grid, fullest, gain
 from eddyline.joins.late import drop_stale_late, read_late, with_times
-from eddyline.joins.manifest import Manifest, ManifestFolder, Windows
+from eddyline.joins.manifest import Manifest, ManifestFolder
+from eddyline.joins.moving import Moved, windows_for
 from eddyline.joins.ordered import HELD
 from eddyline.joins.rows import ALWAYS, KeyColumn
 from eddyline.joins.work import JoinWork
@@ -53,16 +54,13 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from eddyline.joins.bucket import BucketReport
-    from eddyline.joins.grid import Bins
+    from eddyline.joins.grid import Bins, Split
     from eddyline.joins.run_files import RunFile
     from eddyline.runtime.views import BlockRecord
     from eddyline.spark.window_join import WindowJoin
 
 COMPONENT = "join"
 """What the journal calls decisions about the join as a whole."""
-
-MIN_GAIN = 1.5
-"""How many times fewer rows the fullest bucket must get before rows are cut in another way."""
 
 REVIEW_EVERY = 8
 """Batches between two looks at the grid, once so many have run."""
@@ -156,18 +154,20 @@ class JoinPipeline:
 
     def _empty(self) -> Manifest:
         grid = chosen_grid(self.graph, self.join.n_buckets)
-        return Manifest(-1, self.join.identity, grid.shape)
+        return Manifest(-1, self.join.identity, grid)
 
     def _chosen_grid(self, *, is_start: bool = False) -> Grid:
         """Return the grid for the next batch: another one only where that is worth moving rows."""
-        now = Grid(self._manifest.grid)
+        now, n_buckets = self._manifest.grid, self.join.n_buckets
         is_known = self.options.adaptive and any(each.any() for each in self.bins.values())
         bins = self.bins if is_known else None
-        better = chosen_grid(self.graph, self.join.n_buckets, bins)
+        timed = [each.name for each in self.join.query.inputs if self.join.times[each.stream]]
+        n_tasks = self.join.n_tasks
+        better = chosen_grid(self.graph, n_buckets, bins, timed=timed, n_tasks=n_tasks)
         if is_start and better.n_buckets != now.n_buckets:
             return better
-        gain = fullest(self.graph, now, bins) / max(fullest(self.graph, better, bins), 1e-9)
-        return better if self.options.adaptive and gain >= MIN_GAIN else now
+        is_worth_it = gain(self.graph, now, better, bins, n_tasks) >= MIN_GAIN
+        return better if self.options.adaptive and is_worth_it else now
 
     # -- one batch ------------------------------------------------------------------------------
 
@@ -196,7 +196,7 @@ class JoinPipeline:
             raise StateError(msg, folder=self.folder.folder, batch_id=batch_id)
         self._manifest = before
         # A batch that runs again is cut as it was: the files of its late rows have the same names.
-        self._grid = Grid(again.grid) if again is not None else self._grid
+        self._grid = again.grid if again is not None else self._grid
 
     def apply_batch(
         self,
@@ -242,7 +242,7 @@ class JoinPipeline:
             Shape(self.join.source.layouts, arrow_schema(df.sparkSession, schema)),
             self.folder.files,
             self.folder.folder,
-            self._windows(),
+            windows_for(self._grid, self._manifest, self.graph),
         )
         return placed(df, self._grid, self.join.source).mapInArrow(worker.run, schema)
 
@@ -261,7 +261,7 @@ class JoinPipeline:
             grid=self._grid,
             order=self.join.order(self._manifest.latest),
             keys_only=self._keys_only,
-            is_moved=self._grid.shape != self._manifest.grid,
+            moved=Moved.of(self._manifest, self._grid),
             probing=self.loop.probing(self._grid.shape),
             caches=self.caches.plan(self.loop.orders, batch_id),
         )
@@ -287,18 +287,6 @@ class JoinPipeline:
             lateness = self.join.lateness.get(each.stream, 0)
             lows[each.name] = ALWAYS if latest is None else max(latest - lateness, ALWAYS + 1)
         return lows
-
-    def _windows(self) -> Windows:
-        """Return the runs that each bucket starts from."""
-        before = Grid(self._manifest.grid)
-        if before == self._grid:
-            return self._manifest.windows
-        moved: dict[str, tuple[RunFile, ...]] = {}
-        for name in self.graph.inputs:
-            buckets = before.once(self.graph.classes_of[name])
-            windows = (self._manifest.windows.get(bucket, {}).get(name, ()) for bucket in buckets)
-            moved[name] = tuple(file for files in windows for file in files)
-        return dict.fromkeys(range(self._grid.n_buckets), moved)
 
     # -- learning -------------------------------------------------------------------------------
 
@@ -371,7 +359,7 @@ class JoinPipeline:
             n_results=sum(each.n_results for each in found.values()),
         )
         self.n_results += self._newest.n_results
-        self._loads = tuple(sum(found[at].n_rows.values()) for at in sorted(found))
+        self._loads = tuple(found[at].n_here for at in sorted(found))
 
     def _commit(
         self, running: Running, found: dict[int, BucketReport], arrived: dict[str, Any]
@@ -388,7 +376,7 @@ class JoinPipeline:
         manifest = Manifest(
             running.batch_id,
             self.join.identity,
-            running.grid.shape,
+            running.grid,
             {bucket: report.after for bucket, report in sorted(found.items())},
             latest,
             n_late,
@@ -409,8 +397,8 @@ class JoinPipeline:
                 "rows_in_fullest_before": fullest(self.graph, before, self.bins),
                 "rows_in_fullest_after": fullest(self.graph, self._grid, self.bins),
             }
-            shapes = list(before.shape), list(self._grid.shape)
-            self.entries.append(JournalEntry(batch_id, COMPONENT, "grid", *shapes, evidence))
+            plans = _grid_plan(before), _grid_plan(self._grid)
+            self.entries.append(JournalEntry(batch_id, COMPONENT, "grid", *plans, evidence))
 
     def take_entries(self) -> list[JournalEntry]:
         """Return the decisions since the last call."""
@@ -481,6 +469,7 @@ class JoinPipeline:
                 caches=self.caches.views(),
                 keys=tuple(_key_text(key.members) for key in self.join.query.keys),
                 grid=self._grid.shape,
+                splits=tuple(map(_split_text, self._grid.splits)),
                 fullest=float(loads.max() / mean) if mean > 0 else float("nan"),
                 n_results=self.n_results,
                 is_adaptive=self.options.adaptive,
@@ -566,6 +555,21 @@ class JoinPipeline:
             msg = f"what the join {self.join.name!r} has learned cannot be read: {error!r}"
             raise StateError(msg, query=self.join.name) from error
         self._grid = self._chosen_grid(is_start=True)
+
+
+def _grid_plan(grid: Grid) -> Any:
+    """Return a grid as plain values: its shape, and which bins are split if some are."""
+    shape = list(grid.shape)
+    if not grid.splits:
+        return shape
+    return {
+        "shape": shape,
+        "splits": [f"bin {each.bin}: {_split_text(each)}" for each in grid.splits],
+    }
+
+
+def _split_text(split: Split) -> str:
+    return ", ".join(f"{name} in {size}" for name, size in split.sides)
 
 
 def _key_text(members: Any) -> str:

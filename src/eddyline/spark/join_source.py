@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-    from eddyline.joins.grid import Grid
+    from eddyline.joins.grid import Grid, Split
     from eddyline.query.joins import JoinInput, JoinQuery, KeyClass
     from eddyline.spark.join_layout import InputLayout
 
@@ -130,11 +130,19 @@ def placed(df: DataFrame, grid: Grid, source: Source) -> DataFrame:
         if size == 1:
             continue
         code = F.col(f"{KEY}{key}")
-        part = (F.pmod(F.xxhash64(code), F.lit(N_BINS)) % size).cast("int")
+        part = _bin_of(code) % size
+        cases = [
+            (_bin_of(code) == split.bin, _parts_of(split, size, source.layouts))
+            for split in grid.splits
+            if split.key == key
+        ]
         if not all(key in each.keys for each in source.layouts):
-            everywhere = F.array(*[F.lit(number) for number in range(size)])
-            parts = F.explode(F.when(code.isNull(), everywhere).otherwise(F.array(part)))
-            df = df.withColumn(f"{PART}{key}", parts)
+            cases.insert(0, (code.isNull(), F.array(*map(F.lit, range(size)))))
+        if cases:
+            parts = F.array(part)
+            for is_one, its_parts in reversed(cases):
+                parts = F.when(is_one, its_parts).otherwise(parts)
+            df = df.withColumn(f"{PART}{key}", F.explode(parts))
             part = F.col(f"{PART}{key}")
         bucket = bucket * size + part
     if any(name.startswith(PART) for name in df.columns):
@@ -144,6 +152,22 @@ def placed(df: DataFrame, grid: Grid, source: Source) -> DataFrame:
     if not source.raw:
         kept.remove(PASSES)
     return df.select(*kept).repartitionById(grid.n_buckets, bucket)
+
+
+def _bin_of(code: Column) -> Column:
+    """Return the bin of a code; see ``grid.bins_of``."""
+    return F.pmod(F.xxhash64(code), F.lit(N_BINS)).cast("int")
+
+
+def _parts_of(split: Split, size: int, layouts: Sequence[InputLayout]) -> Column:
+    """Return where along a key class, of so many parts, a row of a bin that is split is."""
+    cases = []
+    for each in layouts:
+        n_parts, step = split.side(each.name)
+        first = _bin_of(F.col(START)) % n_parts * step + split.bin
+        places = F.array(*[(first + copy) % size for copy in split.copies(each.name)])
+        cases.append(F.when(F.col(INPUT) == each.number, places))
+    return F.coalesce(*cases)
 
 
 def _union(parts: Sequence[DataFrame]) -> DataFrame | None:

@@ -317,6 +317,12 @@ class WindowJoin:
         spark = next(iter(self.frames.values())).sparkSession
         return self.options.buckets or int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
 
+    @property
+    def n_tasks(self) -> int:
+        """Tasks that Spark runs at a time."""
+        spark = next(iter(self.frames.values())).sparkSession
+        return int(spark.sparkContext.defaultParallelism)
+
     def order(self, latest: Mapping[str, int]) -> OrderPlan | None:
         """Return what rows wait for; None if no answer hangs on their order.
 

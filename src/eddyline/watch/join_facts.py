@@ -69,6 +69,9 @@ def _grid(view: JoinView) -> str:
     n_buckets = prod(view.grid)
     shape = f"{f' {TIMES} '.join(map(str, view.grid))} = " if len(view.grid) > 1 else ""
     lead = f"Rows lie in {shape}{count(n_buckets)} bucket{'' if n_buckets == 1 else 's'}"
+    if n := len(view.splits):
+        keys = "1 frequent key" if n == 1 else f"{count(n)} frequent keys"
+        lead += f", those of {keys} cut by event time, too ({one_line('; '.join(view.splits))})"
     if finite(view.fullest) is None or n_buckets == 1:
         return f"{lead}."
     return (

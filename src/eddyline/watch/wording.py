@@ -205,9 +205,13 @@ def plan_text(plan: Any, shown: int = SHOWN_NAMES) -> str:
 
     >>> plan_text(["a", "b"]), plan_text([4, 2])
     ('a → b', '4 × 2')
+    >>> plan_text({"shape": [4], "splits": ["bin 7: s in 2, t in 2"]})
+    '4 with bin 7: s in 2, t in 2'
     """
     if plan is None:
         return UNKNOWN
+    if isinstance(plan, Mapping) and set(plan) == {"shape", "splits"}:
+        return clipped(f"{plan_text(plan['shape'])} with {'; '.join(plan['splits'])}", _VALUE_WIDTH)
     if isinstance(plan, Mapping) and set(plan) == {"by", "orders"}:
         return f"classes by {', '.join(map(str, plan['by']))} in {len(plan['orders'])} orders"
     if _is_names(plan) and plan and all(type(each) is int for each in plan):
