@@ -17,7 +17,14 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import fs
 
-from benchmarks.joins_data import NAMES, T0_US, batch_v1, times_of, uniform_batches_v1
+from benchmarks.joins_data import (
+    NAMES,
+    T0_US,
+    batch_v1,
+    skewed_batches_v1,
+    times_of,
+    uniform_batches_v1,
+)
 from benchmarks.joins_streams import FACTORS, PRIME
 from benchmarks.scenario import Measurement, Scenario, Settings, at_least, at_most
 from benchmarks.timing import Times, paired_ratio
@@ -93,6 +100,7 @@ class Operator:
     def batch(self, tables: Mapping[str, pa.Table]) -> tuple[int, BucketReport]:
         """Join the rows of a batch; returns the number of results, each of them gathered."""
         from eddyline.joins.bucket import BatchPlan, BucketBatch  # noqa: PLC0415
+        from eddyline.joins.grid import Grid  # noqa: PLC0415
         from eddyline.joins.manifest import Manifest  # noqa: PLC0415
 
         lows = dict(self.latest) if self.checks_expiry else {}
@@ -116,7 +124,7 @@ class Operator:
         for name, rows in news.items():
             self.latest[name] = int(rows.starts.max())
         self.windows = {0: task.report.after}
-        self.manifests.commit(Manifest(self.batch_id, "benchmark", (1,), self.windows))
+        self.manifests.commit(Manifest(self.batch_id, "benchmark", Grid((1,)), self.windows))
         self.batch_id += 1
         return n_results, task.report
 
@@ -399,10 +407,18 @@ def no_eviction(settings: Settings) -> Measurement:
 
 def _fullest(grid: Grid, codes: Mapping[str, Mapping[int, NDArray[np.int64]]]) -> int:
     """Return how many rows the fullest bucket of a grid really gets."""
-    return max(
-        sum(int(grid.holds(bucket, each).sum()) for each in codes.values())
+    return max(_in_buckets(grid, codes))
+
+
+def _in_buckets(grid: Grid, codes: Mapping[str, Mapping[int, NDArray[np.int64]]]) -> list[int]:
+    """Return how many rows each bucket of a grid really gets, one at a time."""
+    return [
+        sum(
+            int(grid.holds(bucket, name, of, np.arange(len(next(iter(of.values()))))).sum())
+            for name, of in codes.items()
+        )
         for bucket in range(grid.n_buckets)
-    )
+    ]
 
 
 def skewed_grid(settings: Settings) -> Measurement:
@@ -437,6 +453,92 @@ def skewed_grid(settings: Settings) -> Measurement:
         f"{counted.shape} with {rows[counted.shape]:,}"
     )
     return Measurement(rows[counted.shape] / rows[first.shape], note, {"shapes": list(rows)})
+
+
+def skewed_split(settings: Settings) -> Measurement:
+    """``s.k = t.k AND t.k = u.k``: half the rows have one ``k``, and no other key can be cut."""
+    from eddyline.joins.grid import N_BINS, bins_of, chosen_grid  # noqa: PLC0415
+
+    n_rows, n_buckets, names = settings.pick(1_000_000, 100_000), 8, NAMES[:3]
+    graph, notes, gains = graph_of(names), [], {}
+    for share in (0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0):
+        rng = np.random.default_rng([65, int(100 * share)])
+        codes = {
+            name: {0: np.where(rng.random(n_rows) < share, -1, rng.integers(0, n_rows, n_rows))}
+            for name in names
+        }
+        bins = {
+            (name, 0): np.bincount(bins_of(of[0]), minlength=N_BINS) for name, of in codes.items()
+        }
+        whole = chosen_grid(graph, n_buckets, bins)
+        grid = chosen_grid(graph, n_buckets, bins, timed=names)
+        before, after = _in_buckets(whole, codes), _in_buckets(grid, codes)
+        gains[share] = max(after) / max(before)
+        sides = " x ".join(str(size) for split in grid.splits for _, size in split.sides)
+        notes.append(
+            f"{share:.0%}: {max(before):,} of {sum(before):,} rows in the fullest"
+            + (f", cut in {sides} {max(after):,} of {sum(after):,}" if sides else ", not cut")
+        )
+    details = {"gains": gains, "n_buckets": n_buckets}
+    return Measurement(gains[0.5], "; ".join(notes), details)
+
+
+def skewed_tasks(settings: Settings) -> Measurement:
+    """Each bucket of ``joins_skew``'s rows is joined by itself; that of the hot key is the slowest.
+
+    A row of the key finds about as many others as a row of uniform keys would in a batch.
+    """
+    from eddyline.joins.grid import N_BINS, bins_of, chosen_grid  # noqa: PLC0415
+
+    n_batches, n_rows = settings.pick(8, 3), settings.pick(100_000, 10_000)
+    span, names, graph = 10 * SECOND_US, NAMES[:3], graph_of(NAMES[:3])
+    notes, ratios = [], {}
+    for share in (0.5, 0.9):
+        batches = list(skewed_batches_v1(3, n_batches, n_rows, share, span))
+        bins = {
+            (name, 0): np.bincount(bins_of(table["k"].to_numpy()), minlength=N_BINS)
+            for name, table in batches[0].items()
+        }
+        grids = [chosen_grid(graph, 8, bins, timed=timed) for timed in ((), names)]
+        with tempfile.TemporaryDirectory() as folder:
+            kinds = [
+                [Operator(names, 2 * span // n_rows, f"{folder}/{kind}-{bucket}") for bucket in
+                 range(grid.n_buckets)]
+                for kind, grid in enumerate(grids)
+            ]  # fmt: skip
+            seconds: list[list[list[float]]] = [[], []]
+            for number, tables in enumerate(batches):
+                order = (0, 1) if number % 2 else (1, 0)
+                n_found = {}
+                for kind in order:
+                    taken, n_found[kind] = _by_bucket(grids[kind], kinds[kind], tables)
+                    seconds[kind].append(taken)
+                assert n_found[0] == n_found[1], f"other results: {n_found}"
+        whole, split = (np.array(each[1:]) for each in seconds)
+        ratios[share] = float(np.median(split.max(axis=1) / whole.max(axis=1)))
+        notes.append(
+            f"{share:.0%} with one key: slowest bucket {np.median(whole.max(axis=1)):.3f} s, split "
+            f"{np.median(split.max(axis=1)):.3f} s ({ratios[share]:.2f}); all buckets "
+            f"{np.median(whole.sum(axis=1)):.3f} s, split {np.median(split.sum(axis=1)):.3f} s"
+        )
+    note = f"{n_rows:,} rows a batch, 8 buckets, CPU time; " + "; ".join(notes)
+    return Measurement(ratios[0.5], note, {"ratios": ratios})
+
+
+def _by_bucket(
+    grid: Grid, operators: Sequence[Operator], tables: Mapping[str, pa.Table]
+) -> tuple[list[float], int]:
+    """Return the CPU time of each bucket in a batch (s), and how many results there are."""
+    seconds, n_found = [], 0
+    for bucket, operator in enumerate(operators):
+        mine = {}
+        for name, table in tables.items():
+            codes, starts = {0: table["k"].to_numpy()}, table["ts"].cast(pa.int64()).to_numpy()
+            mine[name] = table.filter(pa.array(grid.holds(bucket, name, codes, starts)))
+        started = time.process_time()
+        n_found += operator.batch(mine)[0]
+        seconds.append(time.process_time() - started)
+    return seconds, n_found
 
 
 SCENARIOS = (
@@ -477,5 +579,20 @@ SCENARIOS = (
         run=skewed_grid,
         target=None,
         policies=(),
+    ),
+    Scenario(
+        id="joins_skew_split",
+        shows="rows in the fullest of 8 buckets with a key of half the rows split over not split",
+        run=skewed_split,
+        target=None,
+        policies=(),
+    ),
+    Scenario(
+        id="joins_skew_tasks",
+        shows="time of the slowest of 8 buckets with a key of half the rows split over not split",
+        run=skewed_tasks,
+        target=None,
+        policies=(),
+        counted=False,
     ),
 )

@@ -150,7 +150,7 @@ def test_state_of_any_size_gives_the_same_results(tmp_path):
         assert operator.windows[0]["s"] == runs
 
 
-@pytest.mark.parametrize("id", ["joins_no_eviction", "joins_skew_grid"])
+@pytest.mark.parametrize("id", ["joins_no_eviction", "joins_skew_grid", "joins_skew_split"])
 def test_what_is_counted_repeats(id):
     (scenario,) = [each for each in joins_operator.SCENARIOS if each.id == id]
     first, again = (scenario.measure(Settings(quick=True)) for _ in range(2))
