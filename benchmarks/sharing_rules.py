@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from eddyline.spark.rule_set import RuleSet
 
     Rules = dict[str, str]
+    Ways = dict[str, Callable[[], Any]]
 
 KINDS: dict[str, Callable[..., dict[str, str]]] = {
     "ranges": range_rules_v1,
@@ -81,7 +82,11 @@ def _arrays(df: DataFrame, rules: RuleSet) -> None:
 
 
 def statement(n_rules: int, *, is_tuned: bool) -> Callable[[Settings], Measurement]:
-    """Return the measurement of range rules beside the fastest single statement of Spark's.
+    """Return the measurement of range rules beside the fastest single statements of Spark's.
+
+    Two outputs are asked for, each of both engines: how many rows each rule is true for, and which
+    rules are true for each row. The figure is the worse of the two. Spark's counts take it less
+    than its arrays; what they take is told over our arrays, too.
 
     Args:
         n_rules: how many rules.
@@ -95,42 +100,51 @@ def statement(n_rules: int, *, is_tuned: bool) -> Callable[[Settings], Measureme
         rules = range_rules_v1(n_rules)
         ours = _ours(rules)
         few, df = _rows(20_000), _rows(settings.pick(MOST_ROWS, 50_000))
-        probed = interleaved(_ways(_rows(50_000), rules, is_tuned=is_tuned), 1)
-        best = min(probed, key=lambda name: probed[name].median)
-        ways = _ways(df, rules, is_tuned=is_tuned)
-        theirs = ways[best]
-        counts = counts_by_statement(few, rules, 20)
-        _check_equal(ours_by_rule(ours, few), counts)
-        times = interleaved(
-            {"eddyline": lambda: _arrays(df, ours), "Spark": theirs}, settings.pick(2, 1)
+        _check_equal(ours_by_rule(ours, few), counts_by_statement(few, rules, 20))
+        times: dict[str, Times] = {}
+        forms: dict[str, str] = {}
+        for output, by_us in _ours_by_output(df, ours).items():
+            probed = interleaved(_ways(_rows(50_000), rules, is_tuned=is_tuned)[output], 1)
+            forms[output] = min(probed, key=lambda name: probed[name].median)
+            by_spark = _ways(df, rules, is_tuned=is_tuned)[output][forms[output]]
+            times |= interleaved(
+                {f"eddyline, {output}": by_us, f"Spark, {output}": by_spark}, settings.pick(2, 1)
+            )
+        fresh = interleaved({"eddyline, new, arrays": lambda: _arrays(df, _ours(rules))}, 2)
+        gains = {
+            output: paired_ratio(times[f"Spark, {output}"], times[f"eddyline, {output}"])
+            for output in forms
+        }
+        least = min(times[f"Spark, {output}"].median for output in forms)
+        across = least / times["eddyline, arrays"].median
+        told = ", ".join(
+            f"{output} {gains[output]:.1f} (Spark {forms[output]})" for output in forms
         )
-        fresh = interleaved({"eddyline, new": lambda: _arrays(df, _ours(rules))}, 2)
-        fresh |= interleaved({"Spark, one array": ways["one array"]}, 1)
-        gain = paired_ratio(times["Spark"], times["eddyline"])
-        same = fresh["Spark, one array"].median / times["eddyline"].median
         note = (
-            f"{df.count():,} rows, {len(rules)} rules of four ranges, Spark as {best}; as one "
-            f"array a row, which is what ours gives, {same:.1f}; "
+            f"{df.count():,} rows, {len(rules)} rules of four ranges; same output: {told}; the "
+            f"fastest statement of any output over our arrays {across:.1f}; "
             f"{times_told(times | fresh)}; counts equal, rule by rule, on 20,000 rows"
         )
-        details = {
-            **seconds_of(times | fresh),
-            "probed": {name: each.median for name, each in probed.items()},
-        }
-        return Measurement(gain, note, details)
+        details = {**seconds_of(times | fresh), "gains": gains, "fastest over arrays": across}
+        return Measurement(min(gains.values()), note, details)
 
     return run
 
 
-def _ways(df: DataFrame, rules: Rules, *, is_tuned: bool) -> dict[str, Callable[[], Any]]:
-    """Return the forms of a single statement that may be the fastest."""
+def _ours_by_output(df: DataFrame, ours: RuleSet) -> dict[str, Callable[[], Any]]:
+    return {"counts": lambda: ours_by_rule(ours, df), "arrays": lambda: _arrays(df, ours)}
+
+
+def _ways(df: DataFrame, rules: Rules, *, is_tuned: bool) -> dict[str, Ways]:
+    """Return the forms of a single statement that may be the fastest, by output."""
     n_rules = len(rules)
-    ways: dict[str, Callable[[], Any]] = {
-        "one array": lambda: arrays_by_statement(df, rules, n_rules),
-        "one row of counts": lambda: counts_by_statement(df, rules, n_rules),
+    ways: dict[str, Ways] = {
+        "counts": {"one row of counts": lambda: counts_by_statement(df, rules, n_rules)},
+        "arrays": {"one array a row": lambda: arrays_by_statement(df, rules, n_rules)},
     }
     if is_tuned:
-        ways |= {f"{name}, by operator": by_operator(df, way) for name, way in ways.items()}
+        for forms in ways.values():
+            forms |= {f"{name}, by operator": by_operator(df, way) for name, way in forms.items()}
     return ways
 
 
@@ -422,7 +436,8 @@ def memory(settings: Settings) -> Measurement:
 SCENARIOS = (
     Scenario(
         id="sharing_500_queries_spark_statement",
-        shows="time of the fastest single Spark statement over ours, 500 rules of four ranges",
+        shows="time of the fastest single Spark statement over ours, 500 rules of four ranges, the "
+        "worse of counts and arrays",
         run=statement(500, is_tuned=False),
         target=at_least(50),
         policies=(),

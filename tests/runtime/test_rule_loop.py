@@ -102,7 +102,10 @@ def test_a_drift_is_recovered_from(method, sample_prob):
     run.batches(53, rare_a=True)  # in the middle of a period
     assert run.pairs[-1] < 0.05
     run.batches(6, rare_a=False)
-    assert min(run.pairs[-6:]) > 0.9  # the witnesses are those of the other distribution
+    if (
+        method == "witnesses"
+    ):  # they are those of the other distribution; blocks are as good as ever
+        assert min(run.pairs[-6:]) > 0.9
     run.batches(74, rare_a=False)
     assert max(run.pairs[-10:]) < 0.05
     fresh = Run(method=method, sample_prob=sample_prob).batches(5, rare_a=False)

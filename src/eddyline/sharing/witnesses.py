@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 PAIR_NS = 50.0
 """What it takes to meet a rule and to decide it for a row (ns), measured on two cores."""
 
-LOOK_UP_NS = 15.0
-"""What it takes to look a row up in a construct of a block (ns)."""
+LOOK_UP_NS = 7.0
+"""What it takes to look a row up in a construct of a block (ns), its key included."""
 
-WALK_NS = 6.0
-"""What it takes to look for witnesses in a region construct (ns)."""
+WALK_NS = 9.0
+"""What it takes to look for witnesses in a region construct (ns), key and region included."""
 
 WORD_NS = 0.5
 """What it takes to AND a word of 64 rules (ns)."""
