@@ -33,7 +33,7 @@ class SharingPlan:
     @property
     def n_witnessed(self) -> int:
         """Rules that are found by a witness."""
-        return sum(each is not None for each in self.witnesses)
+        return len(self.witnesses) - self.witnesses.count(None)
 
     @property
     def n_blocked(self) -> int:
