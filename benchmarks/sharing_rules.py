@@ -173,8 +173,8 @@ MAX_RULES = {"spark": 1_000, "spark, a job a rule": 500, "duckdb": 10_000, "pola
 """Rules from which on an engine takes minutes to plan a query, or runs out of stack."""
 
 DUCKDB_RULES = 250
-"""Rules of a statement of DuckDB's: planning takes more than in proportion (100 rows: 0.2 s for 250
-rules, 1.3 s for 1,000)."""
+"""Rules of a statement of DuckDB's: planning takes more than in proportion (0.2 s of CPU for 250
+rules, 1.3 s for 1,000, over 100 rows)."""
 
 MANY_RULES = 500
 """Rules from which on a statement takes seconds, and is timed fewer times."""
@@ -258,7 +258,8 @@ def by_number(kind: str) -> Callable[[Settings], Measurement]:
 def _number_told(n_rules: int, found: dict[str, Any]) -> str:
     gains = ", ".join(f"{engine} {gain:.3g}" for engine, gain in found["gains"].items())
     of_peers = f" ({gains})" if gains else ""
-    return f"{n_rules:,} rules {found['rows_per_s']:,.0f} rows/s{of_peers}"
+    speed = f"{found['rows_per_s']:,.0f} rows/s of {found['n_rows']:,} rows"
+    return f"{n_rules:,} rules: {speed}{of_peers}"
 
 
 def number_alone(kind: str, n_rules: int, *, quick: bool) -> dict[str, Any]:

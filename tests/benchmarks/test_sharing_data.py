@@ -23,7 +23,15 @@ from benchmarks.sharing_data import (
     sigma_folder,
     written,
 )
-from benchmarks.sharing_rules import ABSENT, KINDS, base_rules, bound
+from benchmarks.sharing_rules import (
+    ABSENT,
+    DUCKDB_RULES,
+    KINDS,
+    _by_duckdb,
+    _by_polars,
+    base_rules,
+    bound,
+)
 
 from eddyline.testing.reference_rules import matches
 
@@ -156,3 +164,12 @@ def test_files_hold_all_rows():
     folder = written(table, n_files=4)
     assert len(list(folder.iterdir())) == 4
     assert parquet.read_table(folder).sort_by("path").equals(table.sort_by("path"))
+
+
+@pytest.mark.parametrize("n_rules", [1, DUCKDB_RULES, DUCKDB_RULES + 1])
+def test_statements_of_a_part_of_the_rules_count_all(n_rules):
+    rules = KINDS["ranges"](n_rules)
+    found = _by_duckdb(2_000, rules)
+    assert list(found) == list(rules)
+    assert found == _by_polars(2_000, rules)
+    assert n_rules == 1 or sum(found.values())
