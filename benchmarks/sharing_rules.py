@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
+    from benchmarks.timing import Times
     from eddyline.sharing.profile import SharingProfile
     from eddyline.spark.rule_set import RuleSet
 
