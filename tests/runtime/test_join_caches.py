@@ -72,6 +72,15 @@ def test_a_cache_of_windows_that_are_not_closed_is_used_where_it_pays():
     assert entries[0].after == ["(s ⋈ t) ⋉ r for r"]
 
 
+def test_a_cache_whose_hits_no_row_may_use_is_not_tried():
+    """Windows end within a batch: no row from before it lasts as long as a new one."""
+    arrivals = replace(UNINDEXED, lengths=dict.fromkeys("rst", 1_000))
+    plain = join_runs.run(arrivals, 2_000)
+    done = join_runs.run(arrivals, 2_000, caches=join_runs.decided(arrivals))
+    assert not any(each.store.partners for plan in done.plans for each in plan.used)
+    assert done.share(plain) < 1.05
+
+
 def test_without_a_budget_only_closed_windows_are_candidates():
     caches = join_runs.decided(UNINDEXED, budget=0)
     join_runs.run(replace(UNINDEXED, of=UNINDEXED.of[:20_000]), 2_000, caches=caches)

@@ -209,7 +209,8 @@ class CachedBatch:
             windows: these runs.
             news: the new rows of each input that has some.
         """
-        if any(store.partners for store in self._kept.stores):
+        profiled = any(each.is_self_supporting for each in self._profiled)
+        if profiled or any(store.partners for store in self._kept.stores):
             self._partners = PartnerRows(self.graph, windows, news, self._kept.latest)
         else:
             self._kept.latest = {}
@@ -442,10 +443,12 @@ class CachedBatch:
             place, store = place_of(each), each.store
             if (pipeline, position) == place[:2] and place not in done:
                 done.add(place)
-                hashes = self._seen(place).sampled(keys.of(store.key)[0])
+                hashes = keys.of(store.key)[0]
+                at = self._seen(place).sampled(hashes)
                 counts = self.report.keys.setdefault(place, KeyCounts())
-                counts.n_rows += hashes.size
-                self._samples.setdefault(place, []).append(np.unique(hashes))
+                counts.n_rows += at.size
+                self._samples.setdefault(place, []).append(np.unique(hashes[at]))
+                self._sample_support(place, keys.joined, at, counts)
         stores = dict.fromkeys(each.store for each in self._profiled)
         for store in stores:
             # Where a store has partners all their combinations come by: too many to look at.
@@ -455,6 +458,19 @@ class CachedBatch:
                 hashes = keys.of(store.key)[0]
                 sampled = hashes[(hashes & mask) == 0]
                 self._changes.setdefault(store, []).append(sampled)
+
+    def _sample_support(
+        self, place: Place, joined: Composites, at: NDArray[np.int64], counts: KeyCounts
+    ) -> None:
+        """Count which sampled rows might use a hit, where some candidate asks for that."""
+        is_asked = any(
+            place_of(each) == place for each in self._profiled if each.is_self_supporting
+        )
+        if is_asked and self._partners is not None:
+            positions = joined.rows[place[0]][at]
+            may_hit, _ = self._partners.ask(place[0], positions)
+            counts.n_asked += at.size
+            counts.n_supported += int(may_hit.sum())
 
     def _seen(self, place: Place) -> SeenKeys:
         seen = self._kept.seen.get(place)
@@ -474,6 +490,8 @@ class CachedBatch:
             counts.n_keys += hashes.size * scale
             counts.n_new += int((~seen.has(hashes)).sum()) * scale
             counts.n_rows *= scale
+            counts.n_asked *= scale
+            counts.n_supported *= scale
             counts.n_batches += seen.n_batches
             counts.n_buckets += 1
             seen.add(hashes, self.batch_id)

@@ -130,6 +130,10 @@ class KeyCounts:
     """Of those, keys that did not come in the batches that are remembered."""
     n_rows: int = 0
     """Sampled rows."""
+    n_asked: int = 0
+    """Of those, rows of which it was asked whether they might use a hit; see ``cache_partners``."""
+    n_supported: int = 0
+    """Of those, the ones that might."""
     n_batches: int = 0
     """Batches that are remembered, the sum over buckets."""
     n_buckets: int = 0
@@ -140,6 +144,8 @@ class KeyCounts:
         self.n_keys += other.n_keys
         self.n_new += other.n_new
         self.n_rows += other.n_rows
+        self.n_asked += other.n_asked
+        self.n_supported += other.n_supported
         self.n_batches += other.n_batches
         self.n_buckets += other.n_buckets
 

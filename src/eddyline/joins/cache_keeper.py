@@ -59,10 +59,9 @@ class SeenKeys:
         at = np.minimum(self.hashes.searchsorted(hashes), self.hashes.size - 1)
         return np.equal(self.hashes[at], hashes)
 
-    def sampled(self, hashes: NDArray[np.uint64]) -> NDArray[np.uint64]:
-        """Return the hashes of keys that are sampled."""
-        mask = np.uint64((1 << self.bits) - 1)
-        return hashes[(hashes & mask) == 0] if self.bits else hashes
+    def sampled(self, hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """Return the places of the hashes of keys that are sampled."""
+        return np.flatnonzero((hashes & np.uint64((1 << self.bits) - 1)) == 0)
 
     def add(self, hashes: NDArray[np.uint64], batch_id: int) -> None:
         """Remember the distinct keys of a batch."""

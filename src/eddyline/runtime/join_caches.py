@@ -36,7 +36,7 @@ from eddyline.runtime.join_view import CacheView
 from eddyline.runtime.journal import JournalEntry
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
     from eddyline.joins.cache_counts import (
         ChangeCounts,
@@ -392,8 +392,11 @@ class JoinCaches:
         if not n_rows or not stretch.rows[0]:
             return 0.0
         expand = stretch.rows_per_entry * self.costs.expand
+        miss_frac = sum(keys.n_new for keys in seen) / n_rows
+        if cache.is_self_supporting:
+            miss_frac = max(miss_frac, _alone_frac(seen))
         use = CacheUse(
-            sum(keys.n_new for keys in seen) / n_rows,
+            miss_frac,
             self.costs.probe + expand,
             self.costs.update,
         )
@@ -412,10 +415,8 @@ class JoinCaches:
         seen = self._stretch(name, 0, store.tap).rows[-1]
         for place, keys in self._keys.items():
             if name in store.partners and place[0] == name and place[2] == store.key:
-                # Where it asks the store itself, rows of keys that came lately tell nothing new.
-                n_keys = sum(each.n_keys for each in keys[-TELLING:])
-                n_new = sum(each.n_new for each in keys[-TELLING:])
-                return seen * n_new / n_keys if n_keys else seen
+                # Where it asks the store itself, rows that may use a hit tell nothing new.
+                return seen * _alone_frac(keys[-TELLING:])
         return seen
 
     def _chosen(self, worths: Worths) -> Collection[Candidate]:
@@ -498,3 +499,9 @@ class JoinCaches:
 
     def restore(self, state: dict[str, Any]) -> None:
         """Start anew: candidates are profiled."""
+
+
+def _alone_frac(seen: Sequence[KeyCounts]) -> float:
+    """Return the share of sampled rows that might not use a hit ([0, 1]); 1 if none was asked."""
+    n_asked = sum(keys.n_asked for keys in seen)
+    return 1.0 - sum(keys.n_supported for keys in seen) / n_asked if n_asked else 1.0
