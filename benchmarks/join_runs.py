@@ -211,9 +211,9 @@ def units(report: BucketReport, plan: CachePlan, costs: Mapping[Join, int]) -> f
         use.n_rows + use.n_out + use.n_put + use.n_asked for use in report.caches.uses.values()
     )
     kept = sum(each.n_seen + each.n_kept for each in report.caches.stores.values())
-    sampled = sum(each.n_rows + each.n_asked for each in report.caches.keys.values())
-    sampled += sum(each.n_seen for each in report.caches.changes.values())
-    return work + used + kept + sampled / (1 << plan.sample_bits)
+    sampled = sum(each.n_looked for each in report.caches.keys.values())
+    changes = sum(each.n_seen for each in report.caches.changes.values())
+    return work + used + kept + sampled + changes / (1 << plan.sample_bits)
 
 
 def seconds(report: BucketReport) -> float:

@@ -134,6 +134,8 @@ class KeyCounts:
     """Of those, rows of which it was asked whether they might use a hit; see ``cache_partners``."""
     n_supported: int = 0
     """Of those, the ones that might."""
+    n_looked: int = 0
+    """Look-ups that this took; as they are, the other counts stand for all keys."""
     n_batches: int = 0
     """Batches that are remembered, the sum over buckets."""
     n_buckets: int = 0
@@ -146,6 +148,7 @@ class KeyCounts:
         self.n_rows += other.n_rows
         self.n_asked += other.n_asked
         self.n_supported += other.n_supported
+        self.n_looked += other.n_looked
         self.n_batches += other.n_batches
         self.n_buckets += other.n_buckets
 
