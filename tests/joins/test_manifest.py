@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +12,7 @@ from eddyline.errors import StateError
 from eddyline.joins.grid import Grid, Split
 from eddyline.joins.manifest import Manifest, ManifestFolder
 from eddyline.joins.rows import Rows, SortedRun
-from eddyline.joins.run_files import open_run, write_run
+from eddyline.joins.run_files import open_run, open_table, paths_of, write_run, write_table
 
 FILES = fs.LocalFileSystem()
 GRID = Grid((2, 1), (Split(0, 7, (("s", 2),)),))
@@ -34,8 +35,56 @@ def test_a_run_comes_back_as_it_was_written(tmp_path):
     assert back.rows.payload.equals(run.rows.payload)
     for key in (0, 2):
         assert (back.rows.codes[key] == run.rows.codes[key]).all()
-        for part in ("hashes", "starts", "ends", "rows", "directory"):
+        for part in ("hashes", "spans", "directory", "rows", "bounds"):
             assert (getattr(back.index(key), part) == getattr(run.index(key), part)).all()
+
+
+@pytest.mark.parametrize("which", [0, 1])
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.9])
+def test_a_run_that_is_not_whole_says_so(tmp_path, which, share):
+    write_run(FILES, str(tmp_path), "r", run_of(*range(500)))
+    path = Path(paths_of(str(tmp_path), "r")[which])
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(share * len(whole))])
+    with pytest.raises(OSError, match="damaged"):
+        open_run(FILES, str(tmp_path), "r", (0, 2))
+
+
+def test_parts_of_different_runs_do_not_make_one(tmp_path):
+    write_run(FILES, str(tmp_path), "r", run_of(1, 2, 3))
+    write_run(FILES, str(tmp_path), "other", run_of(1, 2))
+    Path(paths_of(str(tmp_path), "other")[1]).rename(paths_of(str(tmp_path), "r")[1])
+    with pytest.raises(OSError, match="damaged"):
+        open_run(FILES, str(tmp_path), "r", (0, 2))
+    with pytest.raises(OSError, match="No such file"):
+        open_run(FILES, str(tmp_path), "other", (0, 2))
+
+
+@pytest.mark.parametrize("column", ["codes_0", "hashes_2", "spans_0", "directory_2", "places_2"])
+def test_a_part_that_lacks_a_row_says_so(tmp_path, column):
+    write_run(FILES, str(tmp_path), "r", run_of(1, 2, 3))
+    path, _ = paths_of(str(tmp_path), "r")
+    lists = open_table(FILES, path)
+    shorter = pa.array([lists[column][0].as_py()[:-1]], lists.schema.field(column).type)
+    for changed in (
+        lists.set_column(lists.column_names.index(column), column, shorter),
+        lists.drop_columns([column]),
+    ):
+        write_table(FILES, f"{path}.now", changed)
+        Path(f"{path}.now").rename(path)
+        with pytest.raises(OSError, match="damaged"):
+            open_run(FILES, str(tmp_path), "r", (0, 2))
+
+
+def test_a_run_of_another_format_says_so(tmp_path):
+    write_run(FILES, str(tmp_path), "r", run_of(1, 2, 3))
+    path, _ = paths_of(str(tmp_path), "r")
+    lists = open_table(FILES, path)
+    for said, metadata in (("1", None), ("3", {b"eddyline.format": b"3"})):
+        write_table(FILES, f"{path}.now", lists.replace_schema_metadata(metadata))
+        Path(f"{path}.now").rename(path)
+        with pytest.raises(OSError, match=f"format {said}, this version reads 2"):
+            open_run(FILES, str(tmp_path), "r", (0, 2))
 
 
 def committed(folder, batch_id, **windows):
@@ -77,7 +126,7 @@ def test_a_batch_that_runs_again_replaces_its_manifest_and_what_came_after(tmp_p
     assert folder.read(2) is None
 
 
-@pytest.mark.parametrize("text", ["", "{", '{"format": 9}', '{"format": 1, "batch_id": 0}'])
+@pytest.mark.parametrize("text", ["", "{", '{"format": 9}', '{"format": 2, "batch_id": 0}'])
 def test_a_manifest_that_is_broken_says_so(tmp_path, text):
     folder = ManifestFolder(FILES, str(tmp_path))
     committed(folder, 0, b0=["r"])

@@ -13,19 +13,16 @@ if TYPE_CHECKING:
 
 
 @compiled
-def bounds_of(
-    hashes: NDArray[np.uint64], rows: NDArray[np.uint32], ends: NDArray[np.int64]
-) -> NDArray[np.int64]:
+def bounds_of(hashes: NDArray[np.uint64], ends: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return for each entry of an index the latest end of it and those before it with its hash.
 
     Args:
         hashes: of each entry, ascending.
-        rows: the row of each entry.
-        ends: of each row, in any order (µs).
+        ends: of each entry, in any order (µs).
     """
-    found = np.empty(rows.size, np.int64)
-    for entry in range(rows.size):
-        end = ends[rows[entry]]
+    found = np.empty(ends.size, np.int64)
+    for entry in range(ends.size):
+        end = ends[entry]
         if entry > 0 and hashes[entry] == hashes[entry - 1]:
             end = max(end, found[entry - 1])
         found[entry] = end

@@ -19,9 +19,10 @@ from eddyline.joins.drop_probing import drop_samples
 from eddyline.joins.grid import N_BINS, Bins, Grid, bins_of
 from eddyline.joins.late import write_late
 from eddyline.joins.manifest import LATE, RUNS
+from eddyline.joins.mapped_runs import MAPPED
 from eddyline.joins.operator import results
 from eddyline.joins.rows import ALWAYS, Rows, SortedRun
-from eddyline.joins.run_files import open_run, write_run
+from eddyline.joins.run_files import write_run
 from eddyline.joins.upkeep import upkeep_of
 from eddyline.joins.work import JoinWork
 
@@ -244,7 +245,7 @@ class BucketBatch:
                 self._caches.merged(name, {NEWS: new}, horizon, {file: run})
 
     def _open(self, name: str, file: RunFile) -> SortedRun:
-        return open_run(self.files, self._runs, file.name, self.plan.graph.classes_of[name])
+        return MAPPED.run(self.files, self._runs, file.name, self.plan.graph.classes_of[name])
 
     def _write(self, run: SortedRun) -> RunFile:
         return write_run(self.files, self._runs, uuid.uuid4().hex, run)
@@ -252,7 +253,8 @@ class BucketBatch:
 
 def _alive(rows: Rows, horizon: int) -> Rows:
     """Return the rows that may still join."""
-    return rows.taken(np.flatnonzero(rows.ends >= horizon))
+    stays = rows.ends >= horizon
+    return rows if stays.all() else rows.taken(np.flatnonzero(stays))
 
 
 def _replaced(

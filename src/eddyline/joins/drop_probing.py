@@ -20,6 +20,7 @@ import numpy as np
 
 from eddyline.data import codes as outcome
 from eddyline.data.sampling import seed_of
+from eddyline.joins.index import stacked
 from eddyline.stats.costs import CostSums
 
 if TYPE_CHECKING:
@@ -293,7 +294,7 @@ class _LookUp:
     def of(cls, before: _Partial, links: tuple[int, ...]) -> _LookUp:
         from eddyline.joins.index_kernels import hashes_of  # noqa: PLC0415
 
-        checks = _stacked([before.codes[key] for key in links[1:]], len(before))
+        checks = stacked([before.codes[key] for key in links[1:]], len(before))
         return cls(before, links, hashes_of(before.codes[links[0]]), checks)
 
     def partners(self, window: Sequence[SortedRun], n_units: int, most: int) -> _Partners:
@@ -336,19 +337,13 @@ class _LookUp:
             self.before.ends,
             self.checks,
             index.hashes,
-            index.starts,
-            index.ends,
-            index.rows,
+            index.spans,
             index.directory,
-            _stacked([run.rows.codes[key] for key in self.links[1:]], len(run)),
+            index.places,
+            index.bounds,
+            stacked([run.rows.codes[key] for key in self.links[1:]], len(run)),
             most,
             counts,
             found_probes,
             found_rows,
         )
-
-
-def _stacked(codes: Sequence[NDArray[np.int64]], n_rows: int) -> NDArray[np.int64]:
-    if len(codes) == 1:
-        return codes[0][np.newaxis]  # a window is not copied
-    return np.stack(codes) if codes else np.empty((0, n_rows), np.int64)

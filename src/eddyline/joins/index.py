@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
+
+CROWDED = 64
+"""Rows of a slot from which on all rows are sorted by start first: the cost of the other way, which
+sorts each slot by itself, grows with the square of the rows in it."""
 
 
 class Probes(NamedTuple):
@@ -24,20 +30,49 @@ class Probes(NamedTuple):
     """Other codes that must be equal ((codes, probes))."""
 
 
+class Pairs(NamedTuple):
+    """What was found: a probe and a row each."""
+
+    probes: NDArray[np.int64]
+    rows: NDArray[np.int64]
+    starts: NDArray[np.int64]
+    """The instant from which both live (µs)."""
+    ends: NDArray[np.int64]
+    """The last instant at which they do (µs)."""
+
+    @classmethod
+    def room(cls, n_pairs: int) -> Pairs:
+        """Return room for so many pairs."""
+        return cls(*(np.empty(n_pairs, np.int64) for _ in cls._fields))
+
+    def first(self, n_pairs: int) -> Pairs:
+        """Return the first pairs."""
+        return Pairs(*(each[:n_pairs] for each in self))
+
+    def wider(self, n_pairs: int) -> Pairs:
+        """Return room for four times as many, with the first pairs in it."""
+        found = Pairs.room(4 * self.probes.size)
+        for now, before in zip(found, self, strict=True):
+            now[:n_pairs] = before[:n_pairs]
+        return found
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Index:
     """The entries of a run by the hash of their code in one key class."""
 
     hashes: NDArray[np.uint64]
     """Ascending."""
-    starts: NDArray[np.int64]
-    """The instant from which each entry lives (µs); ascending among equal hashes."""
-    ends: NDArray[np.int64]
-    """The last instant at which it does (µs); ascending among equal hashes."""
-    rows: NDArray[np.uint32]
-    """Its row in the run."""
+    spans: NDArray[np.int64]
+    """The instant from which each entry lives, and the last at which it does (µs); both ascending
+    among equal hashes, unless there are bounds ((entries, 2))."""
     directory: NDArray[np.uint32]
     """Where the entries of each of 2^b equal ranges of hashes start, and their number."""
+    places: NDArray[np.uint32] = field(default_factory=lambda: np.empty(0, np.uint32))
+    """Their rows in the run; none if these are in the same order."""
+    bounds: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    """For each entry the latest end of it and those before it with its hash (µs); none if ends
+    ascend."""
 
     @classmethod
     def of(
@@ -50,65 +85,75 @@ class Index:
             starts: the instant from which each row lives (µs).
             ends: the last instant at which it does (µs); of two rows, not the earlier one's later.
         """
-        from eddyline.joins.index_kernels import hashes_of, sort_by_hash  # noqa: PLC0415
+        from eddyline.joins.index_kernels import (  # noqa: PLC0415
+            directory_of,
+            hashes_of,
+            sorted_rows,
+        )
 
-        hashes = hashes_of(codes)
-        by_start = np.arange(codes.size) if _ascends(starts) else np.argsort(starts, kind="stable")
-        order, directory = sort_by_hash(hashes[by_start], _bits_for(codes.size))
-        rows = by_start[order].astype(np.uint32)
-        return cls(hashes[rows], starts[rows], ends[rows], rows, directory)
+        hashes, bits = hashes_of(codes), bits_for(codes.size)
+        directory = directory_of(hashes, bits)
+        if _fullest(directory) < CROWDED:
+            rows = sorted_rows(hashes, starts, directory, bits)
+        else:
+            by_start = np.argsort(starts, kind="stable")
+            order = sorted_rows(hashes[by_start], starts[by_start], directory, bits)
+            rows = by_start[order].astype(np.uint32)
+        return cls(hashes[rows], spans_of(starts[rows], ends[rows]), directory, rows)
 
     def __len__(self) -> int:
         return self.hashes.size
 
+    @property
+    def rows(self) -> NDArray[np.uint32]:
+        """The row of each entry in the run."""
+        return self.places if self.places.size else np.arange(len(self), dtype=np.uint32)
+
     def pairs(
-        self, probes: Probes, checks: NDArray[np.int64]
-    ) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
-        """Return the pairs of a probe and a row with equal codes that live at one instant.
+        self, probes: Probes, checks: NDArray[np.int64], base: int, found: Pairs, n_found: int
+    ) -> tuple[Pairs, int]:
+        """Find the pairs of a probe and a row with equal codes that live at one instant.
 
         Args:
             probes: what to look up.
             checks: the other codes of the rows, as those of the probes ((codes, rows)).
+            base: what is added to the number of a row.
+            found: the pairs of runs before this one, and room.
+            n_found: how many pairs there are.
 
         Returns:
-            The probe and the row of each pair, in the order of the probes.
+            With the pairs of this run behind them, in the order of the probes, or where there was
+            no room a wider copy of it; and how many there are now.
         """
         from eddyline.joins.index_kernels import probe  # noqa: PLC0415
 
-        n_probes, room = probes.hashes.size, max(1024, probes.hashes.size)
-        found_probes, found_rows = [], []
+        entries = self.hashes, self.spans, self.directory, self.places, self.bounds
         first = 0
-        while first < n_probes:
-            found = np.empty(room, np.uint32), np.empty(room, np.uint32)
-            start = first
-            first, n = probe(
-                first,
-                *probes,
-                self.hashes,
-                self.starts,
-                self.ends,
-                self.rows,
-                self.directory,
-                checks,
-                *found,
-            )
-            found_probes.append(found[0][:n])
-            found_rows.append(found[1][:n])
-            if first == start:
-                room *= 4
-        return _joined(found_probes), _joined(found_rows)
+        while True:
+            first, n_found = probe(first, *probes, *entries, checks, base, n_found, *found)
+            if first == probes.hashes.size:
+                return found, n_found
+            found = found.wider(n_found)
 
 
-def _ascends(values: NDArray[np.int64]) -> bool:
-    return bool((values[1:] >= values[:-1]).all())
+def spans_of(starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return starts and ends side by side ((entries, 2))."""
+    found = np.empty((starts.size, 2), np.int64)
+    found[:, 0], found[:, 1] = starts, ends
+    return found
 
 
-def _bits_for(n_rows: int) -> int:
+def stacked(codes: Sequence[NDArray[np.int64]], n_rows: int) -> NDArray[np.int64]:
+    """Return codes of several key classes as one array; of one class without a copy."""
+    if len(codes) == 1:
+        return codes[0][np.newaxis]
+    return np.stack(codes) if codes else np.empty((0, n_rows), np.int64)
+
+
+def bits_for(n_rows: int) -> int:
     """Return for how many bits of a hash the directory of so many rows has slots."""
     return max(1, n_rows.bit_length() - 1)
 
 
-def _joined(pieces: list[NDArray[np.uint32]]) -> NDArray[np.uint32]:
-    if len(pieces) == 1:
-        return pieces[0]
-    return np.concatenate(pieces) if pieces else np.empty(0, np.uint32)
+def _fullest(directory: NDArray[np.uint32]) -> int:
+    return int((directory[1:] - directory[:-1]).max())

@@ -12,15 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from eddyline.errors import StateError
 from eddyline.joins.grid import Grid
-from eddyline.joins.run_files import RunFile
+from eddyline.joins.run_files import FORMAT, RunFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from pyarrow import fs
-
-FORMAT = 1
-"""Number of the layout of manifests and runs; another one cannot be read."""
 
 KEPT = 2
 """Manifests that are kept: Spark may run the batch after the one before the last again."""

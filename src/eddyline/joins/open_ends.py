@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from eddyline.joins.index import Index
+from eddyline.joins.index import Index, spans_of
 from eddyline.joins.rows import Rows, SortedRun
 from eddyline.joins.run_files import RunFile, open_table, write_table
 
@@ -27,8 +27,7 @@ _ENDS = "ends"
 def with_ends(run: SortedRun, ends: NDArray[np.int64]) -> SortedRun:
     """Return a run with other ends.
 
-    Ends need not ascend with starts, as those of groups do not: so what an index says is a bound,
-    and pairs that it finds may have a start after their end.
+    Ends need not ascend with starts, as those of groups do not: so indexes get bounds that do.
 
     Args:
         run: the run.
@@ -40,8 +39,9 @@ def with_ends(run: SortedRun, ends: NDArray[np.int64]) -> SortedRun:
     indexes = {}
     for key in rows.codes:
         index = run.index(key)
-        bounds = bounds_of(index.hashes, index.rows, ends)
-        indexes[key] = Index(index.hashes, index.starts, bounds, index.rows, index.directory)
+        own = ends[index.places] if index.places.size else ends
+        spans, bounds = spans_of(index.spans[:, 0], own), bounds_of(index.hashes, own)
+        indexes[key] = Index(index.hashes, spans, index.directory, index.places, bounds)
     return SortedRun(Rows(rows.codes, rows.starts, ends, rows.payload), indexes)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eddyline.joins.index import Probes
+from eddyline.joins.index import Pairs, Probes, stacked
 from eddyline.joins.rows import FOREVER
 
 if TYPE_CHECKING:
@@ -55,7 +55,9 @@ class Composites:
         """
         codes = {key: codes[rows] for key, codes in new.rows.codes.items()}
         refs = {name: np.arange(rows.start, rows.stop, dtype=np.int64) + base}
-        return cls(refs, codes, new.rows.starts[rows], new.rows.ends[rows])
+        # Those of a run from a file are not side by side.
+        starts, ends = (np.ascontiguousarray(of[rows]) for of in (new.rows.starts, new.rows.ends))
+        return cls(refs, codes, starts, ends)
 
     @classmethod
     def seeds(
@@ -106,34 +108,30 @@ class Composites:
         from eddyline.joins.index_kernels import hashes_of  # noqa: PLC0415
 
         key, *others = links
-        checks = _stacked([self.codes[each] for each in others], len(self))
+        checks = stacked([self.codes[each] for each in others], len(self))
         probes = Probes(hashes_of(self.codes[key]), self.starts, self.ends, checks)
-        found, base = [], 0
+        pairs, n_pairs, base = Pairs.room(max(1024, len(self))), 0, 0
+        firsts, cuts = [], [0]
         for run in window:
-            checks = _stacked([run.rows.codes[each] for each in others], len(run))
-            at, rows = run.index(key).pairs(probes, checks)
-            refs = {each: of[at] for each, of in self.rows.items()}
-            refs[name] = rows.astype(np.int64) + base
-            starts = np.maximum(self.starts[at], run.rows.starts[rows])
-            ends = np.minimum(self.ends[at], run.rows.ends[rows])
-            found.append(Composites(refs, self._codes_with(run, at, rows, needed), starts, ends))
+            checks = stacked([run.rows.codes[each] for each in others], len(run))
+            pairs, n_pairs = run.index(key).pairs(probes, checks, base, pairs, n_pairs)
+            firsts.append(base)
+            cuts.append(n_pairs)
             base += len(run)
-        return _together(found)
-
-    def _codes_with(
-        self,
-        run: SortedRun,
-        at: NDArray[np.uint32],
-        rows: NDArray[np.uint32],
-        needed: Collection[int] | None,
-    ) -> dict[int, NDArray[np.int64]]:
-        """Return the codes of combinations with rows of a run."""
-        every = dict.fromkeys((*self.codes, *run.rows.codes))
-        return {
-            key: self.codes[key][at] if key in self.codes else run.rows.codes[key][rows]
-            for key in every
-            if needed is None or key in needed
-        }
+        found = pairs.first(n_pairs)
+        refs = {each: of[found.probes] for each, of in self.rows.items()} | {name: found.rows}
+        codes = {}
+        for each in dict.fromkeys((*self.codes, *window[0].rows.codes)):
+            if needed is not None and each not in needed:
+                continue
+            if each in self.codes:
+                codes[each] = self.codes[each][found.probes]
+            else:
+                parts = zip(window, firsts, cuts[:-1], cuts[1:], strict=True)
+                codes[each] = np.concatenate(
+                    [run.rows.codes[each][found.rows[i:j] - first] for run, first, i, j in parts]
+                )
+        return Composites(refs, codes, found.starts, found.ends)
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,12 +251,8 @@ class Pipeline:
         return found if len(found) else None
 
 
-def _stacked(codes: Sequence[NDArray[np.int64]], n_rows: int) -> NDArray[np.int64]:
-    return np.stack(codes) if codes else np.empty((0, n_rows), np.int64)
-
-
 def _together(pieces: Sequence[Composites]) -> Composites:
-    """Return what was found in the runs of a window as one."""
+    """Return combinations of the same inputs as one."""
     first = pieces[0]
     if len(pieces) == 1:
         return first

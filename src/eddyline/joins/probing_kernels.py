@@ -13,17 +13,17 @@ if TYPE_CHECKING:
 
 
 @compiled
-def count_partners(
+def count_partners(  # noqa: C901 - calls inside the loop cost more than what they do
     units: NDArray[np.int64],
     hashes: NDArray[np.uint64],
     starts: NDArray[np.int64],
     ends: NDArray[np.int64],
     checks: NDArray[np.int64],
     index_hashes: NDArray[np.uint64],
-    index_starts: NDArray[np.int64],
-    index_ends: NDArray[np.int64],
-    index_rows: NDArray[np.uint32],
+    spans: NDArray[np.int64],
     directory: NDArray[np.uint32],
+    places: NDArray[np.uint32],
+    bounds: NDArray[np.int64],
     index_checks: NDArray[np.int64],
     most: int,
     counts: NDArray[np.int64],
@@ -38,11 +38,11 @@ def count_partners(
         starts: of each probe, the instant from which it lives (µs).
         ends: the last instant at which it does (µs).
         checks: other codes that must be equal ((codes, probes)).
-        index_hashes: the hashes of the index, ascending.
-        index_starts: of each entry; ascending among equal hashes.
-        index_ends: of each entry; ascending among equal hashes.
-        index_rows: the row of each entry.
-        directory: where the entries of each of 2^b equal ranges of hashes start.
+        index_hashes: see ``index.Index``, as the next four.
+        spans: see there.
+        directory: see there.
+        places: see there.
+        bounds: see there.
         index_checks: other codes of the indexed rows ((codes, rows)).
         most: partners after which a unit's search ends.
         counts: partners of each unit in the runs before; added to.
@@ -64,19 +64,20 @@ def count_partners(
         low, high = place, stop
         while low < high:
             middle = (low + high) // 2
-            is_before = index_hashes[middle] < wanted or (
-                index_hashes[middle] == wanted and index_ends[middle] < alive
-            )
+            is_before = index_hashes[middle] < wanted
+            if index_hashes[middle] == wanted:
+                end = bounds[middle] if bounds.size else spans[middle, 1]
+                is_before = end < alive
             if is_before:
                 low = middle + 1
             else:
                 high = middle
         place = low
         while place < stop and index_hashes[place] == wanted and counts[unit] < most:
-            if index_starts[place] > ends[at]:
+            if spans[place, 0] > ends[at]:
                 break
-            row = index_rows[place]
-            is_found = max(alive, index_starts[place]) <= min(ends[at], index_ends[place])
+            row = np.int64(places[place]) if places.size else place
+            is_found = max(alive, spans[place, 0]) <= min(ends[at], spans[place, 1])
             for code in range(checks.shape[0]):
                 is_found = is_found and checks[code, at] == index_checks[code, row]
             place += 1

@@ -94,9 +94,8 @@ class SortedRun:
         """Return the run of rows; what they are joined to is then found where they are."""
         key, codes = next(iter(rows.codes.items()))
         index = Index.of(codes, rows.starts, rows.ends)
-        placed = np.arange(len(rows), dtype=np.uint32)
-        first = Index(index.hashes, index.starts, index.ends, placed, index.directory)
-        return cls(rows.taken(index.rows), {key: first})
+        first = Index(index.hashes, index.spans, index.directory)
+        return cls(rows.taken(index.places), {key: first})
 
     def __len__(self) -> int:
         return len(self.rows)

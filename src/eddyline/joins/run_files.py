@@ -1,8 +1,9 @@
 """Sorted runs as files: two Arrow IPC files each, opened by mapping them into memory.
 
-``<name>.rows.arrow`` has the payload, a row each. ``<name>.index.arrow`` has one row of lists:
-codes, starts and ends in the order of the rows, and for each key class the arrays of its index.
-Both are written under their final names by one task only; a run exists once a manifest names it.
+``<name>.rows.arrow`` has the payload, a row each. ``<name>.index.arrow`` has one row of lists: for
+each key class the codes in the order of the rows, and the arrays of its index. Starts and ends of
+the rows are those of the index that is in their order. Both files are written under their final
+names by one task only; a run exists once a manifest names it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from eddyline.joins.index import Index
+from eddyline.joins.index import Index, bits_for
 from eddyline.joins.rows import Rows, SortedRun
 
 if TYPE_CHECKING:
@@ -21,12 +22,17 @@ if TYPE_CHECKING:
 
     from pyarrow import fs
 
+FORMAT = 2
+"""Number of the layout of runs, and of the manifests that name them; another one cannot be read."""
+
+_FORMAT = b"eddyline.format"
+
 _INDEX_PARTS = (
     ("hashes", pa.uint64()),
-    ("starts", pa.int64()),
-    ("ends", pa.int64()),
-    ("rows", pa.uint32()),
+    ("spans", pa.int64()),
     ("directory", pa.uint32()),
+    ("places", pa.uint32()),
+    ("bounds", pa.int64()),
 )
 
 
@@ -57,19 +63,23 @@ def write_run(files: fs.FileSystem, folder: str, name: str, run: SortedRun) -> R
     Raises:
         OSError: it cannot be written, such as where no room is left.
     """
-    arrays: dict[str, pa.Array] = {
-        "starts": _as_list(run.rows.starts, pa.int64()),
-        "ends": _as_list(run.rows.ends, pa.int64()),
-    }
+    arrays: dict[str, pa.Array] = {}
     for key, codes in run.rows.codes.items():
         arrays[f"codes_{key}"] = _as_list(codes, pa.int64())
         index = run.index(key)
         for part, kind in _INDEX_PARTS:
-            arrays[f"{part}_{key}"] = _as_list(getattr(index, part), kind)
-    written = write_table(files, f"{folder}/{name}.index.arrow", pa.table(arrays))
-    written += write_table(files, f"{folder}/{name}.rows.arrow", run.rows.payload.combine_chunks())
+            arrays[f"{part}_{key}"] = _as_list(getattr(index, part).reshape(-1), kind)
+    lists = pa.table(arrays).replace_schema_metadata({_FORMAT: str(FORMAT)})
+    index_path, rows_path = paths_of(folder, name)
+    written = write_table(files, index_path, lists)
+    written += write_table(files, rows_path, run.rows.payload.combine_chunks())
     starts, ends = run.rows.starts, run.rows.ends
     return RunFile(name, len(run), int(starts.min()), int(ends.max()), written)
+
+
+def paths_of(folder: str, name: str) -> tuple[str, str]:
+    """Return the paths of the index and of the rows of a run."""
+    return f"{folder}/{name}.index.arrow", f"{folder}/{name}.rows.arrow"
 
 
 def open_run(files: fs.FileSystem, folder: str, name: str, keys: Sequence[int]) -> SortedRun:
@@ -82,17 +92,47 @@ def open_run(files: fs.FileSystem, folder: str, name: str, keys: Sequence[int]) 
         keys: the key classes of its input, ascending.
 
     Raises:
-        OSError: it is not there, or is not whole.
+        OSError: it is not there, is not whole, or is of another format.
     """
-    lists = open_table(files, f"{folder}/{name}.index.arrow")
+    lists, payload = (open_table(files, path) for path in paths_of(folder, name))
+    said = (lists.schema.metadata or {}).get(_FORMAT, b"1").decode()
+    if said != str(FORMAT):
+        msg = f"the run {name} is of format {said}, this version reads {FORMAT}"
+        raise OSError(msg)
     parts: dict[str, Any] = {
         column: lists[column].chunk(0).values.to_numpy() for column in lists.column_names
     }
+    if not _is_whole(parts, keys, payload):
+        msg = f"the run {name} is damaged: its parts do not fit together"
+        raise OSError(msg)
     codes = {key: parts[f"codes_{key}"] for key in keys}
-    payload = open_table(files, f"{folder}/{name}.rows.arrow")
-    rows = Rows(codes, parts["starts"], parts["ends"], payload)
     indexes = {key: Index(*(parts[f"{part}_{key}"] for part, _ in _INDEX_PARTS)) for key in keys}
-    return SortedRun(rows, indexes)
+    in_order = next(index for index in indexes.values() if not index.places.size)
+    return SortedRun(Rows(codes, *in_order.spans.T, payload), indexes)
+
+
+def _is_whole(parts: dict[str, Any], keys: Sequence[int], payload: pa.Table) -> bool:
+    """Return whether what was read of a run has the lengths that it must have; shapes spans."""
+    wanted = {f"{part}_{key}" for key in keys for part in ("codes", *dict(_INDEX_PARTS))}
+    if not keys or not wanted <= parts.keys():
+        return False
+    n_rows = parts[f"codes_{keys[0]}"].size
+    if payload.num_columns and payload.num_rows != n_rows:
+        return False
+    for key in keys:
+        spans, directory = parts[f"spans_{key}"], parts[f"directory_{key}"]
+        rows = [parts[f"{part}_{key}"].size for part in ("codes", "hashes")]
+        may_be_none = [parts[f"{part}_{key}"].size for part in ("places", "bounds")]
+        if (
+            set(rows) != {n_rows}
+            or not set(may_be_none) <= {0, n_rows}
+            or spans.size != 2 * n_rows
+            or directory.size != 1 + (1 << bits_for(n_rows))
+            or directory[-1] != n_rows
+        ):
+            return False
+        parts[f"spans_{key}"] = spans.reshape(-1, 2)
+    return any(not parts[f"places_{key}"].size for key in keys)
 
 
 def _as_list(values: np.ndarray, kind: pa.DataType) -> pa.Array:
@@ -124,8 +164,11 @@ def open_table(files: fs.FileSystem, path: str) -> pa.Table:
     """
     from pyarrow import fs  # noqa: PLC0415
 
-    source = pa.memory_map(path) if isinstance(files, fs.LocalFileSystem) else None
-    if source is None:
+    try:
+        if isinstance(files, fs.LocalFileSystem):
+            return pa.ipc.open_file(pa.memory_map(path)).read_all()
         with files.open_input_file(path) as whole:
-            source = pa.BufferReader(whole.read_buffer())
-    return pa.ipc.open_file(source).read_all()
+            return pa.ipc.open_file(whole.read_buffer()).read_all()
+    except pa.ArrowInvalid as error:
+        msg = f"{path} is damaged: {error}"
+        raise OSError(msg) from error
