@@ -127,10 +127,21 @@ class Index:
         """
         from eddyline.joins.index_kernels import probe  # noqa: PLC0415
 
-        entries = self.hashes, self.spans, self.directory, self.places, self.bounds
         first = 0
         while True:
-            first, n_found = probe(first, *probes, *entries, checks, base, n_found, *found)
+            first, n_found = probe(
+                first,
+                *probes,
+                self.hashes,
+                self.spans,
+                self.directory,
+                self.places,
+                self.bounds,
+                checks,
+                base,
+                n_found,
+                *found,
+            )
             if first == probes.hashes.size:
                 return found, n_found
             found = found.wider(n_found)
