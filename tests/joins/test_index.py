@@ -76,7 +76,8 @@ def test_entries_are_in_the_order_of_hash_start_and_coming(n_rows, n_keys):
     order = np.lexsort((starts, hashes_of(codes)))
     assert (index.rows == order).all()
     assert (index.hashes == hashes_of(codes)[order]).all()
-    assert (index.spans == np.stack([starts, starts + 5], 1)[order]).all()
+    assert (index.tags == index.hashes >> np.uint64(32)).all()
+    assert (index.entries[:, 1:] == np.stack([starts, starts + 5], 1)[order]).all()
     slots = index.directory.size - 1
     firsts = np.arange(slots, dtype=np.uint64) * np.uint64((1 << 64) // slots)
     assert (index.directory[:-1] == np.searchsorted(index.hashes, firsts)).all()
@@ -125,4 +126,4 @@ def test_one_key_of_many_rows_is_sorted_by_start():
     n = 100_000
     starts = np.random.default_rng(5).permutation(n)
     index = Index.of(np.zeros(n, np.int64), starts, starts)
-    assert (index.spans[:, 0] == np.arange(n)).all()
+    assert (index.entries[:, 1] == np.arange(n)).all()

@@ -35,7 +35,7 @@ def test_a_run_comes_back_as_it_was_written(tmp_path):
     assert back.rows.payload.equals(run.rows.payload)
     for key in (0, 2):
         assert (back.rows.codes[key] == run.rows.codes[key]).all()
-        for part in ("hashes", "spans", "directory", "rows", "bounds"):
+        for part in ("tags", "entries", "directory", "rows", "bounds"):
             assert (getattr(back.index(key), part) == getattr(run.index(key), part)).all()
 
 
@@ -60,7 +60,7 @@ def test_parts_of_different_runs_do_not_make_one(tmp_path):
         open_run(FILES, str(tmp_path), "other", (0, 2))
 
 
-@pytest.mark.parametrize("column", ["codes_0", "hashes_2", "spans_0", "directory_2", "places_2"])
+@pytest.mark.parametrize("column", ["codes_0", "tags_2", "entries_0", "directory_2", "places_2"])
 def test_a_part_that_lacks_a_row_says_so(tmp_path, column):
     write_run(FILES, str(tmp_path), "r", run_of(1, 2, 3))
     path, _ = paths_of(str(tmp_path), "r")

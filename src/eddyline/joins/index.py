@@ -61,11 +61,12 @@ class Pairs(NamedTuple):
 class Index:
     """The entries of a run by the hash of their code in one key class."""
 
-    hashes: NDArray[np.uint64]
-    """Ascending."""
-    spans: NDArray[np.int64]
-    """The instant from which each entry lives, and the last at which it does (µs); both ascending
-    among equal hashes, unless there are bounds ((entries, 2))."""
+    tags: NDArray[np.uint32]
+    """The upper half of the hash of each entry."""
+    entries: NDArray[np.int64]
+    """The bits of its hash, the instant from which it lives, and the last at which it does (µs), in
+    ascending order of hashes (without sign) and starts. Ends ascend among equal hashes, unless
+    there are bounds ((entries, 3))."""
     directory: NDArray[np.uint32]
     """Where the entries of each of 2^b equal ranges of hashes start, and their number."""
     places: NDArray[np.uint32] = field(default_factory=lambda: np.empty(0, np.uint32))
@@ -99,10 +100,29 @@ class Index:
             by_start = np.argsort(starts, kind="stable")
             order = sorted_rows(hashes[by_start], starts[by_start], directory, bits)
             rows = by_start[order].astype(np.uint32)
-        return cls(hashes[rows], spans_of(starts[rows], ends[rows]), directory, rows)
+        return cls.sorted(hashes[rows], starts[rows], ends[rows], directory, rows)
+
+    @classmethod
+    def sorted(
+        cls,
+        hashes: NDArray[np.uint64],
+        starts: NDArray[np.int64],
+        ends: NDArray[np.int64],
+        directory: NDArray[np.uint32],
+        places: NDArray[np.uint32],
+    ) -> Index:
+        """Return the index of entries; see its fields."""
+        entries = np.empty((hashes.size, 3), np.int64)
+        entries[:, 0], entries[:, 1], entries[:, 2] = hashes.view(np.int64), starts, ends
+        return cls((hashes >> np.uint64(32)).astype(np.uint32), entries, directory, places)
 
     def __len__(self) -> int:
-        return self.hashes.size
+        return self.tags.size
+
+    @property
+    def hashes(self) -> NDArray[np.uint64]:
+        """The hash of each entry, ascending."""
+        return self.entries[:, 0].view(np.uint64)
 
     @property
     def rows(self) -> NDArray[np.uint32]:
@@ -132,8 +152,8 @@ class Index:
             first, n_found = probe(
                 first,
                 *probes,
-                self.hashes,
-                self.spans,
+                self.tags,
+                self.entries,
                 self.directory,
                 self.places,
                 self.bounds,
@@ -147,13 +167,6 @@ class Index:
             found = found.wider(n_found)
 
 
-def spans_of(starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return starts and ends side by side ((entries, 2))."""
-    found = np.empty((starts.size, 2), np.int64)
-    found[:, 0], found[:, 1] = starts, ends
-    return found
-
-
 def stacked(codes: Sequence[NDArray[np.int64]], n_rows: int) -> NDArray[np.int64]:
     """Return codes of several key classes as one array; of one class without a copy."""
     if len(codes) == 1:
@@ -162,8 +175,11 @@ def stacked(codes: Sequence[NDArray[np.int64]], n_rows: int) -> NDArray[np.int64
 
 
 def bits_for(n_rows: int) -> int:
-    """Return for how many bits of a hash the directory of so many rows has slots."""
-    return max(1, n_rows.bit_length() - 1)
+    """Return for how many bits of a hash the directory of so many rows has slots.
+
+    Each has two to four entries, so that nearly all have at most as many as are compared at once.
+    """
+    return max(1, n_rows.bit_length() - 2)
 
 
 def _fullest(directory: NDArray[np.uint32]) -> int:

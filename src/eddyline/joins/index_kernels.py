@@ -1,10 +1,10 @@
 """Compiled: rows in the order of the hash of a key, and probes into them.
 
 A hash is a bijection of the key's code, so equal hashes are equal codes. A directory says where the
-entries of each of 2^bits equal ranges of hashes start, so a look-up touches one slot and the few
-hashes behind it, and what else is known of an entry only if its hash is the right one. Probes go
-through each of these steps in groups: what one of them waits for from memory, others wait for at
-the same time.
+entries of each of 2^bits equal ranges of hashes start. A look-up touches one slot and the few tags
+behind it, which are the upper halves of hashes, and an entry only if its tag is the right one.
+Probes go through each of these steps in groups: what one of them waits for from memory, others wait
+for at the same time.
 """
 
 from __future__ import annotations
@@ -21,8 +21,11 @@ if TYPE_CHECKING:
 _FACTOR = np.uint64(0xD6E8FEB86659FD93)
 _HALF = np.uint64(32)
 
+WIDTH = 8
+"""Tags that are compared in any case: most slots have at most as many."""
+
 LONG = 16
-"""Entries of a slot from which on it is searched, not walked through."""
+"""Entries of one tag from which on they are searched, not walked through."""
 
 GROUP = 256
 """Probes that take a step together: what is known of them stays in the nearest cache."""
@@ -99,8 +102,8 @@ def probe(  # noqa: C901, PLR0912 - calls inside the loop cost more than what th
     starts: NDArray[np.int64],
     ends: NDArray[np.int64],
     checks: NDArray[np.int64],
-    index_hashes: NDArray[np.uint64],
-    spans: NDArray[np.int64],
+    tags: NDArray[np.uint32],
+    entries: NDArray[np.int64],
     directory: NDArray[np.uint32],
     places: NDArray[np.uint32],
     bounds: NDArray[np.int64],
@@ -120,8 +123,8 @@ def probe(  # noqa: C901, PLR0912 - calls inside the loop cost more than what th
         starts: of each probe, the instant from which it lives (µs).
         ends: the last instant at which it does (µs).
         checks: other codes that must be equal ((codes, probes)).
-        index_hashes: see ``index.Index``, as the next four.
-        spans: see there.
+        tags: see ``index.Index``, as the next four.
+        entries: see there.
         directory: see there.
         places: see there.
         bounds: see there.
@@ -136,51 +139,58 @@ def probe(  # noqa: C901, PLR0912 - calls inside the loop cost more than what th
     Returns:
         The probe to go on with, as there is no room (their number if there is), and the pairs.
     """
-    if index_hashes.size == 0:
+    n_entries = tags.size
+    if n_entries == 0:
         return hashes.size, n
     bits = 0
     while (1 << bits) < directory.size - 1:
         bits += 1
-    shift, last_entry = np.uint64(64 - bits), index_hashes.size - 1
-    lows, stops = np.empty(GROUP, np.int64), np.empty(GROUP, np.int64)
-    heads, hits = np.empty(GROUP, np.uint64), np.empty(GROUP, np.int64)
+    shift, last_low = np.uint64(64 - bits), max(0, n_entries - WIDTH)
+    lows, hits = np.empty(GROUP, np.int64), np.empty(GROUP, np.int64)
+    heads, tails = np.empty(GROUP, np.uint32), np.empty(GROUP, np.uint32)
+    begins = np.empty(GROUP, np.int64)
     for group in range(first, hashes.size, GROUP):
         n_group, n_hits = min(GROUP, hashes.size - group), 0
+        # What is less is counted, from the first of a slot on or before it: tags of other slots are
+        # less or greater, so that its end need not be known, and no branch is guessed wrongly.
         for each in range(n_group):
-            slot = hashes[group + each] >> shift
-            lows[each], stops[each] = directory[slot], directory[slot + np.uint64(1)]
+            lows[each] = min(np.int64(directory[hashes[group + each] >> shift]), last_low)
+        if n_entries >= WIDTH:
+            for each in range(n_group):
+                heads[each] = tags[lows[each]]
+            for each in range(n_group):
+                tails[each] = tags[lows[each] + WIDTH - 1]
         for each in range(n_group):
-            heads[each] = index_hashes[min(lows[each], last_entry)]
-        for each in range(n_group):
-            wanted, place, stop = hashes[group + each], lows[each], stops[each]
-            if stop - place > LONG:
-                # A key with many rows is here: neither it nor its neighbours are walked through.
-                high, alive = stop, starts[group + each]
-                while place < high:
-                    middle = (place + high) // 2
-                    is_before = index_hashes[middle] < wanted
-                    if index_hashes[middle] == wanted:
-                        end = bounds[middle] if bounds.size else spans[middle, 1]
-                        is_before = end < alive
-                    if is_before:
-                        place = middle + 1
-                    else:
-                        high = middle
-            elif place < stop and heads[each] < wanted:
-                place += 1
-                while place < stop and index_hashes[place] < wanted:
-                    place += 1
-            lows[each] = place
-            hits[n_hits] = each
-            n_hits += place < stop and index_hashes[place] == wanted
+            tag, place = np.uint32(hashes[group + each] >> _HALF), lows[each]
+            n_less = WIDTH
+            if n_entries >= WIDTH:
+                n_less = np.int64(heads[each] < tag) + np.int64(tails[each] < tag)
+                for step in range(1, WIDTH - 1):
+                    n_less += tags[place + step] < tag
+                place += n_less
+            if n_less == WIDTH:
+                place = _first_of(tag, place, hashes[group + each] >> shift, tags, directory)
+            lows[each], hits[n_hits] = place, each
+            n_hits += place < n_entries and tags[place] == tag
         for hit in range(n_hits):
-            each = hits[hit]
-            at, place, stop, before = group + each, lows[each], stops[each], n
-            wanted, alive, last = hashes[at], starts[at], ends[at]
-            while place < stop and index_hashes[place] == wanted and spans[place, 0] <= last:
-                start, end = max(alive, spans[place, 0]), min(last, spans[place, 1])
+            begins[hit] = entries[lows[hits[hit]], 1]
+        for hit in range(n_hits):
+            at, place, before = group + hits[hit], lows[hits[hit]], n
+            wanted, alive, last = np.int64(hashes[at]), starts[at], ends[at]
+            tag = np.uint32(hashes[at] >> _HALF)
+            if begins[hit] > last and entries[place, 0] == wanted:
+                continue
+            far = place + LONG
+            if entries[place, 2] < alive and far < n_entries and tags[far] == tag:
+                # A key with many rows: those that left before are not walked through.
+                place = _first_alive(hashes[at], alive, place, tags, entries, bounds)
+            while place < n_entries and tags[place] == tag:
+                start, end = max(alive, entries[place, 1]), min(last, entries[place, 2])
+                is_found = entries[place, 0] == wanted
+                if is_found and start > last:
+                    break
                 row = np.int64(places[place]) if places.size else place
-                is_found = start <= end
+                is_found = is_found and start <= end
                 for code in range(checks.shape[0]):
                     is_found = is_found and checks[code, at] == index_checks[code, row]
                 place += 1
@@ -192,3 +202,53 @@ def probe(  # noqa: C901, PLR0912 - calls inside the loop cost more than what th
                 found_starts[n], found_ends[n] = start, end
                 n += 1
     return hashes.size, n
+
+
+@compiled
+def _first_of(
+    tag: np.uint32,
+    low: int,
+    slot: np.uint64,
+    tags: NDArray[np.uint32],
+    directory: NDArray[np.uint32],
+) -> int:
+    """Return the first place from one on in a slot whose tag is not less than one."""
+    high = np.int64(directory[slot + np.uint64(1)])
+    while low < high:
+        middle = (low + high) // 2
+        if tags[middle] < tag:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@compiled
+def _first_alive(
+    wanted: np.uint64,
+    alive: int,
+    low: int,
+    tags: NDArray[np.uint32],
+    entries: NDArray[np.int64],
+    bounds: NDArray[np.int64],
+) -> int:
+    """Return the first place from one on of an entry with a hash that lives at an instant or later.
+
+    Bounds may be later than that. If there is none it is the place behind the last of the hash.
+    """
+    high, step = low, LONG
+    while high < tags.size and tags[high] == tags[low]:
+        high, step = high + step, 2 * step
+    high = min(high, tags.size)
+    while low < high:
+        middle = (low + high) // 2
+        own = np.uint64(entries[middle, 0])
+        is_before = own < wanted
+        if own == wanted:
+            end = bounds[middle] if bounds.size else entries[middle, 2]
+            is_before = end < alive
+        if is_before:
+            low = middle + 1
+        else:
+            high = middle
+    return low

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from eddyline.joins.index import Index, spans_of
+from eddyline.joins.index import Index
 from eddyline.joins.rows import Rows, SortedRun
 from eddyline.joins.run_files import RunFile, open_table, write_table
 
@@ -40,8 +40,10 @@ def with_ends(run: SortedRun, ends: NDArray[np.int64]) -> SortedRun:
     for key in rows.codes:
         index = run.index(key)
         own = ends[index.places] if index.places.size else ends
-        spans, bounds = spans_of(index.spans[:, 0], own), bounds_of(index.hashes, own)
-        indexes[key] = Index(index.hashes, spans, index.directory, index.places, bounds)
+        entries = index.entries.copy()
+        entries[:, 2] = own
+        bounds = bounds_of(index.hashes, own)
+        indexes[key] = Index(index.tags, entries, index.directory, index.places, bounds)
     return SortedRun(Rows(rows.codes, rows.starts, ends, rows.payload), indexes)
 
 

@@ -19,8 +19,7 @@ def count_partners(  # noqa: C901 - calls inside the loop cost more than what th
     starts: NDArray[np.int64],
     ends: NDArray[np.int64],
     checks: NDArray[np.int64],
-    index_hashes: NDArray[np.uint64],
-    spans: NDArray[np.int64],
+    entries: NDArray[np.int64],
     directory: NDArray[np.uint32],
     places: NDArray[np.uint32],
     bounds: NDArray[np.int64],
@@ -38,8 +37,7 @@ def count_partners(  # noqa: C901 - calls inside the loop cost more than what th
         starts: of each probe, the instant from which it lives (µs).
         ends: the last instant at which it does (µs).
         checks: other codes that must be equal ((codes, probes)).
-        index_hashes: see ``index.Index``, as the next four.
-        spans: see there.
+        entries: see ``index.Index``, as the next three.
         directory: see there.
         places: see there.
         bounds: see there.
@@ -64,20 +62,21 @@ def count_partners(  # noqa: C901 - calls inside the loop cost more than what th
         low, high = place, stop
         while low < high:
             middle = (low + high) // 2
-            is_before = index_hashes[middle] < wanted
-            if index_hashes[middle] == wanted:
-                end = bounds[middle] if bounds.size else spans[middle, 1]
+            own = np.uint64(entries[middle, 0])
+            is_before = own < wanted
+            if own == wanted:
+                end = bounds[middle] if bounds.size else entries[middle, 2]
                 is_before = end < alive
             if is_before:
                 low = middle + 1
             else:
                 high = middle
         place = low
-        while place < stop and index_hashes[place] == wanted and counts[unit] < most:
-            if spans[place, 0] > ends[at]:
+        while place < stop and np.uint64(entries[place, 0]) == wanted and counts[unit] < most:
+            if entries[place, 1] > ends[at]:
                 break
             row = np.int64(places[place]) if places.size else place
-            is_found = max(alive, spans[place, 0]) <= min(ends[at], spans[place, 1])
+            is_found = max(alive, entries[place, 1]) <= min(ends[at], entries[place, 2])
             for code in range(checks.shape[0]):
                 is_found = is_found and checks[code, at] == index_checks[code, row]
             place += 1

@@ -94,7 +94,7 @@ class SortedRun:
         """Return the run of rows; what they are joined to is then found where they are."""
         key, codes = next(iter(rows.codes.items()))
         index = Index.of(codes, rows.starts, rows.ends)
-        first = Index(index.hashes, index.spans, index.directory)
+        first = Index(index.tags, index.entries, index.directory)
         return cls(rows.taken(index.places), {key: first})
 
     def __len__(self) -> int:

@@ -28,8 +28,8 @@ FORMAT = 2
 _FORMAT = b"eddyline.format"
 
 _INDEX_PARTS = (
-    ("hashes", pa.uint64()),
-    ("spans", pa.int64()),
+    ("tags", pa.uint32()),
+    ("entries", pa.int64()),
     ("directory", pa.uint32()),
     ("places", pa.uint32()),
     ("bounds", pa.int64()),
@@ -108,12 +108,12 @@ def open_run(files: fs.FileSystem, folder: str, name: str, keys: Sequence[int]) 
     codes = {key: parts[f"codes_{key}"] for key in keys}
     indexes = {key: Index(*(parts[f"{part}_{key}"] for part, _ in _INDEX_PARTS)) for key in keys}
     in_order = next(index for index in indexes.values() if not index.places.size)
-    starts, ends = in_order.spans[:, 0], in_order.spans[:, 1]
+    starts, ends = in_order.entries[:, 1], in_order.entries[:, 2]
     return SortedRun(Rows(codes, starts, ends, payload), indexes)
 
 
 def _is_whole(parts: dict[str, Any], keys: Sequence[int], payload: pa.Table) -> bool:
-    """Return whether what was read of a run has the lengths that it must have; shapes spans."""
+    """Return whether what was read of a run has the lengths that it must have; shapes entries."""
     wanted = {f"{part}_{key}" for key in keys for part in ("codes", *dict(_INDEX_PARTS))}
     if not keys or not wanted <= parts.keys():
         return False
@@ -121,18 +121,18 @@ def _is_whole(parts: dict[str, Any], keys: Sequence[int], payload: pa.Table) -> 
     if payload.num_columns and payload.num_rows != n_rows:
         return False
     for key in keys:
-        spans, directory = parts[f"spans_{key}"], parts[f"directory_{key}"]
-        rows = [parts[f"{part}_{key}"].size for part in ("codes", "hashes")]
+        entries, directory = parts[f"entries_{key}"], parts[f"directory_{key}"]
+        rows = [parts[f"{part}_{key}"].size for part in ("codes", "tags")]
         may_be_none = [parts[f"{part}_{key}"].size for part in ("places", "bounds")]
         if (
             set(rows) != {n_rows}
             or not set(may_be_none) <= {0, n_rows}
-            or spans.size != 2 * n_rows
+            or entries.size != 3 * n_rows
             or directory.size != 1 + (1 << bits_for(n_rows))
             or directory[-1] != n_rows
         ):
             return False
-        parts[f"spans_{key}"] = spans.reshape(-1, 2)
+        parts[f"entries_{key}"] = entries.reshape(-1, 3)
     return any(not parts[f"places_{key}"].size for key in keys)
 
 
