@@ -145,7 +145,7 @@ def probe(  # noqa: C901, PLR0912 - calls inside the loop cost more than what th
     bits = 0
     while (1 << bits) < directory.size - 1:
         bits += 1
-    shift, last_low = np.uint64(64 - bits), max(0, n_entries - WIDTH)
+    shift, last_low = np.uint64(64 - bits), np.int64(max(0, n_entries - WIDTH))
     lows, hits = np.empty(GROUP, np.int64), np.empty(GROUP, np.int64)
     heads, tails = np.empty(GROUP, np.uint32), np.empty(GROUP, np.uint32)
     begins = np.empty(GROUP, np.int64)
@@ -162,7 +162,7 @@ def probe(  # noqa: C901, PLR0912 - calls inside the loop cost more than what th
                 tails[each] = tags[lows[each] + WIDTH - 1]
         for each in range(n_group):
             tag, place = np.uint32(hashes[group + each] >> _HALF), lows[each]
-            n_less = WIDTH
+            n_less = np.int64(WIDTH)
             if n_entries >= WIDTH:
                 n_less = np.int64(heads[each] < tag) + np.int64(tails[each] < tag)
                 for step in range(1, WIDTH - 1):
@@ -207,11 +207,11 @@ def probe(  # noqa: C901, PLR0912 - calls inside the loop cost more than what th
 @compiled
 def _first_of(
     tag: np.uint32,
-    low: int,
+    low: np.int64,
     slot: np.uint64,
     tags: NDArray[np.uint32],
     directory: NDArray[np.uint32],
-) -> int:
+) -> np.int64:
     """Return the first place from one on in a slot whose tag is not less than one."""
     high = np.int64(directory[slot + np.uint64(1)])
     while low < high:
