@@ -125,6 +125,16 @@ class Index:
         return self.entries[:, 0].view(np.uint64)
 
     @property
+    def starts(self) -> NDArray[np.int64]:
+        """The instant from which each entry lives (µs); ascending among equal hashes."""
+        return self.entries[:, 1]
+
+    @property
+    def ends(self) -> NDArray[np.int64]:
+        """The last instant at which each entry does (µs)."""
+        return self.entries[:, 2]
+
+    @property
     def rows(self) -> NDArray[np.uint32]:
         """The row of each entry in the run."""
         return self.places if self.places.size else np.arange(len(self), dtype=np.uint32)

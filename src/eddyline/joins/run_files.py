@@ -108,8 +108,7 @@ def open_run(files: fs.FileSystem, folder: str, name: str, keys: Sequence[int]) 
     codes = {key: parts[f"codes_{key}"] for key in keys}
     indexes = {key: Index(*(parts[f"{part}_{key}"] for part, _ in _INDEX_PARTS)) for key in keys}
     in_order = next(index for index in indexes.values() if not index.places.size)
-    starts, ends = in_order.entries[:, 1], in_order.entries[:, 2]
-    return SortedRun(Rows(codes, starts, ends, payload), indexes)
+    return SortedRun(Rows(codes, in_order.starts, in_order.ends, payload), indexes)
 
 
 def _is_whole(parts: dict[str, Any], keys: Sequence[int], payload: pa.Table) -> bool:
