@@ -7,7 +7,7 @@ again starts from the manifest of the batch before, so what a failed attempt wro
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from eddyline.errors import StateError
@@ -99,7 +99,7 @@ class ManifestFolder:
             StateError: it cannot be written; what was there before is still there.
         """
         path = self._path(manifest.batch_id)
-        plain = json.dumps({"format": FORMAT, **asdict(manifest)}).encode()
+        plain = json.dumps({"format": FORMAT} | _plain(manifest), default=_plain).encode()
         try:
             with self.files.open_output_stream(f"{path}.part") as out:
                 out.write(plain)
@@ -141,6 +141,11 @@ def names_in(files: fs.FileSystem, folder: str) -> list[str]:
     from pyarrow import fs  # noqa: PLC0415
 
     return [info.base_name for info in files.get_file_info(fs.FileSelector(folder))]
+
+
+def _plain(said: Manifest | RunFile) -> dict[str, Any]:
+    """Return the fields as they are: ``asdict`` copies all that they hold."""
+    return {each.name: getattr(said, each.name) for each in fields(said)}
 
 
 def _from_plain(plain: Mapping[str, Any]) -> Manifest:
