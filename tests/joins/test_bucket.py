@@ -17,6 +17,7 @@ from pyarrow import fs
 
 from eddyline.joins.bucket import BatchPlan, BucketBatch
 from eddyline.joins.graph import JoinGraph
+from eddyline.joins.grid import Grid
 from eddyline.joins.manifest import ManifestFolder
 from eddyline.joins.pipeline import Composites
 from eddyline.joins.rows import ALWAYS, FOREVER, Rows, SortedRun
@@ -42,19 +43,23 @@ class Operator:
         common = [k for k, key in enumerate(self.query.keys) if len(key.members) == len(names)]
         self.common = common[0] if common else None
         self.n_buckets = draw(st.integers(1, 3)) if common else 1
+        sizes = [self.n_buckets if k == self.common else 1 for k in range(len(self.query.keys))]
+        self.grid = Grid(tuple(sizes))
         self.windows = [{} for _ in range(self.n_buckets)]
         self.latest, self.codes, self.found = {}, {}, []
 
     def batch(self, tables, *, is_first):
         inputs = self.inputs(tables, is_first=is_first)
         lows, horizons = self.lows(), self.horizons()
-        plan = BatchPlan(0, self.graph, self.orders(), self.lengths(), lows, horizons)
+        plan = BatchPlan(
+            0, self.graph, self.orders(), self.lengths(), lows, horizons, grid=self.grid
+        )
         for bucket in range(self.n_buckets):
-            mine = {name: self.of_bucket(rows, bucket) for name, rows in inputs.items()}
+            mine = {name: self.of_bucket(name, rows, bucket) for name, rows in inputs.items()}
             mine = {name: rows for name, rows in mine.items() if len(rows)}
             if mine:
                 files = fs.LocalFileSystem()
-                task = BucketBatch(plan, files, self.folder, self.windows[bucket])
+                task = BucketBatch(plan, files, self.folder, self.windows[bucket], bucket)
                 self.found += task.run(mine)
                 self.windows[bucket] = task.report.after
         for each in self.query.inputs:
@@ -118,10 +123,11 @@ class Operator:
         ]
         return np.array(said, np.bool_)
 
-    def of_bucket(self, rows, bucket):
+    def of_bucket(self, name, rows, bucket):
         if self.common is None:
             return rows
-        return rows.taken(np.flatnonzero(rows.codes[self.common] % self.n_buckets == bucket))
+        held = self.grid.holds(bucket, name, rows.codes, rows.starts)
+        return rows.taken(np.flatnonzero(held))
 
     def orders(self):
         """Any legal order for each input, another one for each batch."""

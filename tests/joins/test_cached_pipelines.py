@@ -70,9 +70,8 @@ class CachedOperator(Operator):
         stores = {each.store for each in found}
         copies = self.draw(st.sampled_from(["", "run", "run", "another"]))
         caches = CachePlan(used, kept, profiled, dict.fromkeys(stores, limit), copies)
-        return BatchPlan(
-            self.n_batches, self.graph, orders, self.lengths(), lows, horizons, caches=caches
-        )
+        at = self.n_batches, self.graph, orders, self.lengths(), lows, horizons
+        return BatchPlan(*at, grid=self.grid, caches=caches)
 
     def join(self, plan, mine, bucket):
         for attempt in range(self.draw(st.sampled_from([1, 1, 1, 2, 3]))):
@@ -116,7 +115,7 @@ class CachedOperator(Operator):
                 inputs[each.name] = self.rows(each, arrived)
         plan = self.plan(self.lows(), self.horizons())
         for bucket in range(self.n_buckets):
-            mine = {name: self.of_bucket(rows, bucket) for name, rows in inputs.items()}
+            mine = {name: self.of_bucket(name, rows, bucket) for name, rows in inputs.items()}
             mine = {name: rows for name, rows in mine.items() if len(rows)}
             found, task = self.join(plan, mine, bucket)
             self.found += found

@@ -265,11 +265,12 @@ class Learning(Operator):
             self.lengths(),
             lows,
             self.horizons(),
+            grid=self.grid,
             probing=self.loop.probing(),
         )
         samples = []
         for bucket in range(self.n_buckets):
-            mine = {name: self.of_bucket(rows, bucket) for name, rows in inputs.items()}
+            mine = {name: self.of_bucket(name, rows, bucket) for name, rows in inputs.items()}
             task = BucketBatch(
                 plan, fs.LocalFileSystem(), self.folder, self.windows[bucket], bucket
             )
