@@ -248,7 +248,7 @@ def hand_tuned(settings: Settings) -> Measurement:
     found = alone(
         f"{HERE}:spark_sql_alone",
         folder=folder,
-        n_probed=settings.pick(100, 40),
+        n_probed=40,
         n_runs=1,
     )
     return _compared(found, "Spark SQL")
