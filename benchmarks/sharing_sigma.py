@@ -193,14 +193,18 @@ def _written(
     return conditions, reasons
 
 
-def spark_sql_alone(folder: str, n_probed: int, n_runs: int) -> dict[str, Any]:
+N_PROBED = 40
+"""Rules, about, on which the fastest form of a statement is chosen."""
+
+
+def spark_sql_alone(folder: str) -> dict[str, Any]:
     """Time all rules by the form of Spark SQL that is the fastest for some of them, and by us."""
     events = _cached(_session("local[2]"), folder)
     rules = _rules(restrict=False)
     bound = _bound(events)
     conditions, unsaid = _written(bound, spark_sql)
     prepared = lowered(events, bound)
-    some = {name: conditions[name] for name in list(conditions)[:: len(conditions) // n_probed]}
+    some = {name: conditions[name] for name in list(conditions)[:: len(conditions) // N_PROBED]}
     probed = interleaved(forms(prepared, some), 1)
     best = min(probed, key=lambda name: probed[name].median)
     theirs = counts_by_statement(prepared, conditions, 10)
@@ -212,7 +216,7 @@ def spark_sql_alone(folder: str, n_probed: int, n_runs: int) -> dict[str, Any]:
             ),
             "Spark SQL": forms(prepared, conditions)[best],
         },
-        n_runs,
+        1,
     )
     return {
         "n_rows": events.count(),
@@ -245,12 +249,7 @@ def _compared(found: dict[str, Any], peer: str) -> Measurement:
 def hand_tuned(settings: Settings) -> Measurement:
     """Columns lower-cased once, beforehand, and not timed."""
     folder = str(sigma_files(settings.pick(68_272, 25_602)))
-    found = alone(
-        f"{HERE}:spark_sql_alone",
-        folder=folder,
-        n_probed=40,
-        n_runs=1,
-    )
+    found = alone(f"{HERE}:spark_sql_alone", folder=folder)
     return _compared(found, "Spark SQL")
 
 
@@ -288,7 +287,7 @@ N_TIMED = 300
 """Events that are timed, of every length."""
 
 
-def official_alone(folder: str, n_runs: int) -> dict[str, Any]:
+def official_alone(folder: str) -> dict[str, Any]:
     """Time the official conversion, a statement of ten rules at a time, and ours."""
     events = _cached(_session("local[2]"), folder)
     rules = _rules(restrict=False)
@@ -308,7 +307,7 @@ def official_alone(folder: str, n_runs: int) -> dict[str, Any]:
             ),
             "official": lambda: counts_by_statement(timed, queries, 10),
         },
-        n_runs,
+        1,
     )
     return {
         "n_rows": timed.count(),
@@ -325,7 +324,7 @@ def official_alone(folder: str, n_runs: int) -> dict[str, Any]:
 def beside_official(settings: Settings) -> Measurement:
     """All short events for the counts, a few of any length for the times."""
     folder = str(sigma_files(settings.pick(8_534, 8_534)))
-    found = alone(f"{HERE}:official_alone", folder=folder, n_runs=1)
+    found = alone(f"{HERE}:official_alone", folder=folder)
     return _compared(found, "official")
 
 

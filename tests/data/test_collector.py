@@ -7,7 +7,7 @@ import weakref
 
 import pytest
 
-from eddyline.data.collector import PIECE, collector_paused, seldom_collected
+from eddyline.data.collector import PIECE, collector_paused, made_of
 
 
 @pytest.fixture(params=[True, False], autouse=True)
@@ -40,28 +40,22 @@ def test_an_error_does_not_leave_it_paused(was_on):
 
 
 @pytest.mark.parametrize("n_items", [0, 1, PIECE - 1, PIECE, PIECE + 1, 3 * PIECE])
-def test_items_come_through_in_order(n_items, was_on):
-    found = []
-    for item in seldom_collected(range(n_items)):
-        assert not gc.isenabled()
-        found.append(item)
-    assert found == list(range(n_items))
+def test_all_is_made_in_order(n_items, was_on):
+    made = made_of(lambda item: (item, gc.isenabled()), range(n_items))
+    assert made == [(item, False) for item in range(n_items)]
     assert gc.isenabled() == was_on
 
 
-def test_who_stops_in_between_does_not_leave_it_paused(was_on):
-    for item in seldom_collected(range(3)):
-        if item == 1:
-            break
-    assert gc.isenabled() == was_on
-
-    def fail():
-        for _ in seldom_collected(range(3)):
+def test_an_error_that_is_kept_does_not_leave_it_paused(was_on):
+    def fail(item):
+        if item == PIECE:
             raise KeyError
+        return item
 
-    with pytest.raises(KeyError):
-        fail()
+    with pytest.raises(KeyError) as kept:
+        made_of(fail, range(3 * PIECE))
     assert gc.isenabled() == was_on
+    assert kept.tb is not None
 
 
 def test_cycles_between_pieces_go():
@@ -71,6 +65,6 @@ def test_cycles_between_pieces_go():
 
     gc.enable()
     first = weakref.ref(Knot())
-    seen = [first() is None for _ in seldom_collected(range(30 * PIECE)) if [Knot()]]
+    seen = made_of(lambda _: first() is None if Knot() else None, range(30 * PIECE))
     assert not seen[0]
     assert seen[-1]

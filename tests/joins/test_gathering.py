@@ -33,6 +33,9 @@ def test_rows_of_parts_are_those_of_one_table(sizes, n_rows):
         assert rows_of_parts(parts, rows).combine_chunks().equals(wanted)
 
 
+MONTHS_DAYS = pa.month_day_nano_interval()
+
+
 def of_all_kinds(rng, size):
     """A table with a column of each kind that is gathered in a way of its own."""
     numbers = rng.integers(0, 1 << 40, size)
@@ -47,6 +50,7 @@ def of_all_kinds(rng, size):
         "decimal": pa.array(numbers).cast(pa.decimal128(20, 0)),
         "text": pa.array([str(number) for number in numbers], pa.string()),
         "struct": pa.StructArray.from_arrays([pa.array(numbers)], ["n"]),
+        "interval": pa.array([(1, number % 9, 0) for number in range(size)], MONTHS_DAYS),
         "null": pa.nulls(size),
     }
     return pa.table(kinds)

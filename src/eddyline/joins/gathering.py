@@ -65,9 +65,9 @@ def _column(
 
 
 def _values(column: pa.ChunkedArray) -> NDArray[np.unsignedinteger] | None:
-    """Return the values of a column as plain bits; None if it is not one of whole bytes."""
+    """Return the values of a column as plain bits; None if it is not one of words."""
     kind = column.type
-    if not pa.types.is_primitive(kind) or kind.bit_width < 8:
+    if not pa.types.is_primitive(kind) or kind.bit_width not in (8, 16, 32, 64):
         return None
     if column.num_chunks != 1 or column.null_count:
         return None

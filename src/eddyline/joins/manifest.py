@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from pyarrow import fs
 
+    from eddyline.joins.grid import Split
+
 KEPT = 2
 """Manifests that are kept: Spark may run the batch after the one before the last again."""
 
@@ -143,7 +145,7 @@ def names_in(files: fs.FileSystem, folder: str) -> list[str]:
     return [info.base_name for info in files.get_file_info(fs.FileSelector(folder))]
 
 
-def _plain(said: Manifest | RunFile) -> dict[str, Any]:
+def _plain(said: Manifest | RunFile | Grid | Split) -> dict[str, Any]:
     """Return the fields as they are: ``asdict`` copies all that they hold."""
     return {each.name: getattr(said, each.name) for each in fields(said)}
 

@@ -21,8 +21,6 @@ import pyarrow as pa
 from eddyline.joins.bucket import BucketBatch, BucketReport
 from eddyline.joins.emission import Emission
 from eddyline.joins.held import HeldRows
-from eddyline.joins.late import write_late
-from eddyline.joins.manifest import LATE
 from eddyline.joins.open_ends import read_ends, run_of, run_with, with_ends, write_ends
 from eddyline.joins.rows import ALWAYS, FOREVER, Rows, SortedRun
 from eddyline.joins.run_files import RunFile, open_table, write_run, write_table
@@ -146,11 +144,7 @@ class OrderedBatch(BucketBatch):
             return
         needed = list(self._order.columns.get(name, late.payload.column_names))
         late = Rows(late.codes, late.starts, late.ends, late.payload.select(needed))
-        self.report.n_late[name] = len(late)
-        at = self.plan.batch_id, self.bucket, name
-        keys = self.plan.keys_only.get(name, ())
-        file = write_late(self.files, f"{self.folder}/{LATE}", *at, late, keys)
-        self.report.late_files.append(file)
+        BucketBatch._write_late(self, name, late)
 
     def _due(self, on_time: Mapping[str, Rows], since: int, until: int) -> dict[str, Rows]:
         """Return the rows that need not wait any longer; the others are kept as waiting."""

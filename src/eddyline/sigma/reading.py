@@ -18,7 +18,7 @@ from sigma.rule.base import SigmaYAMLLoader
 from sigma.rule.detection import EmptySigmaDetections
 from sigma.rule.logsource import EmptyLogSource
 
-from eddyline.data.collector import seldom_collected
+from eddyline.data.collector import made_of
 from eddyline.sigma.conditions import fields_of
 from eddyline.sigma.documents import documents
 from eddyline.sigma.log_sources import LogSource, said
@@ -211,23 +211,24 @@ def read_contents(
     known = list(contents)
     rules: list[tuple[_Document, PySigmaRule]] = []
     filters: list[SigmaFilter] = []
+
+    def parse(numbered: tuple[int, Content]) -> None:
+        number, content = numbered
+        for document in reader.documents(content, number):
+            parsed = reader.parsed(document)
+            if isinstance(parsed, SigmaFilter):
+                filters.append(parsed)
+            elif parsed is not None:
+                rules.append((document, parsed))
+        if progress is not None:
+            progress(number + 1, len(known))
+
     with warnings.catch_warnings():
         # What Python thinks of a rule's regular expression helps nobody here.
         warnings.simplefilter("ignore")
-        for n_done, content in enumerate(seldom_collected(known), 1):
-            for document in reader.documents(content, n_done - 1):
-                parsed = reader.parsed(document)
-                if isinstance(parsed, SigmaFilter):
-                    filters.append(parsed)
-                elif parsed is not None:
-                    rules.append((document, parsed))
-            if progress is not None:
-                progress(n_done, len(known))
+        made_of(parse, enumerate(known))
         # Filters are for rules of any file, so they all have to be known first.
-        found = [
-            (each, reader.translated(each, rule, filters, pipeline))
-            for each, rule in seldom_collected(rules)
-        ]
+        found = made_of(lambda each: (each[0], reader.translated(*each, filters, pipeline)), rules)
     named = _with_unique_names([(each, rule) for each, rule in found if rule is not None], reader)
     return ReadRules(tuple(named), reader.skipped)
 

@@ -16,7 +16,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
-from eddyline.data.collector import seldom_collected
+from eddyline.data.collector import made_of
 from eddyline.errors import EddylineError, QueryError
 from eddyline.query.moments import moments_of, with_moments
 from eddyline.query.rules import (
@@ -102,7 +102,7 @@ class RuleBinder:
         check_names(df)
         with self._lock:
             known = self._input(df)
-            found = [known.bound(source) for source in seldom_collected(sources)]
+            found = made_of(known.bound, sources)
             rules = [each for each in found if isinstance(each, Rule)]
             wrong = [each for each in found if not isinstance(each, Rule)]
             if wrong and not skips:
