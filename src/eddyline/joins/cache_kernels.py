@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from eddyline.data.compiled import compiled
+from eddyline.joins.index_kernels import first_alive
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -213,10 +214,9 @@ def has_like(
     starts: NDArray[np.int64],
     until: NDArray[np.int64],
     checks: NDArray[np.int64],
-    index_hashes: NDArray[np.uint64],
-    index_starts: NDArray[np.int64],
-    index_ends: NDArray[np.int64],
-    index_rows: NDArray[np.uint32],
+    entries: NDArray[np.int64],
+    places: NDArray[np.uint32],
+    bounds: NDArray[np.int64],
     index_checks: NDArray[np.int64],
     found: NDArray[np.bool_],
 ) -> None:
@@ -227,34 +227,27 @@ def has_like(
         starts: the instant from which each lives (µs).
         until: the instant until which the other one has to live at least (µs).
         checks: other codes that must be equal ((codes, rows)).
-        index_hashes: the hashes of the index, ascending.
-        index_starts: of each entry; ascending among equal hashes.
-        index_ends: of each entry; ascending among equal hashes.
-        index_rows: the row of each entry.
+        entries: see ``index.Index``, as the next two.
+        places: see there.
+        bounds: see there.
         index_checks: other codes of the indexed rows ((codes, rows)).
         found: marked; what is marked already is not looked up.
     """
     for at in range(hashes.size):
         if found[at]:
             continue
-        low, high = 0, index_hashes.size
-        while low < high:
-            middle = (low + high) // 2
-            is_before = index_hashes[middle] < hashes[at] or (
-                index_hashes[middle] == hashes[at] and index_ends[middle] < until[at]
-            )
-            if is_before:
-                low = middle + 1
-            else:
-                high = middle
-        while low < index_hashes.size and not found[at]:
-            if index_hashes[low] != hashes[at] or index_starts[low] > starts[at]:
+        place = first_alive(
+            hashes[at], until[at], np.int64(0), np.int64(entries.shape[0]), entries, bounds
+        )
+        while place < entries.shape[0] and not found[at]:
+            if np.uint64(entries[place, 0]) != hashes[at] or entries[place, 1] > starts[at]:
                 break
-            is_like = True
+            row = np.int64(places[place]) if places.size else place
+            is_like = entries[place, 2] >= until[at]
             for code in range(checks.shape[0]):
-                is_like = is_like and checks[code, at] == index_checks[code, index_rows[low]]
+                is_like = is_like and checks[code, at] == index_checks[code, row]
             found[at] = is_like
-            low += 1
+            place += 1
 
 
 @compiled

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from eddyline.joins.index import stacked
 from eddyline.joins.rows import ALWAYS
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ class PartnerRows:
         latest = max(last for name, last in self._latest.items() if name != pipeline)
         hashes, starts = hashes_of(new.codes[key][asked]), new.starts[asked]
         until = np.minimum(new.ends[asked], latest)
-        checks = np.array([new.codes[each][asked] for each in others], np.int64)
+        checks = stacked([new.codes[each][asked] for each in others], asked.size)
         found = np.zeros(asked.size, np.bool_)
         for run in self._windows.get(pipeline, ()):
             index = run.index(key)
@@ -122,14 +123,11 @@ class PartnerRows:
                 hashes,
                 starts,
                 until,
-                checks.reshape(len(others), asked.size),
-                index.hashes,
-                index.starts,
-                index.ends,
-                index.rows,
-                np.array([run.rows.codes[each] for each in others], np.int64).reshape(
-                    len(others), len(run)
-                ),
+                checks,
+                index.entries,
+                index.places,
+                index.bounds,
+                stacked([run.rows.codes[each] for each in others], len(run)),
                 found,
             )
         return found

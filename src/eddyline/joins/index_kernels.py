@@ -183,7 +183,7 @@ def probe(  # noqa: C901, PLR0912 - calls inside the loop cost more than what th
             far = place + LONG
             if entries[place, 2] < alive and far < n_entries and tags[far] == tag:
                 # A key with many rows: those that left before are not walked through.
-                place = _first_alive(hashes[at], alive, place, tags, entries, bounds)
+                place = _next_alive(hashes[at], alive, place, tags, entries, bounds)
             while place < n_entries and tags[place] == tag:
                 start, end = max(alive, entries[place, 1]), min(last, entries[place, 2])
                 is_found = entries[place, 0] == wanted
@@ -224,22 +224,43 @@ def _first_of(
 
 
 @compiled
-def _first_alive(
+def _next_alive(
     wanted: np.uint64,
     alive: int,
-    low: int,
+    low: np.int64,
     tags: NDArray[np.uint32],
     entries: NDArray[np.int64],
     bounds: NDArray[np.int64],
-) -> int:
-    """Return the first place from one on of an entry with a hash that lives at an instant or later.
-
-    Bounds may be later than that. If there is none it is the place behind the last of the hash.
-    """
+) -> np.int64:
+    """Return the first place from one on of an entry that is alive; see ``first_alive``."""
     high, step = low, LONG
     while high < tags.size and tags[high] == tags[low]:
         high, step = high + step, 2 * step
-    high = min(high, tags.size)
+    return first_alive(wanted, alive, low, min(high, np.int64(tags.size)), entries, bounds)
+
+
+@compiled
+def first_alive(
+    wanted: np.uint64,
+    alive: int,
+    low: np.int64,
+    high: np.int64,
+    entries: NDArray[np.int64],
+    bounds: NDArray[np.int64],
+) -> np.int64:
+    """Return the first place of some on of an entry with a hash that lives at an instant or later.
+
+    Args:
+        wanted: the hash.
+        alive: the instant (µs).
+        low: the first place.
+        high: the place behind the last.
+        entries: see ``index.Index``.
+        bounds: see there; they may be later than that.
+
+    Returns:
+        The place; behind the last of that hash if there is none.
+    """
     while low < high:
         middle = (low + high) // 2
         own = np.uint64(entries[middle, 0])

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from eddyline.data.compiled import compiled
+from eddyline.joins.index_kernels import first_alive
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
 @compiled
-def count_partners(  # noqa: C901 - calls inside the loop cost more than what they do
+def count_partners(
     units: NDArray[np.int64],
     hashes: NDArray[np.uint64],
     starts: NDArray[np.int64],
@@ -59,19 +60,7 @@ def count_partners(  # noqa: C901 - calls inside the loop cost more than what th
         unit, wanted, alive = units[at], hashes[at], starts[at]
         slot = wanted >> shift
         place, stop = np.int64(directory[slot]), np.int64(directory[slot + np.uint64(1)])
-        low, high = place, stop
-        while low < high:
-            middle = (low + high) // 2
-            own = np.uint64(entries[middle, 0])
-            is_before = own < wanted
-            if own == wanted:
-                end = bounds[middle] if bounds.size else entries[middle, 2]
-                is_before = end < alive
-            if is_before:
-                low = middle + 1
-            else:
-                high = middle
-        place = low
+        place = first_alive(wanted, alive, place, stop, entries, bounds)
         while place < stop and np.uint64(entries[place, 0]) == wanted and counts[unit] < most:
             if entries[place, 1] > ends[at]:
                 break

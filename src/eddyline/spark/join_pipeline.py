@@ -214,8 +214,7 @@ class JoinPipeline:
             df = df.unionByName(source.tables)
         done = Observation()
         found = self._joined(df, batch_id).observe(done, F.collect_list(REPORT).alias("reports"))
-        conditions = [f"{REPORT} IS NULL", *(f"({each}\n)" for each in self.join.conditions)]
-        found = self.join.in_structs(found, REPORT).where(" AND ".join(conditions))
+        found = self.join.found_in(found)
         running = Running(
             batch_id, before, self._grid, arrived, PendingMetrics(seen), PendingMetrics(done)
         )

@@ -292,9 +292,10 @@ class WindowJoin:
         schema = self.frames[layout.stream].schema
         return StructType([StructField(name, schema[name].dataType) for name in names])
 
-    def in_structs(self, df: DataFrame, *more: str) -> DataFrame:
-        """Return what tasks returned with a struct for each input, and other columns of it."""
-        return df.select(*self._structs, *more)
+    def found_in(self, df: DataFrame) -> DataFrame:
+        """Return the results in what tasks returned: a struct for each input."""
+        conditions = [f"{REPORT} IS NULL", *(f"({each}\n)" for each in self.conditions)]
+        return df.select(*self._structs, REPORT).where(" AND ".join(conditions))
 
     @cached_property
     def _structs(self) -> list[Column]:
@@ -379,10 +380,7 @@ class WindowJoin:
         arrow = arrow_schema(df.sparkSession, self.task_schema)
         worker = OnceWorker(plan, Shape(self.source.layouts, arrow))
         rows = placed(df, chosen_grid(self.graph, self.n_buckets), self.source)
-        results = self.in_structs(rows.mapInArrow(worker.run, self.task_schema))
-        for condition in self.conditions:
-            results = results.where(condition)
-        return self.project(results)
+        return self.project(self.found_in(rows.mapInArrow(worker.run, self.task_schema)))
 
     def start(
         self,
