@@ -33,11 +33,11 @@ class MovingOperator(Operator):
     def __init__(self, case, draw, folder):
         super().__init__(case, draw, folder)
         self.manifests = ManifestFolder(fs.LocalFileSystem(), folder)
-        self.manifest = Manifest(-1, "drawn", self.grid())
+        self.manifest = Manifest(-1, "drawn", self.drawn_grid())
         self.n_rows, self.n_late, self.bins, self.wanted = Counter(), Counter(), Counter(), []
         self.lateness = draw(st.sampled_from([case.lateness, 0]))
 
-    def grid(self):
+    def drawn_grid(self):
         return self.draw(split_grids(self.graph, codes=(0, 1, 2)))
 
     def lows(self):
@@ -47,7 +47,7 @@ class MovingOperator(Operator):
         }
 
     def batch(self, tables, *, number):
-        grid = self.grid() if self.draw(st.booleans()) else self.manifest.grid
+        grid = self.drawn_grid() if self.draw(st.booleans()) else self.manifest.grid
         inputs = self.inputs(tables, is_first=number == 0)
         lows = self.lows()
         self.wanted.append(self.on_time(tables, lows))
