@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -61,10 +62,14 @@ def start(folder, tmp_path, marker="-"):
     return subprocess.Popen(
         [sys.executable, str(script), *arguments],
         stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
+        stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,
     )
+
+
+def started(process):
+    return any(line.strip() == "started" for line in process.stdout)
 
 
 def check(spark, folder, tmp_path):
@@ -78,10 +83,27 @@ def check(spark, folder, tmp_path):
 def test_killed_at_random_instants(spark, folder, tmp_path):
     for wait_s in (0.3, 1.5, 2.8):
         process = start(folder, tmp_path)
-        assert process.stdout.readline().strip() == "started"
+        assert started(process)
         time.sleep(wait_s)
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+    process = start(folder, tmp_path)
+    output, _ = process.communicate(timeout=200)
+    assert process.returncode == 0, output
+    check(spark, folder, tmp_path)
+
+
+def test_killed_while_the_first_batch_was_written(spark, folder, tmp_path):
+    """Spark starts with a batch 0 only where nothing is in the folder of its log."""
+    process = start(folder, tmp_path)
+    assert started(process)
+    process.communicate(timeout=200)
+    for left in ("offsets", "commits"):
+        for path in (tmp_path / "ckpt" / "spark" / left).iterdir():
+            path.unlink()
+    shutil.rmtree(tmp_path / "out")
+    for name in (".0.7d2a3c.tmp", "..0.7d2a3c.tmp.crc"):
+        (tmp_path / "ckpt" / "spark" / "offsets" / name).write_text("")
     process = start(folder, tmp_path)
     output, _ = process.communicate(timeout=200)
     assert process.returncode == 0, output

@@ -234,6 +234,7 @@ class Run(RunFace):
                     f"or give another folder"
                 )
                 raise QueryError(msg, run=run.name, checkpoint=str(self.checkpoint))
+        _forget_unwritten(self.checkpoint)
         writer = self.source.writeStream.foreachBatch(self._on_batch).queryName(self.name)
         writer = writer.option("checkpointLocation", str(self.checkpoint / "spark"))
         try:
@@ -390,6 +391,18 @@ _started_runs: weakref.WeakSet[Run] = weakref.WeakSet()
 def has_started(checkpoint: Path) -> bool:
     """Return whether a run has left offsets in a checkpoint."""
     return (checkpoint / "spark" / "metadata").exists()
+
+
+def _forget_unwritten(checkpoint: Path) -> None:
+    """Remove what a process left that was killed while it wrote a first batch to a checkpoint.
+
+    Spark starts with a batch 0 only where the folders of its log are empty.
+    """
+    for folder in (checkpoint / "spark" / "offsets", checkpoint / "spark" / "commits"):
+        left = list(folder.glob("*"))
+        if all(each.name.startswith(".") and ".tmp" in each.suffixes for each in left):
+            for each in left:
+                each.unlink(missing_ok=True)
 
 
 def already_running(name: str, rename: str) -> QueryError:
