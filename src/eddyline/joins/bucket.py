@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eddyline.joins.cache_batch import NEWS, caches_of
+from eddyline.joins.cache_batch import caches_of
 from eddyline.joins.cache_counts import NO_CACHES
+from eddyline.joins.cache_numbers import NEWS
 from eddyline.joins.drop_probing import drop_samples
 from eddyline.joins.grid import N_BINS, Bins, Grid, bins_of
 from eddyline.joins.late import write_late

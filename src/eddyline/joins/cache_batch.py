@@ -3,9 +3,6 @@
 A cache must be as its pipeline sees the windows: with the new rows of those inputs that had their
 turn. The inputs of a store have taps in their pipelines, so what their new rows change is put in
 during their turn; the pipelines that ask it are those of other inputs [Babu05 5.4].
-
-What rows a store refers to is said by numbers that outlast batches: each run has some of its own.
-Positions in a window, which results are put together by, are other ones in each batch.
 """
 
 from __future__ import annotations
@@ -15,20 +12,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eddyline.joins.cache_counts import (
-    CacheReport,
-    ChangeCounts,
-    KeyCounts,
-    StoreCounts,
-    UseCounts,
-    place_of,
-)
+from eddyline.joins.cache_counts import CacheReport, StoreCounts, UseCounts
 from eddyline.joins.cache_files import read_copy, write_copy
-from eddyline.joins.cache_keeper import BucketCaches, SeenKeys, put_back, taken
+from eddyline.joins.cache_keeper import BucketCaches, put_back, taken
+from eddyline.joins.cache_keys import Keys
+from eddyline.joins.cache_numbers import RowNumbers
 from eddyline.joins.cache_partners import PartnerRows
+from eddyline.joins.cache_samples import CandidateSamples
 from eddyline.joins.cache_store import KeptRows
 from eddyline.joins.closed_sets import are_compatible, is_sound, is_told
-from eddyline.joins.index import Index
 from eddyline.joins.rows import ALWAYS
 
 if TYPE_CHECKING:
@@ -38,7 +30,7 @@ if TYPE_CHECKING:
     from pyarrow import fs
 
     from eddyline.joins.bucket import BatchPlan
-    from eddyline.joins.cache_counts import CachePlan, Place
+    from eddyline.joins.cache_counts import CachePlan
     from eddyline.joins.closed_sets import Candidate, Pipelines, Store
     from eddyline.joins.graph import JoinGraph
     from eddyline.joins.pipeline import Composites
@@ -85,14 +77,6 @@ def is_on_this_machine(files: fs.FileSystem) -> bool:
     return isinstance(files, fs.LocalFileSystem)
 
 
-FEWER_BITS = 2
-"""One in 4 of the keys that are sampled elsewhere is, where only caches with partners would stand:
-there are more of them, and they pay more rarely."""
-
-NEWS = ""
-"""The name of the run of new rows, until it is written."""
-
-
 class CachedBatch:
     """The caches of a bucket in a batch.
 
@@ -129,16 +113,12 @@ class CachedBatch:
             for each in plan.stores
             if is_told(each, orders) and not any(cache.straddles(each) for cache in self.used)
         }
-        self._profiled = tuple(each for each in plan.profiled if is_sound(graph, orders, each))
+        profiled = [each for each in plan.profiled if is_sound(graph, orders, each)]
+        self._samples = CandidateSamples(profiled, plan.sample_bits, kept, self.report)
         self._limits = plan.limits
-        self._bits = plan.sample_bits
         self._open(stores, lows, before)
         kept.latest = {name: at for name, at in kept.latest.items() if kept.is_at(name, before)}
         self._partners: PartnerRows | None = None
-        self._samples: dict[Place, list[NDArray[np.uint64]]] = {}
-        self._changes: dict[Store, list[NDArray[np.uint64]]] = {}
-        self._offsets: dict[str, NDArray[np.int64]] = {}
-        self._shifts: dict[str, NDArray[np.int64]] = {}
 
     def _open(
         self, stores: set[Store], lows: Mapping[str, int], before: Mapping[str, Sequence[str]]
@@ -157,9 +137,8 @@ class CachedBatch:
             known.horizon = horizon
             opened[store] = known
         self._kept.stores = opened
-        self._names = {name for store in opened for name in store.windows}
-        for name in [name for name in self._kept.numbers if name not in self._names]:
-            del self._kept.numbers[name]
+        names = {name for store in opened for name in store.windows}
+        self._numbers = RowNumbers(self._kept, names)
 
     # -- runs -----------------------------------------------------------------------------------
 
@@ -170,31 +149,9 @@ class CachedBatch:
         horizon: int,
         made: Mapping[RunFile, SortedRun],
     ) -> None:
-        """Follow rows of an input into another run.
-
-        Args:
-            name: the input.
-            runs: those that become one, by name; ``NEWS`` is that of the new rows.
-            horizon: rows that end before it are left out (µs).
-            made: it and its file; nothing if no row is left.
-        """
-        if name not in self._names:
+        """Follow rows of an input into another run; see ``RowNumbers.merged``."""
+        if self._numbers.merged(name, runs, horizon, made):
             return
-        numbers = self._kept.numbers.setdefault(name, {})
-        for file, run in made.items():
-            places = _places(list(runs.values()), horizon, run)
-            if places is None or not numbers.keys() >= runs.keys():
-                self._begin_anew(name)  # its rows cannot be followed
-                continue
-            bases = np.array([numbers[each] for each in runs])
-            sizes = np.array([len(each) for each in runs.values()])
-            renamed = places + self._kept.number(name, file.name, len(run))
-            for rows in self._kept.stores.values():
-                rows.renumber(name, bases, sizes, renamed)
-        for each in runs:
-            numbers.pop(each, None)
-
-    def _begin_anew(self, name: str) -> None:
         for store, rows in self._kept.stores.items():
             if name in store.windows:
                 self._kept.stores[store] = KeptRows(store, self.graph, rows.limit)
@@ -213,24 +170,12 @@ class CachedBatch:
             windows: these runs.
             news: the new rows of each input that has some.
         """
-        profiled = any(each.is_self_supporting for each in self._profiled)
+        profiled = any(each.is_self_supporting for each in self._samples.profiled)
         if profiled or any(store.partners for store in self._kept.stores):
             self._partners = PartnerRows(self.graph, windows, news, self._kept.latest)
         else:
             self._kept.latest = {}
-        for name in self._names:
-            runs = [file.name for file in files.get(name, ())]
-            opened = dict(zip(runs, windows.get(name, ()), strict=True))
-            if name in news:
-                opened[NEWS] = news[name]
-            numbers = self._kept.numbers.setdefault(name, {})
-            numbers.pop(NEWS, None)
-            for gone in [run for run in numbers if run not in opened]:
-                del numbers[gone]
-            sizes = [len(run) for run in opened.values()]
-            firsts = [self._kept.number(name, run, len(of)) for run, of in opened.items()]
-            self._offsets[name] = np.cumsum([0, *sizes[:-1]]) if sizes else np.empty(0, np.int64)
-            self._shifts[name] = np.array(firsts, np.int64) - self._offsets[name]
+        self._numbers.begin(files, windows, news)
 
     def finish(self, after: Mapping[str, Sequence[RunFile]]) -> BucketCaches:
         """Return what to keep for the next batch, and complete the report.
@@ -238,9 +183,7 @@ class CachedBatch:
         Args:
             after: the runs of each input after the batch.
         """
-        started = time.perf_counter_ns()
-        self._count_samples()
-        self.report.profile_ns += time.perf_counter_ns() - started
+        self._samples.count(self.batch_id)
         for store, rows in self._kept.stores.items():
             started, counts = time.perf_counter_ns(), self.report.stores[store]
             rows.expire(rows.horizon, self.batch_id)
@@ -293,10 +236,7 @@ class CachedBatch:
         for store, rows in self._kept.stores.items():
             if pipeline in store.closed and store.tap == position:
                 self._tap(pipeline, store, rows, keys)
-        if self._profiled:
-            started = time.perf_counter_ns()
-            self._sample(pipeline, position, keys)
-            self.report.profile_ns += time.perf_counter_ns() - started
+        self._samples.take(pipeline, position, keys, self._partners)
 
     def use(self, cache: Candidate) -> UseCounts:
         """Return what a cache did so far; counted into by the caller as well."""
@@ -371,7 +311,9 @@ class CachedBatch:
         starts, ends = rows.lives(kept)
         refs, codes = joined.parts(at)
         codes |= {key: rows.codes(key, kept) for key in rows.extra}
-        refs |= {name: self._positions(name, rows.refs(name, kept)) for name in rows.windows}
+        refs |= {
+            name: self._numbers.positions(name, rows.refs(name, kept)) for name in rows.windows
+        }
         starts = np.maximum(joined.starts[at], starts)
         return type(joined)(refs, codes, starts, np.minimum(joined.ends[at], ends))
 
@@ -423,125 +365,8 @@ class CachedBatch:
     def _columns(
         self, rows: KeptRows, found: Composites
     ) -> tuple[list[NDArray[np.int64]], list[NDArray[np.int64]]]:
-        refs = [self._numbers(name, found.rows[name]) for name in rows.windows]
+        refs = [self._numbers.of(name, found.rows[name]) for name in rows.windows]
         return refs, [found.codes[key] for key in rows.extra]
-
-    def _numbers(self, name: str, positions: NDArray[np.int64]) -> NDArray[np.int64]:
-        from eddyline.joins.cache_kernels import moved  # noqa: PLC0415
-
-        return moved(positions, self._offsets[name], self._shifts[name])
-
-    def _positions(self, name: str, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-        from eddyline.joins.cache_kernels import moved  # noqa: PLC0415
-
-        firsts = self._offsets[name] + self._shifts[name]
-        order = np.argsort(firsts)
-        return moved(numbers, firsts[order], -self._shifts[name][order])
-
-    # -- profiles -------------------------------------------------------------------------------
-
-    def _sample(self, pipeline: str, position: int, keys: Keys) -> None:
-        """Note sampled keys where candidates would be asked, and changes they would keep."""
-        done: set[Place] = set()
-        for each in self._profiled:
-            place, store = place_of(each), each.store
-            if (pipeline, position) == place[:2] and place not in done:
-                done.add(place)
-                hashes = keys.of(store.key)[0]
-                at = self._seen(place).sampled(hashes)
-                counts = self.report.keys.setdefault(place, KeyCounts())
-                counts.n_rows += at.size
-                counts.n_looked += at.size
-                self._samples.setdefault(place, []).append(np.unique(hashes[at]))
-                self._sample_support(place, keys.joined, at, counts)
-        stores = dict.fromkeys(each.store for each in self._profiled)
-        for store in stores:
-            # Where a store has partners all their combinations come by: too many to look at.
-            is_told = pipeline in store.closed and store.tap == position
-            if is_told and not store.partners:
-                mask = np.uint64((1 << self._bits) - 1)
-                hashes = keys.of(store.key)[0]
-                sampled = hashes[(hashes & mask) == 0]
-                self._changes.setdefault(store, []).append(sampled)
-
-    def _sample_support(
-        self, place: Place, joined: Composites, at: NDArray[np.int64], counts: KeyCounts
-    ) -> None:
-        """Count which sampled rows might use a hit, where some candidate asks for that."""
-        is_asked = any(
-            place_of(each) == place for each in self._profiled if each.is_self_supporting
-        )
-        if is_asked and self._partners is not None:
-            positions = joined.rows[place[0]][at]
-            may_hit, _ = self._partners.ask(place[0], positions)
-            counts.n_asked += at.size
-            counts.n_looked += at.size
-            counts.n_supported += int(may_hit.sum())
-
-    def _seen(self, place: Place) -> SeenKeys:
-        here = [each for each in self._profiled if place_of(each) == place]
-        is_rare = all(each.store.partners for each in here)
-        bits = self._bits + (FEWER_BITS if is_rare else 0)
-        seen = self._kept.seen.get(place)
-        if seen is None:
-            seen = self._kept.seen[place] = SeenKeys(bits)
-        elif seen.bits < bits:
-            seen.thin(bits)
-        return seen
-
-    def _count_samples(self) -> None:
-        places = {place_of(each) for each in self._profiled}
-        for place in places & set(self._samples):
-            seen, counts = self._seen(place), self.report.keys[place]
-            hashes = np.unique(np.concatenate(self._samples[place]))
-            scale = 1 << seen.bits
-            counts.n_keys += hashes.size * scale
-            counts.n_new += int((~seen.has(hashes)).sum()) * scale
-            counts.n_rows *= scale
-            counts.n_asked *= scale
-            counts.n_supported *= scale
-            counts.n_batches += seen.n_batches
-            counts.n_buckets += 1
-            seen.add(hashes, self.batch_id)
-        for store, parts in self._changes.items():
-            hashes = np.concatenate(parts)
-            known = np.zeros(hashes.size, np.bool_)
-            scale = 1 << self._bits
-            for each in self._profiled:
-                if each.store == store and place_of(each) in self._kept.seen:
-                    known |= self._known(place_of(each), hashes)
-            changes = self.report.changes.setdefault(store, ChangeCounts())
-            changes.n_seen += hashes.size * scale
-            changes.n_kept += int(known.sum()) * scale
-        self._kept.seen = {place: of for place, of in self._kept.seen.items() if place in places}
-
-    def _known(self, place: Place, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
-        """Return which keys would be kept; those that are not sampled any more, as the others."""
-        seen = self._kept.seen[place]
-        mask = np.uint64((1 << seen.bits) - 1)
-        is_sampled = (hashes & mask) == 0
-        return np.where(is_sampled, seen.has(hashes), not is_sampled.any())
-
-
-class Keys:
-    """The keys of combinations, made when they are first asked for."""
-
-    def __init__(self, joined: Composites) -> None:
-        self.joined = joined
-        self._made: dict[tuple[int, ...], tuple[NDArray[np.uint64], NDArray[np.int64]]] = {}
-
-    def of(self, key: tuple[int, ...]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-        """Return hash and codes of each key."""
-        from eddyline.joins.cache_kernels import key_hashes  # noqa: PLC0415
-
-        if key not in self._made:
-            codes = [self.joined.codes[each] for each in key]
-            # A key of one class is not copied.
-            stacked = (
-                np.ascontiguousarray(codes[0])[np.newaxis] if len(codes) == 1 else np.stack(codes)
-            )
-            self._made[key] = key_hashes(stacked), stacked
-        return self._made[key]
 
 
 def _compatible(caches: Iterable[Candidate]) -> tuple[Candidate, ...]:
@@ -555,33 +380,3 @@ def _compatible(caches: Iterable[Candidate]) -> tuple[Candidate, ...]:
 
 def _by_name(store: Store) -> tuple[list[str], tuple[int, ...], list[str]]:
     return sorted(store.windows), store.key, sorted(store.closed)
-
-
-def _places(runs: Sequence[SortedRun], horizon: int, made: SortedRun) -> NDArray[np.int64] | None:
-    """Return the row of a merged run that each row of the runs is; far below 0 if it is gone.
-
-    None if it is not made of those.
-    """
-    key, codes = next(iter(made.rows.codes.items()))
-    stay = np.concatenate([run.rows.ends for run in runs]) >= horizon
-    before = [
-        np.concatenate(parts)[stay]
-        for parts in (
-            [run.rows.codes[key] for run in runs],
-            [run.rows.starts for run in runs],
-            [run.rows.ends for run in runs],
-        )
-    ]
-    order = Index.of(before[0], before[1], before[2]).rows
-    after = (codes, made.rows.starts, made.rows.ends)
-    if not all(np.array_equal(old[order], new) for old, new in zip(before, after, strict=True)):
-        return None
-    found = np.full(stay.size, _GONE)
-    places = np.empty(order.size, np.int64)
-    places[order] = np.arange(order.size)
-    found[stay] = places
-    return found
-
-
-_GONE = -(1 << 62)
-"""Added to a number it stays far below all that are given."""

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from eddyline.joins.cache_batch import CachedBatch, Keys
+    from eddyline.joins.cache_batch import CachedBatch
+    from eddyline.joins.cache_keys import Keys
     from eddyline.joins.closed_sets import Candidate
     from eddyline.joins.graph import JoinGraph
     from eddyline.joins.rows import SortedRun

@@ -13,6 +13,7 @@ Attributes arrive as *keys*: an image of their values in int64 that keeps their 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import reduce
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -165,8 +166,8 @@ class SelectionBlock:
         cls, rules: Sequence[Formula], constructs: Sequence[_Construct], checked: set[int]
     ) -> Self:
         k, n_words = len(rules), max(1, -(-len(rules) // 64))
-        anywhere = np.ones(1, dtype=np.bool_)
-        never = np.array([not _can_hold(rule, {}, anywhere)[0] for rule in rules], dtype=np.bool_)
+        # Without regions it is known of constants alone.
+        never = np.array([_can_hold(rule, {}) is not None for rule in rules], dtype=np.bool_)
         usage = np.array([~each.can.all(axis=0) for each in constructs], dtype=np.bool_)
         usage = usage.reshape(len(constructs), k)
         decided: Bits = np.any(usage, axis=0, keepdims=True)
@@ -353,13 +354,14 @@ def _constructs(
     found = []
     for attribute in sorted(used):
         cuts = _cuts([*used[attribute].values()], further_cuts.get(attribute, ()))
-        holds = {literal: _in_regions(cuts, keys) for literal, keys in used[attribute].items()}
-        can = np.ones((len(cuts) + 2, len(rules)), dtype=np.bool_)
-        everywhere = np.ones(len(can), dtype=np.bool_)
+        holds = _in_regions(cuts, used[attribute])
+        can = np.ones((len(rules), len(cuts) + 2), dtype=np.bool_)
         for j in users[attribute]:
-            can[:, j] = _can_hold(rules[j], holds, everywhere)
+            can_hold = _can_hold(rules[j], holds)
+            if can_hold is not None:
+                can[j] = can_hold
         if not can.all():
-            found.append(_Construct(attribute, cuts, can))
+            found.append(_Construct(attribute, cuts, can.T))
     return found
 
 
@@ -367,28 +369,35 @@ def _cuts(sets: Sequence[KeySet], further: Sequence[int]) -> Ints:
     return np.union1d(cuts_of(sets), np.array(further, dtype=np.int64))
 
 
-def _in_regions(cuts: Ints, keys: KeySet) -> Bits:
-    """Return whether a literal holds in each region, NULL first."""
-    holds = np.zeros(len(cuts) + 2, dtype=np.bool_)
-    holds[0] = keys.holds_null
-    for low, high in keys.intervals:
-        first = int(np.searchsorted(cuts, low, side="right")) + 1
-        last = int(np.searchsorted(cuts, high, side="right")) + 1
-        holds[first : last + 1] = True
-    return holds
+def _in_regions(cuts: Ints, sets: Mapping[int, KeySet]) -> dict[int, Bits]:
+    """Return whether each literal holds in each region, NULL first."""
+    intervals = [each for keys in sets.values() for each in keys.intervals]
+    ends = np.array(intervals, dtype=np.int64).reshape(-1, 2)
+    places = (np.searchsorted(cuts, ends, side="right") + 1).tolist()
+    holds = np.zeros((len(sets), len(cuts) + 2), dtype=np.bool_)
+    at = 0
+    for row, keys in zip(holds, sets.values(), strict=True):
+        row[0] = keys.holds_null
+        for first, last in places[at : at + len(keys.intervals)]:
+            row[first : last + 1] = True
+        at += len(keys.intervals)
+    return dict(zip(sets, holds, strict=True))
 
 
-def _can_hold(rule: Formula, holds: Mapping[int, Bits], everywhere: Bits) -> Bits:
-    """Return in which regions a rule can be true if every other attribute does its best."""
+def _can_hold(rule: Formula, holds: Mapping[int, Bits]) -> Bits | None:
+    """Return in which regions a rule can be true if every other attribute does its best.
+
+    None says everywhere.
+    """
     if isinstance(rule, Literal):
-        return holds.get(rule.id, everywhere)
+        return holds.get(rule.id)
     if isinstance(rule, Always):
-        return everywhere if rule.value else ~everywhere
-    join = np.logical_and if isinstance(rule, All) else np.logical_or
-    found, *rest = (_can_hold(part, holds, everywhere) for part in rule.parts)
-    for part in rest:
-        found = join(found, part)
-    return found
+        return None if rule.value else np.zeros(1, dtype=np.bool_)
+    parts = [_can_hold(part, holds) for part in rule.parts]
+    known = [part for part in parts if part is not None]
+    if isinstance(rule, All):
+        return reduce(np.logical_and, known) if known else None
+    return reduce(np.logical_or, known) if len(known) == len(parts) else None
 
 
 def _is_decided(rule: Formula, attribute_of: Callable[[int], int]) -> bool:

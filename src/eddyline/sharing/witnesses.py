@@ -42,8 +42,8 @@ WORD_NS = 0.5
 MEAN_LOOK_UPS = 6
 """Constructs that a row is looked up in until no rule is left, if there are as many."""
 
-MAX_BLOCKS = 32
-"""Most blocks: building one takes some 50 ms, which every worker pays."""
+MAX_BLOCKS = 256
+"""Most blocks: building one takes some 30 ms, which every worker pays."""
 
 MIN_ROWS = 200
 """Sampled rows before their counts are believed."""
