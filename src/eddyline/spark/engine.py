@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from eddyline.errors import OptionError, QueryError
@@ -76,7 +77,7 @@ class Engine:
             df: a streaming DataFrame.
             time: its event-time column; used by windows, not by filters.
             lateness: how much earlier than the latest row before it a row may be ("1 minute");
-                becomes the watermark.
+                the watermark of queries that filter; a join counts late rows by itself.
 
         Raises:
             QueryError: the name is taken, the DataFrame is no stream, or has no such column.
@@ -95,12 +96,12 @@ class Engine:
         if lateness is not None and time is None:
             msg = f"stream {name!r} has a lateness but no time column; add time='…'"
             raise OptionError(msg, name=name)
+        if time is not None and lateness is not None:
+            df.withWatermark(time, lateness)  # says what is wrong with it
+            self.lateness[name] = lateness
         self.streams[name] = df
         if time is not None:
             self.times[name] = time
-        if time is not None and lateness is not None:
-            self.lateness[name] = lateness
-            self.streams[name] = df.withWatermark(time, lateness)
 
     def table(self, name: str, df: DataFrame) -> None:
         """Give a batch DataFrame a name that queries can join with streams.
@@ -272,10 +273,12 @@ class Query:
         """The query as it was written."""
         return self.select.text
 
-    @property
+    @cached_property
     def source(self) -> DataFrame:
-        """The stream that the query reads."""
-        return self.engine.streams[self.select.stream]
+        """The stream that the query reads, with its watermark if it has one."""
+        stream = self.select.stream
+        df, lateness = self.engine.streams[stream], self.engine.lateness.get(stream)
+        return df if lateness is None else df.withWatermark(self.engine.times[stream], lateness)
 
     def check(self) -> None:
         """Check the query against the stream's columns, without running anything.
