@@ -5,7 +5,7 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup demo test check lint type fmt bench bench-quick clean java
+.PHONY: help setup demo test check lint type fmt bench bench-quick kernels clean java
 
 help:  ## Show the commands.
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 16
@@ -51,6 +51,9 @@ bench: java $(STAMP)  ## Run all benchmarks and print value against target.
 
 bench-quick: java $(STAMP)  ## The same on less data: the targets may be missed.
 	@for suite in $(SUITES); do $(RUN) -m benchmarks run $$suite --quick || exit 1; done
+
+kernels:  ## Remove the machine code of kernels, which is then compiled anew.
+	@find src -name '*.nb[ic]' -delete
 
 clean:  ## Remove what was installed and built.
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
