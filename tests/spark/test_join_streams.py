@@ -137,6 +137,21 @@ def test_late_rows_have_keys_that_no_result_has(engine, tmp_path):
     assert run.late_rows("t").column_names == ["v", "k", "_time"]
 
 
+def test_settings_for_batches_stay_in_the_session_of_the_stream(spark, engine, tmp_path):
+    names = ("spark.sql.adaptive.enabled", "spark.sql.execution.arrow.maxBytesPerBatch")
+    before = [spark.conf.get(name) for name in names]
+    seen = []
+
+    def sink(df, batch_id):
+        seen.append((df.count(), *(df.sparkSession.conf.get(name) for name in names)))
+
+    run = engine.query(TEXT).start(sink, trigger="available_now")
+    assert run.await_termination(120)
+    assert sum(n for n, *_ in seen) == len(RESULTS)
+    assert {tuple(of) for _, *of in seen} == {("false", str(2**31 - 1))}
+    assert [spark.conf.get(name) for name in names] == before != list(seen[0][1:])
+
+
 def test_what_is_learned_and_damaged_is_dropped(engine, tmp_path):
     checkpoint = tmp_path / "ckpt"
     query = engine.query(TEXT, name="damaged")
