@@ -34,6 +34,8 @@ class Postings(NamedTuple):
     """Number of the first node of each one's tree among all nodes."""
     levels: NDArray[np.int64]
     """Levels of each one's tree that have rules, a bit each, that of the leaves first."""
+    is_met: NDArray[np.bool_]
+    """Whether a node, or one above it, has rules."""
     rules_at: NDArray[np.int64]
     """Where the rules of each node start; one more than there are nodes."""
     region_rules: NDArray[np.int32]
@@ -77,10 +79,8 @@ def candidates(  # noqa: C901, PLR0912 - calls inside the loop cost more than wh
     Returns:
         The row to go on with, as there is no room (all rows if there is), and the pairs.
     """
-    pattern_at, pattern_rules, constructs, leaf_at, node_at, levels, rules_at, region_rules = (
-        postings[:8]
-    )
-    everywhere = postings[8]
+    pattern_at, pattern_rules, constructs, leaf_at, node_at, levels, is_met = postings[:7]
+    rules_at, region_rules, everywhere = postings[7:]
     for row in range(first_row, n_rows):
         if n_pairs + len(stamps) > len(pair_rules):
             return row, n_pairs
@@ -96,8 +96,8 @@ def candidates(  # noqa: C901, PLR0912 - calls inside the loop cost more than wh
                         pair_rules[n_pairs] = rule
                         n_pairs += 1
         for index in range(len(constructs)):
-            left = levels[index]
             node = leaf_at[index] + regions[constructs[index], row]
+            left = levels[index] if is_met[node_at[index] + node] else 0
             while left:
                 if left & 1:
                     number = node_at[index] + node

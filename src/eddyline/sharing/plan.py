@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -29,11 +29,12 @@ class SharingPlan:
     blocks: tuple[BlockPlan, ...] = ()
     by_value: frozenset[int] = frozenset()
     """Text constructs that look at each distinct value of a batch once, as values repeat."""
+    n_witnessed: int = field(init=False, compare=False)
+    """Rules that are found by a witness."""
 
-    @property
-    def n_witnessed(self) -> int:
-        """Rules that are found by a witness."""
-        return len(self.witnesses) - self.witnesses.count(None)
+    def __post_init__(self) -> None:
+        n_witnessed = len(self.witnesses) - self.witnesses.count(None)
+        object.__setattr__(self, "n_witnessed", n_witnessed)
 
     @property
     def n_blocked(self) -> int:

@@ -77,16 +77,21 @@ def postings_of(program: Program, plan: SharingPlan) -> Witnessed:
 def _trees(program: Program, by_region: dict[int, list[tuple[int, int, int]]]) -> dict[str, Any]:
     """Return the fields of ``Postings`` about regions."""
     constructs = sorted(by_region)
-    leaves, firsts, levels = [], [], []
+    leaves, firsts, levels, met = [], [], [], [np.zeros(0, np.bool_)]
     at_nodes: list[tuple[int, int]] = []
     first = 0
     for construct in constructs:
         n_leaves = 1 << max(0, program.regions[construct].n_regions - 1).bit_length()
         has_rules = 0
+        is_met = np.zeros(2 * n_leaves, np.bool_)
         for low, high, rule in by_region[construct]:
             for node in _cover(low, high, n_leaves):
                 at_nodes.append((first + node, rule))
+                is_met[node] = True
                 has_rules |= 1 << (n_leaves.bit_length() - node.bit_length())
+        for level in range(1, n_leaves.bit_length()):
+            is_met[1 << level : 2 << level] |= np.repeat(is_met[1 << level - 1 : 1 << level], 2)
+        met.append(is_met)
         leaves.append(n_leaves)
         firsts.append(first)
         levels.append(has_rules)
@@ -97,6 +102,7 @@ def _trees(program: Program, by_region: dict[int, list[tuple[int, int, int]]]) -
         "leaf_at": np.array(leaves, np.int64),
         "node_at": np.array(firsts, np.int64),
         "levels": np.array(levels, np.int64),
+        "is_met": np.concatenate(met),
         "rules_at": rules_at,
         "region_rules": rules,
     }
