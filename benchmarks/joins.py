@@ -171,7 +171,7 @@ SCENARIOS = (
     _chain_scenario(
         "joins_chained_3_large",
         "the same as joins_chained_3 in batches of 1,500,000 rows",
-        beside_chain(3, 4, n_rows=500_000),
+        beside_chain(3, 8, n_rows=500_000),
     ),
     _chain_scenario("joins_chained_4", "the same for 4 streams", beside_chain(4, 5)),
     _chain_scenario("joins_chained_5", "the same for 5 streams", beside_chain(5, 4)),
