@@ -204,7 +204,7 @@ def spark_sql_alone(folder: str, larger: str) -> dict[str, Any]:
     which is less than what Spark SQL takes, so ours would start anew for each run.
     """
     spark = _session("local[2]")
-    events, more = _cached(spark, folder), _cached(spark, larger)
+    events = _cached(spark, folder)
     rules = _rules(restrict=False)
     bound = _bound(events)
     conditions, unsaid = _written(bound, spark_sql)
@@ -220,6 +220,8 @@ def spark_sql_alone(folder: str, larger: str) -> dict[str, Any]:
         return lambda: noop(df.transform(rules.matches("found")).select("event_id", "found"))
 
     times |= interleaved({"eddyline": ours(events)}, 5)
+    prepared.unpersist()
+    more = _cached(spark, larger)
     many = interleaved({"eddyline": ours(more)}, 3)
     return {
         "n_rows": events.count(),

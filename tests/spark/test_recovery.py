@@ -51,7 +51,7 @@ spark.stop()
 def folder(spark, tmp_path_factory):
     path = str(tmp_path_factory.mktemp("recovery") / "in")
     frame = spark.range(24_000).withColumn("u", F.rand(5)).withColumn("v", F.rand(6))
-    frame.repartition(12).write.parquet(path)
+    frame.repartition(6).write.parquet(path)
     return path
 
 
@@ -68,8 +68,13 @@ def start(folder, tmp_path, marker="-"):
     )
 
 
-def started(process):
-    return any(line.strip() == "started" for line in process.stdout)
+def check_started(process):
+    lines = []
+    for line in process.stdout:
+        lines.append(line)
+        if line.strip() == "started":
+            return
+    raise AssertionError("".join(lines))
 
 
 def check(spark, folder, tmp_path):
@@ -83,7 +88,7 @@ def check(spark, folder, tmp_path):
 def test_killed_at_random_instants(spark, folder, tmp_path):
     for wait_s in (0.3, 1.5, 2.8):
         process = start(folder, tmp_path)
-        assert started(process)
+        check_started(process)
         time.sleep(wait_s)
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
@@ -96,18 +101,21 @@ def test_killed_at_random_instants(spark, folder, tmp_path):
 def test_killed_while_the_first_batch_was_written(spark, folder, tmp_path):
     """Spark starts with a batch 0 only where nothing is in the folder of its log."""
     process = start(folder, tmp_path)
-    assert started(process)
-    process.communicate(timeout=200)
-    for left in ("offsets", "commits"):
-        for path in (tmp_path / "ckpt" / "spark" / left).iterdir():
-            path.unlink()
+    output, _ = process.communicate(timeout=200)
+    assert process.returncode == 0, output
+    checkpoint = tmp_path / "ckpt"
+    shutil.rmtree(checkpoint / "eddyline")
     shutil.rmtree(tmp_path / "out")
-    for name in (".0.7d2a3c.tmp", "..0.7d2a3c.tmp.crc"):
-        (tmp_path / "ckpt" / "spark" / "offsets" / name).write_text("")
+    for left in ("offsets", "commits"):
+        for path in (checkpoint / "spark" / left).iterdir():
+            path.unlink()
+        for name in (".0.7d2a3c.tmp", "..0.7d2a3c.tmp.crc"):
+            (checkpoint / "spark" / left / name).write_text("")
     process = start(folder, tmp_path)
     output, _ = process.communicate(timeout=200)
     assert process.returncode == 0, output
     check(spark, folder, tmp_path)
+    assert not list((checkpoint / "spark").rglob("*7d2a3c*"))
 
 
 def test_a_worker_killed_in_the_middle_counts_once(spark, folder, tmp_path):

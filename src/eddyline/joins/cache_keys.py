@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from eddyline.joins.index import stacked
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -24,10 +26,7 @@ class Keys:
         from eddyline.joins.cache_kernels import key_hashes  # noqa: PLC0415
 
         if key not in self._made:
-            codes = [self.joined.codes[each] for each in key]
-            # A key of one class is not copied.
-            stacked = (
-                np.ascontiguousarray(codes[0])[np.newaxis] if len(codes) == 1 else np.stack(codes)
-            )
-            self._made[key] = key_hashes(stacked), stacked
+            codes = [np.ascontiguousarray(self.joined.codes[each]) for each in key]
+            made = stacked(codes, len(self.joined))
+            self._made[key] = key_hashes(made), made
         return self._made[key]

@@ -248,7 +248,9 @@ def first_alive(
     entries: NDArray[np.int64],
     bounds: NDArray[np.int64],
 ) -> np.int64:
-    """Return the first place of some on of an entry with a hash that lives at an instant or later.
+    """Return the first place in a range whose entry has a hash and may live at an instant or later.
+
+    With bounds that entry itself may have left, but none before it lives.
 
     Args:
         wanted: the hash.

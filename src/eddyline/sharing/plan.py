@@ -29,8 +29,8 @@ class SharingPlan:
     blocks: tuple[BlockPlan, ...] = ()
     by_value: frozenset[int] = frozenset()
     """Text constructs that look at each distinct value of a batch once, as values repeat."""
-    n_witnessed: int = field(init=False, compare=False)
-    """Rules that are found by a witness."""
+    n_witnessed: int = field(init=False, compare=False, repr=False)
+    """Rules that are found by a witness; counted once, as each batch asks for it."""
 
     def __post_init__(self) -> None:
         n_witnessed = len(self.witnesses) - self.witnesses.count(None)

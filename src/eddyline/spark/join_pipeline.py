@@ -41,7 +41,6 @@ from eddyline.runtime.join_view import (
     window_text,
 )
 from eddyline.runtime.journal import JournalEntry
-from eddyline.spark.batch_settings import set_up
 from eddyline.spark.harvest import PendingMetrics, as_bytes
 from eddyline.spark.join_layout import START
 from eddyline.spark.join_source import INPUT, arrow_schema, placed
@@ -68,6 +67,10 @@ REVIEW_EVERY = 8
 
 METRICS_WAIT_S = 60.0
 """How long metrics of a job that has run are waited for (s)."""
+
+ADAPTIVE = "spark.sql.adaptive.enabled"
+"""Spark's setting to plan each stage of a query when the one before it has run. That takes a job
+for each stage, some 0.15 s a batch, to choose a number of partitions, which here are buckets."""
 
 FRESH = 0.8
 """Weight of what was counted in a batch one batch later."""
@@ -207,7 +210,8 @@ class JoinPipeline:
         expected_rows: int,  # noqa: ARG002 - of the protocol
     ) -> tuple[DataFrame, list[Any]]:
         """Return the results of a micro-batch, and what it will report when it runs."""
-        set_up(df)
+        # A micro-batch has a session of its stream's own.
+        df.sparkSession.conf.set(ADAPTIVE, "false")
         seen = Observation()
         arrived = df
         before, source = self._manifest, self.join.source

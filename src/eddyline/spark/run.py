@@ -397,12 +397,19 @@ def _forget_unwritten(checkpoint: Path) -> None:
     """Remove what a process left that was killed while it wrote a first batch to a checkpoint.
 
     Spark starts with a batch 0 only where the folders of its log are empty.
+
+    Raises:
+        StateError: it cannot be removed.
     """
     for folder in (checkpoint / "spark" / "offsets", checkpoint / "spark" / "commits"):
         left = list(folder.glob("*"))
         if all(each.name.startswith(".") and ".tmp" in each.suffixes for each in left):
             for each in left:
-                each.unlink(missing_ok=True)
+                try:
+                    each.unlink(missing_ok=True)
+                except OSError as error:
+                    msg = f"{each} was left half written and cannot be removed: {error}; remove it"
+                    raise StateError(msg, path=str(each)) from error
 
 
 def already_running(name: str, rename: str) -> QueryError:
