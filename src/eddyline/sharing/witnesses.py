@@ -43,7 +43,7 @@ MEAN_LOOK_UPS = 6
 """Constructs that a row is looked up in until no rule is left, if there are as many."""
 
 MAX_BLOCKS = 256
-"""Most blocks: building one takes some 25 ms, which every worker pays, up to 7 s."""
+"""Most blocks: building one takes some 30 ms, which every worker pays, up to 8 s."""
 
 MIN_ROWS = 200
 """Sampled rows before their counts are believed."""
