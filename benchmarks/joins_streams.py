@@ -12,6 +12,7 @@ import os
 import shutil
 import tempfile
 import time
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import reduce, wraps
 from pathlib import Path
@@ -24,7 +25,7 @@ from benchmarks.scenario import skipped
 from benchmarks.statistics import median, spread
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
@@ -217,15 +218,16 @@ class Contestant:
         }
 
 
-class _Race:
-    """The contestants of one session, over one join."""
+class Contestants:
+    """The ways to run one join, in one session."""
 
     def __init__(self, spark: SparkSession, join: Joined, folder: Path) -> None:
         self.spark = spark
         self.join = join
         self.folder = folder
 
-    def contestant(self, name: str) -> Contestant:
+    def named(self, name: str) -> Contestant:
+        """Return the one of a name, started."""
         place = self.folder / name.replace(" ", "_")
         for stream in self.join.streams:
             (place / stream).mkdir(parents=True)
@@ -383,33 +385,26 @@ def _bytes_of_last(folder: Path) -> int:
     return total
 
 
-def take_turns(spark: SparkSession, join: Joined, names: Sequence[str]) -> dict[str, Any]:
-    """Let contestants of a session take turns over all batches of a join."""
-    race = _Race(spark, join, Path(join.folder, "race"))
-    contestants = [race.contestant(name) for name in names]
+def take_turns(
+    contestants: Mapping[str, Contestant], batches: Sequence[Path]
+) -> dict[str, dict[str, Any]]:
+    """Let contestants of a session take turns over batches; what each of them found."""
     try:
-        for number, batch in enumerate(join.batches):
-            for each in contestants if number % 2 == 0 else reversed(contestants):
-                each.feed(batch)
-        return {each.name: each.found() for each in contestants}
+        for number, batch in enumerate(batches):
+            names = list(contestants) if number % 2 == 0 else list(reversed(contestants))
+            for name in names:
+                contestants[name].feed(batch)
+        return {name: each.found() for name, each in contestants.items()}
     finally:
-        for each in contestants:
+        for each in contestants.values():
             each.query.stop()
 
 
-def race_alone(join: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """Let contestants take turns over all batches of a join.
-
-    Args:
-        join: a ``Joined``, as plain values.
-        names: of the contestants.
-
-    Returns:
-        By contestant, what it found, how long each batch took and what it keeps.
-    """
+@contextmanager
+def arena() -> Iterator[tuple[SparkSession, Path]]:
+    """Return a session for contestants, and a folder; both are gone afterwards."""
     from eddyline.spark.session import session  # noqa: PLC0415
 
-    said = Joined(**join)
     with tempfile.TemporaryDirectory(prefix="eddyline_race_", ignore_cleanup_errors=True) as folder:
         conf = {
             "spark.driver.memory": "6g",
@@ -424,11 +419,47 @@ def race_alone(join: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
             "spark.log.level": "OFF",
         }
         spark = session(conf, master="local[2]", app="eddyline benchmarks")
-        found = take_turns(spark, said, names)
+        yield spark, Path(folder)
+        spark.stop()
+
+
+def race_alone(join: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """Let contestants take turns over all batches of a join.
+
+    Args:
+        join: a ``Joined``, as plain values.
+        names: of the contestants.
+
+    Returns:
+        By contestant, what it found, how long each batch took and what it keeps.
+    """
+    said = Joined(**join)
+    with arena() as (spark, _):
+        of = Contestants(spark, said, Path(said.folder, "race"))
+        found: dict[str, Any] = take_turns({name: of.named(name) for name in names}, said.batches)
         pid = int(spark._jvm.ProcessHandle.current().pid())  # type: ignore[union-attr]
         found["workers_peak_bytes"] = sum(map(peak_bytes, python_below(pid)))
-        spark.stop()
     return found
+
+
+def joins_alone(joins: dict[str, dict[str, Any]], name: str) -> dict[str, Any]:
+    """Let several joins of the same files take turns over their batches, all run alike.
+
+    Args:
+        joins: each a ``Joined``, as plain values.
+        name: of the contestant that runs them.
+
+    Returns:
+        By join, what was found, how long each batch took and what is kept.
+    """
+    said = {label: Joined(**join) for label, join in joins.items()}
+    batches = next(iter(said.values())).batches
+    with arena() as (spark, folder):
+        contestants = {
+            label: Contestants(spark, join, folder / label).named(name)
+            for label, join in said.items()
+        }
+        return take_turns(contestants, batches)
 
 
 def race(join: Joined, *names: str) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from benchmarks import (
     joins,
     joins_caches,
     joins_caches_plans,
+    joins_growth,
     joins_operator,
     joins_pathway,
     joins_real,
@@ -61,6 +62,7 @@ SUITES: dict[str, tuple[Scenario, ...]] = {
     ),
     "joins": (
         *joins.SCENARIOS,
+        *joins_growth.SCENARIOS,
         *joins_operator.SCENARIOS,
         *joins_caches.SCENARIOS,
         *joins_caches_plans.SCENARIOS,

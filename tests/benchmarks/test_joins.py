@@ -15,10 +15,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from benchmarks.joins import SPAN_US, joined_by_k
 from benchmarks.joins_data import nexmark_batches_v1, skewed_batches_v1, uniform_batches_v1
+from benchmarks.joins_growth import growing_batches_v1, joined_over
 from benchmarks.joins_operator import FOREVER, Operator, Workload
 from benchmarks.joins_streams import (
     FACTORS,
     PRIME,
+    Contestants,
     Joined,
     answer_of,
     duckdb_once,
@@ -102,16 +104,35 @@ def test_parts_of_time_change_no_answer():
 def test_contestants_take_turns_and_answer_alike(spark):
     join, batches, tables = few_keys()
     join = written(replace(join, part_us=20_000), batches, tables)
-    found = take_turns(spark, join, ["eddyline", "chain", "no join"])
+    of = Contestants(spark, join, Path(join.folder, "race"))
+    names = ("eddyline", "chain", "no join")
+    found = take_turns({name: of.named(name) for name in names}, join.batches)
     wanted = by_definition(join, batches, tables)
     assert answer_of(found["eddyline"]) == wanted
     assert answer_of(found["chain"]) == wanted
     assert found["no join"]["n_results"] == 800
-    for name in ("eddyline", "chain", "no join"):
+    for name in names:
         assert len(found[name]["seconds"]) == 2
         assert min(found[name]["seconds"]) > 0
     assert found["eddyline"]["state"]["bytes"] > 0
     assert found["chain"]["state"]["last_bytes"] > 0
+
+
+@pytest.mark.spark
+def test_joins_over_windows_of_several_sizes_take_turns(spark):
+    batches = growing_batches_v1(5, 60, (1, 3))
+    assert np.unique(whole(batches)["s"]["k_3"]).size > np.unique(whole(batches)["s"]["k_1"]).size
+    first = written(joined_over(1), batches, {})
+    joins = {str(n): replace(joined_over(n), folder=first.folder) for n in (1, 3)}
+    ways = {
+        label: Contestants(spark, join, Path(first.folder, "race", label)).named("eddyline")
+        for label, join in joins.items()
+    }
+    found = take_turns(ways, first.batches)
+    for label, join in joins.items():
+        assert answer_of(found[label]) == answer_of(duckdb_once(join))
+        assert found[label]["n_results"] > 60
+    assert found["3"]["state"]["rows"] > found["1"]["state"]["rows"]
 
 
 def test_other_answers_are_an_error_not_a_figure(monkeypatch):

@@ -69,6 +69,15 @@ def test_an_input_may_give_nothing_but_its_key(spark, kind):
     assert WindowJoin(text, frames, times).to_df().toArrow().to_pylist() == [{"one": 1}]
 
 
+def test_names_with_dots_are_told_apart(spark):
+    times, key = pa.array([T0], pa.timestamp("us", "UTC")), pa.array([1])
+    plain = spark.createDataFrame(pa.table({"ts": times, "k": key, "b.c": ["of a"]}))
+    dotted = spark.createDataFrame(pa.table({"ts": times, "k": key, "c": ["of a.b"]}))
+    text = "SELECT a.`b.c` AS x, `a.b`.c AS y FROM a [NOW], `a.b` [NOW] WHERE a.k = `a.b`.k"
+    found = WindowJoin(text, {"a": plain, "a.b": dotted}, {"a": "ts", "a.b": "ts"}).to_df()
+    assert found.toArrow().to_pylist() == [{"x": "of a", "y": "of a.b"}]
+
+
 def test_windows_hold_both_ends(spark):
     s = rows_of(spark, pa.int32(), [(0, 1), (10, 1), (11, 1)])
     t = rows_of(spark, pa.int64(), [(10, 1), (21, 1)])

@@ -61,18 +61,32 @@ class SeenKeys:
 
     def sampled(self, hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
         """Return the places of the hashes of keys that are sampled."""
-        return np.flatnonzero((hashes & np.uint64((1 << self.bits) - 1)) == 0)
+        from eddyline.joins.cache_kernels import sampled_places  # noqa: PLC0415
 
-    def add(self, hashes: NDArray[np.uint64], batch_id: int) -> None:
-        """Remember the distinct keys of a batch."""
-        stay = (self.last > batch_id - REMEMBERED) & ~np.isin(self.hashes, hashes)
-        known = np.concatenate([self.hashes[stay], hashes])
-        last = np.concatenate([self.last[stay], np.full(hashes.size, batch_id)])
-        order = np.argsort(known)
+        return sampled_places(hashes, self.bits)
+
+    def add(self, hashes: NDArray[np.uint64], batch_id: int) -> int:
+        """Remember the keys of a batch.
+
+        Args:
+            hashes: theirs, distinct and ascending.
+            batch_id: of the batch.
+
+        Returns:
+            How many of them were not remembered before.
+        """
+        is_known = self.has(hashes)
+        self.last[self.hashes.searchsorted(hashes[is_known])] = batch_id
+        fresh = hashes[~is_known]
+        stay = self.last > batch_id - REMEMBERED
+        known = np.concatenate([self.hashes[stay], fresh])
+        last = np.concatenate([self.last[stay], np.full(fresh.size, batch_id)])
+        order = np.argsort(known, kind="stable")
         self.hashes, self.last = known[order], last[order]
         self.n_batches = min(self.n_batches + 1, REMEMBERED)
         while self.hashes.size > MOST_REMEMBERED:
             self.thin(self.bits + 1)
+        return fresh.size
 
     def thin(self, bits: int) -> None:
         """Go on with fewer keys: one in 2^bits, which may not be more than before."""

@@ -215,6 +215,7 @@ def has_like(
     until: NDArray[np.int64],
     checks: NDArray[np.int64],
     entries: NDArray[np.int64],
+    directory: NDArray[np.uint32],
     places: NDArray[np.uint32],
     bounds: NDArray[np.int64],
     index_checks: NDArray[np.int64],
@@ -227,18 +228,23 @@ def has_like(
         starts: the instant from which each lives (µs).
         until: the instant until which the other one has to live at least (µs).
         checks: other codes that must be equal ((codes, rows)).
-        entries: see ``index.Index``, as the next two.
+        entries: see ``index.Index``, as the next three.
+        directory: see there.
         places: see there.
         bounds: see there.
         index_checks: other codes of the indexed rows ((codes, rows)).
         found: marked; what is marked already is not looked up.
     """
+    bits = 0
+    while (1 << bits) < directory.size - 1:
+        bits += 1
+    shift = np.uint64(64 - bits)
     for at in range(hashes.size):
         if found[at]:
             continue
-        place = first_alive(
-            hashes[at], until[at], np.int64(0), np.int64(entries.shape[0]), entries, bounds
-        )
+        slot = hashes[at] >> shift
+        low, high = np.int64(directory[slot]), np.int64(directory[slot + np.uint64(1)])
+        place = first_alive(hashes[at], until[at], low, high, entries, bounds)
         while place < entries.shape[0] and not found[at]:
             if np.uint64(entries[place, 0]) != hashes[at] or entries[place, 1] > starts[at]:
                 break
@@ -380,3 +386,19 @@ def renumbered(
                 numbers[at] = renamed[offset + within]
                 break
             offset += sizes[run]
+
+
+@compiled
+def sampled_places(hashes: NDArray[np.uint64], bits: int) -> NDArray[np.int64]:
+    """Return the places of hashes whose last bits are all 0.
+
+    Args:
+        hashes: of keys.
+        bits: how many.
+    """
+    mask, n = np.uint64((1 << bits) - 1), 0
+    found = np.empty(hashes.size, np.int64)
+    for at in range(hashes.size):
+        found[n] = at
+        n += (hashes[at] & mask) == np.uint64(0)
+    return found[:n].copy()

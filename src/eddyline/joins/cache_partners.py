@@ -125,6 +125,7 @@ class PartnerRows:
                 until,
                 checks,
                 index.entries,
+                index.directory,
                 index.places,
                 index.bounds,
                 stacked([run.rows.codes[each] for each in others], len(run)),

@@ -45,6 +45,9 @@ class CandidateSamples:
         report: CacheReport,
     ) -> None:
         self.profiled = tuple(profiled)
+        self._at: dict[Place, list[Candidate]] = {}
+        for each in self.profiled:
+            self._at.setdefault(place_of(each), []).append(each)
         self._bits = bits
         self._kept = kept
         self._report = report
@@ -62,28 +65,26 @@ class CandidateSamples:
         """
         if not self.profiled:
             return
+        from eddyline.joins.cache_kernels import sampled_places  # noqa: PLC0415
+
         started = time.perf_counter_ns()
-        done: set[Place] = set()
-        for each in self.profiled:
-            place, store = place_of(each), each.store
-            if (pipeline, position) == place[:2] and place not in done:
-                done.add(place)
-                hashes = keys.of(store.key)[0]
+        for place in self._at:
+            if (pipeline, position) == place[:2]:
+                hashes = keys.of(place[2])[0]
                 at = self._seen(place).sampled(hashes)
                 counts = self._report.keys.setdefault(place, KeyCounts())
                 counts.n_rows += at.size
                 counts.n_looked += at.size
-                self._samples.setdefault(place, []).append(np.unique(hashes[at]))
+                self._samples.setdefault(place, []).append(hashes[at])
                 self._take_support(place, keys.joined, at, counts, partners)
         stores = dict.fromkeys(each.store for each in self.profiled)
         for store in stores:
             # Where a store has partners all their combinations come by: too many to look at.
             is_told = pipeline in store.closed and store.tap == position
             if is_told and not store.partners:
-                mask = np.uint64((1 << self._bits) - 1)
                 hashes = keys.of(store.key)[0]
-                sampled = hashes[(hashes & mask) == 0]
-                self._changes.setdefault(store, []).append(sampled)
+                sampled = sampled_places(hashes, self._bits)
+                self._changes.setdefault(store, []).append(hashes[sampled])
         self._report.profile_ns += time.perf_counter_ns() - started
 
     def _take_support(
@@ -95,7 +96,7 @@ class CandidateSamples:
         partners: PartnerRows | None,
     ) -> None:
         """Count which sampled rows might use a hit, where some candidate asks for that."""
-        is_asked = any(place_of(each) == place for each in self.profiled if each.is_self_supporting)
+        is_asked = any(each.is_self_supporting for each in self._at[place])
         if is_asked and partners is not None:
             positions = joined.rows[place[0]][at]
             may_hit, _ = partners.ask(place[0], positions)
@@ -104,8 +105,7 @@ class CandidateSamples:
             counts.n_supported += int(may_hit.sum())
 
     def _seen(self, place: Place) -> SeenKeys:
-        here = [each for each in self.profiled if place_of(each) == place]
-        is_rare = all(each.store.partners for each in here)
+        is_rare = all(each.store.partners for each in self._at[place])
         bits = self._bits + (FEWER_BITS if is_rare else 0)
         seen = self._kept.seen.get(place)
         if seen is None:
@@ -117,19 +117,17 @@ class CandidateSamples:
     def count(self, batch_id: int) -> None:
         """Report what was noted in a batch, and remember its keys."""
         started = time.perf_counter_ns()
-        places = {place_of(each) for each in self.profiled}
-        for place in places & set(self._samples):
+        for place in self._samples:
             seen, counts = self._seen(place), self._report.keys[place]
             hashes = np.unique(np.concatenate(self._samples[place]))
             scale = 1 << seen.bits
+            counts.n_batches += seen.n_batches
+            counts.n_buckets += 1
             counts.n_keys += hashes.size * scale
-            counts.n_new += int((~seen.has(hashes)).sum()) * scale
+            counts.n_new += seen.add(hashes, batch_id) * scale
             counts.n_rows *= scale
             counts.n_asked *= scale
             counts.n_supported *= scale
-            counts.n_batches += seen.n_batches
-            counts.n_buckets += 1
-            seen.add(hashes, batch_id)
         for store, parts in self._changes.items():
             hashes = np.concatenate(parts)
             known = np.zeros(hashes.size, np.bool_)
@@ -140,7 +138,7 @@ class CandidateSamples:
             changes = self._report.changes.setdefault(store, ChangeCounts())
             changes.n_seen += hashes.size * scale
             changes.n_kept += int(known.sum()) * scale
-        self._kept.seen = {place: of for place, of in self._kept.seen.items() if place in places}
+        self._kept.seen = {place: of for place, of in self._kept.seen.items() if place in self._at}
         self._report.profile_ns += time.perf_counter_ns() - started
 
     def _known(self, place: Place, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:

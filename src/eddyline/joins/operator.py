@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from eddyline.joins.gathering import rows_of_parts
 from eddyline.joins.pipeline import Composites, Pipeline
+from eddyline.joins.rows import result_column
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -71,5 +72,5 @@ def gathered(found: Composites, windows: Mapping[str, Sequence[SortedRun]]) -> p
         if not runs[0].rows.payload.num_columns:
             continue
         taken = rows_of_parts([run.rows.payload for run in runs], found.rows[name])
-        columns |= {f"{name}.{column}": taken[column] for column in taken.column_names}
+        columns |= {result_column(name, each): taken[each] for each in taken.column_names}
     return pa.table(columns | {"_start": pa.array(found.starts), "_end": pa.array(found.ends)})

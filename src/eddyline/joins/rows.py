@@ -37,6 +37,15 @@ class KeyColumn:
         return values_of(codes[self.key], self.kind)
 
 
+def result_column(name: str, column: str) -> str:
+    """Return the name of an input's column in flat results, ``input.column``.
+
+    Dots of the input's own name are marked, so that no two columns have one name.
+    """
+    marked = name.replace("\\", "\\\\").replace(".", "\\.")
+    return f"{marked}.{column}"
+
+
 def values_of(codes: NDArray[np.int64], kind: pa.DataType) -> pa.Array:
     """Return what codes say: numbers, 0 and 1 for booleans, days since 1970, or µs since then."""
     said = pa.array(codes, pa.int64())

@@ -15,7 +15,7 @@ from eddyline.errors import StateError
 from eddyline.joins.bucket import BucketBatch, BucketReport
 from eddyline.joins.operator import results
 from eddyline.joins.ordered import OrderedBatch, results_of_all
-from eddyline.joins.rows import FOREVER, Rows, SortedRun, values_of
+from eddyline.joins.rows import FOREVER, Rows, SortedRun, result_column, values_of
 from eddyline.joins.work import JoinWork
 from eddyline.spark.join_layout import KEY, START
 from eddyline.spark.join_source import INPUT, PASSES
@@ -73,7 +73,7 @@ class Shape:
         said = {START: starts} | {f"{KEY}{key}": of for key, of in codes.items()}
         payload = pa.table(
             [
-                values_of(said[place], as_kept(self.results.field(f"{each.name}.{name}").type))
+                values_of(said[place], as_kept(self._kind(each, name)))
                 if place in said
                 else _kept(table[place])
                 for name, place in each.carried
@@ -82,6 +82,9 @@ class Shape:
         )
         passes = table[PASSES].to_numpy() if each.is_raw else None
         return Rows(codes, starts, ends, payload, passes)
+
+    def _kind(self, of: InputLayout, column: str) -> pa.DataType:
+        return self.results.field(result_column(of.name, column)).type
 
     def outputs(self, found: pa.Table) -> Iterator[pa.RecordBatch]:
         """Yield results as Spark takes them."""

@@ -19,6 +19,7 @@ from eddyline.joins.bucket import BatchPlan
 from eddyline.joins.graph import JoinGraph
 from eddyline.joins.grid import chosen_grid
 from eddyline.joins.order_plan import OrderPlan
+from eddyline.joins.rows import result_column
 from eddyline.options import JoinOptions
 from eddyline.query.join_statement import read_join
 from eddyline.query.sql_text import SparkText, quoted
@@ -273,7 +274,7 @@ class WindowJoin:
     def task_schema(self) -> StructType:
         """What tasks return: the columns of all inputs, named ``input.column``, and the report."""
         columns = [
-            StructField(f"{name}.{column.name}", column.dataType)
+            StructField(result_column(name, column.name), column.dataType)
             for name, of in self._fields.items()
             for column in of
         ]
@@ -299,11 +300,13 @@ class WindowJoin:
 
     @cached_property
     def _structs(self) -> list[Column]:
+        def found(name: str, column: str) -> Column:
+            return F.col(quoted(result_column(name, column))).alias(column)
+
         return [
-            F.struct(*[F.col(quoted(f"{name}.{column}")).alias(column) for column in of.names])
-            .alias(name)
+            F.struct(*[found(name, column) for column in of.names]).alias(name)
             for name, of in self._fields.items()
-        ]  # fmt: skip
+        ]
 
     @property
     def conditions(self) -> tuple[str, ...]:
