@@ -265,7 +265,7 @@ class Contestants:
             else:
                 engine.stream(name, self._stream(place, name), time="ts", lateness=lateness)
         answers: list[tuple[int, int]] = []
-        query = engine.query(self.join.text(), name="eddyline")
+        query = engine.query(self.join.text(), name=f"eddyline_{self.folder.name}")
         checkpoint = place / "checkpoint"
         run = query.start(self._count(answers), checkpoint=str(checkpoint))
 
@@ -349,11 +349,11 @@ class Contestants:
         query = self._started(df, "no join", place / "checkpoint", count)
         return Contestant("no join", place, query, answers, dict)
 
-    @staticmethod
     def _started(
-        df: DataFrame, name: str, checkpoint: Path, sink: Callable[[DataFrame, int], None]
+        self, df: DataFrame, name: str, checkpoint: Path, sink: Callable[[DataFrame, int], None]
     ) -> StreamingQuery:
-        writer = df.writeStream.foreachBatch(sink).queryName(name.replace(" ", "_"))
+        query = f"{name} {self.folder.name}".replace(" ", "_")
+        writer = df.writeStream.foreachBatch(sink).queryName(query)
         return writer.option("checkpointLocation", str(checkpoint)).start()
 
 
