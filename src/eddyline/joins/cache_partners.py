@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from eddyline.data.distinct import distinct
 from eddyline.joins.index import stacked
 from eddyline.joins.rows import ALWAYS
 
@@ -92,7 +93,7 @@ class PartnerRows:
             pipeline, np.full(len(self._news[pipeline]), _UNKNOWN, np.int8)
         )
         rows = positions - self._n_before(pipeline)
-        asked = np.unique(rows[known[rows] == _UNKNOWN])
+        asked = distinct(rows[known[rows] == _UNKNOWN])
         if asked.size:
             known[asked] = self._has_like(pipeline, asked)
         return known[rows] > 0, asked.size

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from eddyline.data.distinct import distinct
 from eddyline.joins.cache_counts import ChangeCounts, KeyCounts, place_of
 from eddyline.joins.cache_keeper import SeenKeys
 
@@ -119,7 +120,7 @@ class CandidateSamples:
         started = time.perf_counter_ns()
         for place in self._samples:
             seen, counts = self._seen(place), self._report.keys[place]
-            hashes = np.unique(np.concatenate(self._samples[place]))
+            hashes = distinct(np.concatenate(self._samples[place]))
             scale = 1 << seen.bits
             counts.n_batches += seen.n_batches
             counts.n_buckets += 1

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from eddyline.data import codes as outcome
+from eddyline.data.distinct import distinct
 from eddyline.data.sampling import seed_of
 from eddyline.joins.index import stacked
 from eddyline.stats.costs import CostSums
@@ -170,7 +171,7 @@ def places(n_rows: int, most: int, seed: int) -> NDArray[np.int64]:
         return np.arange(n_rows)
     within = np.random.default_rng(seed).random(most)
     found = ((np.arange(most) + within) * (n_rows / most)).astype(np.int64)
-    return np.unique(np.minimum(found, n_rows - 1))
+    return distinct(np.minimum(found, n_rows - 1))
 
 
 @dataclass(frozen=True, slots=True)

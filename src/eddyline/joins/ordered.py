@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from eddyline.data.distinct import distinct
 from eddyline.joins.bucket import BucketBatch, BucketReport
 from eddyline.joins.emission import Emission
 from eddyline.joins.held import HeldRows
@@ -301,7 +302,7 @@ def latest_after(order: OrderPlan, batch: Mapping[str, Rows]) -> dict[str, int]:
 def instants_of(parts: Sequence[Rows]) -> NDArray[np.int64]:
     """Return the instants at which rows come; ascending, each once (µs)."""
     starts = [rows.starts for rows in parts]
-    return np.unique(np.concatenate(starts)) if starts else np.empty(0, np.int64)
+    return distinct(np.concatenate(starts)) if starts else np.empty(0, np.int64)
 
 
 def released_of(order: OrderPlan, name: str, rows: Rows, groups: Groups | None) -> Released:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from eddyline.data.distinct import distinct
 from eddyline.errors import PredicateError
 from eddyline.query.outcomes import call, truth_values
 from eddyline.query.rules import FunctionTest, Raise, ValueTest
@@ -62,8 +63,8 @@ def ask(
         pair = int(np.argmin(asks >= 0))
         raise _error(program, columns, int(rows[pair]), int(rules[pair]), -1 - int(asks[pair]))
     asked: dict[int, tuple[int, int]] = {}
-    for external in np.unique(asks).tolist():
-        open_rows = np.unique(rows[asks == external])
+    for external in distinct(asks).tolist():
+        open_rows = distinct(rows[asks == external])
         started = time.perf_counter_ns()
         answers[external, open_rows] = _answers(program.externals[external], columns, open_rows)
         asked[external] = len(open_rows), time.perf_counter_ns() - started

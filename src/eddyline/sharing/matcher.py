@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow.compute as pc
 
+from eddyline.data.distinct import distinct
 from eddyline.query.rules import ValueTest
 from eddyline.sharing.asking import ask, no_answers
 from eddyline.sharing.blocks import Blocks
@@ -204,7 +205,7 @@ class Matcher:
         """Look at what the candidates of some rows read and no witness needed."""
         # Counted, not hashed or sorted: there are many more pairs than rules.
         rules = np.flatnonzero(np.bincount(pairs.rules)).astype(np.int32)
-        rows = np.union1d(pairs.rows, sampled)
+        rows = distinct(np.concatenate([pairs.rows, sampled]))
         read = _read_by(self.program.reads_regions, rules)
         for construct in range(len(self.program.regions)):
             if construct not in batch.looked_up and (read[construct] or len(sampled)):
@@ -213,7 +214,7 @@ class Matcher:
         for text in range(len(self.program.texts)):
             if text not in batch.found and (read[text] or len(sampled)):
                 self._find(batch, text, rows if read[text] else sampled)
-        for external in np.unique(self.program.externals_of(rules)[1]).tolist():
+        for external in distinct(self.program.externals_of(rules)[1]).tolist():
             if isinstance(self.program.externals[external].test, ValueTest):
                 batch.null_of(self.program.externals[external].columns[0])
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from eddyline.data.collector import collector_paused
+from eddyline.data.distinct import distinct
 from eddyline.errors import QueryError
 from eddyline.query.rules import (
     ANY,
@@ -149,7 +150,7 @@ class Program:
     def rules_that_ask(self, externals: Sequence[int]) -> NDArray[np.int64]:
         """Return the rules that read at least one of some external tests, ascending."""
         rules = np.repeat(np.arange(self.n_rules), np.diff(self.externals_at))
-        return np.unique(rules[np.isin(self.rule_externals, externals)])
+        return distinct(rules[np.isin(self.rule_externals, externals)])
 
     @cached_property
     def errors(self) -> dict[str, Raise]:
