@@ -119,7 +119,7 @@ def over_windows(
 SCENARIOS = (
     Scenario(
         id="joins_growth",
-        shows="time of batches on Spark with 10^7 rows of state over that with 10^5",
+        shows="time of batches on Spark over windows of 10^7 rows, by that over windows of 10^5",
         run=over_windows("eddyline", (1, 10, 100), 27),
         target=at_most(1.3),
         policies=(),
@@ -128,7 +128,7 @@ SCENARIOS = (
     ),
     Scenario(
         id="joins_growth_chain",
-        shows="the same for Spark's chain, 10^6 rows over 10^5",
+        shows="the same for Spark's chain, windows of 10^6 rows by those of 10^5",
         run=over_windows("chain", (1, 10), 9),
         target=None,
         policies=(),
