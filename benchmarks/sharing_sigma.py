@@ -197,6 +197,10 @@ N_PROBED = 40
 """Rules, about, on which the fastest form of a statement is chosen."""
 
 
+def _found(events: DataFrame, rules: RuleSet) -> DataFrame:
+    return events.transform(rules.matches("found")).select("event_id", "found")
+
+
 def spark_sql_alone(folder: str, larger: str) -> dict[str, Any]:
     """Time all rules by the form of Spark SQL that is the fastest for some of them, and by us.
 
@@ -216,13 +220,10 @@ def spark_sql_alone(folder: str, larger: str) -> dict[str, Any]:
     different = differing(ours_by_rule(rules, events), theirs)
     times = interleaved({"Spark SQL": forms(prepared, conditions)[best]}, 1)
 
-    def ours(df: DataFrame) -> Callable[[], None]:
-        return lambda: noop(df.transform(rules.matches("found")).select("event_id", "found"))
-
-    times |= interleaved({"eddyline": ours(events)}, 5)
+    times |= interleaved({"eddyline": lambda: noop(_found(events, rules))}, 5)
     prepared.unpersist()
     more = _cached(spark, larger)
-    many = interleaved({"eddyline": ours(more)}, 3)
+    many = interleaved({"eddyline": lambda: noop(_found(more, rules))}, 3)
     return {
         "n_rows": events.count(),
         "form": best,
@@ -316,15 +317,9 @@ def official_alone(folder: str) -> dict[str, Any]:
     different = differing(ours_by_rule(rules, short), counts)
     timed = events.orderBy("event_id").limit(N_TIMED).repartition(2).cache()
     timed.count()
-    times = interleaved(
-        {
-            "eddyline": lambda: noop(
-                timed.transform(rules.matches("found")).select("event_id", "found")
-            ),
-            "official": lambda: counts_by_statement(timed, queries, 10),
-        },
-        1,
-    )
+    times = interleaved({"official": lambda: counts_by_statement(timed, queries, 10)}, 1)
+    # By themselves, as beside Spark SQL: workers would start anew for each run.
+    times |= interleaved({"eddyline": lambda: noop(_found(timed, rules))}, 5)
     return {
         "n_rows": timed.count(),
         "form": f"counts of 10 rules a statement (counts compared on {short.count():,} events)",
@@ -374,9 +369,7 @@ def polars_alone(folder: str, n_runs: int) -> dict[str, Any]:
     different = differing(ours_by_rule(rules, events), theirs)
     times = interleaved(
         {
-            "eddyline": lambda: noop(
-                events.transform(rules.matches("found")).select("event_id", "found")
-            ),
+            "eddyline": lambda: noop(_found(events, rules)),
             "Polars": counted,
         },
         n_runs,

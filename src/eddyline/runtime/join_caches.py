@@ -165,7 +165,8 @@ class JoinCaches:
         self._is_fresh: set[str] = set()
         self._bans: dict[Candidate, tuple[int, int]] = {}
         self._worths = Worths()
-        self._interval, self._waited, self._n_profiled = INTERVAL, 0, 0
+        # While windows fill, caches seem to be worth less than they will be: the next look is soon.
+        self._interval, self._waited, self._n_profiled = INTERVAL // 2, 0, 0
         self._n_buckets = 1
         self._run, self._copies = uuid.uuid4().hex, ""
         self._plan = NO_CACHES
