@@ -325,9 +325,9 @@ def times(settings: Settings, n_keys: int, rates: tuple[float, ...]) -> Measurem
     run(small, 2_000, all_used(small, "r", "s"))
     ratios: list[float] = []
     details: dict[str, Any] = {}
-    for seed in settings.seeds(25, 1):
+    for turn in range(settings.pick(25, 2)):
         runs: dict[str, Run] = {}
-        for kind in ("plain", "caches") if seed % 2 else ("caches", "plain"):
+        for kind in ("plain", "caches") if turn % 2 else ("caches", "plain"):
             caches = timed(arrivals) if kind == "caches" else None
             runs[kind] = run(arrivals, n_rows // 50, caches=caches, is_counted=False)
         plain, done = runs["plain"], runs["caches"]

@@ -20,7 +20,7 @@ from benchmarks.scenario import Measurement, Scenario, Settings, at_most
 from benchmarks.statistics import median, spread
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
 SPAN_US = 1_000_000
 """How long a batch is (µs of event time); a window is as many of them as it needs for its rows."""
@@ -70,6 +70,9 @@ def grown(name: str, n_rows: int, windows: Sequence[int], n_timed: int) -> dict[
         windows: in batches.
         n_timed: batches that come after those that fill the largest windows.
 
+    Returns:
+        What each found, by its window; and what a batch takes in which nothing is joined.
+
     Raises:
         AssertionError: an answer is wrong.
     """
@@ -87,31 +90,43 @@ def grown(name: str, n_rows: int, windows: Sequence[int], n_timed: int) -> dict[
     return found
 
 
+def _told(found: dict[str, Any]) -> str:
+    """Return what is kept, and for ours how long look-ups took."""
+    state = found["state"]
+    kept = f"{state['rows']:,} rows kept, {state['bytes'] / 1e6:,.0f} MB"
+    if "probe_s" not in state:
+        return kept
+    return f"{kept}, look-ups {1e3 * state['probe_s'] / len(found['seconds']):.0f} ms a batch"
+
+
 def over_windows(
     name: str, windows: Sequence[int], n_timed: int
 ) -> Callable[[Settings], Measurement]:
     """Return what measures batches over the largest windows beside those over the smallest.
 
-    All that a batch takes counts, runs that are merged and rows that leave included.
+    All that a batch takes counts, runs that are merged and rows that leave included, but for what
+    it would take if nothing was joined.
     """
 
     def run(settings: Settings) -> Measurement:
         n_rows = settings.pick(33_333, 3_333)
         sizes = windows[: settings.pick(len(windows), 2)]
         found = grown(name, n_rows, sizes, settings.pick(n_timed, 4))
-        timed: Mapping[str, list[float]] = {
-            label: each["seconds"][max(sizes) :] for label, each in found.items()
-        }
-        smallest = timed[str(min(sizes))]
-        growth = {label: sum(each) / sum(smallest) for label, each in timed.items()}
-        state = {label: each["state"] for label, each in found.items()}
+        timed = {label: each["seconds"][max(sizes) :] for label, each in found.items()}
+        floor = timed.pop("no join")
+        own = {label: sum(each) - sum(floor) for label, each in timed.items()}
+        smallest, largest = str(min(sizes)), str(max(sizes))
         notes = [
-            f"{state[label]['rows']:,} rows, {state[label]['bytes'] / 1e6:,.0f} MB: a batch "
-            f"{median(each):.3g} s ({spread(each)}), all of them {growth[label]:.2f} of the first"
+            f"{_told(found[label])}: a batch {median(each):.3g} s ({spread(each)}), "
+            f"{own[label] / own[smallest]:.2f} of the first ({sum(each) / sum(timed[smallest]):.2f} "
+            f"with what any batch takes)"
             for label, each in timed.items()
         ]
-        note = f"{3 * n_rows:,} rows a batch, {len(smallest)} batches; " + "; ".join(notes)
-        return Measurement(growth[str(max(sizes))], note, found)
+        note = (
+            f"{3 * n_rows:,} rows a batch, {len(floor)} batches, {median(floor):.3g} s if nothing is "
+            f"joined; {'; '.join(notes)}"
+        )
+        return Measurement(own[largest] / own[smallest], note, found)
 
     return with_java(run)
 
@@ -119,7 +134,8 @@ def over_windows(
 SCENARIOS = (
     Scenario(
         id="joins_growth",
-        shows="time of batches on Spark over windows of 10^7 rows, by that over windows of 10^5",
+        shows="time of batches on Spark over windows of 10^7 rows, by that over windows of 10^5; "
+        "without what they take if nothing is joined",
         run=over_windows("eddyline", (1, 10, 100), 27),
         target=at_most(1.3),
         policies=(),
@@ -129,7 +145,7 @@ SCENARIOS = (
     Scenario(
         id="joins_growth_chain",
         shows="the same for Spark's chain, windows of 10^6 rows by those of 10^5",
-        run=over_windows("chain", (1, 10), 9),
+        run=over_windows("chain", (1, 10), 27),
         target=None,
         policies=(),
         counted=False,

@@ -419,8 +419,10 @@ def arena() -> Iterator[tuple[SparkSession, Path]]:
             "spark.log.level": "OFF",
         }
         spark = session(conf, master="local[2]", app="eddyline benchmarks")
-        yield spark, Path(folder)
-        spark.stop()
+        try:
+            yield spark, Path(folder)
+        finally:
+            spark.stop()
 
 
 def race_alone(join: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
@@ -443,23 +445,24 @@ def race_alone(join: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
 
 
 def joins_alone(joins: dict[str, dict[str, Any]], name: str) -> dict[str, Any]:
-    """Let several joins of the same files take turns over their batches, all run alike.
+    """Let several joins of the same files take turns, and a query that joins nothing.
 
     Args:
         joins: each a ``Joined``, as plain values.
         name: of the contestant that runs them.
 
     Returns:
-        By join, what was found, how long each batch took and what is kept.
+        By join, and for ``no join``, what was found, how long each batch took and what is kept.
     """
     said = {label: Joined(**join) for label, join in joins.items()}
-    batches = next(iter(said.values())).batches
+    first = next(iter(said.values()))
     with arena() as (spark, folder):
         contestants = {
             label: Contestants(spark, join, folder / label).named(name)
             for label, join in said.items()
         }
-        return take_turns(contestants, batches)
+        contestants["no join"] = Contestants(spark, first, folder / "none").named("no join")
+        return take_turns(contestants, first.batches)
 
 
 def race(join: Joined, *names: str) -> dict[str, Any]:

@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from benchmarks.joins import SPAN_US, joined_by_k
 from benchmarks.joins_data import nexmark_batches_v1, skewed_batches_v1, uniform_batches_v1
-from benchmarks.joins_growth import growing_batches_v1, joined_over
+from benchmarks.joins_growth import growing_batches_v1, grown, joined_over
 from benchmarks.joins_operator import FOREVER, Operator, Workload
 from benchmarks.joins_streams import (
     FACTORS,
@@ -144,6 +144,21 @@ def test_other_answers_are_an_error_not_a_figure(monkeypatch):
     batches = uniform_batches_v1(2, 1, 10, 10, SPAN_US)
     with pytest.raises(AssertionError, match="other answers"):
         race(written(joined_by_k(2), batches, {}), "eddyline", "chain")
+
+
+def test_growth_is_of_joins_that_answer_rightly(monkeypatch):
+    def right(_function, joins, name):
+        assert name == "eddyline"
+        return {label: duckdb_once(Joined(**join)) for label, join in joins.items()}
+
+    def wrong(_function, joins, name):
+        return {label: each | {"checksum": 0} for label, each in right("", joins, name).items()}
+
+    monkeypatch.setattr("benchmarks.joins_growth.alone", right)
+    assert grown("eddyline", 50, (1, 2), 1)["2"]["n_results"] > 50
+    monkeypatch.setattr("benchmarks.joins_growth.alone", wrong)
+    with pytest.raises(AssertionError, match="where DuckDB has"):
+        grown("eddyline", 50, (1, 2), 1)
 
 
 @pytest.mark.parametrize("length", [10 * SECOND_US, FOREVER])

@@ -10,7 +10,7 @@ import pytest
 from benchmarks import join_runs
 from eddyline.joins.cache_counts import NO_CACHES
 from eddyline.joins.graph import JoinGraph
-from eddyline.runtime.join_caches import PASSED_BY, JoinCaches
+from eddyline.runtime.join_caches import INTERVAL, PASSED_BY, JoinCaches
 
 ARRIVALS = join_runs.uniform((1, 1, 8), 400, 80_000, length=6_000)
 """The cache on r and s, for t, spares a good part of the work."""
@@ -94,6 +94,18 @@ def test_a_cache_is_passed_by_ever_more_rarely_while_nothing_changes():
     passed = [at for at in range(first, len(n_used)) if not n_used[at]]
     gaps = [later - earlier for earlier, later in pairwise(passed)]
     assert gaps == [PASSED_BY, 2 * PASSED_BY]
+
+
+def test_after_a_first_choice_of_nothing_the_next_is_soon_and_later_ones_ever_more_rare():
+    arrivals = join_runs.uniform((1, 1, 1), 2_000, 240_000, length=12_000)
+    done = join_runs.run(arrivals, 2_000, caches=join_runs.decided(arrivals))
+    assert not any(plan.used for plan in done.plans)
+    profiled = [bool(plan.profiled) for plan in done.plans]
+    starts = [at for at in range(1, len(profiled)) if profiled[at] and not profiled[at - 1]]
+    gaps = [later - earlier for earlier, later in pairwise(starts)]
+    around = gaps[0] - INTERVAL  # what a profile takes
+    assert 0 < around < INTERVAL
+    assert gaps == [around + INTERVAL, around + 2 * INTERVAL]
 
 
 def test_another_order_ends_caches_and_their_measures():

@@ -49,6 +49,7 @@ class CandidateSamples:
         self._at: dict[Place, list[Candidate]] = {}
         for each in self.profiled:
             self._at.setdefault(place_of(each), []).append(each)
+        self._stores = tuple(dict.fromkeys(each.store for each in self.profiled))
         self._bits = bits
         self._kept = kept
         self._report = report
@@ -78,8 +79,7 @@ class CandidateSamples:
                 counts.n_looked += at.size
                 self._samples.setdefault(place, []).append(hashes[at])
                 self._take_support(place, keys.joined, at, counts, partners)
-        stores = dict.fromkeys(each.store for each in self.profiled)
-        for store in stores:
+        for store in self._stores:
             # Where a store has partners all their combinations come by: too many to look at.
             is_told = pipeline in store.closed and store.tap == position
             if is_told and not store.partners:

@@ -53,7 +53,8 @@ COMPONENT = "join"
 """What the journal calls what decides."""
 
 INTERVAL = 16
-"""Batches between two choices (I); twice as many after each one that found nothing to use."""
+"""Batches between two choices (I); twice as many after each one that found nothing to use, but for
+the first one, which is often made while windows fill."""
 
 MOST_INTERVAL = 128
 """Most batches between two choices."""
@@ -165,7 +166,7 @@ class JoinCaches:
         self._is_fresh: set[str] = set()
         self._bans: dict[Candidate, tuple[int, int]] = {}
         self._worths = Worths()
-        # While windows fill, caches seem to be worth less than they will be: the next look is soon.
+        # So the wait after a first choice that finds nothing is INTERVAL, not twice that.
         self._interval, self._waited, self._n_profiled = INTERVAL // 2, 0, 0
         self._n_buckets = 1
         self._run, self._copies = uuid.uuid4().hex, ""

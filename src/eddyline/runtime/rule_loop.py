@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from eddyline.data.distinct import distinct
 from eddyline.data.sampling import sampled_rows
 from eddyline.runtime.journal import JournalEntry
 from eddyline.sharing.blocks import Blocks
@@ -116,7 +117,7 @@ class RuleLoop:
             return np.zeros(0, np.int64)
         found = sampled_rows(seed, first_row, n_rows, self.options.sample_prob)
         if self.wants_first_rows:
-            return np.union1d(np.arange(min(n_rows, FIRST_ROWS)), found)
+            return distinct(np.concatenate([np.arange(min(n_rows, FIRST_ROWS)), found]))
         return found
 
     def observe(self, profile: SharingProfile, batch_id: int = -1) -> list[JournalEntry]:

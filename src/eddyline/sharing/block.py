@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from eddyline.data.distinct import distinct
 from eddyline.errors import PlanError
 from eddyline.sharing.cut_tables import CutTables, cut_tables
 from eddyline.sharing.formula import All, Always, Literal, literals_of
@@ -366,7 +367,7 @@ def _constructs(
 
 
 def _cuts(sets: Sequence[KeySet], further: Sequence[int]) -> Ints:
-    return np.union1d(cuts_of(sets), np.array(further, dtype=np.int64))
+    return distinct(np.concatenate([cuts_of(sets), np.array(further, dtype=np.int64)]))
 
 
 def _in_regions(cuts: Ints, sets: Mapping[int, KeySet]) -> dict[int, Bits]:

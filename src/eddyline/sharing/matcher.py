@@ -203,7 +203,7 @@ class Matcher:
 
     def _look_further(self, batch: _Batch, pairs: Pairs, sampled: Rows) -> None:
         """Look at what the candidates of some rows read and no witness needed."""
-        # Counted, not hashed or sorted: there are many more pairs than rules.
+        # Rules are counted, not sorted: there are many more pairs than rules, or than rows.
         rules = np.flatnonzero(np.bincount(pairs.rules)).astype(np.int32)
         rows = distinct(np.concatenate([pairs.rows, sampled]))
         read = _read_by(self.program.reads_regions, rules)
