@@ -118,13 +118,13 @@ def over_windows(
         smallest, largest = str(min(sizes)), str(max(sizes))
         notes = [
             f"{_told(found[label])}: a batch {median(each):.3g} s ({spread(each)}), "
-            f"{own[label] / own[smallest]:.2f} of the first ({sum(each) / sum(timed[smallest]):.2f} "
-            f"with what any batch takes)"
+            f"{own[label] / own[smallest]:.2f} of the first "
+            f"({sum(each) / sum(timed[smallest]):.2f} with what any batch takes)"
             for label, each in timed.items()
         ]
         note = (
-            f"{3 * n_rows:,} rows a batch, {len(floor)} batches, {median(floor):.3g} s if nothing is "
-            f"joined; {'; '.join(notes)}"
+            f"{3 * n_rows:,} rows a batch, {len(floor)} batches, {median(floor):.3g} s if nothing "
+            f"is joined; {'; '.join(notes)}"
         )
         return Measurement(own[largest] / own[smallest], note, found)
 
