@@ -184,7 +184,6 @@ def with_java(run: Callable[[Settings], Measurement]) -> Callable[[Settings], Me
 class Contestant:
     """One way to run the join, over files that are put before it."""
 
-    name: str
     folder: Path
     query: StreamingQuery
     answers: list[tuple[int, int]]
@@ -280,7 +279,7 @@ class Contestants:
                 "probe_s": sum(p.ns for each in run.view().pipelines for p in each.probes) / 1e9,
             }
 
-        return Contestant("eddyline", place, run.streaming_query, answers, state)
+        return Contestant(place, run.streaming_query, answers, state)
 
     def _chain(self, place: Path, name: str) -> Contestant:
         from pyspark.sql.functions import expr  # noqa: PLC0415
@@ -322,7 +321,7 @@ class Contestants:
                 "by_operator": [each["numRowsTotal"] for each in operators],
             }
 
-        return Contestant(name, place, query, answers, state)
+        return Contestant(place, query, answers, state)
 
     def _in_parts(self, df: DataFrame, name: str) -> DataFrame:
         """Return a stream with the parts of time in which its rows are met, if they are."""
@@ -347,7 +346,7 @@ class Contestants:
             answers.append((int(row[0]), int(row[1] or 0)))
 
         query = self._started(df, "no join", place / "checkpoint", count)
-        return Contestant("no join", place, query, answers, dict)
+        return Contestant(place, query, answers, dict)
 
     def _started(
         self, df: DataFrame, name: str, checkpoint: Path, sink: Callable[[DataFrame, int], None]

@@ -321,7 +321,7 @@ def official_alone(folder: str) -> dict[str, Any]:
     # By themselves, as beside Spark SQL: workers would start anew for each run.
     times |= interleaved({"eddyline": lambda: noop(_found(timed, rules))}, 5)
     n_true = sum(count > 0 for count in counts.values())
-    (longest,) = timed.selectExpr("max(length(CommandLine))").first() or (0,)
+    ((longest,),) = timed.selectExpr("coalesce(max(length(CommandLine)), 0)").collect()
     form = (
         f"counts of 10 rules a statement (counts, {n_true} of them not 0, compared on "
         f"{short.count():,} short events; the longest that is timed has {longest:,} letters)"

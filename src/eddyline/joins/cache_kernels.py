@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from eddyline.data.compiled import compiled
-from eddyline.joins.index_kernels import first_alive
+from eddyline.joins.index_kernels import first_alive, shift_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -235,10 +235,7 @@ def has_like(
         index_checks: other codes of the indexed rows ((codes, rows)).
         found: marked; what is marked already is not looked up.
     """
-    bits = 0
-    while (1 << bits) < directory.size - 1:
-        bits += 1
-    shift = np.uint64(64 - bits)
+    shift = shift_of(directory)
     for at in range(hashes.size):
         if found[at]:
             continue

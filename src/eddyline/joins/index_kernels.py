@@ -96,6 +96,15 @@ def sorted_rows(
 
 
 @compiled
+def shift_of(directory: NDArray[np.uint32]) -> np.uint64:
+    """Return by how many bits a hash is shifted to give its slot in a directory."""
+    bits = 0
+    while (1 << bits) < directory.size - 1:
+        bits += 1
+    return np.uint64(64 - bits)
+
+
+@compiled
 def probe(  # noqa: C901, PLR0912 - calls inside the loop cost more than what they do
     first: int,
     hashes: NDArray[np.uint64],
@@ -142,10 +151,7 @@ def probe(  # noqa: C901, PLR0912 - calls inside the loop cost more than what th
     n_entries = tags.size
     if n_entries == 0:
         return hashes.size, n
-    bits = 0
-    while (1 << bits) < directory.size - 1:
-        bits += 1
-    shift, last_low = np.uint64(64 - bits), np.int64(max(0, n_entries - WIDTH))
+    shift, last_low = shift_of(directory), np.int64(max(0, n_entries - WIDTH))
     lows, hits = np.empty(GROUP, np.int64), np.empty(GROUP, np.int64)
     heads, tails = np.empty(GROUP, np.uint32), np.empty(GROUP, np.uint32)
     begins = np.empty(GROUP, np.int64)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from eddyline.data.compiled import compiled
-from eddyline.joins.index_kernels import first_alive
+from eddyline.joins.index_kernels import first_alive, shift_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -51,10 +51,7 @@ def count_partners(
     Returns:
         The partners that were found.
     """
-    bits = 0
-    while (1 << bits) < directory.size - 1:
-        bits += 1
-    shift = np.uint64(64 - bits)
+    shift = shift_of(directory)
     n = 0
     for at in range(hashes.size):
         unit, wanted, alive = units[at], hashes[at], starts[at]
