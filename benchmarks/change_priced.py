@@ -65,7 +65,7 @@ if TYPE_CHECKING:
 
     from benchmarks.change_paper import Cell
     from benchmarks.change_simulation import Outcome
-    from eddyline.spark.native_block import NativeBlock
+    from eddyline.spark.filters.native_block import NativeBlock
 
     Runs = dict[str, list[Outcome]]
 
@@ -219,7 +219,7 @@ def price_of(
         first_series: the series of the first pair: no other call may have it.
         is_profiled: whether the jobs sample outcome codes too.
     """
-    from eddyline.spark.native_block import NativeBlock  # noqa: PLC0415
+    from eddyline.spark.filters.native_block import NativeBlock  # noqa: PLC0415
 
     pairs, n_compilations = [], 0
     ids = tuple(f"f{f}" for f in range(n_filters))

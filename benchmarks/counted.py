@@ -14,19 +14,19 @@ import numpy as np
 import pyarrow as pa
 
 from eddyline.data.sampling import sampled_rows, seed_of
+from eddyline.filters.executor import ArrowExecutor
+from eddyline.filters.task import run_batch
 from eddyline.options import FilterOptions
 from eddyline.query.predicates import predicate
-from eddyline.runtime.executor import ArrowExecutor
-from eddyline.runtime.loop import FilterLoop
-from eddyline.runtime.task import run_batch
+from eddyline.runtime.order_loop import FilterLoop
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
+    from eddyline.filters.executor import Sample
     from eddyline.query.attributes import Attribute
-    from eddyline.runtime.executor import Sample
 
     Floats = NDArray[np.float64]
     Bits = NDArray[np.bool_]

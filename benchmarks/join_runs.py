@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from eddyline.joins.bucket import BucketReport
-    from eddyline.joins.cache_counts import CachePlan, CacheReport
-    from eddyline.joins.closed_sets import Candidate
-    from eddyline.joins.drop_probing import DropSample
+    from eddyline.joins.caches.counts import CachePlan, CacheReport
+    from eddyline.joins.caches.loop import JoinCaches
+    from eddyline.joins.caches.prefix_invariant import Candidate
     from eddyline.joins.graph import JoinGraph
-    from eddyline.joins.work import Join, JoinWork
-    from eddyline.runtime.join_caches import JoinCaches
-    from eddyline.runtime.join_loop import JoinLoop
+    from eddyline.joins.loop import JoinLoop
+    from eddyline.joins.operator.bucket import BucketReport
+    from eddyline.joins.operator.probe_counts import Join, JoinWork
+    from eddyline.joins.orders.probe_profiling import DropSample
 
     Codes = NDArray[np.int64]
     Planned = Callable[[int], CachePlan]
@@ -115,10 +115,10 @@ def run(
         is_counted: whether ``caches`` learns counted work, not time.
     """
     from eddyline.joins import cache_keeper  # noqa: PLC0415
-    from eddyline.joins.bucket import BatchPlan, BucketBatch  # noqa: PLC0415
-    from eddyline.joins.cache_counts import NO_CACHES  # noqa: PLC0415
-    from eddyline.joins.manifest import ManifestFolder  # noqa: PLC0415
-    from eddyline.joins.rows import ALWAYS, Rows  # noqa: PLC0415
+    from eddyline.joins.caches.counts import NO_CACHES  # noqa: PLC0415
+    from eddyline.joins.operator.bucket import BatchPlan, BucketBatch  # noqa: PLC0415
+    from eddyline.state.manifest import ManifestFolder  # noqa: PLC0415
+    from eddyline.state.rows import ALWAYS, Rows  # noqa: PLC0415
 
     cache_keeper.forget()
     folder = tempfile.mkdtemp(prefix="eddyline-")
@@ -227,8 +227,8 @@ def seconds(report: BucketReport) -> float:
 
 def counted(report: BucketReport, costs: Mapping[Join, int]) -> tuple[CacheReport, JoinWork]:
     """Return what a batch reported, with counted work in the place of time."""
-    from eddyline.joins.cache_counts import CacheReport  # noqa: PLC0415
-    from eddyline.joins.work import JoinWork, ProbeWork  # noqa: PLC0415
+    from eddyline.joins.caches.counts import CacheReport  # noqa: PLC0415
+    from eddyline.joins.operator.probe_counts import JoinWork, ProbeWork  # noqa: PLC0415
 
     found = report.caches or CacheReport()
     priced = look_ups(report, costs)
@@ -315,7 +315,7 @@ def decided(
         cache_bytes: memory for all caches (bytes).
         budget: caches to choose from; the default if omitted.
     """
-    from eddyline.runtime.join_caches import BUDGET, CacheCosts, JoinCaches  # noqa: PLC0415
+    from eddyline.joins.caches.loop import BUDGET, CacheCosts, JoinCaches  # noqa: PLC0415
 
     return JoinCaches(
         arrivals.graph,
@@ -328,23 +328,23 @@ def decided(
 
 def learned_orders(arrivals: Arrivals) -> JoinLoop:
     """Return what decides about the orders of a join by counted work."""
+    from eddyline.joins.loop import JoinLoop  # noqa: PLC0415
     from eddyline.options import JoinOptions  # noqa: PLC0415
-    from eddyline.runtime.join_loop import JoinLoop  # noqa: PLC0415
 
     return JoinLoop(arrivals.graph, JoinOptions())
 
 
 def timed(arrivals: Arrivals, cache_bytes: int = ROWS_BYTES) -> JoinCaches:
     """Return what decides about the caches of a join by time."""
-    from eddyline.runtime.join_caches import JoinCaches  # noqa: PLC0415
+    from eddyline.joins.caches.loop import JoinCaches  # noqa: PLC0415
 
     return JoinCaches(arrivals.graph, arrivals.graph.inputs, cache_bytes=cache_bytes)
 
 
 def all_used(arrivals: Arrivals, *windows: str, limit: int = ROWS_BYTES) -> Planned:
     """Return a plan that always uses one store: that of some windows."""
-    from eddyline.joins.cache_counts import CachePlan  # noqa: PLC0415
-    from eddyline.joins.closed_sets import prefix_invariant  # noqa: PLC0415
+    from eddyline.joins.caches.counts import CachePlan  # noqa: PLC0415
+    from eddyline.joins.caches.prefix_invariant import prefix_invariant  # noqa: PLC0415
 
     found = prefix_invariant(arrivals.graph, dict(arrivals.orders))
     used = tuple(each for each in found if each.store.windows == frozenset(windows))

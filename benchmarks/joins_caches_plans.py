@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from benchmarks.join_runs import Run
-    from eddyline.joins.closed_sets import Candidate
+    from eddyline.joins.caches.prefix_invariant import Candidate
 
 BUDGET = 6
 """Caches to choose from, globally consistent ones among them (m) [Babu05 5.8.4]."""
@@ -112,7 +112,7 @@ def best_caches(
     arrivals: Arrivals, batch_rows: int, found: Sequence[Candidate]
 ) -> tuple[Candidate, ...]:
     """Return the caches of the least counted work, of all that can be in use together."""
-    from eddyline.joins.closed_sets import conflicts  # noqa: PLC0415
+    from eddyline.joins.caches.prefix_invariant import conflicts  # noqa: PLC0415
 
     apart = conflicts(found)
     works: dict[tuple[Candidate, ...], float] = {}
@@ -125,7 +125,7 @@ def best_caches(
 
 def used_always(used: tuple[Candidate, ...]) -> Callable[[int], object]:
     """Return a plan that uses some caches in every batch."""
-    from eddyline.joins.cache_counts import CachePlan  # noqa: PLC0415
+    from eddyline.joins.caches.counts import CachePlan  # noqa: PLC0415
 
     plan = CachePlan(used, limits={each.store: ROWS_BYTES for each in used})
     return lambda _: plan
@@ -133,7 +133,7 @@ def used_always(used: tuple[Candidate, ...]) -> Callable[[int], object]:
 
 def plans(settings: Settings) -> Measurement:
     """Counted work of the best caches of all kinds over the best plan; worst of D1 to D8."""
-    from eddyline.joins.closed_sets import candidates, prefix_invariant  # noqa: PLC0415
+    from eddyline.joins.caches.prefix_invariant import candidates, prefix_invariant  # noqa: PLC0415
 
     n_rows, batch_rows = settings.pick(48_000, 16_000), 800
     shares, chosen = {}, {}
@@ -217,7 +217,7 @@ def takeover(settings: Settings) -> dict[str, Run]:
 
 def settled(done: Run) -> tuple[range, range]:
     """Return the batches before and in the burst, each from two intervals of choices on."""
-    from eddyline.runtime.join_caches import INTERVAL  # noqa: PLC0415
+    from eddyline.joins.caches.loop import INTERVAL  # noqa: PLC0415
 
     half = len(done.works) // 2
     return range(2 * INTERVAL, half), range(half + 2 * INTERVAL, len(done.works))

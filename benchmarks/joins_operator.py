@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from eddyline.joins.bucket import BucketReport
     from eddyline.joins.graph import JoinGraph
-    from eddyline.joins.grid import Grid
-    from eddyline.joins.manifest import Windows
-    from eddyline.joins.rows import Rows
-    from eddyline.joins.run_files import RunFile
+    from eddyline.joins.operator.bucket import BucketReport
+    from eddyline.state.grid import Grid
+    from eddyline.state.manifest import Windows
+    from eddyline.state.rows import Rows
+    from eddyline.state.run_files import RunFile
 
 FOREVER = np.iinfo(np.int64).max
 SECOND_US = 1_000_000
@@ -60,7 +60,7 @@ def rows_of(table: pa.Table, length: int, payload: Sequence[str] = ("id", "k", "
         length: of their window (µs).
         payload: the columns that results need.
     """
-    from eddyline.joins.rows import Rows  # noqa: PLC0415
+    from eddyline.state.rows import Rows  # noqa: PLC0415
 
     starts = table["ts"].cast(pa.int64()).to_numpy()
     ends = np.full(starts.size, FOREVER) if length == FOREVER else starts + length
@@ -90,8 +90,8 @@ class Operator:
     batch_id: int = 0
 
     def __post_init__(self) -> None:
-        from eddyline.joins.manifest import ManifestFolder  # noqa: PLC0415
-        from eddyline.runtime.join_loop import written_orders  # noqa: PLC0415
+        from eddyline.joins.loop import written_orders  # noqa: PLC0415
+        from eddyline.state.manifest import ManifestFolder  # noqa: PLC0415
 
         self.manifests = ManifestFolder(fs.LocalFileSystem(), self.folder)
         self.graph = graph_of(self.names)
@@ -99,9 +99,9 @@ class Operator:
 
     def batch(self, tables: Mapping[str, pa.Table]) -> tuple[int, BucketReport]:
         """Join the rows of a batch; returns the number of results, each of them gathered."""
-        from eddyline.joins.bucket import BatchPlan, BucketBatch  # noqa: PLC0415
-        from eddyline.joins.grid import Grid  # noqa: PLC0415
-        from eddyline.joins.manifest import Manifest  # noqa: PLC0415
+        from eddyline.joins.operator.bucket import BatchPlan, BucketBatch  # noqa: PLC0415
+        from eddyline.state.grid import Grid  # noqa: PLC0415
+        from eddyline.state.manifest import Manifest  # noqa: PLC0415
 
         lows = dict(self.latest) if self.checks_expiry else {}
         horizons: dict[str, int | None] = {}
@@ -175,7 +175,7 @@ def one_bucket(
     workload: Workload, part: int, n_parts: int, barrier: Any, sums: bool
 ) -> dict[str, Any]:
     """Time one bucket of several over ten batches, in a process of its own."""
-    from eddyline.joins.grid import bins_of  # noqa: PLC0415
+    from eddyline.state.grid import bins_of  # noqa: PLC0415
 
     batches = workload.batches()
     if n_parts > 1:
@@ -280,9 +280,9 @@ def beside_duckdb_unbounded(settings: Settings) -> Measurement:
 
 def _window(folder: str, name: str, keys: NDArray[np.int64], n_rows: int) -> tuple[RunFile, ...]:
     """Write rows as runs of the sizes that upkeep leaves after batches of so many rows."""
-    from eddyline.joins.rows import SortedRun  # noqa: PLC0415
-    from eddyline.joins.run_files import write_run  # noqa: PLC0415
-    from eddyline.joins.upkeep import FAN_IN  # noqa: PLC0415
+    from eddyline.state.compaction import FAN_IN  # noqa: PLC0415
+    from eddyline.state.rows import SortedRun  # noqa: PLC0415
+    from eddyline.state.run_files import write_run  # noqa: PLC0415
 
     files, at, left = [], 0, keys.size // n_rows
     power = max(1, int(np.log(left) / np.log(FAN_IN) + 1e-9) + 1)
@@ -424,7 +424,7 @@ def _in_buckets(grid: Grid, codes: Mapping[str, Mapping[int, NDArray[np.int64]]]
 def skewed_grid(settings: Settings) -> Measurement:
     """``t.j = u.j AND s.k = t.k``: half the rows have one ``k``, so ``j`` is what can be cut."""
     from eddyline.joins.graph import JoinGraph  # noqa: PLC0415
-    from eddyline.joins.grid import N_BINS, bins_of, chosen_grid  # noqa: PLC0415
+    from eddyline.state.grid import N_BINS, bins_of, chosen_grid  # noqa: PLC0415
 
     n_rows, n_buckets = settings.pick(1_000_000, 100_000), 8
     rng = np.random.default_rng(64)
@@ -457,7 +457,7 @@ def skewed_grid(settings: Settings) -> Measurement:
 
 def skewed_split(settings: Settings) -> Measurement:
     """``s.k = t.k AND t.k = u.k``: half the rows have one ``k``, and no other key can be cut."""
-    from eddyline.joins.grid import N_BINS, bins_of, chosen_grid  # noqa: PLC0415
+    from eddyline.state.grid import N_BINS, bins_of, chosen_grid  # noqa: PLC0415
 
     n_rows, n_buckets, names = settings.pick(1_000_000, 100_000), 8, NAMES[:3]
     graph, notes, gains = graph_of(names), [], {}
@@ -488,7 +488,7 @@ def skewed_tasks(settings: Settings) -> Measurement:
 
     A row of the key finds about as many others as a row of uniform keys would in a batch.
     """
-    from eddyline.joins.grid import N_BINS, bins_of, chosen_grid  # noqa: PLC0415
+    from eddyline.state.grid import N_BINS, bins_of, chosen_grid  # noqa: PLC0415
 
     n_batches, n_rows = settings.pick(8, 3), settings.pick(100_000, 10_000)
     span, names, graph = 10 * SECOND_US, NAMES[:3], graph_of(NAMES[:3])

@@ -34,13 +34,13 @@ from benchmarks.workloads import (
     skewed_partitions_v1,
 )
 from eddyline.data.sampling import seed_of
+from eddyline.filters.executor import ArrowExecutor
+from eddyline.filters.task import run_batch
 from eddyline.options import FilterOptions
 from eddyline.ordering.hill_climb import HillClimbOptions
 from eddyline.ordering.rank import RankOptions
 from eddyline.query.predicates import predicate
-from eddyline.runtime.executor import ArrowExecutor
-from eddyline.runtime.loop import FilterLoop
-from eddyline.runtime.task import run_batch
+from eddyline.runtime.order_loop import FilterLoop
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from eddyline.query.rules import Node, TextTest
+    from eddyline.query.conditions import Node, TextTest
 
     Found = NDArray[np.int64]
     """Row and pattern of each hit ((2, hits)), each pair once, sorted."""
@@ -37,7 +37,7 @@ COLUMN = "CommandLine"
 
 def contained(columns: dict[str, str]) -> list[TextTest]:
     """Return what the rules look for anywhere in the command line, in lower case."""
-    from eddyline.query.rules import And, Not, Or, TextTest, Wild  # noqa: PLC0415
+    from eddyline.query.conditions import And, Not, Or, TextTest, Wild  # noqa: PLC0415
     from eddyline.sigma import read  # noqa: PLC0415
 
     folder = sigma_folder()
@@ -61,7 +61,7 @@ def contained(columns: dict[str, str]) -> list[TextTest]:
 
 def by_ours(texts: pa.Array, tests: list[TextTest]) -> Callable[[], Found]:
     """Return what finds the patterns by our automaton."""
-    from eddyline.sharing.texts import Hits, construct_of, find  # noqa: PLC0415
+    from eddyline.rules.compile.patterns import Hits, construct_of, find  # noqa: PLC0415
 
     construct = construct_of(tests[0].operand, tests, 0, folded=True)
     n_rows = len(texts)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from eddyline.spark.rule_set import RuleSet
+    from eddyline.spark.rules.rule_set import RuleSet
 
 Statement = dict[str, str]
 """Conditions by rule."""

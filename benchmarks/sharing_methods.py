@@ -14,17 +14,17 @@ import pyarrow as pa
 from benchmarks.scenario import Measurement, Scenario, Settings, at_most
 from benchmarks.timing import interleaved, paired_ratio
 from eddyline.options import SharingOptions
-from eddyline.query.rules import And, Compare, Operand, Rule
-from eddyline.query.sql_types import INT
-from eddyline.sharing.blocks import Blocks
-from eddyline.sharing.matcher import Matcher
-from eddyline.sharing.planning import make_plan
-from eddyline.sharing.program import compile_rules
+from eddyline.query.conditions import And, Compare, Operand, Rule
+from eddyline.rules.compile.bitmap_blocks import Blocks
+from eddyline.rules.compile.program import compile_rules
+from eddyline.rules.match.matcher import Matcher
+from eddyline.rules.planning.planner import make_plan
+from eddyline.sql.types import INT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from eddyline.sharing.program import Program
+    from eddyline.rules.compile.program import Program
 
 N_COLUMNS = 10
 BATCH_ROWS = 10_000

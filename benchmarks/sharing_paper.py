@@ -21,10 +21,10 @@ import numpy as np
 from benchmarks.scenario import Measurement, Scenario, Settings, at_most
 from benchmarks.statistics import median, spread
 from benchmarks.timing import interleaved, paired_ratio
-from eddyline.sharing.learning import RegionSample, greedy_macro, macro
-from eddyline.sharing.micro_arrows import hybrid
-from eddyline.sharing.rearrangement import RearrangementOptions, SequencePolicy
-from eddyline.sharing.sequence import SelectionSequence
+from eddyline.rules.planning.hybrid_sequence import hybrid
+from eddyline.rules.planning.rearrangement import RearrangementOptions, SequencePolicy
+from eddyline.rules.planning.sequence import SelectionSequence
+from eddyline.rules.planning.sequence_learning import RegionSample, greedy_macro, macro
 from eddyline.testing.reference_sharing import best_and_worst, ticket_routing, visits_after_sets
 from eddyline.testing.rule_data import (
     CARDINALITY,
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from eddyline.sharing.block import SelectionBlock
+    from eddyline.rules.compile.bitmap_block import SelectionBlock
 
     Ints = NDArray[np.int64]
 

@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from benchmarks.timing import Times
-    from eddyline.sharing.profile import SharingProfile
-    from eddyline.spark.rule_set import RuleSet
+    from eddyline.rules.profile import SharingProfile
+    from eddyline.spark.rules.rule_set import RuleSet
 
     Rules = dict[str, str]
     Ways = dict[str, Callable[[], Any]]
@@ -324,9 +324,9 @@ class Worker:
 
     def __init__(self, rules: Rules, table: pa.Table) -> None:
         from eddyline.options import SharingOptions  # noqa: PLC0415
-        from eddyline.runtime.rule_loop import RuleLoop  # noqa: PLC0415
-        from eddyline.sharing.program import compile_rules  # noqa: PLC0415
-        from eddyline.spark.rule_worker import RuleBlock  # noqa: PLC0415
+        from eddyline.rules.compile.program import compile_rules  # noqa: PLC0415
+        from eddyline.rules.loop import RuleLoop  # noqa: PLC0415
+        from eddyline.spark.rules.task import RuleBlock  # noqa: PLC0415
 
         program = compile_rules(bound(rules, table))
         options = SharingOptions()
@@ -348,7 +348,7 @@ class Worker:
 
     def run(self) -> SharingProfile:
         """Evaluate all rows; returns what was observed."""
-        from eddyline.spark.rule_worker import RuleReport  # noqa: PLC0415
+        from eddyline.spark.rules.task import RuleReport  # noqa: PLC0415
 
         *_, last = self.block.run(iter(self.batches))
         return RuleReport.from_bytes(last.field("report")[-1].as_py()).profile
@@ -356,7 +356,7 @@ class Worker:
 
 def bound(rules: Rules, table: pa.Table) -> list[Any]:
     """Return the trees of SQL rules over a table."""
-    from eddyline.query.rule_reader import rule_source  # noqa: PLC0415
+    from eddyline.query.rules.sources import rule_source  # noqa: PLC0415
 
     types = {name: "int" if name[0] in "ac" else "string" for name in table.column_names}
     return [rule_source(name, text).bind(types, ansi=True) for name, text in rules.items()]

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from eddyline.query.rules import Rule
-    from eddyline.spark.rule_set import RuleSet
+    from eddyline.query.conditions import Rule
+    from eddyline.spark.rules.rule_set import RuleSet
 
 HERE = "benchmarks.sharing_sigma"
 
@@ -127,8 +127,8 @@ def _pid(spark: SparkSession) -> int:
 def _there_and_back(df: DataFrame) -> DataFrame:
     """Hand the columns that the rules look at to a function that does nothing."""
     from benchmarks.stock_udfs import arrow_crossing  # noqa: PLC0415
-    from eddyline.sharing.program import compile_rules  # noqa: PLC0415
-    from eddyline.spark.rule_block import operand  # noqa: PLC0415
+    from eddyline.rules.compile.program import compile_rules  # noqa: PLC0415
+    from eddyline.spark.rules.udf import operand  # noqa: PLC0415
 
     columns = compile_rules(_bound(df, restrict="auto")).columns
     return df.select("event_id", arrow_crossing()(*(operand(df, text) for text in columns)))
@@ -137,7 +137,7 @@ def _there_and_back(df: DataFrame) -> DataFrame:
 def _bound(df: DataFrame, restrict: str | bool = False) -> list[Rule]:
     """Return the trees of all rules over a DataFrame."""
     from eddyline.sigma import read  # noqa: PLC0415
-    from eddyline.spark.binding import column_types  # noqa: PLC0415
+    from eddyline.spark.filters.binding import column_types  # noqa: PLC0415
 
     found = read(rules_folder(), restrict=restrict)
     return [source.bind(column_types(df), ansi=True) for source in found.sources]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from eddyline.query.rules import (
+from eddyline.query.conditions import (
     ANY,
     And,
     IsNull,
@@ -25,7 +25,7 @@ from eddyline.query.rules import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from eddyline.query.rules import Node, Rule
+    from eddyline.query.conditions import Node, Rule
 
 LOWER = "lower_"
 """What the names of lower-cased columns start with."""

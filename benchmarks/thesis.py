@@ -28,11 +28,11 @@ from benchmarks.counted import (
 from benchmarks.scenario import Measurement, Scenario, Settings, at_least, at_most
 from benchmarks.statistics import median, spread
 from benchmarks.workloads import SPREAD_FRACS, correlated_v1, exact_histogram
+from eddyline.filters.executor import ArrowExecutor
 from eddyline.options import FilterOptions
 from eddyline.ordering.a_greedy import AGreedyOptions
 from eddyline.query.predicates import predicate
-from eddyline.runtime.executor import ArrowExecutor
-from eddyline.runtime.loop import FilterLoop
+from eddyline.runtime.order_loop import FilterLoop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -7,7 +7,7 @@ import pytest
 from eddyline.errors import OptionError, PluginError
 from eddyline.options import FilterOptions
 from eddyline.registry import look_up, unknown
-from eddyline.runtime.loop import FilterLoop
+from eddyline.runtime.order_loop import FilterLoop
 
 TABLE = {"a_greedy": 1, "sweep": 2}
 GROUP = "eddyline.ordering"

@@ -51,7 +51,7 @@ def test_the_room_of_sigma_rules_is_light_until_it_reads():
 
 
 def test_a_set_of_rules_needs_no_kernels_on_the_driver():
-    assert "numba" not in loaded_by("import eddyline.spark.rule_set")
+    assert "numba" not in loaded_by("import eddyline.spark.rules.rule_set")
 
 
 def test_a_detector_loads_only_what_it_needs():
@@ -62,7 +62,8 @@ def test_a_detector_loads_only_what_it_needs():
 
 
 @pytest.mark.parametrize(
-    "module", ["runtime.loop", "runtime.executor", "ordering", "stats.window", "watch.explain"]
+    "module",
+    ["runtime.order_loop", "filters.executor", "ordering", "stats.window", "watch.explain"],
 )
 def test_what_decides_needs_no_spark(module):
     assert "pyspark" not in loaded_by(f"import eddyline.{module}")

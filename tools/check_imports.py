@@ -13,17 +13,34 @@ SOURCE = Path(__file__).resolve().parents[1] / "src" / "eddyline"
 
 ROOMS = [
     "errors", "options", "registry",
-    "data", "query", "stats",
-    "ordering", "routing", "sharing", "joins", "change",
-    "runtime", "watch", "spark", "sigma", "cli", "testing",
+    "data", "sql", "query", "stats",
+    "change", "ordering", "routing",
+    "state", "runtime",
+    "filters", "rules", "joins",
+    "watch", "spark", "sigma", "cli", "testing",
 ]  # fmt: skip
 """Top to bottom: a room imports itself and what stands above it."""
 
-TECHNIQUES = {"ordering", "routing", "sharing", "joins", "change"}
+TECHNIQUES = {"ordering", "routing", "change"}
 """Rooms that never import each other, although the list gives them an order."""
 
 PYSPARK_ROOMS = {"spark"}
 """Rooms that may import pyspark."""
+
+TO_MEND = {
+    ("runtime/order_loop.py", "filters"),
+    ("runtime/records.py", "filters"),
+    ("runtime/records.py", "joins"),
+    ("runtime/records.py", "rules"),
+    ("sql/analysis.py", "query"),
+    ("sql/error_free.py", "query"),
+    ("sql/like.py", "query"),
+    ("sql/literals.py", "query"),
+    ("sql/required_literals.py", "query"),
+    ("state/grid.py", "joins"),
+    ("state/repartitioning.py", "joins"),
+}
+"""Imports upwards that are left over from before the rooms were cut anew; each is to go."""
 
 FACE = {"__init__", "__main__", "demo"}
 """Modules that stand above all rooms: the public face and the commands."""
@@ -70,6 +87,8 @@ def breaches(path: Path) -> list[str]:
                 wrong.append(
                     f"{where}: {target[0]} is not a room; add it to tools/check_imports.py"
                 )
+            elif (path.relative_to(SOURCE).as_posix(), target[0]) in TO_MEND:
+                continue
             elif ROOMS.index(target[0]) > ROOMS.index(room):
                 wrong.append(f"{where}: {room}/ imports {target[0]}/, which stands below it")
             elif {room, target[0]} <= TECHNIQUES and room != target[0]:

@@ -11,23 +11,23 @@ from eddyline.query.predicates import predicate, sql_predicate
 if TYPE_CHECKING:
     from eddyline import sigma
     from eddyline.change import detector, detector_bank
-    from eddyline.spark.conjunction import all_of
     from eddyline.spark.engine import Engine
-    from eddyline.spark.rule_set import RuleSet
+    from eddyline.spark.filters.conjunction import all_of
+    from eddyline.spark.joins.window_join import window_join
+    from eddyline.spark.rules.rule_set import RuleSet
     from eddyline.spark.session import session
-    from eddyline.spark.window_join import window_join
 
 __version__ = "0.1.0"
 
 _ON_USE = {
     "Engine": "eddyline.spark.engine",
-    "RuleSet": "eddyline.spark.rule_set",
-    "all_of": "eddyline.spark.conjunction",
+    "RuleSet": "eddyline.spark.rules.rule_set",
+    "all_of": "eddyline.spark.filters.conjunction",
     "detector": "eddyline.change",
     "detector_bank": "eddyline.change",
     "session": "eddyline.spark.session",
     "sigma": "eddyline.sigma",
-    "window_join": "eddyline.spark.window_join",
+    "window_join": "eddyline.spark.joins.window_join",
 }
 """Public names whose modules are imported when they are first used; most of them need pyspark."""
 

@@ -11,7 +11,7 @@ from rich.console import Console
 
 import eddyline
 from eddyline.errors import EddylineError
-from eddyline.watch.report import check_plotly
+from eddyline.watch.html.report import check_plotly
 
 app = typer.Typer(
     help="Continuous queries on Spark that keep finding their cheapest plan while they run.",
@@ -49,8 +49,8 @@ def run(
     """Run the queries of a script until they end or Ctrl-C."""
     if report is not None:
         check_plotly()
+    from eddyline.spark.run.follow import watch  # noqa: PLC0415
     from eddyline.spark.script import run_script  # noqa: PLC0415 - pyspark loads slowly
-    from eddyline.spark.watched import watch  # noqa: PLC0415
 
     runs = run_script(
         file,

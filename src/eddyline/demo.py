@@ -25,14 +25,14 @@ from rich.table import Table
 
 from eddyline.errors import EddylineError, SourceError
 from eddyline.query.predicates import predicate
-from eddyline.watch.wording import count, duration
+from eddyline.watch.formatting import count, duration
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
     from rich.console import Console
 
     from eddyline.spark.engine import Engine
-    from eddyline.spark.run import Run
+    from eddyline.spark.run.run import Run
 
     Floats = NDArray[np.float64]
 
@@ -155,7 +155,7 @@ def run_demo(out: Path, *, n_batches: int, console: Console) -> None:
 
 def _warm_up(spark: Any) -> None:
     """Start Spark's Python workers, so that the first run does not pay for both."""
-    from eddyline.spark.conjunction import all_of  # noqa: PLC0415 - pyspark loads slowly
+    from eddyline.spark.filters.conjunction import all_of  # noqa: PLC0415 - pyspark loads slowly
 
     frame = spark.range(8).selectExpr("id AS temp", "id AS humid")
     frame.transform(all_of(muggy, adaptive=False)).count()

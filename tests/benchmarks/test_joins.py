@@ -32,7 +32,7 @@ from benchmarks.joins_streams import (
 from benchmarks.scenario import Settings
 
 from benchmarks import joins_operator, joins_pathway, joins_real
-from eddyline.query.join_statement import read_join
+from eddyline.query.select.joins import read_join
 from eddyline.testing.reference_joins import results
 
 SECOND_US = 1_000_000

@@ -9,7 +9,7 @@ import pytest
 from benchmarks.joins_caches_plans import best_caches, burst, first, scanned, second, used_always
 
 from benchmarks import join_runs
-from eddyline.joins.closed_sets import are_compatible, candidates
+from eddyline.joins.caches.prefix_invariant import are_compatible, candidates
 from eddyline.joins.graph import JoinGraph
 
 GRAPH = JoinGraph(tuple("rst"), (frozenset("rs"), frozenset("st")))

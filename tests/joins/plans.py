@@ -7,10 +7,10 @@ import random
 import numpy as np
 from hypothesis import strategies as st
 
-from eddyline.joins.cache_choice import CacheProblem
-from eddyline.joins.closed_sets import by_store, candidates
+from eddyline.joins.caches.prefix_invariant import by_store, candidates
+from eddyline.joins.caches.selection_problem import CacheProblem
 from eddyline.joins.graph import JoinGraph
-from eddyline.joins.grid import N_BINS, Grid, Split, bins_of
+from eddyline.state.grid import N_BINS, Grid, Split, bins_of
 
 Q3 = JoinGraph(("r", "s", "t"), (frozenset("rs"), frozenset("st")))
 """R(A), S(A, B), T(B)."""

@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from eddyline.query.join_statement import read_join
-from eddyline.query.joins import JoinInput, JoinQuery, KeyClass
 from eddyline.query.predicates import FunctionPredicate, SqlPredicate
+from eddyline.query.query import JoinInput, JoinQuery, KeyClass
+from eddyline.query.select.joins import read_join
 from eddyline.query.windows import RangeWindow, RowsWindow, UnboundedWindow
 from eddyline.testing.join_strategies import JoinCase, join_cases, key_classes
 from eddyline.testing.reference_instants import results_by_instants

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eddyline.data.codes import unpack
+from eddyline.data.outcome_codes import unpack
 from eddyline.data.sampling import sampled_rows
 from eddyline.errors import PredicateError
+from eddyline.filters.executor import ArrowExecutor, Groups, Sample
 from eddyline.options import FilterOptions
 from eddyline.query.predicates import predicate
-from eddyline.runtime.executor import ArrowExecutor, Groups, Sample
-from eddyline.runtime.loop import FilterLoop
+from eddyline.runtime.order_loop import FilterLoop
 from eddyline.testing import reference
 from eddyline.testing.strategies import tables
 

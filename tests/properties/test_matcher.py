@@ -9,11 +9,11 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eddyline.sharing.matcher import Matcher
-from eddyline.sharing.plan import BlockPlan, SharingPlan
-from eddyline.sharing.profile import SharingProfile, merge
-from eddyline.sharing.program import compile_rules
-from eddyline.sharing.witnesses import can_witness, cheapest_witness, plan_of
+from eddyline.rules.compile.program import compile_rules
+from eddyline.rules.match.matcher import Matcher
+from eddyline.rules.plan import BlockPlan, SharingPlan
+from eddyline.rules.planning.access_predicates import can_witness, cheapest_witness, plan_of
+from eddyline.rules.profile import SharingProfile, merge
 from eddyline.testing import reference_rules, rule_strategies
 
 EVERY_ROW = "every row"

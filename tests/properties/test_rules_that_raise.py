@@ -13,8 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eddyline.errors import PredicateError
-from eddyline.query.predicates import FunctionPredicate
-from eddyline.query.rules import (
+from eddyline.query.conditions import (
     TRUE,
     And,
     Compare,
@@ -29,10 +28,11 @@ from eddyline.query.rules import (
     Raise,
     Rule,
 )
-from eddyline.query.sql_types import BIGINT, STRING
-from eddyline.sharing.matcher import Matcher
-from eddyline.sharing.program import compile_rules
-from eddyline.sharing.witnesses import plan_of
+from eddyline.query.predicates import FunctionPredicate
+from eddyline.rules.compile.program import compile_rules
+from eddyline.rules.match.matcher import Matcher
+from eddyline.rules.planning.access_predicates import plan_of
+from eddyline.sql.types import BIGINT, STRING
 from eddyline.testing import rule_strategies
 from eddyline.testing.reference_rules import possible
 

@@ -12,7 +12,7 @@ import eddyline as el
 from eddyline.errors import QueryError
 from eddyline.options import FilterOptions
 from eddyline.query.predicates import as_predicate, named
-from eddyline.spark.binding import bind_to
+from eddyline.spark.filters.binding import bind_to
 
 pytestmark = pytest.mark.spark
 

@@ -14,7 +14,7 @@ import pytest
 from eddyline.errors import StateError
 from eddyline.options import FilterOptions
 from eddyline.query.attributes import Attribute
-from eddyline.runtime.loop import FilterLoop
+from eddyline.runtime.order_loop import FilterLoop
 from eddyline.stats.costs import CostSums
 from eddyline.stats.profile import FilterProfile
 

@@ -10,8 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from eddyline.query.predicates import FunctionPredicate
-from eddyline.query.rules import (
+from eddyline.query.conditions import (
     ANY,
     And,
     Compare,
@@ -25,11 +24,12 @@ from eddyline.query.rules import (
     ValueTest,
     Wild,
 )
-from eddyline.query.sql_types import STRING, parse_type
-from eddyline.sharing.matcher import Matcher
-from eddyline.sharing.plan import BlockPlan, SharingPlan
-from eddyline.sharing.program import compile_rules
-from eddyline.sharing.witnesses import plan_of
+from eddyline.query.predicates import FunctionPredicate
+from eddyline.rules.compile.program import compile_rules
+from eddyline.rules.match.matcher import Matcher
+from eddyline.rules.plan import BlockPlan, SharingPlan
+from eddyline.rules.planning.access_predicates import plan_of
+from eddyline.sql.types import STRING, parse_type
 
 S = Operand("`s`", STRING, ("s",))
 N = Operand("`n`", parse_type("bigint"), ("n",))

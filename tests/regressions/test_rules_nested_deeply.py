@@ -11,12 +11,23 @@ import pytest
 from pyspark import cloudpickle
 
 from eddyline.errors import QueryError
-from eddyline.query.rule_reader import SqlRule
-from eddyline.query.rules import FALSE, UNKNOWN, And, Compare, Is, IsNull, Not, Operand, Or, Rule
-from eddyline.query.sql_types import INT
-from eddyline.sharing.matcher import Matcher
-from eddyline.sharing.program import compile_rules
-from eddyline.sharing.witnesses import plan_of
+from eddyline.query.conditions import (
+    FALSE,
+    UNKNOWN,
+    And,
+    Compare,
+    Is,
+    IsNull,
+    Not,
+    Operand,
+    Or,
+    Rule,
+)
+from eddyline.query.rules.sources import SqlRule
+from eddyline.rules.compile.program import compile_rules
+from eddyline.rules.match.matcher import Matcher
+from eddyline.rules.planning.access_predicates import plan_of
+from eddyline.sql.types import INT
 
 N = Operand("`n`", INT, ("n",))
 

@@ -16,8 +16,7 @@ import pyarrow as pa
 import pytest
 
 from eddyline.errors import PredicateError
-from eddyline.query.predicates import FunctionPredicate
-from eddyline.query.rules import (
+from eddyline.query.conditions import (
     ANY,
     ONE,
     And,
@@ -33,10 +32,11 @@ from eddyline.query.rules import (
     ValueTest,
     Wild,
 )
-from eddyline.query.sql_types import INT, STRING
-from eddyline.sharing.matcher import Matcher
-from eddyline.sharing.program import compile_rules
-from eddyline.sharing.witnesses import plan_of
+from eddyline.query.predicates import FunctionPredicate
+from eddyline.rules.compile.program import compile_rules
+from eddyline.rules.match.matcher import Matcher
+from eddyline.rules.planning.access_predicates import plan_of
+from eddyline.sql.types import INT, STRING
 
 N = Operand("`n`", INT, ("n",))
 S = Operand("`s`", STRING, ("s",))

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from eddyline.options import SharingOptions
-from eddyline.query.rule_reader import SqlRule
+from eddyline.query.rules.sources import SqlRule
+from eddyline.rules.profile import SharingProfile
 from eddyline.runtime.journal import JournalEntry
-from eddyline.sharing.profile import SharingProfile
-from eddyline.spark.rule_pipeline import RulePipeline
-from eddyline.spark.rule_worker import MAX_ENTRIES, RuleReport
+from eddyline.spark.rules.operator import RulePipeline
+from eddyline.spark.rules.task import MAX_ENTRIES, RuleReport
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 

@@ -14,11 +14,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from eddyline.query.rules import Compare, Operand, Rule, ValueTest
-from eddyline.query.sql_types import INT, STRING
-from eddyline.sharing.matcher import Matcher
-from eddyline.sharing.program import compile_rules
-from eddyline.sharing.witnesses import plan_of
+from eddyline.query.conditions import Compare, Operand, Rule, ValueTest
+from eddyline.rules.compile.program import compile_rules
+from eddyline.rules.match.matcher import Matcher
+from eddyline.rules.planning.access_predicates import plan_of
+from eddyline.sql.types import INT, STRING
 
 N = Operand("`n`", INT, ("n",))
 S = Operand("`s`", STRING, ("s",))

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.routing import cuts
 
 from eddyline.errors import PlanError
 from eddyline.routing.partitions import Partition, choose_partition, literal
+from tests.routing import cuts
 
 
 @given(cuts.partitions(), cuts.rows(1))

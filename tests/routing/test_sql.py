@@ -9,10 +9,10 @@ import pytest
 import sqlglot
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.routing import cuts
 
 from eddyline.routing.partitions import Partition
 from eddyline.routing.table import RouteTable
+from tests.routing import cuts
 
 VALUES = [*cuts.EDGES, None, 23.999999999999996, 4503599627370497.0, -1e-310]
 

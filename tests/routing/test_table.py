@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.routing import cuts
 
 from eddyline.errors import PlanError
 from eddyline.routing.partitions import Partition
 from eddyline.routing.table import MAX_GROUPS, RouteTable
+from tests.routing import cuts
 
 CUT = Partition("light", "ranges", (500.0,))
 

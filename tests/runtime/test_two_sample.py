@@ -9,9 +9,9 @@ import pytest
 
 from eddyline.options import FilterOptions
 from eddyline.ordering.a_greedy import AGreedyOptions
-from eddyline.runtime.evidence import costs_ns
-from eddyline.runtime.loop import FilterLoop
 from eddyline.runtime.monitors.two_sample import TwoSampleOptions
+from eddyline.runtime.order_cost import costs_ns
+from eddyline.runtime.order_loop import FilterLoop
 from eddyline.stats.costs import CostSums
 from eddyline.stats.profile import FilterProfile, merge
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from eddyline.query.rules import And, Constant, Is, NativeTest, Not, Or
+from eddyline.query.conditions import And, Constant, Is, NativeTest, Not, Or
 from eddyline.sigma import read
 from eddyline.testing.reference_rules import truth
 

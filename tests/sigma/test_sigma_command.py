@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from eddyline.cli import app
 from eddyline.errors import SourceError
 from eddyline.sigma.command import _print_counts
-from eddyline.spark.event_files import Counts, check_format, count_matches, read_events
+from eddyline.spark.sources.event_files import Counts, check_format, count_matches, read_events
 
 pytestmark = pytest.mark.spark
 

@@ -7,7 +7,7 @@ import base64
 import pytest
 
 from eddyline.errors import QueryError
-from eddyline.query.rules import Compare, NativeTest, TextTest, ValueTest
+from eddyline.query.conditions import Compare, NativeTest, TextTest, ValueTest
 from eddyline.sigma import read
 
 

@@ -9,7 +9,7 @@ import pytest
 from sigma.rule import SigmaRule as PySigmaRule
 
 import eddyline as el
-from eddyline.query.rules import IsNull, NativeTest, TextTest
+from eddyline.query.conditions import IsNull, NativeTest, TextTest
 from eddyline.sigma import read
 from eddyline.testing import reference_sigma
 

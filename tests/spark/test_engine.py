@@ -129,7 +129,7 @@ def test_callable_sink_gets_each_batch(spark, engine, folder):
 
 
 def test_a_callable_sink_that_ignores_its_rows_does_not_hang(engine, monkeypatch):
-    monkeypatch.setattr("eddyline.spark.run.REPORT_WAIT_S", 0.2)
+    monkeypatch.setattr("eddyline.spark.run.run.REPORT_WAIT_S", 0.2)
     run = finish(engine.query(TEXT).start(lambda df, batch_id: None, trigger="available_now"))
     assert [record.n_rows for record in run.records] == [0, 0, 0]
 

@@ -35,7 +35,7 @@ def test_the_next_job_finds_kernels_loaded(spark):
     def is_loaded(ids: pa.Array) -> pa.Array:
         import sys  # noqa: PLC0415 - on the worker
 
-        return pa.array(["eddyline.runtime.rule_kernels" in sys.modules] * len(ids))
+        return pa.array(["eddyline.rules.warm_up" in sys.modules] * len(ids))
 
     start_workers(spark)
     rows = spark.range(0, 2, 1, 2).select(arrow_udf(is_loaded, "boolean")("id"))

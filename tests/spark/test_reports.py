@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
+from eddyline.filters.binding import bind
 from eddyline.options import FilterOptions
-from eddyline.query.binding import bind
 from eddyline.query.predicates import predicate
 from eddyline.runtime.journal import JournalEntry
-from eddyline.spark.pipeline import FilterPipeline
-from eddyline.spark.worker import TaskReport
+from eddyline.spark.filters.operator import FilterPipeline
+from eddyline.spark.filters.task import TaskReport
 from eddyline.stats.costs import CostSums
 from eddyline.stats.profile import FilterProfile
 

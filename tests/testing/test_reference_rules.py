@@ -11,8 +11,7 @@ import pyarrow.compute as pc
 import pytest
 from hypothesis import find, given
 
-from eddyline.query.predicates import FunctionPredicate
-from eddyline.query.rules import (
+from eddyline.query.conditions import (
     FALSE,
     TRUE,
     UNKNOWN,
@@ -32,7 +31,8 @@ from eddyline.query.rules import (
     ValueTest,
     Wild,
 )
-from eddyline.query.sql_types import parse_type
+from eddyline.query.predicates import FunctionPredicate
+from eddyline.sql.types import parse_type
 from eddyline.testing import rule_strategies
 from eddyline.testing.reference_rules import is_like, matches, truth
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from eddyline.query.binding import Pinned
-from eddyline.runtime.join_view import (
+from eddyline.filters.binding import Pinned
+from eddyline.joins.view import (
     CacheView,
     InputView,
     JoinRecord,
@@ -16,7 +16,7 @@ from eddyline.runtime.join_view import (
     ProbeView,
 )
 from eddyline.runtime.journal import JournalEntry
-from eddyline.runtime.views import (
+from eddyline.runtime.records import (
     BatchRecord,
     BlockRecord,
     BlockView,

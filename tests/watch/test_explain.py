@@ -8,13 +8,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from eddyline.runtime.views import FilterView
+from eddyline.runtime.records import FilterView
 from eddyline.stats.costs import CostSums
 from eddyline.stats.profile import FilterProfile
 from eddyline.watch.explain import explain, explain_json
-from eddyline.watch.wording import TIMES
-
-from .fakes import NAMES, a_block, a_view, many_names, nothing_known, some_totals
+from eddyline.watch.formatting import TIMES
+from tests.watch.fakes import NAMES, a_block, a_view, many_names, nothing_known, some_totals
 
 DROPS = np.array([[1, 0], [1, 1], [0, 1], [0, 0]], dtype=np.bool_)
 
@@ -154,6 +153,6 @@ def test_the_facts_are_plain_values():
 
 
 def test_watching_loads_no_pyspark():
-    rooms = "eddyline.watch.explain, eddyline.watch.progress, eddyline.watch.report"
+    rooms = "eddyline.watch.explain, eddyline.watch.terminal.progress, eddyline.watch.html.report"
     code = f"import sys, {rooms}; sys.exit('pyspark' in sys.modules or 'plotly' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

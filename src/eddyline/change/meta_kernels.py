@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eddyline.data.compiled import compiled
+from eddyline.data.jit import compiled
 
 if TYPE_CHECKING:
     from eddyline.change.protocol import Floats, Ints, Mask

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
-    from eddyline.data.codes import Bits
+    from eddyline.data.outcome_codes import Bits
     from eddyline.ordering.matrix_view import Floats
     from eddyline.ordering.protocol import Order
     from eddyline.stats.profile import FilterProfile

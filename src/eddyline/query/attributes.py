@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-from eddyline.query.sql_text import quoted
+from eddyline.sql.parsing import quoted
 
 _CATEGORIES = {"string", "boolean"}
 _WHOLE = {"tinyint", "smallint", "int", "bigint"}

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, get_args, overload
 
 from eddyline.errors import OptionError, QueryError
-from eddyline.query.outcomes import coerce_outcome
+from eddyline.query.predicate_results import coerce_outcome
 from eddyline.registry import unknown
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, NoReturn
 
 from sqlglot import TokenType
 
-from eddyline.query.sql_text import place, refuse, tokens_of
 from eddyline.registry import unknown
+from eddyline.sql.parsing import place, refuse, tokens_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NoReturn
 
 from sqlglot import TokenType
 
-from eddyline.query.sql_text import refuse, slice_of, tokens_of
 from eddyline.registry import unknown
+from eddyline.sql.parsing import refuse, slice_of, tokens_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from eddyline.data.codes import Bits
+    from eddyline.data.outcome_codes import Bits
 
 Floats = NDArray[np.float64]
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from eddyline.data.codes import Bits
+    from eddyline.data.outcome_codes import Bits
     from eddyline.routing.protocol import Order
 
 Floats = NDArray[np.float64]

@@ -32,7 +32,7 @@ from eddyline.routing.table import MAX_CLASSES, RouteTable
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from eddyline.data.codes import Bits
+    from eddyline.data.outcome_codes import Bits
     from eddyline.routing.learning import Learned
     from eddyline.routing.router import Router
     from eddyline.routing.saving import Prices

@@ -11,8 +11,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from eddyline.errors import QueryError
-from eddyline.query.regex import needs_of
-from eddyline.query.rules import (
+from eddyline.query.conditions import (
     ANY,
     TRUE,
     And,
@@ -41,12 +40,13 @@ from eddyline.sigma.conditions import (
     TextIs,
     TimePart,
 )
+from eddyline.sql.required_literals import needs_of
 
 if TYPE_CHECKING:
-    from eddyline.query.rules import Node, Scalar
-    from eddyline.query.sql_types import SqlType
+    from eddyline.query.conditions import Node, Scalar
     from eddyline.sigma.conditions import Condition, Leaf
     from eddyline.sigma.fields import Columns, Found
+    from eddyline.sql.types import SqlType
 
 _NUMBER = re.compile(r"[+-]?\d{1,30}(\.\d{1,30})?", re.ASCII)
 _EXACT = "DECIMAL(38,18)"

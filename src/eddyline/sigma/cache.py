@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from eddyline.data.collector import collector_paused
+from eddyline.data.gc_pause import collector_paused
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from eddyline.sigma.loading import read
-from eddyline.watch.wording import one_line
+from eddyline.watch.formatting import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from eddyline.query.rules import SkippedRule
+    from eddyline.query.conditions import SkippedRule
     from eddyline.sigma.loading import SigmaRules
-    from eddyline.spark.event_files import Counts
+    from eddyline.spark.sources.event_files import Counts
 
 SHOWN_SKIPPED = 5
 """Skipped rules that are shown unless all are asked for."""
@@ -62,13 +62,13 @@ def run(options: RunOptions, console: Console) -> Counts:
         SourceError: rules or events cannot be read, or ``out`` not written.
     """
     # pyspark loads slowly, and checking rules does not need it.
-    from eddyline.spark.event_files import (  # noqa: PLC0415
+    from eddyline.spark.python_workers import SessionStart  # noqa: PLC0415
+    from eddyline.spark.rules.rule_set import RuleSet  # noqa: PLC0415
+    from eddyline.spark.sources.event_files import (  # noqa: PLC0415
         check_format,
         count_matches,
         read_events,
     )
-    from eddyline.spark.python_workers import SessionStart  # noqa: PLC0415
-    from eddyline.spark.rule_set import RuleSet  # noqa: PLC0415
 
     if options.out is not None:
         check_format(options.out)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from eddyline.query.rules import Wild
+    from eddyline.query.conditions import Wild
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from eddyline.query.rules import Operand
-from eddyline.query.sql_text import quoted
-from eddyline.query.sql_types import STRING, parse_type
+from eddyline.query.conditions import Operand
+from eddyline.sql.parsing import quoted
+from eddyline.sql.types import STRING, parse_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from eddyline.query.sql_types import SqlType
+    from eddyline.sql.types import SqlType
 
 _NESTED = ("array", "map", "struct", "interval", "other")
 """Families of types whose values are neither texts nor numbers."""

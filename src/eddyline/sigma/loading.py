@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
     from sigma.processing.pipeline import ProcessingPipeline
 
-    from eddyline.query.rules import SkippedRule
+    from eddyline.query.conditions import SkippedRule
     from eddyline.sigma.documents import Source
     from eddyline.sigma.reading import Progress
-    from eddyline.spark.rule_set import RuleSet
+    from eddyline.spark.rules.rule_set import RuleSet
 
     Pipeline = ProcessingPipeline | str | Path
     """A pipeline of pySigma's, or the path of its YAML."""
@@ -81,7 +81,7 @@ def load(
     """
     # Reading needs no pyspark.
     from eddyline.spark.python_workers import start_workers_ahead  # noqa: PLC0415
-    from eddyline.spark.rule_set import RuleSet  # noqa: PLC0415
+    from eddyline.spark.rules.rule_set import RuleSet  # noqa: PLC0415
 
     _check_options(options)
     start_workers_ahead()

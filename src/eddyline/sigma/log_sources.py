@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from eddyline.errors import QueryError
-from eddyline.query.rules import And, Compare, OneOf, Or, TextTest
+from eddyline.query.conditions import And, Compare, OneOf, Or, TextTest
 
 if TYPE_CHECKING:
-    from eddyline.query.rules import Node
+    from eddyline.query.conditions import Node
     from eddyline.sigma.fields import Columns, Found
 
 CHANNEL_FIELDS = ("Channel", "winlog.channel", "System.Channel")

@@ -18,7 +18,7 @@ from sigma.rule.base import SigmaYAMLLoader
 from sigma.rule.detection import EmptySigmaDetections
 from sigma.rule.logsource import EmptyLogSource
 
-from eddyline.data.collector import made_of
+from eddyline.data.gc_pause import made_of
 from eddyline.sigma.conditions import fields_of
 from eddyline.sigma.documents import documents
 from eddyline.sigma.log_sources import LogSource, said
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from sigma.processing.pipeline import ProcessingPipeline
 
-    from eddyline.query.rules import SkippedRule
+    from eddyline.query.conditions import SkippedRule
     from eddyline.sigma.documents import Content
 
     Progress = Callable[[int, int], None]

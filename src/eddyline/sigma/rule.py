@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from eddyline.errors import OptionError, QueryError
-from eddyline.query.rules import And, Rule, SkippedRule
+from eddyline.query.conditions import And, Rule, SkippedRule
 from eddyline.sigma.binding import Binder
 from eddyline.sigma.conditions import fields_of
 from eddyline.sigma.fields import Columns
@@ -16,7 +16,7 @@ from eddyline.sigma.log_sources import LogSource, restriction
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from eddyline.query.rules import Node
+    from eddyline.query.conditions import Node
     from eddyline.sigma.conditions import Condition
 
 

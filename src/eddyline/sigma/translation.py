@@ -14,7 +14,7 @@ from sigma import types
 from sigma.exceptions import SigmaError
 
 from eddyline.errors import NotSupportedError, QueryError
-from eddyline.query.rules import ANY, ONE, Wild
+from eddyline.query.conditions import ANY, ONE, Wild
 from eddyline.sigma.conditions import (
     AllOf,
     AnyOf,

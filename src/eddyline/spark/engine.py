@@ -7,30 +7,30 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from eddyline.errors import OptionError, QueryError
 from eddyline.options import FilterOptions, JoinOptions
-from eddyline.query.join_statement import is_join
 from eddyline.query.predicates import FunctionPredicate, named, predicate
-from eddyline.query.statement import read_select
+from eddyline.query.select.filters import read_select
+from eddyline.query.select.joins import is_join
 from eddyline.registry import unknown
-from eddyline.runtime.loop import check_options
-from eddyline.spark.binding import bind_to
+from eddyline.runtime.order_loop import check_options
+from eddyline.spark.filters.binding import bind_to
+from eddyline.spark.filters.operator import FilterPipeline
 from eddyline.spark.functions import argument_names
-from eddyline.spark.pipeline import FilterPipeline
-from eddyline.spark.run import Job, Run, SinkOutlet, already_running, settings_of
+from eddyline.spark.joins.window_join import WindowJoin
+from eddyline.spark.run.group import start_of, start_together, stop_all
+from eddyline.spark.run.run import Job, Run, SinkOutlet, already_running, settings_of
 from eddyline.spark.session import session
-from eddyline.spark.shared_run import start_of, start_together, stop_all
-from eddyline.spark.sinks import sink_of
-from eddyline.spark.window_join import WindowJoin
+from eddyline.spark.sinks.sinks import sink_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from eddyline.query.binding import BoundConjunction
-    from eddyline.query.statement import SelectQuery
-    from eddyline.spark.run_face import RunFace
-    from eddyline.spark.shared_run import SharedQueries
-    from eddyline.spark.sinks import BatchWriter
+    from eddyline.filters.binding import BoundConjunction
+    from eddyline.query.select.filters import SelectQuery
+    from eddyline.spark.run.group import SharedQueries
+    from eddyline.spark.run.running_query import RunFace
+    from eddyline.spark.sinks.sinks import BatchWriter
 
 AnyQuery = TypeVar("AnyQuery", "Query", WindowJoin)
 

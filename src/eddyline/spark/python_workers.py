@@ -31,7 +31,7 @@ def start_workers(spark: SparkSession) -> None:
     """Have Spark start its Python workers, and kernels loaded there: the next job finds them so."""
 
     def loading(batches: Iterator[pa.Array]) -> Iterator[pa.Array]:
-        from eddyline.runtime.rule_kernels import load_kernels  # noqa: PLC0415 - on the worker
+        from eddyline.rules.warm_up import load_kernels  # noqa: PLC0415 - on the worker
 
         task = TaskContext.get()
         load_kernels(0 if task is None else task.partitionId())

@@ -12,7 +12,7 @@ from pyspark import cloudpickle
 from eddyline.errors import QueryError, SourceError
 from eddyline.query.script import read_script
 from eddyline.spark.engine import Engine
-from eddyline.spark.shared_run import start_of, start_together
+from eddyline.spark.run.group import start_of, start_together
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from eddyline.query.script import CreateQuery, Script
     from eddyline.spark.engine import Query
-    from eddyline.spark.run_face import RunFace
-    from eddyline.spark.window_join import WindowJoin
+    from eddyline.spark.joins.window_join import WindowJoin
+    from eddyline.spark.run.running_query import RunFace
 
 FILE_FORMATS = {"parquet", "orc", "json", "csv", "text", "avro"}
 """Formats whose columns can be read off the files that are there already."""

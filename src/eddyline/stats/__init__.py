@@ -1,1 +1,4 @@
-"""What execution observed, as small values that merge: profiles, their window, cost models."""
+"""Everything that merges: profiles, their window, costs, attributes of sampled rows.
+
+Imports ``data/`` alone.
+"""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from eddyline.data import codes as outcome
+from eddyline.data import outcome_codes as outcome
 from eddyline.errors import PlanError
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from eddyline.data import codes as outcome
+from eddyline.data import outcome_codes as outcome
 from eddyline.errors import PlanError
 from eddyline.stats.attributes import AttributeSample, interleaved, joined, side_by_side
 from eddyline.stats.costs import CostSums

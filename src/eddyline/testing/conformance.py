@@ -21,7 +21,7 @@ from eddyline.testing.generators import CorrelatedStream
 from eddyline.testing.simulation import run_batch
 
 if TYPE_CHECKING:
-    from eddyline.data.codes import Bits
+    from eddyline.data.outcome_codes import Bits
     from eddyline.ordering.protocol import Order, OrderingPolicy, PolicyOptions, Proposal
 
 _BATCH_ROWS = 20_000

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from eddyline.data.codes import Bits
+    from eddyline.data.outcome_codes import Bits
 
     Floats = NDArray[np.float64]
     Ints = NDArray[np.int64]

@@ -25,7 +25,7 @@ from eddyline.stats.profile import FilterProfile
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from eddyline.data.codes import Bits
+    from eddyline.data.outcome_codes import Bits
 
     Floats = NDArray[np.float64]
 

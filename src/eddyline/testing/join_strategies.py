@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from eddyline.query.joins import JoinInput, JoinQuery, KeyClass
 from eddyline.query.predicates import SqlPredicate
+from eddyline.query.query import JoinInput, JoinQuery, KeyClass
 from eddyline.query.windows import RangeWindow, RowsWindow, UnboundedWindow
 
 if TYPE_CHECKING:

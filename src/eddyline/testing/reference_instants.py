@@ -26,7 +26,7 @@ from eddyline.testing.reference import kleene_and, kleene_not, kleene_or
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from eddyline.query.joins import JoinInput, JoinQuery
+    from eddyline.query.query import JoinInput, JoinQuery
     from eddyline.query.windows import Window
 
     Values = Mapping[str, Any]

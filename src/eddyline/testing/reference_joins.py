@@ -30,14 +30,14 @@ import pyarrow.compute as pc
 import sqlglot
 from sqlglot.dialects import DuckDB, Spark
 
-from eddyline.query.outcomes import coerce_outcome
+from eddyline.query.predicate_results import coerce_outcome
 from eddyline.query.predicates import FunctionPredicate
 from eddyline.query.windows import RangeWindow, RowsWindow
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from eddyline.query.joins import JoinInput, JoinQuery
+    from eddyline.query.query import JoinInput, JoinQuery
     from eddyline.query.windows import Window
 
 ALWAYS, FOREVER = -(2**63), 2**63 - 1

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from eddyline.query.outcomes import coerce_outcome
-from eddyline.query.rules import (
+from eddyline.query.conditions import (
     ANY,
     FALSE,
     TRUE,
@@ -36,13 +35,14 @@ from eddyline.query.rules import (
     ValueTest,
     Wild,
 )
+from eddyline.query.predicate_results import coerce_outcome
 from eddyline.testing.reference import kleene_and, kleene_not, kleene_or
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from eddyline.query.conditions import Node, Rule
     from eddyline.query.predicates import FunctionPredicate
-    from eddyline.query.rules import Node, Rule
 
     Row = Mapping[str, Any]
 
@@ -60,8 +60,8 @@ def truth(node: Node, row: Row, types: Mapping[str, pa.DataType] | None = None) 
         KeyError: the row lacks a value that the tree asks for.
 
     Example:
-        >>> from eddyline.query.rules import Operand
-        >>> from eddyline.query.sql_types import STRING
+        >>> from eddyline.query.conditions import Operand
+        >>> from eddyline.sql.types import STRING
         >>> user = Operand("`user`", STRING, ("user",))
         >>> tree = Not(TextTest(user, ("root", Wild("%"))))
         >>> [truth(tree, {"`user`": value}) for value in ("rooty", "eve", None)]

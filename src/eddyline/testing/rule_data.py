@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from eddyline.sharing.block import SelectionBlock
-from eddyline.sharing.formula import Literal, all_of
-from eddyline.sharing.regions import KeySet
+from eddyline.rules.compile.bitmap_block import SelectionBlock
+from eddyline.rules.compile.formula import Literal, all_of
+from eddyline.rules.compile.regions import KeySet
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from eddyline.sharing.formula import Formula
+    from eddyline.rules.compile.formula import Formula
 
     Bits = NDArray[np.bool_]
     Floats = NDArray[np.float64]

@@ -16,8 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from hypothesis import strategies as st
 
-from eddyline.query.predicates import FunctionPredicate
-from eddyline.query.rules import (
+from eddyline.query.conditions import (
     ANY,
     ONE,
     And,
@@ -36,10 +35,11 @@ from eddyline.query.rules import (
     ValueTest,
     Wild,
 )
-from eddyline.query.sql_types import parse_type
+from eddyline.query.predicates import FunctionPredicate
+from eddyline.sql.types import parse_type
 
 if TYPE_CHECKING:
-    from eddyline.query.rules import Node, Scalar
+    from eddyline.query.conditions import Node, Scalar
 
 INTEGERS = (-(2**63), -(2**53) - 1, -3, -1, 0, 1, 2, 3, 2**53 + 1, 2**63 - 1)
 SINGLES = (0.0, -0.0, 1.0, -1.5, 2.0, float("inf"), float("-inf"))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from eddyline.data.codes import Bits
+    from eddyline.data.outcome_codes import Bits
     from eddyline.ordering.protocol import Order, OrderingPolicy, PolicyOptions, Proposal
 
     Floats = NDArray[np.float64]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import pyarrow as pa
 
-from eddyline.data import codes as outcome
+from eddyline.data import outcome_codes as outcome
 from eddyline.errors import OptionError
 from eddyline.options import in_range
 from eddyline.stats.attributes import AttributeSample
@@ -24,7 +24,7 @@ from eddyline.testing.generators import Below
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from eddyline.data.codes import Bits
+    from eddyline.data.outcome_codes import Bits
 
     Floats = NDArray[np.float64]
     Order = tuple[int, ...]

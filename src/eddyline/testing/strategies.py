@@ -16,7 +16,7 @@ from eddyline.stats.costs import CostSums
 from eddyline.stats.profile import FilterProfile
 
 if TYPE_CHECKING:
-    from eddyline.data.codes import Bits
+    from eddyline.data.outcome_codes import Bits
     from eddyline.ordering.protocol import Order
 
 COSTS_NS = (1.0, 2.0, 3.0, 10.0, 50.0)

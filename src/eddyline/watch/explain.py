@@ -10,14 +10,10 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from eddyline.runtime.join_view import JoinView
-from eddyline.runtime.rule_view import RuleView
-from eddyline.watch.facts import BlockFacts, FilterFacts, block_facts, view_facts
-from eddyline.watch.join_facts import join_facts
-from eddyline.watch.join_words import join_in_words
-from eddyline.watch.layout import last_change, section
-from eddyline.watch.rule_words import rules_in_words
-from eddyline.watch.wording import (
+from eddyline.joins.view import JoinView
+from eddyline.rules.view import RuleView
+from eddyline.watch.filters.facts import BlockFacts, FilterFacts, block_facts, view_facts
+from eddyline.watch.formatting import (
     clipped,
     cost_text,
     count,
@@ -26,10 +22,14 @@ from eddyline.watch.wording import (
     order_text,
     percent,
 )
+from eddyline.watch.joins.facts import join_facts
+from eddyline.watch.joins.terminal import join_in_words
+from eddyline.watch.rules.terminal import rules_in_words
+from eddyline.watch.terminal.layout import last_change, section
 
 if TYPE_CHECKING:
-    from eddyline.query.binding import Pinned
-    from eddyline.runtime.views import FilterView
+    from eddyline.filters.binding import Pinned
+    from eddyline.runtime.records import FilterView
 
 MAX_FILTERS = 20
 """Filters of a block that a table shows unless told otherwise."""

@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eddyline.change import options_of
-from eddyline.data import codes as outcome
+from eddyline.data import outcome_codes as outcome
 from eddyline.data.sampling import seed_of
 from eddyline.options import in_range, is_switch
 from eddyline.runtime.monitors.protocol import Finding
 from eddyline.runtime.monitors.two_sample import TwoSampleOptions
-from eddyline.stats.blocks import BlockEstimates, changed_prefixes
+from eddyline.stats.block_counts import BlockEstimates, changed_prefixes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

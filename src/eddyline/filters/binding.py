@@ -1,0 +1,167 @@
+"""A conjunction bound to the columns of its input: which predicate goes where, and why.
+
+Predicates that never raise and always give the same answer may move: SQL ones in the native block,
+Python ones in the Arrow block. The others are pinned:
+
+* A predicate that is not deterministic stays where it was written: those before it run before it,
+  those after it after it. It cuts the conjunction into segments.
+* A SQL predicate that can raise must obey the rule that an error counts only if the row survives
+  every other predicate. If a form of it that never raises is known, that form moves freely in the
+  native block, and the predicate itself is checked at the very end, on the survivors. If none is
+  known, the predicate is only checked at the end, after all others.
+
+Of several predicates that are checked at the end, those without such a form come first: a row on
+which they are not true is gone before a predicate with a form is asked again. Otherwise they keep
+the order in which they were written.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from eddyline.errors import QueryError
+from eddyline.query.predicates import FunctionPredicate, SqlPredicate
+from eddyline.sql.analysis import analyse, resolve_columns
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from eddyline.query.attributes import Attribute
+    from eddyline.query.predicates import Predicate
+
+
+@dataclass(frozen=True, slots=True)
+class NativeFilter:
+    """A SQL predicate in a form that never raises."""
+
+    name: str
+    text: str
+    """The predicate as it was written."""
+    safe_text: str
+    """What moves: true wherever the predicate is true or raises, else not true."""
+    columns: frozenset[str] = frozenset()
+    """The columns that it reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Predicates whose order is free, and the pinned one that ends them."""
+
+    native: tuple[NativeFilter, ...]
+    functions: tuple[FunctionPredicate, ...]
+    barrier: Predicate | None
+    """The predicate that is not deterministic and runs after them; None in the last segment."""
+    columns: tuple[frozenset[str], ...] = ()
+    """The columns that each of the functions reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pinned:
+    """A predicate that keeps its place, and why."""
+
+    name: str
+    text: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class BoundConjunction:
+    """Where each predicate of a conjunction goes, over the columns of one input."""
+
+    segments: tuple[Segment, ...]
+    checks: tuple[SqlPredicate, ...]
+    """Predicates that can raise, checked on the survivors of everything else."""
+    pinned: tuple[Pinned, ...]
+    attributes: tuple[Attribute, ...] = ()
+    """What may tell classes of rows apart."""
+
+
+def bind(
+    predicates: tuple[Predicate, ...], columns: Mapping[str, str], *, ansi: bool
+) -> BoundConjunction:
+    """Say where each predicate goes.
+
+    Args:
+        predicates: the conjunction, as written, with unique names.
+        columns: name and Spark type of each column of the input.
+        ansi: whether Spark raises where ANSI SQL does (``spark.sql.ansi.enabled``).
+
+    Raises:
+        QueryError: a predicate that does not fit the columns; the message names it.
+    """
+    segments: list[Segment] = []
+    native: list[NativeFilter] = []
+    functions: list[FunctionPredicate] = []
+    columns_of: dict[str, frozenset[str]] = {}
+    checks: list[SqlPredicate] = []
+    split: list[SqlPredicate] = []
+    pinned: list[Pinned] = []
+
+    def close(barrier: Predicate | None) -> None:
+        reads = tuple(columns_of[each.name] for each in functions)
+        segments.append(Segment(tuple(native), tuple(functions), barrier, reads))
+        native.clear()
+        functions.clear()
+
+    for predicate in predicates:
+        if isinstance(predicate, FunctionPredicate):
+            columns_of[predicate.name] = _check_reads(predicate, columns, ansi=ansi)
+            if predicate.deterministic:
+                functions.append(predicate)
+            else:
+                close(predicate)
+                pinned.append(_barrier(predicate, "it was declared not deterministic"))
+            continue
+        found = analyse(predicate, columns, ansi=ansi, qualifiers=None)
+        read = frozenset(found.columns)
+        if not found.is_deterministic:
+            close(predicate)
+            pinned.append(_barrier(predicate, found.reason))
+        elif not found.may_raise:
+            native.append(NativeFilter(predicate.name, predicate.text, predicate.text, read))
+        else:
+            (checks if found.safe_text is None else split).append(predicate)
+            pinned.append(_check(predicate, found.reason, is_split=found.safe_text is not None))
+            if found.safe_text is not None:
+                native.append(NativeFilter(predicate.name, predicate.text, found.safe_text, read))
+    close(None)
+    return BoundConjunction(tuple(segments), (*checks, *split), tuple(pinned))
+
+
+def _barrier(predicate: Predicate, reason: str) -> Pinned:
+    return Pinned(predicate.name, predicate.text, f"stays where it was written: {reason}")
+
+
+def _check(predicate: SqlPredicate, reason: str, *, is_split: bool) -> Pinned:
+    how = (
+        "a form of it that cannot raise moves freely; itself it is checked last"
+        if is_split
+        else "checked last; several such keep their written order"
+    )
+    return Pinned(predicate.name, predicate.text, f"{how}, because {reason}")
+
+
+def _check_reads(
+    predicate: FunctionPredicate, columns: Mapping[str, str], *, ansi: bool
+) -> frozenset[str]:
+    """Return the columns that a function reads.
+
+    Raises:
+        QueryError: something that it reads does not exist, or can raise before it is called.
+    """
+    read: set[str] = set()
+    for text in predicate.reads:
+        if text in columns:
+            read.add(text)
+            continue  # a column by its exact name, which need not be SQL
+        found = resolve_columns(text, columns, name=predicate.name, ansi=ansi, qualifiers=None)
+        if found.may_raise:
+            msg = (
+                f"predicate {predicate.name!r} reads {text!r}, which can raise on rows that other "
+                f"predicates drop ({found.reason}); use the form that gives NULL instead, "
+                f"such as try_cast or try_divide"
+            )
+            raise QueryError(msg, name=predicate.name, reads=text)
+        read.update(found.columns)
+    return frozenset(read)

@@ -1,0 +1,164 @@
+"""Caches between batches: in the memory of the process that made them, and nowhere else.
+
+Windows alone are the durable state; a cache may lack any key at any time, so to lose one costs time
+only. To use a wrong one would cost results, so it is taken for a batch only if the runs that it was
+kept true to are, name by name, those that the committed manifest starts the batch from. Names are
+never used twice and every attempt at a batch gives its own, so a copy that missed a batch, or that
+went through an attempt that failed or ran again, does not fit. Taking one removes it, and it comes
+back when its batch is through: what an attempt leaves half done is not there any more.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from eddyline.joins.caches.counts import Place
+    from eddyline.joins.caches.hash_store import KeptRows
+    from eddyline.joins.caches.prefix_invariant import Store
+
+MOST_KEPT = 32
+"""Buckets of which a process keeps caches: those that it worked on last."""
+
+REMEMBERED = 32
+"""Batches for which a sampled key is remembered."""
+
+MOST_REMEMBERED = 1 << 15
+"""Sampled keys that are remembered at a place; with more of them fewer are sampled."""
+
+RunNames = dict[str, tuple[str, ...]]
+"""The names of the runs of each input."""
+
+
+@dataclass(slots=True)
+class SeenKeys:
+    """Sampled keys of late batches at one place."""
+
+    bits: int
+    """One in 2^bits keys is sampled."""
+    hashes: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))
+    """Ascending."""
+    last: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    """The batch in which each came last."""
+    n_batches: int = 0
+    """Batches that were counted."""
+
+    def has(self, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
+        """Return which keys are remembered."""
+        if not self.hashes.size:
+            return np.zeros(hashes.size, np.bool_)
+        at = np.minimum(self.hashes.searchsorted(hashes), self.hashes.size - 1)
+        return np.equal(self.hashes[at], hashes)
+
+    def sampled(self, hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """Return the places of the hashes of keys that are sampled."""
+        from eddyline.joins.caches.hash_kernels import sampled_places  # noqa: PLC0415
+
+        return sampled_places(hashes, self.bits)
+
+    def add(self, hashes: NDArray[np.uint64], batch_id: int) -> int:
+        """Remember the keys of a batch.
+
+        Args:
+            hashes: theirs, distinct and ascending.
+            batch_id: of the batch.
+
+        Returns:
+            How many of them were not remembered before.
+        """
+        is_known = self.has(hashes)
+        self.last[self.hashes.searchsorted(hashes[is_known])] = batch_id
+        fresh = hashes[~is_known]
+        stay = self.last > batch_id - REMEMBERED
+        known = np.concatenate([self.hashes[stay], fresh])
+        last = np.concatenate([self.last[stay], np.full(fresh.size, batch_id)])
+        order = np.argsort(known, kind="stable")
+        self.hashes, self.last = known[order], last[order]
+        self.n_batches = min(self.n_batches + 1, REMEMBERED)
+        while self.hashes.size > MOST_REMEMBERED:
+            self.thin(self.bits + 1)
+        return fresh.size
+
+    def thin(self, bits: int) -> None:
+        """Go on with fewer keys: one in 2^bits, which may not be more than before."""
+        self.bits = bits
+        stay = (self.hashes & np.uint64((1 << bits) - 1)) == 0
+        self.hashes, self.last = self.hashes[stay], self.last[stay]
+
+
+@dataclass(slots=True)
+class BucketCaches:
+    """What is kept of one bucket."""
+
+    stores: dict[Store, KeptRows] = field(default_factory=dict)
+    after: RunNames = field(default_factory=dict)
+    """The runs that the stores are true to."""
+    numbers: dict[str, dict[str, int]] = field(default_factory=dict)
+    """By input and run, the number of its first row; no two runs of an input share a number."""
+    next_number: dict[str, int] = field(default_factory=dict)
+    """By input, the first number that was never given."""
+    latest: dict[str, int] = field(default_factory=dict)
+    """By input, an instant after which no row starts of those runs that ``after`` names (µs)."""
+    seen: dict[Place, SeenKeys] = field(default_factory=dict)
+    """Sampled keys where candidates are profiled."""
+
+    def fits(self, store: Store, before: Mapping[str, Sequence[str]]) -> bool:
+        """Return whether a store is true to the runs that a batch starts from.
+
+        Those of its partners count as well: their rows may bring in what was missing before.
+        """
+        return all(self.is_at(name, before) for name in store.closed)
+
+    def is_at(self, name: str, before: Mapping[str, Sequence[str]]) -> bool:
+        """Return whether the runs of an input are those that a batch starts from."""
+        return self.after.get(name, ()) == tuple(before.get(name, ()))
+
+    def is_true_to(self, before: Mapping[str, Sequence[str]]) -> bool:
+        """Return whether something is kept, and all of it is true to the runs of a batch."""
+        return bool(self.stores) and all(self.fits(store, before) for store in self.stores)
+
+    def number(self, name: str, run: str, n_rows: int) -> int:
+        """Return the number of the first row of a run, a new one if it has none."""
+        numbers = self.numbers.setdefault(name, {})
+        if run not in numbers:
+            numbers[run] = self.next_number.get(name, 0)
+            self.next_number[name] = numbers[run] + n_rows
+        return numbers[run]
+
+
+_kept: OrderedDict[tuple[str, int], BucketCaches] = OrderedDict()
+_lock = threading.Lock()
+
+
+def taken(folder: str, bucket: int) -> BucketCaches:
+    """Take what is kept of a bucket out; something empty if there is nothing.
+
+    Args:
+        folder: of the query's window state.
+        bucket: its number.
+    """
+    with _lock:
+        return _kept.pop((folder, bucket), None) or BucketCaches()
+
+
+def put_back(folder: str, bucket: int, caches: BucketCaches) -> None:
+    """Keep the caches of a bucket for its next batch."""
+    with _lock:
+        _kept[folder, bucket] = caches
+        while len(_kept) > MOST_KEPT:
+            _kept.popitem(last=False)
+
+
+def forget() -> None:
+    """Keep nothing of any bucket."""
+    with _lock:
+        _kept.clear()

@@ -1,0 +1,401 @@
+"""Compiled: a hash table of keys, each with a chain of the rows that are kept for it.
+
+A slot of the table is named by the upper bits of a key's hash, so keys that are looked up in the
+order of their hashes touch the table in ascending order. The rows of a key are chained from the
+newest to the oldest; those that were kept together lie side by side.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from eddyline.data.jit import compiled
+from eddyline.state.run_index_kernels import first_alive, shift_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_FACTOR = np.uint64(0xD6E8FEB86659FD93)
+_HALF = np.uint64(32)
+
+
+@compiled
+def key_hashes(codes: NDArray[np.int64]) -> NDArray[np.uint64]:
+    """Return a hash of each key; of keys of one class the bijective one of ``index_kernels``.
+
+    Args:
+        codes: of each key in each class ((classes, keys)).
+    """
+    found = np.zeros(codes.shape[1], np.uint64)
+    for of in range(codes.shape[0]):
+        for row in range(codes.shape[1]):
+            bits = found[row] ^ np.uint64(codes[of, row])
+            bits = (bits ^ (bits >> _HALF)) * _FACTOR
+            bits = (bits ^ (bits >> _HALF)) * _FACTOR
+            found[row] = bits ^ (bits >> _HALF)
+    return found
+
+
+@compiled
+def find(
+    hashes: NDArray[np.uint64],
+    codes: NDArray[np.int64],
+    slots: NDArray[np.int32],
+    shift: np.uint64,
+    entry_codes: NDArray[np.int64],
+    touched: NDArray[np.int32],
+    now: int,
+) -> tuple[NDArray[np.int32], int]:
+    """Look keys up.
+
+    Args:
+        hashes: of each key.
+        codes: of each key in each class ((classes, keys)).
+        slots: the table: the entry in each slot, -1 where there is none; 2^bits of them.
+        shift: 64 - bits.
+        entry_codes: of each entry in each class ((classes, entries or more)).
+        touched: of each entry, when it was looked up last; set to ``now`` unless that is negative.
+        now: a number of the batch (-1: to look is all).
+
+    Returns:
+        The entry of each key, -1 where it is not kept, and how many entries were touched first now.
+    """
+    found = np.empty(hashes.size, np.int32)
+    n_fresh, mask = 0, np.int64(slots.size - 1)
+    for at in range(hashes.size):
+        if at > 0 and hashes[at] == hashes[at - 1]:
+            is_same = True
+            for of in range(codes.shape[0]):
+                is_same = is_same and codes[of, at] == codes[of, at - 1]
+            if is_same:
+                found[at] = found[at - 1]
+                continue
+        slot = np.int64(hashes[at] >> shift)
+        entry = slots[slot]
+        while entry >= 0:
+            is_same = True
+            for of in range(codes.shape[0]):
+                is_same = is_same and codes[of, at] == entry_codes[of, entry]
+            if is_same:
+                break
+            slot = (slot + 1) & mask
+            entry = slots[slot]
+        found[at] = entry
+        if entry >= 0 and now >= 0 and touched[entry] != now:
+            touched[entry] = now
+            n_fresh += 1
+    return found, n_fresh
+
+
+@compiled
+def add(
+    hashes: NDArray[np.uint64],
+    codes: NDArray[np.int64],
+    slots: NDArray[np.int32],
+    shift: np.uint64,
+    entry_codes: NDArray[np.int64],
+    n_entries: int,
+    most: int,
+) -> tuple[NDArray[np.int32], NDArray[np.int64], int]:
+    """Look keys up, and make an entry for each one that has none.
+
+    Args:
+        hashes: of each key.
+        codes: of each key in each class ((classes, keys)).
+        slots: see ``find``; filled.
+        shift: see ``find``.
+        entry_codes: see ``find``; filled, with room for one more per key.
+        n_entries: how many there are.
+        most: how many there may be.
+
+    Returns:
+        The entry of each key, -1 where none may be made; the first key of each new entry; how many
+        distinct keys got none, those that come apart counted again.
+    """
+    found = np.empty(hashes.size, np.int32)
+    firsts = np.empty(hashes.size, np.int64)
+    n_new, n_refused, mask = 0, 0, np.int64(slots.size - 1)
+    for at in range(hashes.size):
+        slot = np.int64(hashes[at] >> shift)
+        entry = slots[slot]
+        while entry >= 0:
+            is_same = True
+            for of in range(codes.shape[0]):
+                is_same = is_same and codes[of, at] == entry_codes[of, entry]
+            if is_same:
+                break
+            slot = (slot + 1) & mask
+            entry = slots[slot]
+        if entry < 0 and n_entries + n_new < most:
+            entry = np.int32(n_entries + n_new)
+            slots[slot] = entry
+            for of in range(codes.shape[0]):
+                entry_codes[of, entry] = codes[of, at]
+            firsts[n_new] = at
+            n_new += 1
+        elif entry < 0 and (at == 0 or hashes[at] != hashes[at - 1]):
+            n_refused += 1
+        found[at] = entry
+    return found, firsts[:n_new], n_refused
+
+
+@compiled
+def placed(hashes: NDArray[np.uint64], slots: NDArray[np.int32], shift: np.uint64) -> None:
+    """Fill an empty table with entries 0, 1, … of different keys."""
+    mask = np.int64(slots.size - 1)
+    for entry in range(hashes.size):
+        slot = np.int64(hashes[entry] >> shift)
+        while slots[slot] >= 0:
+            slot = (slot + 1) & mask
+        slots[slot] = entry
+
+
+@compiled
+def chained(
+    entries: NDArray[np.int32], first: int, heads: NDArray[np.int32], older: NDArray[np.int32]
+) -> None:
+    """Put rows ``first``, ``first + 1``, … into the chains of their entries."""
+    for at in range(entries.size):
+        row = np.int32(first + at)
+        older[row] = heads[entries[at]]
+        heads[entries[at]] = row
+
+
+@compiled
+def chained_once(
+    entries: NDArray[np.int32],
+    refs: NDArray[np.int64],
+    first: int,
+    since: int,
+    heads: NDArray[np.int32],
+    older: NDArray[np.int32],
+    kept_refs: NDArray[np.int64],
+) -> NDArray[np.int64]:
+    """Put rows ``first``, ``first + 1``, … into the chains of their entries, each only once.
+
+    Args:
+        entries: the entry of each row.
+        refs: the number of the row of each window ((windows, rows)).
+        first: the first row that is free.
+        since: rows before it are known to be others.
+        heads: the newest row of each entry, -1 if it is empty.
+        older: the row of the same entry before each one, -1 if there is none.
+        kept_refs: the numbers of the rows that are kept ((windows, rows or more)); filled.
+
+    Returns:
+        Which rows were put in.
+    """
+    chosen = np.empty(entries.size, np.int64)
+    n = 0
+    for at in range(entries.size):
+        row, is_there = heads[entries[at]], False
+        while row >= since and not is_there:
+            is_there = True
+            for of in range(refs.shape[0]):
+                is_there = is_there and refs[of, at] == kept_refs[of, row]
+            row = older[row]
+        if is_there:
+            continue
+        fresh = np.int32(first + n)
+        for of in range(refs.shape[0]):
+            kept_refs[of, fresh] = refs[of, at]
+        older[fresh] = heads[entries[at]]
+        heads[entries[at]] = fresh
+        chosen[n] = at
+        n += 1
+    return chosen[:n]
+
+
+@compiled
+def has_like(
+    hashes: NDArray[np.uint64],
+    starts: NDArray[np.int64],
+    until: NDArray[np.int64],
+    checks: NDArray[np.int64],
+    entries: NDArray[np.int64],
+    directory: NDArray[np.uint32],
+    places: NDArray[np.uint32],
+    bounds: NDArray[np.int64],
+    index_checks: NDArray[np.int64],
+    found: NDArray[np.bool_],
+) -> None:
+    """Mark rows of which a run has one with equal codes that started no later and lasts until then.
+
+    Args:
+        hashes: of each row's code.
+        starts: the instant from which each lives (µs).
+        until: the instant until which the other one has to live at least (µs).
+        checks: other codes that must be equal ((codes, rows)).
+        entries: see ``index.Index``, as the next three.
+        directory: see there.
+        places: see there.
+        bounds: see there.
+        index_checks: other codes of the indexed rows ((codes, rows)).
+        found: marked; what is marked already is not looked up.
+    """
+    shift = shift_of(directory)
+    for at in range(hashes.size):
+        if found[at]:
+            continue
+        slot = hashes[at] >> shift
+        low, high = np.int64(directory[slot]), np.int64(directory[slot + np.uint64(1)])
+        place = first_alive(hashes[at], until[at], low, high, entries, bounds)
+        while place < entries.shape[0] and not found[at]:
+            if np.uint64(entries[place, 0]) != hashes[at] or entries[place, 1] > starts[at]:
+                break
+            row = np.int64(places[place]) if places.size else place
+            is_like = entries[place, 2] >= until[at]
+            for code in range(checks.shape[0]):
+                is_like = is_like and checks[code, at] == index_checks[code, row]
+            found[at] = is_like
+            place += 1
+
+
+@compiled
+def chain_pairs(
+    first: int,
+    entries: NDArray[np.int32],
+    starts: NDArray[np.int64],
+    ends: NDArray[np.int64],
+    heads: NDArray[np.int32],
+    older: NDArray[np.int32],
+    row_starts: NDArray[np.int64],
+    row_ends: NDArray[np.int64],
+    found_probes: NDArray[np.int64],
+    found_rows: NDArray[np.int64],
+) -> tuple[int, int]:
+    """Find the pairs of a probe and a row of its entry that live at one instant.
+
+    Args:
+        first: the probe to start with.
+        entries: of each probe; one with -1 has no rows.
+        starts: of each probe, the instant from which it lives (µs).
+        ends: the last instant at which it does (µs).
+        heads: the newest row of each entry, -1 if it is empty.
+        older: the row of the same entry before each one, -1 if there is none.
+        row_starts: the instant from which each row lives (µs).
+        row_ends: the last instant at which it does (µs).
+        found_probes: the probe of each pair; filled.
+        found_rows: the row of each pair; filled.
+
+    Returns:
+        The probe to go on with, as there is no room (their number if there is), and the pairs.
+    """
+    n = 0
+    for at in range(first, entries.size):
+        if entries[at] < 0:
+            continue
+        before, row = n, heads[entries[at]]
+        while row >= 0:
+            if max(starts[at], row_starts[row]) <= min(ends[at], row_ends[row]):
+                if n == found_rows.size:
+                    return at, before
+                found_probes[n] = at
+                found_rows[n] = row
+                n += 1
+            row = older[row]
+    return entries.size, n
+
+
+@compiled
+def in_chains(
+    entries: NDArray[np.int64],
+    heads: NDArray[np.int32],
+    older: NDArray[np.int32],
+    row_ends: NDArray[np.int64],
+    horizon: int,
+    n_rows: int,
+) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """Return the rows of entries that live on, those of an entry together, the oldest first.
+
+    Args:
+        entries: which to keep.
+        heads: see ``chain_pairs``.
+        older: see ``chain_pairs``.
+        row_ends: see ``chain_pairs``.
+        horizon: rows that end before it go (µs).
+        n_rows: how many rows there are.
+
+    Returns:
+        The rows, and for each the place of its entry in ``entries``.
+    """
+    rows, of = np.empty(n_rows, np.int64), np.empty(n_rows, np.int32)
+    n = 0
+    for at in range(entries.size):
+        begin, row = n, heads[entries[at]]
+        while row >= 0:
+            if row_ends[row] >= horizon:
+                rows[n] = row
+                of[n] = at
+                n += 1
+            row = older[row]
+        for step in range((n - begin) // 2):
+            low, high = begin + step, n - 1 - step
+            rows[low], rows[high] = rows[high], rows[low]
+    return rows[:n], of[:n]
+
+
+@compiled
+def moved(
+    numbers: NDArray[np.int64], bases: NDArray[np.int64], shifts: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Return numbers shifted by that of the last base that is not above each.
+
+    Args:
+        numbers: to be shifted; those below all bases stay.
+        bases: ascending.
+        shifts: of each base.
+    """
+    found = np.empty(numbers.size, np.int64)
+    place = 0
+    for at in range(numbers.size):
+        number = numbers[at]
+        while place < bases.size and bases[place] <= number:
+            place += 1
+        while place > 0 and bases[place - 1] > number:
+            place -= 1
+        found[at] = number + shifts[place - 1] if place > 0 else number
+    return found
+
+
+@compiled
+def renumbered(
+    numbers: NDArray[np.int64],
+    bases: NDArray[np.int64],
+    sizes: NDArray[np.int64],
+    renamed: NDArray[np.int64],
+) -> None:
+    """Give rows of some runs the numbers that they have in another one, in place.
+
+    Args:
+        numbers: of rows of any runs.
+        bases: the number of the first row of each of the runs.
+        sizes: their rows.
+        renamed: the new number of each row of the runs, one run after the other.
+    """
+    for at in range(numbers.size):
+        offset = 0
+        for run in range(bases.size):
+            within = numbers[at] - bases[run]
+            if 0 <= within < sizes[run]:
+                numbers[at] = renamed[offset + within]
+                break
+            offset += sizes[run]
+
+
+@compiled
+def sampled_places(hashes: NDArray[np.uint64], bits: int) -> NDArray[np.int64]:
+    """Return the places of hashes whose last bits are all 0.
+
+    Args:
+        hashes: of keys.
+        bits: how many.
+    """
+    mask, n = np.uint64((1 << bits) - 1), 0
+    found = np.empty(hashes.size, np.int64)
+    for at in range(hashes.size):
+        found[n] = at
+        n += (hashes[at] & mask) == np.uint64(0)
+    return found[:n].copy()

@@ -1,0 +1,32 @@
+"""The keys by which rows are kept in caches and looked up there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from eddyline.state.run_index import stacked
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from eddyline.joins.operator.pipeline import Composites
+
+
+class Keys:
+    """The keys of combinations, made when they are first asked for."""
+
+    def __init__(self, joined: Composites) -> None:
+        self.joined = joined
+        self._made: dict[tuple[int, ...], tuple[NDArray[np.uint64], NDArray[np.int64]]] = {}
+
+    def of(self, key: tuple[int, ...]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+        """Return hash and codes of each key."""
+        from eddyline.joins.caches.hash_kernels import key_hashes  # noqa: PLC0415
+
+        if key not in self._made:
+            codes = [np.ascontiguousarray(self.joined.codes[each]) for each in key]
+            made = stacked(codes, len(self.joined))
+            self._made[key] = key_hashes(made), made
+        return self._made[key]

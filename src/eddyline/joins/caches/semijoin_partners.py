@@ -1,0 +1,135 @@
+"""What caches with partners need beside the others: which hits are sound, and what lives how long.
+
+A store of X whose changes the pipelines of X ∪ Y tell may lack rows of X that join no row of Y
+[Babu05 5.7]. Rows of inputs outside X ∪ Y join nothing of what is missing. A new row of an input of
+Y may: what only it joins was never put in. It may use a hit if its window held a row before the
+batch that joins whatever it joins itself: one with the same codes, that started no later, and that
+lasts as long as it does, or until the latest row that there is has come. What either joins lives at
+an instant when both live or starts while the older one does; so the older one joined it, and a tap
+saw it then, or the key was put in after that with all its rows.
+
+For the same reason no tap has to look at what such a row joins: it is there already.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from eddyline.data.unique import distinct
+from eddyline.state.rows import ALWAYS
+from eddyline.state.run_index import stacked
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from eddyline.joins.graph import JoinGraph
+    from eddyline.joins.operator.pipeline import Composites
+    from eddyline.state.rows import SortedRun
+
+_UNKNOWN = -1
+
+
+class PartnerRows:
+    """The rows of all windows in a batch.
+
+    Args:
+        graph: what is joined with what.
+        windows: the runs of each input before the batch, the oldest first.
+        news: the new rows of each input that has some.
+        latest: for some inputs, an instant after which none of their rows of ``windows`` starts
+            (µs); all rows are looked at if it is missing. It is completed, and takes new rows in.
+    """
+
+    def __init__(
+        self,
+        graph: JoinGraph,
+        windows: Mapping[str, Sequence[SortedRun]],
+        news: Mapping[str, SortedRun],
+        latest: dict[str, int],
+    ) -> None:
+        self.graph = graph
+        self._windows, self._news, self._latest = windows, news, latest
+        self._supported: dict[str, NDArray[np.int8]] = {}
+        for name in graph.inputs:
+            runs = () if name in latest else windows.get(name, ())
+            last = latest.get(name, ALWAYS)
+            for run in (*runs, *([news[name]] if name in news else [])):
+                last = max(last, int(run.rows.starts.max()))
+            latest[name] = last
+
+    def lives(
+        self, names: Iterable[str], joined: Composites
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return from when to when the rows of some inputs live together in combinations (µs)."""
+        parts = [self._lives(name, joined.rows[name]) for name in names]
+        starts, ends = zip(*parts, strict=True)
+        return np.maximum.reduce(starts), np.minimum.reduce(ends)
+
+    def _lives(
+        self, name: str, positions: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        runs = [*self._windows.get(name, ()), *([self._news[name]] if name in self._news else [])]
+        firsts = np.cumsum([0, *(len(run) for run in runs[:-1])])
+        of = np.searchsorted(firsts, positions, side="right") - 1
+        starts, ends = np.empty((2, positions.size), np.int64)
+        for number, run in enumerate(runs):
+            at = np.flatnonzero(of == number)
+            rows = positions[at] - firsts[number]
+            starts[at], ends[at] = run.rows.starts[rows], run.rows.ends[rows]
+        return starts, ends
+
+    def ask(self, pipeline: str, positions: NDArray[np.int64]) -> tuple[NDArray[np.bool_], int]:
+        """Return which new rows may use what is kept for them, and of how many it was asked.
+
+        Args:
+            pipeline: their input.
+            positions: in its window, any of them more than once.
+        """
+        known = self._supported.setdefault(
+            pipeline, np.full(len(self._news[pipeline]), _UNKNOWN, np.int8)
+        )
+        rows = positions - self._n_before(pipeline)
+        asked = distinct(rows[known[rows] == _UNKNOWN])
+        if asked.size:
+            known[asked] = self._has_like(pipeline, asked)
+        return known[rows] > 0, asked.size
+
+    def known(self, pipeline: str, positions: NDArray[np.int64]) -> NDArray[np.bool_] | None:
+        """Return of which new rows it is known that they may; None if no one was asked."""
+        known = self._supported.get(pipeline)
+        return None if known is None else known[positions - self._n_before(pipeline)] > 0
+
+    def _n_before(self, pipeline: str) -> int:
+        return sum(map(len, self._windows.get(pipeline, ())))
+
+    def _has_like(self, pipeline: str, asked: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return which new rows have one in the window that joins all that they join."""
+        from eddyline.joins.caches.hash_kernels import has_like  # noqa: PLC0415
+        from eddyline.state.run_index_kernels import hashes_of  # noqa: PLC0415
+
+        key, *others = self.graph.classes_of[pipeline]
+        new = self._news[pipeline].rows
+        latest = max(last for name, last in self._latest.items() if name != pipeline)
+        hashes, starts = hashes_of(new.codes[key][asked]), new.starts[asked]
+        until = np.minimum(new.ends[asked], latest)
+        checks = stacked([new.codes[each][asked] for each in others], asked.size)
+        found = np.zeros(asked.size, np.bool_)
+        for run in self._windows.get(pipeline, ()):
+            index = run.index(key)
+            has_like(
+                hashes,
+                starts,
+                until,
+                checks,
+                index.entries,
+                index.directory,
+                index.places,
+                index.bounds,
+                stacked([run.rows.codes[each] for each in others], len(run)),
+                found,
+            )
+        return found

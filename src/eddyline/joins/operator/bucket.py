@@ -1,0 +1,271 @@
+"""What a task does with one bucket in one batch: open its windows, join, keep the new rows.
+
+Nothing that is there is changed: new runs get names of their own, and count once the manifest of
+the batch names them.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from eddyline.joins.caches.bucket_caches import caches_of
+from eddyline.joins.caches.counts import NO_CACHES
+from eddyline.joins.caches.row_ids import NEWS
+from eddyline.joins.operator.delta_join import results
+from eddyline.joins.operator.probe_counts import JoinWork
+from eddyline.joins.orders.probe_profiling import drop_samples
+from eddyline.state.compaction import upkeep_of
+from eddyline.state.grid import N_BINS, Bins, Grid, bins_of
+from eddyline.state.late_rows import write_late
+from eddyline.state.manifest import LATE, RUNS
+from eddyline.state.mapped_runs import MAPPED
+from eddyline.state.rows import ALWAYS, Rows, SortedRun
+from eddyline.state.run_files import write_run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import pyarrow as pa
+    from numpy.typing import NDArray
+    from pyarrow import fs
+
+    from eddyline.joins.caches.bucket_caches import CachedBatch
+    from eddyline.joins.caches.counts import CachePlan, CacheReport
+    from eddyline.joins.graph import JoinGraph
+    from eddyline.joins.orders.probe_profiling import DropProbing, DropSample
+    from eddyline.state.event_time import OrderPlan
+    from eddyline.state.repartitioning import Moved
+    from eddyline.state.rows import KeyColumn
+    from eddyline.state.run_files import RunFile
+
+
+COUNTED_ROWS = 8_192
+"""New rows of an input whose hashes are counted, about, evenly spread over all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPlan:
+    """How the rows of a batch are joined; the same for every bucket."""
+
+    batch_id: int
+    graph: JoinGraph
+    orders: Mapping[str, tuple[str, ...]]
+    """For each input, the order in which its new rows meet the others."""
+    lengths: Mapping[str, int]
+    """Of each input's window (µs); FOREVER if rows never leave it by time."""
+    lows: Mapping[str, int] = field(default_factory=dict)
+    """For each input, the instant before which its new rows are late (µs); none if missing."""
+    horizons: Mapping[str, int | None] = field(default_factory=dict)
+    """For each input, the instant before which rows that left their window cannot join (µs); None
+    if none can, as no other input brings new rows."""
+    grid: Grid = field(default_factory=lambda: Grid(()))
+    """How rows are cut into buckets; not cut if omitted."""
+    order: OrderPlan | None = None
+    """What rows wait for, where answers hang on their order; see ``ordered.OrderedBatch``."""
+    keys_only: Mapping[str, Sequence[KeyColumn]] = field(default_factory=dict)
+    """For each input, columns that its rows do not carry, as codes say them."""
+    moved: Moved | None = None
+    """Where the runs come from if another grid made them: a bucket takes out what is its."""
+    caches: CachePlan = NO_CACHES
+    """What pipelines do with caches of joined rows; nothing if omitted."""
+    probing: DropProbing | None = None
+    """Which new rows are profiled; None if none is."""
+
+
+@dataclass(slots=True)
+class BucketReport:
+    """What one bucket did in one batch."""
+
+    bucket: int
+    after: dict[str, tuple[RunFile, ...]] = field(default_factory=dict)
+    """The runs of each input after the batch."""
+    n_rows: dict[str, int] = field(default_factory=dict)
+    """New rows of each input that were joined; of the copies of a row the first one counts."""
+    n_here: int = 0
+    """New rows that were joined, with copies."""
+    n_late: dict[str, int] = field(default_factory=dict)
+    """New rows of each input that came too late."""
+    late_files: list[str] = field(default_factory=list)
+    """Where those were written."""
+    n_results: int = 0
+    """Combinations that were found, before what is not an equality was checked."""
+    ns: int = 0
+    """Time that the task took (ns)."""
+    work: JoinWork = field(default_factory=JoinWork)
+    bins: Bins = field(default_factory=dict)
+    """How the hashes of the new rows are spread; every row is counted in one bucket."""
+    samples: tuple[DropSample, ...] = ()
+    """What windows dropped of the sampled rows."""
+    caches: CacheReport | None = None
+    """What caches did; None if the plan has none."""
+
+
+@dataclass(slots=True)
+class BucketBatch:
+    """One bucket in one batch.
+
+    Args:
+        plan: how its rows are joined.
+        files: where its runs are.
+        folder: of the query's window state; see ``manifest.ManifestFolder``.
+        before: the runs of each input before the batch, the oldest first.
+        bucket: its number.
+    """
+
+    plan: BatchPlan
+    files: fs.FileSystem
+    folder: str
+    before: Mapping[str, Sequence[RunFile]]
+    bucket: int = 0
+    report: BucketReport = field(init=False)
+    """What was done; complete once the results were taken."""
+    _caches: CachedBatch | None = field(init=False, default=None)
+
+    def run(self, batch: Mapping[str, Rows]) -> Iterator[pa.Table]:
+        """Join the rows of the batch and keep them.
+
+        Args:
+            batch: the rows of each input that has some.
+
+        Returns:
+            The results; see ``operator.results``.
+
+        Raises:
+            OSError: a run cannot be read or written.
+        """
+        started = time.perf_counter_ns()
+        self.report = BucketReport(self.bucket)
+        on_time = {name: self._on_time(name, batch[name]) for name in sorted(batch)}
+        news = {name: SortedRun.of(rows) for name, rows in on_time.items() if len(rows)}
+        caches = self._caches = caches_of(
+            self.plan, self.files, self.folder, self.bucket, self.before
+        )
+        windows = {name: self._window(name) for name in self.plan.graph.inputs}
+        if caches is not None:
+            caches.begin(self.report.after, windows, news)
+        work = self.report.work
+        for found in results(self.plan.graph, self.plan.orders, windows, news, work, caches):
+            self.report.n_results += found.num_rows
+            yield found
+        self._profile(windows, news)
+        for name, run in news.items():
+            self._count(name, run)
+            self._keep(name, run)
+        if caches is not None:
+            self.report.caches = caches.close(self.report.after)
+        self.report.ns = time.perf_counter_ns() - started
+
+    @property
+    def _runs(self) -> str:
+        return f"{self.folder}/{RUNS}"
+
+    def _profile(
+        self, windows: Mapping[str, Sequence[SortedRun]], news: Mapping[str, SortedRun]
+    ) -> None:
+        """Look some new rows up in all windows, if that is asked for."""
+        plan = self.plan
+        if plan.probing is not None:
+            found = drop_samples(plan.probing, plan.graph, windows, news, plan.batch_id)
+            self.report.samples = tuple(found)
+
+    def _on_time(self, name: str, rows: Rows) -> Rows:
+        """Return the rows that are not late; the others are written beside the runs."""
+        is_late = rows.starts < self._low(name)
+        if not is_late.any():
+            return rows
+        late = rows.taken(np.flatnonzero(is_late & self._counts(name, rows)))
+        if len(late):
+            self._write_late(name, late)
+        return rows.taken(np.flatnonzero(~is_late))
+
+    def _low(self, name: str) -> int:
+        """Return the instant before which new rows of an input are late (µs)."""
+        return self.plan.lows.get(name, ALWAYS)
+
+    def _write_late(self, name: str, late: Rows) -> None:
+        self.report.n_late[name] = len(late)
+        at = self.plan.batch_id, self.bucket, name
+        keys = self.plan.keys_only.get(name, ())
+        file = write_late(self.files, f"{self.folder}/{LATE}", *at, late, keys)
+        self.report.late_files.append(file)
+
+    def _window(self, name: str) -> list[SortedRun]:
+        """Return the runs of an input that may still join, some of them made one."""
+        horizon, length = self.plan.horizons.get(name, ALWAYS), self.plan.lengths[name]
+        if horizon is None:
+            return []
+        upkeep = upkeep_of(self.before.get(name, ()), horizon=horizon, length=length)
+        stay = {file: self._open(name, file) for file in upkeep.stay}
+        merge = upkeep.merge if self.plan.moved is None else upkeep.stay
+        if merge:
+            parts = [self._mine(name, file, stay[file].rows) for file in merge]
+            merged = SortedRun.of(_alive(Rows.together(parts), horizon))
+            now = {self._write(merged): merged} if len(merged) else {}
+            if self._caches is not None:
+                self._caches.merged(name, {each.name: stay[each] for each in merge}, horizon, now)
+            stay = _replaced(stay, merge, now)
+        self.report.after[name] = tuple(stay)
+        return list(stay.values())
+
+    def _mine(self, name: str, file: RunFile, rows: Rows) -> Rows:
+        """Return the rows of a run that belong to this bucket."""
+        moved, grid = self.plan.moved, self.plan.grid
+        return rows if moved is None else moved.taken(grid, self.bucket, name, file.name, rows)
+
+    def _counts(self, name: str, rows: Rows) -> NDArray[np.bool_]:
+        """Return which rows count here, as other buckets may have copies of them."""
+        return self.plan.grid.is_first(self.bucket, name, rows.codes, rows.starts)
+
+    def _count(self, name: str, run: SortedRun) -> None:
+        """Count new rows."""
+        self.report.n_here += len(run)
+        counted = np.flatnonzero(self._counts(name, run.rows))
+        if counted.size:
+            self.report.n_rows[name] = counted.size
+            step = max(1, counted.size // COUNTED_ROWS)
+            for key, of in run.rows.codes.items():
+                counts = np.bincount(bins_of(of[counted[::step]]), minlength=N_BINS)
+                self.report.bins[name, key] = counts * step
+
+    def _keep(self, name: str, run: SortedRun) -> None:
+        horizon = self.plan.horizons.get(name, ALWAYS)
+        if horizon is None:
+            return
+        new = run
+        if run.rows.ends.min() < horizon:
+            run = SortedRun.of(_alive(run.rows, horizon))
+        if len(run):
+            after, file = self.report.after, self._write(run)
+            after[name] = (*after.get(name, ()), file)
+            if self._caches is not None:
+                self._caches.merged(name, {NEWS: new}, horizon, {file: run})
+
+    def _open(self, name: str, file: RunFile) -> SortedRun:
+        return MAPPED.run(self.files, self._runs, file.name, self.plan.graph.classes_of[name])
+
+    def _write(self, run: SortedRun) -> RunFile:
+        return write_run(self.files, self._runs, uuid.uuid4().hex, run)
+
+
+def _alive(rows: Rows, horizon: int) -> Rows:
+    """Return the rows that may still join."""
+    stays = rows.ends >= horizon
+    return rows if stays.all() else rows.taken(np.flatnonzero(stays))
+
+
+def _replaced(
+    runs: Mapping[RunFile, SortedRun], merged: Sequence[RunFile], now: Mapping[RunFile, SortedRun]
+) -> dict[RunFile, SortedRun]:
+    """Return the runs with one, or none, in the place of several."""
+    found: dict[RunFile, SortedRun] = {}
+    for each, opened in runs.items():
+        if each == merged[0]:
+            found |= now
+        elif each not in merged:
+            found[each] = opened
+    return found

@@ -1,0 +1,390 @@
+"""Joins whose answers hang on the order of event time: windows of N rows, DSTREAM, RSTREAM.
+
+Rows wait until no earlier one can come. Those before that instant are then joined all at once: of a
+row in a window of the latest N rows the end is known by then, or not before that instant, so it
+joins with what is there as if it had none. Where results wait until they end, or are emitted again
+and again, it is the rows of the windows that are kept for it and not the results.
+
+All rows of such a query are in one bucket.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from eddyline.data.unique import distinct
+from eddyline.joins.operator.bucket import BucketBatch, BucketReport
+from eddyline.joins.operator.emission import Emission
+from eddyline.joins.operator.probe_counts import JoinWork
+from eddyline.state.compaction import upkeep_of
+from eddyline.state.end_times import read_ends, run_of, run_with, with_ends, write_ends
+from eddyline.state.reorder_buffer import HeldRows
+from eddyline.state.row_windows import GROUP, RANK, Arrivals, Groups, stream_order
+from eddyline.state.rows import ALWAYS, FOREVER, Rows, SortedRun
+from eddyline.state.run_files import RunFile, open_table, write_run, write_table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from eddyline.joins.operator.bucket import BatchPlan
+    from eddyline.state.event_time import OrderPlan
+
+UNTIL = "\0until"
+"""The note of the instant before which all was emitted: its start, in the place of a file."""
+
+SHRINKS = 2
+"""A run of counted rows is written anew once one in so many of its rows is gone."""
+
+HELD, ENDS, GROUPS = "\0held ", "\0ends ", "\0groups "
+"""What is kept of an input beside its runs: rows that wait, ends of rows, groups of rows."""
+
+
+@dataclass(slots=True)
+class Kept:
+    """A run of a window while a batch is joined."""
+
+    run: SortedRun
+    file: RunFile | None = None
+    """Where it is; None if it is still to be written."""
+    ends: RunFile | None = None
+    """Where its ends are; None if they are in the run, or still to be written."""
+    has_new_ends: bool = False
+    """Whether they are still to be written."""
+
+
+@dataclass(slots=True)
+class Released:
+    """Rows of an input that need not wait any longer."""
+
+    rows: Rows
+    """Those that can join."""
+    arrivals: Arrivals | None
+    """Where all of them stand in their groups; None if their window does not count rows."""
+
+
+@dataclass(slots=True)
+class OrderedBatch(BucketBatch):
+    """The bucket of a join that needs order, in one batch; see ``BucketBatch``."""
+
+    _windows: dict[str, list[Kept]] = field(init=False, default_factory=dict)
+
+    def run(self, batch: Mapping[str, Rows]) -> Iterator[pa.Table]:
+        """Take in the rows of the batch, join those that need not wait, keep both.
+
+        Args:
+            batch: the rows of each input that has some; of inputs whose window counts rows, and
+                for RSTREAM of all, those that cannot join, too.
+
+        Returns:
+            The results; see ``operator.results``; the instant of each is in ``_at``.
+
+        Raises:
+            OSError: a file cannot be read or written.
+        """
+        started = time.perf_counter_ns()
+        self.report = BucketReport(self.bucket)
+        since = self._since
+        latest = latest_after(self._order, batch)
+        until = max(since, self._order.until(latest))
+        due = self._due({name: self._on_time(name, batch[name]) for name in batch}, since, until)
+        if due or until > since:
+            yield from self._step(due, since, until, latest)
+        else:
+            kept = {key: tuple(of) for key, of in self.before.items() if not key.startswith(HELD)}
+            self.report.after |= kept
+        self.report.after[UNTIL] = (RunFile("until", 0, until, until, 0),)
+        self.report.ns = time.perf_counter_ns() - started
+
+    @property
+    def _order(self) -> OrderPlan:
+        assert self.plan.order is not None
+        return self.plan.order
+
+    @property
+    def _since(self) -> int:
+        """The instant before which all was emitted."""
+        return next((note.first_start for note in self.before.get(UNTIL, ())), ALWAYS)
+
+    def _step(
+        self, due: Mapping[str, Rows], since: int, until: int, latest: Mapping[str, int]
+    ) -> Iterator[pa.Table]:
+        """Join the rows from an instant until just before another, and keep them."""
+        released = {
+            name: released_of(self._order, name, rows, self._groups(name))
+            for name, rows in due.items()
+        }
+        self._windows = {name: self._opened(name) for name in self.plan.graph.inputs}
+        for name, each in released.items():
+            if each.arrivals is not None:
+                self._windows[name] = [_ended(kept, each.arrivals) for kept in self._windows[name]]
+        news = {name: run_of(each.rows) for name, each in released.items() if len(each.rows)}
+        yield from self._emitted(since, until, due, news)
+        for name in self.plan.graph.inputs:
+            horizon = self._order.horizon(name, until, latest)
+            self._keep_window(name, news.get(name), horizon)
+            self._keep_groups(name, released.get(name))
+
+    # -- rows that come -------------------------------------------------------------------------
+
+    def _low(self, name: str) -> int:
+        """Return the instant before which rows are late: also where less lateness was allowed."""
+        low = self.plan.lows.get(name, ALWAYS)
+        return max(low, self._since) if name in self._order.awaited else low
+
+    def _write_late(self, name: str, late: Rows) -> None:
+        late = _passing(late)
+        if not len(late):
+            return
+        needed = list(self._order.columns.get(name, late.payload.column_names))
+        late = Rows(late.codes, late.starts, late.ends, late.payload.select(needed))
+        BucketBatch._write_late(self, name, late)
+
+    def _due(self, on_time: Mapping[str, Rows], since: int, until: int) -> dict[str, Rows]:
+        """Return the rows that need not wait any longer; the others are kept as waiting."""
+        due = {}
+        for name in self.plan.graph.inputs:
+            rows = on_time.get(name)
+            if rows is not None:
+                self.report.n_rows[name] = len(_passing(rows))
+                self.report.n_here += self.report.n_rows[name]
+            if name not in self._order.lateness:
+                if rows is not None:
+                    due[name] = rows
+                continue
+            held = HeldRows(self.files, self._runs, self.before.get(HELD + name, ()), since)
+            parts, waiting = held.before(until), None
+            if rows is not None:
+                is_due = rows.starts < until
+                parts.append(rows.taken(np.flatnonzero(is_due)))
+                waiting = rows.taken(np.flatnonzero(~is_due))
+            parts = [part for part in parts if len(part)]
+            if parts:
+                due[name] = Rows.together(parts)
+            if files := held.after(until, waiting):
+                self.report.after[HELD + name] = files
+        return due
+
+    # -- the windows ----------------------------------------------------------------------------
+
+    def _opened(self, name: str) -> list[Kept]:
+        """Return the runs of an input; those that are to be one have no file any more."""
+        files = self.before.get(name, ())
+        ends = {run_with(file): file for file in self.before.get(ENDS + name, ())}
+        opened = []
+        for file in files:
+            run = self._open(name, file)
+            if file.name in ends:
+                run = with_ends(run, read_ends(self.files, self._runs, ends[file.name]))
+            opened.append(Kept(run, file, ends.get(file.name)))
+        return opened
+
+    def _emitted(
+        self, since: int, until: int, due: Mapping[str, Rows], news: Mapping[str, SortedRun]
+    ) -> Iterator[pa.Table]:
+        """Yield what is emitted from an instant until just before another."""
+        order = self._order
+        emission = Emission(
+            self.plan.graph,
+            self.plan.orders,
+            since,
+            until,
+            {
+                name: [_joinable(order, name, each.run) for each in self._windows[name]]
+                for name in self.plan.graph.inputs
+            },
+            {name: _joinable(order, name, run) for name, run in news.items()},
+            instants_of([rows for name, rows in due.items() if name in order.lateness]),
+            self.report.work,
+        )
+        for found in emission.tables(order.emits):
+            self.report.n_results += found.num_rows
+            yield found
+        self._profile(emission.windows, emission.news)
+
+    def _keep_window(self, name: str, new: SortedRun | None, horizon: int | None) -> None:
+        """Keep the rows of a window that may still be needed."""
+        if horizon is None:
+            self._windows[name] = []
+            return
+        every = [*self._windows[name], *([Kept(new)] if new is not None else [])]
+        can_shrink = name in self._order.rows
+        alive = [_alive(each, horizon, can_shrink=can_shrink) for each in every]
+        kept = self._merged(name, [each for each in alive if each is not None], horizon)
+        for each in kept:
+            if each.file is None:
+                each.file = write_run(self.files, self._runs, uuid.uuid4().hex, each.run)
+            elif each.has_new_ends:
+                ends = each.run.rows.ends
+                each.file, each.ends = write_ends(self.files, self._runs, each.file, ends)
+        self._windows[name] = kept
+        self._note(name, [each.file for each in kept])
+        self._note(ENDS + name, [each.ends for each in kept])
+
+    def _note(self, key: str, files: Sequence[RunFile | None]) -> None:
+        if there := tuple(file for file in files if file is not None):
+            self.report.after[key] = there
+
+    def _merged(self, name: str, kept: Sequence[Kept], horizon: int) -> list[Kept]:
+        """Return the runs of a window, some of them made one."""
+        files = [each.file for each in kept if each.file is not None]
+        if name in self._order.rows:
+            # Rows of groups leave in no order, so runs of any age are of any size.
+            files.sort(key=lambda file: file.n_rows, reverse=True)
+        upkeep = upkeep_of(files, horizon=horizon, length=self.plan.lengths[name])
+        if not upkeep.merge:
+            return list(kept)
+        parts = [each for each in kept if each.file in upkeep.merge]
+        others = [each for each in kept if each.file not in upkeep.merge]
+        rows = _ending_from(Rows.together([each.run.rows for each in parts]), horizon)
+        return [Kept(run_of(rows)), *others]
+
+    # -- groups ---------------------------------------------------------------------------------
+
+    def _groups(self, name: str) -> Groups | None:
+        """Return the groups of an input before the batch; None if none is known."""
+        for file in self.before.get(GROUPS + name, ()):
+            return Groups.read(open_table(self.files, f"{self._runs}/{file.name}.groups.arrow"))
+        return None
+
+    def _keep_groups(self, name: str, released: Released | None) -> None:
+        """Keep what is counted of the groups that have a row whose end is not known."""
+        open_rows = [_open_rows(each.run) for each in self._windows[name]]
+        if name not in self._order.rows or not open_rows:
+            return
+        if released is None or released.arrivals is None:
+            self._note(GROUPS + name, self.before.get(GROUPS + name, ()))
+            return
+        groups = released.arrivals.groups.only(open_rows)
+        if len(groups):
+            file = uuid.uuid4().hex
+            path = f"{self._runs}/{file}.groups.arrow"
+            n_bytes = write_table(self.files, path, groups.to_table().combine_chunks())
+            self._note(GROUPS + name, [RunFile(file, len(groups), 0, 0, n_bytes)])
+
+
+def results_of_all(plan: BatchPlan, batch: Mapping[str, Rows]) -> Iterator[pa.Table]:
+    """Join rows after which none comes.
+
+    Args:
+        plan: how they are joined, with its order.
+        batch: all rows of each input that has some; see ``OrderedBatch.run``.
+
+    Returns:
+        As ``OrderedBatch.run`` does.
+    """
+    order = plan.order
+    assert order is not None
+    released = {name: released_of(order, name, rows, None).rows for name, rows in batch.items()}
+    news = {name: _joinable(order, name, run_of(of)) for name, of in released.items() if len(of)}
+    instants = instants_of([rows for name, rows in batch.items() if name in order.lateness])
+    work = JoinWork()
+    emission = Emission(plan.graph, plan.orders, ALWAYS, FOREVER, {}, news, instants, work)
+    yield from emission.tables(order.emits)
+
+
+def latest_after(order: OrderPlan, batch: Mapping[str, Rows]) -> dict[str, int]:
+    """Return the latest event time of each stream after a batch (µs)."""
+    latest = dict(order.latest)
+    for name, rows in batch.items():
+        if name in order.lateness and len(rows):
+            latest[name] = max(latest.get(name, ALWAYS), int(rows.starts.max()))
+    return latest
+
+
+def instants_of(parts: Sequence[Rows]) -> NDArray[np.int64]:
+    """Return the instants at which rows come; ascending, each once (µs)."""
+    starts = [rows.starts for rows in parts]
+    return distinct(np.concatenate(starts)) if starts else np.empty(0, np.int64)
+
+
+def released_of(order: OrderPlan, name: str, rows: Rows, groups: Groups | None) -> Released:
+    """Return the rows of an input that can join, with their ends as far as these are known.
+
+    Args:
+        order: what is asked.
+        name: the input.
+        rows: all rows of the stream from where it stood until an instant; in any order.
+        groups: those of the stream before the rows; None if there was none.
+    """
+    if name not in order.rows:
+        return Released(_passing(rows), None)
+    window, payload = order.rows[name], rows.payload
+    by_time = stream_order(rows.starts, payload.select(order.ties[name]))
+    rows = rows.taken(by_time)
+    values = rows.payload.select(window.partition_by)
+    arrivals = Arrivals.of(groups, window.rows, rows.starts, values)
+    ends = arrivals.ends(arrivals.group, arrivals.rank)
+    # Of several rows of one instant some are gone before they were there.
+    joins = ends >= rows.starts
+    if rows.passes is not None:
+        joins &= rows.passes
+    columns = {each: rows.payload[each] for each in order.columns[name]}
+    columns |= {GROUP: pa.array(arrivals.group), RANK: pa.array(arrivals.rank)}
+    whole = Rows(rows.codes, rows.starts, ends, pa.table(columns))
+    return Released(whole.taken(np.flatnonzero(joins)), arrivals)
+
+
+def _passing(rows: Rows) -> Rows:
+    """Return the rows that can join."""
+    if rows.passes is None:
+        return rows
+    kept = rows.taken(np.flatnonzero(rows.passes))
+    return Rows(kept.codes, kept.starts, kept.ends, kept.payload)
+
+
+def _joinable(order: OrderPlan, name: str, run: SortedRun) -> SortedRun:
+    """Return a run without the columns that only tell where its rows stand."""
+    if name not in order.rows:
+        return run
+    rows, columns = run.rows, list(order.columns[name])
+    return SortedRun(
+        Rows(rows.codes, rows.starts, rows.ends, rows.payload.select(columns)), run.indexes
+    )
+
+
+def _ended(kept: Kept, arrivals: Arrivals) -> Kept:
+    """Return a run with the ends that are known now that more rows have come."""
+    rows = kept.run.rows
+    is_open = np.flatnonzero(rows.ends == FOREVER)
+    ends = arrivals.ends(
+        rows.payload[GROUP].to_numpy()[is_open], rows.payload[RANK].to_numpy()[is_open]
+    )
+    is_known = ends < FOREVER
+    if not is_known.any():
+        return kept
+    now = rows.ends.copy()
+    now[is_open[is_known]] = ends[is_known]
+    return Kept(with_ends(kept.run, now), kept.file, None, has_new_ends=True)
+
+
+def _open_rows(run: SortedRun) -> NDArray[np.int64]:
+    """Return the groups of the rows whose ends are not known."""
+    if GROUP not in run.rows.payload.column_names:
+        return np.empty(0, np.int64)
+    groups: NDArray[np.int64] = run.rows.payload[GROUP].to_numpy()[run.rows.ends == FOREVER]
+    return groups
+
+
+def _ending_from(rows: Rows, horizon: int) -> Rows:
+    """Return the rows whose windows hold them at an instant or after it."""
+    return rows.taken(np.flatnonzero(rows.ends >= horizon))
+
+
+def _alive(kept: Kept, horizon: int, *, can_shrink: bool) -> Kept | None:
+    """Return a run as long as rows of it are needed; without the others where these are many."""
+    n_rows = len(kept.run)
+    n_gone = int((kept.run.rows.ends < horizon).sum())
+    if n_gone == n_rows:
+        return None
+    is_worth_it = kept.file is None or (can_shrink and n_gone * SHRINKS >= n_rows)
+    if n_gone == 0 or not is_worth_it:
+        return kept
+    return Kept(run_of(_ending_from(kept.run.rows, horizon)))

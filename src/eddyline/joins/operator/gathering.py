@@ -1,0 +1,79 @@
+"""Rows of several tables that stand for one, without making one of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+
+def rows_of_parts(parts: Sequence[pa.Table], rows: NDArray[np.int64]) -> pa.Table:
+    """Return rows of tables that stand for one.
+
+    Arrow makes one table of several before it takes rows of them: work that grows with the tables,
+    not with the rows. So rows are taken from each, and put where they belong.
+
+    Args:
+        parts: the tables, at least one, with equal columns.
+        rows: places in all of them, one after the other.
+    """
+    from eddyline.joins.operator.gathering_kernels import split_by_part  # noqa: PLC0415
+
+    if len(parts) == 1:
+        return parts[0].take(pa.array(rows))
+    n_rows = [part.num_rows for part in parts]
+    if sum(n_rows) <= rows.size:
+        return pa.concat_tables(parts).take(pa.array(rows))
+    order, local, cuts = split_by_part(rows, np.cumsum([0, *n_rows]))
+    chosen = [
+        (part, local[start:stop], order[start:stop])
+        for part, start, stop in zip(parts, cuts[:-1], cuts[1:], strict=True)
+        if stop > start
+    ]
+    if not chosen:
+        return parts[0].slice(0, 0)
+    columns = [
+        _column([(part.column(at), local, order) for part, local, order in chosen])
+        for at in range(parts[0].num_columns)
+    ]
+    return pa.Table.from_arrays(columns, schema=parts[0].schema)
+
+
+def _column(
+    parts: Sequence[tuple[pa.ChunkedArray, NDArray[np.int64], NDArray[np.int64]]],
+) -> pa.Array | pa.ChunkedArray:
+    """Return a column of which each part has some values, and where each of them belongs."""
+    from eddyline.joins.operator.gathering_kernels import put  # noqa: PLC0415
+
+    n_rows = sum(order.size for *_, order in parts)
+    plain = [values for column, *_ in parts if (values := _values(column)) is not None]
+    if len(plain) == len(parts):
+        found = np.empty(n_rows, plain[0].dtype)
+        for values, (_, local, order) in zip(plain, parts, strict=True):
+            put(values, local, order, found)
+        return pa.Array.from_buffers(parts[0][0].type, n_rows, [None, pa.py_buffer(found)])
+    taken = [chunk for column, local, _ in parts for chunk in column.take(pa.array(local)).chunks]
+    back = np.empty(n_rows, np.int64)
+    back[np.concatenate([order for *_, order in parts])] = np.arange(n_rows)
+    return pa.chunked_array(taken).combine_chunks().take(pa.array(back))
+
+
+def _values(column: pa.ChunkedArray) -> NDArray[np.unsignedinteger] | None:
+    """Return the values of a column as plain bits; None if it is not one of words."""
+    kind = column.type
+    if not pa.types.is_primitive(kind) or kind.bit_width not in (8, 16, 32, 64):
+        return None
+    if column.num_chunks != 1 or column.null_count:
+        return None
+    (chunk,) = column.chunks
+    width = kind.bit_width // 8
+    bits: NDArray[np.unsignedinteger] = np.frombuffer(
+        chunk.buffers()[1], f"u{width}", len(chunk), chunk.offset * width
+    )
+    return bits

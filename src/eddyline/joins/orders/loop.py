@@ -1,0 +1,259 @@
+"""The loop of one pipeline of a join: what its sampled rows met, and the order of the windows.
+
+Windows are ranked by what they drop, as filters are (see ``joins.pipeline_orders``). But a window
+may also give a row many partners, and whatever stands behind it is asked once for each of them.
+Ways that make more combinations than they are given come last, therefore; of these, those first
+that add least for a look-up, which is best where windows are independent.
+"""
+
+from __future__ import annotations
+
+from operator import index
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from eddyline.errors import PlanError
+from eddyline.options import FilterOptions
+from eddyline.ordering.matrix_view import drop_fracs, expected_cost_ns
+from eddyline.runtime.journal import JournalEntry
+from eddyline.runtime.order_loop import WARMUP_SAMPLES, FilterLoop
+from eddyline.runtime.records import BlockRecord
+from eddyline.stats.profile import FilterProfile, merge_tasks
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from eddyline.joins.orders.probe_order import WayFilters
+    from eddyline.joins.orders.probe_profiling import DropSample
+    from eddyline.options import JoinOptions
+    from eddyline.ordering.protocol import Order
+
+KEPT = 0.8
+"""Weight of the combinations of a batch one batch later."""
+
+DAMPING = 1.1
+"""Combinations per row that differ by a smaller factor are the same."""
+
+CHANGE = 1.5
+"""Combinations per row that differ by a larger factor from those of the batches before have
+changed: what was counted before says nothing any more."""
+
+MIN_FILL = 100
+"""Profile tuples that an order is learned from at least, where the window holds as many."""
+
+
+class PipelineLoop:
+    """Keeps the order of one pipeline good.
+
+    Args:
+        filters: what there is to rank; two or more.
+        options: how the order is learned.
+        written: the windows as they were written.
+        order: the windows in the order in force.
+    """
+
+    def __init__(
+        self,
+        filters: WayFilters,
+        options: JoinOptions,
+        written: tuple[str, ...],
+        order: tuple[str, ...],
+    ) -> None:
+        self.filters = filters
+        self.order = order
+        self.written = written
+        self.targets = tuple(each.target for each in filters.filters)
+        given = FilterOptions(
+            policy=options.policy,
+            monitor=options.monitor,
+            adaptive=options.adaptive,
+            window_rows=options.window_rows,
+            min_fill=min(MIN_FILL, options.window_rows),
+            routing=False,
+            seed=options.seed,
+        )
+        self.loop = FilterLoop(self.component, self.targets, given, thinks_freely=True)
+        self.loop.order = self._ranking(order)
+        self.growth = Growth(filters)
+
+    @property
+    def component(self) -> str:
+        """What the journal and the report call it."""
+        return f"pipeline {self.filters.pipeline}"
+
+    @property
+    def is_warming(self) -> bool:
+        """Whether there is too little evidence to order by."""
+        known, least = self.loop.window.profile(), self.loop.options.min_fill
+        return known.n_tuples < least and known.n_tuples + known.n_passed < WARMUP_SAMPLES * least
+
+    def step(self, samples: Sequence[DropSample], batch_id: int) -> list[JournalEntry]:
+        """Take in what the tasks of a batch sampled, and change the order if that says so.
+
+        Args:
+            samples: of the tasks, by bucket; those of other filters say nothing.
+            batch_id: the micro-batch, for the journal.
+        """
+        mine = [each for each in samples if each.filters == self.filters and len(each.codes)]
+        if not mine:
+            return []
+        profiles = [
+            FilterProfile.of_sample(self.targets, each.drops, prob=each.prob, costs=each.costs)
+            for each in mine
+        ]
+        window_rows = self.loop.options.window_rows
+        found = self.loop.step(merge_tasks(profiles, window_rows, 0), batch_id)
+        was_last = self.growth.last
+        self.growth.count(mine)
+        entries = [entry for entry in found if entry.event != "order"]
+        if len(entries) == len(found) and self.growth.last == was_last:
+            return entries
+        before = self.order
+        self.order = self.filters.order(self.growth.ranking(self.loop.order))
+        if self.order != before:
+            evidence: dict[str, Any] = {}
+            for entry in found[len(entries) :]:
+                evidence |= entry.evidence
+            if self.growth.last:
+                evidence["combinations_per_row"] = self.growth.by_target()
+            plans = list(before), list(self.order)
+            entries.append(JournalEntry(batch_id, self.component, "order", *plans, evidence))
+        return entries
+
+    def drop_fracs(self) -> dict[str, float]:
+        """Return the share of the sampled rows that find no partner in each window ([0, 1]).
+
+        Windows without a filter are missing, and all of them before the first sample.
+        """
+        profile = self.loop.window.profile()
+        bits, weights = profile.bits()
+        total = profile.passed + float(weights.sum())
+        if total <= 0.0:
+            return {}
+        return dict(zip(self.targets, (weights @ bits / total).tolist(), strict=True))
+
+    def record(self) -> BlockRecord:
+        """Return how the pipeline stands after a batch; nan for what is not known."""
+        profile = self.loop.window.profile()
+        names = self.written
+        fracs = dict.fromkeys(names, float("nan"))
+        cost = as_written = float("nan")
+        if profile.n_tuples or profile.passed:
+            ranking = self._ranking(self.order)
+            in_order = drop_fracs(ranking, profile)
+            reach = np.concatenate([[1.0], np.cumprod(1.0 - in_order)[:-1]])
+            shown = np.where(reach > 0.0, in_order, np.nan).tolist()
+            fracs |= {self.targets[at]: frac for at, frac in zip(ranking, shown, strict=True)}
+            cost = expected_cost_ns(ranking, profile)
+            as_written = expected_cost_ns(self._ranking(self.written), profile)
+        return BlockRecord(
+            component=self.component,
+            filter_ids=names,
+            order=tuple(names.index(name) for name in self.order),
+            drop_fracs=tuple(fracs.values()),
+            cost_ns=cost,
+            as_written_ns=as_written,
+        )
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return what was learned, as plain values."""
+        return {"loop": self.loop.snapshot(), "growth": self.growth.to_state()}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Continue from what ``snapshot`` returned.
+
+        Raises:
+            StateError: what was learned of filters is damaged.
+            PlanError: other parts do not fit together.
+        """
+        self.loop.restore(state["loop"])
+        self.growth.restore(state["growth"])
+
+    def _ranking(self, order: Sequence[str]) -> Order:
+        """Return the filters in the order of their windows."""
+        places = {name: at for at, name in enumerate(order)}
+        return tuple(sorted(range(len(self.targets)), key=lambda at: places[self.targets[at]]))
+
+
+class Growth:
+    """How many combinations each way makes of one row.
+
+    Args:
+        filters: the ways.
+    """
+
+    def __init__(self, filters: WayFilters) -> None:
+        self.filters = filters
+        self.n_rows = np.zeros(len(filters.filters))
+        self.n_found = np.zeros(len(filters.filters))
+        self.last: Order = ()
+        """The filters that come last as their ways make more combinations than they are given."""
+
+    @property
+    def means(self) -> NDArray[np.float64]:
+        """Combinations per row ((F,))."""
+        return self.n_found / np.maximum(self.n_rows, 1.0)
+
+    def by_target(self) -> dict[str, float]:
+        """Return the combinations per row by the input that a way leads to."""
+        targets = [each.target for each in self.filters.filters]
+        return dict(zip(targets, self.means.round(4).tolist(), strict=True))
+
+    def count(self, samples: Sequence[DropSample]) -> None:
+        """Take in what the tasks of a batch found, and review which filters come last."""
+        n_rows = sum(len(each.codes) / each.prob for each in samples)
+        n_found = sum(each.n_partners / each.prob for each in samples)
+        kept = np.full(self.n_found.size, KEPT)
+        if sum(len(each.codes) for each in samples) >= MIN_FILL:
+            now, known = n_found / n_rows, self.means
+            kept[np.maximum(now, known) > CHANGE * np.minimum(now, known)] = 0.0
+        self.n_rows = kept * self.n_rows + n_rows
+        self.n_found = kept * self.n_found + n_found
+        self._review()
+
+    def _review(self) -> None:
+        means, ranks = self.means, self._ranks()
+        least = np.full(means.size, DAMPING)
+        least[list(self.last)] = 1.0 / DAMPING
+        growing = [at for at in range(means.size) if means[at] > least[at]]
+        is_sorted = all(
+            ranks[one] <= DAMPING * max(ranks[other], 0.0)
+            for place, one in enumerate(self.last)
+            for other in self.last[place + 1 :]
+        )
+        if set(growing) != set(self.last) or not is_sorted:
+            self.last = tuple(sorted(growing, key=lambda at: (ranks[at], at)))
+
+    def ranking(self, order: Order) -> Order:
+        """Return the filters with those that come last behind the others in their order."""
+        return (*(at for at in order if at not in self.last), *self.last)
+
+    def _ranks(self) -> NDArray[np.float64]:
+        """Return what each way adds for one of its look-ups ((F,))."""
+        means, n_probes = self.means, np.ones(self.n_found.size)
+        for at in self.filters.outwards:
+            if (parent := self.filters.parents[at]) is not None:
+                n_probes[at] = n_probes[parent] + means[parent]
+        ranks: NDArray[np.float64] = (means - 1.0) / n_probes
+        return ranks
+
+    def to_state(self) -> list[Any]:
+        """Return what was counted, as plain values."""
+        return [self.n_rows.tolist(), self.n_found.tolist(), list(self.last)]
+
+    def restore(self, state: list[Any]) -> None:
+        """Replace what was counted by what ``to_state`` returned.
+
+        Raises:
+            PlanError: its parts do not fit together.
+        """
+        counts = np.array(state[:2], np.float64)
+        last = tuple(map(index, state[2]))
+        fits = counts.shape == (2, self.n_found.size) and np.isfinite(counts).all()
+        if not (fits and (counts >= 0.0).all() and set(last) <= set(range(self.n_found.size))):
+            msg = f"the counts {counts.tolist()} and the last filters {last} do not fit together"
+            raise PlanError(msg, pipeline=self.filters.pipeline)
+        (self.n_rows, self.n_found), self.last = counts, last

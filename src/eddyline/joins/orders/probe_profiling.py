@@ -1,0 +1,349 @@
+"""Drop probing: which windows have no partner for a few sampled rows [Babu05 5.2].
+
+The pipeline of an input shows what windows drop in its own order only. So of the new rows of a
+batch a few are looked up in *all* windows, each along the way that leads to it, until one partner
+is known to be there or not to be. That is what an order is learned from; results never depend on
+it.
+
+The sampled rows see what the pipeline sees: the runs of the windows, and the new rows of those
+inputs that had their turn before. See ``operator``.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from eddyline.data import outcome_codes as outcome
+from eddyline.data.sampling import seed_of
+from eddyline.data.unique import distinct
+from eddyline.state.run_index import stacked
+from eddyline.stats.costs import CostSums
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from eddyline.joins.graph import JoinGraph
+    from eddyline.joins.orders.probe_order import WayFilters
+    from eddyline.state.rows import SortedRun
+
+MOST_PARTNERS = 64
+"""Combinations along a way that a sampled row is followed to: beyond those it is taken to have no
+others. So profiling a row has a bound, whatever it is joined with."""
+
+N_WARM = 4
+"""Rows that are looked up before the clock runs, as the code is cold at first."""
+
+MOST_PAIRS = 4096
+"""Pairs of a sampled row that are counted in the window of a neighbour."""
+
+
+@dataclass(frozen=True, slots=True)
+class DropProbing:
+    """Which new rows of a batch are profiled, and at what."""
+
+    n_rows: int
+    """Most sampled rows of each input, per bucket and batch (≥ 1)."""
+    ways: Mapping[str, WayFilters]
+    """The filters of each pipeline that is profiled."""
+    seed: int = 0
+    neighbours: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """For each input, the others whose pairs with it are counted: if predicates close a cycle."""
+    n_parts: tuple[int, ...] = ()
+    """In how many parts each key class is cut; not cut if omitted."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DropSample:
+    """What windows dropped of the sampled rows of one pipeline, in one bucket and batch."""
+
+    filters: WayFilters
+    """The pipeline, and what was asked."""
+    codes: outcome.Codes
+    """Outcome code of each sampled row, or of each sampled combination with the head ((R, B))."""
+    prob: float
+    """Probability with which one was sampled ((0, 1])."""
+    costs: CostSums
+    """Time of the look-ups along the way of each filter."""
+    n_partners: NDArray[np.int64]
+    """Combinations along the way of each filter, as far as rows were followed ((F,))."""
+    pairs: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """For each counted neighbour, the pairs with a sampled row that are joined, and all pairs."""
+    ns: int = 0
+    """Time that profiling took in all (ns)."""
+
+    @property
+    def drops(self) -> NDArray[np.bool_]:
+        """Which filter drops which sampled row ((R, F))."""
+        return outcome.unpack(self.codes, len(self.filters.filters))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Partial:
+    """Combinations that sampled rows are followed to."""
+
+    units: NDArray[np.int64]
+    """The sampled row of each."""
+    codes: dict[int, NDArray[np.int64]]
+    """By key class."""
+    starts: NDArray[np.int64]
+    ends: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return self.starts.size
+
+    def taken(self, chosen: NDArray[np.int64], units: NDArray[np.int64]) -> _Partial:
+        codes = {key: of[chosen] for key, of in self.codes.items()}
+        return _Partial(units, codes, self.starts[chosen], self.ends[chosen])
+
+    def joined(self, run: SortedRun, at: NDArray[np.int64], rows: NDArray[np.int64]) -> _Partial:
+        """Return some of them, each with a row of a run."""
+        found, added = self.taken(at, self.units[at]), run.rows
+        more = {key: of[rows] for key, of in added.codes.items() if key not in found.codes}
+        starts = np.maximum(found.starts, added.starts[rows])
+        ends = np.minimum(found.ends, added.ends[rows])
+        return _Partial(found.units, found.codes | more, starts, ends)
+
+    @classmethod
+    def together(cls, parts: Sequence[_Partial], keys: Iterable[int]) -> _Partial:
+        if len(parts) == 1:
+            return parts[0]
+        if not parts:
+            nothing = np.empty(0, np.int64)
+            return cls(nothing, dict.fromkeys(keys, nothing), nothing, nothing)
+        return cls(
+            np.concatenate([part.units for part in parts]),
+            {key: np.concatenate([part.codes[key] for part in parts]) for key in keys},
+            np.concatenate([part.starts for part in parts]),
+            np.concatenate([part.ends for part in parts]),
+        )
+
+
+def drop_samples(
+    probing: DropProbing,
+    graph: JoinGraph,
+    windows: Mapping[str, Sequence[SortedRun]],
+    news: Mapping[str, SortedRun],
+    batch_id: int,
+    clock: Callable[[], int] = time.perf_counter_ns,
+) -> Iterator[DropSample]:
+    """Profile some new rows of each input.
+
+    Args:
+        probing: which rows, and at what.
+        graph: what is joined with what.
+        windows: the runs of each input before the batch.
+        news: the new rows of each input that has some.
+        batch_id: chooses the rows, as their places and the seed do.
+        clock: monotonic clock (ns), for the costs of filters.
+    """
+    seen = {name: tuple(windows.get(name, ())) for name in graph.inputs}
+    for name in graph.inputs:
+        if name not in news:
+            continue
+        seed = seed_of(probing.seed, batch_id, name)
+        others = [runs for other, runs in seen.items() if other != name]
+        if name in probing.ways and any(others):
+            found = _Profiler(probing, graph, seen, clock).sample(name, news[name], seed)
+            if found is not None:
+                yield found
+        seen[name] = (*seen[name], news[name])
+
+
+def places(n_rows: int, most: int, seed: int) -> NDArray[np.int64]:
+    """Return the sampled places of rows, ascending: one of each of equal stretches.
+
+    Rows are in the order of a key, so no key that many rows have is missed. Each row is as likely
+    as any other.
+
+    Args:
+        n_rows: how many rows there are.
+        most: most places.
+        seed: chooses them.
+    """
+    if n_rows <= most:
+        return np.arange(n_rows)
+    within = np.random.default_rng(seed).random(most)
+    found = ((np.arange(most) + within) * (n_rows / most)).astype(np.int64)
+    return distinct(np.minimum(found, n_rows - 1))
+
+
+@dataclass(frozen=True, slots=True)
+class _Profiler:
+    probing: DropProbing
+    graph: JoinGraph
+    windows: Mapping[str, Sequence[SortedRun]]
+    clock: Callable[[], int]
+
+    def sample(self, name: str, new: SortedRun, seed: int) -> DropSample | None:
+        """Return what windows drop of some rows; None if the head has no partner for them."""
+        started, filters = time.perf_counter_ns(), self.probing.ways[name]
+        rows = places(len(new), self.probing.n_rows, seed)
+        units = np.arange(rows.size)
+        codes = {key: of[rows] for key, of in new.rows.codes.items()}
+        first = _Partial(units, codes, new.rows.starts[rows], new.rows.ends[rows])
+        prob, pairs = rows.size / len(new), self._pairs(name, first)
+        bound = (name, *filters.head)
+        for at, other in enumerate(filters.head):
+            first, share = self._behind(first, bound[: at + 1], other, seed)
+            prob *= share
+        if not len(first) and not pairs:
+            return None
+        drops, costs, n_partners = self._profiled(first, bound, filters)
+        ns = time.perf_counter_ns() - started
+        return DropSample(filters, outcome.pack(drops), prob, costs, n_partners, pairs, ns)
+
+    def _behind(
+        self, first: _Partial, bound: tuple[str, ...], other: str, seed: int
+    ) -> tuple[_Partial, float]:
+        """Return combinations of the rows with one more input, and which share was taken."""
+        found = self._partners(first, bound, other, len(first)).joined(self._keys(first, other))
+        chosen = places(len(found), self.probing.n_rows, seed)
+        return found.taken(chosen, np.arange(chosen.size)), chosen.size / max(len(found), 1)
+
+    def _profiled(
+        self, first: _Partial, bound: tuple[str, ...], filters: WayFilters
+    ) -> tuple[NDArray[np.bool_], CostSums, NDArray[np.int64]]:
+        """Return the bits ((R, F)), the costs, and the combinations found ((F,))."""
+        n_filters = len(filters.filters)
+        drops = np.ones((len(first), n_filters), np.bool_)
+        n_partners, taken_ns = np.zeros(n_filters, np.int64), np.zeros(n_filters)
+        is_on_a_way = set(filters.parents)
+        behind: dict[int | None, _Partial] = {None: first}
+        for at in filters.outwards[:1]:
+            self._warm(first, bound, filters.filters[at].target)
+        for at in filters.outwards:
+            parent, way = filters.parents[at], filters.filters[at].way
+            before = behind[parent]
+            known = (*bound, *way[:-1])
+            started = self.clock()
+            found = self._partners(before, known, way[-1], len(first))
+            taken_ns[at] = self.clock() - started + (0 if parent is None else taken_ns[parent])
+            drops[:, at] = found.counts == 0
+            n_partners[at] = found.counts.sum()
+            if at in is_on_a_way:
+                behind[at] = found.joined(self._keys(before, way[-1]))
+        asked = np.full(n_filters, float(len(first)))
+        return drops, CostSums.of_calls(asked, np.maximum(taken_ns, 1.0)), n_partners
+
+    def _warm(self, first: _Partial, bound: tuple[str, ...], other: str) -> None:
+        """Look a few rows up while no clock runs: whatever is first would seem to be slow."""
+        few = np.arange(min(N_WARM, len(first)))
+        self._partners(first.taken(few, few), bound, other, few.size)
+
+    def _pairs(self, name: str, rows: _Partial) -> dict[str, tuple[int, int]]:
+        """Count the pairs of the rows with rows of their neighbours."""
+        found = {}
+        for other in self.probing.neighbours.get(name, ()):
+            if n_rows := sum(map(len, self.windows[other])):
+                links = self.graph.links((name,), other)
+                look_up = _LookUp.of(rows, links)
+                counts = look_up.partners(self.windows[other], len(rows), MOST_PAIRS).counts
+                # Rows of other buckets are not joined.
+                parts = [parts for key, parts in enumerate(self.probing.n_parts) if key in links]
+                found[other] = int(counts.sum()), n_rows * len(rows) * math.prod(parts)
+        return found
+
+    def _partners(
+        self, before: _Partial, bound: Sequence[str], other: str, n_units: int
+    ) -> _Partners:
+        """Return the partners of sampled rows in a window."""
+        look_up = _LookUp.of(before, self.graph.links(bound, other))
+        return look_up.partners(self.windows[other], n_units, MOST_PARTNERS)
+
+    def _keys(self, before: _Partial, other: str) -> set[int]:
+        """Return the key classes of combinations with one more input."""
+        return {*before.codes, *self.graph.classes_of[other]}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Partners:
+    """What sampled rows are joined with in the runs of a window."""
+
+    before: _Partial
+    counts: NDArray[np.int64]
+    """Partners of each sampled row ((R,))."""
+    pieces: list[tuple[SortedRun, NDArray[np.int64], NDArray[np.int64]]]
+    """The pairs of a combination and a row in each run that has some."""
+
+    def joined(self, keys: Iterable[int]) -> _Partial:
+        """Return the combinations of both.
+
+        Args:
+            keys: their key classes.
+        """
+        return _Partial.together([self.before.joined(*each) for each in self.pieces], keys)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _LookUp:
+    """What is looked up in the runs of a window."""
+
+    before: _Partial
+    links: tuple[int, ...]
+    """The key classes in which rows have to be equal."""
+    hashes: NDArray[np.uint64]
+    checks: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, before: _Partial, links: tuple[int, ...]) -> _LookUp:
+        from eddyline.state.run_index_kernels import hashes_of  # noqa: PLC0415
+
+        checks = stacked([before.codes[key] for key in links[1:]], len(before))
+        return cls(before, links, hashes_of(before.codes[links[0]]), checks)
+
+    def partners(self, window: Sequence[SortedRun], n_units: int, most: int) -> _Partners:
+        """Return what is found in the runs of a window.
+
+        Args:
+            window: the runs.
+            n_units: sampled rows (R).
+            most: partners after which the search for a sampled row ends.
+        """
+        counts, pieces = np.zeros(n_units, np.int64), []
+        for run in window:
+            before, room = counts.copy(), 64 + 4 * len(self.before)
+            at, rows = np.empty((2, room), np.int64)
+            n = self._count(run, most, counts, at, rows)
+            if n > room:
+                counts[:] = before
+                at, rows = np.empty((2, n), np.int64)
+                self._count(run, most, counts, at, rows)
+            if n:
+                pieces.append((run, at[:n], rows[:n]))
+        return _Partners(self.before, counts, pieces)
+
+    def _count(
+        self,
+        run: SortedRun,
+        most: int,
+        counts: NDArray[np.int64],
+        found_probes: NDArray[np.int64],
+        found_rows: NDArray[np.int64],
+    ) -> int:
+        """Find the partners in one run; see ``probing_kernels.count_partners``."""
+        from eddyline.joins.orders.probing_kernels import count_partners  # noqa: PLC0415
+
+        index = run.index(self.links[0])
+        return count_partners(
+            self.before.units,
+            self.hashes,
+            self.before.starts,
+            self.before.ends,
+            self.checks,
+            index.entries,
+            index.directory,
+            index.places,
+            index.bounds,
+            stacked([run.rows.codes[key] for key in self.links[1:]], len(run)),
+            most,
+            counts,
+            found_probes,
+            found_rows,
+        )

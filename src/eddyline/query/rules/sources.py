@@ -1,0 +1,232 @@
+"""Rules as SQL text or as predicates: what they are before they know the columns of an input.
+
+``bind`` reads them over the columns into the trees of ``rules``; how a text is taken apart is the
+business of ``rule_tree``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from eddyline.errors import NotSupportedError, QueryError
+from eddyline.query.conditions import And, Constant, MayRaise, NativeTest, Rule
+from eddyline.query.predicates import FunctionPredicate, SqlPredicate, as_predicate
+from eddyline.query.rules.reader import RuleText, checked_reads, function_test
+from eddyline.sql.analysis import check_is_row_wise
+from eddyline.sql.parsing import parse_condition
+from eddyline.sql.rendering import UnwritableError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from eddyline.query.conditions import Node, RuleSource
+    from eddyline.query.predicates import Predicate
+
+
+@dataclass(frozen=True)
+class SqlRule:
+    """A rule as boolean SQL over columns, which may call Python predicates."""
+
+    name: str
+    """Unique in its set."""
+    text: str
+    """The condition as its author wrote it."""
+    functions: Mapping[str, FunctionPredicate] = field(default_factory=dict)
+    """The Python predicates that it may call, by name."""
+    info: Mapping[str, Any] = field(default_factory=dict)
+    """What else is known of it."""
+
+    def bind(self, columns: Mapping[str, str], *, ansi: bool) -> Rule:
+        """Return the rule over an input.
+
+        Args:
+            columns: name and Spark type of each column.
+            ansi: whether Spark raises where ANSI SQL does.
+
+        Raises:
+            QueryError: it cannot be read or does not fit the columns; the message names the rule
+                and points at the place.
+            NotSupportedError: it needs more than one row, or calls a Python function where the
+                rule cannot be taken apart.
+
+        Example:
+            >>> SqlRule("big", "n > 5").bind({"n": "int"}, ansi=True).tree.value
+            5
+        """
+        if not self.text.strip():
+            msg = f"rule {self.name!r} is empty; write a condition such as \"proto = 'tcp'\""
+            raise QueryError(msg, name=self.name)
+        bound = _bound_text(SqlPredicate(self.text, self.name), self, columns, ansi=ansi)
+        tree = bound.tree
+        if isinstance(tree, MayRaise) and isinstance(tree.test, NativeTest) and bound.read:
+            # Nothing to share: the rule itself is one column, and its error another.
+            tree = replace(bound.read.whole, reason=bound.read.risk)
+        return Rule(self.name, tree, self.text)
+
+
+@dataclass(frozen=True)
+class PredicateRule:
+    """A rule that is a conjunction of predicates, SQL and Python; true if there is none."""
+
+    name: str
+    """Unique in its set."""
+    predicates: tuple[Predicate, ...]
+    """The conjuncts, as written."""
+    functions: Mapping[str, FunctionPredicate] = field(default_factory=dict)
+    """The Python predicates that SQL conjuncts may call, by name."""
+    info: Mapping[str, Any] = field(default_factory=dict)
+    """What else is known of it."""
+
+    @property
+    def text(self) -> str:
+        """The conjunction as it would stand in SQL."""
+        if len(self.predicates) == 1:
+            return self.predicates[0].text
+        return " AND ".join(f"({each.text})" for each in self.predicates) or "TRUE"
+
+    def bind(self, columns: Mapping[str, str], *, ansi: bool) -> Rule:
+        """Return the rule over an input; see ``SqlRule.bind``."""
+        bound = [self._bound(each, columns, ansi=ansi) for each in self.predicates]
+        stays = next((each for each in bound if each.reason), None)
+        if stays is None:
+            return Rule(self.name, _all_of([each.tree for each in bound]), self.text)
+        calls = next((each for each in bound if each.calls), None)
+        if calls is not None:
+            msg = (
+                f"rule {self.name!r} calls the Python predicate {calls.calls} and has a part "
+                f"{stays.text!r} that Spark must evaluate together with the rest ({stays.reason}); "
+                f"use forms that never raise, such as try_cast or try_divide"
+            )
+            raise NotSupportedError(msg, name=self.name)
+        natives = [each.read.whole for each in bound if each.read is not None]
+        sql = " AND ".join(f"({each.sql}\n)" for each in natives)
+        read = dict.fromkeys(column for each in natives for column in each.columns)
+        whole = natives[0] if len(natives) == 1 else NativeTest(sql, tuple(read))
+        whole = replace(whole, reason=stays.reason)
+        return Rule(self.name, whole, self.text)
+
+    def _bound(self, predicate: Predicate, columns: Mapping[str, str], *, ansi: bool) -> _BoundPart:
+        if isinstance(predicate, SqlPredicate):
+            return _bound_text(predicate, self, columns, ansi=ansi)
+        return _bound_function(predicate, self.name, columns, ansi=ansi)
+
+
+def check_rule(rule: SqlRule | PredicateRule) -> None:
+    """Check that the texts of a rule can be read, as far as that needs no columns.
+
+    Raises:
+        QueryError: one cannot; the message names the rule and points at the place.
+        NotSupportedError: one needs more than one row.
+    """
+    what = f"rule {rule.name!r}"
+    texts = [rule.text] if isinstance(rule, SqlRule) else []
+    if isinstance(rule, PredicateRule):
+        texts = [each.text for each in rule.predicates if isinstance(each, SqlPredicate)]
+    for text in texts:
+        check_is_row_wise(parse_condition(text, what), text, what, rule.functions)
+
+
+def rule_source(
+    name: str,
+    given: str | Predicate,
+    functions: Mapping[str, FunctionPredicate] | None = None,
+    info: Mapping[str, Any] | None = None,
+) -> SqlRule | PredicateRule:
+    """Return a rule of what was given: text, or a predicate.
+
+    Args:
+        name: the rule's name, unique in its set.
+        given: boolean SQL, or a SQL or Python predicate.
+        functions: the Python predicates that text may call, by name.
+        info: what else is known of the rule.
+
+    Raises:
+        QueryError: it is neither; the message names the rule.
+    """
+    try:
+        predicate = as_predicate(given)
+    except QueryError as error:
+        msg = f"rule {name!r}: {error}"
+        raise QueryError(msg, name=name) from error
+    if isinstance(given, str):
+        return SqlRule(name, given, functions or {}, info or {})
+    return PredicateRule(name, (predicate,), functions or {}, info or {})
+
+
+def conjunction_source(name: str, predicates: tuple[Predicate, ...]) -> RuleSource:
+    """Return the rule that all predicates are true, such as the WHERE of a query.
+
+    Args:
+        name: the rule's name, unique in its set.
+        predicates: the conjuncts; none: the rule is always true.
+    """
+    return PredicateRule(name, predicates)
+
+
+@dataclass(frozen=True, slots=True)
+class _BoundPart:
+    """One conjunct over the columns of an input."""
+
+    text: str
+    tree: Node
+    read: RuleText | None = None
+    """What was read, if it is SQL."""
+    reason: str = ""
+    """Why the whole rule must stay in Spark."""
+    calls: str = ""
+    """A Python predicate that it calls."""
+
+
+def _bound_text(
+    predicate: SqlPredicate,
+    rule: SqlRule | PredicateRule,
+    columns: Mapping[str, str],
+    *,
+    ansi: bool,
+) -> _BoundPart:
+    what = f"rule {rule.name!r}"
+    try:
+        read = RuleText(predicate.text, what, columns, rule.functions, ansi=ansi)
+        return _taken_apart(predicate, read)
+    except RecursionError as error:
+        msg = f"{what} is nested too deeply to be read; split it into several rules"
+        raise QueryError(msg, name=rule.name) from error
+
+
+def _taken_apart(predicate: SqlPredicate, read: RuleText) -> _BoundPart:
+    reason = _reason(predicate, read)
+    if not reason:
+        try:
+            return _BoundPart(predicate.text, read.tree(), read, calls=read.first_call)
+        except UnwritableError as unknown:
+            reason = read.risk or f"{unknown} is not known well enough to be taken apart"
+    if read.first_call:
+        read.refuse_calls(reason)
+    # What its author says never to raise may stand beside others, although not be taken apart.
+    is_promised = predicate.can_raise is False and not read.chance
+    whole = replace(read.whole, reason=reason)
+    return _BoundPart(predicate.text, whole, read, "" if is_promised else reason)
+
+
+def _reason(predicate: SqlPredicate, read: RuleText) -> str:
+    """Return why a text must stay whole, with its author's word where there is one."""
+    if predicate.deterministic is False:
+        return "it was declared not deterministic"
+    if predicate.can_raise is True:
+        return "it was declared to raise on some rows"
+    chance = read.chance if predicate.deterministic is None else ""
+    return chance or read.doubt or (read.risk if predicate.can_raise is False else "")
+
+
+def _bound_function(
+    predicate: FunctionPredicate, name: str, columns: Mapping[str, str], *, ansi: bool
+) -> _BoundPart:
+    tree = function_test(checked_reads(predicate, f"rule {name!r}", columns, ansi=ansi))
+    return _BoundPart(predicate.text, tree, calls=predicate.name)
+
+
+def _all_of(trees: list[Node]) -> Node:
+    if not trees:
+        return Constant(True)
+    return trees[0] if len(trees) == 1 else And(tuple(trees))

@@ -1,0 +1,462 @@
+"""A block of rules that are evaluated together: attribute selection constructs with bitmaps.
+
+A construct cuts one attribute's domain where some rule of the block changes; each region has a
+bitmap of the rules that can still be true there. The AND of a row's bitmaps are the rules that
+survive; a row with none left is dropped at once [ASC 3]. The paper's rules are conjunctions. For
+any monotone formula, a rule's bit is 1 iff the rule can be true given only this attribute and
+everything else taken to hold. So a 0 is always right, and a rule that is a conjunction of parts
+over one attribute each is decided by its bits alone; survivors of other rules need a check.
+
+Attributes arrive as *keys*: an image of their values in int64 that keeps their order, NULL apart.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import reduce
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eddyline.data.unique import distinct
+from eddyline.errors import PlanError
+from eddyline.rules.compile.formula import All, Always, Literal, literals_of
+from eddyline.rules.compile.keys import HIGHEST, LOWEST
+from eddyline.rules.compile.region_tables import CutTables, cut_tables
+from eddyline.rules.compile.regions import cuts_of
+from eddyline.rules.planning.sequence import SelectionSequence
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from eddyline.rules.compile.formula import Formula
+    from eddyline.rules.compile.regions import KeySet
+    from eddyline.rules.match.bitmap_kernels import BlockArrays, SequenceArrays
+
+Bits = NDArray[np.bool_]
+Ints = NDArray[np.int64]
+Places = NDArray[np.int32]
+Words = NDArray[np.uint64]
+
+MAX_RULES = 512
+"""Most rules of a block: eight words, which are one cache line."""
+
+MAX_HYBRID = 64
+"""Most constructs with micro-arrows: what a row has visited is one word."""
+
+_PLAIN: tuple[Any, ...] = ("C", "W")
+
+
+@dataclass(frozen=True, slots=True)
+class SelectionCounts:
+    """What selection came to over some rows: adds up."""
+
+    n_rows: int
+    """Rows that entered."""
+    evaluated: Ints
+    """Rows that each construct looked at ((n,))."""
+    dropped: Ints
+    """Rows whose last rule went with each construct ((n,))."""
+    n_followed: int
+    """Micro-arrows followed."""
+    n_pairs: int
+    """Pairs of row and rule that survived."""
+
+    @classmethod
+    def empty(cls, n_constructs: int) -> Self:
+        """Return the counts of no row."""
+        zeros = np.zeros(n_constructs, dtype=np.int64)
+        return cls(0, zeros, zeros, 0, 0)
+
+    def __add__(self, other: SelectionCounts) -> SelectionCounts:
+        return SelectionCounts(
+            self.n_rows + other.n_rows,
+            self.evaluated + other.evaluated,
+            self.dropped + other.dropped,
+            self.n_followed + other.n_followed,
+            self.n_pairs + other.n_pairs,
+        )
+
+    @property
+    def n_evaluated(self) -> int:
+        """Evaluations of constructs."""
+        return int(self.evaluated.sum())
+
+    @property
+    def drop_frac(self) -> float:
+        """Share of the rows that no rule survived for ([0, 1]); 0 if there was no row."""
+        return float(self.dropped.sum()) / self.n_rows if self.n_rows else 0.0
+
+    @property
+    def micro_frac(self) -> float:
+        """Share of micro-arrows among all arrows followed ([0, 1])."""
+        n_arrows = self.n_evaluated - self.n_rows
+        return self.n_followed / n_arrows if n_arrows > 0 else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Selected:
+    """The rules that survive for each row of a batch."""
+
+    rows: Ints
+    """Row of each pair, ascending."""
+    rules: Places
+    """Rule of each pair: its place in the block; ascending for each row."""
+    counts: SelectionCounts
+    """What it took."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SelectionBlock:
+    """The constructs of a block of rules; immutable, and the same for every sequence."""
+
+    n_rules: int
+    """k, at most ``MAX_RULES``."""
+    attributes: tuple[int, ...]
+    """The attribute of each construct: its row in the matrix of keys (n)."""
+    tables: CutTables
+    """Where the keys of each construct are cut."""
+    bitmaps: Words
+    """Which rules can be true in each region, bit j of word w for rule 64 w + j ((regions, W))."""
+    region_at: Ints
+    """Where the regions of each construct start ((n + 1,))."""
+    usage: Words
+    """Which rules each construct can decide ((n, W))."""
+    initial: Words
+    """Rules that some construct can decide ((W,))."""
+    everywhere: Words
+    """Rules that none can: they survive for every row, and no row is dropped for them ((W,))."""
+    needs_check: Bits
+    """Which rules may survive for rows that they are not true for ((k,))."""
+
+    @classmethod
+    def build(
+        cls,
+        rules: Sequence[Formula],
+        attribute_of: Callable[[int], int],
+        keys_of: Callable[[int], KeySet],
+        *,
+        further_cuts: Mapping[int, Sequence[int]] | None = None,
+    ) -> Self:
+        """Return the block of some rules.
+
+        Args:
+            rules: the rules, in the order of their bits.
+            attribute_of: attribute of a literal (its row in the matrix of keys); -1 for what is
+                not decided by a key: it is taken to hold, and the rule needs a check.
+            keys_of: keys for which a literal with an attribute holds.
+            further_cuts: keys to cut an attribute at besides; regions of equal bitmaps change no
+                answer.
+
+        Raises:
+            PlanError: there are more than ``MAX_RULES`` rules.
+        """
+        if len(rules) > MAX_RULES:
+            msg = f"a block takes at most {MAX_RULES} rules, got {len(rules)}; make more blocks"
+            raise PlanError(msg, rules=len(rules))
+        return cls._joined(
+            rules,
+            _constructs(rules, attribute_of, keys_of, further_cuts or {}),
+            {j for j, rule in enumerate(rules) if not _is_decided(rule, attribute_of)},
+        )
+
+    @classmethod
+    def _joined(
+        cls, rules: Sequence[Formula], constructs: Sequence[_Construct], checked: set[int]
+    ) -> Self:
+        k, n_words = len(rules), max(1, -(-len(rules) // 64))
+        # Without regions it is known of constants alone.
+        never = np.array([_can_hold(rule, {}) is not None for rule in rules], dtype=np.bool_)
+        usage = np.array([~each.can.all(axis=0) for each in constructs], dtype=np.bool_)
+        usage = usage.reshape(len(constructs), k)
+        decided: Bits = np.any(usage, axis=0, keepdims=True)
+        can = [each.can for each in constructs] or [np.ones((0, k), dtype=np.bool_)]
+        return cls(
+            n_rules=k,
+            attributes=tuple(each.attribute for each in constructs),
+            tables=cut_tables([each.cuts for each in constructs]),
+            bitmaps=_packed(np.concatenate(can), n_words),
+            region_at=_offsets([len(each.can) for each in constructs]),
+            usage=_packed(usage, n_words),
+            initial=_packed(decided, n_words)[0],
+            everywhere=_packed(~decided & ~never, n_words)[0],
+            needs_check=np.array([j in checked for j in range(k)], dtype=np.bool_),
+        )
+
+    @property
+    def n_constructs(self) -> int:
+        """n, the number of constructs."""
+        return len(self.attributes)
+
+    @property
+    def n_words(self) -> int:
+        """W, words of a bitmap."""
+        return len(self.initial)
+
+    def n_regions(self, construct: int) -> int:
+        """Return how many regions a construct has, that of NULL included."""
+        return int(self.region_at[construct + 1] - self.region_at[construct])
+
+    def cuts_of(self, construct: int) -> Ints:
+        """Return the first keys of a construct's regions, of the third one on."""
+        start, end = self.tables.cuts_at[construct : construct + 2]
+        return self.tables.cuts[start:end]
+
+    def region_keys(self, construct: int, region: int) -> tuple[int, int] | None:
+        """Return lowest and highest key of a region, both included; None for that of NULL."""
+        if region == 0:
+            return None
+        cuts = self.cuts_of(construct).tolist()
+        low = cuts[region - 2] if region > 1 else LOWEST
+        return low, cuts[region - 1] - 1 if region <= len(cuts) else HIGHEST
+
+    def without(self, rules: Sequence[int]) -> SelectionBlock:
+        """Return the block after rules are gone: their bits stay 0, the others keep theirs."""
+        gone = np.zeros((1, self.n_rules), dtype=np.bool_)
+        gone[0, list(rules)] = True
+        kept = ~_packed(gone, self.n_words)[0]
+        return replace(
+            self,
+            initial=self.initial & kept,
+            everywhere=self.everywhere & kept,
+            usage=self.usage & kept,
+        )
+
+    def regions(self, keys: Ints, nulls: Bits, rows: Ints) -> Places:
+        """Return the regions of some rows in all constructs: what a sequence is learned from.
+
+        Args:
+            keys: keys of the attributes ((attributes, R)).
+            nulls: which are NULL ((attributes, R)).
+            rows: the rows ((T,)).
+
+        Returns:
+            Region of each row and construct ((T, n)).
+        """
+        keys, nulls = np.require(keys, np.int64, _PLAIN), np.require(nulls, np.bool_, _PLAIN)
+        found = np.empty((self.n_constructs, len(rows)), dtype=np.int32)
+        _kernels().regions(keys, nulls, rows.astype(np.int64), self.arrays(), found)
+        return np.ascontiguousarray(found.T)
+
+    def arrays(self) -> BlockArrays:
+        """Return the block as kernels read it."""
+        arrays: BlockArrays = _kernels().BlockArrays(
+            columns=np.array(self.attributes, dtype=np.int64),
+            tables=self.tables,
+            region_at=self.region_at,
+            bitmaps=self.bitmaps,
+            usage=self.usage,
+            initial=self.initial,
+            everywhere=self.everywhere,
+        )
+        return arrays
+
+    def bitmaps_of(self, regions: Places) -> Words:
+        """Return the bitmaps of rows whose regions are known ((T, n, W))."""
+        found: Words = self.bitmaps[self.region_at[:-1] + regions]
+        return found
+
+    def selection(
+        self, sequence: SelectionSequence | None = None, *, skips: bool = False
+    ) -> Selection:
+        """Return the block with a sequence, ready to select rows.
+
+        Args:
+            sequence: constructs in the order of their numbers if omitted.
+            skips: whether a row passes over constructs that cannot decide any rule it has left.
+
+        Raises:
+            PlanError: the sequence is for another number of constructs or regions.
+        """
+        return Selection(
+            self, sequence or SelectionSequence(tuple(range(self.n_constructs))), skips
+        )
+
+
+class Selection:
+    """A block with a sequence: selects rows."""
+
+    def __init__(self, block: SelectionBlock, sequence: SelectionSequence, skips: bool) -> None:
+        if sequence.n_constructs != block.n_constructs:
+            msg = (
+                f"a sequence of {sequence.n_constructs} constructs does not fit a block of "
+                f"{block.n_constructs}"
+            )
+            raise PlanError(msg, macro=sequence.macro)
+        if sequence.is_hybrid and block.n_constructs > MAX_HYBRID:
+            msg = f"micro-arrows are followed among at most {MAX_HYBRID} constructs, use none"
+            raise PlanError(msg, constructs=block.n_constructs)
+        self.block = block
+        self.sequence = sequence
+        self._block = block.arrays()
+        self._sequence = _sequence_arrays(block, sequence, skips)
+
+    def select(self, keys: Ints, nulls: Bits) -> Selected:
+        """Return the rules that survive for each row of a batch, and what it took.
+
+        Args:
+            keys: keys of the attributes, rows of the matrix contiguous ((attributes, R)).
+            nulls: which are NULL ((attributes, R)).
+        """
+        # Others would be compiled for their kind of array: once per process is enough.
+        keys, nulls = np.require(keys, np.int64, _PLAIN), np.require(nulls, np.bool_, _PLAIN)
+        kernels, n, n_rows = _kernels(), self.block.n_constructs, keys.shape[1]
+        kernel = kernels.select_hybrid if self.sequence.is_hybrid else kernels.select_macro
+        counted = (np.zeros(size, dtype=np.int64) for size in (n, n, 1))
+        tally = kernels.Tally(*counted)
+        room = 64 * self.block.n_words * kernels.CHUNK + n_rows
+        rows, rules = np.empty(room, dtype=np.int64), np.empty(room, dtype=np.int32)
+        row = n_pairs = 0
+        while row < n_rows:
+            row, n_pairs = kernel(
+                keys, nulls, self._block, self._sequence, tally, row, n_pairs, rows, rules
+            )
+            if row < n_rows:
+                rows, rules = _twice(rows), _twice(rules)
+        counts = SelectionCounts(
+            n_rows, tally.evaluated, tally.dropped, int(tally.followed[0]), n_pairs
+        )
+        return Selected(rows[:n_pairs], rules[:n_pairs], counts)
+
+
+class _Construct(NamedTuple):
+    attribute: int
+    cuts: Ints
+    can: Bits
+    """Whether a rule can be true in a region ((regions, k))."""
+
+
+def _kernels() -> Any:
+    # numba takes longer to import than the rest of eddyline.
+    return import_module("eddyline.rules.match.bitmap_kernels")
+
+
+def _constructs(
+    rules: Sequence[Formula],
+    attribute_of: Callable[[int], int],
+    keys_of: Callable[[int], KeySet],
+    further_cuts: Mapping[int, Sequence[int]],
+) -> list[_Construct]:
+    """Return the constructs of all attributes that can decide some rule."""
+    used: dict[int, dict[int, KeySet]] = {}
+    users: dict[int, list[int]] = {}
+    for j, rule in enumerate(rules):
+        for literal in literals_of(rule):
+            attribute = attribute_of(literal)
+            if attribute < 0:
+                continue
+            mine = used.setdefault(attribute, {})
+            if literal not in mine:
+                mine[literal] = keys_of(literal)
+            if j not in users.setdefault(attribute, [])[-1:]:
+                users[attribute].append(j)
+    found = []
+    for attribute in sorted(used):
+        cuts = _cuts([*used[attribute].values()], further_cuts.get(attribute, ()))
+        holds = _in_regions(cuts, used[attribute])
+        can = np.ones((len(rules), len(cuts) + 2), dtype=np.bool_)
+        for j in users[attribute]:
+            can_hold = _can_hold(rules[j], holds)
+            if can_hold is not None:
+                can[j] = can_hold
+        if not can.all():
+            found.append(_Construct(attribute, cuts, can.T))
+    return found
+
+
+def _cuts(sets: Sequence[KeySet], further: Sequence[int]) -> Ints:
+    return distinct(np.concatenate([cuts_of(sets), np.array(further, dtype=np.int64)]))
+
+
+def _in_regions(cuts: Ints, sets: Mapping[int, KeySet]) -> dict[int, Bits]:
+    """Return whether each literal holds in each region, NULL first."""
+    intervals = [each for keys in sets.values() for each in keys.intervals]
+    ends = np.array(intervals, dtype=np.int64).reshape(-1, 2)
+    places = (np.searchsorted(cuts, ends, side="right") + 1).tolist()
+    holds = np.zeros((len(sets), len(cuts) + 2), dtype=np.bool_)
+    at = 0
+    for row, keys in zip(holds, sets.values(), strict=True):
+        row[0] = keys.holds_null
+        for first, last in places[at : at + len(keys.intervals)]:
+            row[first : last + 1] = True
+        at += len(keys.intervals)
+    return dict(zip(sets, holds, strict=True))
+
+
+def _can_hold(rule: Formula, holds: Mapping[int, Bits]) -> Bits | None:
+    """Return in which regions a rule can be true if every other attribute does its best.
+
+    None says everywhere.
+    """
+    if isinstance(rule, Literal):
+        return holds.get(rule.id)
+    if isinstance(rule, Always):
+        return None if rule.value else np.zeros(1, dtype=np.bool_)
+    parts = [_can_hold(part, holds) for part in rule.parts]
+    known = [part for part in parts if part is not None]
+    if isinstance(rule, All):
+        return reduce(np.logical_and, known) if known else None
+    return reduce(np.logical_or, known) if len(known) == len(parts) else None
+
+
+def _is_decided(rule: Formula, attribute_of: Callable[[int], int]) -> bool:
+    """Return whether a rule is a conjunction of parts over one attribute with keys each."""
+    parts = rule.parts if isinstance(rule, All) else (rule,)
+    for part in parts:
+        attributes = {attribute_of(literal) for literal in literals_of(part)}
+        if len(attributes) > 1 or -1 in attributes:
+            return False
+    return True
+
+
+def _sequence_arrays(
+    block: SelectionBlock, sequence: SelectionSequence, skips: bool
+) -> SequenceArrays:
+    macro = np.array(sequence.macro, dtype=np.int64)
+    nodes = range(sequence.n_nodes)
+    starts, arrows = _arrow_table(block, sequence)
+    found: SequenceArrays = _kernels().SequenceArrays(
+        macro=macro,
+        position=np.argsort(macro),
+        construct_of=np.array([sequence.construct_of(v) for v in nodes], dtype=np.int64),
+        arrows_at=starts,
+        arrows=arrows,
+        skips=skips,
+    )
+    return found
+
+
+def _arrow_table(block: SelectionBlock, sequence: SelectionSequence) -> tuple[Ints, Places]:
+    """Return where each node's arrows start, and all arrows: one per region of those nodes."""
+    starts = np.full(max(sequence.n_nodes, 1), -1, dtype=np.int64)
+    size = 0
+    for node in dict.fromkeys(arrow.node for arrow in sequence.arrows):
+        starts[node] = size
+        size += block.n_regions(sequence.construct_of(node))
+    arrows = np.full(size, -1, dtype=np.int32)
+    for arrow in sequence.arrows:
+        if arrow.region >= block.n_regions(sequence.construct_of(arrow.node)):
+            msg = f"an arrow starts in region {arrow.region}, which its construct does not have"
+            raise PlanError(msg, node=arrow.node, region=arrow.region)
+        arrows[starts[arrow.node] + arrow.region] = arrow.target
+    return starts, arrows
+
+
+def _packed(bits: Bits, n_words: int) -> Words:
+    """Return rows of bits as words, bit j of word w for column 64 w + j."""
+    wide = np.zeros((len(bits), 64 * n_words), dtype=np.bool_)
+    wide[:, : bits.shape[1]] = bits
+    found = np.packbits(wide, axis=1, bitorder="little").view("<u8")
+    return np.ascontiguousarray(found, dtype=np.uint64)
+
+
+def _offsets(sizes: Sequence[int] | Ints) -> Ints:
+    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+
+
+def _twice(old: NDArray[Any]) -> NDArray[Any]:
+    new = np.empty(2 * len(old), dtype=old.dtype)
+    new[: len(old)] = old
+    return new

@@ -1,0 +1,215 @@
+"""The loop of a set of rules: takes in what evaluation observed, and plans anew where it pays.
+
+The same on the driver, between micro-batches, and inside a task, between Arrow batches.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from dataclasses import replace
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from eddyline.data.sampling import sampled_rows
+from eddyline.data.unique import distinct
+from eddyline.rules.compile.bitmap_blocks import Blocks
+from eddyline.rules.planning.access_predicates import MIN_ROWS
+from eddyline.rules.planning.planner import make_plan
+from eddyline.rules.planning.rearrangement import RearrangementMonitor, has_changed
+from eddyline.rules.profile import SharingProfile, merge
+from eddyline.runtime.journal import JournalEntry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from eddyline.options import SharingOptions
+    from eddyline.rules.compile.program import Program
+    from eddyline.rules.plan import SharingPlan
+
+COMPONENT = "rules"
+
+FIRST_ROWS = 500
+"""First rows of a stream of which nothing is known: all attributes are looked at for them."""
+
+MAX_PLANNING = 0.05
+"""Most time that planning may take, as a share of the time that evaluation took since."""
+
+MAX_PARTS = 16
+"""Parts that the sample is kept in; the oldest goes as a whole."""
+
+SETTLED, UNSETTLED = "rows since the last plan", "many rows since the last plan"
+"""Why a plan is made a second time: the rows that called for the first one were few, or most of
+those it was made from came before the change. Nothing would look wrong about it later."""
+
+MIN_PAIRS = 0.05
+"""Pairs of row and rule per row below which their number is no reason to plan anew."""
+
+
+class RuleLoop:
+    """Keeps the plan of a program up to date.
+
+    Args:
+        program: the rules.
+        options: how the plan is made, and when.
+        plan: the plan to start with, from another loop of the same program.
+        is_measured: whether that plan was made from rows, and not from guesses.
+        clock: nanoseconds, for the time that planning takes.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        options: SharingOptions,
+        *,
+        plan: SharingPlan | None = None,
+        is_measured: bool = False,
+        clock: Callable[[], int] = time.perf_counter_ns,
+    ) -> None:
+        self.program = program
+        self.options = options
+        self.blocks = Blocks(program)
+        self.plan = make_plan(self.blocks, options) if plan is None else plan
+        self.total = SharingProfile.empty(program)
+        self._window: deque[SharingProfile] = deque()
+        self._n_old = 0  # parts of the window from before the plan was made
+        self._is_settling = False  # whether the plan was made from such rows, for lack of others
+        self._clock = clock
+        self._is_measured = is_measured
+        self._since = SharingProfile.empty(program)
+        self._first: SharingProfile | None = None
+        self._monitors: dict[Any, RearrangementMonitor] = {}
+        self._planning_ns = 0
+
+    @property
+    def is_adaptive(self) -> bool:
+        """Whether the plan may still change."""
+        return self.options.adaptive
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether the plan was made from rows, and not from guesses."""
+        return self._is_measured
+
+    @property
+    def wants_first_rows(self) -> bool:
+        """Whether nothing was measured yet, so that the first rows should be looked at whole."""
+        return self.is_adaptive and not self._is_measured
+
+    @property
+    def profile(self) -> SharingProfile:
+        """What the newest rows showed: what the plan is made from."""
+        return merge([SharingProfile.empty(self.program), *self._window])
+
+    def sample(self, seed: int, first_row: int, n_rows: int) -> NDArray[np.int64]:
+        """Return the rows of a batch that every attribute is looked at for.
+
+        Args:
+            seed: of query, batch and partition.
+            first_row: number of the batch's first row within the partition.
+            n_rows: rows of the batch.
+        """
+        if not self.is_adaptive:
+            return np.zeros(0, np.int64)
+        found = sampled_rows(seed, first_row, n_rows, self.options.sample_prob)
+        if self.wants_first_rows:
+            return distinct(np.concatenate([np.arange(min(n_rows, FIRST_ROWS)), found]))
+        return found
+
+    def observe(self, profile: SharingProfile, batch_id: int = -1) -> list[JournalEntry]:
+        """Take in what one or more batches observed; returns the decisions that followed."""
+        self.total = _counts(merge([self.total, profile]))
+        if self.is_adaptive:
+            self._remember(profile)
+        self._since = _counts(merge([self._since, profile]))
+        why = self._why(profile) if self.is_adaptive else None
+        return [] if why is None else self._planned(why, batch_id)
+
+    def _remember(self, profile: SharingProfile) -> None:
+        """Keep what the newest rows showed, in few parts however small the batches are."""
+        enough = self.options.sample_rows
+        is_open = (
+            len(self._window) > self._n_old and self._window[-1].n_sampled < enough / MAX_PARTS
+        )
+        parts = [self._window.pop(), profile] if is_open else [profile]
+        self._window.append(merge(parts))
+        while self._n_sampled() - self._window[0].n_sampled >= enough:
+            self._forget_oldest()
+
+    def _forget_oldest(self) -> None:
+        self._window.popleft()
+        self._n_old = max(0, self._n_old - 1)
+
+    def _n_sampled(self, first: int = 0) -> int:
+        return sum(each.n_sampled for each in islice(self._window, first, None))
+
+    def _why(self, profile: SharingProfile) -> dict[str, Any] | None:
+        """Return why it is time to plan anew, or None."""
+        if not self._is_measured:
+            n_sampled = self._n_sampled()
+            return {"why": "first sample", "rows": n_sampled} if n_sampled >= MIN_ROWS else None
+        return self._reviewed(profile)
+
+    def _reviewed(self, profile: SharingProfile) -> dict[str, Any] | None:
+        """Return why the plan may not be the cheapest any more, or None."""
+        if self._planning_ns > MAX_PLANNING * max(1, self._since.evaluation_ns):
+            return None
+        for block, counts in profile.blocks.items():
+            monitor = self._monitors.get(block)
+            if monitor is not None and monitor.is_due(counts):
+                share = round(counts.drop_frac, 4)
+                return {"why": "a block drops other rows", "drop_frac": share}
+        if self._since.n_rows < self.options.review_rows:
+            return None
+        now, self._since = self._since, SharingProfile.empty(self.program)
+        if self._is_settling and self._n_sampled(self._n_old) >= MIN_ROWS:
+            while self._n_old:
+                self._forget_oldest()
+            # Where planning had to wait for long, there may have been another change meanwhile.
+            is_last = now.n_rows < 2 * self.options.review_rows
+            return {"why": SETTLED if is_last else UNSETTLED, "rows": self._n_sampled()}
+        return self._compared(now)
+
+    def _compared(self, now: SharingProfile) -> dict[str, Any] | None:
+        """Return what is not as in the first period after the plan was made, or None."""
+        if self._first is None:
+            self._first = now
+            return None if self.options.min_change else {"why": "a look is due"}
+        before, after = _pairs_per_row(self._first), _pairs_per_row(now)
+        has_moved = has_changed(before, after, self.options.min_change)
+        if not has_moved or max(before, after) < MIN_PAIRS:
+            return None
+        said = {"before": round(before, 4), "after": round(after, 4)}
+        return {"why": "rows meet another number of rules", **said}
+
+    def _planned(self, evidence: dict[str, Any], batch_id: int) -> list[JournalEntry]:
+        started = self._clock()
+        before, self.plan = self.plan, make_plan(self.blocks, self.options, self.profile)
+        self._planning_ns = self._clock() - started
+        self._is_measured = True
+        self._n_old, self._is_settling = len(self._window), evidence["why"] != SETTLED
+        self._first = None
+        self._since = SharingProfile.empty(self.program)
+        self._monitors = {}
+        for block in self.plan.blocks:
+            monitor = RearrangementMonitor(self.options.review_rows, self.options.min_change)
+            monitor.adopt(block.sequence.macro if block.sequence else ())
+            self._monitors[block] = monitor
+        if self.plan == before:
+            return []
+        n_moved = sum(a != b for a, b in zip(before.witnesses, self.plan.witnesses, strict=True))
+        evidence = {**evidence, "rules_moved": n_moved, "sampled_rows": self.profile.n_sampled}
+        return [JournalEntry(batch_id, COMPONENT, "sharing", str(before), str(self.plan), evidence)]
+
+
+def _pairs_per_row(profile: SharingProfile) -> float:
+    return float(profile.candidates.sum()) / max(1, profile.n_rows)
+
+
+def _counts(profile: SharingProfile) -> SharingProfile:
+    """Return a profile without its sample: what may grow without end is left out."""
+    return replace(profile, sampled_regions=profile.sampled_regions[:0], blocks={})

@@ -1,0 +1,333 @@
+"""Selection of a block of rules, a chunk of rows at a time, in compiled loops.
+
+Region r of construct c has number ``region_at[c] + r`` among all regions; its bitmap says which
+rules can still be true, a rule per bit, 64 to a word. A chunk visits one construct after the other
+and keeps a list of the rows that have rules left: that a row is dropped costs no branch. Row by
+row, with a branch per drop, the same takes several times as long.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from eddyline.data.jit import compiled
+from eddyline.rules.match.region_kernels import regions_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from eddyline.rules.compile.region_tables import CutTables
+
+    Bits = NDArray[np.bool_]
+    Ints = NDArray[np.int64]
+    Places = NDArray[np.int32]
+    Words = NDArray[np.uint64]
+
+CHUNK = 512
+"""Rows that visit a construct one after the other; what is kept of them fits the first cache."""
+
+_ONE = np.uint64(1)
+_NO_RULE = np.uint64(0)
+
+
+class BlockArrays(NamedTuple):
+    """A block, as kernels read it."""
+
+    columns: Ints
+    """Row of ``keys`` of each construct ((n,))."""
+    tables: CutTables
+    """Where each construct's keys are cut."""
+    region_at: Ints
+    """Number of each construct's region 0, which is NULL ((n + 1,))."""
+    bitmaps: Words
+    """Which rules can be true in each region ((regions, W))."""
+    usage: Words
+    """Which rules each construct can decide ((n, W))."""
+    initial: Words
+    """The rules that constructs decide ((W,))."""
+    everywhere: Words
+    """Rules that no construct decides: they survive for every row ((W,))."""
+
+
+class SequenceArrays(NamedTuple):
+    """A sequence, as kernels read it."""
+
+    macro: Ints
+    """Constructs in the order of the macro-sequence ((n,))."""
+    position: Ints
+    """Place of each construct in it ((n,))."""
+    construct_of: Ints
+    """Construct of each node; the first n are the constructs themselves ((nodes,))."""
+    arrows_at: Ints
+    """Where the arrows of each node start, one per region; -1: it has none ((nodes,))."""
+    arrows: Places
+    """Node that a region's micro-arrow leads to; -1: there is no arrow."""
+    skips: bool
+    """Whether constructs that cannot decide a rule that is left are passed over."""
+
+
+class Tally(NamedTuple):
+    """What kernels count; added to."""
+
+    evaluated: Ints
+    """Rows that each construct looked at ((n,))."""
+    dropped: Ints
+    """Rows whose last rule went with each construct ((n,))."""
+    followed: Ints
+    """Micro-arrows followed ((1,))."""
+
+
+@compiled
+def _decides(usage: Words, construct: int, left: Words, place: int) -> bool:
+    """Return whether a construct can decide a rule that is left."""
+    found = _NO_RULE
+    for word in range(usage.shape[1]):
+        found |= usage[construct, word] & left[place, word]
+    return bool(found != _NO_RULE)
+
+
+@compiled
+def _narrow(bitmaps: Words, number: int, left: Words, place: int) -> bool:
+    """Keep the rules that a region leaves possible, and return whether any are left."""
+    found = _NO_RULE
+    for word in range(bitmaps.shape[1]):
+        kept = left[place, word] & bitmaps[number, word]
+        left[place, word] = kept
+        found |= kept
+    return bool(found != _NO_RULE)
+
+
+@compiled
+def select_macro(
+    keys: Ints,
+    nulls: Bits,
+    block: BlockArrays,
+    sequence: SequenceArrays,
+    tally: Tally,
+    first_row: int,
+    n_pairs: int,
+    pair_rows: Ints,
+    pair_rules: Places,
+) -> tuple[int, int]:
+    """Select rows along the macro-sequence alone, until all are done or the room may not do.
+
+    Args:
+        keys: keys of the attributes ((attributes, R)).
+        nulls: which of them are NULL ((attributes, R)).
+        block: the block.
+        sequence: the sequence.
+        tally: what it takes.
+        first_row: where to start.
+        n_pairs: pairs that are there already.
+        pair_rows: row of each surviving pair; room for as many as fit.
+        pair_rules: its rule.
+
+    Returns:
+        The row to go on with, and how many pairs there are now.
+    """
+    # Fields of the tuples are read here, outside the loops: numba does not move them.
+    tables, bitmaps, usage, skips = block.tables, block.bitmaps, block.usage, sequence.skips
+    n_words = len(block.initial)
+    left = np.empty((CHUNK, n_words), dtype=np.uint64)
+    active = np.empty(CHUNK, dtype=np.int64)
+    found = np.empty(CHUNK, dtype=np.int32)
+    for start in range(first_row, keys.shape[1], CHUNK):
+        if n_pairs + 64 * n_words * CHUNK > len(pair_rows):
+            return start, n_pairs
+        n_chunk = min(CHUNK, keys.shape[1] - start)
+        for place in range(n_chunk):
+            for word in range(n_words):
+                left[place, word] = block.initial[word]
+            active[place] = place
+        n_active = n_chunk
+        for construct in sequence.macro:
+            n_left = n_passed = 0
+            column, region_at = block.columns[construct], block.region_at[construct]
+            regions_of(
+                keys[column], nulls[column], start, active, n_active, tables, construct, found
+            )
+            for index in range(n_active):
+                place = active[index]
+                if skips and not _decides(usage, construct, left, place):
+                    active[n_left] = place
+                    n_left += 1
+                    n_passed += 1
+                    continue
+                active[n_left] = place
+                n_left += _narrow(bitmaps, region_at + found[index], left, place)
+            tally.evaluated[construct] += n_active - n_passed
+            tally.dropped[construct] += n_active - n_left
+            n_active = n_left
+        n_pairs = _emit(left, n_chunk, start, block.everywhere, n_pairs, pair_rows, pair_rules)
+    return keys.shape[1], n_pairs
+
+
+@compiled
+def select_hybrid(  # noqa: C901, PLR0912, PLR0915 - a call inside the loop costs more than its steps
+    keys: Ints,
+    nulls: Bits,
+    block: BlockArrays,
+    sequence: SequenceArrays,
+    tally: Tally,
+    first_row: int,
+    n_pairs: int,
+    pair_rows: Ints,
+    pair_rules: Places,
+) -> tuple[int, int]:
+    """Select rows along micro-arrows too; arguments and result are those of ``select_macro``.
+
+    All rows that have a construct next visit it together. At most 64 constructs.
+    """
+    tables, bitmaps, usage, skips = block.tables, block.bitmaps, block.usage, sequence.skips
+    macro, position, construct_of = sequence.macro, sequence.position, sequence.construct_of
+    arrows_at, arrows = sequence.arrows_at, sequence.arrows
+    n_words, n = len(block.initial), len(macro)
+    left = np.empty((CHUNK, n_words), dtype=np.uint64)
+    nodes = np.empty(CHUNK, dtype=np.int64)
+    visited = np.empty(CHUNK, dtype=np.uint64)  # by position in the macro-sequence
+    active = np.empty(CHUNK, dtype=np.int64)
+    found = np.empty(CHUNK, dtype=np.int32)
+    grouped = np.empty(CHUNK, dtype=np.int64)
+    ends = np.empty(n + 1, dtype=np.int64)
+    for start in range(first_row, keys.shape[1], CHUNK):
+        if n_pairs + 64 * n_words * CHUNK > len(pair_rows):
+            return start, n_pairs
+        n_chunk = min(CHUNK, keys.shape[1] - start)
+        for place in range(n_chunk):
+            for word in range(n_words):
+                left[place, word] = block.initial[word]
+            nodes[place] = macro[0]
+            visited[place] = _NO_RULE
+            active[place] = place
+        n_active = n_chunk
+        while n_active > 0:
+            _group(active, n_active, nodes, construct_of, ends, grouped)
+            n_left = index = 0
+            for construct in range(n):
+                if ends[construct] == index:
+                    continue
+                n_followed, n_group, n_before = 0, ends[construct] - index, n_left
+                column, region_at = block.columns[construct], block.region_at[construct]
+                regions_of(
+                    *(keys[column], nulls[column], start, grouped[index:], n_group),
+                    *(tables, construct, found),
+                )
+                here = _ONE << np.uint64(position[construct])
+                n_done, first = 0, index
+                while index < ends[construct]:
+                    place = grouped[index]
+                    region = found[index - first]
+                    index += 1
+                    if not _narrow(bitmaps, region_at + region, left, place):
+                        continue
+                    seen = visited[place] | here
+                    visited[place] = seen
+                    node = nodes[place]
+                    target = np.int64(-1)
+                    if arrows_at[node] >= 0:
+                        target = np.int64(arrows[arrows_at[node] + region])
+                    if target >= 0:
+                        goal = construct_of[target]
+                        is_open = (seen >> np.uint64(position[goal])) & _ONE == _NO_RULE
+                        if not is_open or (skips and not _decides(usage, goal, left, place)):
+                            target = np.int64(-1)
+                    if target >= 0:
+                        n_followed += 1
+                    else:
+                        target = np.int64(_next_in_macro(macro, usage, skips, seen, left, place))
+                    if target < 0:
+                        n_done += 1
+                        continue
+                    nodes[place] = target
+                    active[n_left] = place
+                    n_left += 1
+                tally.evaluated[construct] += n_group
+                tally.dropped[construct] += n_group - n_done - (n_left - n_before)
+                tally.followed[0] += n_followed
+            n_active = n_left
+        n_pairs = _emit(left, n_chunk, start, block.everywhere, n_pairs, pair_rows, pair_rules)
+    return keys.shape[1], n_pairs
+
+
+@compiled
+def _group(
+    active: Ints, n_active: int, nodes: Ints, construct_of: Ints, ends: Ints, grouped: Ints
+) -> None:
+    """Group rows by the construct that they visit next; ``ends`` says where each group ends."""
+    ends[:] = 0
+    for index in range(n_active):
+        ends[construct_of[nodes[active[index]]] + 1] += 1
+    for construct in range(1, len(ends)):
+        ends[construct] += ends[construct - 1]
+    for index in range(n_active):
+        construct = construct_of[nodes[active[index]]]
+        grouped[ends[construct]] = active[index]
+        ends[construct] += 1
+
+
+@compiled
+def _next_in_macro(
+    macro: Ints, usage: Words, skips: bool, seen: int, left: Words, place: int
+) -> int:
+    """Return the next construct along the macro-sequence, or -1 at its end."""
+    for position in range(len(macro)):
+        is_open = (seen >> np.uint64(position)) & _ONE == _NO_RULE
+        if is_open and (not skips or _decides(usage, macro[position], left, place)):
+            return int(macro[position])
+    return -1
+
+
+@compiled
+def _emit(
+    left: Words,
+    n_chunk: int,
+    start: int,
+    everywhere: Words,
+    n_pairs: int,
+    pair_rows: Ints,
+    pair_rules: Places,
+) -> int:
+    """Write what is left of a chunk, by row and rule, and return how many pairs there are."""
+    for place in range(n_chunk):
+        for word in range(len(everywhere)):
+            rest = left[place, word] | everywhere[word]
+            while rest != _NO_RULE:
+                lowest = rest & (~rest + _ONE)
+                pair_rows[n_pairs] = start + place
+                pair_rules[n_pairs] = 64 * word + _place_of(lowest)
+                n_pairs += 1
+                rest ^= lowest
+    return n_pairs
+
+
+@compiled
+def _place_of(bit: int) -> int:
+    """Return the place of the only bit that is set: the number of those below it."""
+    below = bit - _ONE
+    below = below - ((below >> _ONE) & np.uint64(0x5555555555555555))
+    below = (below & np.uint64(0x3333333333333333)) + (
+        (below >> np.uint64(2)) & np.uint64(0x3333333333333333)
+    )
+    below = (below + (below >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
+    return int((below * np.uint64(0x0101010101010101)) >> np.uint64(56))
+
+
+@compiled
+def regions(keys: Ints, nulls: Bits, rows: Ints, block: BlockArrays, found: Places) -> None:
+    """Write the regions of some rows in all constructs.
+
+    Args:
+        keys: keys of the attributes ((attributes, R)).
+        nulls: which of them are NULL ((attributes, R)).
+        rows: the rows ((T,)).
+        block: the block.
+        found: set to the regions ((n, T)).
+    """
+    for construct in range(len(block.columns)):
+        column = block.columns[construct]
+        regions_of(
+            *(keys[column], nulls[column], 0, rows, len(rows)),
+            *(block.tables, construct, found[construct]),
+        )

@@ -1,0 +1,225 @@
+"""Compiled: which rules a row may make true by its witnesses, and whether it does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from eddyline.data.jit import compiled
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from eddyline.rules.compile.formula import Code
+    from eddyline.rules.compile.program import Literals
+
+DROPPED, TRUE_NOW, OPEN = 0, 1, 2
+"""What is known of a pair of row and rule: not true, true, or it hangs on a call of Python."""
+
+NOT_MET, IS_TRUE, IS_FALSE, IS_UNKNOWN, ASKED_IN_VAIN = 0, 1, 2, 4, 8
+"""What is known of an external test for a row; the first: nothing yet."""
+
+
+class Postings(NamedTuple):
+    """Which rules a pattern or a region is a witness of."""
+
+    pattern_at: NDArray[np.int64]
+    """Where the rules of each pattern start; one more than there are patterns."""
+    pattern_rules: NDArray[np.int32]
+    constructs: NDArray[np.int32]
+    """The region constructs with witnesses."""
+    leaf_at: NDArray[np.int64]
+    """Number of the node of each one's region 0, in the tree of its regions."""
+    node_at: NDArray[np.int64]
+    """Number of the first node of each one's tree among all nodes."""
+    levels: NDArray[np.int64]
+    """Levels of each one's tree that have rules, a bit each, that of the leaves first."""
+    is_met: NDArray[np.bool_]
+    """Whether a node, or one above it, has rules."""
+    rules_at: NDArray[np.int64]
+    """Where the rules of each node start; one more than there are nodes."""
+    region_rules: NDArray[np.int32]
+    everywhere: NDArray[np.int32]
+    """Rules without a witness: candidates of every row."""
+
+
+@compiled
+def candidates(  # noqa: C901, PLR0912 - calls inside the loop cost more than what they do
+    first_row: int,
+    n_rows: int,
+    units: NDArray[np.int64],
+    hit_starts: NDArray[np.int64],
+    hit_ends: NDArray[np.int64],
+    patterns: NDArray[np.int32],
+    regions: NDArray[np.int32],
+    postings: Postings,
+    stamps: NDArray[np.int64],
+    tick: int,
+    pair_rules: NDArray[np.int32],
+    n_pairs: int,
+    pair_at: NDArray[np.int64],
+) -> tuple[int, int]:
+    """Find, row by row, the rules one of whose witnesses a row carries.
+
+    Args:
+        first_row: where to start.
+        n_rows: rows of the batch.
+        units: walks whose hits may be witnesses.
+        hit_starts: where the hits of each walk and row start ((walks, rows)).
+        hit_ends: where they end.
+        patterns: the hits.
+        regions: region of each row, by construct ((constructs, rows)).
+        postings: the witnesses.
+        stamps: for each rule, the tick at which it was last found; changed.
+        tick: larger than any before; row r uses ``tick + r``.
+        pair_rules: the rules found, row by row; filled.
+        n_pairs: how many there are already.
+        pair_at: where the rules of each row start; one more than there are rows; filled.
+
+    Returns:
+        The row to go on with, as there is no room (all rows if there is), and the pairs.
+    """
+    pattern_at, pattern_rules, constructs, leaf_at, node_at, levels, is_met = postings[:7]
+    rules_at, region_rules, everywhere = postings[7:]
+    for row in range(first_row, n_rows):
+        if n_pairs + len(stamps) > len(pair_rules):
+            return row, n_pairs
+        pair_at[row] = n_pairs
+        mark = tick + row
+        for unit in units:
+            for hit in range(hit_starts[unit, row], hit_ends[unit, row]):
+                pattern = patterns[hit]
+                for at in range(pattern_at[pattern], pattern_at[pattern + 1]):
+                    rule = pattern_rules[at]
+                    if stamps[rule] != mark:
+                        stamps[rule] = mark
+                        pair_rules[n_pairs] = rule
+                        n_pairs += 1
+        for index in range(len(constructs)):
+            node = leaf_at[index] + regions[constructs[index], row]
+            left = levels[index] if is_met[node_at[index] + node] else 0
+            while left:
+                if left & 1:
+                    number = node_at[index] + node
+                    for at in range(rules_at[number], rules_at[number + 1]):
+                        rule = region_rules[at]
+                        if stamps[rule] != mark:
+                            stamps[rule] = mark
+                            pair_rules[n_pairs] = rule
+                            n_pairs += 1
+                left >>= 1
+                node >>= 1
+        for rule in everywhere:
+            if stamps[rule] != mark:
+                stamps[rule] = mark
+                pair_rules[n_pairs] = rule
+                n_pairs += 1
+        pair_at[row + 1] = n_pairs
+    return n_rows, n_pairs
+
+
+@compiled
+def decide(  # noqa: C901, PLR0912, PLR0915 - as above
+    rows: NDArray[np.int64],
+    pair_at: NDArray[np.int64],
+    pair_rules: NDArray[np.int32],
+    code: Code,
+    literals: Literals,
+    hit_starts: NDArray[np.int64],
+    hit_ends: NDArray[np.int64],
+    patterns: NDArray[np.int32],
+    met: NDArray[np.int64],
+    tick: int,
+    regions: NDArray[np.int32],
+    nulls: NDArray[np.bool_],
+    answers: NDArray[np.int8],
+    needs_at: NDArray[np.int64],
+    needs: NDArray[np.int32],
+    status: NDArray[np.int8],
+    asks: NDArray[np.int32],
+) -> None:
+    """Decide pairs of row and rule.
+
+    Args:
+        rows: rows with pairs.
+        pair_at: where the pairs of each of them start; one more than there are.
+        pair_rules: their rules.
+        code: the rules.
+        literals: what they ask.
+        hit_starts: see ``candidates``.
+        hit_ends: see ``candidates``.
+        patterns: see ``candidates``.
+        met: for each pattern, the tick at which it was last met; changed.
+        tick: larger than any before; row r uses ``tick + r``.
+        regions: see ``candidates``.
+        nulls: which values are NULL ((columns, rows of the batch)).
+        answers: what is known of each external test and row ((tests, rows of the batch)).
+        needs_at: where the necessary patterns of each external test start; one more than tests.
+        needs: the patterns.
+        status: ``DROPPED``, ``TRUE_NOW`` or ``OPEN`` for each pair; filled.
+        asks: for each open pair, the external test on which it hangs first; where all such tests
+            were asked, ``-1 - t`` of one that was asked in vain; filled.
+    """
+    starts, code_literals, code_yes, code_no = code
+    kinds, places, outcomes, columns, region_at, low, high = literals
+    for index in range(len(rows)):
+        row = rows[index]
+        mark = tick + row
+        for unit in range(hit_starts.shape[0]):
+            for hit in range(hit_starts[unit, row], hit_ends[unit, row]):
+                met[patterns[hit]] = mark
+        for pair in range(pair_at[index], pair_at[index + 1]):
+            start = starts[pair_rules[pair]]
+            status[pair] = DROPPED
+            next_test = vain_test = -1
+            # First as if every open test held; then, if one was met, as if none did.
+            for hopes in (True, False):
+                is_open = False
+                at = 0
+                while at >= 0:
+                    literal = code_literals[start + at]
+                    place = places[literal]
+                    kind = kinds[literal]
+                    holds = False
+                    if kind == 0:
+                        region = regions[place, row]
+                        first, last = region_at[literal], region_at[literal + 1]
+                        while last - first > 1:
+                            middle = (first + last) >> 1
+                            if low[middle] <= region:
+                                first = middle
+                            else:
+                                last = middle
+                        holds = first < last and low[first] <= region <= high[first]
+                    else:
+                        truth = IS_FALSE
+                        if columns[literal] >= 0 and nulls[columns[literal], row]:
+                            truth = IS_UNKNOWN
+                        elif kind == 1:
+                            if met[place] == mark:
+                                truth = IS_TRUE
+                        else:
+                            truth = answers[place, row]
+                            if truth == NOT_MET and needs_at[place] < needs_at[place + 1]:
+                                truth = IS_FALSE
+                                for need in range(needs_at[place], needs_at[place + 1]):
+                                    if met[needs[need]] == mark:
+                                        truth = NOT_MET
+                        if truth in (NOT_MET, ASKED_IN_VAIN):
+                            is_open = True
+                            holds = hopes
+                            if truth == NOT_MET and next_test < 0:
+                                next_test = place
+                            elif truth == ASKED_IN_VAIN and vain_test < 0:
+                                vain_test = place
+                        else:
+                            holds = (outcomes[literal] & truth) != 0
+                    at = code_yes[start + at] if holds else code_no[start + at]
+                if at == -2:
+                    if not hopes:
+                        status[pair] = OPEN
+                        asks[pair] = next_test if next_test >= 0 else -1 - vain_test
+                    break
+                if not is_open or not hopes:
+                    status[pair] = TRUE_NOW
+                    break

@@ -1,0 +1,184 @@
+"""Asks Python what only Python can say: regular expressions, networks, users' functions.
+
+A question is asked only for rows on which a rule hangs, a value test once per distinct value. The
+error of an expression has no answer: a row that hangs on it raises.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import re
+import time
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from eddyline.data.unique import distinct
+from eddyline.errors import PredicateError
+from eddyline.query.conditions import FunctionTest, Raise, ValueTest
+from eddyline.query.predicate_results import call, truth_values
+from eddyline.rules.match.lower_case import as_text, decoded
+from eddyline.rules.match.pair_kernels import ASKED_IN_VAIN, IS_FALSE, IS_TRUE, IS_UNKNOWN
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from eddyline.query.predicates import FunctionPredicate
+    from eddyline.rules.compile.program import ExternalTest, Program
+
+    Answers = NDArray[np.int8]
+    Rows = NDArray[np.int64]
+
+
+def ask(
+    program: Program,
+    columns: Sequence[pa.Array],
+    rows: Rows,
+    rules: NDArray[np.int32],
+    asks: NDArray[np.int32],
+    answers: Answers,
+) -> dict[int, tuple[int, int]]:
+    """Ask, for each open pair of row and rule, the test on which it hangs first.
+
+    Args:
+        program: the rules.
+        columns: the columns of the batch.
+        rows: row of each pair.
+        rules: its rule.
+        asks: its test; see ``pair_kernels.decide``.
+        answers: what is known of each external test and row; filled.
+
+    Returns:
+        For each external test that was asked, rows and time (ns).
+
+    Raises:
+        PredicateError: a pair hangs on a row on which a function raised, or an expression does.
+    """
+    if (asks < 0).any():
+        pair = int(np.argmin(asks >= 0))
+        raise _error(program, columns, int(rows[pair]), int(rules[pair]), -1 - int(asks[pair]))
+    asked: dict[int, tuple[int, int]] = {}
+    for external in distinct(asks).tolist():
+        open_rows = distinct(rows[asks == external])
+        started = time.perf_counter_ns()
+        answers[external, open_rows] = _answers(program.externals[external], columns, open_rows)
+        asked[external] = len(open_rows), time.perf_counter_ns() - started
+    return asked
+
+
+def no_answers(program: Program, n_rows: int) -> Answers:
+    """Return what is known of each external test and row before anything was asked."""
+    answers = np.zeros((max(1, len(program.externals)), n_rows), np.int8)
+    answers[[isinstance(each.test, Raise) for each in program.externals] or [False]] = ASKED_IN_VAIN
+    return answers
+
+
+def _answers(external: ExternalTest, columns: Sequence[pa.Array], rows: Rows) -> Answers:
+    taken = [columns[column].take(pa.array(rows)) for column in external.columns]
+    if isinstance(external.test, ValueTest):
+        return _of_values(external.test, taken[0])
+    if isinstance(external.test, Raise):  # known from the start: see ``no_answers``
+        return np.full(len(rows), ASKED_IN_VAIN, np.int8)
+    return _of_function(external.test.predicate, taken)
+
+
+def _of_values(test: ValueTest, values: pa.Array) -> Answers:
+    """Return what a value test says of each text; NULL is unknown."""
+    coded = as_text(values).dictionary_encode()
+    says = _says(test)
+    distinct = np.array(
+        [says(text) for text in decoded(coded.dictionary) if text is not None], np.bool_
+    )
+    known = np.append(np.where(distinct, IS_TRUE, IS_FALSE), IS_UNKNOWN).astype(np.int8)
+    codes = coded.indices.fill_null(len(distinct)).to_numpy(zero_copy_only=False)
+    found: Answers = known[codes]
+    return found
+
+
+@lru_cache(maxsize=4096)
+def _says(test: ValueTest) -> Callable[[str], bool]:
+    if test.kind == "regex":
+        search = re.compile(test.pattern, test.flags).search
+        return lambda text: search(text) is not None
+    network = ipaddress.ip_network(test.pattern, strict=False)
+
+    def is_inside(text: str) -> bool:
+        try:
+            return ipaddress.ip_address(text) in network
+        except ValueError:
+            return False
+
+    return is_inside
+
+
+def _of_function(predicate: FunctionPredicate, columns: list[pa.Array]) -> Answers:
+    """Return what a function says of each row, by halves where it raises."""
+    n_rows = len(columns[0])
+    answers = np.full(n_rows, ASKED_IN_VAIN, np.int8)
+    pending = [(0, n_rows)]
+    while pending:
+        low, high = pending.pop()
+        part = [column.slice(low, high - low) for column in columns]
+        try:
+            result = call(predicate.fn, predicate.arrays, part)
+        except Exception:  # noqa: BLE001 - the user's function may raise anything
+            if high - low > 1:
+                middle = (low + high) // 2
+                pending += [(middle, high), (low, middle)]
+            continue
+        values, valid = truth_values(result, high - low, predicate.name, negated=predicate.negated)
+        said = np.where(values, IS_TRUE, IS_FALSE)
+        answers[low:high] = said if valid is None else np.where(valid, said, IS_UNKNOWN)
+    return answers
+
+
+def _error(
+    program: Program, columns: Sequence[pa.Array], row: int, rule: int, external: int
+) -> PredicateError:
+    """Return the error of a row on which a rule hangs and a function raised."""
+    name, found = program.names[rule], program.externals[external]
+    if isinstance(found.test, Raise):
+        row_as_json = columns[found.columns[0]][row].as_py()
+        return _raise_error(name, found.test, json.loads(row_as_json))
+    if not isinstance(found.test, FunctionTest):  # a bug of ours: say so, never guess
+        return PredicateError(f"rule {name!r} could not be decided", rule=name)
+    predicate = found.test.predicate
+    values = [columns[column].slice(row, 1) for column in found.columns]
+    shown: dict[str, Any] = {
+        read: value[0].as_py() for read, value in zip(predicate.reads, values, strict=True)
+    }
+    cause = _raised(predicate, values)
+    what = (
+        "raised an error that does not come again"
+        if cause is None
+        else (f"raised {type(cause).__name__}: {cause}")
+    )
+    msg = (
+        f"rule {name!r}: predicate {predicate.name!r} {what} on the row {shown}, on which the "
+        f"rule hangs; handle that value in the predicate, or add a condition that is false for "
+        f"such rows"
+    )
+    error = PredicateError(msg, rule=name, predicate=predicate.name, row=shown)
+    error.__cause__ = cause
+    return error
+
+
+def _raise_error(name: str, error: Raise, row: dict[str, Any]) -> PredicateError:
+    msg = (
+        f"rule {name!r}: {error.text} raises on the row {row}, on which the rule hangs "
+        f"({error.reason}); use {error.advice}, or add a condition that is false for such rows"
+    )
+    return PredicateError(msg, rule=name, expression=error.text, row=row)
+
+
+def _raised(predicate: FunctionPredicate, values: list[pa.Array]) -> Exception | None:
+    try:
+        call(predicate.fn, predicate.arrays, values)
+    except Exception as error:  # noqa: BLE001 - the user's function may raise anything
+        return error
+    return None

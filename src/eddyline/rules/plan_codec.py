@@ -1,0 +1,110 @@
+"""What was learned of a set of rules as plain values, and back.
+
+A plan that comes from a file is checked against the program it is for: a witness that is none, or a
+rule in two places, would change answers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from eddyline.errors import EddylineError, StateError
+from eddyline.rules.compile.formula import All, Always, Literal
+from eddyline.rules.plan import BlockPlan, SharingPlan
+from eddyline.rules.planning.access_predicates import can_witness
+from eddyline.rules.planning.sequence import SelectionSequence
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from numpy.typing import NDArray
+
+    from eddyline.rules.compile.bitmap_blocks import Blocks
+    from eddyline.rules.compile.formula import Formula
+
+
+def plan_state(plan: SharingPlan) -> dict[str, Any]:
+    """Return a plan as plain values (JSON)."""
+    return {
+        "witnesses": [None if each is None else list(each) for each in plan.witnesses],
+        "blocks": [
+            {
+                "rules": list(block.rules),
+                "sequence": None if block.sequence is None else block.sequence.to_state(),
+            }
+            for block in plan.blocks
+        ],
+        "by_value": sorted(plan.by_value),
+    }
+
+
+def plan_from(state: dict[str, Any], blocks: Blocks) -> SharingPlan:
+    """Return the plan that ``plan_state`` saved.
+
+    Args:
+        state: plain values.
+        blocks: of the program that the plan is for.
+
+    Raises:
+        StateError: it does not fit the program.
+    """
+    try:
+        plan = SharingPlan(
+            tuple(None if each is None else tuple(map(int, each)) for each in state["witnesses"]),
+            tuple(_block(each) for each in state["blocks"]),
+            frozenset(map(int, state["by_value"])),
+        )
+        _check(plan, blocks)
+    except (EddylineError, KeyError, TypeError, ValueError, IndexError) as error:
+        msg = f"the saved plan does not fit the rules: {error}"
+        raise StateError(msg) from error
+    return plan
+
+
+def _block(state: dict[str, Any]) -> BlockPlan:
+    sequence = state["sequence"]
+    return BlockPlan(
+        tuple(map(int, state["rules"])),
+        None if sequence is None else SelectionSequence.from_state(sequence),
+    )
+
+
+def _check(plan: SharingPlan, blocks: Blocks) -> None:
+    """Raise ValueError if a plan could change an answer of a program."""
+    program = blocks.program
+    if len(plan.witnesses) != program.n_rules:
+        msg = f"{len(plan.witnesses)} witnesses for {program.n_rules} rules"
+        raise ValueError(msg)
+    blocked = [rule for block in plan.blocks for rule in block.rules]
+    in_blocks = set(blocked)
+    fits = all(0 <= rule < program.n_rules and program.constant[rule] < 0 for rule in blocked)
+    if not fits or len(in_blocks) < len(blocked):
+        msg = "a block has a rule that is not its own"
+        raise ValueError(msg)
+    can = can_witness(program)
+    for rule, witness in enumerate(plan.witnesses):
+        if witness is None:
+            continue
+        is_free = program.constant[rule] < 0 and rule not in in_blocks
+        if not is_free or not is_witness(program.formulas[rule], set(witness), can):
+            msg = f"literals {witness} are no witness of rule {program.names[rule]!r}"
+            raise ValueError(msg)
+    for block in plan.blocks:
+        # Raises if the sequence is of other constructs or regions.
+        blocks.of(block.rules).selection(block.sequence)
+
+
+def is_witness(formula: Formula, literals: Collection[int], can: NDArray[Any]) -> bool:
+    """Return whether one of some literals holds wherever a formula does, and shows where.
+
+    Args:
+        formula: of the rule.
+        literals: the witness.
+        can: which literals can be witnesses.
+    """
+    if isinstance(formula, Literal):
+        return formula.id in literals and bool(can[formula.id])
+    if isinstance(formula, Always):
+        return not formula.value
+    holds = any if isinstance(formula, All) else all
+    return holds(is_witness(part, literals, can) for part in formula.parts)

@@ -1,0 +1,216 @@
+"""Chooses the witnesses of rules, and which rules are better evaluated in blocks.
+
+A witness of a rule is a set of literals of which one holds wherever the rule is true. A row meets a
+rule if it carries one of them; what that costs is how often it happens. Of an AND any part's
+witness will do, the rarest is taken; an OR needs one of each part. How often a literal holds is
+measured on sampled rows (``profile``), and guessed before there are any.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from eddyline.query.conditions import TRUE, IsNull, OneOf, TextTest
+from eddyline.rules.compile.bitmap_block import MAX_RULES
+from eddyline.rules.compile.formula import All, Always, Literal
+from eddyline.rules.compile.program import EXTERNAL, REGION, TEXT
+from eddyline.rules.plan import BlockPlan, SharingPlan
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from eddyline.rules.compile.formula import Formula
+    from eddyline.rules.compile.program import Literals, Program
+    from eddyline.rules.profile import SharingProfile
+
+PAIR_NS = 50.0
+"""What it takes to meet a rule and to decide it for a row (ns), measured on two cores."""
+
+LOOK_UP_NS = 7.0
+"""What it takes to look a row up in a construct of a block (ns), its key included."""
+
+WALK_NS = 9.0
+"""What it takes to look for witnesses in a region construct (ns), key and region included."""
+
+WORD_NS = 0.5
+"""What it takes to AND a word of 64 rules (ns)."""
+
+MEAN_LOOK_UPS = 6
+"""Constructs that a row is looked up in until no rule is left, if there are as many."""
+
+MAX_BLOCKS = 256
+"""Most blocks: building one takes some 30 ms, which every worker pays, up to 8 s."""
+
+MIN_ROWS = 200
+"""Sampled rows before their counts are believed."""
+
+Witness = tuple[float, tuple[int, ...]]
+"""How often a row carries it (0 to its number of literals), and its literals."""
+
+
+def plan_of(
+    program: Program, profile: SharingProfile | None = None, *, method: str = "auto"
+) -> SharingPlan:
+    """Return the cheapest plan by what is known, its sequences not learned yet.
+
+    Args:
+        program: the rules.
+        profile: what was measured; guesses without it.
+        method: see ``SharingOptions.method``.
+    """
+    rates = literal_rates(program, profile)
+    can = can_witness(program)
+    found = [
+        cheapest_witness(formula, rates, can) if program.constant[rule] < 0 else None
+        for rule, formula in enumerate(program.formulas)
+    ]
+    if method == "every_row":
+        found = [None] * len(found)
+    undecided = {rule for rule in range(program.n_rules) if program.constant[rule] < 0}
+    blocked = {
+        "auto": lambda: _blocked(program, found, rates),
+        "blocks": lambda: undecided,
+    }.get(method, set)()
+    kept = tuple(
+        None if each is None or rule in blocked else each[1] for rule, each in enumerate(found)
+    )
+    return SharingPlan(kept, _blocks(program, sorted(blocked)))
+
+
+def literal_rates(program: Program, profile: SharingProfile | None) -> NDArray[np.float64]:
+    """Return the share of rows for which each literal holds ([0, 1])."""
+    if profile is None or profile.n_sampled < MIN_ROWS:
+        return _guessed(program)
+    literals = program.literals
+    rates = np.full(len(literals.kinds), 0.5)
+    n_rows = profile.n_sampled
+    sums = [profile.region_sums(at, each.n_regions) for at, each in enumerate(program.regions)]
+    for literal, (kind, place) in enumerate(
+        zip(literals.kinds.tolist(), literals.places.tolist(), strict=True)
+    ):
+        if kind == TEXT:
+            n_true = int(profile.pattern_counts[place])
+            rates[literal] = n_true if literals.outcomes[literal] == TRUE else n_rows - n_true
+        elif kind == REGION:
+            first, last = literals.starts[literal], literals.starts[literal + 1]
+            low, high = literals.low[first:last], literals.high[first:last]
+            rates[literal] = int((sums[place][high + 1] - sums[place][low]).sum())
+        else:  # a row carries it as a witness where it has something that the test needs
+            needs = list(program.externals[place].needs)
+            met = int(profile.pattern_counts[needs].sum())
+            rates[literal] = min(met, n_rows) if needs else n_rows * 0.5
+    # Half a row more: what was not seen in a sample is rare, not impossible.
+    return np.minimum(1.0, (rates + 0.5) / (n_rows + 1))
+
+
+def _guessed(program: Program) -> NDArray[np.float64]:
+    rates = np.empty(len(program.literals.kinds))
+    outcomes = program.literals.outcomes.tolist()
+    errors = program.errors
+    for literal, test_id in enumerate(program.test_of.tolist()):
+        test = program.tests[test_id]
+        if isinstance(test, TextTest):
+            size = sum(len(part) for part in test.parts if isinstance(part, str))
+            true = max(1e-4, 0.75**size)
+        elif isinstance(test, IsNull):
+            true = 0.999 if test.operand.sql in errors else 0.1
+        elif isinstance(test, OneOf) or getattr(test, "op", "") == "=":
+            true = min(0.5, 0.01 * len(getattr(test, "values", "1")))
+        else:
+            true = 0.3
+        rates[literal] = true if outcomes[literal] == TRUE else 1.0 - true
+    return rates
+
+
+def can_witness(program: Program) -> NDArray[np.bool_]:
+    """Return which literals can be witnesses: those that show where they hold."""
+    literals = program.literals
+    known = np.array([bool(each.needs) for each in program.externals] or [False])
+    is_needed = known[np.where(literals.kinds == EXTERNAL, literals.places, 0)]
+    is_seen = (literals.kinds == TEXT) | ((literals.kinds == EXTERNAL) & is_needed)
+    found: NDArray[np.bool_] = (literals.kinds == REGION) | (is_seen & (literals.outcomes == TRUE))
+    return found
+
+
+def cheapest_witness(
+    formula: Formula, rates: NDArray[np.float64], can: NDArray[np.bool_]
+) -> Witness | None:
+    """Return the rarest witness of a formula, or None if it has none."""
+    if isinstance(formula, Literal):
+        return (float(rates[formula.id]), (formula.id,)) if can[formula.id] else None
+    if isinstance(formula, Always):
+        return None
+    found = [cheapest_witness(part, rates, can) for part in formula.parts]
+    if isinstance(formula, All):
+        return min((each for each in found if each is not None), default=None, key=lambda w: w[0])
+    known = [each for each in found if each is not None]
+    if len(known) < len(found):
+        return None
+    joined = dict.fromkeys(literal for each in known for literal in each[1])
+    return sum(each[0] for each in known), tuple(joined)
+
+
+def _blocked(
+    program: Program, found: Sequence[Witness | None], rates: NDArray[np.float64]
+) -> set[int]:
+    """Return the rules that bitmaps find for less than their witnesses would."""
+    savings = []
+    for rule, witness in enumerate(found):
+        formula = program.formulas[rule]
+        if program.constant[rule] >= 0 or not _deciders(formula, program.literals):
+            continue
+        met = 1.0 if witness is None else min(1.0, witness[0])
+        left = _let_through(formula, program.literals, rates)
+        savings.append(((met - left) * PAIR_NS, rule))
+    savings.sort(reverse=True)
+    # Those that gain the most: as many as together save more than the block's look-ups take.
+    n_looked_up = min(len(program.regions), MEAN_LOOK_UPS)
+    best = gained = 0.0
+    chosen = 0
+    for count, (saved_ns, _) in enumerate(savings[: MAX_BLOCKS * MAX_RULES], 1):
+        gained += saved_ns
+        n_blocks = -(-count // MAX_RULES)
+        net = gained - n_looked_up * (n_blocks * LOOK_UP_NS + count / 64 * WORD_NS)
+        if count == len(found):  # then nobody looks for witnesses
+            net += len(program.regions) * WALK_NS
+        if net > best:
+            best, chosen = net, count
+    return {rule for _, rule in savings[:chosen]}
+
+
+def _let_through(formula: Formula, literals: Literals, rates: NDArray[np.float64]) -> float:
+    """Return the share of rows on which bitmaps let a rule through ([0, 1]).
+
+    What is not on regions is taken to hold, and literals to be independent.
+    """
+    if isinstance(formula, Literal):
+        return float(rates[formula.id]) if literals.kinds[formula.id] == REGION else 1.0
+    if isinstance(formula, Always):
+        return 1.0
+    parts = [_let_through(part, literals, rates) for part in formula.parts]
+    return float(np.prod(parts)) if isinstance(formula, All) else min(1.0, sum(parts))
+
+
+def _deciders(formula: Formula, literals: Literals) -> set[int]:
+    """Return the region constructs that can rule a rule out by themselves."""
+    if isinstance(formula, Literal):
+        is_region = literals.kinds[formula.id] == REGION
+        return {int(literals.places[formula.id])} if is_region else set()
+    if isinstance(formula, Always):
+        return set()
+    found = [_deciders(part, literals) for part in formula.parts]
+    return set.union(*found) if isinstance(formula, All) else set.intersection(*found)
+
+
+def _blocks(program: Program, rules: Sequence[int]) -> tuple[BlockPlan, ...]:
+    """Return blocks of rules that read the same constructs, as far as that goes."""
+    reads = program.reads_regions
+    alike = sorted(rules, key=lambda rule: (reads[rule].tobytes(), rule))
+    return tuple(
+        BlockPlan(tuple(alike[start : start + MAX_RULES]))
+        for start in range(0, len(alike), MAX_RULES)
+    )

@@ -1,0 +1,54 @@
+"""Loads the kernels that rules need before the first rows come, and compiles them where needed.
+
+A process of numba's first call takes half a second, and to compile all kernels, once on a machine,
+several. A tiny set of rules is run, so that every kernel is called as batches will call it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from eddyline.options import SharingOptions
+from eddyline.query.conditions import ANY, And, Compare, Operand, Rule, TextTest, Wild
+from eddyline.rules.compile.program import compile_rules
+from eddyline.rules.loop import RuleLoop
+from eddyline.rules.match.matcher import Matcher
+from eddyline.rules.planning.access_predicates import MIN_ROWS
+from eddyline.sql.types import INT, STRING
+
+if TYPE_CHECKING:
+    from eddyline.query.conditions import Node
+
+_A, _B, _S = Operand("a", INT), Operand("b", INT), Operand("s", STRING)
+
+_TEXTS = TextTest(_S, (Wild(ANY), "x", Wild(ANY), "y"), folded=True)
+_NUMBERS = And((Compare(_A, "=", 1), Compare(_B, "=", 2)))
+
+_WAYS: tuple[tuple[str, Node], ...] = (("witnesses", _TEXTS), ("blocks", _NUMBERS))
+"""How rows are looked at, and a rule for it; each takes about as long to compile."""
+
+
+def load_kernels(first: int = 0) -> None:
+    """Load the kernels that most rules need, and have those compiled that are not kept yet.
+
+    Args:
+        first: which half to start with: processes that start with different ones share the work,
+            as the second finds what the first has compiled.
+    """
+    for way in range(len(_WAYS)):
+        _run(*_WAYS[(first + way) % len(_WAYS)])
+
+
+def _run(method: str, tree: Node) -> None:
+    """Match rows by one rule, and plan from them."""
+    columns = {"a": pa.array([1, 1], pa.int32()), "b": pa.array([2, 3], pa.int32())}
+    columns["s"] = pa.array(["xy", "xz"])
+    rows = np.arange(MIN_ROWS)
+    program = compile_rules([Rule("rule", tree, "")])
+    loop = RuleLoop(program, SharingOptions(method=method).resolved())
+    batch = [columns[name].take(pa.array(rows % 2)) for name in program.columns]
+    _, seen = Matcher(program, loop.plan).match(batch, n_rows=len(rows), sample=rows)
+    loop.observe(seen)

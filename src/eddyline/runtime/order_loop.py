@@ -1,0 +1,481 @@
+"""The loop of one block: observe -> decide -> switch, inside a task and on the driver alike.
+
+The loop keeps the evidence (a profile window) and the plan (an order), asks the policy for a better
+order once enough new evidence has come in, and says how much to sample next. It sees profiles,
+never rows.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import replace
+from operator import index
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from eddyline.errors import PlanError, StateError
+from eddyline.filters.executor import Sample
+from eddyline.filters.routing_loop import Routes, can_compile, router_options
+from eddyline.ordering import policy as find_policy
+from eddyline.ordering.matrix_view import drop_fracs, expected_cost_ns
+from eddyline.runtime.journal import JournalEntry
+from eddyline.runtime.monitors import monitor as find_monitor
+from eddyline.runtime.order_cost import MIN_ROWS_PER_PROFILE, costs_ns
+from eddyline.runtime.records import BlockRecord
+from eddyline.stats.costs import CostSums
+from eddyline.stats.profile import FilterProfile, merge
+from eddyline.stats.window import ProfileWindow
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from numpy.typing import NDArray
+
+    from eddyline.options import FilterOptions
+    from eddyline.ordering.protocol import Order
+    from eddyline.query.attributes import Attribute
+    from eddyline.routing.table import RouteTable
+
+SPIKE_FACTOR = 4.0
+"""A call that takes so many times longer than expected is a spike, if it stays the only one."""
+
+WARMUP_SAMPLES = 4
+"""Sampled rows, as a multiple of ``min_fill``, that end a warm-up in which little is dropped."""
+
+FIRST_ROWS = 500
+"""First rows of a task that run apart: enough to see that they are unlike those before."""
+
+THINKING_FRAC = 0.01
+"""Most time that the policy may take, as a share of the time that the filters take."""
+
+
+def check_options(options: FilterOptions) -> None:
+    """Check what options name that belongs to other rooms: policy, monitor, router.
+
+    Raises:
+        OptionError: one of them is unknown or of the wrong kind.
+    """
+    find_policy(options.policy)
+    find_monitor(options.monitor)
+    router_options(options.routing)
+
+
+class FilterLoop:
+    """Keeps the order of one block good.
+
+    Args:
+        component: name of the block in the journal.
+        filter_ids: names of the filters, as the user wrote them.
+        options: how the order is learned.
+        attributes: attributes of the rows that may tell classes apart.
+        reads: for each filter, the columns that it reads; none if omitted.
+        hands_over: whether attributes are handed over to a worker, which costs something.
+        thinks_freely: whether decisions may take what time they need, as on the driver, where
+            one follows a whole job; if not, they keep to a share of what the filters take.
+        clock: monotonic clock (ns), to bound the time that policies take.
+    """
+
+    def __init__(
+        self,
+        component: str,
+        filter_ids: tuple[str, ...],
+        options: FilterOptions,
+        *,
+        attributes: tuple[Attribute, ...] = (),
+        reads: tuple[frozenset[str], ...] | None = None,
+        hands_over: bool = True,
+        thinks_freely: bool = False,
+        clock: Callable[[], int] = time.perf_counter_ns,
+    ) -> None:
+        n_filters = len(filter_ids)
+        self.component = component
+        self.filter_ids = filter_ids
+        self.options = options
+        self.clock = clock
+        self.thinks_freely = thinks_freely
+        self.policy = find_policy(options.policy).build(
+            n_filters, np.random.default_rng(options.seed)
+        )
+        self.order: Order = tuple(range(n_filters))
+        self.is_adaptive = options.adaptive and n_filters > 1
+        self.monitor = find_monitor(options.monitor).build(n_filters, options.seed)
+        self.window = ProfileWindow(filter_ids, options.window_rows)
+        self.routes: Routes | None = None
+        fits = hands_over or can_compile(n_filters)
+        can_route = self.is_adaptive and fits and self.policy.needs_all_bits
+        if can_route and options.routing and attributes:
+            self.routes = Routes(
+                component, filter_ids, attributes, reads, options.routing, hands_over=hands_over
+            )
+        self.totals = FilterProfile.empty(filter_ids)
+        self._was_slow = np.zeros(n_filters, dtype=np.bool_)
+        self._n_timed = np.zeros(n_filters)
+        self._costs_changed = False
+        self._new_tuples = 0
+        self._is_new_task = False
+        self._n_evaluations = 0
+        self._warmups_ns = 0.0
+        self._recent_ns = 0.0
+        self._work_ns = 0.0
+        self._work_before_ns = 0.0
+        self._thought_ns = 0.0
+
+    def step(
+        self, fresh: FilterProfile, batch_id: int = -1, *, may_switch: bool = True
+    ) -> list[JournalEntry]:
+        """Take in what the last batch observed, and change the order if the evidence says so.
+
+        Args:
+            fresh: the profile of the last batch.
+            batch_id: the micro-batch, for the journal.
+            may_switch: False only takes in; the order stays whatever the evidence.
+
+        Returns:
+            What was found and decided: a change in the data, another order, another table of
+            classes; at most one of each.
+
+        Raises:
+            PlanError: the policy proposed something that is not an order of the filters.
+        """
+        self._count(fresh)
+        if not self.is_adaptive:
+            return []
+        self._is_new_task = False
+        costs, ratios = self._without_spikes(fresh.costs)
+        fresh = replace(fresh, costs=costs)
+        self._add_work(fresh)
+        entries = self._watch(fresh, ratios, batch_id)
+        self.window.push(fresh)
+        self._new_tuples += fresh.n_tuples
+        if self.routes is not None:
+            self.routes.count(fresh)
+            if fresh.attributes is not None:
+                self.routes.observe(fresh.attributes)
+        if not may_switch:
+            return entries
+        self.policy.observe(fresh, self.order)
+        if self._is_due():
+            entries += self._decide(batch_id)
+        if self.routes is not None and self.routes.is_due and self._can_think():
+            started = self.clock()
+            known = self.window.profile()
+            work_ns = expected_cost_ns(self.order, known)
+            entries += self.routes.decide(self.order, known.costs, work_ns, batch_id)
+            self._thought_ns += self.clock() - started
+        return entries
+
+    def _decide(self, batch_id: int) -> list[JournalEntry]:
+        """Ask the policy, and switch if it proposes another order."""
+        started = self.clock()
+        proposal = self.policy.propose(self.order, self.window.profile())
+        self._thought_ns += self.clock() - started
+        self._new_tuples = 0
+        self._costs_changed = False
+        if proposal is None or proposal.order == self.order:
+            return []
+        before, self.order = self.order, self._checked(proposal.order)
+        self.monitor.reordered(before, self.order)
+        if self.routes is not None:
+            self.routes.reordered(self.order)
+        names = self.names(before), self.names(self.order)
+        return [JournalEntry(batch_id, self.component, "order", *names, proposal.evidence)]
+
+    def _add_work(self, fresh: FilterProfile) -> None:
+        """Add up what the filters cost: measured, or expected where an engine does not tell."""
+        if fresh.n_rows:
+            work_ns = float(fresh.costs.total_ns.sum())
+            self._recent_ns = (self._recent_ns + work_ns / fresh.n_rows) / 2.0
+        else:
+            n_rows = float(fresh.passed + fresh.weights.sum())
+            work_ns = n_rows * expected_cost_ns(self.order, self.window.profile())
+        self._work_ns += work_ns
+
+    def _watch(
+        self, fresh: FilterProfile, ratios: NDArray[np.float64], batch_id: int
+    ) -> list[JournalEntry]:
+        """Let the evidence go that a change has made stale, so that the window fills with fresh.
+
+        Where too little is fresh, a warm-up follows, which keeps to the budget: all of them
+        together. If that is spent, the newest evidence stays until newer comes.
+        """
+        known = self.window.profile()
+        if not self.policy.needs_all_bits or self._is_warming:
+            return []
+        found = self.monitor.observe(fresh, self.order, known, ratios)
+        if found is None:
+            return []
+        if found.costs is not None:
+            self.window.forget_costs(found.costs)
+            self._costs_changed = True
+        evidence = {**found.evidence, "n_tuples": known.n_tuples}
+        if found.n_fresh is not None:
+            n_kept = max(found.n_fresh - fresh.n_tuples, 0)
+            least = max(n_kept, self.options.min_fill - fresh.n_tuples)
+            is_short = found.n_fresh < self.options.min_fill and n_kept < known.n_tuples
+            if is_short and not self._can_warm_up(known):
+                n_kept = least
+            if n_kept >= known.n_tuples and found.costs is None:
+                return []  # nothing that is known is older than the change
+            self.window.keep_newest(min(n_kept, known.n_tuples))
+            self._new_tuples = min(self._new_tuples, n_kept)
+            if self.routes is not None:
+                rows_per_tuple = 1.0 + known.n_passed / max(known.n_tuples, 1)
+                self.routes.keep_newest(round(n_kept * rows_per_tuple))
+        return [JournalEntry(batch_id, self.component, "stale", evidence=evidence)]
+
+    def _can_warm_up(self, known: FilterProfile) -> bool:
+        """Return whether the budget pays for another warm-up, and take it from the budget."""
+        extra = self.policy.extra(len(self.order))
+        warmup_ns = self.options.min_fill * costs_ns(self.order, known, extra)[1]
+        if self._warmups_ns + warmup_ns > self.options.max_overhead * self._work_ns:
+            return False
+        self._warmups_ns += warmup_ns
+        return True
+
+    def _count(self, fresh: FilterProfile) -> None:
+        """Add to the counts of the whole life, of which no sampled rows are kept."""
+        empty = FilterProfile.empty(self.filter_ids)
+        counts = replace(
+            fresh,
+            codes=empty.codes,
+            weights=empty.weights,
+            basis=None,
+            blocks=None,
+            attributes=None,
+        )
+        self.totals = merge([self.totals, counts])
+        self._n_evaluations = fresh.n_evaluations
+
+    def add_costs(self, costs: CostSums) -> None:
+        """Add costs to the counts of the whole life that say nothing about an evaluation."""
+        self.totals = replace(self.totals, costs=self.totals.costs + costs)
+
+    def _without_spikes(self, costs: CostSums) -> tuple[CostSums, NDArray[np.float64]]:
+        """Cut a call that took far longer than expected, unless the call before it did so too.
+
+        A pause of the machine hits single calls; a filter that has become slow is slow again. The
+        first call is judged by the second: it may have loaded a model, compiled a pattern or
+        imported a library.
+
+        Returns:
+            The costs, and the time of each filter over the expected time (nan: unknown; (F,)).
+        """
+        fixed, slope = self.window.profile().costs.fit()
+        calls, rows, time = costs.sums[:3]
+        expected = fixed * calls + slope * rows
+        known = self.window.profile().costs.is_known
+        was_first = known & (calls > 0) & (self._n_timed == 1)
+        had_to_load = was_first & (expected > SPIKE_FACTOR * time)
+        self._n_timed += calls > 0
+        if had_to_load.any():
+            self.window.forget_costs(had_to_load)
+            self._costs_changed = True
+        is_slow = known & (time > SPIKE_FACTOR * expected)
+        cut = is_slow & ~self._was_slow
+        self._was_slow = np.where(calls > 0, is_slow, self._was_slow)
+        if cut.any():
+            sums = costs.sums.copy()
+            share = np.where(cut, expected / np.maximum(time, 1.0), 1.0)
+            sums[2] *= share
+            sums[4] *= share
+            costs = CostSums(sums)
+        is_told = known & (calls > 0) & (expected > 0.0)
+        ratios = np.full(len(time), np.nan)
+        return costs, np.divide(costs.total_ns, expected, out=ratios, where=is_told)
+
+    def _is_due(self) -> bool:
+        """Whether there is enough new evidence, and thinking has not cost too much so far."""
+        if not self.policy.needs_all_bits:
+            return True  # it keeps its own evidence, and a look at that is cheap
+        n_tuples = self.window.profile().n_tuples
+        if n_tuples == self._new_tuples or self._costs_changed:
+            return self._new_tuples > 0
+        is_due = self.monitor.is_due(n_tuples, self._new_tuples, self.options.window_rows)
+        return is_due and self._can_think()
+
+    def _can_think(self) -> bool:
+        """Whether decisions have not cost too much so far."""
+        spent_ns = self._work_ns - self._work_before_ns
+        return self.thinks_freely or self._thought_ns <= THINKING_FRAC * spent_ns
+
+    @property
+    def _is_warming(self) -> bool:
+        """Whether there is too little evidence to order by."""
+        known, least = self.window.profile(), self.options.min_fill
+        return known.n_tuples < least and known.n_tuples + known.n_passed < WARMUP_SAMPLES * least
+
+    @property
+    def _n_lacking(self) -> int:
+        """Sampled rows that are lacking to learn classes of rows for the first time."""
+        return 0 if self.routes is None else self.routes.n_lacking
+
+    def start_task(self) -> None:
+        """Take note that the rows to come are of another partition: they may be unlike the last.
+
+        The first of them run apart, so that a monitor can tell early.
+        """
+        self._is_new_task = True
+
+    @property
+    def table(self) -> RouteTable | None:
+        """The order of each class of rows, where they differ."""
+        return None if self.routes is None else self.routes.table
+
+    @property
+    def is_learning_routes(self) -> bool:
+        """Whether the next batch should bring the attributes of its rows."""
+        return self.routes is not None and self.routes.is_learning
+
+    def piece_rows(self, n_rows: int) -> int:
+        """Return how many of the next rows to run before the loop may decide again.
+
+        Args:
+            n_rows: rows that are left of the batch.
+        """
+        prob = max(self.options.warmup_prob, self.options.sample_prob)
+        if not self.is_adaptive or prob == 0.0:
+            return n_rows
+        if self._is_warming:
+            return min(n_rows, math.ceil(self.options.min_fill / prob))
+        if self._n_lacking:
+            return min(n_rows, math.ceil(self._n_lacking / prob))
+        return min(n_rows, FIRST_ROWS) if self._is_new_task else n_rows
+
+    def sample_prob(self, n_rows: int = 0) -> float:
+        """Return the share of rows to profile next, so that profiling keeps to its budget.
+
+        Args:
+            n_rows: rows of the next batch; 0 where an engine evaluates row by row.
+        """
+        options = self.options
+        if not self.is_adaptive:
+            return 0.0
+        if self._is_warming or self._n_lacking:
+            return max(options.warmup_prob, options.sample_prob)
+        profile = self.window.profile()
+        extra = self.policy.extra(len(self.order))
+        work_ns, extra_ns = costs_ns(self.order, profile, extra, n_rows)
+        if extra_ns <= 0.0:
+            return options.sample_prob
+        # What rows cost now may be far more than the evidence says, if that is getting stale.
+        work_ns = max(work_ns, self._recent_ns)
+        return min(options.sample_prob, options.max_overhead * work_ns / extra_ns)
+
+    def batch_prob(self, n_rows: int, chance: float) -> float:
+        """Return the share of a batch's rows to profile; 0 if the batch is not profiled.
+
+        Args:
+            n_rows: rows of the batch.
+            chance: a number in [0, 1) that depends on the batch alone; it decides whether a batch
+                is profiled when too few of its rows would be.
+        """
+        prob = self.sample_prob(n_rows)
+        least = min(1.0, MIN_ROWS_PER_PROFILE / max(n_rows, 1))
+        if 0.0 < prob < least:
+            return least if chance < prob / least else 0.0
+        return prob
+
+    def sample(self, rows: Any, prob: float) -> Sample:
+        """Return how the next batch is profiled.
+
+        Args:
+            rows: offsets of the sampled rows ((M,)).
+            prob: probability with which a row was sampled.
+        """
+        extra = self.policy.extra(len(self.order))
+        block_rows = self.monitor.block_rows if self.is_adaptive else 0
+        return Sample(rows, prob or 1.0, extra, self.policy.needs_all_bits, block_rows)
+
+    def names(self, order: Order) -> list[str]:
+        """Return the names of the filters in that order."""
+        return [self.filter_ids[f] for f in order]
+
+    def record(self) -> BlockRecord:
+        """Return how the block stands after a batch; nan for what is not known."""
+        profile = self.window.profile()
+        written = tuple(range(len(self.order)))
+        fracs = np.full(len(written), np.nan)
+        cost = as_written = float("nan")
+        if profile.n_tuples or profile.passed:
+            in_order = drop_fracs(self.order, profile)
+            reach = np.concatenate([[1.0], np.cumprod(1.0 - in_order)[:-1]])
+            fracs[list(self.order)] = np.where(reach > 0.0, in_order, np.nan)
+            if profile.costs.is_known.any():
+                cost = expected_cost_ns(self.order, profile)
+                as_written = expected_cost_ns(written, profile)
+        return BlockRecord(
+            component=self.component,
+            filter_ids=self.filter_ids,
+            order=self.order,
+            drop_fracs=tuple(fracs.tolist()),
+            cost_ns=cost,
+            as_written_ns=as_written,
+            n_evaluations=self._n_evaluations,
+            routed_by=() if self.table is None else self.table.attributes,
+        )
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return what was learned: order, window, the policy's own state."""
+        return {
+            "filter_ids": list(self.filter_ids),
+            "order": list(self.order),
+            "window": self.window.to_state(),
+            "spent_ns": [self._recent_ns, self._work_ns, self._warmups_ns],
+            "policy": self.policy.snapshot(),
+            "policy_name": type(self.policy).__name__,
+            "monitor": self.monitor.snapshot(),
+            "monitor_name": repr(self.options.monitor),
+            "routes": None if self.routes is None else self.routes.snapshot(),
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Continue from what ``snapshot`` returned.
+
+        Raises:
+            StateError: the state is of other filters, or damaged.
+        """
+        try:
+            self._restore(state)
+        except (PlanError, LookupError, TypeError, ValueError, ArithmeticError) as error:
+            msg = (
+                f"the saved state of {self.component!r} is damaged: {type(error).__name__}: "
+                f"{error}; start from an empty checkpoint"
+            )
+            raise StateError(msg, component=self.component) from error
+
+    def _restore(self, state: dict[str, Any]) -> None:
+        saved = tuple(state["filter_ids"])
+        if saved != self.filter_ids:
+            msg = (
+                f"the saved state of {self.component!r} is of filters {list(saved)}, "
+                f"this query has {list(self.filter_ids)}; start from an empty checkpoint"
+            )
+            raise StateError(msg, saved=saved, now=self.filter_ids)
+        order = self._checked(map(index, state["order"]))
+        if not self.is_adaptive:
+            return  # switched off means the order as written, not the last one that was learned
+        self.window.restore(state["window"])
+        self._recent_ns, self._work_ns, self._warmups_ns = map(float, state["spent_ns"])
+        self._work_before_ns = self._work_ns
+        # What is restored was learned from more than one call.
+        self._n_timed = np.where(self.window.profile().costs.is_known, 2.0, 0.0)
+        if state["policy_name"] == type(self.policy).__name__:
+            self.policy.restore(state["policy"])
+        if state["monitor_name"] == repr(self.options.monitor):
+            self.monitor.restore(state["monitor"])
+        if self.routes is not None and state["routes"] is not None:
+            self.routes.restore(state["routes"])
+        self.order = order
+
+    def _checked(self, order: Iterable[int]) -> Order:
+        """Return an order that came from outside, if it has every filter once.
+
+        Another one would change the answer.
+        """
+        checked = tuple(order)
+        if sorted(checked) != list(range(len(self.filter_ids))):
+            msg = f"{checked} is no order of the {len(self.filter_ids)} filters {self.filter_ids}"
+            raise PlanError(msg, component=self.component, order=checked)
+        return checked

@@ -1,0 +1,204 @@
+"""``el.all_of``: a conjunction as a DataFrame transform that learns its own order."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING, Any
+
+from eddyline.errors import QueryError
+from eddyline.options import FilterOptions
+from eddyline.query.predicates import as_predicate, named
+from eddyline.runtime.journal import Journal
+from eddyline.runtime.order_loop import check_options
+from eddyline.spark.filters.binding import bind_to, fits
+from eddyline.spark.filters.operator import FilterPipeline, Report
+from eddyline.spark.run.observed_metrics import as_bytes, listener
+from eddyline.watch.explain import explain
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from eddyline.query.predicates import Predicate
+    from eddyline.runtime.records import FilterView
+
+HARVEST_WAIT_S = 1.0
+"""How long ``explain`` and ``journal`` wait for what a job that has just ended reports (s)."""
+
+MAX_HANDED_OVER = 4
+"""Attributes that a job hands over to its workers on the chance that one tells classes apart. (The
+engine hands over more, and stops when none does.)"""
+
+MAX_PENDING = 16
+"""Jobs whose reports are still awaited; of more, the oldest were never run and are let go."""
+
+SETTINGS = ("spark.sql.ansi.enabled", "spark.sql.caseSensitive")
+"""Settings of the session on which it depends what a predicate means and whether it can raise."""
+
+
+class Conjunction:
+    """A conjunction of predicates; made by ``el.all_of``.
+
+    Call it on a DataFrame, or hand it to ``DataFrame.transform``: batch or streaming, with any
+    sink, and inside ``foreachBatch``. What it learns on one DataFrame it uses on the next.
+    """
+
+    def __init__(
+        self, predicates: tuple[Predicate, ...], options: FilterOptions, name: str
+    ) -> None:
+        self.predicates = predicates
+        self.options = options
+        self.name = name
+        self._journal = Journal()
+        self._pipeline: FilterPipeline | None = None
+        self._columns: list[tuple[str, str]] = []
+        self._waiting: list[Report] = []
+        self._streams: list[_StreamReports] = []
+
+    def __call__(self, df: DataFrame) -> DataFrame:
+        """Return the rows on which every predicate is true.
+
+        Args:
+            df: a batch or streaming DataFrame with the columns that the predicates read.
+
+        Raises:
+            QueryError: a predicate does not fit the columns; the message names it.
+        """
+        self._learn(0.0)
+        pipeline = self._bound_to(df)
+        if df.isStreaming:
+            return self._apply_streaming(df, pipeline)
+        if self.options.read_sample:
+            pipeline.read_sample(df)
+        else:
+            note = (
+                "read_sample=False: nothing is known before the job, so the order stands as written"
+            )
+            pipeline.notes |= dict.fromkeys(pipeline.native, note)
+        self._take_entries()
+        pipeline.label_texts(df)
+        result, reports = pipeline.apply(df)
+        self._waiting = (self._waiting + reports)[-MAX_PENDING:]
+        return result
+
+    def explain(self, *, width: int = 100) -> str:
+        """Return the order in force and why, in words.
+
+        Args:
+            width: columns of the text.
+        """
+        return explain(self.view(), width=width)
+
+    def view(self) -> FilterView:
+        """Return the order in force and why, as values.
+
+        Raises:
+            QueryError: the conjunction was not applied to any DataFrame yet.
+        """
+        self._learn(HARVEST_WAIT_S)
+        if self._pipeline is None:
+            msg = f"{self.name}: not applied to a DataFrame yet; use df.transform(…) first"
+            raise QueryError(msg, name=self.name)
+        return self._pipeline.view(self._journal.last("order", "routes"))
+
+    @property
+    def journal(self) -> list[dict[str, Any]]:
+        """Every decision so far, as rows."""
+        self._learn(HARVEST_WAIT_S)
+        return self._journal.rows()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # What was learned stays: it belongs to jobs of this process.
+        return Conjunction, (self.predicates, self.options, self.name)
+
+    def __repr__(self) -> str:
+        return f"all_of({', '.join(repr(each.text) for each in self.predicates)})"
+
+    def _bound_to(self, df: DataFrame) -> FilterPipeline:
+        """Return the pipeline for the DataFrame; other columns or settings start afresh."""
+        columns = [*df.dtypes, *((each, str(_conf(df, each))) for each in SETTINGS)]
+        known = self._pipeline if columns == self._columns else None
+        if known is None or not fits(df, known.bound, self.options):
+            bound = bind_to(df, self.predicates, self.options)
+            known = self._pipeline = FilterPipeline(
+                bound, self.options, self.name, max_handed_over=MAX_HANDED_OVER
+            )
+            self._columns = columns
+            self._waiting = []
+        return known
+
+    def _apply_streaming(self, df: DataFrame, pipeline: FilterPipeline) -> DataFrame:
+        """A streaming plan is laid once: native predicates stand, tasks adapt, progress reports."""
+        for component, loop in pipeline.loops.items():
+            if component in pipeline.native and loop.is_adaptive:
+                pipeline.notes[component] = (
+                    "the plan of a streaming DataFrame is fixed when it starts, so these stand as "
+                    "written; run the query by el.Engine, or transform inside foreachBatch, and "
+                    "their order is learned too"
+                )
+        routed = [each for each in pipeline.functions if pipeline.loops[each].routes is not None]
+        if routed and self.options.route_by is None:
+            pipeline.notes["routes"] = (
+                "no class of rows is looked for in a plain streaming DataFrame, whose plan could "
+                "not stop handing columns over; name them with route_by, or use el.Engine"
+            )
+        reports = {each: _StreamReports(pipeline, each) for each in pipeline.functions}
+        self._streams += reports.values()
+        for report in reports.values():
+            listener(df).take(report.name, report.take)
+        result, _ = pipeline.apply(df, observation=lambda component: reports[component].name)
+        return result
+
+    def _learn(self, timeout_s: float) -> None:
+        if self._pipeline is not None and self._waiting:
+            self._waiting = self._pipeline.learn(self._waiting, timeout_s=timeout_s)
+        self._take_entries()
+
+    def _take_entries(self) -> None:
+        if self._pipeline is not None:
+            self._journal.extend(self._pipeline.take_entries())
+
+
+def _conf(df: DataFrame, name: str) -> Any:
+    return df.sparkSession.conf.get(name, None)
+
+
+class _StreamReports:
+    """Feeds what a streaming query's tasks report of one Arrow block into its loop."""
+
+    def __init__(self, pipeline: FilterPipeline, component: str) -> None:
+        self.name = f"{component}_{uuid.uuid4().hex}"
+        self.pipeline = pipeline
+        self.component = component
+
+    def take(self, metrics: dict[str, Any], batch_id: int) -> None:
+        """Take in what one micro-batch reported."""
+        self.pipeline.learn_arrow(self.component, as_bytes(metrics, "arrow"), batch_id)
+
+
+def all_of(*predicates: Any, name: str | None = None, **options: Any) -> Conjunction:
+    """Keep the rows on which every predicate is true, in an order that is learned.
+
+    Args:
+        *predicates: SQL text, or functions made predicates by ``el.predicate``.
+        name: what the conjunction is called in journals and reports.
+        **options: see ``eddyline.options.FilterOptions``: ``policy``, ``adaptive``,
+            ``sample_prob``, ``window_rows``, ``max_overhead``, ``read_sample``, ``seed``, …
+
+    Returns:
+        A transform: ``df.transform(el.all_of("a > 5", slow_check))``.
+
+    Raises:
+        QueryError: no predicates, or something that is none.
+        OptionError: an unknown option, or a value out of range.
+
+    Example:
+        >>> keep = el.all_of("proto = 'tcp'", "length(payload) > 100")  # doctest: +SKIP
+        >>> packets.transform(keep)  # doctest: +SKIP
+    """
+    if not predicates:
+        msg = 'all_of needs at least one predicate, such as all_of("a > 5")'
+        raise QueryError(msg)
+    unique = named(as_predicate(each) for each in predicates)
+    chosen = FilterOptions.of(**options)
+    check_options(chosen)
+    return Conjunction(unique, chosen, name or "all_of")

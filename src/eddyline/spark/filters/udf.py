@@ -1,0 +1,60 @@
+"""The Arrow block on Spark: one Arrow UDF gets the columns that the Python predicates read.
+
+Spark evaluates every Python UDF of a conjunction on every row. Here one UDF evaluates the whole
+conjunction with a selection vector inside and returns, per row, whether to keep it; on the last row
+of a partition it also returns what the task observed, which ``observe`` collects.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql import functions as F
+from pyspark.sql.functions import arrow_udf  # type: ignore[attr-defined] # not in the stubs
+from pyspark.sql.types import BinaryType, BooleanType, StringType, StructField, StructType
+
+from eddyline.spark.filters.task import WorkerBlock
+from eddyline.sql.parsing import quoted
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+# No ``from __future__ import annotations`` here: Spark reads the type hints of ``evaluate``.
+
+
+def apply_arrow_block(
+    df: "DataFrame", block: WorkerBlock, texts: tuple[str, ...], column: str, observation: Any
+) -> "DataFrame":
+    """Filter by the Python predicates.
+
+    Args:
+        df: the rows.
+        block: what the workers run.
+        texts: the columns, or SQL expressions, that are handed to the workers, before the
+            attributes of the block.
+        column: name of the temporary column. If errors are carried it stays, for the caller to
+            check its field ``error`` and to drop; otherwise it is gone.
+        observation: an Observation or a name; its metric ``arrow`` are the tasks' reports.
+    """
+
+    def evaluate(batches: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
+        # Where there is one column, Spark hands over the array itself.
+        return block.run(batch if isinstance(batch, tuple) else (batch,) for batch in batches)
+
+    fields = [StructField("keep", BooleanType()), StructField("report", BinaryType())]
+    if block.carries_errors:
+        fields.append(StructField("error", StringType()))
+    # Not deterministic, as the reports hold times; so Spark evaluates it once and where it stands.
+    udf = arrow_udf(evaluate, StructType(fields)).asNondeterministic()
+    attributes = [F.expr(each.sql) for each in block.attributes]
+    kept = (
+        df.withColumn(column, udf(*(_column(df, text) for text in texts), *attributes))
+        .observe(observation, F.collect_list(F.col(f"{column}.report")).alias("arrow"))
+        .where(F.col(f"{column}.keep"))
+    )
+    return kept if block.carries_errors else kept.drop(column)
+
+
+def _column(df: "DataFrame", text: str) -> "Column":
+    """Return the column of exactly that name, or else what the text means as SQL."""
+    return F.expr(quoted(text) if text in df.columns else text)

@@ -1,0 +1,181 @@
+"""What runs in Spark's Python workers for a join: one partition, which is one bucket."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark import TaskContext
+
+from eddyline.errors import StateError
+from eddyline.joins.operator.bucket import BucketBatch, BucketReport
+from eddyline.joins.operator.delta_join import results
+from eddyline.joins.operator.event_time_bucket import OrderedBatch, results_of_all
+from eddyline.joins.operator.probe_counts import JoinWork
+from eddyline.spark.joins.layout import KEY, START
+from eddyline.spark.joins.source import INPUT, PASSES
+from eddyline.state.rows import FOREVER, Rows, SortedRun, result_column, values_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+    from pyarrow import fs
+
+    from eddyline.joins.operator.bucket import BatchPlan
+    from eddyline.spark.joins.layout import InputLayout
+    from eddyline.state.manifest import Windows
+
+AnyColumn = TypeVar("AnyColumn", pa.Array, pa.ChunkedArray)
+
+REPORT = "__report"
+"""The column of what a bucket did: set in the last row of its partition, which is no result."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How rows come in and results go out."""
+
+    layouts: tuple[InputLayout, ...]
+    results: pa.Schema
+    """The columns of all inputs, named ``input.column``; behind them the report."""
+
+    def inputs(self, batches: Iterator[pa.RecordBatch]) -> dict[str, Rows]:
+        """Return the rows of a partition by input, of those that have some."""
+        arrived = list(batches)
+        if not arrived:
+            return {}
+        table = pa.Table.from_batches(arrived)
+        numbers = pc.unique(table[INPUT]).to_pylist()
+        if len(numbers) == 1:
+            return {self.layouts[numbers[0]].name: self._rows(table, numbers[0])}
+        return {
+            self.layouts[number].name: self._rows(
+                table.filter(pc.equal(table[INPUT], number)), number
+            )
+            for number in sorted(numbers)
+        }
+
+    def _rows(self, table: pa.Table, number: int) -> Rows:
+        """Return the rows of one input."""
+        each = self.layouts[number]
+        starts = table[START].to_numpy()
+        if each.length == FOREVER:
+            ends = np.full(starts.size, FOREVER)
+        else:
+            # Where the end of a window is beyond all instants, its rows stay.
+            ends = np.where(starts > FOREVER - each.length, FOREVER, starts + each.length)
+        codes = {key: _code(table[f"{KEY}{key}"]) for key in each.keys}
+        said = {START: starts} | {f"{KEY}{key}": of for key, of in codes.items()}
+        payload = pa.table(
+            [
+                values_of(said[place], as_kept(self._kind(each, name)))
+                if place in said
+                else _kept(table[place])
+                for name, place in each.carried
+            ],
+            names=[name for name, _ in each.carried],
+        )
+        passes = table[PASSES].to_numpy() if each.is_raw else None
+        return Rows(codes, starts, ends, payload, passes)
+
+    def _kind(self, of: InputLayout, column: str) -> pa.DataType:
+        return self.results.field(result_column(of.name, column)).type
+
+    def outputs(self, found: pa.Table) -> Iterator[pa.RecordBatch]:
+        """Yield results as Spark takes them."""
+        columns = [
+            pa.nulls(found.num_rows, field.type)
+            if field.name == REPORT
+            else _as(found[field.name], field.type)
+            for field in self.results
+        ]
+        yield from pa.Table.from_arrays(columns, schema=self.results).to_batches()
+
+    def report(self, report: BucketReport) -> pa.RecordBatch:
+        """Return the row that brings a report home."""
+        nothing = [pa.nulls(1, field.type) for field in self.results if field.name != REPORT]
+        packed = pa.array([pickle.dumps(report, pickle.HIGHEST_PROTOCOL)], pa.binary())
+        return pa.RecordBatch.from_arrays([*nothing, packed], schema=self.results)
+
+
+@dataclass(frozen=True)
+class OnceWorker:
+    """Joins the rows of a partition with each other; nothing is kept."""
+
+    plan: BatchPlan
+    shape: Shape
+
+    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Join the rows of a partition."""
+        if self.plan.order is not None:
+            for found in results_of_all(self.plan, self.shape.inputs(batches)):
+                yield from self.shape.outputs(found)
+            return
+        news = {name: SortedRun.of(rows) for name, rows in self.shape.inputs(batches).items()}
+        for found in results(self.plan.graph, self.plan.orders, {}, news, JoinWork()):
+            yield from self.shape.outputs(found)
+
+
+@dataclass(frozen=True)
+class BatchWorker:
+    """Joins the rows of a batch with each other and with the windows, and keeps them."""
+
+    plan: BatchPlan
+    shape: Shape
+    files: fs.FileSystem
+    folder: str
+    """Of the window state."""
+    windows: Windows
+    """The runs before the batch."""
+
+    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Join the rows of a bucket; the last row is its report.
+
+        Raises:
+            StateError: its windows cannot be read or written.
+        """
+        context = TaskContext.get()
+        bucket = 0 if context is None else context.partitionId()
+        before = self.windows.get(bucket, {})
+        kind = BucketBatch if self.plan.order is None else OrderedBatch
+        task = kind(self.plan, self.files, self.folder, before, bucket)
+        try:
+            for found in task.run(self.shape.inputs(batches)):
+                yield from self.shape.outputs(found)
+        except OSError as error:
+            msg = (
+                f"bucket {bucket} cannot read or write its windows in {self.folder}: {error}; "
+                f"see that the files are there and that the disk has room, then start the query "
+                f"again: nothing is lost"
+            )
+            raise StateError(msg, bucket=bucket, folder=self.folder) from error
+        yield self.shape.report(task.report)
+
+
+def _kept(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return a column as windows keep it."""
+    return _as(column, as_kept(column.type))
+
+
+def as_kept(kind: pa.DataType) -> pa.DataType:
+    """Return a type as windows keep it, whatever the session's time zone and Arrow types are."""
+    if pa.types.is_timestamp(kind) and kind.tz is not None:
+        return pa.timestamp(kind.unit, "UTC")
+    if pa.types.is_large_string(kind):
+        return pa.string()
+    return pa.binary() if pa.types.is_large_binary(kind) else kind
+
+
+def _as(column: AnyColumn, kind: pa.DataType) -> AnyColumn:
+    return column if column.type == kind else column.cast(kind)
+
+
+def _code(codes: pa.ChunkedArray) -> NDArray[np.int64]:
+    """Return codes; any for NULL, which a row has that cannot join."""
+    found: NDArray[np.int64] = (pc.fill_null(codes, 0) if codes.null_count else codes).to_numpy()
+    return found

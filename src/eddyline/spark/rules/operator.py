@@ -1,0 +1,413 @@
+"""A set of rules over the columns of one input: compiled, shipped, and learned from.
+
+The driver's half of the loop: builds the DataFrame of a batch from the plan in force, and feeds
+what the batch observed back.
+"""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections import OrderedDict
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import Observation
+from pyspark.sql import functions as F
+
+from eddyline.data.gc_pause import made_of
+from eddyline.errors import EddylineError, QueryError
+from eddyline.query.conditions import (
+    And,
+    BoundRules,
+    Constant,
+    FunctionTest,
+    Is,
+    MayRaise,
+    NativeTest,
+    Not,
+    Or,
+    Rule,
+    SkippedRule,
+)
+from eddyline.query.rules.timestamps import moments_of, with_moments
+from eddyline.rules.compile.program import compile_rules
+from eddyline.rules.loop import COMPONENT, RuleLoop
+from eddyline.rules.profile import SharingProfile, merge
+from eddyline.runtime.journal import JournalEntry
+from eddyline.spark.filters.binding import PREFIX, check_names, column_types
+from eddyline.spark.rules.task import RuleBlock, RuleReport
+from eddyline.spark.rules.timestamps import micros_of
+from eddyline.spark.rules.udf import add_matches, loader, operand, with_counts
+from eddyline.spark.run.observed_metrics import PendingMetrics, as_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from eddyline.options import SharingOptions
+    from eddyline.query.conditions import Moment, Node, RuleSource
+
+STRUCT = f"{PREFIX}_rules"
+"""The temporary column of matches and reports."""
+
+
+SETTINGS = (
+    "spark.sql.ansi.enabled",
+    "spark.sql.caseSensitive",
+    "spark.sql.session.timeZone",
+    "spark.sql.timestampType",
+)
+"""Settings of the session on which it depends what a rule means."""
+
+MAX_INPUTS = 4
+"""Kinds of input over which read rules are remembered."""
+
+
+SPARE_RULES = 1_000
+"""Rules that are remembered although they are gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class PendingRules:
+    """What a job will observe."""
+
+    pending: PendingMetrics
+    batch_id: int
+
+
+class RuleBinder:
+    """Reads rules over the columns of DataFrames, and remembers those that it has read.
+
+    A set that gets one more rule reads one rule, not all of them.
+    """
+
+    def __init__(self) -> None:
+        self._inputs: OrderedDict[Any, _Input] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def bind(self, df: DataFrame, sources: Iterable[RuleSource], *, skips: bool) -> BoundRules:
+        """Read rules over the columns of a DataFrame.
+
+        Args:
+            df: the input.
+            sources: the rules.
+            skips: whether rules that do not fit are skipped, and not an error.
+
+        Raises:
+            QueryError: a rule does not fit; the message names it and points at the place.
+        """
+        check_names(df)
+        with self._lock:
+            known = self._input(df)
+            found = made_of(known.bound, sources)
+            rules = [each for each in found if isinstance(each, Rule)]
+            wrong = [each for each in found if not isinstance(each, Rule)]
+            if wrong and not skips:
+                raise wrong[0].error
+            rules = known.told(df.sparkSession, rules)
+            refused = known.refused_by_spark(df, rules)
+        bound = BoundRules(tuple(rules), tuple(each.skipped for each in wrong))
+        return _without(bound, refused, skips=skips) if refused else bound
+
+    def keep(self, names: Collection[str]) -> None:
+        """Forget the rules that are no longer there."""
+        with self._lock:
+            for known in self._inputs.values():
+                known.keep(names)
+
+    def _input(self, df: DataFrame) -> _Input:
+        types = column_types(df)
+        settings = [str(df.sparkSession.conf.get(each, None)) for each in SETTINGS]
+        key = (tuple(types.items()), *settings)
+        if key not in self._inputs:
+            ansi = str(df.sparkSession.conf.get("spark.sql.ansi.enabled", "true")).lower() == "true"
+            self._inputs[key] = _Input(types, ansi)
+            while len(self._inputs) > MAX_INPUTS:
+                self._inputs.popitem(last=False)
+        self._inputs.move_to_end(key)
+        return self._inputs[key]
+
+
+@dataclass(frozen=True, slots=True)
+class _Wrong:
+    """A rule that does not fit an input."""
+
+    source: RuleSource
+    error: EddylineError
+
+    @property
+    def skipped(self) -> SkippedRule:
+        return SkippedRule(self.source.name, self.error.message, self.source.text)
+
+
+class _Input:
+    """The rules that were read over one kind of input."""
+
+    def __init__(self, types: dict[str, str], ansi: bool) -> None:
+        self._types = types
+        self._ansi = ansi
+        self._known: dict[str, tuple[RuleSource, Rule | _Wrong]] = {}
+        self._columns: dict[str, tuple[Rule, frozenset[str]]] = {}
+        self._asked: dict[str, str | None] = {}
+        self._micros: dict[Moment, int] = {}
+
+    def bound(self, source: RuleSource) -> Rule | _Wrong:
+        """Return a rule over the input; read once, as long as it is the same."""
+        known = self._known.get(source.name)
+        if known is not None and known[0] is source:
+            return known[1]
+        found: Rule | _Wrong
+        try:
+            found = source.bind(self._types, ansi=self._ansi)
+        except EddylineError as error:
+            found = _Wrong(source, error)
+        self._known[source.name] = source, found
+        return found
+
+    def told(self, spark: SparkSession, rules: Sequence[Rule]) -> list[Rule]:
+        """Return rules over the input in which every moment is a number, and remember them so."""
+        moments = {rule.name: dict.fromkeys(moments_of(rule.tree)) for rule in rules}
+        new = dict.fromkeys(each for found in moments.values() for each in found)
+        self._micros |= micros_of(spark, [each for each in new if each not in self._micros])
+        found = []
+        for rule in rules:
+            now = rule
+            if moments[rule.name]:
+                now = replace(rule, tree=with_moments(rule.tree, self._micros))
+                self._known[rule.name] = self._known[rule.name][0], now
+            found.append(now)
+        return found
+
+    def keep(self, names: Collection[str]) -> None:
+        """Forget the other rules; as long as they are few, what they were is not worth it."""
+        if len(self._known) <= 2 * len(names) + SPARE_RULES:
+            return
+        self._known = {name: each for name, each in self._known.items() if name in names}
+        self._columns = {name: each for name, each in self._columns.items() if name in names}
+        read = {text for _, columns in self._columns.values() for text in columns}
+        self._asked = {text: why for text, why in self._asked.items() if text in read}
+
+    def refused_by_spark(self, df: DataFrame, rules: Sequence[Rule]) -> dict[str, str]:
+        """Return what Spark refuses of the columns that rules look at, and why."""
+        columns = {text for rule in rules for text in self._columns_of(rule)}
+        new = [text for text in columns if text not in self._asked]
+        self._asked.update(dict.fromkeys(new) | _refused_by_spark(df, new))
+        found = {text: self._asked[text] for text in columns}
+        return {text: why for text, why in found.items() if why is not None}
+
+    def _columns_of(self, rule: Rule) -> frozenset[str]:
+        known = self._columns.get(rule.name)
+        if known is None or known[0] is not rule:
+            known = self._columns[rule.name] = rule, frozenset(looked_at(rule.tree))
+        return known[1]
+
+
+class RulePipeline:
+    """The rules of one set over one input, and what has been learned of them.
+
+    Args:
+        df: an input; others must have the same columns.
+        sources: the rules.
+        options: how the plan is made.
+        name: of the set or query.
+        skips: whether rules that do not fit are skipped, and not an error.
+        binder: reads the rules; keeps those that it has read.
+
+    Raises:
+        QueryError: a rule does not fit; the message names it.
+    """
+
+    def __init__(
+        self,
+        df: DataFrame,
+        sources: Sequence[RuleSource],
+        options: SharingOptions,
+        name: str,
+        *,
+        skips: bool,
+        binder: RuleBinder | None = None,
+    ) -> None:
+        self.options = options = options.resolved()
+        self.name = name
+        self.bound = (binder or RuleBinder()).bind(df, sources, skips=skips)
+        program = compile_rules(self.bound.rules)
+        self.loop = RuleLoop(program, options)
+        self.entries: list[JournalEntry] = []
+        self.notes: list[str] = []
+        self._load = loader(df.sparkSession, program)
+        self._program_id = uuid.uuid4().hex
+        self._n_learned = 0
+        self._lock = threading.RLock()
+        """Reports of streaming queries arrive on Spark's listener thread."""
+
+    def apply(
+        self,
+        df: DataFrame,
+        *,
+        batch_id: int = -1,
+        as_places: bool = False,
+        observation: Callable[[], Any] = Observation,
+    ) -> tuple[DataFrame, list[PendingRules]]:
+        """Add the temporary column of matches, with the plan in force.
+
+        Args:
+            df: the input.
+            batch_id: the micro-batch, or -1 if the driver does not know it.
+            as_places: whether matches are places in the set, and not names.
+            observation: makes what ``DataFrame.observe`` takes: an Observation or a name.
+
+        Returns:
+            The DataFrame with ``STRUCT``, and what it will report when it runs.
+        """
+        seen = observation()
+        block = self._block(batch_id, as_places=as_places)
+        result = add_matches(df, block, self.loop.program.columns, STRUCT, seen)
+        return result, _pending(seen, batch_id)
+
+    def count(
+        self, df: DataFrame, *, observation: Callable[[], Any] = Observation
+    ) -> tuple[DataFrame, list[PendingRules]]:
+        """Count by rule the rows that it is true for, with the plan in force.
+
+        Args:
+            df: the input.
+            observation: see ``apply``.
+
+        Returns:
+            A DataFrame of ``rule`` and ``count``, and what it will report when it runs.
+        """
+        seen = observation()
+        result = with_counts(df, self._block(-1), self.loop.program.columns, seen)
+        return result, _pending(seen, -1)
+
+    def _block(self, batch_id: int, *, as_places: bool = False) -> RuleBlock:
+        with self._lock:
+            return RuleBlock(
+                program_id=self._program_id,
+                load=self._load,
+                plan=self.loop.plan,
+                is_measured=self.loop.is_measured,
+                options=self.options,
+                run_id=f"{batch_id}.{self._n_learned}",
+                batch_id=batch_id,
+                name=self.name,
+                as_places=as_places,
+            )
+
+    def learn(
+        self, reports: Iterable[PendingRules], *, timeout_s: float = 0.0
+    ) -> list[PendingRules]:
+        """Feed what has been reported into the loop.
+
+        Args:
+            reports: what jobs will report.
+            timeout_s: how long to wait for each (s).
+
+        Returns:
+            The reports whose jobs have not run yet.
+        """
+        waiting = []
+        for report in reports:
+            metrics = report.pending.get(timeout_s)
+            if metrics is None:
+                waiting.append(report)
+            else:
+                self.learn_packed(as_bytes(metrics, "rules"), report.batch_id)
+        return waiting
+
+    def learn_packed(self, packed: list[bytes], batch_id: int) -> None:
+        """Feed the reports of a job's tasks into the loop, each task once."""
+        tasks: dict[int, RuleReport] = {}
+        for data in packed:
+            task = RuleReport.from_bytes(data)
+            known = tasks.get(task.partition)
+            if known is None or task.attempt >= known.attempt:
+                tasks[task.partition] = task
+        if not tasks:
+            return
+        with self._lock:
+            for task in tasks.values():
+                self.entries += [_of_task(entry, task.partition) for entry in task.entries]
+                if n_left_out := task.n_entries - len(task.entries):
+                    evidence = {"partition": task.partition, "entries": n_left_out}
+                    entry = JournalEntry(batch_id, COMPONENT, "left_out", evidence=evidence)
+                    self.entries.append(entry)
+            nothing = SharingProfile.empty(self.loop.program)
+            whole = merge([nothing, *(task.profile for task in tasks.values())])
+            self.entries += self.loop.observe(whole, batch_id)
+            self._n_learned += 1
+
+    def take_entries(self) -> list[JournalEntry]:
+        """Return the decisions since the last call."""
+        with self._lock:
+            taken, self.entries = self.entries, []
+        return taken
+
+
+def _pending(seen: Any, batch_id: int) -> list[PendingRules]:
+    return [] if isinstance(seen, str) else [PendingRules(PendingMetrics(seen), batch_id)]
+
+
+def _refused_by_spark(df: DataFrame, columns: Sequence[str]) -> dict[str, str]:
+    """Return what Spark refuses of the columns that rules look at, and why."""
+    try:
+        df.select(*(operand(df, text) for text in columns)).schema  # noqa: B018 - is the analysis
+    except AnalysisException:
+        refused = {}
+        for text in columns:
+            try:
+                df.select(operand(df, text)).schema  # noqa: B018
+            except AnalysisException as error:
+                refused[text] = str(error)
+        return refused
+    return {}
+
+
+def _without(bound: BoundRules, refused: dict[str, str], *, skips: bool) -> BoundRules:
+    """Return the rules that look at nothing that Spark refuses.
+
+    Raises:
+        QueryError: there are others, and they are not to be skipped.
+    """
+    kept, skipped = [], list(bound.skipped)
+    for rule in bound.rules:
+        wrong = [text for text in looked_at(rule.tree) if text in refused]
+        if not wrong:
+            kept.append(rule)
+            continue
+        msg = f"rule {rule.name!r}: Spark cannot resolve {wrong[0]}: {refused[wrong[0]]}"
+        if not skips:
+            raise QueryError(msg, name=rule.name)
+        skipped.append(SkippedRule(rule.name, msg, rule.text))
+    return BoundRules(tuple(kept), tuple(skipped))
+
+
+def looked_at(node: Node) -> Iterator[str]:
+    """Yield the columns, or SQL expressions, that a rule looks at."""
+    if isinstance(node, And | Or):
+        for part in node.parts:
+            yield from looked_at(part)
+    elif isinstance(node, Not | Is):
+        yield from looked_at(node.part)
+    elif isinstance(node, MayRaise):
+        yield from looked_at(node.test)
+        yield node.error.operand.sql
+    elif isinstance(node, FunctionTest):
+        yield from node.predicate.reads
+    elif isinstance(node, NativeTest):
+        yield node.sql
+    elif not isinstance(node, Constant):
+        yield node.operand.sql
+
+
+def _of_task(entry: dict[str, Any], partition: int) -> JournalEntry:
+    found = JournalEntry(**entry)
+    return replace(found, evidence={**found.evidence, "partition": partition})
+
+
+def matched(df: DataFrame) -> DataFrame:
+    """Return the rows of ``apply`` for which some rule is true."""
+    return df.where(F.size(f"{STRUCT}.matches") > 0)

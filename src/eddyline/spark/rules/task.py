@@ -1,0 +1,260 @@
+"""What runs in Spark's Python workers: the rules of one set, over the Arrow batches of a task.
+
+The compiled rules travel once per worker process (a broadcast where there is one); what a task is
+shipped is the plan in force. A worker process keeps rules, plan and evidence between tasks.
+"""
+
+from __future__ import annotations
+
+import math
+import pickle
+import zlib
+from collections import OrderedDict
+from dataclasses import asdict, dataclass, field
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from eddyline.data.sampling import seed_of
+from eddyline.errors import SourceError
+from eddyline.rules.loop import FIRST_ROWS, RuleLoop
+from eddyline.rules.profile import SharingProfile, merge
+from eddyline.spark.filters.task import MAX_ENTRIES, task_ids, with_last
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from eddyline.options import SharingOptions
+    from eddyline.rules.compile.program import Program
+    from eddyline.rules.match.matcher import Matcher
+    from eddyline.rules.match.matches import Matches
+    from eddyline.rules.plan import SharingPlan
+
+MAX_PROGRAMS = 4
+"""Compiled sets that a worker process keeps; the one unused for longest goes first."""
+
+MAX_PIECE_BYTES = 1 << 26
+"""Most bytes of texts that are evaluated at once: a batch of long texts is cut into pieces."""
+
+MAX_PIECE_PAIRS = 1 << 22
+"""Pairs of row and rule that are decided at once, about: each takes some 40 bytes for a while."""
+
+MAX_NAMES_BYTES = 2**31 - 1
+"""Most bytes of one Arrow array of texts."""
+
+
+@dataclass(frozen=True, slots=True)
+class RuleReport:
+    """What one task observed and decided."""
+
+    partition: int
+    attempt: int
+    profile: SharingProfile
+    entries: tuple[dict[str, Any], ...]
+    """Journal entries of the task's own changes of plan, as dicts."""
+    n_entries: int
+    """How many there were, those left out included."""
+
+    def to_bytes(self) -> bytes:
+        """Return the report as bytes, to travel to the driver."""
+        return zlib.compress(pickle.dumps(self, protocol=pickle.HIGHEST_PROTOCOL), level=1)
+
+    @staticmethod
+    def from_bytes(data: bytes) -> RuleReport:
+        """Return the report that one of our own workers packed."""
+        report: RuleReport = pickle.loads(zlib.decompress(data))
+        return report
+
+
+@dataclass
+class _Kept:
+    """What a worker process keeps of one compiled set."""
+
+    program: Program
+    matcher: Matcher | None = None
+    loops: OrderedDict[str, RuleLoop] = field(default_factory=OrderedDict)
+
+
+_kept: OrderedDict[str, _Kept] = OrderedDict()
+
+
+@dataclass(frozen=True)
+class RuleBlock:
+    """Everything that a task needs to evaluate a set of rules."""
+
+    program_id: str
+    """Says which compiled set this is."""
+    load: Callable[[], Program]
+    """Returns the compiled set; called once per worker process."""
+    plan: SharingPlan
+    """The driver's plan."""
+    is_measured: bool
+    """Whether it was made from rows."""
+    options: SharingOptions
+    run_id: str
+    """Whose evidence this is: a worker shares it among tasks of one run."""
+    batch_id: int
+    """The micro-batch, or -1 where only the task knows it."""
+    name: str
+    """Name of the set; part of the seed of every sample."""
+    as_places: bool = False
+    """Whether a match is the rule's place in the set, and not its name."""
+
+    def run(self, batches: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
+        """Return for each batch the matches of its rows, and on the last row what was observed."""
+        names = pa.array(self._keep().program.names, pa.string())
+        for found, report in self._evaluated(batches):
+            self._check_fits(found, names)
+            lists = pa.concat_arrays([self._lists(each, names) for each in found])
+            yield _result(lists, report)
+
+    def count(self, batches: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.RecordBatch]:
+        """Return, once for all rows, how many each rule is true for, and what was observed.
+
+        A row for each rule that is true for some row, with its name and the count; the last row
+        has the report.
+        """
+        for _, report in self._evaluated(batches):
+            if report is not None:  # the last
+                yield _counts(report, pa.array(self._keep().program.names, pa.string()))
+
+    def _evaluated(
+        self, batches: Iterator[tuple[pa.Array, ...]]
+    ) -> Iterator[tuple[list[Matches], RuleReport | None]]:
+        """Yield the matches of each batch, in pieces; with the last, what was observed."""
+        partition, attempt, batch_id = task_ids()
+        batch_id = batch_id if self.batch_id < 0 else self.batch_id
+        seed = seed_of(self.options.seed, self.name, batch_id, partition)
+        kept = self._keep()
+        loop, matcher = self._loop(kept), self._matcher(kept)
+        nothing = SharingProfile.empty(kept.program)
+        profile, first_row = nothing, 0
+        entries: list[dict[str, Any]] = []
+        for columns, is_last in with_last(batches):
+            n_rows = len(columns[0])
+            found: list[Matches] = []
+            first = FIRST_ROWS if loop.wants_first_rows else 0
+            for low, high in _pieces(columns, first, _pairs_per_row(loop.plan, profile)):
+                matcher.follow(loop.plan)
+                part = [column.slice(low, high - low) for column in columns]
+                sample = loop.sample(seed, first_row + low, high - low)
+                matches, seen = matcher.match(
+                    part[: len(kept.program.columns)], n_rows=high - low, sample=sample
+                )
+                found.append(matches)
+                entries += map(asdict, loop.observe(seen, batch_id))
+                profile = merge([profile, seen])
+            first_row += n_rows
+            report = None
+            if is_last:
+                report = RuleReport(
+                    partition, attempt, profile, tuple(entries[-MAX_ENTRIES:]), len(entries)
+                )
+            yield found, report
+
+    def _check_fits(self, found: list[Matches], names: pa.Array) -> None:
+        """Check that the names of a batch's matches fit an Arrow array.
+
+        Raises:
+            SourceError: they do not; the message says what to do.
+        """
+        n_matches = sum(len(each.rules) for each in found)
+        if self.as_places or n_matches * names.nbytes <= MAX_NAMES_BYTES:
+            return
+        sizes = pc.binary_length(names).to_numpy()
+        n_bytes = sum(int(sizes[each.rules].sum()) for each in found)
+        if n_bytes > MAX_NAMES_BYTES:
+            n_rows = sum(each.n_rows for each in found)
+            msg = (
+                f"the {n_matches:,} matches of a batch of {n_rows:,} rows come to {n_bytes:,} "
+                f"bytes of names, and an Arrow array holds {MAX_NAMES_BYTES:,}; set "
+                f"spark.sql.execution.arrow.maxRecordsPerBatch lower"
+            )
+            raise SourceError(msg, matches=n_matches, rows=n_rows)
+
+    def _lists(self, matches: Matches, names: pa.Array) -> pa.Array:
+        """Return the matches of each row as a list."""
+        counts = np.bincount(matches.rows, minlength=matches.n_rows)
+        offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+        rules = pa.array(matches.rules, pa.int32())
+        values = rules if self.as_places else names.take(rules)
+        return pa.ListArray.from_arrays(pa.array(offsets), values)
+
+    def _keep(self) -> _Kept:
+        if self.program_id not in _kept:
+            _kept[self.program_id] = _Kept(self.load())
+            while len(_kept) > MAX_PROGRAMS:
+                _kept.popitem(last=False)
+        _kept.move_to_end(self.program_id)
+        return _kept[self.program_id]
+
+    def _loop(self, kept: _Kept) -> RuleLoop:
+        """Return the loop of this run: kept from an earlier task, or started from the driver's."""
+        loops = kept.loops
+        if self.run_id not in loops:
+            loops[self.run_id] = RuleLoop(
+                kept.program, self.options, plan=self.plan, is_measured=self.is_measured
+            )
+            while len(loops) > MAX_PROGRAMS:
+                loops.popitem(last=False)
+        loops.move_to_end(self.run_id)
+        return loops[self.run_id]
+
+    def _matcher(self, kept: _Kept) -> Matcher:
+        from eddyline.rules.match.matcher import Matcher  # noqa: PLC0415 - the driver needs no kernels
+
+        if kept.matcher is None:
+            kept.matcher = Matcher(kept.program, self.plan)
+        return kept.matcher
+
+
+def _pieces(
+    columns: tuple[pa.Array, ...], first: int, pairs_per_row: float
+) -> list[tuple[int, int]]:
+    """Return how a batch is cut, so that no piece takes much memory.
+
+    Args:
+        columns: the batch.
+        first: rows of the first piece, if nothing is known of the rows yet, else 0.
+        pairs_per_row: pairs of row and rule that a row may come to.
+    """
+    n_rows = len(columns[0])
+    first = min(n_rows, first)
+    weight = sum(column.nbytes for column in columns)
+    n_pieces = max(
+        1, -(-weight // MAX_PIECE_BYTES), math.ceil(pairs_per_row * n_rows / MAX_PIECE_PAIRS)
+    )
+    bounds = [*([0] if first else []), *np.linspace(first, n_rows, n_pieces + 1).astype(int)]
+    cuts = [int(bound) for bound in bounds]
+    return [(low, high) for low, high in pairwise(cuts) if low < high]
+
+
+def _pairs_per_row(plan: SharingPlan, profile: SharingProfile) -> float:
+    """Return how many rules a row may meet: all that have no witness, or as many as rows did."""
+    everywhere = len(plan.witnesses) - plan.n_witnessed - plan.n_blocked
+    return max(everywhere, float(profile.candidates.sum()) / max(1, profile.n_rows))
+
+
+def _result(lists: pa.Array, report: RuleReport | None) -> pa.Array:
+    reports = pa.nulls(len(lists), pa.binary())
+    if report is not None:
+        reports = _ending(reports[:-1], report.to_bytes())
+    return pa.StructArray.from_arrays([lists, reports], ["matches", "report"])
+
+
+def _counts(report: RuleReport, names: pa.Array) -> pa.RecordBatch:
+    counts = report.profile.matches
+    rules = np.flatnonzero(counts)
+    columns = {
+        "rule": _ending(names.take(pa.array(rules)), None),
+        "count": _ending(pa.array(counts[rules]), None),
+        "report": _ending(pa.nulls(len(rules), pa.binary()), report.to_bytes()),
+    }
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def _ending(values: pa.Array, last: bytes | None) -> pa.Array:
+    return pa.concat_arrays([values, pa.array([last], values.type)])

@@ -1,0 +1,1 @@
+"""The life of a running query, for any operators: prepare, lay, run, commit, learn."""

@@ -1,0 +1,403 @@
+"""Queries over one stream that run together: one pass over its rows, a sink for each query."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from eddyline.errors import EddylineError, StateError
+from eddyline.options import FilterOptions
+from eddyline.query.rules.sources import conjunction_source
+from eddyline.spark.filters.binding import column_types
+from eddyline.spark.rules.live import RuleBatches
+from eddyline.spark.rules.rule_set import RuleSet
+from eddyline.spark.run.run import Job, Run, has_started, settings_of
+from eddyline.spark.run.running_query import RunFace
+from eddyline.spark.sinks.shared import SharedOutlet, member_of
+from eddyline.spark.sinks.sinks import sink_of
+from eddyline.sql.functions import NON_DETERMINISTIC
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from eddyline.rules.view import RuleView
+    from eddyline.runtime.journal import JournalEntry
+    from eddyline.runtime.records import BatchRecord
+    from eddyline.spark.engine import Query
+    from eddyline.spark.joins.window_join import WindowJoin
+    from eddyline.spark.sinks.shared import Member
+    from eddyline.spark.sinks.sinks import BatchWriter
+
+FOLDER = "_shared"
+"""Folder of a checkpoint in which queries that run together have one for each stream."""
+
+LISTED = Path("eddyline") / "queries.json"
+"""Where a checkpoint lists the queries that run together."""
+
+LOOK_EVERY_S = 0.5
+"""How often a query that others go on without is looked at (s)."""
+
+LEAST_WAIT_S = 0.001
+"""Spark takes no shorter time to wait (s)."""
+
+_NAME = re.compile(r"[A-Za-z_]\w*")
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A query that is to be started, and how."""
+
+    query: Query
+    sink: str | BatchWriter
+    path: str | None = None
+    checkpoint: str | None = None
+    """Its own; without one, the common checkpoint's folder of its name, if there is a common."""
+    trigger: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JoinStart:
+    """A join that is to be started, and how; it shares nothing with other queries."""
+
+    query: WindowJoin
+    sink: str | BatchWriter
+    path: str | None = None
+    checkpoint: str | None = None
+    trigger: str | None = None
+
+    def run(self, common: str | None) -> Run:
+        """Start it; its checkpoint is its own, or a folder of the common one."""
+        own = self.checkpoint or (common and f"{common}/{self.query.name}")
+        return self.query.start(self.sink, path=self.path, checkpoint=own, trigger=self.trigger)
+
+
+def start_of(query: Query | WindowJoin, **how: Any) -> Start | JoinStart:
+    """Return how a query is to be started; see ``Start``."""
+    from eddyline.spark.joins.window_join import WindowJoin  # noqa: PLC0415 - it starts runs
+
+    return JoinStart(query, **how) if isinstance(query, WindowJoin) else Start(query, **how)
+
+
+def start_together(
+    starts: Sequence[Start | JoinStart], *, checkpoint: str | None = None, shared: bool = True
+) -> list[RunFace]:
+    """Start queries; those over one stream run together where that is the same to each of them.
+
+    Args:
+        starts: the queries.
+        checkpoint: folder with one for each query, and one for those that run together.
+        shared: False starts each by itself.
+
+    Returns:
+        A run for each query, in their order.
+
+    Raises:
+        StateError: a query ran together with others under this checkpoint and no longer can.
+    """
+    runs: dict[str, RunFace] = {}
+    notes: dict[str, str] = {}
+    filters = [start for start in starts if isinstance(start, Start)]
+    try:
+        for group in _groups(filters, checkpoint, notes) if shared else []:
+            folder = _folder(checkpoint, group[0].query.select.stream)
+            runs |= {each.name: each for each in SharedQueries(group, folder).runs}
+        for start in starts:
+            if isinstance(start, JoinStart):
+                runs[start.query.name] = start.run(checkpoint)
+            elif start.query.name not in runs:
+                runs[start.query.name] = _alone(start, checkpoint, notes)
+    except BaseException:
+        stop_all(runs.values())
+        raise
+    return [runs[start.query.name] for start in starts]
+
+
+def stop_all(runs: Iterable[RunFace]) -> None:
+    """Stop runs; those that run together at the same micro-batch, so that none misses rows."""
+    together: dict[SharedQueries, list[str]] = {}
+    for run in runs:
+        if isinstance(run, SharedQueryRun):
+            together.setdefault(run.shared, []).append(run.name)
+        elif run.isActive:
+            run.stop()
+    for shared, names in together.items():
+        if shared.run.isActive:
+            shared.stop(names)
+
+
+def _alone(start: Start, checkpoint: str | None, notes: Mapping[str, str]) -> Run:
+    name = start.query.name
+    folder = _folder(checkpoint, start.query.select.stream)
+    if start.checkpoint is None and name in (_members(folder) or {}):
+        why = f" (it cannot: {notes[name]})" if name in notes else ""
+        msg = (
+            f"query {name!r} ran together with others under the checkpoint {folder}, which knows "
+            f"how far it is; start it with start_all again{why}, or give another checkpoint and "
+            f"path to read the stream from its start"
+        )
+        raise StateError(msg, query=name, path=str(folder))
+    own = start.checkpoint or (checkpoint and f"{checkpoint}/{name}")
+    run = start.query.start(start.sink, path=start.path, checkpoint=own, trigger=start.trigger)
+    if name in notes:
+        run.notes += (f"it runs by itself: {notes[name]}",)
+    return run
+
+
+def _folder(checkpoint: str | None, stream: str) -> Path | None:
+    return None if checkpoint is None else Path(checkpoint).absolute() / FOLDER / stream
+
+
+def _members(folder: Path | None) -> dict[str, int | None] | None:
+    """Return the queries that ran together under a checkpoint, None if none did.
+
+    Of a query that left while others went on, the last micro-batch that it has seen.
+
+    Raises:
+        StateError: the list of them cannot be read.
+    """
+    if folder is None or not has_started(folder):
+        return None
+    path = folder / LISTED
+    try:
+        found: dict[str, int | None] = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        msg = f"cannot read {path}: {error}; restore it, or use another checkpoint"
+        raise StateError(msg, path=str(path)) from error
+    return found
+
+
+def _last_commit(folder: Path | None) -> int:
+    """Return the last micro-batch that a checkpoint counts as done, -1 if none is."""
+    commits = None if folder is None else folder / "spark" / "commits"
+    if commits is None or not commits.exists():
+        return -1
+    return max((int(path.name) for path in commits.iterdir() if path.name.isdigit()), default=-1)
+
+
+def _groups(
+    starts: Sequence[Start], checkpoint: str | None, notes: dict[str, str]
+) -> list[list[Start]]:
+    """Return the queries that run together, and note why others do not."""
+    by_stream: dict[tuple[str, str | None], list[Start]] = {}
+    for start in starts:
+        by_stream.setdefault((start.query.select.stream, start.trigger), []).append(start)
+    groups = []
+    taken: set[str] = set()
+    for (stream, _), members in by_stream.items():
+        known = _members(_folder(checkpoint, stream))
+        if (len(members) == 1 and known is None) or stream in taken:
+            continue
+        group = []
+        for start in members:
+            why = _why_alone(start, checkpoint, known)
+            if why:
+                notes[start.query.name] = why
+            else:
+                group.append(start)
+        if len(group) > 1 or (group and known is not None):
+            groups.append(group)
+            # Of one stream, the queries of one trigger share a checkpoint.
+            taken |= {stream} if checkpoint is not None else set()
+    return groups
+
+
+def _why_alone(start: Start, checkpoint: str | None, known: dict[str, int | None] | None) -> str:
+    """Return why a query runs by itself; "" if it may run together with others."""
+    query = start.query
+    if start.checkpoint is not None:
+        return "it has a checkpoint of its own"
+    if checkpoint is not None and has_started(Path(checkpoint).absolute() / query.name):
+        return "it ran by itself under this checkpoint, which knows how far it is"
+    if known is not None and query.name not in known:
+        return "others ran together under this checkpoint before it was there"
+    until = (known or {}).get(query.name)
+    if until is not None and until < _last_commit(_folder(checkpoint, query.select.stream)):
+        return f"it was stopped after batch {until}, and others went on without it"
+    return why_not_shared(query)
+
+
+def why_not_shared(query: Query) -> str:
+    """Return why a query does not mean the same together with others; "" if it does."""
+    if query.options != FilterOptions():
+        return "it has options of its own"
+    bound = query.bound()
+    if bound.pinned:
+        return f"{bound.pinned[0].text!r} keeps its place: {bound.pinned[0].reason}"
+    drawn = {name.lower() for text in query.select.projections for name in _NAME.findall(text)}
+    if lots := drawn & {*NON_DETERMINISTIC, "_metadata"}:
+        return f"its output columns use {sorted(lots)[0]}, which depends on how rows are read"
+    ansi = str(query.source.sparkSession.conf.get("spark.sql.ansi.enabled", "true")) == "true"
+    try:
+        source = conjunction_source(query.name, query.select.conjuncts)
+        source.bind(column_types(query.source), ansi=ansi)
+    except EddylineError as error:
+        return error.message
+    return ""
+
+
+class SharedQueries:
+    """Queries over one stream that run together.
+
+    Args:
+        starts: the queries; of one stream and with one trigger.
+        folder: their checkpoint; a temporary one if omitted.
+
+    Raises:
+        QueryError: a query of one of the names is running.
+    """
+
+    def __init__(self, starts: Sequence[Start], folder: Path | None) -> None:
+        queries = [start.query for start in starts]
+        first = queries[0]
+        self.stream = first.select.stream
+        self._folder = folder
+        for query in queries:
+            query.engine.check_not_running(query.name)
+        self.rules = RuleSet.of(
+            [conjunction_source(each.name, each.select.conjuncts) for each in queries],
+            name=f"queries over {self.stream}",
+        )
+        self.outlet = SharedOutlet(
+            member_of(start.query, sink_of(start.sink, start.path)) for start in starts
+        )
+        rest = f" and {len(queries) - 1} more" if len(queries) > 1 else ""
+        job = Job(
+            name=f"{first.name}{rest} over {self.stream}",
+            text="\n".join(f"{each.name}: {each.text}" for each in queries),
+            identity=self.rules.name,
+            source=first.source,
+            settings=settings_of(self.rules.options),
+            pipeline=self._pipeline,
+            rename="engine.query(…, name='…')",
+        )
+        self._source = first.source
+        self._listed = dict(_members(folder) or {})
+        self._save_members()
+        self.run = Run(
+            job,
+            self.outlet,
+            checkpoint=None if folder is None else str(folder),
+            trigger=starts[0].trigger,
+        )
+        self.runs = tuple(SharedQueryRun(self, member) for member in self.outlet.members.values())
+        first.engine.shared = [each for each in first.engine.shared if each.run.isActive] + [self]
+
+    def _pipeline(self, _: Path) -> RuleBatches:
+        made = RuleBatches(self.rules, self._source, as_places=True)
+        self.outlet.names = lambda: made.names
+        return made
+
+    def _save_members(self) -> None:
+        """Note whose rows the checkpoint has seen: no other query may go on from it."""
+        if self._folder is None:
+            return
+        done = max(_last_commit(self._folder), self.outlet.last_batch)
+        gone = {name: done if until is None else until for name, until in self._listed.items()}
+        self._listed = gone | dict.fromkeys(self.outlet.members)
+        path = self._folder / LISTED
+        draft = path.with_suffix(".tmp")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            draft.write_text(json.dumps(self._listed, indent=1), "utf-8")
+            draft.replace(path)
+        except OSError as error:
+            msg = f"cannot write {path}: {error}; make room or rights"
+            raise StateError(msg, path=str(path)) from error
+
+    def is_running(self, name: str) -> bool:
+        """Return whether a query of that name is among those that run."""
+        return name in self.outlet.members and self.run.isActive
+
+    def stop(self, names: Collection[str]) -> None:
+        """Take queries out, once the micro-batch that is written is done; the last stop all.
+
+        Those that stop all stay in the checkpoint as they are, and go on from there.
+        """
+        with self.outlet.lock:
+            leaving = [name for name in names if name in self.outlet.members]
+            is_all = len(leaving) == len(self.outlet.members)
+            if leaving and not is_all:
+                for name in leaving:
+                    del self.outlet.members[name]
+                self.rules.remove(*leaving)
+                if self.run.isActive:
+                    self._save_members()
+        if is_all:
+            # Not under the lock: Spark waits for the micro-batch, which waits for the lock.
+            self.run.stop()
+
+
+class SharedQueryRun(RunFace):
+    """One of several queries that run together; behaves like Spark's StreamingQuery."""
+
+    def __init__(self, shared: SharedQueries, member: Member) -> None:
+        self.shared = shared
+        self.query = member.query
+        self.name = member.name
+        self.source = member.query.source
+        self.sink = member.sink
+        self.streaming_query = shared.run.streaming_query
+        self._member = member
+
+    @property
+    def text(self) -> str:
+        """The query as it was written."""
+        return self.query.text
+
+    @property
+    def _is_in(self) -> bool:
+        return self.name in self.shared.outlet.members
+
+    def view(self) -> RuleView:
+        """Return how all the queries that run together are evaluated, as values."""
+        view: RuleView = self.shared.run.view()  # type: ignore[assignment]
+        n_others = len(self.shared.outlet.members) - self._is_in
+        others = "1 other" if n_others == 1 else f"{n_others} others"
+        note = f"query {self.name!r} runs together with {others} over {self.shared.stream}"
+        if not self._is_in:
+            note = f"query {self.name!r} was stopped; {others} run on without it"
+        return replace(view, notes=(*view.notes, note))
+
+    @property
+    def records(self) -> list[BatchRecord]:
+        """What each micro-batch came to, as far as the query was there."""
+        kept = self._member.kept
+        return [
+            replace(record, n_kept=kept[record.batch_id])
+            for record in self.shared.run.records
+            if record.batch_id in kept
+        ]
+
+    def _entries(self) -> tuple[JournalEntry, ...]:
+        return self.shared.run._entries()
+
+    def _settings(self) -> Mapping[str, str]:
+        return self.shared.run.job.settings
+
+    @property
+    def isActive(self) -> bool:
+        """Whether the query is still running."""
+        return self._is_in and self.shared.run.isActive
+
+    def await_termination(self, timeout_s: float | None = None) -> bool:
+        """Wait until the query ends; see ``RunFace.await_termination``."""
+        deadline = float("inf") if timeout_s is None else time.monotonic() + timeout_s
+        while self._is_in:
+            left = deadline - time.monotonic()
+            if self.shared.run.await_termination(max(LEAST_WAIT_S, min(LOOK_EVERY_S, left))):
+                return True
+            if left <= 0.0:
+                return False
+        return True
+
+    def process_all_available(self) -> None:
+        """Wait until everything that has arrived is processed; for tests."""
+        self.shared.run.process_all_available()
+
+    def stop(self) -> None:
+        """Stop the query; the others go on. What is written already is finished first."""
+        self.shared.stop([self.name])

@@ -1,0 +1,443 @@
+"""A running query: each micro-batch runs under the plan in force, and teaches the next ones."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import re
+import shutil
+import threading
+import time
+import weakref
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.sql import Observation
+from pyspark.sql import functions as F
+
+from eddyline.errors import (
+    EddylineError,
+    OptionError,
+    PredicateError,
+    QueryError,
+    StateError,
+)
+from eddyline.runtime.journal import Journal, JournalEntry
+from eddyline.runtime.records import BatchRecord
+from eddyline.runtime.snapshot import SnapshotFile
+from eddyline.spark.run.observed_metrics import PendingMetrics
+from eddyline.spark.run.running_query import RunFace
+from eddyline.spark.sinks.sinks import temporary_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from eddyline.joins.view import JoinRecord, JoinView
+    from eddyline.rules.view import RuleRecord, RuleView
+    from eddyline.runtime.records import BlockRecord, FilterView
+    from eddyline.spark.sinks.sinks import Sink
+
+CHANGES = ("order", "routes", "sharing", "grid", "tree", "caches")
+"""Events of the journal that are another plan."""
+
+REPORT_WAIT_S = 10.0
+"""How long a batch that has been written is waited for to report what it observed (s)."""
+
+_STATE_ERROR = re.compile(r"eddyline\.errors\.StateError: (.*)")
+_PREDICATE_ERROR = re.compile(r"eddyline\.errors\.PredicateError: (.*)")
+_RAISED = re.compile(r"(predicate '.*? raised .*?; handle that value[^\n]*)", re.DOTALL)
+
+
+class Pipeline(Protocol):
+    """What a run lays over its micro-batches, and what it has learned of them."""
+
+    def prepare(self, df: DataFrame, *, batch_id: int, is_first: bool) -> None:
+        """Get ready for a micro-batch, such as by taking in what has changed.
+
+        Args:
+            df: its rows.
+            batch_id: its number.
+            is_first: whether nothing was learned yet.
+        """
+        ...
+
+    def apply_batch(
+        self, df: DataFrame, *, batch_id: int, expected_rows: int
+    ) -> tuple[DataFrame, list[Any]]:
+        """Return the result of a micro-batch, and what it will report when it runs.
+
+        Args:
+            df: its rows.
+            batch_id: its number.
+            expected_rows: how many there are, as far as that can be foreseen (0: unknown).
+        """
+        ...
+
+    def learn(self, reports: Iterable[Any], *, timeout_s: float = 0.0) -> list[Any]:
+        """Take in what was reported; returns the reports whose jobs have not run yet."""
+        ...
+
+    def take_entries(self) -> list[JournalEntry]:
+        """Return the decisions since the last call."""
+        ...
+
+    def records(self) -> tuple[BlockRecord, ...]:
+        """Return how each block stands after a batch."""
+        ...
+
+    def rule_record(self) -> RuleRecord | None:
+        """Return how a set of rules stands after a batch, if it is one."""
+        ...
+
+    def join_record(self) -> JoinRecord | None:
+        """Return how a join stands after a batch, if it is one."""
+        ...
+
+    def plan(self) -> Any:
+        """Return the plan in force as plain values."""
+        ...
+
+    def view(self, last_change: JournalEntry | None) -> FilterView | RuleView | JoinView:
+        """Return the plan in force and why, as values."""
+        ...
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return what was learned, as plain values."""
+        ...
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Continue from what ``snapshot`` returned.
+
+        Raises:
+            StateError: it is of something else.
+        """
+        ...
+
+
+class Outlet(Protocol):
+    """Where the rows of a run go: one sink, or one for each of several queries."""
+
+    def begin(self, *, continues: bool) -> None:
+        """Get ready; see ``sinks.Sink.begin``."""
+        ...
+
+    def write(self, df: DataFrame, batch_id: int) -> Callable[[float], int]:
+        """Write the rows of one micro-batch; returns what says, in so many seconds, how many."""
+        ...
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a run runs."""
+
+    name: str
+    """Of the query; unique among those that run."""
+    text: str
+    """The query as it was written."""
+    identity: str
+    """What was learned is of use only for a job of the same identity."""
+    source: DataFrame
+    """The stream."""
+    settings: Mapping[str, str]
+    """Its options, as texts."""
+    pipeline: Callable[[Path], Pipeline]
+    """Returns the pipeline, with nothing learned yet; it is told the folder of the checkpoint."""
+    rename: str
+    """How to choose another name, for errors."""
+
+
+def settings_of(options: Any) -> dict[str, str]:
+    """Return the fields of an options object as texts."""
+    return {name: str(getattr(options, name)) for name in options.__dataclass_fields__}
+
+
+class SinkOutlet:
+    """All rows go to one sink.
+
+    Args:
+        sink: where.
+        project: returns the output columns.
+    """
+
+    def __init__(self, sink: Sink, project: Callable[[DataFrame], DataFrame]) -> None:
+        self.sink = sink
+        self._project = project
+
+    def begin(self, *, continues: bool) -> None:
+        """Let the sink get ready."""
+        self.sink.begin(continues=continues)
+
+    def write(self, df: DataFrame, batch_id: int) -> Callable[[float], int]:
+        """Write the rows of one micro-batch."""
+        kept = Observation()
+        result = self._project(df).observe(kept, F.count(F.lit(1)).alias("n"))
+        self.sink.write(result, batch_id)
+        return lambda timeout_s: _count(kept, timeout_s)
+
+
+class Run(RunFace):
+    """A query that runs; made by ``start``. Behaves like Spark's StreamingQuery."""
+
+    def __init__(
+        self,
+        job: Job,
+        outlet: Outlet,
+        *,
+        checkpoint: str | None,
+        trigger: str | None,
+    ) -> None:
+        chosen = _trigger(trigger)
+        self.job = job
+        self.name = job.name
+        self.source = job.source
+        self.outlet = outlet
+        if isinstance(outlet, SinkOutlet):
+            self.sink = outlet.sink
+        self.notes: tuple[str, ...] = ()
+        """What else is worth knowing of the run."""
+        self._is_temporary = checkpoint is None
+        folder = Path(checkpoint).absolute() if checkpoint else None
+        if folder is not None and folder.exists() and not folder.is_dir():
+            msg = f"the checkpoint {folder} is a file; give a folder"
+            raise StateError(msg, path=str(folder))
+        outlet.begin(continues=folder is not None and has_started(folder))
+        self.checkpoint = folder or Path(temporary_folder())
+        self.pipeline: Any = job.pipeline(self.checkpoint)
+        self._lock = threading.Lock()
+        self._records: list[BatchRecord] = []
+        self._journal = Journal(self.checkpoint / "eddyline" / "journal.jsonl")
+        fingerprint = hashlib.blake2b(job.identity.encode(), digest_size=16).hexdigest()
+        self._snapshot = SnapshotFile(self.checkpoint / "eddyline" / "state.json", fingerprint)
+        self._last_batch = -1
+        self._error: BaseException | None = None
+        try:
+            self._restore()
+            self.streaming_query: StreamingQuery = self._started(chosen)
+            _started_runs.add(self)
+        except BaseException:
+            self._clean_up()
+            raise
+
+    def _started(self, trigger: dict[str, Any]) -> StreamingQuery:
+        active = [each.name for each in self.source.sparkSession.streams.active]
+        if self.name in active:
+            raise already_running(self.name, self.job.rename)
+        for run in list(_started_runs):
+            if run.isActive and run.checkpoint == self.checkpoint:
+                msg = (
+                    f"run {run.name!r} writes to the checkpoint {self.checkpoint}; stop it first, "
+                    f"or give another folder"
+                )
+                raise QueryError(msg, run=run.name, checkpoint=str(self.checkpoint))
+        _forget_unwritten(self.checkpoint)
+        writer = self.source.writeStream.foreachBatch(self._on_batch).queryName(self.name)
+        writer = writer.option("checkpointLocation", str(self.checkpoint / "spark"))
+        try:
+            writer = writer.trigger(**trigger)
+        except PySparkException as error:
+            msg = f"{trigger} is no trigger: {error}; use an interval such as '5 seconds'"
+            raise OptionError(msg, trigger=trigger) from error
+        return writer.start()
+
+    # -- one micro-batch ----------------------------------------------------------------------
+
+    def _on_batch(self, df: DataFrame, batch_id: int) -> None:
+        started = time.monotonic()
+        try:
+            n_rows, n_kept = self._process(df, batch_id)
+            record = BatchRecord(
+                batch_id,
+                n_rows,
+                n_kept,
+                time.monotonic() - started,
+                time.time(),
+                self.pipeline.records(),
+                self.pipeline.rule_record(),
+                self.pipeline.join_record(),
+            )
+            with self._lock:
+                self._records.append(record)
+            if batch_id > self._last_batch:
+                self._last_batch = batch_id
+                self._snapshot.save(self.pipeline.snapshot(), batch_id)
+        except BaseException as error:
+            self._error = error
+            raise
+
+    def _process(self, df: DataFrame, batch_id: int) -> tuple[int, int]:
+        """Run one batch and learn from it; returns the rows in and out."""
+        arrived = Observation()
+        self.pipeline.prepare(df, batch_id=batch_id, is_first=self._last_batch < 0)
+        source = df.observe(arrived, F.count(F.lit(1)).alias("n"))
+        before = self._records[-1].n_rows if self._records else 0
+        result, reports = self.pipeline.apply_batch(source, batch_id=batch_id, expected_rows=before)
+        kept = self.outlet.write(result, batch_id)
+        # One wait for all: a sink that ran no job has nothing to report.
+        deadline = time.monotonic() + REPORT_WAIT_S
+        # A batch that runs again after a failure was counted before, and counts once.
+        if batch_id > self._last_batch:
+            self.pipeline.learn(reports, timeout_s=REPORT_WAIT_S)
+        with self._lock:
+            self._journal.extend(self.pipeline.take_entries())
+        n_rows = _count(arrived, max(0.0, deadline - time.monotonic()))
+        return n_rows, kept(max(0.0, deadline - time.monotonic()))
+
+    def _restore(self) -> None:
+        """Continue from what an earlier run of the same query has learned."""
+        saved = self._snapshot.load()
+        if saved is None:
+            return
+        if isinstance(saved, str):
+            self._journal.extend([JournalEntry(-1, "run", "drop_state", evidence={"why": saved})])
+            return
+        state, last_batch = saved
+        try:
+            self.pipeline.restore(state)
+        except StateError as error:
+            # What was learned only saves work; without it the run starts with the plan as written.
+            self.pipeline = self.job.pipeline(self.checkpoint)
+            why = {"why": error.message}
+            self._journal.extend([JournalEntry(-1, "run", "drop_state", evidence=why)])
+            return
+        self._last_batch = last_batch
+        plan = self.pipeline.plan()
+        self._journal.extend([JournalEntry(self._last_batch, "run", "restore", after=plan)])
+
+    # -- what a person sees -------------------------------------------------------------------
+
+    @property
+    def text(self) -> str:
+        """The query as it was written."""
+        return self.job.text
+
+    def view(self) -> FilterView | RuleView | JoinView:
+        """Return the plan in force and why, as values."""
+        with self._lock:
+            last_change = self._journal.last(*CHANGES)
+        view: FilterView | RuleView | JoinView = self.pipeline.view(last_change)
+        return replace(view, notes=(*view.notes, *self.notes))
+
+    @property
+    def records(self) -> list[BatchRecord]:
+        """What each micro-batch of this run came to."""
+        with self._lock:
+            return list(self._records)
+
+    def _entries(self) -> tuple[JournalEntry, ...]:
+        with self._lock:
+            return tuple(self._journal)
+
+    def _settings(self) -> Mapping[str, str]:
+        return self.job.settings
+
+    # -- like a StreamingQuery ----------------------------------------------------------------
+
+    def await_termination(self, timeout_s: float | None = None) -> bool:
+        """Wait until the run ends; see ``RunFace.await_termination``."""
+        try:
+            if timeout_s is None:
+                self.streaming_query.awaitTermination()
+                ended = True
+            else:
+                # Spark's hint says int, its code takes fractions of a second.
+                waited = self.streaming_query.awaitTermination(timeout_s)  # type: ignore[arg-type]
+                ended = bool(waited)
+        except StreamingQueryException as error:
+            self._clean_up()
+            raise self._reworded(error) from error
+        if ended:
+            self._clean_up()
+        return ended
+
+    def process_all_available(self) -> None:
+        """Wait until everything that has arrived is processed; for tests."""
+        try:
+            self.streaming_query.processAllAvailable()
+        except StreamingQueryException as error:
+            self._clean_up()
+            raise self._reworded(error) from error
+
+    def stop(self) -> None:
+        """Stop the run."""
+        self.streaming_query.stop()
+        self._clean_up()
+
+    def _clean_up(self) -> None:
+        if self._is_temporary:
+            with contextlib.suppress(OSError):
+                shutil.rmtree(self.checkpoint)
+
+    def _reworded(self, error: StreamingQueryException) -> BaseException:
+        """Return the error that eddyline meant, where Spark has wrapped one."""
+        if isinstance(self._error, EddylineError):
+            return self._error
+        text = str(error)
+        if match := _STATE_ERROR.search(text):
+            return StateError(match[1], query=self.name)
+        for pattern in (_PREDICATE_ERROR, _RAISED):
+            if match := pattern.search(text):
+                return PredicateError(match[1], query=self.name)
+        return error
+
+
+_started_runs: weakref.WeakSet[Run] = weakref.WeakSet()
+
+
+def has_started(checkpoint: Path) -> bool:
+    """Return whether a run has left offsets in a checkpoint."""
+    return (checkpoint / "spark" / "metadata").exists()
+
+
+def _forget_unwritten(checkpoint: Path) -> None:
+    """Remove what a process left that was killed while it wrote a first batch to a checkpoint.
+
+    Spark starts with a batch 0 only where the folders of its log are empty.
+
+    Raises:
+        StateError: it cannot be removed.
+    """
+    for folder in (checkpoint / "spark" / "offsets", checkpoint / "spark" / "commits"):
+        left = list(folder.glob("*"))
+        if all(each.name.startswith(".") and ".tmp" in each.suffixes for each in left):
+            for each in left:
+                try:
+                    each.unlink(missing_ok=True)
+                except OSError as error:
+                    msg = f"{each} was left half written and cannot be removed: {error}; remove it"
+                    raise StateError(msg, path=str(each)) from error
+
+
+def already_running(name: str, rename: str) -> QueryError:
+    """Return the error that a query of that name runs."""
+    msg = (
+        f"query {name!r} is running already; stop that run first, or make the query again under "
+        f"another name: {rename}"
+    )
+    return QueryError(msg, query=name)
+
+
+def _count(observation: Observation, timeout_s: float) -> int:
+    """Return how many rows were observed, 0 if no job has run."""
+    metrics = PendingMetrics(observation).get(timeout_s) or {}
+    return int(metrics.get("n") or 0)
+
+
+def _trigger(text: str | None) -> dict[str, Any]:
+    """Return the arguments of Spark's trigger.
+
+    Raises:
+        OptionError: it is not one.
+    """
+    if text is None:
+        return {"processingTime": "0 seconds"}
+    if text in {"available_now", "once"}:
+        return {"availableNow": True}
+    if re.fullmatch(r"\d+ ?(millisecond|second|minute|hour|day)s?", text):
+        return {"processingTime": text}
+    msg = f"unknown trigger {text!r}; use 'available_now', or an interval such as '5 seconds'"
+    raise OptionError(msg, trigger=text)

@@ -1,0 +1,1 @@
+"""Where the rows of a run go. A sink is one class and one line of ``SINKS``."""

@@ -1,0 +1,209 @@
+"""Where the rows of queries that run together go: a sink for each, of one pass over the rows."""
+
+from __future__ import annotations
+
+import re
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import functions as F
+
+from eddyline.spark.filters.binding import PREFIX
+from eddyline.spark.rules.operator import STRUCT, matched
+from eddyline.spark.sinks.sinks import MemorySink
+from eddyline.sql.functions import CASTS, SAFE, STRICT
+from eddyline.sql.parsing import quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from pyspark.sql import Column, DataFrame
+
+    from eddyline.spark.engine import Query
+    from eddyline.spark.sinks.sinks import Sink
+
+PLACES = f"{PREFIX}_places"
+"""The temporary column of the queries that a row belongs to."""
+
+_CALL = re.compile(r"([A-Za-z_]\w*)\s*\(")
+_WORDS = {"cast", "try_cast", "coalesce", "if", "nullif", "in", "and", "or", "not", "case"}
+_HARMLESS = {*SAFE, *STRICT, *CASTS, *_WORDS}
+"""What may stand before a parenthesis in an expression that Spark evaluates in the JVM."""
+
+
+@dataclass
+class Member:
+    """One of several queries that run together."""
+
+    query: Query
+    sink: Sink
+    kept: dict[int, int] = field(default_factory=dict)
+    """Rows of each micro-batch that were its own."""
+    texts: tuple[str, ...] | None = None
+    """Its output columns, where they can be taken out of one table of all queries' rows."""
+    fields: tuple[pa.Field, ...] = ()
+    """Names of the output columns, and whether they may be NULL."""
+
+    @property
+    def name(self) -> str:
+        """The query's name."""
+        return self.query.name
+
+
+def member_of(query: Query, sink: Sink) -> Member:
+    """Return a query as one of several.
+
+    Args:
+        query: the query.
+        sink: where its rows go.
+    """
+    member = Member(query, sink)
+    names = [name.lower() for name in query.source.columns]
+    if not isinstance(sink, MemorySink) or len(set(names)) < len(names):
+        return member
+    if all(map(_is_plain, query.select.projections)):
+        every = [quoted(name) for name in query.source.columns]
+        member.texts = tuple(
+            text for each in query.select.projections for text in (every if each == "*" else [each])
+        )
+        member.fields = tuple(
+            # The type is what Spark returns; a table has it once there are rows.
+            pa.field(each.name, pa.null(), nullable=each.nullable)
+            for each in query.project(query.source).schema.fields
+        )
+    return member
+
+
+def _is_plain(text: str) -> bool:
+    """Return whether an output column may be evaluated within a CASE.
+
+    Spark evaluates functions in Python for all rows, whatever stands around them.
+    """
+    calls = {name.lower() for name in _CALL.findall(text)}
+    return text == "*" or (not text.rstrip().endswith("*") and calls <= _HARMLESS)
+
+
+class SharedOutlet:
+    """A sink for each of several queries.
+
+    Args:
+        members: the queries.
+    """
+
+    def __init__(self, members: Iterable[Member]) -> None:
+        self.members = {each.name: each for each in members}
+        self.names: Callable[[], Sequence[str]] = tuple
+        """Returns the queries by their places in the micro-batch that is written."""
+        self.lock = threading.RLock()
+        """Held while a micro-batch is written: a query leaves between two of them."""
+        self.last_batch = -1
+        """The last micro-batch that was written."""
+
+    def begin(self, *, continues: bool) -> None:
+        """Let the sinks get ready."""
+        for each in self.members.values():
+            each.sink.begin(continues=continues)
+
+    def write(self, df: DataFrame, batch_id: int) -> Callable[[float], int]:
+        """Write the rows of one micro-batch, each where its queries want it."""
+        with self.lock:
+            found = [(place, self.members.get(name)) for place, name in enumerate(self.names())]
+            here = [(place, each) for place, each in found if each is not None]
+            rows = matched(df).withColumn(PLACES, F.col(f"{STRUCT}.matches")).drop(STRUCT)
+            apart = [(place, each) for place, each in here if each.texts is None]
+            together = [(place, each) for place, each in here if each.texts is not None]
+            if apart:
+                self._write_apart(rows, apart, together, batch_id)
+            else:
+                _write_together(rows, together, batch_id)
+            self.last_batch = batch_id
+            n_kept = sum(each.kept.get(batch_id, 0) for _, each in here)
+            return lambda _timeout_s: n_kept
+
+    def _write_apart(
+        self,
+        rows: DataFrame,
+        apart: list[tuple[int, Member]],
+        together: list[tuple[int, Member]],
+        batch_id: int,
+    ) -> None:
+        """Keep the rows of all queries, and let each sink have its own by a job of its own."""
+        kept = rows.persist()
+        try:
+            # Fills the store, whatever the sinks ask for, so that the rows are evaluated once.
+            counts = kept.select(F.explode(PLACES).alias("place")).groupBy("place").count()
+            found = {row["place"]: row["count"] for row in counts.collect()}
+            for place, member in apart:
+                if member.name not in self.members:
+                    continue  # stopped by the sink of another
+                part = kept.where(F.array_contains(PLACES, place)).drop(PLACES)
+                member.sink.write(member.query.project(part), batch_id)
+                member.kept[batch_id] = found.get(place, 0)
+            if together:
+                _write_together(kept, together, batch_id)
+        finally:
+            kept.unpersist()
+
+
+def _write_together(rows: DataFrame, members: list[tuple[int, Member]], batch_id: int) -> None:
+    """Bring the rows of all queries home at once, and give each its own."""
+    wanted: dict[str, list[int]] = {}
+    for place, member in members:
+        for text in member.texts or ():
+            wanted.setdefault(text, []).append(place)
+    columns = [
+        _only_for(places, text).alias(f"c{at}") for at, (text, places) in enumerate(wanted.items())
+    ]
+    table = rows.select(F.col(PLACES), *columns).toArrow()
+    own = _rows_by_place(table.column(0))
+    at = {text: index for index, text in enumerate(wanted, 1)}
+    for place, member in members:
+        taken = own.get(place, np.zeros(0, np.int64))
+        part = table.select([at[text] for text in member.texts or ()]).take(taken)
+        member.sink.write(_Rows(part, member.fields), batch_id)  # type: ignore[arg-type]
+        member.kept[batch_id] = len(taken)
+
+
+_NAME = re.compile(r"`(?:[^`]|``)+`|[^\W\d]\w*")
+"""A column and nothing else."""
+
+
+def _only_for(places: list[int], text: str) -> Column:
+    """Return an output column, evaluated for the rows of its queries alone: it may raise."""
+    if _NAME.fullmatch(text):
+        return F.expr(text)
+    its_own: Any = F.arrays_overlap(F.col(PLACES), F.array(*map(F.lit, places)))
+    return F.when(its_own, F.expr(text))
+
+
+def _rows_by_place(lists: pa.ChunkedArray) -> dict[int, Any]:
+    """Return the rows of each place, ascending.
+
+    Args:
+        lists: the places of each row.
+    """
+    whole = pa.concat_arrays(lists.chunks) if lists.num_chunks else pa.array([], lists.type)
+    places = whole.flatten().to_numpy(zero_copy_only=False)
+    sizes = np.diff(whole.offsets.to_numpy(zero_copy_only=False)) if len(whole) else []
+    rows = np.repeat(np.arange(len(whole)), sizes)
+    order = np.argsort(places, kind="stable")
+    distinct, starts = np.unique(places[order], return_index=True)
+    return dict(zip(distinct.tolist(), np.split(rows[order], starts[1:]), strict=True))
+
+
+class _Rows:
+    """Rows that are at home already, for a sink that would ask for them."""
+
+    def __init__(self, table: pa.Table, fields: tuple[pa.Field, ...]) -> None:
+        typed = [
+            pa.field(each.name, column.type, nullable=each.nullable)
+            for each, column in zip(fields, table.schema, strict=True)
+        ]
+        self._table = pa.Table.from_arrays(table.columns, schema=pa.schema(typed))
+
+    def toArrow(self) -> pa.Table:
+        """Return the rows."""
+        return self._table

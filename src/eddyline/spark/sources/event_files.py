@@ -1,0 +1,214 @@
+"""Matches files of events with a rule set: reads them, counts what fires, writes what matched."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from eddyline.errors import SourceError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from eddyline.spark.rules.rule_set import RuleSet
+
+    Progress = Callable[[int, int], None]
+    """Is told how many of Spark's tasks are done, and of how many."""
+
+KINDS = {
+    ".parquet": "parquet",
+    ".json": "json",
+    ".jsonl": "json",
+    ".ndjson": "json",
+    ".csv": "csv",
+}
+"""How files of events are read, by their suffix; compressed ones end in ``.gz`` behind it."""
+
+WRITTEN = (".parquet", ".json", ".jsonl")
+"""Suffixes of what matches can be written to: formats that know lists."""
+
+SHOWN_CHARS = 400
+"""Characters of an error of Spark's that are shown."""
+
+_POLL_S = 0.2
+_MATCHES = "_eddyline_matches"
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What a run found."""
+
+    by_rule: Mapping[str, int]
+    """Events of each rule that fired."""
+    n_events: int
+    n_matched: int
+    """Events for which a rule fired."""
+    seconds: float
+    """Of the job that matches; of ``out``, also of writing it."""
+    prepare_s: float = 0.0
+    """Of binding the rules to the columns of the events, and planning."""
+
+
+def count_matches(
+    rules: RuleSet,
+    events: DataFrame,
+    *,
+    out: Path | None = None,
+    keep_unmatched: bool = False,
+    progress: Progress | None = None,
+) -> Counts:
+    """Match events with rules, in one pass; what is written is counted from there.
+
+    Args:
+        rules: the rules.
+        events: a batch of events.
+        out: where events go with ``matches`` added: its suffix says in which format.
+        keep_unmatched: whether events that no rule matches are written, too.
+        progress: is told how far Spark is.
+
+    Raises:
+        SourceError: ``out`` cannot be written.
+    """
+    spark = events.sparkSession
+    started = time.monotonic()
+    matched = events.transform(rules.matches(_MATCHES, keep_unmatched=True))
+    prepare_s = time.monotonic() - started
+    started = time.monotonic()
+    if out is None:
+        counts = _waited(lambda: _totals(matched), spark, progress)
+        seconds = time.monotonic() - started
+        n_events = counts.pop(None, 0)
+    else:
+        kept = matched if keep_unmatched else matched.where(f"size({_MATCHES}) > 0")
+        _waited(lambda: _write(kept.withColumnRenamed(_MATCHES, "matches"), out), spark, progress)
+        seconds = time.monotonic() - started
+        counts = _totals(_read_back(spark, out))
+        counts.pop(None, 0)
+        n_events = events.count()
+    n_matched = counts.pop("", 0)
+    by_rule = {str(name): n for name, n in counts.items()}
+    return Counts(by_rule, n_events, n_matched, seconds, prepare_s)
+
+
+def check_format(out: Path) -> None:
+    """Raise if matches cannot be written to such a file.
+
+    Raises:
+        SourceError: its suffix is unknown, or it exists.
+    """
+    if out.suffix not in WRITTEN:
+        msg = f"matches are written to files that end in {' or '.join(WRITTEN)}, not to {out.name}"
+        raise SourceError(msg, path=str(out))
+    if out.exists():
+        msg = f"{out} exists; name a new one for the matches"
+        raise SourceError(msg, path=str(out))
+
+
+def read_events(spark: SparkSession, path: Path) -> DataFrame:
+    """Return events of a file, or of every file of a folder that is of a known kind.
+
+    Raises:
+        SourceError: there is nothing to read, or it cannot be read.
+    """
+    files = [path] if path.is_file() else sorted(each for each in path.rglob("*") if each.is_file())
+    if not path.exists():
+        msg = f"no events at {path}: there is no such file or folder"
+        raise SourceError(msg, path=str(path))
+    by_kind: dict[str, list[Path]] = {}
+    for file in files:
+        kind = _kind_of(file)
+        if kind is not None and not file.name.startswith(("_", ".")):
+            by_kind.setdefault(kind, []).append(file)
+    if not by_kind:
+        msg = f"no events at {path}: files end in one of {', '.join(KINDS)}"
+        raise SourceError(msg, path=str(path))
+    try:
+        frames = [_frame(spark, kind, of_kind) for kind, of_kind in by_kind.items()]
+        events = frames[0]
+        for frame in frames[1:]:
+            events = events.unionByName(frame, allowMissingColumns=True)
+    except Exception as error:  # Spark's own, or Py4J's when a file is damaged
+        first = " ".join(str(error).split("\n\tat ")[0].split())
+        msg = f"events at {path} cannot be read: {first[:SHOWN_CHARS]}"
+        raise SourceError(msg, path=str(path)) from error
+    return events
+
+
+def _kind_of(file: Path) -> str | None:
+    name = file.name.lower().removesuffix(".gz")
+    return next((kind for suffix, kind in KINDS.items() if name.endswith(suffix)), None)
+
+
+def _frame(spark: SparkSession, kind: str, files: Sequence[Path]) -> DataFrame:
+    paths = [str(file) for file in files]
+    if kind == "parquet":
+        return spark.read.option("mergeSchema", True).parquet(*paths)
+    if kind == "csv":
+        return spark.read.option("header", True).option("inferSchema", True).csv(paths)
+    arrays = [str(file) for file in files if _is_array(file)]
+    lines = [each for each in paths if each not in arrays]
+    frames = [spark.read.json(lines)] if lines else []
+    if arrays:
+        frames.append(spark.read.option("multiLine", True).json(arrays))
+    if len(frames) == 1:
+        return frames[0]
+    return frames[0].unionByName(frames[1], allowMissingColumns=True)
+
+
+def _is_array(file: Path) -> bool:
+    """Return whether a JSON file is one array instead of a line an event."""
+    with file.open("rb") as opened:
+        return opened.read(64).lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"["
+
+
+def _totals(matched: DataFrame) -> dict[str | None, int]:
+    """Return events by rule; those of all events under None, of matched events under ''."""
+    each = (
+        f"explode(concat({_MATCHES}, array(CAST(NULL AS STRING)),"
+        f" IF(size({_MATCHES}) > 0, array(''), array()))) AS rule"
+    )
+    rows = matched.selectExpr(each).groupBy("rule").count().collect()
+    return {row[0]: row[1] for row in rows}
+
+
+def _write(frame: DataFrame, out: Path) -> None:
+    check_format(out)
+    frame.write.format(KINDS[out.suffix]).save(str(out))
+
+
+def _read_back(spark: SparkSession, out: Path) -> DataFrame:
+    said = spark.read.schema("matches array<string>").format(KINDS[out.suffix]).load(str(out))
+    return said.withColumnRenamed("matches", _MATCHES)
+
+
+def _waited(work: Callable[[], Any], spark: SparkSession, progress: Progress | None) -> Any:
+    """Do work on another thread, and say meanwhile how many of Spark's tasks are done."""
+    if progress is None:
+        return work()
+    result: list[Any] = []
+    failed: list[BaseException] = []
+
+    def working() -> None:
+        try:
+            result.append(work())
+        except BaseException as error:  # noqa: BLE001 - raised again below
+            failed.append(error)
+
+    thread = threading.Thread(target=working, daemon=True)
+    thread.start()
+    tracker = spark.sparkContext.statusTracker()
+    while thread.is_alive():
+        thread.join(_POLL_S)
+        stages = [tracker.getStageInfo(each) for each in tracker.getActiveStageIds()]
+        known = [stage for stage in stages if stage is not None]
+        if known:
+            n_done = sum(stage.numCompletedTasks for stage in known)
+            progress(n_done, sum(stage.numTasks for stage in known))
+    if failed:
+        raise failed[0]
+    return result[0]

@@ -1,0 +1,192 @@
+"""What is known of Spark's functions: which never raise, which draw lots, which do not belong.
+
+A function that is in no table here may raise. The tables hold what was run against Spark 4.3 with
+edge values in ANSI mode (``tests/query/test_sql_analysis_spark.py``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from eddyline.sql.types import (
+    BIGINT,
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    INT,
+    OTHER,
+    STRING,
+    TIMESTAMP,
+    SqlType,
+    integer,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """Arguments with which a function never raises, and what it returns."""
+
+    parameters: tuple[SqlType | str, ...]
+    """A type that the argument is cast to, or ``any``, ``array``, ``map`` or ``sized``."""
+    result: SqlType
+    is_variadic: bool = False
+    """Whether the last parameter stands for any number of arguments."""
+
+    def fits(self, n_args: int) -> bool:
+        """Return whether a call with that many arguments may be of this signature."""
+        if self.is_variadic:
+            return n_args >= len(self.parameters) - 1
+        return n_args == len(self.parameters)
+
+    def parameter(self, position: int) -> SqlType | str:
+        """Return the parameter of an argument."""
+        return self.parameters[min(position, len(self.parameters) - 1)]
+
+
+_LONGEST = 2**31 - 16  # no array of the JVM is longer, so length(s) + 1 never overflows
+_COUNT = integer("int", 0, _LONGEST)
+_SIZE = integer("int", -1, _LONGEST)
+_YEAR = integer("int", -6_000_000, 6_000_000)
+
+_WORDS: dict[str, SqlType | str] = {
+    "string": STRING,
+    "int": INT,
+    "double": DOUBLE,
+    "boolean": BOOLEAN,
+    "date": DATE,
+    "timestamp": TIMESTAMP,
+    "any": "any",
+    "array": "array",
+    "map": "map",
+    "sized": "sized",
+}
+
+_ROWS: tuple[tuple[str, str, SqlType], ...] = (
+    ("length len char_length character_length octet_length", "string", _COUNT),
+    ("lower lcase upper ucase initcap reverse soundex", "string", STRING),
+    ("trim ltrim rtrim btrim", "string", STRING),
+    ("trim ltrim rtrim btrim", "string string", STRING),
+    ("substring substr", "string int", STRING),
+    ("substring substr", "string int int", STRING),
+    ("left right", "string int", STRING),
+    ("startswith endswith contains", "string string", BOOLEAN),
+    ("instr locate position levenshtein find_in_set", "string string", _SIZE),
+    ("locate position", "string string int", _COUNT),
+    ("replace", "string string", STRING),
+    ("replace translate", "string string string", STRING),
+    ("substring_index", "string string int", STRING),
+    ("ascii", "string", INT),
+    ("concat", "string*", STRING),
+    ("concat_ws", "string string*", STRING),
+    ("get_json_object", "string string", STRING),
+    ("md5 sha sha1", "string", STRING),
+    ("crc32", "string", BIGINT),
+    ("hash", "any*", INT),
+    ("xxhash64", "any*", BIGINT),
+    ("isnull isnotnull", "any", BOOLEAN),
+    ("isnan", "double", BOOLEAN),
+    ("sqrt exp expm1 ln log log10 log2 log1p cbrt rint", "double", DOUBLE),
+    ("sin cos tan asin acos atan sinh cosh tanh degrees radians", "double", DOUBLE),
+    ("sign signum", "double", DOUBLE),
+    ("pow power atan2 hypot log", "double double", DOUBLE),
+    ("pi e", "", DOUBLE),
+    ("rand randn random", "", DOUBLE),
+    ("year", "date", _YEAR),
+    ("quarter", "date", integer("int", 1, 4)),
+    ("month", "date", integer("int", 1, 12)),
+    ("day dayofmonth", "date", integer("int", 1, 31)),
+    ("dayofweek", "date", integer("int", 1, 7)),
+    ("weekday", "date", integer("int", 0, 6)),
+    ("dayofyear", "date", integer("int", 1, 366)),
+    ("weekofyear", "date", integer("int", 1, 53)),
+    ("hour", "timestamp", integer("int", 0, 23)),
+    ("minute second", "timestamp", integer("int", 0, 59)),
+    ("date_add date_sub", "date int", DATE),
+    ("datediff date_diff", "date date", INT),
+    ("to_date last_day", "date", DATE),
+    ("to_timestamp", "timestamp", TIMESTAMP),
+    ("unix_date", "date", INT),
+    ("unix_seconds unix_millis unix_micros", "timestamp", BIGINT),
+    ("current_date curdate", "", DATE),
+    ("current_timestamp now", "", TIMESTAMP),
+    ("current_timezone current_user user session_user", "", STRING),
+    ("size cardinality array_size", "sized", _SIZE),
+    ("map_keys map_values", "map", OTHER),
+    ("spark_partition_id", "", _COUNT),
+    ("monotonically_increasing_id", "", BIGINT),
+    ("input_file_name uuid", "", STRING),
+    ("typeof", "any", STRING),
+)
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+def _table() -> dict[str, tuple[Signature, ...]]:
+    table: dict[str, tuple[Signature, ...]] = {}
+    for names, words, result in _ROWS:
+        parameters = tuple(_WORDS[word.rstrip("*")] for word in words.split())
+        signature = Signature(parameters, result, words.endswith("*"))
+        for name in names.split():
+            table[name] = (*table.get(name, ()), signature)
+    return table
+
+
+SAFE = _table()
+"""Functions that never raise on arguments that reach the parameter's type without raising."""
+
+STRICT = _words(
+    "length len char_length character_length octet_length lower lcase upper ucase initcap reverse "
+    "trim ltrim rtrim btrim substring substr left right startswith endswith contains instr "
+    "replace translate substring_index concat year quarter month day dayofmonth dayofweek weekday "
+    "dayofyear hour minute second date_add date_sub datediff date_diff"
+)
+"""Those that are NULL exactly when an argument is."""
+
+CASTS = _words(
+    "tinyint smallint int bigint float double decimal string boolean date timestamp binary"
+)
+"""Casts that are written as functions: ``int(a)``."""
+
+WITHOUT_PARENTHESES = _words(
+    "current_date current_timestamp current_time localtime localtimestamp current_user user "
+    "session_user current_catalog current_database current_schema"
+)
+"""Functions that may stand without ``()``, unless a column has the name."""
+
+WITH_UNIT = _words("dateadd date_add datediff date_diff timestampadd timestampdiff")
+"""Functions whose first of three arguments is a unit, not a column."""
+
+UNITS = _words("year quarter month week day dayofyear hour minute second millisecond microsecond")
+
+NON_DETERMINISTIC = _words(
+    "rand randn random uniform randstr uuid shuffle monotonically_increasing_id "
+    "spark_partition_id input_file_name input_file_block_start input_file_block_length "
+    "reflect java_method try_reflect"
+)
+"""Every built-in function for which Spark 4.3 says so; ``now()`` is one value per batch."""
+
+AGGREGATES = _words(
+    "any any_value approx_count_distinct approx_percentile approx_top_k approx_top_k_accumulate "
+    "approx_top_k_combine array_agg avg bit_and bit_or bit_xor bitmap_and_agg "
+    "bitmap_construct_agg bitmap_or_agg bool_and bool_or collect_list collect_set collect_union "
+    "corr count count_if count_min_sketch covar_pop covar_samp every first first_value grouping "
+    "grouping_id histogram_numeric hll_sketch_agg hll_union_agg kurtosis last last_value listagg "
+    "max max_by mean measure median min min_by mode percentile percentile_approx percentile_cont "
+    "percentile_disc regr_avgx regr_avgy regr_count regr_intercept regr_r2 regr_slope regr_sxx "
+    "regr_sxy regr_syy schema_of_variant_agg skewness some std stddev stddev_pop stddev_samp "
+    "string_agg sum theta_intersection_agg theta_sketch_agg theta_union_agg try_avg try_sum "
+    "var_pop var_samp variance"
+)
+"""Functions over many rows; Spark 4.3's group ``agg_funcs`` without its sketches by type."""
+
+WINDOWED = _words(
+    "counter_diff cume_dist dense_rank lag lead nth_value ntile percent_rank rank row_number"
+)
+"""Functions over a window of rows."""
+
+GENERATORS = _words(
+    "explode explode_outer inline inline_outer posexplode posexplode_outer stack json_tuple"
+)
+"""Functions that make many rows of one."""

@@ -1,0 +1,65 @@
+"""Which runs of a window go, and which become one: decided from what the manifest says of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from eddyline.state.rows import FOREVER
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from eddyline.state.run_files import RunFile
+
+FAN_IN = 4
+"""Runs of about the same size that become one."""
+
+SPARE = 0.25
+"""Share of a window that rows may outlive it because they share a run with later ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Upkeep:
+    """What to do with the runs of a window before a batch."""
+
+    stay: tuple[RunFile, ...]
+    """Those whose rows may still join, the oldest first."""
+    merge: tuple[RunFile, ...]
+    """Adjacent ones of them that are to become one; none if empty."""
+
+
+def upkeep_of(runs: Sequence[RunFile], *, horizon: int, length: int) -> Upkeep:
+    """Return what to do with runs.
+
+    A run goes as a whole when all its rows have left their window. Runs of a size become one of the
+    next size, so that a row is written again once for each power of FAN_IN by which its window is
+    larger than a batch; but only if no row waits too long to go with the later ones.
+
+    Args:
+        runs: of one input in one bucket, the oldest first.
+        horizon: rows that leave their window before this instant cannot join any more (µs).
+        length: of the window (µs); FOREVER if rows never leave it by time.
+    """
+    stay = tuple(run for run in runs if run.last_end >= horizon)
+    for first in range(len(stay) - FAN_IN + 1):
+        group = stay[first : first + FAN_IN]
+        if len({_size(run) for run in group}) == 1 and _fits(group, length):
+            return Upkeep(stay, group)
+    return Upkeep(stay, ())
+
+
+def _size(run: RunFile) -> int:
+    """Return the power of FAN_IN that the rows of a run are about."""
+    power, n_rows = 0, run.n_rows
+    while n_rows >= FAN_IN:
+        n_rows //= FAN_IN
+        power += 1
+    return power
+
+
+def _fits(group: Sequence[RunFile], length: int) -> bool:
+    if length == FOREVER:
+        return True
+    lasts = max(run.last_end for run in group)
+    return lasts - min(run.first_start for run in group) <= length * (1 + SPARE)

@@ -1,0 +1,94 @@
+"""Runs of rows whose ends come to be known later than the rows are written.
+
+A run stays as it was written. Once ends of its rows are known, they are written as a file of their
+own beside it, and hide those that the run has.
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from eddyline.state.rows import Rows, SortedRun
+from eddyline.state.run_files import RunFile, open_table, write_table
+from eddyline.state.run_index import Index
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+    from pyarrow import fs
+
+_ENDS = "ends"
+
+
+def with_ends(run: SortedRun, ends: NDArray[np.int64]) -> SortedRun:
+    """Return a run with other ends.
+
+    Ends need not ascend with starts, as those of groups do not: so indexes get bounds that do.
+
+    Args:
+        run: the run.
+        ends: the last instant at which the window holds each row (µs).
+    """
+    from eddyline.state.end_time_kernels import bounds_of  # noqa: PLC0415
+
+    rows = run.rows
+    indexes = {}
+    for key in rows.codes:
+        index = run.index(key)
+        own = ends[index.places] if index.places.size else ends
+        entries = index.entries.copy()
+        entries[:, 2] = own
+        bounds = bounds_of(index.hashes, own)
+        indexes[key] = Index(index.tags, entries, index.directory, index.places, bounds)
+    return SortedRun(Rows(rows.codes, rows.starts, ends, rows.payload), indexes)
+
+
+def run_of(rows: Rows) -> SortedRun:
+    """Return the run of rows whose ends may be in any order."""
+    run = SortedRun.of(rows)
+    return with_ends(run, run.rows.ends)
+
+
+def write_ends(
+    files: fs.FileSystem, folder: str, run: RunFile, ends: NDArray[np.int64]
+) -> tuple[RunFile, RunFile]:
+    """Write the ends of a run that has been written.
+
+    Args:
+        files: where the folder is.
+        folder: the folder of the run.
+        run: what the manifest says of it.
+        ends: of its rows (µs).
+
+    Returns:
+        What the manifest says of the run now, and of its ends.
+
+    Raises:
+        OSError: they cannot be written.
+    """
+    name = f"{run.name}-{uuid.uuid4().hex}"
+    path = f"{folder}/{name}.ends.arrow"
+    n_bytes = write_table(files, path, pa.table({_ENDS: pa.array(ends)}))
+    now = replace(run, last_end=int(ends.max()))
+    return now, replace(now, name=name, n_bytes=n_bytes)
+
+
+def read_ends(files: fs.FileSystem, folder: str, file: RunFile) -> NDArray[np.int64]:
+    """Return the ends of a run (µs).
+
+    Raises:
+        OSError: they cannot be read.
+    """
+    ends: NDArray[np.int64] = open_table(files, f"{folder}/{file.name}.ends.arrow")[
+        _ENDS
+    ].to_numpy()
+    return ends
+
+
+def run_with(file: RunFile) -> str:
+    """Return the name of the run that a file of ends belongs to."""
+    return file.name.partition("-")[0]

@@ -1,0 +1,100 @@
+"""Rows that came too late to be joined: kept beside the window state, so that none is lost."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from eddyline.state.manifest import names_in
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+    from pyarrow import fs
+
+    from eddyline.state.rows import KeyColumn, Rows
+
+TIME = "_time"
+"""The column that holds the event time of a late row."""
+
+
+def write_late(
+    files: fs.FileSystem,
+    folder: str,
+    batch_id: int,
+    bucket: int,
+    name: str,
+    rows: Rows,
+    keys: Sequence[KeyColumn] = (),
+) -> str:
+    """Write late rows as one parquet file; an earlier attempt of the same batch is replaced.
+
+    Args:
+        files: where the folder is.
+        folder: an existing folder.
+        batch_id: the batch that they came in.
+        bucket: the bucket that they belong to.
+        name: their input.
+        rows: the rows.
+        keys: columns that codes say, to be written as well.
+
+    Returns:
+        The name of the file.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    file = f"{batch_id:08d}-{bucket:05d}-{quote(name, safe='')}.parquet"
+    columns = [*rows.payload.columns, *(key.values(rows.codes) for key in keys)]
+    names = [*rows.payload.column_names, *(key.name for key in keys)]
+    with files.open_output_stream(f"{folder}/{file}") as out:
+        pq.write_table(with_times(pa.table(columns, names=names), rows.starts), out)
+    return file
+
+
+def with_times(payload: pa.Table, starts: NDArray[np.int64]) -> pa.Table:
+    """Return rows with their event times (µs) as one more column."""
+    times = pa.array(starts, pa.timestamp("us", tz="UTC"))
+    return pa.table([*payload.columns, times], names=[*payload.column_names, TIME])
+
+
+def read_late(files: fs.FileSystem, folder: str, name: str, until: int) -> pa.Table | None:
+    """Return the late rows of an input, by batch; None if there is none.
+
+    Args:
+        files: where the folder is.
+        folder: the folder.
+        name: the input.
+        until: the last batch that counts: files of a later one are of an attempt that failed.
+
+    Raises:
+        OSError: they cannot be read.
+    """
+    tables = []
+    for file in sorted(names_in(files, folder)):
+        batch_id, _, its_name = file.split("-", 2)
+        if its_name == f"{quote(name, safe='')}.parquet" and int(batch_id) <= until:
+            with files.open_input_file(f"{folder}/{file}") as source:
+                tables.append(pq.read_table(source))
+    return pa.concat_tables(tables) if tables else None
+
+
+def drop_stale_late(
+    files: fs.FileSystem, folder: str, batch_id: int, written: Collection[str]
+) -> None:
+    """Remove files that only a failed attempt of a batch has written.
+
+    Args:
+        files: where the folder is.
+        folder: the folder.
+        batch_id: the batch.
+        written: the files of the attempt that counts.
+    """
+    for file in names_in(files, folder):
+        if int(file.split("-")[0]) >= batch_id and file not in written:
+            files.delete_file(f"{folder}/{file}")

@@ -1,0 +1,82 @@
+"""Runs that a process keeps mapped from one batch to the next.
+
+Mapping a file costs a system call for each, and the first look at each of its pages a page fault:
+with large windows more than all look-ups. A run never changes, so what was mapped once can be used
+as long as its files are the same. This is only a cache: without it runs are opened each time.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import TYPE_CHECKING
+
+from eddyline.state.run_files import open_run, paths_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyarrow import fs
+
+    from eddyline.state.rows import SortedRun
+
+MOST_RUNS = 4_096
+"""Runs that a process keeps mapped, two files each: far below the 65,530 mappings that Linux allows
+a process."""
+
+Stamp = tuple[tuple[int, int, int, int], ...]
+"""Device, inode, size and time of the last change (ns) of each file of a run."""
+
+
+class MappedRuns:
+    """Runs by folder, name and key classes, the one that was used last at the end."""
+
+    def __init__(self) -> None:
+        self._runs: dict[tuple[str, str, tuple[int, ...]], tuple[Stamp, SortedRun]] = {}
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._runs)
+
+    def run(self, files: fs.FileSystem, folder: str, name: str, keys: Sequence[int]) -> SortedRun:
+        """Return a run, mapped before or now; see ``run_files.open_run``.
+
+        Raises:
+            OSError: it is not there, is not whole, or is of another format.
+        """
+        from pyarrow import fs  # noqa: PLC0415
+
+        # Elsewhere a file that is mapped cannot be removed; and what is not mapped takes memory.
+        if os.name != "posix" or not isinstance(files, fs.LocalFileSystem):
+            return open_run(files, folder, name, keys)
+        which, stamp = (folder, name, tuple(keys)), _stamp(folder, name)
+        with self._lock:
+            kept = self._runs.pop(which, None)
+            if kept is not None and kept[0] == stamp:
+                self._runs[which] = kept
+                return kept[1]
+        run = open_run(files, folder, name, keys)
+        with self._lock:
+            self._drop(folder)
+            self._runs[which] = stamp, run
+        return run
+
+    def _drop(self, folder: str) -> None:
+        """Let go of runs that are not there any more, whose room on disk is free only then."""
+        gone = [
+            which
+            for which in self._runs
+            if which[0] == folder and not os.path.exists(paths_of(folder, which[1])[0])
+        ]
+        oldest = list(self._runs)[: max(0, len(self._runs) - MOST_RUNS + 1)]
+        for which in {*gone, *oldest}:
+            del self._runs[which]
+
+
+MAPPED = MappedRuns()
+"""Those of this process."""
+
+
+def _stamp(folder: str, name: str) -> Stamp:
+    stats = [os.stat(path) for path in paths_of(folder, name)]
+    return tuple((each.st_dev, each.st_ino, each.st_size, each.st_mtime_ns) for each in stats)

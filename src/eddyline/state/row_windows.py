@@ -1,0 +1,212 @@
+"""Until when a window of the latest N rows holds a row: until the row N places later comes.
+
+Places are counted in the stream, or in each group of PARTITION BY, in the order of event time and,
+among equal times, of the rows' contents. Only what is counted is kept: how many rows each group
+has had, for groups that still have a row whose end is not known.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from eddyline.state.rows import FOREVER
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+GROUP, RANK = "\0group", "\0rank"
+"""The columns of a kept row: its group, and how many rows of its group came before it."""
+
+COUNT = "\0count"
+"""The column of how many rows a group has had."""
+
+
+def stream_order(starts: NDArray[np.int64], contents: pa.Table) -> NDArray[np.int64]:
+    """Return the rows in the order of event time, and among equal times of their contents.
+
+    Args:
+        starts: the event time of each row (µs).
+        contents: the columns of the stream, the first one first; NULL comes before all values, and
+            NaN behind them.
+    """
+    order = np.argsort(starts, kind="stable")
+    sorted_starts = starts[order]
+    is_same = sorted_starts[1:] == sorted_starts[:-1]
+    if not is_same.any() or not contents.num_columns:
+        return order
+    is_tied = np.zeros(order.size, np.bool_)
+    is_tied[1:] |= is_same
+    is_tied[:-1] |= is_same
+    places = np.flatnonzero(is_tied)
+    tied = order[places]
+    keys: dict[str, pa.Array | pa.ChunkedArray] = {"time": pa.array(starts[tied])}
+    for number, column in enumerate(contents.columns):
+        keys |= _sort_keys(number, column.take(pa.array(tied)))
+    by_contents = pc.sort_indices(pa.table(keys), sort_keys=[(name, "ascending") for name in keys])
+    # Tied rows stand next to each other, so sorting them all leaves each run of them in its place.
+    order[places] = tied[by_contents.to_numpy()]
+    return order
+
+
+def _sort_keys(number: int, column: pa.ChunkedArray) -> dict[str, pa.ChunkedArray]:
+    """Return what a column is sorted by: NULL first, and NaN behind all values."""
+    keys = {f"{number} is there": pc.is_valid(column)} if column.null_count else {}
+    if pa.types.is_floating(column.type):
+        is_nan = pc.is_nan(column)
+        keys[f"{number} is NaN"] = is_nan
+        column = pc.if_else(is_nan, pa.scalar(0.0, column.type), column)
+    return keys | {f"{number}": column}
+
+
+def group_codes(columns: Sequence[pa.ChunkedArray], n_rows: int) -> NDArray[np.int64]:
+    """Return a number for each row, equal where all columns are; in the order in which they come.
+
+    NULLs are equal, and so are NaNs, and both zeros.
+
+    Args:
+        columns: of the rows; all rows are equal if there is none.
+        n_rows: how many rows there are.
+    """
+    codes = np.zeros(n_rows, np.int64)
+    for column in columns:
+        if pa.types.is_floating(column.type):
+            # NaN has many bits, and adding 0 makes -0.0 the other zero.
+            nan = pa.scalar(float("nan"), column.type)
+            column = pc.add(pc.if_else(pc.is_nan(column), nan, column), 0.0)  # noqa: PLW2901
+        own = _numbered(column.combine_chunks())
+        codes = _numbered(pa.array(codes * (own.max(initial=0) + 1) + own))
+    return codes
+
+
+def _numbered(values: pa.Array) -> NDArray[np.int64]:
+    encoded = pc.dictionary_encode(values, null_encoding="encode")
+    found: NDArray[np.int64] = encoded.indices.to_numpy().astype(np.int64)
+    return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Groups:
+    """The groups of a stream, and how many rows each has had."""
+
+    ids: NDArray[np.int64]
+    """In any order; no two groups that are known at once have the same, and all are small."""
+    counts: NDArray[np.int64]
+    values: pa.Table
+    """The columns that rows are grouped by, a row for each group; none if rows are one group."""
+
+    @classmethod
+    def read(cls, table: pa.Table) -> Groups:
+        """Return what ``to_table`` made a table of."""
+        values = table.drop_columns([GROUP, COUNT])
+        return cls(table[GROUP].to_numpy(), table[COUNT].to_numpy(), values)
+
+    def to_table(self) -> pa.Table:
+        """Return the groups as a table."""
+        own = {GROUP: pa.array(self.ids), COUNT: pa.array(self.counts)}
+        return pa.table(own | dict(zip(self.values.column_names, self.values.columns, strict=True)))
+
+    def __len__(self) -> int:
+        return self.ids.size
+
+    def only(self, parts: Sequence[NDArray[np.int64]]) -> Groups:
+        """Return those whose id is in one of several arrays."""
+        is_needed = np.zeros(int(self.ids.max(initial=-1)) + 1, np.bool_)
+        for part in parts:
+            is_needed[part] = True
+        stay = np.flatnonzero(is_needed[self.ids])
+        values = self.values.take(pa.array(stay)) if self.values.num_columns else self.values
+        return Groups(self.ids[stay], self.counts[stay], values)
+
+    def free_ids(self, n: int) -> NDArray[np.int64]:
+        """Return the smallest ids that no group has (n)."""
+        is_free = np.ones(len(self) + n, np.bool_)
+        is_free[self.ids[self.ids < is_free.size]] = False
+        return np.flatnonzero(is_free)[:n]
+
+    def places(self) -> NDArray[np.int64]:
+        """Return by id which of the groups has it; 0 for an id that none has."""
+        found = np.zeros(int(self.ids.max(initial=-1)) + 1, np.int64)
+        found[self.ids] = np.arange(len(self))
+        return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Arrivals:
+    """Rows that a stream went on by, with their places in their groups."""
+
+    n_latest: int
+    """How many rows of a group its window holds."""
+    groups: Groups
+    """After the rows; groups of which none came included."""
+    before: NDArray[np.int64]
+    """How many rows each group had before them."""
+    firsts: NDArray[np.int64]
+    """Where the rows of each group start, and their number."""
+    starts: NDArray[np.int64]
+    """Their event times, group by group (µs)."""
+    group: NDArray[np.int64]
+    """The id of each row's group."""
+    rank: NDArray[np.int64]
+    """How many rows of its group came before each row."""
+
+    @classmethod
+    def of(
+        cls,
+        groups: Groups | None,
+        n_latest: int,
+        starts: NDArray[np.int64],
+        values: pa.Table,
+    ) -> Arrivals:
+        """Return where rows stand.
+
+        Args:
+            groups: before the rows; None if there was none.
+            n_latest: how many rows of a group the window holds.
+            starts: the event times of the rows, in the order of the stream (µs).
+            values: the columns by which they are grouped.
+        """
+        if groups is None:
+            nothing = np.empty(0, np.int64)
+            groups = Groups(nothing, nothing, values.slice(0, 0))
+        n_known = len(groups)
+        whole = pa.concat_tables([groups.values, values])
+        codes = group_codes(whole.columns, n_known + starts.size)
+        n_groups = int(codes.max(initial=-1)) + 1
+        fresh = groups.free_ids(n_groups - n_known)
+        ids = np.concatenate([groups.ids, fresh])
+        before = np.concatenate([groups.counts, np.zeros(fresh.size, np.int64)])
+        _, leaders = np.unique(codes, return_index=True)
+        own = codes[n_known:]
+        by_group = np.argsort(own, kind="stable")
+        counts = np.bincount(own, minlength=n_groups)
+        firsts = np.concatenate([[0], np.cumsum(counts)])
+        rank = np.empty(own.size, np.int64)
+        rank[by_group] = np.arange(own.size) - np.repeat(firsts[:-1], counts)
+        rank += before[own]
+        kept = whole.take(pa.array(leaders)) if whole.num_columns else whole
+        after = Groups(ids, before + counts, kept)
+        return cls(n_latest, after, before, firsts, starts[by_group], ids[own], rank)
+
+    def ends(self, group: NDArray[np.int64], rank: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the last instants of rows whose ends were not known before (µs).
+
+        Args:
+            group: the id of each row's group; known.
+            rank: how many rows of its group came before each row.
+
+        Returns:
+            FOREVER where the row so many places later has not come yet.
+        """
+        at = self.groups.places()[group]
+        follower = self.firsts[at] + rank + self.n_latest - self.before[at]
+        ends = np.full(rank.size, FOREVER)
+        has_come = np.flatnonzero(follower < self.firsts[at + 1])
+        ends[has_come] = self.starts[follower[has_come]] - 1
+        return ends

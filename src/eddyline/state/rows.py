@@ -1,0 +1,117 @@
+"""Rows of one input as a join sees them, and the sorted runs that keep them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from eddyline.state.run_index import Index
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+FOREVER = np.iinfo(np.int64).max
+"""The end of a row that never leaves its window (µs)."""
+
+ALWAYS = np.iinfo(np.int64).min
+"""The start of a row that was always there, such as one of a static table (µs)."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyColumn:
+    """A column whose values the codes of a key class say."""
+
+    name: str
+    key: int
+    """The class."""
+    kind: pa.DataType
+    """Of its values: whole numbers, booleans, dates, or timestamps of µs."""
+
+    def values(self, codes: Mapping[int, NDArray[np.int64]]) -> pa.Array:
+        """Return its values of rows with some codes, by class."""
+        return values_of(codes[self.key], self.kind)
+
+
+def result_column(name: str, column: str) -> str:
+    """Return the name of an input's column in flat results, ``input.column``.
+
+    Dots of the input's own name are marked, so that no two columns have one name.
+    """
+    marked = name.replace("\\", "\\\\").replace(".", "\\.")
+    return f"{marked}.{column}"
+
+
+def values_of(codes: NDArray[np.int64], kind: pa.DataType) -> pa.Array:
+    """Return what codes say: numbers, 0 and 1 for booleans, days since 1970, or µs since then."""
+    said = pa.array(codes, pa.int64())
+    return said.cast(pa.int32()).cast(kind) if pa.types.is_date32(kind) else said.cast(kind)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rows:
+    """Rows of one input."""
+
+    codes: dict[int, NDArray[np.int64]]
+    """Of each row, by key class of the input."""
+    starts: NDArray[np.int64]
+    """The instant from which each row is in its window: its event time (µs)."""
+    ends: NDArray[np.int64]
+    """The last instant at which it is (µs); of two rows, not the earlier one's later, except where
+    a window counts rows in groups (see ``open_ends``)."""
+    payload: pa.Table
+    """The columns that results need."""
+    passes: NDArray[np.bool_] | None = None
+    """Of each row, whether it can join at all; all can if omitted. One that cannot may be there
+    because a window counts it, and its codes say nothing."""
+
+    def __len__(self) -> int:
+        return self.starts.size
+
+    def taken(self, rows: NDArray[np.integer]) -> Rows:
+        """Return some of the rows, in another order."""
+        codes = {key: codes[rows] for key, codes in self.codes.items()}
+        payload = self.payload.take(pa.array(rows))
+        passes = None if self.passes is None else self.passes[rows]
+        return Rows(codes, self.starts[rows], self.ends[rows], payload, passes)
+
+    @classmethod
+    def together(cls, parts: Sequence[Rows]) -> Rows:
+        """Return the rows of several parts; at least one, and marked alike."""
+        codes = {key: np.concatenate([part.codes[key] for part in parts]) for key in parts[0].codes}
+        starts = np.concatenate([part.starts for part in parts])
+        ends = np.concatenate([part.ends for part in parts])
+        payload = pa.concat_tables([part.payload for part in parts])
+        marks = [part.passes for part in parts if part.passes is not None]
+        return cls(codes, starts, ends, payload, np.concatenate(marks) if marks else None)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SortedRun:
+    """Rows that no longer change, in the order of their first key, with an index for each key."""
+
+    rows: Rows
+    indexes: dict[int, Index] = field(default_factory=dict)
+    """By key class; made when it is first asked for, or read with the run."""
+
+    @classmethod
+    def of(cls, rows: Rows) -> SortedRun:
+        """Return the run of rows; what they are joined to is then found where they are."""
+        key, codes = next(iter(rows.codes.items()))
+        index = Index.of(codes, rows.starts, rows.ends)
+        first = Index(index.tags, index.entries, index.directory)
+        return cls(rows.taken(index.places), {key: first})
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def index(self, key: int) -> Index:
+        """Return the index of a key class."""
+        if key not in self.indexes:
+            rows = self.rows
+            self.indexes[key] = Index.of(rows.codes[key], rows.starts, rows.ends)
+        return self.indexes[key]

@@ -1,0 +1,1 @@
+"""Conjunctions in words and figures."""

@@ -1,0 +1,1 @@
+"""Renders a run as one self-contained HTML page. Names no operator."""

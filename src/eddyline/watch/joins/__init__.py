@@ -1,0 +1,1 @@
+"""Joins in words and figures."""

@@ -1,0 +1,1 @@
+"""Sets of rules in words and figures."""

@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from eddyline.data.array_text import pack, unpack
+from eddyline.errors import StateError
+
+KINDS = st.sampled_from(["?", "u1", "i8", "<f4", "<f8", ">i4"])
+SHAPES = hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=5)
+
+
+@given(hnp.arrays(KINDS, SHAPES))
+def test_unpack_returns_what_was_packed_to_the_bit(array):
+    again = unpack(pack(array))
+    assert (again.dtype, again.shape) == (array.dtype, array.shape)
+    assert again.tobytes() == array.tobytes()
+    assert again.flags.writeable
+
+
+def test_views_are_packed_by_their_values():
+    table = np.arange(12.0).reshape(3, 4)
+    assert (unpack(pack(table[:, ::2].T)) == table[:, ::2].T).all()
+
+
+def test_zeros_take_little_room():
+    assert len(pack(np.zeros(100_000))) < 2000
+
+
+TEXT = pack(np.arange(10))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "hello",
+        None,
+        3,
+        TEXT[:-8],
+        TEXT[:-8] + "AAAAAAAA",
+        TEXT.replace(";10;", ";11;"),
+        TEXT.replace(";10;", ";9;"),
+        TEXT.replace(";10;", ";999999999999;"),
+        TEXT.replace("<i8", "<i4"),
+        TEXT.replace("<i8", "<i3"),
+        TEXT.replace("<i8", "|O8"),
+        TEXT + "!",
+        "<f8;3;AAAA",
+    ],
+)
+def test_damage_is_an_error(text):
+    with pytest.raises(StateError, match=r"packed array"):
+        unpack(text)

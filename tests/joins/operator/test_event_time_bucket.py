@@ -1,0 +1,345 @@
+"""Windows that need order, DSTREAM and RSTREAM against the definition, whatever comes how."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyarrow import fs
+
+from eddyline.joins.graph import JoinGraph
+from eddyline.joins.operator.bucket import BatchPlan
+from eddyline.joins.operator.event_time_bucket import OrderedBatch, latest_after, results_of_all
+from eddyline.query.windows import RangeWindow, RowsWindow
+from eddyline.state.event_time import OrderPlan
+from eddyline.state.grid import Grid
+from eddyline.state.late_rows import read_late
+from eddyline.state.manifest import RUNS, Manifest, ManifestFolder
+from eddyline.state.rows import ALWAYS, FOREVER, Rows
+from eddyline.testing.join_strategies import join_cases
+from eddyline.testing.reference_joins import results
+from tests.joins.operator.test_bucket import Operator, bag
+
+
+class OrderedOperator(Operator):
+    """The bucket of a join that needs order; between batches only its manifest is kept."""
+
+    at = "_at"
+
+    def __init__(self, case, draw, folder):
+        super().__init__(case, draw, folder)
+        self.manifests = ManifestFolder(fs.LocalFileSystem(), folder)
+        self.manifest = Manifest(-1, "drawn", Grid((1,) * len(self.query.keys)))
+        self.timed = [
+            each.name for each in self.query.inputs if case.times[each.stream] is not None
+        ]
+
+    def order(self):
+        by_name = {each.name: each for each in self.query.inputs}
+        rows = {
+            name: by_name[name].window
+            for name in self.timed
+            if isinstance(by_name[name].window, RowsWindow)
+        }
+        columns = {
+            name: tuple(self.case.tables[by_name[name].stream].column_names) for name in rows
+        }
+        lateness = dict.fromkeys(self.timed, self.case.lateness)
+        return OrderPlan(self.query.emits, lateness, self.manifest.latest, rows, columns, columns)
+
+    def plan(self, number):
+        self.latest = self.manifest.latest
+        lows = {
+            name: self.latest[name] - self.case.lateness if name in self.latest else ALWAYS
+            for name in self.timed
+        }
+        grid = self.manifest.grid
+        return BatchPlan(
+            number, self.graph, self.orders(), self.lengths(), lows, grid=grid, order=self.order()
+        )
+
+    def rows(self, each, arrived):
+        return self.marked(each, arrived)
+
+    def batch(self, tables, *, number):
+        plan = self.plan(number)
+        inputs = self.inputs(tables, is_first=number == 0)
+        before = self.manifest.windows.get(0, {})
+        for _ in range(self.draw(st.sampled_from([0, 0, 1]))):  # an attempt that fails
+            failed = OrderedBatch(plan, self.manifests.files, self.folder, before)
+            for _ in failed.run(inputs):
+                if self.draw(st.booleans()):
+                    break
+        task = OrderedBatch(plan, self.manifests.files, self.folder, before)
+        self.found += task.run(inputs)
+        latest = dict(self.manifest.latest)
+        for name in self.timed:
+            if name in inputs:
+                newest = int(inputs[name].starts.max())
+                latest[name] = max(latest.get(name, newest), newest)
+        made = Manifest(number, "drawn", self.manifest.grid, {0: task.report.after}, latest)
+        self.manifests.commit(made)
+        self.manifest = ManifestFolder(self.manifests.files, self.folder).latest()  # a restart
+
+    def answered(self):
+        """The instant before which all was emitted."""
+        order = self.order()
+        return order.until(self.manifest.latest)
+
+
+def wanted(case, until=None):
+    found = results(case.query, case.tables, case.times)
+    if until is not None:
+        found = found.filter(pa.array(found["_at"].to_numpy() < until))
+    return bag(found)
+
+
+def needs_order(case):
+    counts = [
+        isinstance(each.window, RowsWindow) and case.times[each.stream] is not None
+        for each in case.query.inputs
+    ]
+    return case.query.emits != "istream" or any(counts)
+
+
+@given(case=join_cases().filter(needs_order), data=st.data())
+def test_any_cut_any_order_any_retry_give_the_definition(case, data):
+    with TemporaryDirectory() as folder:
+        operator = OrderedOperator(case, data.draw, folder)
+        for number, tables in enumerate(case.batches or [{}]):
+            operator.batch(tables, number=number)
+        assert operator.results() == wanted(case, operator.answered())
+
+
+@given(case=join_cases().filter(needs_order), data=st.data())
+def test_all_rows_at_once_give_the_definition(case, data):
+    with TemporaryDirectory() as folder:
+        operator = OrderedOperator(case, data.draw, folder)
+        everything = {name: rows for name, rows in case.tables.items() if case.times[name]}
+        inputs = operator.inputs(everything, is_first=True)
+        operator.found += results_of_all(operator.plan(0), inputs)
+        assert operator.results() == wanted(case)
+
+
+class Feed:
+    """Two streams, s and t, joined on a key, fed by hand: rows of a time, a key and a value.
+
+    A row whose key is None cannot join.
+    """
+
+    def __init__(self, folder, windows, *, emits="istream", lateness=0):
+        self.windows, self.emits, self.lateness = windows, emits, lateness
+        self.files, self.folder = fs.LocalFileSystem(), str(folder)
+        self.manifests = ManifestFolder(self.files, self.folder)
+        self.graph = JoinGraph(("s", "t"), (frozenset("st"),))
+        self.report = None
+
+    def rows(self, name, rows):
+        times, keys, values = (list(each) for each in zip(*rows, strict=True))
+        starts, window = np.array(times, np.int64), self.windows[name]
+        ends = np.full(starts.size, FOREVER)
+        if isinstance(window, RangeWindow):
+            ends = starts + window.length
+        codes = np.array([0 if key is None else key for key in keys], np.int64)
+        passes = np.array([key is not None for key in keys])
+        payload = pa.table({"ts": starts, "k": pa.array(keys, pa.int64()), "v": values})
+        return Rows({0: codes}, starts, ends, payload, passes)
+
+    def plan(self):
+        """The manifest of the last batch, and how the next one is joined."""
+        before = self.manifests.latest() or Manifest(-1, "fed", Grid((1,)))
+        counts = {name: of for name, of in self.windows.items() if isinstance(of, RowsWindow)}
+        columns = dict.fromkeys(counts, ("ts", "k", "v"))
+        order = OrderPlan(
+            self.emits,
+            dict.fromkeys("st", self.lateness),
+            before.latest,
+            counts,
+            columns,
+            dict.fromkeys(counts, ("v",)),
+        )
+        lows = {name: order.low(name, before.latest) for name in "st"}
+        lengths = {name: getattr(of, "length", FOREVER) for name, of in self.windows.items()}
+        plan = BatchPlan(
+            before.batch_id + 1,
+            self.graph,
+            {"s": ("t",), "t": ("s",)},
+            lengths,
+            lows,
+            grid=Grid((1,)),
+            order=order,
+        )
+        return before, plan
+
+    def batch(self, **rows):
+        """Return the values and the instant of each result; what was kept is on disk."""
+        before, plan = self.plan()
+        task = OrderedBatch(plan, self.files, self.folder, before.windows.get(0, {}))
+        arrived = {name: self.rows(name, of) for name, of in rows.items() if of}
+        found = list(task.run(arrived))
+        latest = latest_after(plan.order, arrived)
+        self.report = task.report
+        self.manifests.commit(
+            Manifest(plan.batch_id, "fed", Grid((1,)), {0: task.report.after}, latest)
+        )
+        rows = [row for table in found for row in listed(table)]
+        return sorted(rows, key=lambda row: [-1 if each is None else each for each in row])
+
+    def kept(self, key):
+        """How many rows the files of a key have."""
+        return sum(file.n_rows for file in self.manifests.latest().windows[0].get(key, ()))
+
+    def on_disk(self):
+        return {file.name.split(".")[0] for file in (Path(self.folder) / RUNS).iterdir()}
+
+
+def listed(table):
+    return zip(*(table[name].to_pylist() for name in ("s.v", "t.v", "_at")), strict=True)
+
+
+NOW, ONE, TWO = RangeWindow(0), RowsWindow(1), RowsWindow(2)
+
+
+def test_of_rows_of_one_instant_the_last_one_stays(tmp_path):
+    feed = Feed(tmp_path, {"s": ONE, "t": NOW})
+    # Equal times are ordered by key, then by value; NULL comes first.
+    s = [(5, 1, 9), (5, 2, 8), (5, 2, 7), (5, None, 6), (6, 3, 1)]
+    assert feed.batch(s=s, t=[(5, 1, 0), (5, 2, 0), (6, 3, 2)]) == [(8, 0, 5)]
+    assert feed.batch(s=[(9, 1, 1)]) == [(1, 2, 6)]
+
+
+def test_a_row_that_cannot_join_drives_others_out(tmp_path):
+    feed = Feed(tmp_path, {"s": TWO, "t": NOW})
+    t = [(at, 1, at) for at in range(7)]
+    assert feed.batch(
+        s=[(0, 1, 10), (2, None, 11), (4, None, 12), (5, 1, 13), (7, 1, 14)], t=t
+    ) == [
+        *[(10, at, at) for at in range(4)],
+        *[(13, at, at) for at in (5, 6)],
+    ]
+
+
+def test_a_window_of_groups_has_one_for_each_value(tmp_path):
+    feed = Feed(tmp_path, {"s": RowsWindow(1, ("k",)), "t": RangeWindow(100)})
+    assert feed.batch(s=[(0, None, 1), (1, 1, 2), (2, 2, 3)], t=[(0, 1, 0)]) == [(2, 0, 1)]
+    assert feed.batch(s=[(3, None, 4), (4, 1, 5)]) == []
+    found = feed.batch(s=[(5, 2, 6)], t=[(4, 1, 7), (4, 2, 8)])
+    assert found == [(3, 8, 4), (5, 0, 4), (5, 7, 4)]
+
+
+def test_nulls_are_one_group(tmp_path):
+    feed = Feed(tmp_path, {"s": RowsWindow(1, ("v",)), "t": NOW})
+    s = [(0, 1, None), (1, 2, None), (1, 1, 5), (9, 9, 9)]
+    found = feed.batch(s=s, t=[(0, 1, 0), (2, 1, 1), (2, 2, 2)])
+    assert Counter(found) == Counter([(None, 0, 0), (5, 1, 2), (None, 2, 2)])
+
+
+def test_dstream_says_when_a_result_is_no_more(tmp_path):
+    feed = Feed(tmp_path, {"s": TWO, "t": RangeWindow(3)}, emits="dstream")
+    assert feed.batch(s=[(0, 1, 1), (1, 1, 2)], t=[(1, 1, 5)]) == []
+    assert feed.batch(s=[(3, 9, 3)], t=[(4, 1, 6)]) == []
+    # The first row of s left when its second follower came, at 3: (1, 5) is no more from then on.
+    assert feed.batch(s=[(4, 9, 4)]) == [(1, 5, 3)]
+    assert feed.batch(s=[(9, 9, 5)], t=[(9, 9, 7)]) == [(2, 5, 4)]
+    assert feed.batch(s=[(30, 9, 8)], t=[(30, 9, 9)]) == [(4, 7, 13), (5, 7, 13)]
+
+
+def test_rstream_says_all_that_is_there_whenever_a_row_comes(tmp_path):
+    feed = Feed(tmp_path, {"s": ONE, "t": RangeWindow(9)}, emits="rstream")
+    assert feed.batch(s=[(0, 1, 1), (4, 1, 2)], t=[(2, 1, 5), (3, None, 6)]) == [(1, 5, 2)]
+    assert feed.batch(s=[(6, 9, 3)], t=[(7, 9, 7)]) == [(1, 5, 3), (2, 5, 4)]
+    assert feed.batch(s=[(8, None, 4)], t=[(8, None, 8)]) == [(3, 7, 7)]
+
+
+def test_a_stream_that_stops_holds_up_and_loses_nothing(tmp_path):
+    feed = Feed(tmp_path, {"s": TWO, "t": NOW})
+    assert feed.batch(s=[(0, 1, 1)], t=[(0, 1, 0)]) == []
+    for number in range(40):
+        times = range(5 * number + 1, 5 * number + 6)
+        assert feed.batch(t=[(at, 1, at) for at in times]) == []
+    waiting = feed.manifests.latest().windows[0]["\0held t"]
+    assert sum(file.n_rows for file in waiting) == 201
+    assert len(waiting) < 12
+    assert feed.batch(s=[(300, 9, 9)]) == [(1, at, at) for at in range(201)]
+    windows = feed.manifests.latest().windows[0]
+    assert feed.batch() == feed.batch() == []
+    assert feed.manifests.latest().windows[0] == windows
+    assert set(windows) == {"s", "\0held s", "\0groups s", "\0until"}
+    assert feed.on_disk() == {windows[key][0].name for key in windows} - {"until"}
+
+
+LONG_WINDOWS = [RowsWindow(40), RowsWindow(3, ("k",)), RowsWindow(9, ("v",)), RangeWindow(60)]
+
+
+@pytest.mark.parametrize("emits", ["istream", "dstream", "rstream"])
+@pytest.mark.parametrize("window", LONG_WINDOWS, ids=str)
+def test_long_runs_give_the_definition_and_keep_little(emits, window, tmp_path):
+    rng = np.random.default_rng(5)
+    feed = Feed(tmp_path, {"s": window, "t": RowsWindow(4, ("k",))}, emits=emits, lateness=12)
+    n_batches, found, whole = 60, [], {"s": [], "t": []}
+    for number in range(n_batches):
+        batch = {}
+        for name in "st":
+            times = 50 * number + rng.integers(-12, 50, 25)
+            # Some keys are rare, so that rows of their groups stay for long.
+            keys = np.minimum(rng.geometric(0.2, times.size), 30)
+            values = rng.choice([1, 1, 1, 2, 2, *range(3, 12)], times.size)
+            rows = zip(times.tolist(), keys.tolist(), values.tolist(), strict=True)
+            low = max((row[0] for row in whole[name]), default=0) - 12
+            batch[name] = [(at, k if k != 2 else None, v) for at, k, v in rows if at >= low]
+            whole[name] += batch[name]
+        found += feed.batch(**batch)
+        assert feed.report.n_late == {}
+        last = feed.manifests.latest()
+        previous = feed.manifests.read(number - 1)
+        named = last.names() | (previous.names() if previous else set())
+        assert feed.on_disk() == named - {"until"}
+        for key, files in last.windows[0].items():
+            assert len(files) <= 16, key
+    assert feed.kept("t") <= 2 * 4 * 30 + 100
+    assert feed.kept("s") <= 2 * 3 * 30 + 100
+    assert feed.kept("\0groups t") <= 29
+    answered = min(max(at for at, _, _ in whole[name]) for name in "st") - 12
+    if emits == "istream":
+        counting = [name for name, of in feed.windows.items() if isinstance(of, RowsWindow)]
+        answered = min(max(at for at, _, _ in whole[name]) for name in counting) - 12
+    (_, plan), rows = feed.plan(), {name: feed.rows(name, of) for name, of in whole.items()}
+    wanted = [row for table in results_of_all(plan, rows) for row in listed(table)]
+    assert Counter(found) == Counter(row for row in wanted if row[2] < answered)
+    assert len(found) > 1_000
+
+
+def test_another_lateness_after_a_restart_emits_nothing_twice(tmp_path):
+    feed = Feed(tmp_path, {"s": ONE, "t": RangeWindow(50)})
+    assert feed.batch(s=[(0, 1, 1), (20, 1, 2)], t=[(5, 1, 0)]) == [(1, 0, 5)]
+    feed.lateness = 15
+    # 12 is no longer awaited, whatever is allowed now: what depends on it was said.
+    assert feed.batch(s=[(12, 1, 3)]) == []
+    assert feed.report.n_late == {"s": 1}
+    assert feed.batch(s=[(13, 1, 3), (21, 1, 4), (36, 1, 5)]) == [(2, 0, 20)]
+    assert feed.report.n_late == {"s": 1}
+    feed.lateness = 0
+    assert feed.batch(s=[(40, 1, 6)]) == [(4, 0, 21), (5, 0, 36)]
+
+
+def test_a_row_is_there_at_its_last_instant(tmp_path):
+    feed = Feed(tmp_path, {"s": RangeWindow(2), "t": TWO})
+    assert feed.batch(s=[(0, 1, 1), (9, 9, 9)], t=[(2, 9, 0)]) == []
+    assert feed.batch(t=[(2, 1, 5), (3, 9, 6)]) == [(1, 5, 2)]
+
+
+def test_late_rows_are_kept_as_results_need_them(tmp_path):
+    feed = Feed(tmp_path, {"s": ONE, "t": NOW}, lateness=1)
+    feed.batch(s=[(10, 1, 1)])
+    feed.batch(s=[(8, 1, 2), (9, 1, 3), (7, None, 4)])
+    assert feed.report.n_late == {"s": 1}
+    assert feed.report.n_rows == {"s": 1}
+    late = read_late(feed.files, f"{tmp_path}/late", "s", until=10)
+    assert late.column_names == ["v", "_time"]
+    assert late["v"].to_pylist() == [2]

@@ -1,0 +1,154 @@
+"""What Python is asked, about which rows, and how often."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from eddyline.query.conditions import (
+    ANY,
+    And,
+    Compare,
+    FunctionTest,
+    Is,
+    Not,
+    Operand,
+    Or,
+    Rule,
+    TextTest,
+    ValueTest,
+    Wild,
+)
+from eddyline.query.predicates import FunctionPredicate
+from eddyline.rules.compile.program import compile_rules
+from eddyline.rules.match import residual as asking
+from eddyline.rules.match.matcher import Matcher
+from eddyline.rules.plan import SharingPlan
+from eddyline.rules.planning.access_predicates import plan_of
+from eddyline.sql.types import parse_type
+
+N, S = (Operand(f"`{n}`", parse_type(k), (n,)) for n, k in (("n", "int"), ("s", "string")))
+W = Wild(ANY)
+
+
+def fires(trees, *, every_row=True, **columns):
+    program = compile_rules([Rule(f"r{at}", tree) for at, tree in enumerate(trees)])
+    n_rows = len(next(iter(columns.values())))
+    arrays = [pa.array(columns[each.strip("`")]) for each in program.columns]
+    plan = SharingPlan((None,) * len(trees)) if every_row else plan_of(program)
+    found, seen = Matcher(program, plan).match(arrays, n_rows=n_rows)
+    return [
+        [
+            rule
+            for row, rule in zip(found.rows.tolist(), found.rules.tolist(), strict=True)
+            if row == at
+        ]
+        for at in range(n_rows)
+    ], seen
+
+
+@pytest.mark.parametrize(
+    ("kind", "pattern", "yes", "no"),
+    [
+        ("regex", "^a.b$", ["axb", "a😀b"], ["ab", "xaxb", "a\nb"]),
+        ("regex", "", ["", "x"], []),
+        ("cidr", "10.0.0.0/8", ["10.1.2.3"], ["11.0.0.1", "", "10.0.0.300", " 10.0.0.1", "::1"]),
+        ("cidr", "10.1.2.3/8", ["10.9.9.9"], ["9.1.2.3"]),  # bits of the host do not matter
+        ("cidr", "fe80::/10", ["fe80::1", "FE80::1", "fe80::1%eth0"], ["fec0::", "10.0.0.1"]),
+        ("cidr", "::/0", ["::ffff:10.0.0.1"], ["10.0.0.1"]),
+    ],
+)
+def test_tests_of_values(kind, pattern, yes, no):
+    test = ValueTest(S, kind, pattern)
+    texts = [*yes, *no, None]
+    found, seen = fires([test, Not(test), Is(test, 4)], s=texts)
+    assert found == [[0]] * len(yes) + [[1]] * len(no) + [[2]]
+    assert seen.asked.tolist() == [len(yes) + len(no)]
+
+
+def test_bytes_that_are_no_characters_are_what_spark_makes_of_them():
+    texts = pa.array([b"a\xffb", b"ab", b"\xff\xfe", None], pa.binary()).view(pa.string())
+    program = compile_rules([Rule("r", ValueTest(S, "regex", "^a\ufffdb$"))])
+    found, _ = Matcher(program, plan_of(program)).match([texts], n_rows=4)
+    assert found.rows.tolist() == [0]
+
+
+def test_each_distinct_value_is_asked_once(monkeypatch):
+    asked = []
+    says = asking._says
+
+    def noted(test):
+        said = says(test)
+        return lambda text: asked.append(text) or said(text)
+
+    monkeypatch.setattr(asking, "_says", noted)
+    found, _ = fires([ValueTest(S, "regex", "a")], s=["a", "b", "a", None, "a", "b"])
+    assert found == [[0], [], [0], [], [0], []]
+    assert sorted(asked) == ["a", "b"]
+
+
+def test_only_rows_that_hold_what_is_needed_are_asked():
+    test = ValueTest(S, "regex", "a+b", 0, (TextTest(S, (W, "ab", W)),))
+    texts = ["ab", "aab", "b", "a", None]
+    for every_row in (True, False):
+        found, seen = fires([test], every_row=every_row, s=texts)
+        assert found == [[0], [0], [], [], []]
+        assert seen.asked.tolist() == [2]
+    found, seen = fires([Not(test)], s=texts)
+    assert found == [[], [], [0], [0], []]
+    assert seen.asked.tolist() == [2]
+
+
+def counting(says):
+    calls = []
+
+    def fn(n):
+        calls.append(n.to_pylist())
+        return [says(value) for value in n.to_pylist()]
+
+    return FunctionTest(FunctionPredicate(fn, ("`n`",), f"f{id(calls)}")), calls
+
+
+def test_functions_are_asked_last_and_for_no_more_rows_than_need_be():
+    small, small_calls = counting(lambda n: n < 3)
+    even, even_calls = counting(lambda n: n % 2 == 0)
+    regex = ValueTest(S, "regex", "^x")
+    tree = And((small, regex, even, Compare(N, "<", 5)))
+    found, seen = fires([tree], n=list(range(6)), s=["x", "y", "x", "x", "x", "x"])
+    assert found == [[0], [], [0], [], [], []]
+    assert small_calls == [[0, 2, 3, 4]]
+    assert even_calls == [[0, 2]]
+    assert sorted(seen.asked.tolist()) == [2, 4, 5]
+
+
+def test_an_answer_serves_all_rules():
+    test, calls = counting(lambda n: n > 1)
+    trees = [
+        And((Compare(N, "<", 3), test)),
+        And((Compare(N, ">", 0), test)),
+        Or((test, Not(test))),
+    ]
+    found, _ = fires(trees, n=[0, 1, 2, 3])
+    assert found == [[2], [2], [0, 1, 2], [1, 2]]
+    assert calls == [[0, 1, 2, 3]]
+
+
+def test_functions_get_the_arrays_that_they_ask_for():
+    kinds = []
+
+    def noted(n):
+        kinds.append(type(n).__module__.partition(".")[0])
+        return [True] * len(n)
+
+    trees = [
+        FunctionTest(FunctionPredicate(noted, ("`n`",), kind, arrays=kind))
+        for kind in ("arrow", "pandas", "numpy")
+    ]
+    assert fires(trees, n=[1, 2])[0] == [[0, 1, 2]] * 2
+    assert sorted(kinds) == ["numpy", "pandas", "pyarrow"]
+
+
+def test_a_negated_predicate_and_null():
+    above = FunctionPredicate(lambda n: pa.array([None, True, False]), ("`n`",), "above")
+    trees = [FunctionTest(above), FunctionTest(~above), Not(FunctionTest(above))]
+    assert fires(trees, n=[0, 1, 2])[0] == [[], [0], [1, 2]]

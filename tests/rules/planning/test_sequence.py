@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from eddyline.errors import PlanError
+from eddyline.rules.planning.sequence import Arrow, SelectionSequence
+
+FULL = SelectionSequence((2, 0, 1), (1, 0), (Arrow(2, 0, 3), Arrow(2, 4, 1), Arrow(3, 1, 4)))
+
+
+def test_is_a_value() -> None:
+    assert pickle.loads(pickle.dumps(FULL)) == FULL
+    assert SelectionSequence.from_state(FULL.to_state()) == FULL
+    assert len({FULL, SelectionSequence.from_state(FULL.to_state())}) == 1
+    assert FULL.is_hybrid
+    assert FULL.without_arrows() == SelectionSequence((2, 0, 1))
+
+
+def test_says_itself_in_words() -> None:
+    assert FULL.in_words(["a", "b", "c"]) == [
+        "c, a, b",
+        "c in region 0: b next",
+        "c in region 4: b next",
+        "c in region 0 and b in region 1: a next",
+    ]
+    named = FULL.in_words(["a", "b", "c"], lambda c, r: f"{'abc'[c]} = {10 * r}")
+    assert named[2] == "c = 40: b next"
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"macro": (0, 0)},
+        {"macro": (1, 2)},
+        {"macro": (0, 1), "further": (2,)},
+        {"macro": (0, 1), "arrows": (Arrow(2, 0, 0),)},
+        {"macro": (0, 1), "arrows": (Arrow(0, 0, 2),)},
+        {"macro": (0, 1), "arrows": (Arrow(0, -1, 1),)},
+        {"macro": (0, 1), "arrows": (Arrow(0, 1, 1), Arrow(0, 1, 0))},
+        {"macro": (0, 1), "arrows": (Arrow(1, 0, 0), Arrow(0, 0, 1))},
+    ],
+)
+def test_what_does_not_fit_is_refused(given: dict[str, object]) -> None:
+    with pytest.raises(PlanError):
+        SelectionSequence(**given)  # type: ignore[arg-type]

@@ -1,0 +1,79 @@
+"""Caches in Spark's workers: kept from batch to batch where they fit, and no answer hangs on it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import eddyline as el
+from eddyline.joins.caches.counts import NO_CACHES, CachePlan, CacheReport
+from eddyline.joins.caches.loop import JoinCaches
+from eddyline.joins.caches.prefix_invariant import prefix_invariant
+from eddyline.query.select.joins import read_join
+from eddyline.spark.joins.window_join import WindowJoin
+from eddyline.testing.reference_joins import bag, results
+from tests.spark.joins.join_streams import stream_of, write_batch
+
+pytestmark = pytest.mark.spark
+
+TEXT = (
+    "SELECT r.v AS a, s.v AS b, t.v AS c FROM r [RANGE 40 SECONDS], s [RANGE 40 SECONDS], "
+    "t [RANGE 40 SECONDS] WHERE r.k = s.k AND s.k = t.k"
+)
+N_BATCHES, BATCH_ROWS = 8, 60
+
+
+def drawn(seed):
+    """The rows of each stream by batch."""
+    rng = np.random.default_rng(seed)
+    for number in range(N_BATCHES):
+        at = 1_600_000_000_000_000 + np.arange(BATCH_ROWS) * 10**5 + number * 6 * 10**6
+        yield {
+            name: pa.table(
+                {
+                    "ts": pa.array(at, pa.timestamp("us", "UTC")),
+                    "k": rng.integers(0, 20, BATCH_ROWS),
+                    "v": np.arange(BATCH_ROWS) + number * BATCH_ROWS,
+                }
+            )
+            for name in "rst"
+        }
+
+
+@pytest.mark.parametrize(("n_buckets", "copies"), [(1, ""), (3, ""), (3, "run")])
+def test_caches_in_workers_never_change_an_answer(spark, tmp_path, monkeypatch, n_buckets, copies):
+    reports = []
+
+    def plan(self, orders, batch_id):
+        used = prefix_invariant(self.graph, orders)
+        limits = {each.store: 1 << 20 for each in used}
+        return CachePlan(used, limits=limits, copies=copies) if batch_id % 5 else NO_CACHES
+
+    def learn(self, batch_id, report, work, n_buckets):
+        reports.append(report or CacheReport())
+        return []
+
+    monkeypatch.setattr(JoinCaches, "plan", plan)
+    monkeypatch.setattr(JoinCaches, "learn", learn)
+    batches = list(drawn(n_buckets))
+    for number, tables in enumerate(batches):
+        for name, rows in tables.items():
+            write_batch(tmp_path, name, number, rows)
+    frames = {name: stream_of(spark, tmp_path, name) for name in "rst"}
+    times = dict.fromkeys("rst", "ts")
+    made = el.options.JoinOptions.of(buckets=n_buckets, sample_rows=0)
+    run = WindowJoin(TEXT, frames, times, {}, "cached", made).start(trigger="available_now")
+    assert run.await_termination(120)
+    whole = {name: pa.concat_tables([each[name] for each in batches]) for name in "rst"}
+    columns = {name: {"ts": "timestamp", "k": "bigint", "v": "bigint"} for name in "rst"}
+    wanted = results(read_join(TEXT, columns, {}), whole, times).drop_columns("_at")
+    assert bag(run.to_arrow()) == bag(wanted)
+    assert sum(use.n_keys for report in reports for use in report.uses.values()) > 0
+    for number, report in enumerate(reports):
+        # Which worker a task comes to is Spark's choice; one that has no copy, or one that missed a
+        # batch, starts empty, and every other one has most of the few keys.
+        for cache, use in report.uses.items():
+            is_warm = report.stores[cache.store].n_cold == 0
+            assert is_warm or not copies or number % 5 == 1
+            assert use.n_hits > 0.5 * use.n_keys if is_warm else True

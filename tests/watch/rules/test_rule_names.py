@@ -1,0 +1,78 @@
+"""Rules where people read of them: titles with names, reasons, folded lists."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from eddyline.query.conditions import SkippedRule
+from eddyline.rules.view import RuleCount
+from eddyline.runtime.journal import JournalEntry
+from eddyline.runtime.records import RunView
+from eddyline.sigma.rule import SkippedSigmaRule
+from eddyline.watch.explain import explain
+from eddyline.watch.html.report import write_report
+from eddyline.watch.rules.names import headline, named
+from tests.watch.rules.test_rule_words import a_rule_view
+
+TITLE = "A title that four rules have, and that is longer than a table is wide"
+IDS = [f"{i}aaaaaaa-0000-4000-8000-000000000000" for i in range(40)]
+
+
+def a_view_of(ids, **changes):
+    counts = tuple(RuleCount(each, 10, 5, 0) for each in ids)
+    return a_rule_view(rules=counts, titles=dict.fromkeys(ids, TITLE), **changes)
+
+
+def test_rules_of_one_title_are_told_apart_by_what_is_short_and_unique():
+    view = a_view_of(IDS[:2])
+    said = [named(view, each, 50) for each in IDS[:2]]
+    assert [each[-11:] for each in said] == [" (0aaaaaaa)"[-11:], " (1aaaaaaa)"[-11:]]
+    assert all(len(each) <= 50 and each.startswith("A title") for each in said)
+    alike = [IDS[0], IDS[0][:-1] + "1"]
+    assert [named(a_view_of(alike), each, 60).split("(")[1] for each in alike] == [
+        f"{each})" for each in alike
+    ]
+    assert named(view, IDS[0], 200, whole=True) == f"{TITLE} ({IDS[0]})"
+    assert named(a_rule_view(), "never", 60) == "never"
+    text = explain(view, width=100)
+    assert text.count("(0aaaaaaa)") == text.count("(1aaaaaaa)") == 2  # in vain, and dead
+
+
+def test_carets_are_left_out_of_reasons():
+    reason = "rule 'a': an operand is missing (line 1, column 3)\n  n > \n    ^"
+    assert headline(reason) == "rule 'a': an operand is missing (line 1, column 3)"
+    assert headline("two\nlines") == "two lines"
+    skipped = (SkippedRule("a", reason), SkippedSigmaRule("b", "x.yml:3: no", "", "Bee"))
+    text = explain(a_rule_view(skipped=skipped), width=160)
+    assert "a: rule 'a': an operand is missing (line 1, column 3)\n" in text
+    assert "Bee (b): x.yml:3: no" in text
+    assert "2 rules are skipped" in text
+
+
+def test_patterns_that_show_no_rule_are_left_out():
+    view = a_rule_view()
+    assert view.patterns
+    assert all(each.users and each.n_users for each in view.patterns)
+
+
+def test_plans_that_read_alike_are_not_shown_as_a_change():
+    entry = JournalEntry(4, "rules", "sharing", "3 by a witness", "3 by a witness", {})
+    text = explain(a_rule_view(last_change=entry), width=120)
+    assert "3 by a witness (the parts are others, or in another order)" in text
+    assert "before" not in text
+
+
+def test_the_report_folds_up_all_rules_without_a_match(tmp_path):
+    pytest.importorskip("plotly")
+    view = replace(a_view_of(IDS), n_rules=len(IDS))
+    entry = JournalEntry(4, "rules", "sharing", "3 by a witness", "3 by a witness", {})
+    run = RunView("q", "text", (), (entry,), rule_view=view)
+    page = write_report(run, tmp_path / "report.html").read_text("utf-8")
+    assert "<summary>40 rules true for no row</summary>" in page
+    listed = page.partition("true for no row</summary>")[2].partition("</details>")[0]
+    assert all(f"({each})" in listed for each in IDS)
+    assert "<summary>40 rules</summary>" in page
+    assert "<dt>Witness</dt>" in page
+    assert "the parts are others, or in another order:" in page
