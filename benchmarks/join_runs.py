@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from eddyline.joins.caches.prefix_invariant import Candidate
     from eddyline.joins.graph import JoinGraph
     from eddyline.joins.loop import JoinLoop
-    from eddyline.joins.operator.bucket import BucketReport
     from eddyline.joins.operator.probe_counts import Join, JoinWork
     from eddyline.joins.orders.probe_profiling import DropSample
+    from eddyline.joins.plan import BucketReport
 
     Codes = NDArray[np.int64]
     Planned = Callable[[int], CachePlan]
@@ -116,7 +116,8 @@ def run(
     """
     from eddyline.joins import cache_keeper  # noqa: PLC0415
     from eddyline.joins.caches.counts import NO_CACHES  # noqa: PLC0415
-    from eddyline.joins.operator.bucket import BatchPlan, BucketBatch  # noqa: PLC0415
+    from eddyline.joins.operator.bucket import BucketBatch  # noqa: PLC0415
+    from eddyline.joins.plan import BatchPlan  # noqa: PLC0415
     from eddyline.state.manifest import ManifestFolder  # noqa: PLC0415
     from eddyline.state.rows import ALWAYS, Rows  # noqa: PLC0415
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from eddyline.joins.graph import JoinGraph
-    from eddyline.joins.operator.bucket import BucketReport
+    from eddyline.joins.plan import BucketReport
     from eddyline.state.grid import Grid
     from eddyline.state.manifest import Windows
     from eddyline.state.rows import Rows
@@ -99,7 +99,8 @@ class Operator:
 
     def batch(self, tables: Mapping[str, pa.Table]) -> tuple[int, BucketReport]:
         """Join the rows of a batch; returns the number of results, each of them gathered."""
-        from eddyline.joins.operator.bucket import BatchPlan, BucketBatch  # noqa: PLC0415
+        from eddyline.joins.operator.bucket import BucketBatch  # noqa: PLC0415
+        from eddyline.joins.plan import BatchPlan  # noqa: PLC0415
         from eddyline.state.grid import Grid  # noqa: PLC0415
         from eddyline.state.manifest import Manifest  # noqa: PLC0415
 

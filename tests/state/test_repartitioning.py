@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from pyarrow import fs
 
 from eddyline.joins.graph import JoinGraph
-from eddyline.joins.operator.bucket import BatchPlan, BucketBatch
+from eddyline.joins.operator.bucket import BucketBatch
+from eddyline.joins.plan import BatchPlan
 from eddyline.state.grid import Grid, bins_of, chosen_grid
 from eddyline.state.late_rows import read_late
 from eddyline.state.manifest import LATE, Manifest, ManifestFolder

@@ -17,7 +17,8 @@ from benchmarks import join_runs
 from eddyline.joins.caches import between_batches as cache_keeper
 from eddyline.joins.caches.counts import CachePlan
 from eddyline.joins.caches.prefix_invariant import candidates, prefix_invariant
-from eddyline.joins.operator.bucket import BatchPlan, BucketBatch
+from eddyline.joins.operator.bucket import BucketBatch
+from eddyline.joins.plan import BatchPlan
 from eddyline.query.windows import RangeWindow, RowsWindow
 from eddyline.state.manifest import ManifestFolder
 from eddyline.state.rows import ALWAYS, FOREVER, Rows

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from pyarrow import fs
 
 from eddyline.joins.graph import JoinGraph
-from eddyline.joins.operator.bucket import BatchPlan, BucketBatch
+from eddyline.joins.operator.bucket import BucketBatch
 from eddyline.joins.operator.pipeline import Composites
+from eddyline.joins.plan import BatchPlan
 from eddyline.query.windows import RangeWindow, RowsWindow
 from eddyline.state.compaction import SPARE
 from eddyline.state.grid import Grid

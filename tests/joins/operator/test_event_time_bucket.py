@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from pyarrow import fs
 
 from eddyline.joins.graph import JoinGraph
-from eddyline.joins.operator.bucket import BatchPlan
 from eddyline.joins.operator.event_time_bucket import OrderedBatch, latest_after, results_of_all
+from eddyline.joins.plan import BatchPlan
 from eddyline.query.windows import RangeWindow, RowsWindow
 from eddyline.state.event_time import OrderPlan
 from eddyline.state.grid import Grid

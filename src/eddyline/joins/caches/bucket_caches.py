@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from eddyline.joins.caches.counts import CachePlan
     from eddyline.joins.caches.prefix_invariant import Candidate, Pipelines, Store
     from eddyline.joins.graph import JoinGraph
-    from eddyline.joins.operator.bucket import BatchPlan
     from eddyline.joins.operator.pipeline import Composites
+    from eddyline.joins.plan import BatchPlan
     from eddyline.state.rows import SortedRun
     from eddyline.state.run_files import RunFile
 

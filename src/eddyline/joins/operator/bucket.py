@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from eddyline.joins.caches.bucket_caches import caches_of
-from eddyline.joins.caches.counts import NO_CACHES
 from eddyline.joins.caches.row_ids import NEWS
 from eddyline.joins.operator.delta_join import results
-from eddyline.joins.operator.probe_counts import JoinWork
 from eddyline.joins.orders.probe_profiling import drop_samples
+from eddyline.joins.plan import BucketReport
 from eddyline.state.compaction import upkeep_of
-from eddyline.state.grid import N_BINS, Bins, Grid, bins_of
+from eddyline.state.grid import N_BINS, bins_of
 from eddyline.state.late_rows import write_late
 from eddyline.state.manifest import LATE, RUNS
 from eddyline.state.mapped_runs import MAPPED
@@ -35,74 +34,12 @@ if TYPE_CHECKING:
     from pyarrow import fs
 
     from eddyline.joins.caches.bucket_caches import CachedBatch
-    from eddyline.joins.caches.counts import CachePlan, CacheReport
-    from eddyline.joins.graph import JoinGraph
-    from eddyline.joins.orders.probe_profiling import DropProbing, DropSample
-    from eddyline.state.event_time import OrderPlan
-    from eddyline.state.repartitioning import Moved
-    from eddyline.state.rows import KeyColumn
+    from eddyline.joins.plan import BatchPlan
     from eddyline.state.run_files import RunFile
 
 
 COUNTED_ROWS = 8_192
 """New rows of an input whose hashes are counted, about, evenly spread over all of them."""
-
-
-@dataclass(frozen=True, slots=True)
-class BatchPlan:
-    """How the rows of a batch are joined; the same for every bucket."""
-
-    batch_id: int
-    graph: JoinGraph
-    orders: Mapping[str, tuple[str, ...]]
-    """For each input, the order in which its new rows meet the others."""
-    lengths: Mapping[str, int]
-    """Of each input's window (µs); FOREVER if rows never leave it by time."""
-    lows: Mapping[str, int] = field(default_factory=dict)
-    """For each input, the instant before which its new rows are late (µs); none if missing."""
-    horizons: Mapping[str, int | None] = field(default_factory=dict)
-    """For each input, the instant before which rows that left their window cannot join (µs); None
-    if none can, as no other input brings new rows."""
-    grid: Grid = field(default_factory=lambda: Grid(()))
-    """How rows are cut into buckets; not cut if omitted."""
-    order: OrderPlan | None = None
-    """What rows wait for, where answers hang on their order; see ``ordered.OrderedBatch``."""
-    keys_only: Mapping[str, Sequence[KeyColumn]] = field(default_factory=dict)
-    """For each input, columns that its rows do not carry, as codes say them."""
-    moved: Moved | None = None
-    """Where the runs come from if another grid made them: a bucket takes out what is its."""
-    caches: CachePlan = NO_CACHES
-    """What pipelines do with caches of joined rows; nothing if omitted."""
-    probing: DropProbing | None = None
-    """Which new rows are profiled; None if none is."""
-
-
-@dataclass(slots=True)
-class BucketReport:
-    """What one bucket did in one batch."""
-
-    bucket: int
-    after: dict[str, tuple[RunFile, ...]] = field(default_factory=dict)
-    """The runs of each input after the batch."""
-    n_rows: dict[str, int] = field(default_factory=dict)
-    """New rows of each input that were joined; of the copies of a row the first one counts."""
-    n_here: int = 0
-    """New rows that were joined, with copies."""
-    n_late: dict[str, int] = field(default_factory=dict)
-    """New rows of each input that came too late."""
-    late_files: list[str] = field(default_factory=list)
-    """Where those were written."""
-    n_results: int = 0
-    """Combinations that were found, before what is not an equality was checked."""
-    ns: int = 0
-    """Time that the task took (ns)."""
-    work: JoinWork = field(default_factory=JoinWork)
-    bins: Bins = field(default_factory=dict)
-    """How the hashes of the new rows are spread; every row is counted in one bucket."""
-    samples: tuple[DropSample, ...] = ()
-    """What windows dropped of the sampled rows."""
-    caches: CacheReport | None = None
-    """What caches did; None if the plan has none."""
 
 
 @dataclass(slots=True)

@@ -19,9 +19,10 @@ import numpy as np
 import pyarrow as pa
 
 from eddyline.data.unique import distinct
-from eddyline.joins.operator.bucket import BucketBatch, BucketReport
+from eddyline.joins.operator.bucket import BucketBatch
 from eddyline.joins.operator.emission import Emission
 from eddyline.joins.operator.probe_counts import JoinWork
+from eddyline.joins.plan import BucketReport
 from eddyline.state.compaction import upkeep_of
 from eddyline.state.end_times import read_ends, run_of, run_with, with_ends, write_ends
 from eddyline.state.reorder_buffer import HeldRows
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from eddyline.joins.operator.bucket import BatchPlan
+    from eddyline.joins.plan import BatchPlan
     from eddyline.state.event_time import OrderPlan
 
 UNTIL = "\0until"

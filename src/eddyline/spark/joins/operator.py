@@ -22,9 +22,9 @@ from eddyline.errors import QueryError, StateError
 from eddyline.joins.caches.counts import CacheReport
 from eddyline.joins.caches.loop import JoinCaches
 from eddyline.joins.loop import JoinLoop
-from eddyline.joins.operator.bucket import BatchPlan
 from eddyline.joins.operator.event_time_bucket import HELD
 from eddyline.joins.operator.probe_counts import JoinWork
+from eddyline.joins.plan import BatchPlan
 from eddyline.joins.view import (
     STATIC,
     InputView,
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from pyarrow import fs
     from pyspark.sql import DataFrame
 
-    from eddyline.joins.operator.bucket import BucketReport
+    from eddyline.joins.plan import BucketReport
     from eddyline.runtime.records import BlockRecord
     from eddyline.spark.joins.window_join import WindowJoin
     from eddyline.state.grid import Bins, Split

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from pyspark import TaskContext
 
 from eddyline.errors import StateError
-from eddyline.joins.operator.bucket import BucketBatch, BucketReport
+from eddyline.joins.operator.bucket import BucketBatch
 from eddyline.joins.operator.delta_join import results
 from eddyline.joins.operator.event_time_bucket import OrderedBatch, results_of_all
 from eddyline.joins.operator.probe_counts import JoinWork
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from pyarrow import fs
 
-    from eddyline.joins.operator.bucket import BatchPlan
+    from eddyline.joins.plan import BatchPlan, BucketReport
     from eddyline.spark.joins.layout import InputLayout
     from eddyline.state.manifest import Windows
 

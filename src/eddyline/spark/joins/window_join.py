@@ -17,7 +17,7 @@ from sqlglot import exp, parse_one
 from eddyline.errors import OptionError, QueryError, StateError
 from eddyline.joins.graph import JoinGraph
 from eddyline.joins.loop import written_orders
-from eddyline.joins.operator.bucket import BatchPlan
+from eddyline.joins.plan import BatchPlan
 from eddyline.options import JoinOptions
 from eddyline.query.select.joins import read_join
 from eddyline.query.windows import RangeWindow, read_window

@@ -1,0 +1,79 @@
+"""How a batch is joined, and what came of it: values between the driver and its tasks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from eddyline.joins.caches.counts import NO_CACHES
+from eddyline.joins.operator.probe_counts import JoinWork
+from eddyline.state.grid import Bins, Grid
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from eddyline.joins.caches.counts import CachePlan, CacheReport
+    from eddyline.joins.graph import JoinGraph
+    from eddyline.joins.orders.probe_profiling import DropProbing, DropSample
+    from eddyline.state.event_time import OrderPlan
+    from eddyline.state.repartitioning import Moved
+    from eddyline.state.rows import KeyColumn
+    from eddyline.state.run_files import RunFile
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPlan:
+    """The way the rows of a batch are joined; the same for every bucket."""
+
+    batch_id: int
+    graph: JoinGraph
+    orders: Mapping[str, tuple[str, ...]]
+    """By input: the other inputs in the order in which its new rows probe them."""
+    lengths: Mapping[str, int]
+    """Length of each input's window (µs); FOREVER if rows never leave it by time."""
+    lows: Mapping[str, int] = field(default_factory=dict)
+    """For each input, the instant before which its new rows are late (µs); none if missing."""
+    horizons: Mapping[str, int | None] = field(default_factory=dict)
+    """By input: rows that left their window before this instant (µs) can be dropped. None: drop
+    all, no other input still receives rows."""
+    grid: Grid = field(default_factory=lambda: Grid(()))
+    """Cut of the rows into buckets; one bucket if omitted."""
+    order: OrderPlan | None = None
+    """Progress of event time, for joins whose answers depend on the order of rows; see
+    ``event_time_bucket.OrderedBatch``."""
+    keys_only: Mapping[str, Sequence[KeyColumn]] = field(default_factory=dict)
+    """By input: key columns that its rows do not carry, because their codes tell them."""
+    moved: Moved | None = None
+    """Origin of the runs if another grid made them; each bucket takes its own rows out."""
+    caches: CachePlan = NO_CACHES
+    """Use of caches of joined rows; none if omitted."""
+    probing: DropProbing | None = None
+    """Choice of the new rows that are profiled; None if none is."""
+
+
+@dataclass(slots=True)
+class BucketReport:
+    """The work of one bucket in one batch."""
+
+    bucket: int
+    after: dict[str, tuple[RunFile, ...]] = field(default_factory=dict)
+    """The runs of each input after the batch."""
+    n_rows: dict[str, int] = field(default_factory=dict)
+    """New rows of each input that were joined; of the copies of a row the first one counts."""
+    n_here: int = 0
+    """New rows that were joined, with copies."""
+    n_late: dict[str, int] = field(default_factory=dict)
+    """New rows of each input that came too late."""
+    late_files: list[str] = field(default_factory=list)
+    """Files that they were written to."""
+    n_results: int = 0
+    """Combinations found, before conditions other than equalities were checked."""
+    ns: int = 0
+    """Time that the task took (ns)."""
+    work: JoinWork = field(default_factory=JoinWork)
+    bins: Bins = field(default_factory=dict)
+    """Histogram of the hashes of new rows; every row is counted in one bucket."""
+    samples: tuple[DropSample, ...] = ()
+    """Outcomes of the probes of sampled rows."""
+    caches: CacheReport | None = None
+    """Counts of the caches; None if the plan has none."""
