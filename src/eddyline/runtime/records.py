@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from eddyline.ordering.protocol import Order
     from eddyline.rules.view import RuleRecord, RuleView
     from eddyline.runtime.journal import JournalEntry
+    from eddyline.runtime.operator import Record
     from eddyline.stats.profile import FilterProfile
 
 
@@ -101,6 +102,22 @@ class BatchRecord:
     """Of a set of rules, how it stands."""
     join: JoinRecord | None = None
     """Of a join, how it stands."""
+    operators: tuple[Record, ...] = ()
+    """Each component of the query's operators."""
+    lines: tuple[str, ...] = ()
+    """The plans in force and their newest figures in words, for the progress."""
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """The batches of a run and its decisions so far; empty outside of a run."""
+
+    batches: tuple[BatchRecord, ...] = ()
+    journal: tuple[JournalEntry, ...] = ()
+
+    def last(self, *events: str) -> JournalEntry | None:
+        """Return the newest decision of one of those events, if any."""
+        return next((each for each in reversed(self.journal) if each.event in events), None)
 
 
 @dataclass(frozen=True, slots=True)

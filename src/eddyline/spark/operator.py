@@ -1,0 +1,218 @@
+"""The Spark half of every operator: how it is laid over a DataFrame, and what it learns of a job.
+
+The life of a batch is the same for all: ``prepare``, ``lay``, the job runs, ``close`` (what is
+durable, committed once for all operators of the query), ``learn``. Learning runs no job and commits
+nothing. ``spark.operators`` lists the operators by their steps.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from eddyline.runtime.reports import newest_attempts
+from eddyline.spark.run.observed_metrics import as_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from pyspark.sql import DataFrame
+
+    from eddyline.runtime.journal import JournalEntry
+    from eddyline.runtime.operator import Record
+    from eddyline.runtime.records import History
+    from eddyline.runtime.reports import TaskReport
+    from eddyline.spark.run.observed_metrics import PendingMetrics
+    from eddyline.state.manifest import StatePart  # type: ignore[attr-defined]
+    from eddyline.watch.sections import Section
+
+PREFIX = "__eddyline"
+"""Start of the names of temporary columns; none of them is left in a result."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A micro-batch, or the job of a batch DataFrame."""
+
+    id: int = -1
+    """Number of the micro-batch; -1 for the job of a batch DataFrame."""
+    expected_rows: int = 0
+    """Rows, as far as that can be foreseen (0: unknown)."""
+    is_first: bool = False
+    """Whether nothing was learned yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """What a job will observe for one operator."""
+
+    name: str
+    """What it is to the operator, such as the component that it reports of."""
+    metrics: PendingMetrics
+    facts: Any = None
+    """What the operator has to know to read it."""
+
+    def observed(self, timeout_s: float) -> Observed | None:
+        """Return what was observed, None if the job has not run after so many seconds."""
+        found = self.metrics.get(timeout_s)
+        return None if found is None else Observed(self.name, found, self.facts)
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """What a job has observed for one operator."""
+
+    name: str
+    metrics: Mapping[str, Any]
+    facts: Any = None
+
+    def reports(self, metric: str) -> list[TaskReport[Any]]:
+        """Return the reports of the job's tasks, each task once."""
+        return newest_attempts(as_bytes(self.metrics, metric))
+
+
+@dataclass(frozen=True, slots=True)
+class Laid:
+    """An operator laid over a DataFrame."""
+
+    df: DataFrame
+    """Its result."""
+    pending: tuple[Pending, ...] = ()
+    """What it will report when the result is computed."""
+
+
+class Operator:
+    """One step of a query on Spark, and what was learned of it; derive operators from it.
+
+    Everything but ``lay`` may be left as it is: an operator without a plan has nothing to learn,
+    to save or to show.
+    """
+
+    name: str = ""
+    """What the operator is called in its query's manifest and saved state; unique in the query."""
+
+    def prepare(self, df: DataFrame, batch: Batch) -> None:
+        """Get ready for a micro-batch; may run small jobs of its own.
+
+        Called before each ``lay``; applies pending changes.
+
+        Args:
+            df: the rows of the batch.
+            batch: which it is.
+        """
+
+    def lay(self, df: DataFrame, batch: Batch) -> Laid:
+        """Return the result over the rows of a batch, with the plan in force; runs nothing.
+
+        May be called again for the same batch, where a sink did not take all of the result.
+        """
+        raise NotImplementedError
+
+    def shape(self, df: DataFrame) -> DataFrame:
+        """Return a DataFrame with the columns of the result, for analysis only."""
+        return df
+
+    def learn(self, observed: Sequence[Observed], batch: Batch) -> list[JournalEntry]:  # noqa: ARG002
+        """Take in what a job has observed; runs no job, writes nothing.
+
+        Called once for each batch, after its results and its state are safe. Never called for a
+        batch that runs again.
+
+        Returns:
+            The decisions, those of tasks included.
+        """
+        return []
+
+    def take_entries(self) -> list[JournalEntry]:
+        """Return the decisions that were taken outside of ``learn`` since the last call."""
+        return []
+
+    # -- what people see ------------------------------------------------------------------------
+
+    def plan(self) -> Any:
+        """Return the plan in force as plain values, for the journal; None if there is none."""
+        return None
+
+    def records(self) -> tuple[Record, ...]:
+        """Return how each part of the operator stands after a batch."""
+        return ()
+
+    def lines(self) -> tuple[str, ...]:
+        """Return the plan in force and its newest figures in words, for the progress."""
+        return ()
+
+    def sections(self, history: History) -> list[Section]:  # noqa: ARG002
+        """Return for people what the plan is, why, and what it did.
+
+        Args:
+            history: the batches and decisions so far; empty outside of a run.
+        """
+        return []
+
+    # -- saving ---------------------------------------------------------------------------------
+
+    def snapshot(self) -> Any:
+        """Return what was learned, as values that msgspec encodes; None if nothing is saved."""
+        return None
+
+    def restore(self, state: Any) -> None:
+        """Continue from what ``snapshot`` returned, decoded from JSON.
+
+        Raises:
+            StateError: it is damaged, or of something else.
+        """
+
+
+@runtime_checkable
+class Stateful(Protocol):
+    """An operator with durable state, which the query's manifest names batch by batch."""
+
+    name: str
+
+    def open(self, part: StatePart | None, again: StatePart | None, batch: Batch) -> None:
+        """Start from the state after the batch before; called first of all for a batch.
+
+        Args:
+            part: that state; None before the first batch.
+            again: the state that an earlier attempt at this batch has committed, if one did.
+            batch: which it is.
+
+        Raises:
+            StateError: it cannot be read.
+        """
+        ...
+
+    def is_whole(self, observed: Sequence[Observed]) -> bool:
+        """Return whether the job did all of the work that the state needs.
+
+        A sink may take no rows, or a part of them; the batch is then run to its end.
+        """
+        ...
+
+    def close(self, observed: Sequence[Observed], batch: Batch) -> StatePart:
+        """Return the state after the batch; what it names is written already.
+
+        Raises:
+            StateError: it cannot be told.
+        """
+        ...
+
+
+def collected(pending: Iterable[Pending], timeout_s: float) -> tuple[list[Observed], list[Pending]]:
+    """Return what jobs have observed, and what is still awaited.
+
+    Args:
+        pending: what jobs will observe.
+        timeout_s: how long to wait for all of them together (s).
+    """
+    deadline = time.monotonic() + timeout_s
+    observed: list[Observed] = []
+    waiting: list[Pending] = []
+    for each in pending:
+        found = each.observed(max(0.0, deadline - time.monotonic()))
+        if found is None:
+            waiting.append(each)
+        else:
+            observed.append(found)
+    return observed, waiting
