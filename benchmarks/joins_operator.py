@@ -425,7 +425,8 @@ def _in_buckets(grid: Grid, codes: Mapping[str, Mapping[int, NDArray[np.int64]]]
 def skewed_grid(settings: Settings) -> Measurement:
     """``t.j = u.j AND s.k = t.k``: half the rows have one ``k``, so ``j`` is what can be cut."""
     from eddyline.joins.graph import JoinGraph  # noqa: PLC0415
-    from eddyline.state.grid import N_BINS, bins_of, chosen_grid  # noqa: PLC0415
+    from eddyline.joins.grid_choice import chosen_grid  # noqa: PLC0415
+    from eddyline.state.grid import N_BINS, bins_of  # noqa: PLC0415
 
     n_rows, n_buckets = settings.pick(1_000_000, 100_000), 8
     rng = np.random.default_rng(64)
@@ -458,7 +459,8 @@ def skewed_grid(settings: Settings) -> Measurement:
 
 def skewed_split(settings: Settings) -> Measurement:
     """``s.k = t.k AND t.k = u.k``: half the rows have one ``k``, and no other key can be cut."""
-    from eddyline.state.grid import N_BINS, bins_of, chosen_grid  # noqa: PLC0415
+    from eddyline.joins.grid_choice import chosen_grid  # noqa: PLC0415
+    from eddyline.state.grid import N_BINS, bins_of  # noqa: PLC0415
 
     n_rows, n_buckets, names = settings.pick(1_000_000, 100_000), 8, NAMES[:3]
     graph, notes, gains = graph_of(names), [], {}
@@ -489,7 +491,8 @@ def skewed_tasks(settings: Settings) -> Measurement:
 
     A row of the key finds about as many others as a row of uniform keys would in a batch.
     """
-    from eddyline.state.grid import N_BINS, bins_of, chosen_grid  # noqa: PLC0415
+    from eddyline.joins.grid_choice import chosen_grid  # noqa: PLC0415
+    from eddyline.state.grid import N_BINS, bins_of  # noqa: PLC0415
 
     n_batches, n_rows = settings.pick(8, 3), settings.pick(100_000, 10_000)
     span, names, graph = 10 * SECOND_US, NAMES[:3], graph_of(NAMES[:3])

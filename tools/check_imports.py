@@ -37,8 +37,6 @@ TO_MEND = {
     ("sql/like.py", "query"),
     ("sql/literals.py", "query"),
     ("sql/required_literals.py", "query"),
-    ("state/grid.py", "joins"),
-    ("state/repartitioning.py", "joins"),
 }
 """Imports upwards that are left over from before the rooms were cut anew; each is to go."""
 

@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from pyarrow import fs
 
 from eddyline.joins.graph import JoinGraph
+from eddyline.joins.grid_choice import chosen_grid
 from eddyline.joins.operator.bucket import BucketBatch
 from eddyline.joins.plan import BatchPlan
-from eddyline.state.grid import Grid, bins_of, chosen_grid
+from eddyline.state.grid import Grid, bins_of
 from eddyline.state.late_rows import read_late
 from eddyline.state.manifest import LATE, Manifest, ManifestFolder
 from eddyline.state.repartitioning import Moved, windows_for
@@ -56,7 +57,7 @@ class MovingOperator(Operator):
             number, self.graph, self.orders(), self.lengths(), lows, self.horizons(), grid,
             moved=Moved.of(self.manifest, grid),
         )  # fmt: skip
-        windows, after = windows_for(grid, self.manifest, self.graph), {}
+        windows, after = windows_for(grid, self.manifest, self.graph.classes_of), {}
         for bucket in range(grid.n_buckets):
             mine = {}
             for name, rows in inputs.items():
@@ -150,7 +151,7 @@ def test_a_hot_key_is_split_and_every_bucket_finds_its_part(tmp_path):
             number, graph, orders, dict.fromkeys("st", 20_000), grid=grid,
             moved=Moved.of(before, grid),
         )  # fmt: skip
-        after, windows, found = {}, windows_for(grid, before, graph), []
+        after, windows, found = {}, windows_for(grid, before, graph.classes_of), []
         for bucket in range(8):
             task = BucketBatch(plan, folder.files, str(tmp_path), windows.get(bucket, {}), bucket)
             mine = {}

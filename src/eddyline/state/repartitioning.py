@@ -1,4 +1,4 @@
-"""Rows go to other buckets: the runs that each starts from where a batch is cut by another grid."""
+"""Repartitioning: the runs that each bucket starts from after the grid has changed."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
-    from eddyline.joins.graph import JoinGraph
     from eddyline.state.grid import Grid
     from eddyline.state.manifest import Manifest, Windows
     from eddyline.state.rows import Rows
@@ -54,19 +53,19 @@ class Moved:
         return rows.taken(np.flatnonzero(is_mine))
 
 
-def windows_for(grid: Grid, before: Manifest, graph: JoinGraph) -> Windows:
+def windows_for(grid: Grid, before: Manifest, classes_of: Mapping[str, Collection[int]]) -> Windows:
     """Return the runs that each bucket of a grid starts from.
 
     Args:
         grid: that of the batch.
         before: what the windows hold before it.
-        graph: what is joined with what.
+        classes_of: the key classes of each input.
     """
     if before.grid == grid:
         return before.windows
     every: dict[str, tuple[RunFile, ...]] = {}
-    for name in graph.inputs:
-        buckets = before.grid.once(graph.classes_of[name])
+    for name, classes in classes_of.items():
+        buckets = before.grid.once(classes)
         windows = (before.windows.get(bucket, {}).get(name, ()) for bucket in buckets)
         every[name] = tuple(file for files in windows for file in files)
     return dict.fromkeys(range(grid.n_buckets), every)

@@ -21,6 +21,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from eddyline.errors import QueryError, StateError
 from eddyline.joins.caches.counts import CacheReport
 from eddyline.joins.caches.loop import JoinCaches
+from eddyline.joins.grid_choice import MIN_GAIN, chosen_grid, fullest, gain
 from eddyline.joins.loop import JoinLoop
 from eddyline.joins.operator.event_time_bucket import HELD
 from eddyline.joins.operator.probe_counts import JoinWork
@@ -40,7 +41,7 @@ from eddyline.spark.joins.layout import START
 from eddyline.spark.joins.source import INPUT, arrow_schema, placed
 from eddyline.spark.joins.task import REPORT, BatchWorker, Shape
 from eddyline.spark.run.observed_metrics import PendingMetrics, as_bytes
-from eddyline.state.grid import MIN_GAIN, N_BINS, Grid, chosen_grid, fullest, gain
+from eddyline.state.grid import N_BINS, Grid
 from eddyline.state.late_rows import drop_stale_late, read_late, with_times
 from eddyline.state.manifest import Manifest, ManifestFolder
 from eddyline.state.repartitioning import Moved, windows_for
@@ -247,7 +248,7 @@ class JoinPipeline:
             Shape(self.join.source.layouts, arrow_schema(df.sparkSession, schema)),
             self.folder.files,
             self.folder.folder,
-            windows_for(self._grid, self._manifest, self.graph),
+            windows_for(self._grid, self._manifest, self.graph.classes_of),
         )
         return placed(df, self._grid, self.join.source).mapInArrow(worker.run, schema)
 

@@ -16,6 +16,7 @@ from sqlglot import exp, parse_one
 
 from eddyline.errors import OptionError, QueryError, StateError
 from eddyline.joins.graph import JoinGraph
+from eddyline.joins.grid_choice import chosen_grid
 from eddyline.joins.loop import written_orders
 from eddyline.joins.plan import BatchPlan
 from eddyline.options import JoinOptions
@@ -30,7 +31,6 @@ from eddyline.spark.run.run import Job, Run, SinkOutlet, has_started, settings_o
 from eddyline.spark.sinks.sinks import file_system, sink_of
 from eddyline.sql.parsing import SparkText, quoted
 from eddyline.state.event_time import OrderPlan
-from eddyline.state.grid import chosen_grid
 from eddyline.state.rows import result_column
 
 if TYPE_CHECKING:
