@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from eddyline.query.predicates import FunctionPredicate, SqlPredicate
-from eddyline.query.query import JoinInput, JoinQuery, KeyClass
+from eddyline.query.query import Input, KeyClass, Query
 from eddyline.query.select.joins import read_join
 from eddyline.query.windows import RangeWindow, RowsWindow, UnboundedWindow
 from eddyline.testing.join_strategies import JoinCase, join_cases, key_classes
@@ -28,12 +28,12 @@ def join(windows, emits="istream", residual=(), predicates=None, streams=None):
     first, *others = names
     equalities = tuple(f"{first}.k = {name}.k" for name in others)
     inputs = tuple(
-        JoinInput(name, (streams or {}).get(name, name), window, (predicates or {}).get(name, ()))
+        Input(name, (streams or {}).get(name, name), window, (predicates or {}).get(name, ()))
         for name, window in windows.items()
     )
     keys = (KeyClass(dict.fromkeys(names, ("k",))),)
     projections = tuple(f"{name}.v AS {name}" for name in names)
-    return JoinQuery(inputs, keys, equalities, residual, projections, emits, "a join")
+    return Query(inputs, keys, equalities, residual, projections, emits, "a join")
 
 
 def stream(*rows):
@@ -217,8 +217,8 @@ def test_timestamps_are_read_to_the_microsecond():
 
 
 def test_names_are_taken_as_they_are_written():
-    query = JoinQuery(
-        (JoinInput("order", "order", ALL), JoinInput("left", "left", RowsWindow(1, ("group by",)))),
+    query = Query(
+        (Input("order", "order", ALL), Input("left", "left", RowsWindow(1, ("group by",)))),
         (KeyClass({"order": ("`a b`",), "left": ("`group by`",)}),),
         ("`order`.`a b` = `left`.`group by`",),
         (),

@@ -150,3 +150,24 @@ def test_every_whole_length_is_exact(number, unit):
 def test_decimals_are_exact(length):
     text = f"RANGE {length // SECOND}.{length % SECOND:06} SECONDS"
     assert read_window(text) == RangeWindow(length)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("RANGE 90 SECONDS", "RANGE 90 SECONDS"),
+        ("RANGE 60 SECONDS", "RANGE 1 MINUTE"),
+        ("RANGE 2 WEEKS", "RANGE 14 DAYS"),
+        ("RANGE 1500 MILLISECONDS", "RANGE 1500 MILLISECONDS"),
+        ("RANGE 1 MICROSECOND", "RANGE 1 MICROSECOND"),
+        ("RANGE 0 SECONDS", "NOW"),
+        ("NOW", "NOW"),
+        ("ROWS 1000", "ROWS 1000"),
+        ("PARTITION BY k, l ROWS 10", "PARTITION BY k, l ROWS 10"),
+        ("UNBOUNDED", "UNBOUNDED"),
+    ],
+)
+def test_windows_in_words_are_the_same_windows(text, said):
+    window = read_window(text)
+    assert window.text == said
+    assert read_window(said) == window

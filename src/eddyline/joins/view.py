@@ -5,10 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from eddyline.query.windows import RangeWindow, RowsWindow
-
 if TYPE_CHECKING:
-    from eddyline.query.windows import Window
     from eddyline.runtime.journal import JournalEntry
 
 STATIC = "static"
@@ -142,31 +139,3 @@ class JoinRecord:
     """Rows of the batch that came too late."""
     n_results: int
     """Combinations that the batch found, before conditions that are no equalities."""
-
-
-_UNITS = (
-    ("DAY", 86_400_000_000),
-    ("HOUR", 3_600_000_000),
-    ("MINUTE", 60_000_000),
-    ("SECOND", 1_000_000),
-    ("MILLISECOND", 1_000),
-    ("MICROSECOND", 1),
-)
-
-
-def window_text(window: Window) -> str:
-    """Write a window as a query would.
-
-    >>> window_text(RangeWindow(90_000_000)), window_text(RowsWindow(10, ("k",)))
-    ('RANGE 90 SECONDS', 'PARTITION BY k ROWS 10')
-    """
-    if isinstance(window, RangeWindow):
-        if window.length == 0:
-            return "NOW"
-        name, size = next(unit for unit in _UNITS if window.length % unit[1] == 0)
-        number = window.length // size
-        return f"RANGE {number} {name}{'' if number == 1 else 'S'}"
-    if isinstance(window, RowsWindow):
-        by = f"PARTITION BY {', '.join(window.partition_by)} " if window.partition_by else ""
-        return f"{by}ROWS {window.rows}"
-    return "UNBOUNDED"

@@ -1,4 +1,4 @@
-"""Windowed joins as values: inputs with windows, key classes, and what is asked of results."""
+"""Queries as values: inputs with windows, conditions by what they read, and output columns."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ Emits = Literal["istream", "dstream", "rstream"]
 
 
 @dataclass(frozen=True, slots=True)
-class JoinInput:
-    """One input of a join: a stream or a table under the name by which the query calls it."""
+class Input:
+    """One input of a query: a stream or a table under the name by which the query calls it."""
 
     name: str
     """Unique in the query; the alias, or the stream's name where there is none."""
@@ -35,13 +35,17 @@ class KeyClass:
     members: Mapping[str, tuple[str, ...]]
     """By input, the SQL texts over its unqualified columns; at least two inputs."""
 
+    def __str__(self) -> str:
+        texts = [f"{name}.{text}" for name, of in self.members.items() for text in of]
+        return " = ".join(texts)
+
 
 @dataclass(frozen=True, slots=True)
-class JoinQuery:
-    """A join of inputs over windows."""
+class Query:
+    """A continuous query: a filter over one input, or a join of several over windows."""
 
-    inputs: tuple[JoinInput, ...]
-    """In the order in which they were written; two or more."""
+    inputs: tuple[Input, ...]
+    """In the order in which they were written; one or more."""
     keys: tuple[KeyClass, ...]
     """In the order of the first equality of each."""
     equalities: tuple[str, ...]
@@ -49,7 +53,13 @@ class JoinQuery:
     residual: tuple[str, ...]
     """The other conjuncts over several inputs, with every column qualified."""
     projections: tuple[str, ...]
-    """Output columns with every column qualified and each with its name (``s.v AS v``)."""
+    """Output columns. Of a join, each with its name and with every column qualified
+    (``s.v AS v``); of a filter, as written but for the qualifiers, with ``*`` for all."""
     emits: Emits
     text: str
     """The query as it was written."""
+
+    @property
+    def is_join(self) -> bool:
+        """Whether the query has several inputs."""
+        return len(self.inputs) > 1

@@ -28,6 +28,23 @@ class RangeWindow:
     length: int
     """µs, 0 or more."""
 
+    @property
+    def text(self) -> str:
+        """The window as a query would write it.
+
+        >>> RangeWindow(90_000_000).text, RangeWindow(0).text
+        ('RANGE 90 SECONDS', 'NOW')
+        """
+        if self.length == 0:
+            return "NOW"
+        unit, size = next(
+            each
+            for each in reversed(_UNITS.items())
+            if self.length % each[1] == 0 and each[0] != "week"
+        )
+        number = self.length // size
+        return f"RANGE {number} {unit.upper()}{'' if number == 1 else 'S'}"
+
 
 @dataclass(frozen=True, slots=True)
 class RowsWindow:
@@ -42,10 +59,25 @@ class RowsWindow:
     partition_by: tuple[str, ...] = ()
     """Columns of the stream, by name."""
 
+    @property
+    def text(self) -> str:
+        """The window as a query would write it.
+
+        >>> RowsWindow(10, ("k",)).text
+        'PARTITION BY k ROWS 10'
+        """
+        by = f"PARTITION BY {', '.join(self.partition_by)} " if self.partition_by else ""
+        return f"{by}ROWS {self.rows}"
+
 
 @dataclass(frozen=True, slots=True)
 class UnboundedWindow:
     """``[UNBOUNDED]``: all rows so far; what a stream without a window has."""
+
+    @property
+    def text(self) -> str:
+        """The window as a query would write it."""
+        return "UNBOUNDED"
 
 
 Window = RangeWindow | RowsWindow | UnboundedWindow

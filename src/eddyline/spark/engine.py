@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from eddyline.filters.binding import BoundConjunction
-    from eddyline.query.select.filters import SelectQuery
+    from eddyline.query.query import Query as QueryValue
     from eddyline.spark.run.group import SharedQueries
     from eddyline.spark.run.running_query import RunFace
     from eddyline.spark.sinks.sinks import BatchWriter
@@ -173,7 +173,7 @@ class Engine:
         if is_join(text):
             return self._add(self._join(text, name, JoinOptions.of(**options)))
         select = read_select(text, functions=self.functions, streams=tuple(self.streams))
-        chosen = name or f"{select.stream}_{len(self.queries) + 1}"
+        chosen = name or f"{select.inputs[0].stream}_{len(self.queries) + 1}"
         self._check_free(chosen)
         made = Query(self, select, chosen, FilterOptions.of(**options))
         made.check()
@@ -261,7 +261,7 @@ class Query:
     """A continuous query that can be started; made by ``Engine.query``."""
 
     def __init__(
-        self, engine: Engine, select: SelectQuery, name: str, options: FilterOptions
+        self, engine: Engine, select: QueryValue, name: str, options: FilterOptions
     ) -> None:
         self.engine = engine
         self.select = select
@@ -273,10 +273,15 @@ class Query:
         """The query as it was written."""
         return self.select.text
 
+    @property
+    def stream(self) -> str:
+        """The stream that the query reads, by name."""
+        return self.select.inputs[0].stream
+
     @cached_property
     def source(self) -> DataFrame:
         """The stream that the query reads, with its watermark if it has one."""
-        stream = self.select.stream
+        stream = self.stream
         df, lateness = self.engine.streams[stream], self.engine.lateness.get(stream)
         return df if lateness is None else df.withWatermark(self.engine.times[stream], lateness)
 
@@ -292,7 +297,7 @@ class Query:
 
     def bound(self) -> BoundConjunction:
         """Return where each predicate of the query goes."""
-        return bind_to(self.source, named(self.select.conjuncts), self.options)
+        return bind_to(self.source, named(self.select.inputs[0].predicates), self.options)
 
     def project(self, df: DataFrame) -> DataFrame:
         """Return the output columns of the query."""

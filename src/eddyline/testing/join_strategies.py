@@ -18,7 +18,7 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from eddyline.query.predicates import SqlPredicate
-from eddyline.query.query import JoinInput, JoinQuery, KeyClass
+from eddyline.query.query import Input, KeyClass, Query
 from eddyline.query.windows import RangeWindow, RowsWindow, UnboundedWindow
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ _RESIDUALS = (
 class JoinCase:
     """A join, the streams that it joins, and how their rows arrive."""
 
-    query: JoinQuery
+    query: Query
     tables: Mapping[str, pa.Table]
     """All rows of each stream and static table, by its name."""
     times: Mapping[str, str | None]
@@ -158,7 +158,7 @@ def _worlds(draw: st.DrawFn, n_inputs: int, *, expressions: bool, statics: bool)
 
 
 @st.composite
-def join_queries(draw: st.DrawFn, world: _World, n_inputs: int) -> JoinQuery:
+def join_queries(draw: st.DrawFn, world: _World, n_inputs: int) -> Query:
     """Return joins: stars, chains, random trees or one cycle, with one or more key classes.
 
     Args:
@@ -169,7 +169,7 @@ def join_queries(draw: st.DrawFn, world: _World, n_inputs: int) -> JoinQuery:
     streams = draw(_streams(tuple(world.static), n_inputs))
     names = _names(streams)
     inputs = tuple(
-        JoinInput(name, stream, draw(_windows(world, static=world.static[stream])))
+        Input(name, stream, draw(_windows(world, static=world.static[stream])))
         for name, stream in zip(names, streams, strict=True)
     )
     own = draw(_few(st.tuples(_one_of(names), _one_of(_PREDICATES))))
@@ -180,7 +180,7 @@ def join_queries(draw: st.DrawFn, world: _World, n_inputs: int) -> JoinQuery:
     sides = [pair for edge in draw(_edges(names)) for pair in draw(_equal(world, edge))]
     equalities = tuple(f"{_qualified(*a)} = {_qualified(*b)}" for a, b in sides)
     residual = tuple(draw(_few(_residuals(names))))
-    query = JoinQuery(
+    query = Query(
         inputs,
         key_classes(sides),
         equalities,
@@ -330,7 +330,7 @@ def _projections(draw: st.DrawFn, names: Sequence[str], columns: _Columns) -> tu
     return (*made, *draw(_one_of([(), (f"{names[0]}.v + 1 AS more",)])))
 
 
-def text_of(query: JoinQuery, own: Sequence[str], unit: str) -> str:
+def text_of(query: Query, own: Sequence[str], unit: str) -> str:
     """Return a query as it may be written.
 
     Args:

@@ -26,7 +26,7 @@ from eddyline.testing.reference import kleene_and, kleene_not, kleene_or
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from eddyline.query.query import JoinInput, JoinQuery
+    from eddyline.query.query import Input, Query
     from eddyline.query.windows import Window
 
     Values = Mapping[str, Any]
@@ -47,7 +47,7 @@ class Arrival(NamedTuple):
 
 
 def results_by_instants(
-    query: JoinQuery, tables: Mapping[str, pa.Table], times: Mapping[str, str | None]
+    query: Query, tables: Mapping[str, pa.Table], times: Mapping[str, str | None]
 ) -> list[dict[str, Any]]:
     """Return the results of a join over whole streams, in the order of their instants.
 
@@ -82,7 +82,7 @@ class _Join:
     """A join at any instant."""
 
     def __init__(
-        self, query: JoinQuery, streams: Mapping[str, list[Arrival]], static: set[str]
+        self, query: Query, streams: Mapping[str, list[Arrival]], static: set[str]
     ) -> None:
         self._query = query
         self._streams = streams
@@ -113,7 +113,7 @@ class _Join:
         held = [self._held(each, instant) for each in self._query.inputs]
         return dict(self._combined(held, {}, ()))
 
-    def _held(self, given: JoinInput, instant: int) -> list[Arrival]:
+    def _held(self, given: Input, instant: int) -> list[Arrival]:
         rows = self._streams[given.stream]
         if given.stream not in self._static:
             rows = contents(given.window, rows, instant)
@@ -164,7 +164,7 @@ def _arrivals(table: pa.Table, time: str | None) -> list[Arrival]:
     ]
 
 
-def _own(given: JoinInput) -> Callable[[Values], bool]:
+def _own(given: Input) -> Callable[[Values], bool]:
     """Return whether the predicates of an input keep a row of its."""
     trees = []
     for each in given.predicates:

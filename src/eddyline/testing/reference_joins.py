@@ -37,7 +37,7 @@ from eddyline.query.windows import RangeWindow, RowsWindow
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from eddyline.query.query import JoinInput, JoinQuery
+    from eddyline.query.query import Input, Query
     from eddyline.query.windows import Window
 
 ALWAYS, FOREVER = -(2**63), 2**63 - 1
@@ -45,7 +45,7 @@ ALWAYS, FOREVER = -(2**63), 2**63 - 1
 
 
 def results(
-    query: JoinQuery, tables: Mapping[str, pa.Table], times: Mapping[str, str | None]
+    query: Query, tables: Mapping[str, pa.Table], times: Mapping[str, str | None]
 ) -> pa.Table:
     """Return the results of a join over whole streams.
 
@@ -108,7 +108,7 @@ def with_time(rows: pa.Table, time: str | None) -> pa.Table:
 
 
 def _held(
-    connection: duckdb.DuckDBPyConnection, given: JoinInput, columns: list[str], time: str | None
+    connection: duckdb.DuckDBPyConnection, given: Input, columns: list[str], time: str | None
 ) -> str:
     """Return what the window of an input ever holds, from when until when, as SQL.
 
@@ -158,7 +158,7 @@ def _said(
     return pa.array(kept)
 
 
-def _select(query: JoinQuery, held: Mapping[str, str], times: Mapping[str, str | None]) -> str:
+def _select(query: Query, held: Mapping[str, str], times: Mapping[str, str | None]) -> str:
     """Return the join as one SELECT over what the windows hold."""
     names = [_name(each) for each in held]
     start = f"greatest({', '.join(f'{name}._start' for name in names)})"

@@ -4,7 +4,9 @@ import pytest
 
 from eddyline.errors import NotSupportedError, QueryError
 from eddyline.query.predicates import FunctionPredicate, SqlPredicate, predicate
+from eddyline.query.query import Input
 from eddyline.query.select.filters import read_select
+from eddyline.query.windows import UnboundedWindow
 
 
 @predicate("x", "y")
@@ -20,15 +22,18 @@ def read(text):
     return read_select(text, FUNCTIONS, ("s", "Events"))
 
 
+def conjuncts(query):
+    return query.inputs[0].predicates
+
+
 def texts(query):
-    return [each.text for each in query.conjuncts]
+    return [each.text for each in conjuncts(query)]
 
 
 class TestParts:
     def test_everything(self):
         query = read("SELECT * FROM s")
-        assert (query.stream, query.alias, query.projections) == ("s", "s", ("*",))
-        assert query.conjuncts == ()
+        assert (query.inputs, query.projections) == ((Input("s", "s", UnboundedWindow()),), ("*",))
         assert query.text == "SELECT * FROM s"
 
     def test_output_columns_keep_their_text(self):
@@ -36,8 +41,8 @@ class TestParts:
         assert query.projections == ("v", "v+1 AS w", "upper( k ) k2", "'a, b'", "struct(a, b)")
 
     def test_the_stream_is_found_regardless_of_case(self):
-        assert read("select v from EVENTS as e").stream == "Events"
-        assert read("select v from EVENTS as e").alias == "e"
+        assert read("select v from EVENTS as e").inputs[0].stream == "Events"
+        assert read("select v from EVENTS as e").inputs[0].name == "e"
 
     def test_qualifiers_are_cut_out(self):
         query = read("SELECT q.*, q.a.b, `q`.`c d`, 'q.x' FROM s q WHERE q.v > f.q.v AND s.w = 1")
@@ -54,7 +59,7 @@ class TestParts:
             "k = 'a AND b' /* or */ OR k IS NULL",
             "CASE WHEN a AND b THEN c END",
         ]
-        assert all(isinstance(each, SqlPredicate) for each in query.conjuncts)
+        assert all(isinstance(each, SqlPredicate) for each in conjuncts(query))
 
     def test_words_of_clauses_inside_expressions(self):
         query = read(
@@ -74,7 +79,7 @@ class TestParts:
 
 class TestFunctions:
     def test_a_call_reads_its_arguments(self):
-        (called,) = read("SELECT v FROM s WHERE f(s.a, upper(s.b))").conjuncts
+        (called,) = conjuncts(read("SELECT v FROM s WHERE f(s.a, upper(s.b))"))
         assert isinstance(called, FunctionPredicate)
         assert called.reads == ("a", "upper(b)")
         assert called.fn is f.fn
@@ -82,21 +87,21 @@ class TestFunctions:
 
     def test_without_arguments_it_reads_its_own_columns(self):
         query = read("SELECT v FROM s WHERE f() AND F(*) AND g()")
-        assert query.conjuncts == (f, f, G)
+        assert conjuncts(query) == (f, f, G)
 
     def test_not_negates(self):
         query = read("SELECT v FROM s WHERE NOT g(v) AND NOT (g(w)) AND !g(u) AND NOT NOT g(t)")
-        assert [each.negated for each in query.conjuncts] == [True, True, True, False]
+        assert [each.negated for each in conjuncts(query)] == [True, True, True, False]
         assert texts(query) == ["NOT g(v)", "NOT g(w)", "NOT g(u)", "g(t)"]
-        assert {each.arrays for each in query.conjuncts} == {"numpy"}
+        assert {each.arrays for each in conjuncts(query)} == {"numpy"}
 
     def test_an_argument_may_be_given_twice(self):
-        (called,) = read("SELECT v FROM s WHERE f(v, v)").conjuncts
+        (called,) = conjuncts(read("SELECT v FROM s WHERE f(v, v)"))
         assert called.reads == ("v", "v")
 
     def test_a_function_may_have_the_name_of_an_aggregate(self):
         query = read_select("SELECT v FROM s WHERE last(v)", {"last": G}, ("s",))
-        assert query.conjuncts[0].reads == ("v",)
+        assert conjuncts(query)[0].reads == ("v",)
 
 
 INSIDE = "inside a larger expression is not supported yet"

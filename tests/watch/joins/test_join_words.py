@@ -10,8 +10,7 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from eddyline.joins.view import CacheView, PipelineView, ProbeView, window_text
-from eddyline.query.windows import read_window
+from eddyline.joins.view import CacheView, PipelineView, ProbeView
 from eddyline.runtime.records import BatchRecord
 from eddyline.watch.explain import explain, explain_json
 from eddyline.watch.html.report import write_report
@@ -195,27 +194,6 @@ def test_the_facts_are_plain_values():
     assert facts["pipelines"][0]["probes"][0]["drop_frac"] is None
     assert facts["inputs"][0]["n_arrived"] == 0
     assert explain_json(a_join_view())["last_change"]["after"] == [4, 2]
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("RANGE 90 SECONDS", "RANGE 90 SECONDS"),
-        ("RANGE 60 SECONDS", "RANGE 1 MINUTE"),
-        ("RANGE 2 WEEKS", "RANGE 14 DAYS"),
-        ("RANGE 1500 MILLISECONDS", "RANGE 1500 MILLISECONDS"),
-        ("RANGE 1 MICROSECOND", "RANGE 1 MICROSECOND"),
-        ("RANGE 0 SECONDS", "NOW"),
-        ("NOW", "NOW"),
-        ("ROWS 1000", "ROWS 1000"),
-        ("PARTITION BY k, l ROWS 10", "PARTITION BY k, l ROWS 10"),
-        ("UNBOUNDED", "UNBOUNDED"),
-    ],
-)
-def test_windows_in_words_are_the_same_windows(text, said):
-    window = read_window(text)
-    assert window_text(window) == said
-    assert read_window(said) == window
 
 
 # -- progress -----------------------------------------------------------------------------------

@@ -6,13 +6,14 @@ whether it is supported. Qualifiers of the stream (``s.v``) are cut out of the t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sqlglot import TokenType
 
 from eddyline.query.predicates import FunctionPredicate, Predicate, SqlPredicate
+from eddyline.query.query import Input, Query
 from eddyline.query.select.clauses import SelectReader, from_marks, statement_tokens
+from eddyline.query.windows import UnboundedWindow
 from eddyline.registry import unknown
 from eddyline.sql.analysis import check_is_row_wise
 from eddyline.sql.conjuncts import conjunct_tokens
@@ -24,25 +25,9 @@ if TYPE_CHECKING:
     from sqlglot import Token
 
 
-@dataclass(frozen=True, slots=True)
-class SelectQuery:
-    """One query over one stream."""
-
-    stream: str
-    """The stream, by the name it was given."""
-    alias: str
-    """The name by which the query calls it."""
-    projections: tuple[str, ...]
-    """Output columns as SQL texts for ``selectExpr``; ``*`` for all."""
-    conjuncts: tuple[Predicate, ...]
-    """The conjuncts of WHERE, as written."""
-    text: str
-    """The query as it was written."""
-
-
 def read_select(
     text: str, functions: Mapping[str, FunctionPredicate], streams: Collection[str]
-) -> SelectQuery:
+) -> Query:
     """Read a query.
 
     A conjunct that calls a function of ``functions``, or NOT of such a call, becomes that
@@ -63,7 +48,7 @@ def read_select(
 
     Example:
         >>> query = read_select("SELECT s.v FROM s WHERE s.v > 3 AND s.k = 'a'", {}, ["s"])
-        >>> query.projections, [each.text for each in query.conjuncts]
+        >>> query.projections, [each.text for each in query.inputs[0].predicates]
         (('v',), ['v > 3', "k = 'a'"])
     """
     return _Reader(text, functions, streams).query()
@@ -83,11 +68,10 @@ class _Reader(SelectReader):
         self._check_clauses(self._tree)
         self._stream, self._alias = self._source()
 
-    def query(self) -> SelectQuery:
+    def query(self) -> Query:
         """Return the statement as a value."""
-        return SelectQuery(
-            self._stream, self._alias, self._projections(), self._conjuncts(), self._text
-        )
+        given = Input(self._alias, self._stream, UnboundedWindow(), self._conjuncts())
+        return Query((given,), (), (), (), self._projections(), "istream", self._text)
 
     def _check_no_window(self) -> None:
         for position in from_marks(self._tokens):

@@ -14,7 +14,7 @@ from sqlglot import TokenType, exp
 
 from eddyline.errors import NotSupportedError, QueryError
 from eddyline.query.predicates import SqlPredicate
-from eddyline.query.query import JoinInput, JoinQuery
+from eddyline.query.query import Input, Query
 from eddyline.query.select.clauses import from_marks, statement_tokens
 from eddyline.query.select.cql_syntax import (
     says_what_is_emitted,
@@ -59,7 +59,7 @@ def read_join(
     text: str,
     columns: Mapping[str, Mapping[str, str]],
     functions: Mapping[str, FunctionPredicate],
-) -> JoinQuery:
+) -> Query:
     """Read a query over two inputs or more.
 
     ``ISTREAM(SELECT …)`` and ``SELECT ISTREAM(…) FROM`` say what is emitted, as do DSTREAM and
@@ -116,17 +116,17 @@ class _Reader(FromReader):
         self._equalities: list[str] = []
         self._residual: list[str] = []
 
-    def query(self) -> JoinQuery:
+    def query(self) -> Query:
         """Return the query as a value."""
         items = self._items()
         windows = self._windows_of(items)
         self._read_conditions(items)
         projections = self._projections()
         inputs = tuple(
-            JoinInput(item.name, item.stream, window, tuple(self._predicates[item.name]))
+            Input(item.name, item.stream, window, tuple(self._predicates[item.name]))
             for item, window in zip(items, windows, strict=True)
         )
-        return JoinQuery(
+        return Query(
             inputs,
             self._keys.classes(),
             tuple(self._equalities),

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from eddyline.query.query import JoinInput, JoinQuery
+    from eddyline.query.query import Input, Query
 
 START, KEY, SLOT = "__start", "__key", "__slot"
 """The columns that say the event time of a row (µs), its codes (numbered by key class), and what it
@@ -82,7 +82,7 @@ class Layouts:
 
     def __init__(
         self,
-        query: JoinQuery,
+        query: Query,
         kinds: Sequence[str],
         needed: Mapping[str, Collection[str]],
         compared: Mapping[str, Collection[str]],
@@ -136,10 +136,10 @@ class Layouts:
             is_raw=is_raw,
         )
 
-    def _classes(self, each: JoinInput) -> tuple[int, ...]:
+    def _classes(self, each: Input) -> tuple[int, ...]:
         return tuple(k for k, key in enumerate(self.query.keys) if each.name in key.members)
 
-    def _coded(self, each: JoinInput, types: Mapping[str, str]) -> dict[str, int]:
+    def _coded(self, each: Input, types: Mapping[str, str]) -> dict[str, int]:
         """Return the columns of an input whose values codes are, and the class of each."""
         exact = [k for k in self._classes(each) if k not in self.rough]
         return {
@@ -170,7 +170,7 @@ class Layouts:
         return places
 
 
-def _ties(each: JoinInput, window: RowsWindow, types: Mapping[str, str]) -> tuple[str, ...]:
+def _ties(each: Input, window: RowsWindow, types: Mapping[str, str]) -> tuple[str, ...]:
     """Return what orders rows of one instant: all columns, those without an order as text."""
     for name in window.partition_by:
         if not _is_plain(types[name]):

@@ -33,7 +33,6 @@ from eddyline.joins.view import (
     JoinView,
     PipelineView,
     ProbeView,
-    window_text,
 )
 from eddyline.registry import unknown
 from eddyline.runtime.journal import JournalEntry
@@ -473,7 +472,7 @@ class JoinPipeline:
                 inputs=tuple(map(self._input_view, range(len(self.graph.inputs)))),
                 pipelines=tuple(map(self._pipeline_view, self.graph.inputs)),
                 caches=self.caches.views(),
-                keys=tuple(_key_text(key.members) for key in self.join.query.keys),
+                keys=tuple(map(str, self.join.query.keys)),
                 grid=self._grid.shape,
                 splits=tuple(map(_split_text, self._grid.splits)),
                 fullest=float(loads.max() / mean) if mean > 0 else float("nan"),
@@ -491,7 +490,7 @@ class JoinPipeline:
         return InputView(
             name=each.name,
             stream=each.stream,
-            window=STATIC if is_table else window_text(each.window),
+            window=STATIC if is_table else each.window.text,
             n_arrived=counts.n_arrived,
             n_joined=counts.n_joined,
             n_late=self._manifest.n_late.get(each.name, 0),
@@ -576,8 +575,3 @@ def _grid_plan(grid: Grid) -> Any:
 
 def _split_text(split: Split) -> str:
     return ", ".join(f"{name} in {size}" for name, size in split.sides)
-
-
-def _key_text(members: Any) -> str:
-    """Return the members of a key class as an equality."""
-    return " = ".join(f"{name}.{text}" for name, texts in members.items() for text in texts)

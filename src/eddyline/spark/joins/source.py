@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-    from eddyline.query.query import JoinInput, JoinQuery, KeyClass
+    from eddyline.query.query import Input, KeyClass, Query
     from eddyline.spark.joins.layout import InputLayout
     from eddyline.state.grid import Grid, Split
 
@@ -58,7 +58,7 @@ class Source:
 
 
 def source_of(
-    query: JoinQuery,
+    query: Query,
     frames: Mapping[str, DataFrame],
     times: Mapping[str, str | None],
     needed: Mapping[str, Sequence[str]],
@@ -180,7 +180,7 @@ def _column(name: str) -> Column:
     return F.when(plain.isNotNull(), F.to_json(F.array(plain))) if TEXT_OF in name else plain
 
 
-def _asked(df: DataFrame, each: JoinInput, layout: InputLayout) -> DataFrame:
+def _asked(df: DataFrame, each: Input, layout: InputLayout) -> DataFrame:
     """Return the rows that the Python predicates of an input let through.
 
     Raises:
@@ -198,7 +198,7 @@ def _asked(df: DataFrame, each: JoinInput, layout: InputLayout) -> DataFrame:
     return df.transform(all_of(*functions))
 
 
-def _tests(each: JoinInput, keys: Sequence[KeyClass]) -> list[Column]:
+def _tests(each: Input, keys: Sequence[KeyClass]) -> list[Column]:
     """Return what must be true of a row that joins: its input's own conjuncts."""
     written = [predicate for predicate in each.predicates if isinstance(predicate, SqlPredicate)]
     tests = [F.expr(f"({predicate.text}\n)") for predicate in written]
@@ -216,7 +216,7 @@ def _only(tests: Sequence[Column], code: Column) -> Column:
     return F.when(reduce(and_, tests), code) if tests else code
 
 
-def _key_type(key: KeyClass, inputs: Sequence[JoinInput], frames: Mapping[str, DataFrame]) -> str:
+def _key_type(key: KeyClass, inputs: Sequence[Input], frames: Mapping[str, DataFrame]) -> str:
     """Return the type in which the members of a key class are compared.
 
     Raises:
@@ -270,7 +270,7 @@ def _code(text: str, kind: str) -> Column:
     return F.when(there, F.xxhash64(value))
 
 
-def _start(df: DataFrame, each: JoinInput, time: str | None) -> Column:
+def _start(df: DataFrame, each: Input, time: str | None) -> Column:
     """Return the event time of rows (µs)."""
     if time is None:
         return F.lit(ALWAYS)

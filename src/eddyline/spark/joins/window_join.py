@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, StructField, StructType
-from sqlglot import exp, parse_one
 
 from eddyline.errors import OptionError, QueryError, StateError
 from eddyline.joins.graph import JoinGraph
@@ -21,6 +20,7 @@ from eddyline.joins.loop import written_orders
 from eddyline.joins.plan import BatchPlan
 from eddyline.options import JoinOptions
 from eddyline.query.select.joins import read_join
+from eddyline.query.steps import columns_read
 from eddyline.query.windows import RangeWindow, read_window
 from eddyline.registry import unknown
 from eddyline.spark.filters.binding import column_types
@@ -29,7 +29,7 @@ from eddyline.spark.joins.source import arrow_schema, placed, source_of
 from eddyline.spark.joins.task import REPORT, OnceWorker, Shape
 from eddyline.spark.run.run import Job, Run, SinkOutlet, has_started, settings_of
 from eddyline.spark.sinks.sinks import file_system, sink_of
-from eddyline.sql.parsing import SparkText, quoted
+from eddyline.sql.parsing import quoted
 from eddyline.state.event_time import OrderPlan
 from eddyline.state.rows import result_column
 
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from eddyline.query.predicates import FunctionPredicate
-    from eddyline.query.query import JoinQuery
     from eddyline.spark.joins.layout import InputLayout
     from eddyline.spark.joins.source import Source
     from eddyline.spark.sinks.sinks import BatchWriter
@@ -260,9 +259,9 @@ class WindowJoin:
             QueryError: keys that cannot be compared, or an event time that is no time.
         """
         query = self.query
-        needed = read_columns(query, *query.projections, *query.residual)
+        needed = columns_read(query, (*query.projections, *query.residual))
         return source_of(
-            query, self.frames, self.times, needed, read_columns(query, *query.equalities)
+            query, self.frames, self.times, needed, columns_read(query, query.equalities)
         )
 
     @cached_property
@@ -461,16 +460,6 @@ class JoinRun(Run):
             StateError: they cannot be read, such as when a temporary checkpoint went with its run.
         """
         return self.pipeline.late_rows(name)
-
-
-def read_columns(query: JoinQuery, *texts: str) -> dict[str, tuple[str, ...]]:
-    """Return, by input, the columns that expressions over results read."""
-    found: dict[str, dict[str, None]] = {each.name: {} for each in query.inputs}
-    for text in texts:
-        for node in parse_one(f"SELECT {text}", read=SparkText).find_all(exp.Column):
-            parts = [part.name for part in node.parts]
-            found[parts[0]][parts[1]] = None
-    return {name: tuple(columns) for name, columns in found.items()}
 
 
 def _micros(text: str, stream: str) -> int:

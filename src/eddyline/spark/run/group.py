@@ -103,7 +103,7 @@ def start_together(
     filters = [start for start in starts if isinstance(start, Start)]
     try:
         for group in _groups(filters, checkpoint, notes) if shared else []:
-            folder = _folder(checkpoint, group[0].query.select.stream)
+            folder = _folder(checkpoint, group[0].query.stream)
             runs |= {each.name: each for each in SharedQueries(group, folder).runs}
         for start in starts:
             if isinstance(start, JoinStart):
@@ -131,7 +131,7 @@ def stop_all(runs: Iterable[RunFace]) -> None:
 
 def _alone(start: Start, checkpoint: str | None, notes: Mapping[str, str]) -> Run:
     name = start.query.name
-    folder = _folder(checkpoint, start.query.select.stream)
+    folder = _folder(checkpoint, start.query.stream)
     if start.checkpoint is None and name in (_members(folder) or {}):
         why = f" (it cannot: {notes[name]})" if name in notes else ""
         msg = (
@@ -184,7 +184,7 @@ def _groups(
     """Return the queries that run together, and note why others do not."""
     by_stream: dict[tuple[str, str | None], list[Start]] = {}
     for start in starts:
-        by_stream.setdefault((start.query.select.stream, start.trigger), []).append(start)
+        by_stream.setdefault((start.query.stream, start.trigger), []).append(start)
     groups = []
     taken: set[str] = set()
     for (stream, _), members in by_stream.items():
@@ -215,7 +215,7 @@ def _why_alone(start: Start, checkpoint: str | None, known: dict[str, int | None
     if known is not None and query.name not in known:
         return "others ran together under this checkpoint before it was there"
     until = (known or {}).get(query.name)
-    if until is not None and until < _last_commit(_folder(checkpoint, query.select.stream)):
+    if until is not None and until < _last_commit(_folder(checkpoint, query.stream)):
         return f"it was stopped after batch {until}, and others went on without it"
     return why_not_shared(query)
 
@@ -232,7 +232,7 @@ def why_not_shared(query: Query) -> str:
         return f"its output columns use {sorted(lots)[0]}, which depends on how rows are read"
     ansi = str(query.source.sparkSession.conf.get("spark.sql.ansi.enabled", "true")) == "true"
     try:
-        source = conjunction_source(query.name, query.select.conjuncts)
+        source = conjunction_source(query.name, query.select.inputs[0].predicates)
         source.bind(column_types(query.source), ansi=ansi)
     except EddylineError as error:
         return error.message
@@ -253,12 +253,12 @@ class SharedQueries:
     def __init__(self, starts: Sequence[Start], folder: Path | None) -> None:
         queries = [start.query for start in starts]
         first = queries[0]
-        self.stream = first.select.stream
+        self.stream = first.stream
         self._folder = folder
         for query in queries:
             query.engine.check_not_running(query.name)
         self.rules = RuleSet.of(
-            [conjunction_source(each.name, each.select.conjuncts) for each in queries],
+            [conjunction_source(each.name, each.select.inputs[0].predicates) for each in queries],
             name=f"queries over {self.stream}",
         )
         self.outlet = SharedOutlet(

@@ -1,0 +1,275 @@
+"""What a query does to rows, step by step, as data: printable, testable and replaceable.
+
+A step reads relations by name and makes one. The first steps read streams and tables, the last one
+makes ``RESULT``. How a step is run is no business of this module.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol
+
+from sqlglot import exp, parse_one
+
+from eddyline.errors import NotSupportedError
+from eddyline.query.predicates import SqlPredicate
+from eddyline.query.select.scope import identifier
+from eddyline.sql.parsing import SparkText
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from eddyline.query.predicates import Predicate
+    from eddyline.query.query import Emits, Input, KeyClass, Query
+    from eddyline.query.windows import Window
+
+RESULT = "result"
+"""The relation that the last step of a query makes."""
+
+
+class Step(Protocol):
+    """One step of a query: frozen, and ``str`` says it in a line of plain words."""
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The relations that it reads."""
+
+    @property
+    def output(self) -> str:
+        """The relation that it makes, from here on under that name."""
+
+    def renamed(self, names: Callable[[str], str]) -> Step:
+        """Return the step over relations of other names."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadStep:
+    """Reads a stream or a table, by the name it was given."""
+
+    stream: str
+    output: str
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """None: it reads what is outside of the query."""
+        return ()
+
+    def renamed(self, names: Callable[[str], str]) -> ReadStep:
+        """Return the step over relations of other names."""
+        return replace(self, output=names(self.output))
+
+    def __str__(self) -> str:
+        return f"read {self.stream}" + (f" as {self.output}" if self.output != self.stream else "")
+
+
+@dataclass(frozen=True, slots=True)
+class FilterStep:
+    """Keeps the rows of a relation for which every predicate is true, under the same name."""
+
+    input: str
+    predicates: tuple[Predicate, ...]
+    """Over the columns of the relation, in the order in which they were written; of the results of
+    a join, the columns are qualified by the join's input (``s.v``)."""
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The relation."""
+        return (self.input,)
+
+    @property
+    def output(self) -> str:
+        """The relation."""
+        return self.input
+
+    def renamed(self, names: Callable[[str], str]) -> FilterStep:
+        """Return the step over relations of other names."""
+        return replace(self, input=names(self.input))
+
+    def __str__(self) -> str:
+        texts = [" ".join(each.text.split()) for each in self.predicates]
+        conditions = " AND ".join(texts if len(texts) == 1 else [f"({each})" for each in texts])
+        return f"filter {self.input}: {conditions or 'every row passes'}"
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedInput:
+    """A relation that is joined, under the name by which expressions qualify its columns."""
+
+    name: str
+    input: str
+    """The relation."""
+    window: Window
+    columns: tuple[str, ...]
+    """Those that later steps read."""
+
+
+@dataclass(frozen=True, slots=True)
+class JoinStep:
+    """Joins relations over windows; a result is a struct of columns for each of them."""
+
+    joined: tuple[JoinedInput, ...]
+    keys: tuple[KeyClass, ...]
+    equalities: tuple[str, ...]
+    """As written, with qualified columns: compared again where codes of keys are hashes."""
+    emits: Emits
+    output: str
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The relations that are joined."""
+        return tuple(each.input for each in self.joined)
+
+    def renamed(self, names: Callable[[str], str]) -> JoinStep:
+        """Return the step over relations of other names."""
+        joined = tuple(replace(each, input=names(each.input)) for each in self.joined)
+        return replace(self, joined=joined, output=names(self.output))
+
+    def __str__(self) -> str:
+        sides = ", ".join(f"{each.name} [{each.window.text}]" for each in self.joined)
+        keys = " AND ".join(map(str, self.keys))
+        emits = "" if self.emits == "istream" else f", as {self.emits.upper()}"
+        return f"join {sides} on {keys or 'no key'}{emits}"
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectStep:
+    """Computes the output columns of a query."""
+
+    input: str
+    projections: tuple[str, ...]
+    """SQL texts; see ``Query.projections``."""
+    output: str = RESULT
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The relation that is projected."""
+        return (self.input,)
+
+    def renamed(self, names: Callable[[str], str]) -> ProjectStep:
+        """Return the step over relations of other names."""
+        return replace(self, input=names(self.input), output=names(self.output))
+
+    def __str__(self) -> str:
+        columns = ", ".join(" ".join(each.split()) for each in self.projections)
+        return f"project {self.input}: {columns}"
+
+
+def steps(query: Query, made: Mapping[str, Sequence[Step]] | None = None) -> tuple[Step, ...]:
+    """Return the steps of a query in the order in which they are evaluated.
+
+    A query over one input is filtered even where it has no predicate; of a join, the inputs that
+    have some, and the results if there are conditions beside the equalities.
+
+    Args:
+        query: the query.
+        made: of the streams that are results of other queries, the steps of those by the stream's
+            name. They take the place of reading it, over relations of their own: ``s`` of the query
+            behind the input ``a`` is called ``a.s`` (an input of that very name is in backticks).
+
+    Raises:
+        NotSupportedError: an input of a join is the result of a join.
+
+    Example:
+        >>> from eddyline.query.select.reader import read_query
+        >>> columns = {"s": {"k": "int", "v": "int"}, "t": {"k": "int", "w": "int"}}
+        >>> query = read_query("SELECT v FROM s [NOW], t WHERE s.k = t.k AND v > 3", columns)
+        >>> for step in steps(query):
+        ...     print(step)
+        read s
+        filter s: v > 3
+        read t
+        join s [NOW], t [UNBOUNDED] on s.k = t.k
+        project s ⋈ t: s.v AS v
+    """
+    found: list[Step] = []
+    for each in query.inputs:
+        found += _input_steps(query, each, made or {})
+    names = [identifier(each.name) for each in query.inputs]
+    if not query.is_join:
+        return (*found, ProjectStep(names[0], query.projections))
+    output = " ⋈ ".join(names)
+    needed = columns_read(query, (*query.projections, *query.residual))
+    joined = tuple(
+        JoinedInput(each.name, name, each.window, needed[each.name])
+        for name, each in zip(names, query.inputs, strict=True)
+    )
+    found.append(JoinStep(joined, query.keys, query.equalities, query.emits, output))
+    if query.residual:
+        found.append(FilterStep(output, tuple(map(SqlPredicate, query.residual))))
+    return (*found, ProjectStep(output, query.projections))
+
+
+def _input_steps(query: Query, each: Input, made: Mapping[str, Sequence[Step]]) -> list[Step]:
+    """Return the steps that make an input: its stream, and what passes its predicates."""
+    inner, name = made.get(each.stream), identifier(each.name)
+    found: list[Step] = [ReadStep(each.stream, name)]
+    if inner is not None:
+        if query.is_join and any(isinstance(step, JoinStep) for step in inner):
+            message = (
+                f"{each.stream!r} is the result of a join, which is not supported yet as the input "
+                f"of another join; join all the streams in one query, or filter its results only"
+            )
+            raise NotSupportedError(message, stream=each.stream)
+        found = [step.renamed(_within(name)) for step in inner]
+    if each.predicates or not query.is_join:
+        found.append(FilterStep(name, each.predicates))
+    return found
+
+
+def _within(name: str) -> Callable[[str], str]:
+    """Return the names that relations have inside of the query that makes an input."""
+    return lambda inner: name if inner == RESULT else f"{name}.{inner}"
+
+
+def columns_read(query: Query, texts: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Return, by input, the columns that expressions with qualified columns read.
+
+    Args:
+        query: the query that they are of.
+        texts: the expressions, perhaps with a name behind AS.
+    """
+    found: dict[str, dict[str, None]] = {each.name: {} for each in query.inputs}
+    for text in texts:
+        for node in parse_one(f"SELECT {text}", read=SparkText).find_all(exp.Column):
+            parts = [part.name for part in node.parts]
+            if len(parts) > 1:  # else it is no column, but a unit of time: dateadd(day, 1, s.ts)
+                found[parts[0]][parts[1]] = None
+    return {name: tuple(columns) for name, columns in found.items()}
+
+
+def tree(steps: Sequence[Step], say: Callable[[Step], str] = str) -> tuple[str, ...]:
+    """Return steps as lines of a tree: the last one at the top, what is read as leaves.
+
+    Args:
+        steps: in the order in which they are evaluated.
+        say: returns the line of a step, such as with the plan that it has.
+
+    Example:
+        >>> from eddyline.query.predicates import SqlPredicate
+        >>> chain = (ReadStep("s", "s"), FilterStep("s", (SqlPredicate("v > 3"),)))
+        >>> for line in tree((*chain, ProjectStep("s", ("v",)))):
+        ...     print(line)
+        project s: v
+        └─ filter s: v > 3
+           └─ read s
+    """
+    return tuple(_branch(steps, len(steps) - 1, say, ""))
+
+
+def _branch(
+    steps: Sequence[Step], position: int, say: Callable[[Step], str], indent: str
+) -> list[str]:
+    """Return the lines of a step and of all that it reads."""
+    lines = [say(steps[position])]
+    children = [_maker(steps, position, name) for name in steps[position].inputs]
+    for number, child in enumerate(children):
+        is_last = number == len(children) - 1
+        branch = _branch(steps, child, say, indent)
+        lines.append(("└─ " if is_last else "├─ ") + branch[0])
+        lines += [("   " if is_last else "│  ") + line for line in branch[1:]]
+    return lines
+
+
+def _maker(steps: Sequence[Step], position: int, name: str) -> int:
+    """Return the position of the step that makes what the step at a position reads."""
+    return next(at for at in reversed(range(position)) if steps[at].output == name)
