@@ -10,8 +10,9 @@ import pytest
 
 from eddyline.data import outcome_codes as codes
 from eddyline.errors import OptionError, PlanError
+from eddyline.routing.options import RouterOptions
 from eddyline.routing.partitions import Partition
-from eddyline.routing.router import Router, RouterOptions
+from eddyline.routing.router import Router
 from eddyline.routing.table import RouteTable
 from eddyline.stats.attributes import AttributeSample, joined
 from eddyline.testing.generators import CorrelatedStream

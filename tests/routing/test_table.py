@@ -82,11 +82,11 @@ def test_what_is_no_table(orders, groups):
         RouteTable((CUT,), orders, groups)
 
 
-def test_of_classes_collects_equal_orders_and_drops_what_makes_no_difference():
+def test_compact_drops_what_makes_no_difference():
     cut = Partition("a", "ranges", (1.0, 2.0, 3.0))
     same = Partition("b", "values", (0.0,))
-    orders = [None, None, (1, 0), None, None]
-    table = RouteTable.of_classes([cut, same], (0, 1), [o for o in orders for _ in range(3)])
+    groups = tuple(group for group in (0, 0, 1, 0, 0) for _ in range(3))
+    table = RouteTable((cut, same), ((0, 1), (1, 0)), groups).compact()
     assert table.attributes == ("a",)
     assert table.partitions[0].points == (2.0, 3.0)
     assert table.orders == ((0, 1), (1, 0))
@@ -94,14 +94,14 @@ def test_of_classes_collects_equal_orders_and_drops_what_makes_no_difference():
 
 
 def test_a_table_without_differences_has_no_attribute():
-    table = RouteTable.of_classes([CUT], (0, 1), [None, None, None])
+    table = RouteTable((CUT,), ((0, 1),), (0, 0, 0)).compact()
     assert (table.partitions, table.groups, table.n_groups) == ((), (0,), 1)
     assert table.group_of(np.zeros((3, 0))).tolist() == [0, 0, 0]
     assert table.conditions([]) == []
 
 
 def test_classes_follow_another_default_or_keep_their_order():
-    table = RouteTable.of_classes([CUT], (0, 1), [None, (1, 0), (0, 1)])
+    table = RouteTable((CUT,), ((0, 1), (1, 0), (0, 1)), (0, 1, 2))
     assert table.orders == ((0, 1), (1, 0), (0, 1))
     assert table.with_default((0, 1)) is table
     other = table.with_default((1, 0))

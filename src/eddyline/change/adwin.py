@@ -20,7 +20,7 @@ from eddyline.errors import OptionError
 from eddyline.options import in_range
 
 if TYPE_CHECKING:
-    from eddyline.change.protocol import Floats, Ints, Mask
+    from eddyline.data.arrays import Floats, Ints, Mask
 
 _FIRST_ROWS = 8
 """Rows of a fresh histogram: with five buckets a row, windows of up to some hundreds of items."""

@@ -25,7 +25,7 @@ from eddyline.errors import OptionError
 from eddyline.options import in_range
 
 if TYPE_CHECKING:
-    from eddyline.change.protocol import Floats, Ints, Mask
+    from eddyline.data.arrays import Floats, Ints, Mask
 
 _LOW_A, _HIGH_A, _LOW_B, _HIGH_B, _A, _B, _LOG_BETA, _MEAN = range(8)
 """Columns of what a detector learned from its feedback."""

@@ -12,7 +12,7 @@ import numpy as np
 from scipy.special import betaln, digamma, polygamma
 
 if TYPE_CHECKING:
-    from eddyline.change.protocol import Floats
+    from eddyline.data.arrays import Floats
 
 _MAX_ROUNDS = 100
 _MAX_HALVINGS = 40

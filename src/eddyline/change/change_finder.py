@@ -17,7 +17,7 @@ from eddyline.change.machine import MachineBank
 from eddyline.options import in_range
 
 if TYPE_CHECKING:
-    from eddyline.change.protocol import Floats, Ints, Mask
+    from eddyline.data.arrays import Floats, Ints, Mask
 
 N_NORMALS = 3
 _QUANTILES = (np.arange(N_NORMALS) + 0.5) / N_NORMALS

@@ -17,7 +17,7 @@ from eddyline.change.recursion import cusum_step
 from eddyline.options import in_range
 
 if TYPE_CHECKING:
-    from eddyline.change.protocol import Floats, Ints, Mask
+    from eddyline.data.arrays import Floats, Ints, Mask
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from eddyline.change.machine import MachineBank
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from eddyline.change.protocol import Floats, Ints
+    from eddyline.data.arrays import Floats, Ints
 
 
 class KernelBank(MachineBank):

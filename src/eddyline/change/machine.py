@@ -19,7 +19,8 @@ from eddyline.errors import QueryError, StateError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from eddyline.change.protocol import Floats, Ints, Mask
+    from eddyline.data.arrays import Floats, Ints, Mask
+
 
 MOST = sys.float_info.max
 """Largest finite number."""

@@ -23,7 +23,7 @@ from eddyline.errors import OptionError
 from eddyline.options import in_range
 
 if TYPE_CHECKING:
-    from eddyline.change.protocol import Floats, Ints, Mask
+    from eddyline.data.arrays import Floats, Ints, Mask
 
 _FIRST_CAPACITY = 64
 _GROWING = ("_recent", "_ordered")

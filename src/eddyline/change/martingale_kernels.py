@@ -14,7 +14,7 @@ import numpy as np
 from eddyline.data.jit import compiled
 
 if TYPE_CHECKING:
-    from eddyline.change.protocol import Floats, Ints, Mask
+    from eddyline.data.arrays import Floats, Ints, Mask
 
 
 @compiled

@@ -22,7 +22,7 @@ from eddyline.errors import OptionError
 from eddyline.options import in_range
 
 if TYPE_CHECKING:
-    from eddyline.change.protocol import Floats, Ints, Mask
+    from eddyline.data.arrays import Floats, Ints, Mask
 
 _N_RUNS = 400
 """Simulated streams behind a threshold."""

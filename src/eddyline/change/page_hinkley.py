@@ -17,7 +17,7 @@ from eddyline.errors import OptionError
 from eddyline.options import in_range
 
 if TYPE_CHECKING:
-    from eddyline.change.protocol import Floats, Ints, Mask
+    from eddyline.data.arrays import Floats, Ints, Mask
 
 DIRECTIONS = ("up", "down", "both")
 """Which shifts of the mean count."""

@@ -14,14 +14,10 @@ of one, with the outward convention of river: ``update(x)``, then ``drift_detect
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Mask = NDArray[np.bool_]
+if TYPE_CHECKING:
+    from eddyline.data.arrays import Floats, Ints, Mask
 
 
 class DetectorBank(Protocol):

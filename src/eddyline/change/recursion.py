@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from eddyline.change.protocol import Floats
+    from eddyline.data.arrays import Floats
 
 
 def cusum_step(sums: Floats, evidence: Floats) -> Floats:

@@ -28,7 +28,7 @@ from eddyline.errors import StateError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from eddyline.change.protocol import Floats, Ints, Mask
+    from eddyline.data.arrays import Floats, Ints, Mask
 
 
 class ScalarDetector(ABC):

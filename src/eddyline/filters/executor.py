@@ -33,11 +33,11 @@ from eddyline.stats.profile import FilterProfile, merge
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from eddyline.ordering.protocol import Matrix, Order
+    from eddyline.data.arrays import Mask
     from eddyline.query.predicates import FunctionPredicate
+    from eddyline.stats.profile import Order
 
 Rows = NDArray[np.int64]
-Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Sample:
     """Offsets of the sampled rows, ascending ((M,))."""
     prob: float
     """Probability with which a row was sampled ((0, 1])."""
-    extra: Matrix
+    extra: Mask
     """What a sampled row meets after its first drop, by position ((F, F)); see the policies."""
     is_full: bool
     """Whether ``extra`` asks for every filter."""

@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eddyline.errors import OptionError, PlanError
-from eddyline.routing.router import Router, RouterOptions
+from eddyline.routing.options import RouterOptions
+from eddyline.routing.router import Router
 from eddyline.routing.table import RouteTable
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.records import RouteView
 from eddyline.stats.attributes import AttributeSample, joined
 
 if TYPE_CHECKING:
-    from eddyline.ordering.protocol import Order
     from eddyline.query.attributes import Attribute
     from eddyline.stats.costs import CostSums
-    from eddyline.stats.profile import FilterProfile
+    from eddyline.stats.profile import FilterProfile, Order
 
 MAX_ROWS = 5000
 """Sampled rows that a table is learned from, the newest ones."""

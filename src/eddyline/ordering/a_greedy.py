@@ -21,9 +21,8 @@ from eddyline.ordering.matrix_view import expected_cost_ns, joint_drops, view_of
 from eddyline.ordering.protocol import Proposal, WindowPolicy
 
 if TYPE_CHECKING:
-    from eddyline.ordering.matrix_view import Floats
-    from eddyline.ordering.protocol import Order
-    from eddyline.stats.profile import FilterProfile
+    from eddyline.data.arrays import Floats
+    from eddyline.stats.profile import FilterProfile, Order
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

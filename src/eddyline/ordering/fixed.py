@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from eddyline.ordering.protocol import Matrix, WindowPolicy
+from eddyline.ordering.protocol import WindowPolicy
 
 if TYPE_CHECKING:
-    from eddyline.ordering.protocol import Order, Proposal
-    from eddyline.stats.profile import FilterProfile
+    from eddyline.data.arrays import Mask
+    from eddyline.ordering.protocol import Proposal
+    from eddyline.stats.profile import FilterProfile, Order
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +29,7 @@ class Fixed(WindowPolicy):
 
     needs_all_bits: ClassVar[bool] = False
 
-    def extra(self, n_filters: int) -> Matrix:
+    def extra(self, n_filters: int) -> Mask:
         """Ask for nothing."""
         return np.zeros((n_filters, n_filters), dtype=np.bool_)
 

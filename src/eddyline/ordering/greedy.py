@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
+    from eddyline.data.arrays import Floats
     from eddyline.data.outcome_codes import Bits
-    from eddyline.ordering.matrix_view import Floats
-    from eddyline.ordering.protocol import Order
-    from eddyline.stats.profile import FilterProfile
+    from eddyline.stats.profile import FilterProfile, Order
 
 
 @dataclass(frozen=True, slots=True)

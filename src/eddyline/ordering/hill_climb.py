@@ -21,8 +21,7 @@ from eddyline.registry import unknown
 if TYPE_CHECKING:
     import numpy as np
 
-    from eddyline.ordering.protocol import Order
-    from eddyline.stats.profile import FilterProfile
+    from eddyline.stats.profile import FilterProfile, Order
 
 _CERTAIN = 100
 """Likeliness (percent) of trying a swap that never failed; halved by each failure, at least 1."""

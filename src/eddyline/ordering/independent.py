@@ -17,8 +17,7 @@ from eddyline.ordering.matrix_view import expected_cost_ns
 from eddyline.ordering.protocol import Proposal, WindowPolicy
 
 if TYPE_CHECKING:
-    from eddyline.ordering.protocol import Order
-    from eddyline.stats.profile import FilterProfile
+    from eddyline.stats.profile import FilterProfile, Order
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

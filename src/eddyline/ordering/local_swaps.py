@@ -17,14 +17,11 @@ import numpy as np
 from eddyline.data import outcome_codes as outcome
 from eddyline.options import in_range
 from eddyline.ordering.matrix_view import by_position
-from eddyline.ordering.protocol import Matrix, Proposal
+from eddyline.ordering.protocol import Proposal
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from eddyline.ordering.matrix_view import Floats
-    from eddyline.ordering.protocol import Order
-    from eddyline.stats.profile import FilterProfile
+    from eddyline.data.arrays import Floats, Indices, Mask
+    from eddyline.stats.profile import FilterProfile, Order
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,13 +59,13 @@ class LocalSwaps:
         self._options = options
         self._n_filters = n_filters
         self._order: Order = tuple(range(n_filters))
-        self._first: NDArray[np.intp] = np.zeros(0, dtype=np.intp)
+        self._first: Indices = np.zeros(0, dtype=np.intp)
         """Position of the first drop of each tuple."""
-        self._hit: NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
+        self._hit: Mask = np.zeros(0, dtype=np.bool_)
         """Whether the position behind drops it as well."""
         self._weights: Floats = np.zeros(0)
 
-    def extra(self, n_filters: int) -> Matrix:
+    def extra(self, n_filters: int) -> Mask:
         """Ask for the position behind the first drop."""
         return np.eye(n_filters, k=1, dtype=np.bool_)
 

@@ -14,14 +14,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 if TYPE_CHECKING:
+    from eddyline.data.arrays import Floats, Indices
     from eddyline.data.outcome_codes import Bits
-    from eddyline.ordering.protocol import Order
-    from eddyline.stats.profile import FilterProfile
-
-Floats = NDArray[np.float64]
+    from eddyline.stats.profile import FilterProfile, Order
 
 
 def matrix_view(order: Order, profile: FilterProfile) -> Floats:
@@ -62,7 +59,7 @@ def expected_cost_ns(order: Order, profile: FilterProfile) -> float:
     return float(costs[0] + costs[1:] @ reach)
 
 
-def by_position(order: Order, bits: Bits) -> tuple[Bits, NDArray[np.intp]]:
+def by_position(order: Order, bits: Bits) -> tuple[Bits, Indices]:
     """Return outcome bits by position ((R, F)) and the position of each first drop ((R,))."""
     drops = bits[:, list(order)]
     return drops, drops.argmax(axis=1)

@@ -18,9 +18,8 @@ from eddyline.ordering.static_greedy import propose_cheaper
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from eddyline.ordering.matrix_view import Floats
-    from eddyline.ordering.protocol import Order
-    from eddyline.stats.profile import FilterProfile
+    from eddyline.data.arrays import Floats
+    from eddyline.stats.profile import FilterProfile, Order
 
 MAX_FILTERS = 20
 """Most filters: 2^20 sets need about 30 MB and a second."""

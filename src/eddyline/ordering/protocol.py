@@ -12,13 +12,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from eddyline.stats.profile import FilterProfile
-
-Order = tuple[int, ...]
-Matrix = NDArray[np.bool_]
+    from eddyline.data.arrays import Mask
+    from eddyline.stats.profile import FilterProfile, Order
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +39,7 @@ class OrderingPolicy(Protocol):
     needs_all_bits: ClassVar[bool]
     """Whether every bit of every code must be known. If not, ``extra`` says which are taken."""
 
-    def extra(self, n_filters: int) -> Matrix:
+    def extra(self, n_filters: int) -> Mask:
         """Say which filters are evaluated on a sampled row beyond its first drop.
 
         Called before each batch. Element [d, c] (positions; (F, F)): for a row first dropped at
@@ -80,7 +77,7 @@ class WindowPolicy:
 
     needs_all_bits: ClassVar[bool] = True
 
-    def extra(self, n_filters: int) -> Matrix:
+    def extra(self, n_filters: int) -> Mask:
         """Ask for every filter on every sampled row."""
         return np.triu(np.ones((n_filters, n_filters), dtype=np.bool_), 1)
 

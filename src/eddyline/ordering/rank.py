@@ -18,9 +18,8 @@ from eddyline.ordering.fixed import Fixed
 from eddyline.ordering.protocol import OrderingPolicy, Proposal, WindowPolicy
 
 if TYPE_CHECKING:
-    from eddyline.ordering.matrix_view import Floats
-    from eddyline.ordering.protocol import Order
-    from eddyline.stats.profile import FilterProfile
+    from eddyline.data.arrays import Floats
+    from eddyline.stats.profile import FilterProfile, Order
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,8 +16,7 @@ from eddyline.ordering.protocol import Proposal, WindowPolicy
 if TYPE_CHECKING:
     import numpy as np
 
-    from eddyline.ordering.protocol import Order
-    from eddyline.stats.profile import FilterProfile
+    from eddyline.stats.profile import FilterProfile, Order
 
 _ROUNDING = 1e-9
 """Relative difference of two predicted costs that is rounding, not a better order."""

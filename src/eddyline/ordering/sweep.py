@@ -18,11 +18,11 @@ import numpy as np
 from eddyline.data import outcome_codes as outcome
 from eddyline.options import in_range
 from eddyline.ordering.matrix_view import by_position
-from eddyline.ordering.protocol import Matrix, Proposal
+from eddyline.ordering.protocol import Proposal
 
 if TYPE_CHECKING:
-    from eddyline.ordering.protocol import Order
-    from eddyline.stats.profile import FilterProfile
+    from eddyline.data.arrays import Mask
+    from eddyline.stats.profile import FilterProfile, Order
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +63,7 @@ class Sweep:
         self._n_filters = n_filters
         self._start_stage(tuple(range(n_filters)), 1)
 
-    def extra(self, n_filters: int) -> Matrix:
+    def extra(self, n_filters: int) -> Mask:
         """Ask for the profiled position alone."""
         matrix = np.zeros((n_filters, n_filters), dtype=np.bool_)
         if n_filters > 1:

@@ -6,15 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from eddyline.routing.gain import difference
 
 if TYPE_CHECKING:
+    from eddyline.data.arrays import Floats, Indices, Mask
     from eddyline.routing.partitions import Partition
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.intp]
 
 MERGE_LEVEL = 0.01
 """Chance of keeping two neighbouring ranges apart that are alike."""
@@ -25,7 +23,7 @@ class Classifier:
     """An attribute that may tell something."""
 
     partition: Partition
-    buckets: Ints
+    buckets: Indices
     """Bucket of each row ((M,))."""
     seen: Floats
     """Rows in each bucket and each part of the sample ((D, J))."""
@@ -37,7 +35,7 @@ class Classifier:
         """D, the number of buckets."""
         return len(self.seen)
 
-    def merged(self, filters: NDArray[np.bool_]) -> Self:
+    def merged(self, filters: Mask) -> Self:
         """Return the attribute with fewer ranges: neighbours that say the same are one.
 
         The likeliest pair is merged until every two neighbours differ beyond chance in what they

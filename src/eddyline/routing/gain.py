@@ -19,18 +19,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from eddyline.data.arrays import Floats, Indices, Ints, Mask
     from eddyline.data.outcome_codes import Bits
 
-Floats = NDArray[np.float64]
 
 MANY_CODES = 256
 """Distinct outcome codes above which it is faster to count each filter's rows by themselves."""
-Mask = NDArray[np.bool_]
 
 
 def entropy(pass_frac: Floats) -> Floats:
@@ -56,7 +54,7 @@ class Gains:
     """Information gain (bits; ≥ 0; (F, K)) [Bizarro05 (3)]."""
     split_info: Floats
     """Entropy of the buckets themselves (bits; (K,)) [Bizarro05 (4)]."""
-    n_filled: NDArray[np.int64]
+    n_filled: Ints
     """Buckets that hold a sampled row ((K,))."""
     n_rows: float
     """R, the sampled rows."""
@@ -137,9 +135,9 @@ def difference(seen: Floats, passed: Floats) -> Floats:
 
 
 def count(
-    buckets: Sequence[NDArray[np.intp]],
+    buckets: Sequence[Indices],
     sizes: Sequence[int],
-    code: NDArray[np.intp],
+    code: Indices,
     drops: Bits,
 ) -> tuple[list[Floats], list[Floats]]:
     """Return the counters of a sample: ``In`` and ``Out`` of all attributes and all filters.

@@ -17,17 +17,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
-from numpy.typing import NDArray
+
+from eddyline.data.arrays import Bytes, Floats, Indices, Mask
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from eddyline.data.outcome_codes import Bits
-    from eddyline.routing.protocol import Order
+    from eddyline.stats.profile import Order
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.intp]
-Orders = NDArray[np.intp]
+Orders = Indices
 """Orders as rows of a matrix ((G, F))."""
 
 MAX_CANDIDATES = 32
@@ -52,13 +51,13 @@ class Outcomes:
 
     drops: Bits
     """Which filter drops a row of each code ((Q, F))."""
-    of_row: Ints
+    of_row: Indices
     """Code of each row ((M,))."""
     weights: Floats
     """Weight of each row, 1 on average ((M,))."""
 
     @classmethod
-    def of(cls, drops: Bits, codes: NDArray[np.uint8], weights: Floats) -> Self:
+    def of(cls, drops: Bits, codes: Bytes, weights: Floats) -> Self:
         """Return sampled rows grouped by outcome.
 
         Args:
@@ -108,19 +107,19 @@ class Outcomes:
 class Cells:
     """Sampled rows by class and outcome."""
 
-    classes: Ints
+    classes: Indices
     """The classes that have rows, ascending ((C,))."""
-    starts: Ints
+    starts: Indices
     """First cell of each class ((C,))."""
-    owner: Ints
+    owner: Indices
     """Class of each cell, as a place in ``classes`` ((N,))."""
-    code: Ints
+    code: Indices
     """Outcome code of each cell ((N,))."""
-    of_row: Ints
+    of_row: Indices
     """Cell of each row ((M,))."""
 
     @classmethod
-    def of(cls, class_of_row: Ints, outcomes: Outcomes) -> Self:
+    def of(cls, class_of_row: Indices, outcomes: Outcomes) -> Self:
         """Return the cells of rows whose class is known ((M,))."""
         n_codes = len(outcomes.drops)
         keys, of_row = np.unique(class_of_row * n_codes + outcomes.of_row, return_inverse=True)
@@ -209,7 +208,7 @@ class Learned:
     orders: Orders
     """The orders in use, the default first ((G, F)); perhaps once more, for classes that need it
     whatever becomes of the default."""
-    groups: Ints
+    groups: Indices
     """Place in ``orders`` of each class of the cells ((C,))."""
 
 
@@ -258,7 +257,7 @@ def learn(
     return Learned(candidates[chosen], groups)
 
 
-def _needs_default(costs: Floats, of_class: Floats) -> NDArray[np.bool_]:
+def _needs_default(costs: Floats, of_class: Floats) -> Mask:
     """Return which classes would lose far more by another order than rows in general ((C,)).
 
     What is the order of all rows today is one of several that are as good to rows in general, and
@@ -272,7 +271,7 @@ def _needs_default(costs: Floats, of_class: Floats) -> NDArray[np.bool_]:
     in_general = np.maximum((costs - costs[:, :1]).sum(axis=0) / rows, 0.0)
     of_each = (costs - costs[:, :1]) / np.maximum(of_class, 1e-9)[:, None]
     least = MIN_LOSS * costs[:, 0].sum() / rows
-    found: NDArray[np.bool_] = (of_each > 2.0 * in_general + least).any(axis=1)
+    found: Mask = (of_each > 2.0 * in_general + least).any(axis=1)
     return found
 
 
@@ -305,6 +304,6 @@ def _choose(costs: Floats, max_groups: int, least: float) -> list[int]:
     return chosen
 
 
-def class_buckets(classes: Ints, sizes: Sequence[int]) -> list[Ints]:
+def class_buckets(classes: Indices, sizes: Sequence[int]) -> list[Indices]:
     """Return the bucket of each class in each attribute: mixed radix taken apart (U times (C,))."""
     return list(np.unravel_index(classes, tuple(sizes))) if sizes else []

@@ -16,15 +16,14 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from eddyline.errors import PlanError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-Floats = NDArray[np.float64]
-Buckets = NDArray[np.intp]
+    from eddyline.data.arrays import Bytes, Floats, Indices, Ints
+
 
 MAX_POINTS = 254
 """Most values or edges of a partition: how many a value has below it is counted in one byte."""
@@ -93,7 +92,7 @@ class Partition:
             return self.n_hash + 1
         return len(self.points) + 2
 
-    def buckets(self, values: Floats) -> Buckets:
+    def buckets(self, values: Floats) -> Indices:
         """Return the bucket of each value ([0, ``n_buckets``); (N,)).
 
         Args:
@@ -112,7 +111,7 @@ class Partition:
             found[missing] = self.n_buckets - 1
         return found
 
-    def _place(self, values: Floats) -> Buckets:
+    def _place(self, values: Floats) -> Indices:
         """Return the place of each value among the points; behind the last if it is none."""
         n = len(self.points)
         if n == 0:
@@ -303,7 +302,7 @@ def _left_out(kind: str, values: Floats, known: Floats, n_distinct: int) -> str:
     return "nearly every row has another value" if too_many else ""
 
 
-def equal_parts(distinct: Floats, counts: NDArray[np.int64], n_buckets: int) -> Floats:
+def equal_parts(distinct: Floats, counts: Ints, n_buckets: int) -> Floats:
     """Return the edges that part a sample into buckets of about equally many rows.
 
     Args:
@@ -365,7 +364,7 @@ def _runs(buckets: list[int]) -> list[tuple[int, int]]:
     return runs
 
 
-def _at_most(points: tuple[float, ...], values: Floats) -> NDArray[np.uint8]:
+def _at_most(points: tuple[float, ...], values: Floats) -> Bytes:
     """Return how many points are at most each value ((N,)); 0 for nan.
 
     One comparison of all values per point: for two dozen points 3 times as fast as a binary

@@ -15,30 +15,26 @@ readings of throughput; pass fractions come from the unbiased sample, not from r
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from eddyline.errors import PlanError
-from eddyline.options import in_range
 from eddyline.routing.learning import Outcomes
-from eddyline.routing.protocol import RouteProposal
+from eddyline.routing.options import RouterOptions
 from eddyline.routing.saving import FALLING_Z, Prices, Saving, routed_costs
-from eddyline.routing.search import Search
-from eddyline.routing.table import MAX_GROUPS, RouteTable
+from eddyline.routing.search import Search, Subject
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from eddyline.routing.protocol import Order
-    from eddyline.routing.search import Trial
+    from eddyline.data.arrays import Floats
+    from eddyline.routing.search import Found, Kind
+    from eddyline.routing.table import RouteTable
     from eddyline.stats.attributes import AttributeSample
+    from eddyline.stats.profile import Order
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.intp]
-Kind = Literal["number", "category"]
 
 LONG_FIRST = (1, 2, 4, 8)
 """Shares of the sample (one in so many, the newest) that a table is searched in: all of it, and
@@ -51,58 +47,14 @@ SHORT_FIRST = (8, 4, 2, 1)
 """The same once the table in force no longer does what it did: the newest rows first."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RouterOptions:
-    """When classes of rows get orders of their own.
+@dataclass(frozen=True, slots=True)
+class RouteProposal:
+    """Another table, or none, and the evidence for it."""
 
-    Raises:
-        OptionError: a value is out of its range.
-    """
-
-    n_buckets: int = 24
-    """Most buckets of an attribute with many values ([2, 128]) [Bizarro05 Table 2]."""
-    max_attributes: int = 3
-    """Most attributes that a class is made of ([1, 3])."""
-    max_classes: int = 1024
-    """Most classes ([2, 65536])."""
-    max_groups: int = MAX_GROUPS
-    """Most different orders at one time ([2, 16]); each is a call of every filter per batch, or a
-    branch of generated code, and has to earn that."""
-    min_ratio: float = 0.001
-    """Gain ratio below which an attribute counts as useless for a filter ([0, 1]): the paper's
-    gamma, which it gives no value. Samples are large here and ``level`` keeps chance out, so it
-    can be far below the 0.03 that 150 rows would need."""
-    level: float = 0.01
-    """Chance of taking a useless attribute for one that tells something, per filter ((0, 0.5])."""
-    extreme_frac: float = 0.02
-    """A filter that passes less than this, or drops less than this, has its place in any order
-    and is not asked about ([0, 0.5]) [Bizarro05 4.4 gives no number]."""
-    prior_rows: float = 50.0
-    """Rows by which a class's own rows are drawn towards what its buckets say ([0, 1e6])."""
-    min_rows: int = 400
-    """Sampled rows before anything is learned ([8, 2^31])."""
-    min_gain: float = 0.01
-    """Share of the cost that a table must save, or another table save on it ([0, 1))."""
-    min_refinement: float = 0.005
-    """Share of the cost that a table must save on the one in force ([0, 1)): less than a first
-    table has to, because it rests on more rows, and a first table of few would stay for long."""
-    z_score: float = 2.0
-    """Standard errors by which the saving must exceed what routing costs ([0, 100]); half of that
-    is enough to replace a table."""
-
-    def __post_init__(self) -> None:
-        in_range(self, "n_buckets", 2, 128)
-        in_range(self, "max_attributes", 1, 3)
-        in_range(self, "max_classes", 2, 2**16)
-        in_range(self, "max_groups", 2, MAX_GROUPS)
-        in_range(self, "min_ratio", 0.0, 1.0)
-        in_range(self, "level", 1e-12, 0.5)
-        in_range(self, "extreme_frac", 0.0, 0.5)
-        in_range(self, "prior_rows", 0.0, 1e6)
-        in_range(self, "min_rows", 8, 2**31)
-        in_range(self, "min_gain", 0.0, 1.0)
-        in_range(self, "min_refinement", 0.0, 1.0)
-        in_range(self, "z_score", 0.0, 100.0)
+    table: RouteTable | None
+    """None: every row takes the order of all rows."""
+    evidence: dict[str, Any] = field(default_factory=dict)
+    """Plain values that a person can check: attributes, gain ratios, cost with and without."""
 
 
 class Router:
@@ -135,12 +87,14 @@ class Router:
                 f"filters with {len(reads)} sets of attributes read do not fit"
             )
             raise PlanError(msg, attributes=tuple(attributes), filters=tuple(filter_ids))
-        self.filter_ids = tuple(filter_ids)
-        self.attributes = tuple(attributes)
-        self.kinds = tuple(kinds)
         self.options = options or RouterOptions()
-        own = [[name in read for name in self.attributes] for read in reads]
-        self.own = np.array(own, dtype=np.bool_).reshape(len(filter_ids), len(attributes))
+        own = [[name in read for name in attributes] for read in reads]
+        self._subject = Subject(
+            tuple(filter_ids),
+            tuple(attributes),
+            tuple(kinds),
+            np.array(own, dtype=np.bool_).reshape(len(filter_ids), len(attributes)),
+        )
 
     def propose(
         self,
@@ -167,8 +121,8 @@ class Router:
                 ≥ 0).
         """
         prices = Prices(order, costs_ns, route_cost_ns, group_cost_ns, attribute_cost_ns)
-        sample = sample.of(self.attributes)
-        if len(order) < 2 or not self.attributes:
+        sample = sample.of(self._subject.attributes)
+        if len(order) < 2 or not self._subject.attributes:
             return None if table is None else RouteProposal(None, {"reason": "nothing to route"})
         held: Floats | None = None
         shares: tuple[int, ...] = LONG_FIRST
@@ -180,11 +134,10 @@ class Router:
             rows = sample.last(sample.n_rows // share)
             if rows.n_rows < self.options.min_rows:
                 continue
-            search = Search(self, rows, prices, is_stale=is_stale)
+            search = Search(self.options, self._subject, rows, prices, is_stale=is_stale)
             found = search.run()
-            proposal = found and self._if_better(found, table, held, rows, prices)
-            if proposal:
-                return proposal
+            if found and self._is_better(found, table, held, rows, prices):
+                return RouteProposal(found.table, search.evidence(found))
             if share == 1 and not search.has_classifier:
                 break  # an attribute that tells anything of late shows among all rows, too
         if table is None or held is not None:
@@ -208,7 +161,7 @@ class Router:
         stay because it takes long to learn another. The arguments are those of ``propose``.
         """
         prices = Prices(order, costs_ns, route_cost_ns, group_cost_ns, attribute_cost_ns)
-        sample = sample.of(self.attributes)
+        sample = sample.of(self._subject.attributes)
         return (
             _stopped(sample, prices, table)
             if self._held(table, sample, prices)[0] is None
@@ -227,7 +180,7 @@ class Router:
             What each row costs under it ((M,)), or None if it stopped paying; and whether it saves
             less on the newest rows than on those before.
         """
-        if not set(table.attributes) <= set(self.attributes) or table.n_groups < 2:
+        if not set(table.attributes) <= set(self._subject.attributes) or table.n_groups < 2:
             return None, True
         outcomes = Outcomes.of(sample.bits(len(prices.order)), sample.codes, sample.weights)
         routed = routed_costs(table.with_default(prices.order), sample, outcomes, prices)
@@ -248,25 +201,24 @@ class Router:
         now, error = saving.over(least)
         return (None if is_stale and now <= self.options.z_score * error else routed), is_stale
 
-    def _if_better(
+    def _is_better(
         self,
-        found: tuple[Trial, RouteProposal],
+        found: Found,
         table: RouteTable | None,
         held: Floats | None,
         rows: AttributeSample,
         prices: Prices,
-    ) -> RouteProposal | None:
-        """Return the proposal unless the table in force is about as good."""
-        trial, proposal = found
-        if table is None or held is None or proposal.table is None:
-            return proposal
-        more = prices.overhead_of(proposal.table) - prices.overhead_of(table)
+    ) -> bool:
+        """Return whether a table saves enough beside the one in force."""
+        if table is None or held is None:
+            return True
+        trial = found.trial
+        more = prices.overhead_of(found.table) - prices.overhead_of(table)
         saving = Saving(held[-rows.n_rows :] - trial.routed_ns, trial.saving.weights, more)
         mean, error = saving.over(rows.n_rows)
         least = self.options.min_refinement * float(held.mean())
         newest, _ = saving.over(self.options.min_rows)
-        is_better = mean - 0.5 * self.options.z_score * error > least and newest > 0.0
-        return proposal if is_better else None
+        return mean - 0.5 * self.options.z_score * error > least and newest > 0.0
 
 
 def _stopped(sample: AttributeSample, prices: Prices, table: RouteTable) -> RouteProposal:

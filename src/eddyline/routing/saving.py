@@ -6,15 +6,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 if TYPE_CHECKING:
+    from eddyline.data.arrays import Floats
     from eddyline.routing.learning import Outcomes
-    from eddyline.routing.protocol import Order
     from eddyline.routing.table import RouteTable
     from eddyline.stats.attributes import AttributeSample
+    from eddyline.stats.profile import Order
 
-Floats = NDArray[np.float64]
 
 FALLING_Z = 3.0
 """Standard errors by which the newest rows must save less than those before to call it a change."""

@@ -8,10 +8,9 @@ saves is judged on rows that its orders were not learned from: each part of the 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from eddyline.routing.classifier import Classifier
 from eddyline.routing.gain import count, gains
@@ -25,21 +24,22 @@ from eddyline.routing.learning import (
     shrunk,
 )
 from eddyline.routing.partitions import Partition, choose_partition
-from eddyline.routing.protocol import RouteProposal
 from eddyline.routing.saving import Saving
 from eddyline.routing.table import MAX_CLASSES, RouteTable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from eddyline.data.arrays import Floats, Indices, Mask
     from eddyline.data.outcome_codes import Bits
     from eddyline.routing.learning import Learned
-    from eddyline.routing.router import Router
+    from eddyline.routing.options import RouterOptions
     from eddyline.routing.saving import Prices
     from eddyline.stats.attributes import AttributeSample
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.intp]
+
+Kind = Literal["number", "category"]
+"""Whether the values of an attribute have an order, or only equality means anything."""
 
 N_FOLDS = 4
 """Parts of a sample: a table learned from all but one is judged on that one."""
@@ -61,16 +61,44 @@ class Trial:
     """What each row costs under it ((M,))."""
 
 
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A table that pays, and the trial that showed it."""
+
+    trial: Trial
+    table: RouteTable
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """The filters of a conjunction and the attributes that rows may be told apart by."""
+
+    filter_ids: tuple[str, ...]
+    """Names of the filters (F)."""
+    attributes: tuple[str, ...]
+    """Names of the attributes (K)."""
+    kinds: tuple[Kind, ...]
+    """Of each attribute, whether its values have an order (K)."""
+    own: Mask
+    """Which filter reads which attribute itself ((F, K))."""
+
+
 class Search:
-    """One search for a table: the sample, read once, and what the steps share."""
+    """One search for a table: the sample, read once, and the results that its steps share."""
 
     def __init__(
-        self, router: Router, sample: AttributeSample, prices: Prices, *, is_stale: bool
+        self,
+        options: RouterOptions,
+        subject: Subject,
+        sample: AttributeSample,
+        prices: Prices,
+        *,
+        is_stale: bool,
     ) -> None:
-        self.router = router
+        self.options = options
+        self.subject = subject
         self.is_stale = is_stale
         self.has_classifier = False
-        self.options = router.options
         self.sample = sample
         self.prices = prices
         self.drops: Bits = sample.bits(len(prices.order))
@@ -96,8 +124,8 @@ class Search:
         found: Floats = by_code[outcomes.of_row, better]
         return found
 
-    def run(self) -> tuple[Trial, RouteProposal] | None:
-        """Return the best table and its evidence, if there is one that pays."""
+    def run(self) -> Found | None:
+        """Return the best table if it pays."""
         least = self.outcomes.least_costs(self.prices.costs_ns)[self.outcomes.of_row]
         most = float(self.outcomes.weights @ (self.base_ns - least)) / self.outcomes.n_rows
         if most <= self.prices.overhead_ns(2, 1):
@@ -124,16 +152,16 @@ class Search:
         table = self._table(trial.attributes)
         if len(set(table.orders)) < 2:
             return None
-        return trial, RouteProposal(table, self._evidence(trial, table))
+        return Found(trial, table)
 
-    def _usable(self) -> tuple[list[Classifier], NDArray[np.bool_]]:
+    def _usable(self) -> tuple[list[Classifier], Mask]:
         """Cut the attributes into buckets; note why some are left out.
 
         Returns:
             The attributes that are left, and which filter reads which of them ((F, K')).
         """
         found, own = [], []
-        names, kinds = self.router.attributes, self.router.kinds
+        names, kinds = self.subject.attributes, self.subject.kinds
         for place, (name, kind) in enumerate(zip(names, kinds, strict=True)):
             values = np.ascontiguousarray(self.sample.values[:, place])
             part = choose_partition(name, kind, values, self.options.n_buckets)
@@ -143,11 +171,11 @@ class Search:
                 self.left_out[name] = "more buckets than classes are allowed"
             else:
                 found.append(self._attribute(part, part.buckets(values)))
-                own.append(self.router.own[:, place])
+                own.append(self.subject.own[:, place])
         n_filters = self.drops.shape[1]
         return found, np.array(own, dtype=np.bool_).reshape(len(found), n_filters).T
 
-    def _attribute(self, part: Partition, buckets: Ints) -> Classifier:
+    def _attribute(self, part: Partition, buckets: Indices) -> Classifier:
         """Count an attribute, part by part of the sample."""
         size = part.n_buckets
         cells, outcomes = buckets * N_FOLDS + self.fold, self.outcomes
@@ -155,12 +183,12 @@ class Search:
         by_fold = seen[0].reshape(size, N_FOLDS), passed[0].reshape(-1, size, N_FOLDS)
         return Classifier(part, buckets, *by_fold)
 
-    def _tells(self, own: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    def _tells(self, own: Mask) -> Mask:
         """Return which usable attribute tells something about which filter ((F, K'))."""
         options = self.options
         pass_fracs = 1.0 - self.drops.mean(axis=0)
         moves = np.abs(pass_fracs - 0.5) <= 0.5 - options.extreme_frac
-        found: NDArray[np.bool_] = (
+        found: Mask = (
             (self.gains.ratio > options.min_ratio)
             & self.gains.is_significant(options.level)
             & ~own
@@ -245,7 +273,7 @@ class Search:
         )
 
     def _pass_fracs(
-        self, attributes: tuple[int, ...], classes: Ints, left_out: int | None = None
+        self, attributes: tuple[int, ...], classes: Indices, left_out: int | None = None
     ) -> Floats:
         """Return the pass fraction of each filter in some classes ((C, F)).
 
@@ -297,22 +325,23 @@ class Search:
         groups[cells.classes] = learned.groups
         return RouteTable(tuple(parts), tuple(orders), tuple(groups.tolist())).compact()
 
-    def _unseen(self, attributes: tuple[int, ...], learned: Learned) -> Ints:
+    def _unseen(self, attributes: tuple[int, ...], learned: Learned) -> Indices:
         """Return the group of each class as its buckets ask for, if all of them were seen."""
         sizes = [self.usable[k].n_buckets for k in attributes]
         classes = np.arange(self._n_classes(attributes))
         fracs = self._pass_fracs(attributes, classes)
         costs = independent_costs(fracs, learned.orders, self.prices.costs_ns)
-        groups: Ints = costs.argmin(axis=1)
+        groups: Indices = costs.argmin(axis=1)
         for k, of_class in zip(attributes, class_buckets(classes, sizes), strict=True):
             groups[(self.usable[k].seen.sum(axis=1) == 0)[of_class]] = 0
         return groups
 
-    def _evidence(self, trial: Trial, table: RouteTable) -> dict[str, Any]:
-        """Return what the proposal rests on, as plain values."""
-        names = self.router.filter_ids
+    def evidence(self, found: Found) -> dict[str, Any]:
+        """Return the evidence for a table that ``run`` returned, as plain values."""
+        trial, table = found.trial, found.table
+        names = self.subject.filter_ids
         saved, error = trial.saving.over(self.outcomes.n_rows)
-        columns = [self.router.attributes.index(name) for name in table.attributes]
+        columns = [self.subject.attributes.index(name) for name in table.attributes]
         group = table.group_of(self.sample.values[:, columns])
         shares = np.bincount(group, weights=self.outcomes.weights, minlength=table.n_groups)
         told = {}

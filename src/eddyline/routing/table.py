@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from eddyline.errors import PlanError
 from eddyline.routing.partitions import Partition
@@ -19,12 +18,11 @@ from eddyline.routing.partitions import Partition
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from eddyline.routing.protocol import Order
+    from eddyline.data.arrays import Bytes, Floats, Indices, Mask
+    from eddyline.stats.profile import Order
 
     Labels = Mapping[str, Mapping[float, str]]
 
-Floats = NDArray[np.float64]
-Groups = NDArray[np.uint8]
 
 MAX_GROUPS = 16
 """Most order groups: each is a branch of generated code and a call of each filter per batch."""
@@ -54,7 +52,7 @@ class RouteTable:
     of another group, even while the two are equal."""
     groups: tuple[int, ...]
     """The group of each class; a class is its buckets in mixed radix, the last one fastest."""
-    _lookup: Groups = field(init=False, repr=False, compare=False)
+    _lookup: Bytes = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         filters = list(range(len(self.orders[0]))) if self.orders else []
@@ -72,24 +70,6 @@ class RouteTable:
             )
             raise PlanError(msg, classes=n_classes, groups=len(self.orders))
         object.__setattr__(self, "_lookup", np.array(self.groups, dtype=np.uint8))
-
-    @classmethod
-    def of_classes(
-        cls, partitions: Sequence[Partition], default: Order, orders: Sequence[Order | None]
-    ) -> Self:
-        """Return the table of one order per class, without what makes no difference.
-
-        Args:
-            partitions: how each attribute is cut.
-            default: the order of rows of no class in particular.
-            orders: the order of each class; None: the default, also if that changes later.
-
-        Raises:
-            PlanError: there are more than ``MAX_GROUPS`` different orders.
-        """
-        place: dict[Order, int] = {}
-        groups = [0 if o is None else place.setdefault(o, len(place) + 1) for o in orders]
-        return cls(tuple(partitions), (default, *place), tuple(groups)).compact()
 
     @property
     def attributes(self) -> tuple[str, ...]:
@@ -111,7 +91,7 @@ class RouteTable:
         """How many classes of rows there are."""
         return len(self.groups)
 
-    def classes(self, values: Floats) -> NDArray[np.intp]:
+    def classes(self, values: Floats) -> Indices:
         """Return the class of each row ((N,)).
 
         Args:
@@ -119,7 +99,7 @@ class RouteTable:
         """
         return class_of(self.partitions, values)
 
-    def group_of(self, values: Floats) -> Groups:
+    def group_of(self, values: Floats) -> Bytes:
         """Return the order group of each row ((N,)): ``orders[group]`` is its order.
 
         Args:
@@ -144,7 +124,7 @@ class RouteTable:
         # Nothing negates a part that a NULL makes NULL, so what is NULL in the end is false.
         return [f"COALESCE({sql}, FALSE)" for sql in told]
 
-    def _condition(self, exprs: Sequence[str], wanted: NDArray[np.bool_], depth: int) -> str:
+    def _condition(self, exprs: Sequence[str], wanted: Mask, depth: int) -> str:
         """Return SQL for a set of classes: buckets with the same rest are asked for together."""
         if depth == len(self.partitions):
             return "TRUE" if wanted.any() else "FALSE"
@@ -209,7 +189,7 @@ class RouteTable:
         told = [self._words(groups == number, 0, known) for number in range(1, self.n_groups)]
         return ["other rows", *told]
 
-    def _words(self, wanted: NDArray[np.bool_], depth: int, labels: Labels) -> str:
+    def _words(self, wanted: Mask, depth: int, labels: Labels) -> str:
         if depth == len(self.partitions):
             return ""
         by_rest: dict[bytes, list[int]] = {}
@@ -248,7 +228,7 @@ class RouteTable:
         )
 
 
-def class_of(partitions: Sequence[Partition], values: Floats) -> NDArray[np.intp]:
+def class_of(partitions: Sequence[Partition], values: Floats) -> Indices:
     """Return the class of each row: its buckets in mixed radix, the last one fastest ((N,)).
 
     Args:
@@ -262,7 +242,7 @@ def class_of(partitions: Sequence[Partition], values: Floats) -> NDArray[np.intp
     return found
 
 
-def _useless_points(part: Partition, table: NDArray[np.uint8]) -> set[int]:
+def _useless_points(part: Partition, table: Bytes) -> set[int]:
     """Return points whose bucket takes everywhere the order of the one it would merge with.
 
     Args:

@@ -9,8 +9,7 @@ import numpy as np
 from eddyline.ordering.matrix_view import drop_fracs
 
 if TYPE_CHECKING:
-    from eddyline.ordering.protocol import Order
-    from eddyline.stats.profile import FilterProfile
+    from eddyline.stats.profile import FilterProfile, Order
 
 MIN_ROWS_PER_PROFILE = 32
 """Sampled rows below which a batch is not worth profiling: then fewer batches are profiled."""

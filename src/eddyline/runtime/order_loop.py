@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from eddyline.options import FilterOptions
-    from eddyline.ordering.protocol import Order
     from eddyline.query.attributes import Attribute
     from eddyline.routing.table import RouteTable
+    from eddyline.stats.profile import Order
 
 SPIKE_FACTOR = 4.0
 """A call that takes so many times longer than expected is a spike, if it stays the only one."""

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from eddyline.filters.binding import Pinned
     from eddyline.joins.view import JoinRecord, JoinView
-    from eddyline.ordering.protocol import Order
     from eddyline.rules.view import RuleRecord, RuleView
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.operator import Record
-    from eddyline.stats.profile import FilterProfile
+    from eddyline.stats.profile import FilterProfile, Order
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from eddyline.data import outcome_codes as outcome
 from eddyline.errors import PlanError
@@ -18,7 +17,7 @@ from eddyline.errors import PlanError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-Floats = NDArray[np.float64]
+    from eddyline.data.arrays import Floats, Indices
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +57,7 @@ class AttributeSample:
         rows = slice(start, stop)
         return type(self)(self.attributes, self.values[rows], self.codes[rows], self.weights[rows])
 
-    def take(self, rows: NDArray[np.intp]) -> Self:
+    def take(self, rows: Indices) -> Self:
         """Return the rows at some places, in that order."""
         return type(self)(self.attributes, self.values[rows], self.codes[rows], self.weights[rows])
 
@@ -88,7 +87,7 @@ def interleaved(samples: Sequence[AttributeSample]) -> AttributeSample:
     return joined(samples).take(side_by_side([each.n_rows for each in samples]))
 
 
-def side_by_side(lengths: Sequence[int]) -> NDArray[np.intp]:
+def side_by_side(lengths: Sequence[int]) -> Indices:
     """Return the order that interleaves series which stand one behind the other.
 
     Args:

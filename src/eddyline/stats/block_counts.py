@@ -14,15 +14,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from eddyline.data.arrays import Floats, Mask
     from eddyline.data.outcome_codes import Bits
-
-Floats = NDArray[np.float64]
-Order = tuple[int, ...]
+    from eddyline.stats.profile import Order
 
 
 class BlockEstimates:
@@ -71,7 +69,7 @@ class BlockEstimates:
             self.forget(full)
             yield len(by_position), estimates
 
-    def forget(self, prefixes: NDArray[np.bool_]) -> None:
+    def forget(self, prefixes: Mask) -> None:
         """Empty the open blocks of some prefixes ((F,))."""
         self._reached[prefixes] = 0.0
         self._dropped[prefixes] = 0.0
@@ -103,7 +101,7 @@ class BlockEstimates:
             raise ValueError(msg)
 
 
-def behind_prefix(order: Order) -> NDArray[np.bool_]:
+def behind_prefix(order: Order) -> Mask:
     """Return which filters stand behind which prefix of an order ((F, F), prefix and filter).
 
     >>> behind_prefix((1, 0))
@@ -112,11 +110,11 @@ def behind_prefix(order: Order) -> NDArray[np.bool_]:
     """
     place = np.empty(len(order), dtype=np.int64)
     place[list(order)] = np.arange(len(order))
-    behind: NDArray[np.bool_] = place[None, :] >= np.arange(len(order))[:, None]
+    behind: Mask = place[None, :] >= np.arange(len(order))[:, None]
     return behind
 
 
-def changed_prefixes(before: Order, after: Order) -> NDArray[np.bool_]:
+def changed_prefixes(before: Order, after: Order) -> Mask:
     """Return which prefix lengths name another set of filters in another order ((F,)).
 
     >>> changed_prefixes((0, 1, 2), (1, 0, 2))

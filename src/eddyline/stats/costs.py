@@ -10,11 +10,12 @@ of calls, tasks and partitions merge.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+if TYPE_CHECKING:
+    from eddyline.data.arrays import Floats, Mask
 
 MIN_PER_ROW_NS = 0.1
 """Floor of a per-row cost (ns): below a tenth of a nanosecond is noise, and ratios need > 0."""
@@ -81,7 +82,7 @@ class CostSums:
         one = np.ones(len(mean_ns))
         return cls(np.stack([ones, ones, total, ones, total, one, one]))
 
-    def without(self, filters: NDArray[np.bool_]) -> CostSums:
+    def without(self, filters: Mask) -> CostSums:
         """Return a copy in which some filters were never called.
 
         Args:
@@ -119,9 +120,9 @@ class CostSums:
         return int(self.sums.shape[1])
 
     @property
-    def is_known(self) -> NDArray[np.bool_]:
+    def is_known(self) -> Mask:
         """Which filters were called at least once ((F,))."""
-        called: NDArray[np.bool_] = self.sums[0] > 0
+        called: Mask = self.sums[0] > 0
         return called
 
     @property

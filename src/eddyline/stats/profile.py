@@ -13,7 +13,6 @@ from operator import index
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from eddyline.data import outcome_codes as outcome
 from eddyline.errors import PlanError
@@ -23,7 +22,11 @@ from eddyline.stats.costs import CostSums
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-Floats = NDArray[np.float64]
+    from eddyline.data.arrays import Floats, Ints, Mask
+
+
+Order = tuple[int, ...]
+"""The order of a conjunction: ``order[position]`` is the index of a filter."""
 
 MAX_BLOCKS = 256
 """Blocks of counts that a profile keeps, the newest ones."""
@@ -65,12 +68,12 @@ class FilterProfile:
     """Of ``n_evaluations``, those that only profiling needed."""
     n_raised: Floats = field(default_factory=lambda: np.zeros(0))
     """Rows on which each filter raised and was set aside ((F,))."""
-    basis: tuple[int, ...] | None = None
+    basis: Order | None = None
     """The order under which partial codes were taken; None if every bit of every code is known."""
-    ran_under: tuple[int, ...] | None = None
+    ran_under: Order | None = None
     """The order that all rows met; None if there were several, or if it is not known: then
     ``rows_in`` and ``rows_out`` are of no single order."""
-    blocks: NDArray[np.int64] | None = None
+    blocks: Ints | None = None
     """Rows in and out of each filter in consecutive blocks of input rows that met ``ran_under``,
     where a monitor asks for them; never saved ((blocks, 2, F))."""
     attributes: AttributeSample | None = None
@@ -96,11 +99,11 @@ class FilterProfile:
     def of_sample(
         cls,
         filter_ids: tuple[str, ...],
-        drops: NDArray[np.bool_],
+        drops: Mask,
         *,
         prob: float = 1.0,
         costs: CostSums | None = None,
-        basis: tuple[int, ...] | None = None,
+        basis: Order | None = None,
     ) -> Self:
         """Return the profile of sampled rows alone, without counts of the main pass.
 
@@ -134,7 +137,7 @@ class FilterProfile:
         """R, the number of profile tuples."""
         return len(self.codes)
 
-    def bits(self) -> tuple[NDArray[np.bool_], Floats]:
+    def bits(self) -> tuple[Mask, Floats]:
         """Return the distinct outcome bits ((K, F)) and the weight of each ((K,))."""
         codes, weights = outcome.histogram(self.codes, self.weights)
         return outcome.unpack(codes, self.n_filters), weights
@@ -288,12 +291,12 @@ def merge_tasks(profiles: Sequence[FilterProfile], n_tuples: int, n_rows: int) -
     return whole
 
 
-def _same(orders: list[tuple[int, ...] | None]) -> tuple[int, ...] | None:
+def _same(orders: list[Order | None]) -> Order | None:
     """Return the order that all of them are, if they are one."""
     return orders[0] if orders and all(order == orders[0] for order in orders) else None
 
 
-def _joined_blocks(parts: list[FilterProfile]) -> NDArray[np.int64] | None:
+def _joined_blocks(parts: list[FilterProfile]) -> Ints | None:
     """Return the blocks of all profiles, the newest ones if there are many."""
     counted = [part.blocks for part in parts if part.blocks is not None]
     return np.concatenate(counted)[-MAX_BLOCKS:] if counted else None

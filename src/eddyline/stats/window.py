@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from eddyline.stats.profile import FilterProfile, merge
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+    from eddyline.data.arrays import Mask
+
 
 _PARTS = 16
 """Parts of a full window: costs leave with a part, so they are at most a sixteenth too old, and
@@ -54,7 +54,7 @@ class ProfileWindow:
             surplus -= oldest.n_tuples
         self._merged = None
 
-    def forget_costs(self, filters: NDArray[np.bool_]) -> None:
+    def forget_costs(self, filters: Mask) -> None:
         """Take the costs of some filters ((F,)) out, because they will not come again."""
         self._parts = deque(
             replace(part, costs=part.costs.without(filters)) for part in self._parts

@@ -22,7 +22,8 @@ from eddyline.testing.simulation import run_batch
 
 if TYPE_CHECKING:
     from eddyline.data.outcome_codes import Bits
-    from eddyline.ordering.protocol import Order, OrderingPolicy, PolicyOptions, Proposal
+    from eddyline.ordering.protocol import OrderingPolicy, PolicyOptions, Proposal
+    from eddyline.stats.profile import Order
 
 _BATCH_ROWS = 20_000
 _N_BATCHES = 16

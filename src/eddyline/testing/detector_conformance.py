@@ -16,7 +16,8 @@ from eddyline.change.single import Detector
 from eddyline.errors import QueryError, StateError
 
 if TYPE_CHECKING:
-    from eddyline.change.protocol import DetectorBank, DetectorOptions, Floats, Mask
+    from eddyline.change.protocol import DetectorBank, DetectorOptions
+    from eddyline.data.arrays import Floats, Mask
 
 _N = 5
 _BEFORE = 400

@@ -21,12 +21,9 @@ from eddyline.testing.generators import CorrelatedStream
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from numpy.typing import NDArray
-
+    from eddyline.data.arrays import Floats, Ints
     from eddyline.data.outcome_codes import Bits
 
-    Floats = NDArray[np.float64]
-    Ints = NDArray[np.int64]
 
 _CHUNK_ROWS = 4096
 """Rows that are generated together, so that a row does not depend on how the stream is cut."""

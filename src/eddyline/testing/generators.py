@@ -23,11 +23,8 @@ from eddyline.stats.costs import CostSums
 from eddyline.stats.profile import FilterProfile
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from eddyline.data.arrays import Floats
     from eddyline.data.outcome_codes import Bits
-
-    Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)

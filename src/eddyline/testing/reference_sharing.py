@@ -13,11 +13,9 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from numpy.typing import NDArray
+    from eddyline.data.arrays import Ints, Mask, Words
 
-    Bits = NDArray[np.bool_]
-    Ints = NDArray[np.int64]
-    Words = NDArray[np.uint64]
+    Bits = Mask
 
 OPERATORS: dict[str, Callable[[float, float], bool]] = {
     "=": lambda x, c: x == c,

@@ -17,13 +17,10 @@ from eddyline.rules.compile.formula import Literal, all_of
 from eddyline.rules.compile.regions import KeySet
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from eddyline.data.arrays import Ints, Mask
     from eddyline.rules.compile.formula import Formula
 
-    Bits = NDArray[np.bool_]
-    Floats = NDArray[np.float64]
-    Ints = NDArray[np.int64]
+    Bits = Mask
 
 DOMAIN = 100
 """Values of an attribute are 0 to 99 [ASC 6]."""

@@ -19,12 +19,10 @@ from eddyline.stats.window import ProfileWindow
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from numpy.typing import NDArray
-
+    from eddyline.data.arrays import Floats, Ints
     from eddyline.data.outcome_codes import Bits
-    from eddyline.ordering.protocol import Order, OrderingPolicy, PolicyOptions, Proposal
-
-    Floats = NDArray[np.float64]
+    from eddyline.ordering.protocol import OrderingPolicy, PolicyOptions, Proposal
+    from eddyline.stats.profile import Order
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +80,7 @@ def run_batch(
     order: Order,
     policy: OrderingPolicy,
     costs_ns: Floats,
-    sampled: NDArray[np.int64],
+    sampled: Ints,
     *,
     prob: float,
 ) -> FilterProfile:

@@ -22,12 +22,10 @@ from eddyline.stats.attributes import AttributeSample
 from eddyline.testing.generators import Below
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from eddyline.data.arrays import Floats, Ints
     from eddyline.data.outcome_codes import Bits
+    from eddyline.stats.profile import Order
 
-    Floats = NDArray[np.float64]
-    Order = tuple[int, ...]
 
 N_KEYS = 10_000
 """Rows of each dimension table; a key from there on finds nothing [Bizarro05 6.1]."""
@@ -45,9 +43,9 @@ class StarRows:
     """Which filter drops which row ((R, F))."""
     values: Floats
     """Values of ``StarStream.attributes`` ((R, K))."""
-    keys: NDArray[np.int64]
+    keys: Ints
     """Foreign keys: filter f passes a row iff its key is below ``N_KEYS`` ((R, F))."""
-    classes: NDArray[np.int64]
+    classes: Ints
     """Class of each row: ``attr_c`` ((R,))."""
 
     @property

@@ -17,7 +17,7 @@ from eddyline.stats.profile import FilterProfile
 
 if TYPE_CHECKING:
     from eddyline.data.outcome_codes import Bits
-    from eddyline.ordering.protocol import Order
+    from eddyline.stats.profile import Order
 
 COSTS_NS = (1.0, 2.0, 3.0, 10.0, 50.0)
 """Costs that the strategies draw from: few, so that ratios tie."""

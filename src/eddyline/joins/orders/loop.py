@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from eddyline.joins.orders.probe_order import WayFilters
     from eddyline.joins.orders.probe_profiling import DropSample
     from eddyline.options import JoinOptions
-    from eddyline.ordering.protocol import Order
+    from eddyline.stats.profile import Order
 
 KEPT = 0.8
 """Weight of the combinations of a batch one batch later."""

@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from eddyline.change.protocol import DetectorBank, DetectorOptions
-    from eddyline.ordering.protocol import Order
-    from eddyline.stats.profile import FilterProfile
+    from eddyline.stats.profile import FilterProfile, Order
 
 MAIN_BLOCK_ROWS = 2000
 """Input rows per block of counts: five items of each position from an Arrow batch."""

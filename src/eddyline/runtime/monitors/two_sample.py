@@ -20,8 +20,7 @@ from eddyline.runtime.monitors.protocol import Finding, StatelessMonitor
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from eddyline.ordering.protocol import Order
-    from eddyline.stats.profile import FilterProfile
+    from eddyline.stats.profile import FilterProfile, Order
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

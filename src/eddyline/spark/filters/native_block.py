@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from eddyline.ordering.protocol import Order
     from eddyline.query.attributes import Attribute
     from eddyline.routing.table import RouteTable
+    from eddyline.stats.profile import Order
 
 CLOCK = "CAST(reflect('java.lang.System', 'nanoTime') AS BIGINT)"
 """The JVM's monotonic clock as SQL (ns); not deterministic, so read where it stands."""
