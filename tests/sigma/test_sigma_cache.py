@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import pickle
 
 import pytest
 
 from eddyline.sigma import cache, read
+from eddyline.sigma.loading import SigmaRules
 
 RULE = """\
 title: t
@@ -64,6 +66,53 @@ def test_a_damaged_cache_is_read_anew(home, no_parsing, damage):
     assert read(RULE) == first
     no_parsing()
     assert read(RULE) == first
+
+
+class _Code:
+    """Runs when it is unpickled."""
+
+    def __reduce__(self):
+        return os.mkdir, ("ran",)
+
+
+def test_files_of_the_cache_run_no_code(home, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    first = read(RULE)
+    (file,) = home.iterdir()
+    for path in (file, file.with_suffix(".pickle")):
+        path.write_bytes(pickle.dumps(_Code()))
+    assert read(RULE) == first
+    assert not (tmp_path / "ran").exists()
+
+
+EVERYTHING = """\
+title: t
+id: bbbbbbbb-0000-4000-8000-000000000000
+tags: [attack.t1059, attack.execution]
+logsource: {product: windows, category: process_creation}
+detection:
+  text: {"A": "x?y*", "B|cased": Z, "C|contains|all": [p, q]}
+  number: {"D": 5, "E|gte": 2.5, "F": 0, "G|lt": -3.0}
+  boolean: {"H": true}
+  empty: {"I": null, "J": ""}
+  exists: {"K|exists": false}
+  regex: {"L|re|i": "a+.b"}
+  network: {"M|cidr": "10.0.0.0/8"}
+  same: {"N|fieldref": O, "P|fieldref|startswith": Q}
+  time: {"R|hour": 3}
+  keyword: [alpha, 7]
+  condition: (text or number or boolean or empty) and not (exists or regex) or
+    network or same or time or keyword
+"""
+
+
+def test_rules_of_every_form_come_back_as_they_were(home):
+    rules = read([EVERYTHING, "a: 1\nb: 2\n"], cache=False)
+    assert (len(rules.sources), len(rules.skipped)) == (1, 1)
+    cache.keep("key", rules)
+    assert cache.recall("key", SigmaRules) == rules
+    assert cache.recall("key", int) is None
+    assert cache.recall("other", SigmaRules) is None
 
 
 def test_what_is_kept_is_bound_to_versions(home):

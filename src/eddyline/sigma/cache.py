@@ -1,19 +1,20 @@
 """Rules that were read before, kept in the user's cache folder.
 
 A cache is never needed: what cannot be read is read anew from the rules, and what cannot be
-written is not kept.
+written is not kept. Its files hold values alone, no code: another program can write to the folder.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-import pickle
 import sys
 import tempfile
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
 
 from eddyline.data.gc_pause import collector_paused
 
@@ -22,7 +23,9 @@ if TYPE_CHECKING:
 
     from eddyline.sigma.documents import Content
 
-FORMAT = 1
+KeptT = TypeVar("KeptT")
+
+FORMAT = 2
 """Counts changes of what is kept."""
 
 
@@ -48,27 +51,30 @@ def key_of(contents: Iterable[Content], versions: Iterable[str]) -> str:
     return digest.hexdigest()
 
 
-def recall(key: str, kind: type[Any]) -> Any:
-    """Return what was kept under a key, or None if there is nothing of this kind."""
-    # A file that is cut off or of another version can raise anything when it is unpickled.
-    try:
-        with collector_paused():
-            kept = pickle.loads((folder() / f"{key}.pickle").read_bytes())
-    except Exception:  # noqa: BLE001
-        return None
-    return kept if isinstance(kept, kind) else None
+def recall(key: str, kind: type[KeptT]) -> KeptT | None:
+    """Return the value that was kept under a key, or None if there is none of this kind."""
+    # Also without a home. A file that is cut off or was written by others does not decode.
+    with suppress(OSError, RuntimeError, msgspec.MsgspecError), collector_paused():
+        return msgspec.msgpack.decode(_file_of(key).read_bytes(), type=kind)
+    return None
 
 
 def keep(key: str, value: Any) -> None:
     """Keep a value, in one step: a reader finds all of it or nothing."""
-    with suppress(OSError, RuntimeError):  # also without a home
-        into = folder()
-        into.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=into, prefix="writing-")
+    # A path or rule may hold what is not UTF-8, a rule a number of more than 64 bits.
+    with suppress(OSError, RuntimeError, UnicodeError, OverflowError):
+        packed = msgspec.msgpack.encode(value)
+        file = _file_of(key)
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle, draft = tempfile.mkstemp(dir=file.parent, prefix="writing-")
         try:
-            with os.fdopen(handle, "wb") as file:
-                pickle.dump(value, file, pickle.HIGHEST_PROTOCOL)
-            Path(name).replace(into / f"{key}.pickle")
+            with os.fdopen(handle, "wb") as opened:
+                opened.write(packed)
+            Path(draft).replace(file)
         except BaseException:
-            Path(name).unlink(missing_ok=True)
+            Path(draft).unlink(missing_ok=True)
             raise
+
+
+def _file_of(key: str) -> Path:
+    return folder() / f"{key}.msgpack"

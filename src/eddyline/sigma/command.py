@@ -128,7 +128,7 @@ def check(rules: Path, pipeline: Sequence[Path], console: Console) -> int:
     loads = f"{counted(n_load, 'rule')} {'loads' if n_load == 1 else 'load'}: {said}"
     _print_plain(loads if said else "No rule loads.", console)
     for rule in found.sources:
-        for problem in rule.info["problems"]:
+        for problem in rule.info["problems"] or ():
             _print_plain(f"  {rule.name}: runs, although {problem}", console)
     _print_skipped(found.skipped, found, True, console)
     return len(found.skipped)

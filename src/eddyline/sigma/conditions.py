@@ -1,19 +1,17 @@
-"""What a Sigma rule asks of an event, as small picklable values that know no columns yet.
+"""The condition of a Sigma rule: small values that know no columns yet.
 
-A leaf tests one field, or (``field`` is None) every text of the event: a keyword.
+A leaf tests one field, or (``field`` is None) every text of the event: a keyword. Each class writes
+its name into the cache, so what is read back is of the same class.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from msgspec import Struct
 
-if TYPE_CHECKING:
-    from eddyline.query.conditions import Wild
+from eddyline.query.conditions import Wild  # noqa: TC001 - the cache decodes by these types
 
 
-@dataclass(frozen=True, slots=True)
-class TextIs:
+class TextIs(Struct, frozen=True, tag=True):
     """A text with wildcards."""
 
     field: str | None
@@ -23,8 +21,7 @@ class TextIs:
     """Whether case matters."""
 
 
-@dataclass(frozen=True, slots=True)
-class NumberIs:
+class NumberIs(Struct, frozen=True, tag=True):
     """A comparison with a number."""
 
     field: str | None
@@ -33,31 +30,27 @@ class NumberIs:
     number: int | float
 
 
-@dataclass(frozen=True, slots=True)
-class BooleanIs:
+class BooleanIs(Struct, frozen=True, tag=True):
     """True or false."""
 
     field: str | None
     value: bool
 
 
-@dataclass(frozen=True, slots=True)
-class IsEmpty:
+class IsEmpty(Struct, frozen=True, tag=True):
     """``field: null``: the event does not have the field."""
 
     field: str
 
 
-@dataclass(frozen=True, slots=True)
-class Exists:
+class Exists(Struct, frozen=True, tag=True):
     """``field|exists``."""
 
     field: str
     value: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Matches:
+class Matches(Struct, frozen=True, tag=True):
     """A regular expression that occurs in the text, as Python's ``re.search`` finds it."""
 
     field: str | None
@@ -65,16 +58,14 @@ class Matches:
     flags: int
 
 
-@dataclass(frozen=True, slots=True)
-class InNetwork:
+class InNetwork(Struct, frozen=True, tag=True):
     """An IP address within a network (CIDR)."""
 
     field: str | None
     network: str
 
 
-@dataclass(frozen=True, slots=True)
-class SameAs:
+class SameAs(Struct, frozen=True, tag=True):
     """A comparison with another field."""
 
     field: str
@@ -85,8 +76,7 @@ class SameAs:
     """Whether the text ends with the other."""
 
 
-@dataclass(frozen=True, slots=True)
-class TimePart:
+class TimePart(Struct, frozen=True, tag=True):
     """A part of a timestamp, in the time zone of the session."""
 
     field: str
@@ -95,22 +85,19 @@ class TimePart:
     number: int
 
 
-@dataclass(frozen=True, slots=True)
-class Negated:
+class Negated(Struct, frozen=True, tag=True):
     """Not the part."""
 
     part: Condition
 
 
-@dataclass(frozen=True, slots=True)
-class AllOf:
+class AllOf(Struct, frozen=True, tag=True):
     """Every one of the parts."""
 
     parts: tuple[Condition, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class AnyOf:
+class AnyOf(Struct, frozen=True, tag=True):
     """At least one of the parts."""
 
     parts: tuple[Condition, ...]

@@ -14,14 +14,13 @@ from eddyline.options import SharingOptions
 from eddyline.registry import unknown
 from eddyline.sigma import cache as caches
 from eddyline.sigma.documents import contents
-from eddyline.sigma.rule import Reading, SigmaRule
+from eddyline.sigma.rule import Reading, SigmaRule, SkippedSigmaRule
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from sigma.processing.pipeline import ProcessingPipeline
 
-    from eddyline.query.conditions import SkippedRule
     from eddyline.sigma.documents import Source
     from eddyline.sigma.reading import Progress
     from eddyline.spark.rules.rule_set import RuleSet
@@ -39,7 +38,7 @@ class SigmaRules:
 
     sources: tuple[SigmaRule, ...]
     """The rules, in the order of their files."""
-    skipped: tuple[SkippedRule, ...]
+    skipped: tuple[SkippedSigmaRule, ...]
     """Those that do not run, and why."""
 
 
@@ -171,7 +170,7 @@ def _read(
     if kept is not None:
         if progress is not None:
             progress(len(files), len(files))
-        return kept  # type: ignore[no-any-return]  # recall has checked it
+        return kept
     from eddyline.sigma.reading import read_contents  # noqa: PLC0415 - pySigma loads slowly
 
     found = read_contents(files, _pipeline(pipeline), progress)

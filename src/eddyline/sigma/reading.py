@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
     from sigma.processing.pipeline import ProcessingPipeline
 
-    from eddyline.query.conditions import SkippedRule
     from eddyline.sigma.documents import Content
 
     Progress = Callable[[int, int], None]
@@ -56,7 +55,7 @@ class ReadRules:
     """What became of the documents."""
 
     rules: tuple[SigmaRule, ...]
-    skipped: tuple[SkippedRule, ...]
+    skipped: tuple[SkippedSigmaRule, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +88,8 @@ class _Reader:
     _skipped: list[tuple[Place, int, SkippedSigmaRule]] = field(default_factory=list)
 
     @property
-    def skipped(self) -> tuple[SkippedRule, ...]:
-        """What cannot be used, by file and line."""
+    def skipped(self) -> tuple[SkippedSigmaRule, ...]:
+        """The documents that cannot be used, by file and line."""
         ordered = sorted(self._skipped, key=lambda each: (each[0].n_file, each[1]))
         return tuple(rule for _, _, rule in ordered)
 

@@ -1,23 +1,21 @@
-"""A Sigma rule, read once: it gives a rule tree for every input it meets."""
+"""A Sigma rule, read once: it binds to every input that it meets."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping  # noqa: TC003 - the cache decodes by these types
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from eddyline.errors import OptionError, QueryError
 from eddyline.query.conditions import And, Rule, SkippedRule
 from eddyline.sigma.binding import Binder
-from eddyline.sigma.conditions import fields_of
+from eddyline.sigma.conditions import Condition, fields_of
 from eddyline.sigma.fields import Columns
 from eddyline.sigma.log_sources import LogSource, restriction
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from eddyline.query.conditions import Node
-    from eddyline.sigma.conditions import Condition
 
 
 @lru_cache(maxsize=8)
@@ -60,11 +58,11 @@ class SigmaRule:
     """Its id; if it has none, its title or file name as a word."""
     text: str
     """The YAML document."""
-    info: Mapping[str, Any]
+    info: Mapping[str, str | tuple[str, ...] | None]
     """``title level status tags author description falsepositives references date logsource
     events fields path``; None or empty where the rule does not say."""
     condition: Condition
-    """What it asks of an event."""
+    """The events that it is true for."""
     log_source: LogSource
     """The events it is for."""
     reading: Reading = field(default=Reading())
