@@ -15,10 +15,10 @@ import pyarrow as pa
 
 from eddyline.data.sampling import sampled_rows, seed_of
 from eddyline.filters.executor import ArrowExecutor
+from eddyline.filters.loop import FilterLoop
 from eddyline.filters.task import run_batch
 from eddyline.options import FilterOptions
 from eddyline.query.predicates import predicate
-from eddyline.runtime.order_loop import FilterLoop
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -35,12 +35,12 @@ from benchmarks.workloads import (
 )
 from eddyline.data.sampling import seed_of
 from eddyline.filters.executor import ArrowExecutor
+from eddyline.filters.loop import FilterLoop
 from eddyline.filters.task import run_batch
 from eddyline.options import FilterOptions
 from eddyline.ordering.hill_climb import HillClimbOptions
 from eddyline.ordering.rank import RankOptions
 from eddyline.query.predicates import predicate
-from eddyline.runtime.order_loop import FilterLoop
 
 if TYPE_CHECKING:
     from collections.abc import Callable

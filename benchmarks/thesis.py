@@ -29,10 +29,10 @@ from benchmarks.scenario import Measurement, Scenario, Settings, at_least, at_mo
 from benchmarks.statistics import median, spread
 from benchmarks.workloads import SPREAD_FRACS, correlated_v1, exact_histogram
 from eddyline.filters.executor import ArrowExecutor
+from eddyline.filters.loop import FilterLoop
 from eddyline.options import FilterOptions
 from eddyline.ordering.a_greedy import AGreedyOptions
 from eddyline.query.predicates import predicate
-from eddyline.runtime.order_loop import FilterLoop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

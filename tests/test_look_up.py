@@ -5,9 +5,9 @@ import sys
 import pytest
 
 from eddyline.errors import OptionError, PluginError
+from eddyline.filters.loop import FilterLoop
 from eddyline.options import FilterOptions
 from eddyline.registry import look_up, unknown
-from eddyline.runtime.order_loop import FilterLoop
 
 TABLE = {"a_greedy": 1, "sweep": 2}
 GROUP = "eddyline.ordering"

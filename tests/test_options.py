@@ -8,9 +8,9 @@ import pytest
 
 from eddyline.change import DETECTORS
 from eddyline.errors import OptionError
+from eddyline.filters.loop import check_options
 from eddyline.options import OFF_SWITCH, FilterOptions, adaptation_is_off
 from eddyline.runtime.monitors import monitor as find_monitor
-from eddyline.runtime.order_loop import check_options
 
 RANGES = {
     "sample_prob": (0.0, 1.0),

@@ -28,7 +28,6 @@ PYSPARK_ROOMS = {"spark"}
 """Rooms that may import pyspark."""
 
 TO_MEND = {
-    ("runtime/order_loop.py", "filters"),
     ("runtime/records.py", "filters"),
     ("runtime/records.py", "joins"),
     ("runtime/records.py", "rules"),

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from eddyline.errors import OptionError, PlanError, StateError
+from eddyline.filters.loop import FilterLoop
 from eddyline.options import FilterOptions
 from eddyline.ordering.a_greedy import AGreedyOptions
 from eddyline.ordering.protocol import Proposal, WindowPolicy
-from eddyline.runtime.order_loop import FilterLoop
 from eddyline.stats.profile import FilterProfile
 from tests.filters.world import World
 

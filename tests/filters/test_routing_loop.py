@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from eddyline.data.outcome_codes import unpack
 from eddyline.filters.executor import ArrowExecutor
+from eddyline.filters.loop import FilterLoop
 from eddyline.filters.task import run_batch
 from eddyline.options import FilterOptions
 from eddyline.query.attributes import Attribute
 from eddyline.query.predicates import predicate
 from eddyline.routing.partitions import Partition
 from eddyline.routing.table import RouteTable
-from eddyline.runtime.order_loop import FilterLoop
 from eddyline.stats.profile import FilterProfile, merge_tasks
 from eddyline.testing.star import StarStream
 

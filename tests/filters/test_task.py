@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 
 from eddyline.filters.executor import ArrowExecutor
+from eddyline.filters.loop import FilterLoop
 from eddyline.filters.task import run_batch
 from eddyline.options import FilterOptions
 from eddyline.query.predicates import predicate
-from eddyline.runtime.order_loop import FilterLoop
 
 
 def run(n_rows, **options):

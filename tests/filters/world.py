@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from eddyline.data.sampling import sampled_rows, seed_of
 from eddyline.filters.executor import ArrowExecutor
+from eddyline.filters.loop import FilterLoop
 from eddyline.options import FilterOptions
 from eddyline.query.predicates import predicate
-from eddyline.runtime.order_loop import FilterLoop
 
 BATCH_ROWS = 4096
 

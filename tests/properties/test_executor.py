@@ -14,9 +14,9 @@ from eddyline.data.outcome_codes import unpack
 from eddyline.data.sampling import sampled_rows
 from eddyline.errors import PredicateError
 from eddyline.filters.executor import ArrowExecutor, Groups, Sample
+from eddyline.filters.loop import FilterLoop
 from eddyline.options import FilterOptions
 from eddyline.query.predicates import predicate
-from eddyline.runtime.order_loop import FilterLoop
 from eddyline.testing import reference
 from eddyline.testing.strategies import tables
 

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from eddyline.errors import StateError
+from eddyline.filters.loop import FilterLoop
 from eddyline.options import FilterOptions
 from eddyline.query.attributes import Attribute
-from eddyline.runtime.order_loop import FilterLoop
 from eddyline.stats.costs import CostSums
 from eddyline.stats.profile import FilterProfile
 

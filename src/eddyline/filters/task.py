@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from eddyline.filters.executor import ArrowExecutor, BatchOutcome
+    from eddyline.filters.loop import FilterLoop
     from eddyline.runtime.journal import JournalEntry
-    from eddyline.runtime.order_loop import FilterLoop
 
     Values = Sequence[NDArray[np.float64]]
 

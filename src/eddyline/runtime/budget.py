@@ -15,8 +15,9 @@ class Budget:
 
     Args:
         share: most time that learning may take, as a share of that of the work ([0, 1]).
-        most_owed: work after which a debt is forgotten, in units of the last earned work; a
-            single long decision then never silences learning for good (None: never forgotten).
+        saves: whether what is not spent may be spent later; if not, only a debt is kept.
+        most_owed: the largest debt that is kept, in units of what was earned last; so a single
+            long decision never silences learning for good. Unlimited if omitted.
         clock: monotonic clock (ns).
     """
 
@@ -24,29 +25,34 @@ class Budget:
         self,
         share: float,
         *,
+        saves: bool = True,
         most_owed: float | None = None,
         clock: Callable[[], int] = time.perf_counter_ns,
     ) -> None:
         self.share = share
+        self.left_ns = 0.0
+        """Time that may still be spent (ns); a debt if negative."""
+        self._saves = saves
         self._most_owed = most_owed
         self._clock = clock
-        self._left_ns = 0.0
 
     @property
     def may(self) -> bool:
         """Whether nothing is owed."""
-        return self._left_ns >= 0.0
+        return self.left_ns >= 0.0
 
     def earn(self, work_ns: float) -> None:
-        """Add work that was done (ns). What is not spent is not saved up beyond this batch."""
+        """Add work that was done (ns)."""
         earned = self.share * work_ns
-        self._left_ns = min(self._left_ns, 0.0) + earned
+        self.left_ns += earned
+        if not self._saves:
+            self.left_ns = min(self.left_ns, 0.0)
         if self._most_owed is not None:
-            self._left_ns = max(self._left_ns, -self._most_owed * earned)
+            self.left_ns = max(self.left_ns, -self._most_owed * earned)
 
     def spend(self, ns: float) -> None:
-        """Take time off that learning took (ns)."""
-        self._left_ns -= ns
+        """Take off time that learning took (ns)."""
+        self.left_ns -= ns
 
     @contextmanager
     def spending(self) -> Iterator[None]:

@@ -1,13 +1,12 @@
-"""The loop of one block: observe -> decide -> switch, inside a task and on the driver alike.
+"""The loop that keeps an order good: observe, decide, switch; in a task and on the driver alike.
 
 The loop keeps the evidence (a profile window) and the plan (an order), asks the policy for a better
 order once enough new evidence has come in, and says how much to sample next. It sees profiles,
-never rows.
+never rows. Filters and probes of joins are ordered by it.
 """
 
 from __future__ import annotations
 
-import math
 import time
 from dataclasses import replace
 from operator import index
@@ -16,13 +15,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eddyline.errors import PlanError, StateError
-from eddyline.filters.executor import Sample
-from eddyline.filters.routing_loop import Routes, can_compile, router_options
 from eddyline.ordering import policy as find_policy
 from eddyline.ordering.matrix_view import drop_fracs, expected_cost_ns
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.monitors import monitor as find_monitor
-from eddyline.runtime.order_cost import MIN_ROWS_PER_PROFILE, costs_ns
+from eddyline.runtime.order_cost import costs_ns
 from eddyline.runtime.records import BlockRecord
 from eddyline.stats.costs import CostSums
 from eddyline.stats.profile import FilterProfile, merge
@@ -34,8 +31,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from eddyline.options import FilterOptions
-    from eddyline.query.attributes import Attribute
-    from eddyline.routing.table import RouteTable
     from eddyline.stats.profile import Order
 
 SPIKE_FACTOR = 4.0
@@ -44,34 +39,17 @@ SPIKE_FACTOR = 4.0
 WARMUP_SAMPLES = 4
 """Sampled rows, as a multiple of ``min_fill``, that end a warm-up in which little is dropped."""
 
-FIRST_ROWS = 500
-"""First rows of a task that run apart: enough to see that they are unlike those before."""
-
 THINKING_FRAC = 0.01
 """Most time that the policy may take, as a share of the time that the filters take."""
 
 
-def check_options(options: FilterOptions) -> None:
-    """Check what options name that belongs to other rooms: policy, monitor, router.
-
-    Raises:
-        OptionError: one of them is unknown or of the wrong kind.
-    """
-    find_policy(options.policy)
-    find_monitor(options.monitor)
-    router_options(options.routing)
-
-
-class FilterLoop:
-    """Keeps the order of one block good.
+class OrderLoop:
+    """Keeps the order of some filters good.
 
     Args:
-        component: name of the block in the journal.
+        component: name of what is ordered, in the journal.
         filter_ids: names of the filters, as the user wrote them.
         options: how the order is learned.
-        attributes: attributes of the rows that may tell classes apart.
-        reads: for each filter, the columns that it reads; none if omitted.
-        hands_over: whether attributes are handed over to a worker, which costs something.
         thinks_freely: whether decisions may take what time they need, as on the driver, where
             one follows a whole job; if not, they keep to a share of what the filters take.
         clock: monotonic clock (ns), to bound the time that policies take.
@@ -83,9 +61,6 @@ class FilterLoop:
         filter_ids: tuple[str, ...],
         options: FilterOptions,
         *,
-        attributes: tuple[Attribute, ...] = (),
-        reads: tuple[frozenset[str], ...] | None = None,
-        hands_over: bool = True,
         thinks_freely: bool = False,
         clock: Callable[[], int] = time.perf_counter_ns,
     ) -> None:
@@ -102,19 +77,11 @@ class FilterLoop:
         self.is_adaptive = options.adaptive and n_filters > 1
         self.monitor = find_monitor(options.monitor).build(n_filters, options.seed)
         self.window = ProfileWindow(filter_ids, options.window_rows)
-        self.routes: Routes | None = None
-        fits = hands_over or can_compile(n_filters)
-        can_route = self.is_adaptive and fits and self.policy.needs_all_bits
-        if can_route and options.routing and attributes:
-            self.routes = Routes(
-                component, filter_ids, attributes, reads, options.routing, hands_over=hands_over
-            )
         self.totals = FilterProfile.empty(filter_ids)
         self._was_slow = np.zeros(n_filters, dtype=np.bool_)
         self._n_timed = np.zeros(n_filters)
         self._costs_changed = False
         self._new_tuples = 0
-        self._is_new_task = False
         self._n_evaluations = 0
         self._warmups_ns = 0.0
         self._recent_ns = 0.0
@@ -133,8 +100,7 @@ class FilterLoop:
             may_switch: False only takes in; the order stays whatever the evidence.
 
         Returns:
-            What was found and decided: a change in the data, another order, another table of
-            classes; at most one of each.
+            The findings and decisions: a change in the data, another order; at most one of each.
 
         Raises:
             PlanError: the policy proposed something that is not an order of the filters.
@@ -142,29 +108,22 @@ class FilterLoop:
         self._count(fresh)
         if not self.is_adaptive:
             return []
-        self._is_new_task = False
         costs, ratios = self._without_spikes(fresh.costs)
         fresh = replace(fresh, costs=costs)
         self._add_work(fresh)
         entries = self._watch(fresh, ratios, batch_id)
-        self.window.push(fresh)
-        self._new_tuples += fresh.n_tuples
-        if self.routes is not None:
-            self.routes.count(fresh)
-            if fresh.attributes is not None:
-                self.routes.observe(fresh.attributes)
+        self._take_in(fresh)
         if not may_switch:
             return entries
         self.policy.observe(fresh, self.order)
         if self._is_due():
             entries += self._decide(batch_id)
-        if self.routes is not None and self.routes.is_due and self._can_think():
-            started = self.clock()
-            known = self.window.profile()
-            work_ns = expected_cost_ns(self.order, known)
-            entries += self.routes.decide(self.order, known.costs, work_ns, batch_id)
-            self._thought_ns += self.clock() - started
         return entries
+
+    def _take_in(self, fresh: FilterProfile) -> None:
+        """Add a profile to the evidence."""
+        self.window.push(fresh)
+        self._new_tuples += fresh.n_tuples
 
     def _decide(self, batch_id: int) -> list[JournalEntry]:
         """Ask the policy, and switch if it proposes another order."""
@@ -177,8 +136,6 @@ class FilterLoop:
             return []
         before, self.order = self.order, self._checked(proposal.order)
         self.monitor.reordered(before, self.order)
-        if self.routes is not None:
-            self.routes.reordered(self.order)
         names = self.names(before), self.names(self.order)
         return [JournalEntry(batch_id, self.component, "order", *names, proposal.evidence)]
 
@@ -218,12 +175,18 @@ class FilterLoop:
                 n_kept = least
             if n_kept >= known.n_tuples and found.costs is None:
                 return []  # nothing that is known is older than the change
-            self.window.keep_newest(min(n_kept, known.n_tuples))
-            self._new_tuples = min(self._new_tuples, n_kept)
-            if self.routes is not None:
-                rows_per_tuple = 1.0 + known.n_passed / max(known.n_tuples, 1)
-                self.routes.keep_newest(round(n_kept * rows_per_tuple))
+            self._keep_newest(n_kept, known)
         return [JournalEntry(batch_id, self.component, "stale", evidence=evidence)]
+
+    def _keep_newest(self, n_kept: int, known: FilterProfile) -> None:
+        """Let go of all evidence but the newest.
+
+        Args:
+            n_kept: profile tuples that stay.
+            known: the evidence before.
+        """
+        self.window.keep_newest(min(n_kept, known.n_tuples))
+        self._new_tuples = min(self._new_tuples, n_kept)
 
     def _can_warm_up(self, known: FilterProfile) -> bool:
         """Return whether the budget pays for another warm-up, and take it from the budget."""
@@ -307,41 +270,9 @@ class FilterLoop:
         return known.n_tuples < least and known.n_tuples + known.n_passed < WARMUP_SAMPLES * least
 
     @property
-    def _n_lacking(self) -> int:
-        """Sampled rows that are lacking to learn classes of rows for the first time."""
-        return 0 if self.routes is None else self.routes.n_lacking
-
-    def start_task(self) -> None:
-        """Take note that the rows to come are of another partition: they may be unlike the last.
-
-        The first of them run apart, so that a monitor can tell early.
-        """
-        self._is_new_task = True
-
-    @property
-    def table(self) -> RouteTable | None:
-        """The order of each class of rows, where they differ."""
-        return None if self.routes is None else self.routes.table
-
-    @property
-    def is_learning_routes(self) -> bool:
-        """Whether the next batch should bring the attributes of its rows."""
-        return self.routes is not None and self.routes.is_learning
-
-    def piece_rows(self, n_rows: int) -> int:
-        """Return how many of the next rows to run before the loop may decide again.
-
-        Args:
-            n_rows: rows that are left of the batch.
-        """
-        prob = max(self.options.warmup_prob, self.options.sample_prob)
-        if not self.is_adaptive or prob == 0.0:
-            return n_rows
-        if self._is_warming:
-            return min(n_rows, math.ceil(self.options.min_fill / prob))
-        if self._n_lacking:
-            return min(n_rows, math.ceil(self._n_lacking / prob))
-        return min(n_rows, FIRST_ROWS) if self._is_new_task else n_rows
+    def _wants_more(self) -> bool:
+        """Whether more sampled rows are lacking than an order needs."""
+        return False
 
     def sample_prob(self, n_rows: int = 0) -> float:
         """Return the share of rows to profile next, so that profiling keeps to its budget.
@@ -352,7 +283,7 @@ class FilterLoop:
         options = self.options
         if not self.is_adaptive:
             return 0.0
-        if self._is_warming or self._n_lacking:
+        if self._is_warming or self._wants_more:
             return max(options.warmup_prob, options.sample_prob)
         profile = self.window.profile()
         extra = self.policy.extra(len(self.order))
@@ -362,31 +293,6 @@ class FilterLoop:
         # What rows cost now may be far more than the evidence says, if that is getting stale.
         work_ns = max(work_ns, self._recent_ns)
         return min(options.sample_prob, options.max_overhead * work_ns / extra_ns)
-
-    def batch_prob(self, n_rows: int, chance: float) -> float:
-        """Return the share of a batch's rows to profile; 0 if the batch is not profiled.
-
-        Args:
-            n_rows: rows of the batch.
-            chance: a number in [0, 1) that depends on the batch alone; it decides whether a batch
-                is profiled when too few of its rows would be.
-        """
-        prob = self.sample_prob(n_rows)
-        least = min(1.0, MIN_ROWS_PER_PROFILE / max(n_rows, 1))
-        if 0.0 < prob < least:
-            return least if chance < prob / least else 0.0
-        return prob
-
-    def sample(self, rows: Any, prob: float) -> Sample:
-        """Return how the next batch is profiled.
-
-        Args:
-            rows: offsets of the sampled rows ((M,)).
-            prob: probability with which a row was sampled.
-        """
-        extra = self.policy.extra(len(self.order))
-        block_rows = self.monitor.block_rows if self.is_adaptive else 0
-        return Sample(rows, prob or 1.0, extra, self.policy.needs_all_bits, block_rows)
 
     def names(self, order: Order) -> list[str]:
         """Return the names of the filters in that order."""
@@ -413,7 +319,6 @@ class FilterLoop:
             cost_ns=cost,
             as_written_ns=as_written,
             n_evaluations=self._n_evaluations,
-            routed_by=() if self.table is None else self.table.attributes,
         )
 
     def snapshot(self) -> dict[str, Any]:
@@ -427,7 +332,6 @@ class FilterLoop:
             "policy_name": type(self.policy).__name__,
             "monitor": self.monitor.snapshot(),
             "monitor_name": repr(self.options.monitor),
-            "routes": None if self.routes is None else self.routes.snapshot(),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -465,8 +369,6 @@ class FilterLoop:
             self.policy.restore(state["policy"])
         if state["monitor_name"] == repr(self.options.monitor):
             self.monitor.restore(state["monitor"])
-        if self.routes is not None and state["routes"] is not None:
-            self.routes.restore(state["routes"])
         self.order = order
 
     def _checked(self, order: Iterable[int]) -> Order:

@@ -6,12 +6,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from eddyline.errors import OptionError, QueryError
+from eddyline.filters.loop import check_options
 from eddyline.options import FilterOptions, JoinOptions
 from eddyline.query.predicates import FunctionPredicate, named, predicate
 from eddyline.query.select.filters import read_select
 from eddyline.query.select.joins import is_join
 from eddyline.registry import unknown
-from eddyline.runtime.order_loop import check_options
 from eddyline.spark.filters.binding import bind_to
 from eddyline.spark.filters.operator import FilterPipeline
 from eddyline.spark.functions import argument_names

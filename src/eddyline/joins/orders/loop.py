@@ -17,7 +17,7 @@ from eddyline.errors import PlanError
 from eddyline.options import FilterOptions
 from eddyline.ordering.matrix_view import drop_fracs, expected_cost_ns
 from eddyline.runtime.journal import JournalEntry
-from eddyline.runtime.order_loop import WARMUP_SAMPLES, FilterLoop
+from eddyline.runtime.order_loop import WARMUP_SAMPLES, OrderLoop
 from eddyline.runtime.records import BlockRecord
 from eddyline.stats.profile import FilterProfile, merge_tasks
 
@@ -75,7 +75,7 @@ class PipelineLoop:
             routing=False,
             seed=options.seed,
         )
-        self.loop = FilterLoop(self.component, self.targets, given, thinks_freely=True)
+        self.loop = OrderLoop(self.component, self.targets, given, thinks_freely=True)
         self.loop.order = self._ranking(order)
         self.growth = Growth(filters)
 

@@ -6,10 +6,10 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 from eddyline.errors import QueryError
+from eddyline.filters.loop import check_options
 from eddyline.options import FilterOptions
 from eddyline.query.predicates import as_predicate, named
 from eddyline.runtime.journal import Journal
-from eddyline.runtime.order_loop import check_options
 from eddyline.spark.filters.binding import bind_to, fits
 from eddyline.spark.filters.operator import FilterPipeline, Report
 from eddyline.spark.run.observed_metrics import as_bytes, listener

@@ -18,10 +18,10 @@ from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
 from eddyline.data.sampling import seed_of
+from eddyline.filters.loop import FilterLoop
 from eddyline.filters.routing_loop import MAX_ROWS
 from eddyline.query.predicates import FunctionPredicate
 from eddyline.runtime.journal import JournalEntry
-from eddyline.runtime.order_loop import FilterLoop
 from eddyline.runtime.records import BlockRecord, BlockView, FilterView
 from eddyline.spark.filters.binding import PREFIX
 from eddyline.spark.filters.native_block import NativeBlock

@@ -18,9 +18,9 @@ import pyarrow as pa
 
 from eddyline.data.sampling import seed_of
 from eddyline.filters.executor import ArrowExecutor
+from eddyline.filters.loop import FilterLoop
 from eddyline.filters.routing_loop import MAX_ROWS
 from eddyline.filters.task import run_batch
-from eddyline.runtime.order_loop import FilterLoop
 from eddyline.stats.profile import FilterProfile, merge
 
 if TYPE_CHECKING:

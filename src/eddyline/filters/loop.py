@@ -1,0 +1,197 @@
+"""The loop of one block of filters: an order, and orders of classes of rows where these pay.
+
+Beside what ``OrderLoop`` does it says, inside a task, how a batch is cut and sampled.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from eddyline.filters.executor import Sample
+from eddyline.filters.routing_loop import Routes, can_compile, router_options
+from eddyline.ordering import policy as find_policy
+from eddyline.ordering.matrix_view import expected_cost_ns
+from eddyline.runtime.monitors import monitor as find_monitor
+from eddyline.runtime.order_cost import MIN_ROWS_PER_PROFILE
+from eddyline.runtime.order_loop import OrderLoop
+
+if TYPE_CHECKING:
+    from eddyline.options import FilterOptions
+    from eddyline.query.attributes import Attribute
+    from eddyline.routing.table import RouteTable
+    from eddyline.runtime.journal import JournalEntry
+    from eddyline.runtime.records import BlockRecord
+    from eddyline.stats.profile import FilterProfile
+
+FIRST_ROWS = 500
+"""First rows of a task that run apart: enough to see that they are unlike those before."""
+
+
+def check_options(options: FilterOptions) -> None:
+    """Check the policy, the monitor and the router that options name.
+
+    Raises:
+        OptionError: one of them is unknown or of the wrong kind.
+    """
+    find_policy(options.policy)
+    find_monitor(options.monitor)
+    router_options(options.routing)
+
+
+class FilterLoop(OrderLoop):
+    """Keeps the order of one block good, and the orders of classes of its rows.
+
+    Args:
+        component: name of the block in the journal.
+        filter_ids: names of the filters, as the user wrote them.
+        options: how the order is learned.
+        attributes: attributes of the rows that may tell classes apart.
+        reads: for each filter, the columns that it reads; none if omitted.
+        hands_over: whether attributes are handed over to a worker, which costs something.
+        **more: see ``OrderLoop``.
+    """
+
+    def __init__(
+        self,
+        component: str,
+        filter_ids: tuple[str, ...],
+        options: FilterOptions,
+        *,
+        attributes: tuple[Attribute, ...] = (),
+        reads: tuple[frozenset[str], ...] | None = None,
+        hands_over: bool = True,
+        **more: Any,
+    ) -> None:
+        super().__init__(component, filter_ids, options, **more)
+        self.routes: Routes | None = None
+        self._is_new_task = False
+        fits = hands_over or can_compile(len(filter_ids))
+        can_route = self.is_adaptive and fits and self.policy.needs_all_bits
+        if can_route and options.routing and attributes:
+            self.routes = Routes(
+                component, filter_ids, attributes, reads, options.routing, hands_over=hands_over
+            )
+
+    def step(
+        self, fresh: FilterProfile, batch_id: int = -1, *, may_switch: bool = True
+    ) -> list[JournalEntry]:
+        """Take in a batch; see ``OrderLoop.step``. Another table of classes is decided last."""
+        entries = super().step(fresh, batch_id, may_switch=may_switch)
+        if self.is_adaptive:
+            self._is_new_task = False
+        routes = self.routes
+        if may_switch and routes is not None and routes.is_due and self._can_think():
+            started = self.clock()
+            known = self.window.profile()
+            work_ns = expected_cost_ns(self.order, known)
+            entries += routes.decide(self.order, known.costs, work_ns, batch_id)
+            self._thought_ns += self.clock() - started
+        return entries
+
+    def _take_in(self, fresh: FilterProfile) -> None:
+        super()._take_in(fresh)
+        if self.routes is not None:
+            self.routes.count(fresh)
+            if fresh.attributes is not None:
+                self.routes.observe(fresh.attributes)
+
+    def _decide(self, batch_id: int) -> list[JournalEntry]:
+        entries = super()._decide(batch_id)
+        if entries and self.routes is not None:
+            self.routes.reordered(self.order)
+        return entries
+
+    def _keep_newest(self, n_kept: int, known: FilterProfile) -> None:
+        super()._keep_newest(n_kept, known)
+        if self.routes is not None:
+            rows_per_tuple = 1.0 + known.n_passed / max(known.n_tuples, 1)
+            self.routes.keep_newest(round(n_kept * rows_per_tuple))
+
+    # -- classes of rows ------------------------------------------------------------------------
+
+    @property
+    def table(self) -> RouteTable | None:
+        """The order of each class of rows, where they differ."""
+        return None if self.routes is None else self.routes.table
+
+    @property
+    def is_learning_routes(self) -> bool:
+        """Whether the next batch should bring the attributes of its rows."""
+        return self.routes is not None and self.routes.is_learning
+
+    @property
+    def _n_lacking(self) -> int:
+        """Sampled rows that are lacking to learn classes of rows for the first time."""
+        return 0 if self.routes is None else self.routes.n_lacking
+
+    @property
+    def _wants_more(self) -> bool:
+        return bool(self._n_lacking)
+
+    # -- inside a task --------------------------------------------------------------------------
+
+    def start_task(self) -> None:
+        """Take note that the rows to come are of another partition: they may be unlike the last.
+
+        The first of them run apart, so that a monitor can tell early.
+        """
+        self._is_new_task = True
+
+    def piece_rows(self, n_rows: int) -> int:
+        """Return how many of the next rows to run before the loop may decide again.
+
+        Args:
+            n_rows: rows that are left of the batch.
+        """
+        prob = max(self.options.warmup_prob, self.options.sample_prob)
+        if not self.is_adaptive or prob == 0.0:
+            return n_rows
+        if self._is_warming:
+            return min(n_rows, math.ceil(self.options.min_fill / prob))
+        if self._n_lacking:
+            return min(n_rows, math.ceil(self._n_lacking / prob))
+        return min(n_rows, FIRST_ROWS) if self._is_new_task else n_rows
+
+    def batch_prob(self, n_rows: int, chance: float) -> float:
+        """Return the share of a batch's rows to profile; 0 if the batch is not profiled.
+
+        Args:
+            n_rows: rows of the batch.
+            chance: a number in [0, 1) that depends on the batch alone; it decides whether a batch
+                is profiled when too few of its rows would be.
+        """
+        prob = self.sample_prob(n_rows)
+        least = min(1.0, MIN_ROWS_PER_PROFILE / max(n_rows, 1))
+        if 0.0 < prob < least:
+            return least if chance < prob / least else 0.0
+        return prob
+
+    def sample(self, rows: Any, prob: float) -> Sample:
+        """Return how the next batch is profiled.
+
+        Args:
+            rows: offsets of the sampled rows ((M,)).
+            prob: probability with which a row was sampled.
+        """
+        extra = self.policy.extra(len(self.order))
+        block_rows = self.monitor.block_rows if self.is_adaptive else 0
+        return Sample(rows, prob or 1.0, extra, self.policy.needs_all_bits, block_rows)
+
+    # -- seeing and saving ----------------------------------------------------------------------
+
+    def record(self) -> BlockRecord:
+        """Return how the block stands after a batch; nan for what is not known."""
+        routed_by = () if self.table is None else self.table.attributes
+        return replace(super().record(), routed_by=routed_by)
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return what was learned: that of the order, and of classes of rows."""
+        routes = None if self.routes is None else self.routes.snapshot()
+        return {**super().snapshot(), "routes": routes}
+
+    def _restore(self, state: dict[str, Any]) -> None:
+        super()._restore(state)
+        if self.routes is not None and state["routes"] is not None:
+            self.routes.restore(state["routes"])
