@@ -81,7 +81,7 @@ def test_a_failed_save_leaves_the_old_state(path, monkeypatch, step):
 
 def test_a_killed_save_leaves_the_old_state(path):
     saved(path)
-    path.with_suffix(".tmp").write_text('{"format": 1, "fin')
+    path.with_name("state.json.4711.part").write_text('{"format": 1, "fin')
     assert SnapshotFile(path, "abc").load() == (STATE, 7)
     saved(path, {"arrow": {}}, 8)
     assert SnapshotFile(path, "abc").load() == ({"arrow": {}}, 8)

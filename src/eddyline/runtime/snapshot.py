@@ -7,9 +7,9 @@ batch older than the stream; that changes the work of a batch, never an answer.
 from __future__ import annotations
 
 import json
-import os
 from typing import TYPE_CHECKING, Any
 
+from eddyline.data.durable_files import replace_file
 from eddyline.errors import StateError
 
 if TYPE_CHECKING:
@@ -43,14 +43,9 @@ class SnapshotFile:
             "batch_id": batch_id,
             "state": state,
         }
-        draft = self.path.with_suffix(".tmp")
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            with draft.open("w", encoding="utf-8") as file:
-                json.dump(content, file)
-                file.flush()
-                os.fsync(file.fileno())
-            draft.replace(self.path)
+            replace_file(self.path, json.dumps(content).encode())
         except OSError as error:
             msg = f"cannot save the learned state to {self.path}: {error}; make room or rights"
             raise StateError(msg, path=str(self.path)) from error

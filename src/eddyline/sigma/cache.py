@@ -9,13 +9,13 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
-import tempfile
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from eddyline.data.durable_files import replace_file
 from eddyline.data.gc_pause import collector_paused
 
 if TYPE_CHECKING:
@@ -66,14 +66,7 @@ def keep(key: str, value: Any) -> None:
         packed = msgspec.msgpack.encode(value)
         file = _file_of(key)
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle, draft = tempfile.mkstemp(dir=file.parent, prefix="writing-")
-        try:
-            with os.fdopen(handle, "wb") as opened:
-                opened.write(packed)
-            Path(draft).replace(file)
-        except BaseException:
-            Path(draft).unlink(missing_ok=True)
-            raise
+        replace_file(file, packed)
 
 
 def _file_of(key: str) -> Path:

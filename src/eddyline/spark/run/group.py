@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from eddyline.data.durable_files import replace_file
 from eddyline.errors import EddylineError, StateError
 from eddyline.options import FilterOptions
 from eddyline.query.rules.sources import conjunction_source
@@ -299,11 +300,9 @@ class SharedQueries:
         gone = {name: done if until is None else until for name, until in self._listed.items()}
         self._listed = gone | dict.fromkeys(self.outlet.members)
         path = self._folder / LISTED
-        draft = path.with_suffix(".tmp")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            draft.write_text(json.dumps(self._listed, indent=1), "utf-8")
-            draft.replace(path)
+            replace_file(path, json.dumps(self._listed, indent=1).encode())
         except OSError as error:
             msg = f"cannot write {path}: {error}; make room or rights"
             raise StateError(msg, path=str(path)) from error

@@ -1,0 +1,104 @@
+"""Files that are replaced whole or not at all, and that outlive a loss of power.
+
+A draft is written beside the file, flushed to the disk and renamed; the folder, which holds the
+name, is flushed last. Elsewhere than on a local disk an object store or a server does what it can.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyarrow import fs
+
+DRAFT = ".part"
+"""End of the names of drafts; one that a killed process left may be removed."""
+
+N_THREADS = 16
+"""Files that are flushed at a time. A file system commits its journal once for all of them: 24 new
+files of 200 kB took 12 ms this way, and 141 ms one after the other (ext4 on a virtual disk)."""
+
+
+def replace_file(path: str | Path, content: bytes) -> None:
+    """Write a file of a local disk whole or not at all; durable when this returns.
+
+    Several processes may write the same file: the last one to finish wins.
+
+    Args:
+        path: in a folder that is there.
+        content: what the file holds afterwards.
+
+    Raises:
+        OSError: it cannot be written; the file is as it was.
+    """
+    path = Path(path)
+    draft = path.with_name(f"{path.name}.{threading.get_native_id()}{DRAFT}")
+    try:
+        with draft.open("wb") as out:
+            out.write(content)
+            out.flush()
+            os.fsync(out.fileno())
+        draft.replace(path)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
+    _sync(path.parent)
+
+
+def replace_in(files: fs.FileSystem, path: str, content: bytes) -> None:
+    """Write a file whole or not at all, as durably as its file system can.
+
+    Args:
+        files: any file system.
+        path: in a folder of it that is there.
+        content: what the file holds afterwards.
+
+    Raises:
+        OSError: it cannot be written; the file is as it was.
+    """
+    if is_local(files):
+        replace_file(path, content)
+        return
+    with files.open_output_stream(f"{path}{DRAFT}") as out:
+        out.write(content)
+    files.move(f"{path}{DRAFT}", path)
+
+
+def sync_files(files: fs.FileSystem, folder: str, names: Sequence[str]) -> None:
+    """Make files durable that were written to a folder; does nothing but on a local disk.
+
+    Args:
+        files: any file system.
+        folder: the folder.
+        names: of the files; they are closed.
+
+    Raises:
+        OSError: the disk reports an error.
+    """
+    if names and is_local(files):
+        with ThreadPoolExecutor(min(N_THREADS, len(names) + 1)) as pool:
+            list(pool.map(_sync, [folder, *(f"{folder}/{name}" for name in names)]))
+
+
+def is_local(files: fs.FileSystem) -> bool:
+    """Return whether a file system is that of this machine."""
+    from pyarrow import fs  # noqa: PLC0415
+
+    return isinstance(files, fs.LocalFileSystem)
+
+
+def _sync(path: str | Path) -> None:
+    """Flush a file or folder to the disk."""
+    if os.name != "posix" and Path(path).is_dir():
+        return  # Windows opens no folders, and flushes names with files.
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,70 @@
+"""Files are replaced whole or not at all, and flushed before they count."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+from pyarrow import fs
+
+from eddyline.data.durable_files import replace_file, replace_in, sync_files
+
+
+@pytest.fixture
+def steps(monkeypatch):
+    """What is flushed and renamed, in order."""
+    seen = []
+    fsync, rename = os.fsync, Path.replace
+
+    def noted(handle):
+        is_folder = stat.S_ISDIR(os.fstat(handle).st_mode)
+        seen.append("folder" if is_folder else "file")
+        fsync(handle)
+
+    def renamed(path, target):
+        seen.append("rename")
+        return rename(path, target)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    monkeypatch.setattr(Path, "replace", renamed)
+    return seen
+
+
+def test_the_draft_is_on_the_disk_before_its_name_and_the_name_before_it_counts(tmp_path, steps):
+    replace_file(tmp_path / "state", b"one")
+    assert steps == ["file", "rename", "folder"]
+    replace_in(fs.LocalFileSystem(), str(tmp_path / "state"), b"two")
+    assert steps == ["file", "rename", "folder"] * 2
+    assert (tmp_path / "state").read_bytes() == b"two"
+    assert [each.name for each in tmp_path.iterdir()] == ["state"], "no draft is left"
+
+
+def test_other_file_systems_do_what_they_can(tmp_path, steps):
+    files = fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem())
+    replace_in(files, "state", b"one")
+    sync_files(files, ".", ["state"])
+    assert (steps, (tmp_path / "state").read_bytes()) == ([], b"one")
+
+
+def test_files_are_flushed_with_the_folder_that_names_them(tmp_path, steps):
+    for name in "abc":
+        (tmp_path / name).write_text(name)
+    sync_files(fs.LocalFileSystem(), str(tmp_path), ["a", "c"])
+    assert sorted(steps) == ["file", "file", "folder"]
+    sync_files(fs.LocalFileSystem(), str(tmp_path), [])
+    assert len(steps) == 3
+
+
+def test_a_write_that_fails_leaves_the_file_as_it_was(tmp_path, monkeypatch):
+    replace_file(tmp_path / "state", b"one")
+
+    def full(_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        replace_file(tmp_path / "state", b"two")
+    assert (tmp_path / "state").read_bytes() == b"one"
+    assert [each.name for each in tmp_path.iterdir()] == ["state"]
