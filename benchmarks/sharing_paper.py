@@ -21,6 +21,7 @@ import numpy as np
 from benchmarks.scenario import Measurement, Scenario, Settings, at_most
 from benchmarks.statistics import median, spread
 from benchmarks.timing import interleaved, paired_ratio
+from eddyline.rules.match.selection import Selection
 from eddyline.rules.planning.hybrid_sequence import hybrid
 from eddyline.rules.planning.rearrangement import RearrangementOptions, SequencePolicy
 from eddyline.rules.planning.sequence import SelectionSequence
@@ -98,7 +99,7 @@ def adaptive(
     options["skips"] = skips
     policy = SequencePolicy(block, RearrangementOptions(learner=learner, **options))
     evaluations, counts, n_learned, n_sampled = [], None, 0, 0
-    selection = block.selection(policy.sequence, skips=skips)
+    selection = Selection(block, policy.sequence, skips=skips)
     for start in range(0, rows.shape[1], BATCH_ROWS):
         keys = np.ascontiguousarray(rows[:, start : start + BATCH_ROWS])
         nulls = np.zeros(keys.shape, dtype=np.bool_)
@@ -106,7 +107,7 @@ def adaptive(
         if len(wanted):
             n_sampled += len(wanted) * block.n_constructs
             if policy.learn(block.regions(keys, nulls, wanted)):
-                selection = block.selection(policy.sequence, skips=skips)
+                selection = Selection(block, policy.sequence, skips=skips)
             n_learned += policy.n_wanted == 0
         found = selection.select(keys, nulls).counts
         policy.observe(found)
@@ -119,7 +120,7 @@ def adaptive(
 def fixed(block: SelectionBlock, rows: Ints, plan: SelectionSequence, **given: Any) -> float:
     """Return the evaluations per row of a sequence that stays."""
     nulls = np.zeros(rows.shape, dtype=np.bool_)
-    return block.selection(plan, **given).select(rows, nulls).counts.n_evaluated / rows.shape[1]
+    return Selection(block, plan, **given).select(rows, nulls).counts.n_evaluated / rows.shape[1]
 
 
 def everything(block: SelectionBlock, rows: Ints) -> RegionSample:
@@ -346,7 +347,7 @@ def kernel_time(settings: Settings) -> Measurement:
         }
         runs: dict[str, Callable[[], object]] = {}
         for label, (plan, skips) in plans.items():
-            selection = block.selection(plan, skips=skips)
+            selection = Selection(block, plan, skips=skips)
             runs[label] = lambda selection=selection: selection.select(rows, nulls)  # noqa: B023
         times = interleaved(runs, settings.pick(7, 3), clock=time.process_time)
         per_row = {label: 1e9 * each.median / n for label, each in times.items()}

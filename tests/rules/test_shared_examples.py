@@ -11,6 +11,7 @@ from eddyline.rules.compile.bitmap_block import SelectionBlock
 from eddyline.rules.compile.formula import All, Literal
 from eddyline.rules.compile.keys import HIGHEST, LOWEST
 from eddyline.rules.compile.regions import KeySet
+from eddyline.rules.match.selection import Selection
 from eddyline.rules.planning.hybrid_sequence import hybrid
 from eddyline.rules.planning.rearrangement import has_changed
 from eddyline.rules.planning.sequence import Arrow, SelectionSequence
@@ -125,7 +126,7 @@ def test_fewer_cuts_say_the_same() -> None:
     )
     assert coarse.n_regions(0) == 4  # NULL, below 50, to 70, above
     values = keys(*TUPLES)
-    found = coarse.selection().select(values, np.zeros(values.shape, dtype=np.bool_))
+    found = Selection(coarse).select(values, np.zeros(values.shape, dtype=np.bool_))
     assert (found.rows.tolist(), found.rules.tolist()) == ([1], [3])
 
 
@@ -153,7 +154,7 @@ def test_e2_macro_evaluation(block: SelectionBlock, constructs: list[PaperConstr
     assert told["t5"] == told["t6"] == ["0101", "0001", "0001", "0000"]
     assert told["t7"] == ["0101", "0100", "0100", "0000"]
     values = keys("t1", "t2", "t3")
-    found = block.selection().select(values, np.zeros(values.shape, dtype=np.bool_))
+    found = Selection(block).select(values, np.zeros(values.shape, dtype=np.bool_))
     assert found.counts.evaluated.tolist() == [3, 3, 3, 1]
     assert found.counts.n_evaluated == 10
     assert found.counts.dropped.tolist() == [0, 0, 2, 0]
@@ -204,7 +205,7 @@ def test_e6_learned(block: SelectionBlock) -> None:
     along = hybrid(sample(block, *["t5"] * 30), SelectionSequence((0, 1, 2, 3)))
     assert along == SelectionSequence((0, 1, 2, 3), (3,), (Arrow(0, 5, 4),))
     values = keys("t5")
-    found = block.selection(along).select(values, np.zeros(values.shape, dtype=np.bool_))
+    found = Selection(block, along).select(values, np.zeros(values.shape, dtype=np.bool_))
     assert found.counts.evaluated.tolist() == [1, 1, 0, 1]
     too_few = hybrid(sample(block, *["t5"] * 29), SelectionSequence((0, 1, 2, 3)))
     assert too_few == SelectionSequence((0, 1, 2, 3))
@@ -214,7 +215,7 @@ def test_e7_hybrid_evaluation(block: SelectionBlock, constructs: list[PaperConst
     assert visit(constructs, TUPLES["t6"], (0, 1, 2, 3), MICRO).constructs == (0, 1, 3)
     assert visit(constructs, TUPLES["t7"], (0, 1, 2, 3), MICRO).constructs == (0, 1, 2, 3)
     arrows = tuple(Arrow(a, region, to) for (a, region), to in MICRO.items())
-    plan = block.selection(SelectionSequence((0, 1, 2, 3), arrows=arrows))
+    plan = Selection(block, SelectionSequence((0, 1, 2, 3), arrows=arrows))
     for name, evaluated in (("t6", [1, 1, 0, 1]), ("t7", [1, 1, 1, 1])):
         values = keys(name)
         found = plan.select(values, np.zeros(values.shape, dtype=np.bool_))
@@ -241,7 +242,7 @@ def test_every_order_gives_the_same(
     skips: bool,
 ) -> None:
     values = keys(*TUPLES)
-    plan = block.selection(SelectionSequence(order), skips=skips)
+    plan = Selection(block, SelectionSequence(order), skips=skips)
     found = plan.select(values, np.zeros(values.shape, dtype=np.bool_))
     assert (found.rows.tolist(), found.rules.tolist()) == ([1], [3])
     for name, values_ in TUPLES.items():

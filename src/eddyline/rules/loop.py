@@ -25,8 +25,7 @@ from eddyline.runtime.journal import JournalEntry
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import NDArray
-
+    from eddyline.data.arrays import Ints
     from eddyline.options import SharingOptions
     from eddyline.rules.compile.program import Program
     from eddyline.rules.plan import SharingPlan
@@ -105,7 +104,7 @@ class RuleLoop:
         """What the newest rows showed: what the plan is made from."""
         return merge([SharingProfile.empty(self.program), *self._window])
 
-    def sample(self, seed: int, first_row: int, n_rows: int) -> NDArray[np.int64]:
+    def sample(self, seed: int, first_row: int, n_rows: int) -> Ints:
         """Return the rows of a batch that every attribute is looked at for.
 
         Args:

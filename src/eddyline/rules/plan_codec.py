@@ -90,8 +90,8 @@ def _check(plan: SharingPlan, blocks: Blocks) -> None:
             msg = f"literals {witness} are no witness of rule {program.names[rule]!r}"
             raise ValueError(msg)
     for block in plan.blocks:
-        # Raises if the sequence is of other constructs or regions.
-        blocks.of(block.rules).selection(block.sequence)
+        if block.sequence is not None:
+            blocks.of(block.rules).check(block.sequence)
 
 
 def is_witness(formula: Formula, literals: Collection[int], can: NDArray[Any]) -> bool:

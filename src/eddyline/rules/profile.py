@@ -10,14 +10,59 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from numpy.typing import NDArray
-
-    from eddyline.rules.compile.bitmap_block import SelectionCounts
+    from eddyline.data.arrays import Int32s, Ints
     from eddyline.rules.compile.program import Program
     from eddyline.rules.plan import BlockPlan
 
 MAX_SAMPLED = 2_000
 """Sampled rows that a profile keeps: the newest."""
+
+
+@dataclass(frozen=True, slots=True)
+class SelectionCounts:
+    """Counts of a selection by one bitmap block; they add up."""
+
+    n_rows: int
+    """Rows that entered."""
+    evaluated: Ints
+    """Rows that each construct looked at ((n,))."""
+    dropped: Ints
+    """Rows whose last rule went with each construct ((n,))."""
+    n_followed: int
+    """Micro-arrows followed."""
+    n_pairs: int
+    """Pairs of row and rule that survived."""
+
+    @classmethod
+    def empty(cls, n_constructs: int) -> Self:
+        """Return the counts of no row."""
+        zeros = np.zeros(n_constructs, dtype=np.int64)
+        return cls(0, zeros, zeros, 0, 0)
+
+    def __add__(self, other: SelectionCounts) -> SelectionCounts:
+        return SelectionCounts(
+            self.n_rows + other.n_rows,
+            self.evaluated + other.evaluated,
+            self.dropped + other.dropped,
+            self.n_followed + other.n_followed,
+            self.n_pairs + other.n_pairs,
+        )
+
+    @property
+    def n_evaluated(self) -> int:
+        """Evaluations of constructs."""
+        return int(self.evaluated.sum())
+
+    @property
+    def drop_frac(self) -> float:
+        """Share of the rows that no rule survived for ([0, 1]); 0 if there was no row."""
+        return float(self.dropped.sum()) / self.n_rows if self.n_rows else 0.0
+
+    @property
+    def micro_frac(self) -> float:
+        """Share of micro-arrows among all arrows followed ([0, 1])."""
+        n_arrows = self.n_evaluated - self.n_rows
+        return self.n_followed / n_arrows if n_arrows > 0 else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,25 +73,25 @@ class SharingProfile:
     """Rows evaluated."""
     n_sampled: int
     """Rows that every construct looked at, whatever the plan."""
-    pattern_counts: NDArray[np.int64]
+    pattern_counts: Ints
     """Of those, how many each pattern was met in."""
-    sampled_regions: NDArray[np.int32]
+    sampled_regions: Int32s
     """Regions of the newest of them in each region construct ((rows, constructs))."""
-    candidates: NDArray[np.int64]
+    candidates: Ints
     """Rows that met each rule."""
-    matches: NDArray[np.int64]
+    matches: Ints
     """Rows that each rule was true for."""
-    construct_rows: NDArray[np.int64]
+    construct_rows: Ints
     """Rows that each construct looked at: regions first, then texts."""
-    construct_ns: NDArray[np.int64]
+    construct_ns: Ints
     """Time that took (ns)."""
-    asked: NDArray[np.int64]
+    asked: Ints
     """Rows that each external test was asked about."""
-    asked_ns: NDArray[np.int64]
+    asked_ns: Ints
     """Time that took (ns)."""
-    value_rows: NDArray[np.int64]
+    value_rows: Ints
     """Rows in which the values of each text construct's column were counted."""
-    distinct_values: NDArray[np.int64]
+    distinct_values: Ints
     """How many there were, batch by batch."""
     dropped: int = 0
     """Rows that no rule was met by."""
@@ -59,7 +104,7 @@ class SharingProfile:
     def empty(cls, program: Program) -> Self:
         """Return the profile of no rows."""
 
-        def zeros(size: int) -> NDArray[np.int64]:
+        def zeros(size: int) -> Ints:
             return np.zeros(size, np.int64)
 
         n_constructs = len(program.regions) + len(program.texts)
@@ -79,7 +124,7 @@ class SharingProfile:
             distinct_values=zeros(len(program.texts)),
         )
 
-    def region_sums(self, construct: int, n_regions: int) -> NDArray[np.int64]:
+    def region_sums(self, construct: int, n_regions: int) -> Ints:
         """Return how many of the sampled rows lie below each region, as far as they are kept.
 
         Args:

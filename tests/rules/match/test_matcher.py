@@ -26,7 +26,8 @@ from eddyline.query.conditions import (
 )
 from eddyline.rules.compile.bitmap_blocks import Blocks
 from eddyline.rules.compile.program import compile_rules
-from eddyline.rules.match.matcher import Matcher, Pairs, pairs_of
+from eddyline.rules.match.matcher import Matcher
+from eddyline.rules.match.pairs import Pairs, pairs_of
 from eddyline.rules.plan import BlockPlan, SharingPlan
 from eddyline.rules.planning.access_predicates import plan_of
 from eddyline.rules.planning.planner import make_plan

@@ -6,7 +6,8 @@ from itertools import pairwise, permutations
 import numpy as np
 import pytest
 
-from eddyline.rules.compile.bitmap_block import SelectionBlock, SelectionCounts
+from eddyline.rules.compile.bitmap_block import SelectionBlock
+from eddyline.rules.match.selection import Selection
 from eddyline.rules.planning.hybrid_sequence import hybrid
 from eddyline.rules.planning.rearrangement import (
     LEARNERS,
@@ -22,6 +23,7 @@ from eddyline.rules.planning.sequence_learning import (
     greedy_macro,
     macro,
 )
+from eddyline.rules.profile import SelectionCounts
 from eddyline.testing.reference_sharing import (
     best_and_worst,
     ticket_routing,
@@ -39,7 +41,7 @@ def sampled(
 
 
 def evaluations(sample: RegionSample, rows: np.ndarray, plan: SelectionSequence) -> int:
-    selection = sample.block.selection(plan, skips=sample.skips)
+    selection = Selection(sample.block, plan, skips=sample.skips)
     return selection.select(rows, np.zeros_like(rows, bool)).counts.n_evaluated
 
 
@@ -171,7 +173,7 @@ def test_policy_learns_again_after_a_shift() -> None:
         keys = np.ascontiguousarray(batch)
         wanted = np.arange(min(policy.n_wanted, 5000))
         learned.append(policy.learn(block.regions(keys, nulls, wanted)) if len(wanted) else False)
-        policy.observe(block.selection(policy.sequence).select(keys, nulls).counts)
+        policy.observe(Selection(block, policy.sequence).select(keys, nulls).counts)
     assert learned[0]
     assert not any(learned[1:6])
     assert learned[7]

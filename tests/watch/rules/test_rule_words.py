@@ -20,10 +20,12 @@ from eddyline.rules.compile.keys import HIGHEST, LOWEST, interval
 from eddyline.rules.compile.program import compile_rules
 from eddyline.rules.compile.ranks import Ranks
 from eddyline.rules.compile.regions import RegionConstruct
+from eddyline.rules.description import rule_view
 from eddyline.rules.loop import RuleLoop
 from eddyline.rules.match.matcher import Matcher
 from eddyline.rules.plan_codec import plan_from, plan_state
-from eddyline.rules.view import RuleCount, RuleRecord, region_text, rule_view
+from eddyline.rules.view import RuleCount, RuleRecord
+from eddyline.rules.wording import region_text
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.records import BatchRecord, RunView
 from eddyline.sql.types import BOOLEAN, DATE, DOUBLE, INT, STRING, SqlType, decimal

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from eddyline.data.arrays import Int32s, Ints
+
 MAX_DENSE_BYTES = 1 << 24
 """Memory of the full rows that an automaton may have (bytes)."""
 
@@ -98,9 +100,7 @@ def _classes(data: bytes, *, folded: bool) -> tuple[NDArray[np.int16], int]:
     return classes, -(-(len(used) + 1) // cells_per_line) * cells_per_line
 
 
-def _outputs(
-    states: NDArray[np.int32], ids: NDArray[np.int64], n_states: int
-) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+def _outputs(states: Int32s, ids: Ints, n_states: int) -> tuple[Int32s, Int32s]:
     """Return the patterns of each state, one state after the other."""
     by_state = np.argsort(states, kind="stable")
     counts = np.bincount(states, minlength=n_states)
@@ -108,7 +108,7 @@ def _outputs(
     return start, ids[by_state].astype(np.int32)
 
 
-def _links(failure: NDArray[np.int32], out_start: NDArray[np.int32]) -> NDArray[np.int32]:
+def _links(failure: Int32s, out_start: Int32s) -> Int32s:
     """Return, for each state, the nearest on its way of failures that has patterns."""
     has_patterns = out_start[1:] > out_start[:-1]
     is_end = has_patterns.copy()

@@ -12,13 +12,12 @@ Attributes arrive as *keys*: an image of their values in int64 that keeps their 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import reduce
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from eddyline.data.unique import distinct
 from eddyline.errors import PlanError
@@ -26,19 +25,15 @@ from eddyline.rules.compile.formula import All, Always, Literal, literals_of
 from eddyline.rules.compile.keys import HIGHEST, LOWEST
 from eddyline.rules.compile.region_tables import CutTables, cut_tables
 from eddyline.rules.compile.regions import cuts_of
-from eddyline.rules.planning.sequence import SelectionSequence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from eddyline.data.arrays import Int32s, Ints, Mask, Words
     from eddyline.rules.compile.formula import Formula
     from eddyline.rules.compile.regions import KeySet
-    from eddyline.rules.match.bitmap_kernels import BlockArrays, SequenceArrays
-
-Bits = NDArray[np.bool_]
-Ints = NDArray[np.int64]
-Places = NDArray[np.int32]
-Words = NDArray[np.uint64]
+    from eddyline.rules.match.bitmap_kernels import BlockArrays
+    from eddyline.rules.planning.sequence import SelectionSequence
 
 MAX_RULES = 512
 """Most rules of a block: eight words, which are one cache line."""
@@ -46,66 +41,8 @@ MAX_RULES = 512
 MAX_HYBRID = 64
 """Most constructs with micro-arrows: what a row has visited is one word."""
 
-_PLAIN: tuple[Any, ...] = ("C", "W")
-
-
-@dataclass(frozen=True, slots=True)
-class SelectionCounts:
-    """What selection came to over some rows: adds up."""
-
-    n_rows: int
-    """Rows that entered."""
-    evaluated: Ints
-    """Rows that each construct looked at ((n,))."""
-    dropped: Ints
-    """Rows whose last rule went with each construct ((n,))."""
-    n_followed: int
-    """Micro-arrows followed."""
-    n_pairs: int
-    """Pairs of row and rule that survived."""
-
-    @classmethod
-    def empty(cls, n_constructs: int) -> Self:
-        """Return the counts of no row."""
-        zeros = np.zeros(n_constructs, dtype=np.int64)
-        return cls(0, zeros, zeros, 0, 0)
-
-    def __add__(self, other: SelectionCounts) -> SelectionCounts:
-        return SelectionCounts(
-            self.n_rows + other.n_rows,
-            self.evaluated + other.evaluated,
-            self.dropped + other.dropped,
-            self.n_followed + other.n_followed,
-            self.n_pairs + other.n_pairs,
-        )
-
-    @property
-    def n_evaluated(self) -> int:
-        """Evaluations of constructs."""
-        return int(self.evaluated.sum())
-
-    @property
-    def drop_frac(self) -> float:
-        """Share of the rows that no rule survived for ([0, 1]); 0 if there was no row."""
-        return float(self.dropped.sum()) / self.n_rows if self.n_rows else 0.0
-
-    @property
-    def micro_frac(self) -> float:
-        """Share of micro-arrows among all arrows followed ([0, 1])."""
-        n_arrows = self.n_evaluated - self.n_rows
-        return self.n_followed / n_arrows if n_arrows > 0 else 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Selected:
-    """The rules that survive for each row of a batch."""
-
-    rows: Ints
-    """Row of each pair, ascending."""
-    rules: Places
-    """Rule of each pair: its place in the block; ascending for each row."""
-    counts: SelectionCounts
-    """What it took."""
+PLAIN: tuple[Any, ...] = ("C", "W")
+"""How arrays lie in memory that kernels read: others would be compiled for their own kind."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -128,7 +65,7 @@ class SelectionBlock:
     """Rules that some construct can decide ((W,))."""
     everywhere: Words
     """Rules that none can: they survive for every row, and no row is dropped for them ((W,))."""
-    needs_check: Bits
+    needs_check: Mask
     """Which rules may survive for rows that they are not true for ((k,))."""
 
     @classmethod
@@ -171,7 +108,7 @@ class SelectionBlock:
         never = np.array([_can_hold(rule, {}) is not None for rule in rules], dtype=np.bool_)
         usage = np.array([~each.can.all(axis=0) for each in constructs], dtype=np.bool_)
         usage = usage.reshape(len(constructs), k)
-        decided: Bits = np.any(usage, axis=0, keepdims=True)
+        decided: Mask = np.any(usage, axis=0, keepdims=True)
         can = [each.can for each in constructs] or [np.ones((0, k), dtype=np.bool_)]
         return cls(
             n_rules=k,
@@ -212,19 +149,7 @@ class SelectionBlock:
         low = cuts[region - 2] if region > 1 else LOWEST
         return low, cuts[region - 1] - 1 if region <= len(cuts) else HIGHEST
 
-    def without(self, rules: Sequence[int]) -> SelectionBlock:
-        """Return the block after rules are gone: their bits stay 0, the others keep theirs."""
-        gone = np.zeros((1, self.n_rules), dtype=np.bool_)
-        gone[0, list(rules)] = True
-        kept = ~_packed(gone, self.n_words)[0]
-        return replace(
-            self,
-            initial=self.initial & kept,
-            everywhere=self.everywhere & kept,
-            usage=self.usage & kept,
-        )
-
-    def regions(self, keys: Ints, nulls: Bits, rows: Ints) -> Places:
+    def regions(self, keys: Ints, nulls: Mask, rows: Ints) -> Int32s:
         """Return the regions of some rows in all constructs: what a sequence is learned from.
 
         Args:
@@ -235,7 +160,7 @@ class SelectionBlock:
         Returns:
             Region of each row and construct ((T, n)).
         """
-        keys, nulls = np.require(keys, np.int64, _PLAIN), np.require(nulls, np.bool_, _PLAIN)
+        keys, nulls = np.require(keys, np.int64, PLAIN), np.require(nulls, np.bool_, PLAIN)
         found = np.empty((self.n_constructs, len(rows)), dtype=np.int32)
         _kernels().regions(keys, nulls, rows.astype(np.int64), self.arrays(), found)
         return np.ascontiguousarray(found.T)
@@ -253,78 +178,36 @@ class SelectionBlock:
         )
         return arrays
 
-    def bitmaps_of(self, regions: Places) -> Words:
+    def bitmaps_of(self, regions: Int32s) -> Words:
         """Return the bitmaps of rows whose regions are known ((T, n, W))."""
         found: Words = self.bitmaps[self.region_at[:-1] + regions]
         return found
 
-    def selection(
-        self, sequence: SelectionSequence | None = None, *, skips: bool = False
-    ) -> Selection:
-        """Return the block with a sequence, ready to select rows.
-
-        Args:
-            sequence: constructs in the order of their numbers if omitted.
-            skips: whether a row passes over constructs that cannot decide any rule it has left.
+    def check(self, sequence: SelectionSequence) -> None:
+        """Check that a sequence is one of these constructs and regions.
 
         Raises:
-            PlanError: the sequence is for another number of constructs or regions.
+            PlanError: it is not.
         """
-        return Selection(
-            self, sequence or SelectionSequence(tuple(range(self.n_constructs))), skips
-        )
-
-
-class Selection:
-    """A block with a sequence: selects rows."""
-
-    def __init__(self, block: SelectionBlock, sequence: SelectionSequence, skips: bool) -> None:
-        if sequence.n_constructs != block.n_constructs:
+        if sequence.n_constructs != self.n_constructs:
             msg = (
                 f"a sequence of {sequence.n_constructs} constructs does not fit a block of "
-                f"{block.n_constructs}"
+                f"{self.n_constructs}"
             )
             raise PlanError(msg, macro=sequence.macro)
-        if sequence.is_hybrid and block.n_constructs > MAX_HYBRID:
+        if sequence.is_hybrid and self.n_constructs > MAX_HYBRID:
             msg = f"micro-arrows are followed among at most {MAX_HYBRID} constructs, use none"
-            raise PlanError(msg, constructs=block.n_constructs)
-        self.block = block
-        self.sequence = sequence
-        self._block = block.arrays()
-        self._sequence = _sequence_arrays(block, sequence, skips)
-
-    def select(self, keys: Ints, nulls: Bits) -> Selected:
-        """Return the rules that survive for each row of a batch, and what it took.
-
-        Args:
-            keys: keys of the attributes, rows of the matrix contiguous ((attributes, R)).
-            nulls: which are NULL ((attributes, R)).
-        """
-        # Others would be compiled for their kind of array: once per process is enough.
-        keys, nulls = np.require(keys, np.int64, _PLAIN), np.require(nulls, np.bool_, _PLAIN)
-        kernels, n, n_rows = _kernels(), self.block.n_constructs, keys.shape[1]
-        kernel = kernels.select_hybrid if self.sequence.is_hybrid else kernels.select_macro
-        counted = (np.zeros(size, dtype=np.int64) for size in (n, n, 1))
-        tally = kernels.Tally(*counted)
-        room = 64 * self.block.n_words * kernels.CHUNK + n_rows
-        rows, rules = np.empty(room, dtype=np.int64), np.empty(room, dtype=np.int32)
-        row = n_pairs = 0
-        while row < n_rows:
-            row, n_pairs = kernel(
-                keys, nulls, self._block, self._sequence, tally, row, n_pairs, rows, rules
-            )
-            if row < n_rows:
-                rows, rules = _twice(rows), _twice(rules)
-        counts = SelectionCounts(
-            n_rows, tally.evaluated, tally.dropped, int(tally.followed[0]), n_pairs
-        )
-        return Selected(rows[:n_pairs], rules[:n_pairs], counts)
+            raise PlanError(msg, constructs=self.n_constructs)
+        for arrow in sequence.arrows:
+            if arrow.region >= self.n_regions(sequence.construct_of(arrow.node)):
+                msg = f"an arrow starts in region {arrow.region}, which its construct does not have"
+                raise PlanError(msg, node=arrow.node, region=arrow.region)
 
 
 class _Construct(NamedTuple):
     attribute: int
     cuts: Ints
-    can: Bits
+    can: Mask
     """Whether a rule can be true in a region ((regions, k))."""
 
 
@@ -370,7 +253,7 @@ def _cuts(sets: Sequence[KeySet], further: Sequence[int]) -> Ints:
     return distinct(np.concatenate([cuts_of(sets), np.array(further, dtype=np.int64)]))
 
 
-def _in_regions(cuts: Ints, sets: Mapping[int, KeySet]) -> dict[int, Bits]:
+def _in_regions(cuts: Ints, sets: Mapping[int, KeySet]) -> dict[int, Mask]:
     """Return whether each literal holds in each region, NULL first."""
     intervals = [each for keys in sets.values() for each in keys.intervals]
     ends = np.array(intervals, dtype=np.int64).reshape(-1, 2)
@@ -385,7 +268,7 @@ def _in_regions(cuts: Ints, sets: Mapping[int, KeySet]) -> dict[int, Bits]:
     return dict(zip(sets, holds, strict=True))
 
 
-def _can_hold(rule: Formula, holds: Mapping[int, Bits]) -> Bits | None:
+def _can_hold(rule: Formula, holds: Mapping[int, Mask]) -> Mask | None:
     """Return in which regions a rule can be true if every other attribute does its best.
 
     None says everywhere.
@@ -411,40 +294,7 @@ def _is_decided(rule: Formula, attribute_of: Callable[[int], int]) -> bool:
     return True
 
 
-def _sequence_arrays(
-    block: SelectionBlock, sequence: SelectionSequence, skips: bool
-) -> SequenceArrays:
-    macro = np.array(sequence.macro, dtype=np.int64)
-    nodes = range(sequence.n_nodes)
-    starts, arrows = _arrow_table(block, sequence)
-    found: SequenceArrays = _kernels().SequenceArrays(
-        macro=macro,
-        position=np.argsort(macro),
-        construct_of=np.array([sequence.construct_of(v) for v in nodes], dtype=np.int64),
-        arrows_at=starts,
-        arrows=arrows,
-        skips=skips,
-    )
-    return found
-
-
-def _arrow_table(block: SelectionBlock, sequence: SelectionSequence) -> tuple[Ints, Places]:
-    """Return where each node's arrows start, and all arrows: one per region of those nodes."""
-    starts = np.full(max(sequence.n_nodes, 1), -1, dtype=np.int64)
-    size = 0
-    for node in dict.fromkeys(arrow.node for arrow in sequence.arrows):
-        starts[node] = size
-        size += block.n_regions(sequence.construct_of(node))
-    arrows = np.full(size, -1, dtype=np.int32)
-    for arrow in sequence.arrows:
-        if arrow.region >= block.n_regions(sequence.construct_of(arrow.node)):
-            msg = f"an arrow starts in region {arrow.region}, which its construct does not have"
-            raise PlanError(msg, node=arrow.node, region=arrow.region)
-        arrows[starts[arrow.node] + arrow.region] = arrow.target
-    return starts, arrows
-
-
-def _packed(bits: Bits, n_words: int) -> Words:
+def _packed(bits: Mask, n_words: int) -> Words:
     """Return rows of bits as words, bit j of word w for column 64 w + j."""
     wide = np.zeros((len(bits), 64 * n_words), dtype=np.bool_)
     wide[:, : bits.shape[1]] = bits
@@ -454,9 +304,3 @@ def _packed(bits: Bits, n_words: int) -> Words:
 
 def _offsets(sizes: Sequence[int] | Ints) -> Ints:
     return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-
-
-def _twice(old: NDArray[Any]) -> NDArray[Any]:
-    new = np.empty(2 * len(old), dtype=old.dtype)
-    new[: len(old)] = old
-    return new

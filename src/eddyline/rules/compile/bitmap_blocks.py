@@ -13,8 +13,7 @@ from eddyline.rules.compile.program import REGION
 from eddyline.rules.compile.regions import KeySet
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from eddyline.data.arrays import Int32s, Ints
     from eddyline.rules.compile.program import Program
 
 MAX_KEPT = 1024
@@ -27,7 +26,7 @@ class Blocks:
     def __init__(self, program: Program) -> None:
         self.program = program
         self._built: OrderedDict[tuple[int, ...], SelectionBlock] = OrderedDict()
-        self._representatives: list[NDArray[np.int64]] | None = None
+        self._representatives: list[Ints] | None = None
 
     def of(self, rules: tuple[int, ...]) -> SelectionBlock:
         """Return the block of some rules."""
@@ -51,7 +50,7 @@ class Blocks:
         formulas = [self.program.formulas[rule] for rule in rules]
         return SelectionBlock.build(formulas, attribute_of, keys_of)
 
-    def regions(self, rules: tuple[int, ...], sampled: NDArray[np.int32]) -> NDArray[np.int32]:
+    def regions(self, rules: tuple[int, ...], sampled: Int32s) -> Int32s:
         """Return regions of the program's constructs as regions of a block's.
 
         A block cuts where its own rules do, a program where any rule does; so a region of the

@@ -29,8 +29,7 @@ from eddyline.query.conditions import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from numpy.typing import NDArray
-
+    from eddyline.data.arrays import Int32s, Ints
     from eddyline.query.conditions import Node, Test
 
 _ALL = TRUE | FALSE | UNKNOWN
@@ -280,12 +279,12 @@ def _cost(node: Formula, cost: Callable[[int], float]) -> float:
 class Code(NamedTuple):
     """The jump code of many formulas, one after the other."""
 
-    starts: NDArray[np.int64]
+    starts: Ints
     """Where each formula starts; one more than there are formulas."""
-    literals: NDArray[np.int32]
-    yes: NDArray[np.int32]
+    literals: Int32s
+    yes: Int32s
     """Where to go if the literal holds, counted from the start of the formula."""
-    no: NDArray[np.int32]
+    no: Int32s
 
 
 def packed(codes: Sequence[Sequence[tuple[int, int, int]]]) -> Code:

@@ -25,8 +25,7 @@ from eddyline.sql.types import TIMES
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from numpy.typing import NDArray
-
+    from eddyline.data.arrays import Floats, Ints, Mask
     from eddyline.query.conditions import Scalar
     from eddyline.sql.types import SqlType
 
@@ -138,7 +137,7 @@ def is_keyed(kind: SqlType) -> bool:
     return kind.family in ("integer", "float", "boolean", "date", *TIMES)
 
 
-def keys_of(values: pa.Array, kind: SqlType) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+def keys_of(values: pa.Array, kind: SqlType) -> tuple[Ints, Mask]:
     """Return the key of each value (anything where it is NULL), and which are NULL."""
     nulls = nulls_of(values)
     if kind.family == "float":
@@ -159,7 +158,7 @@ def keys_of(values: pa.Array, kind: SqlType) -> tuple[NDArray[np.int64], NDArray
     return whole.to_numpy(zero_copy_only=False).astype(np.int64), nulls
 
 
-def float_keys(values: NDArray[np.float64]) -> NDArray[np.int64]:
+def float_keys(values: Floats) -> Ints:
     """Return the keys of floats.
 
     >>> float_keys(np.array([-0.0, 0.0, 1.0])).tolist()
@@ -199,15 +198,15 @@ def _time_of(kind: SqlType, micros: int) -> datetime | int:
         return micros
 
 
-def nulls_of(values: pa.Array) -> NDArray[np.bool_]:
+def nulls_of(values: pa.Array) -> Mask:
     """Return which values are NULL (NaN is not)."""
     if values.null_count == 0:
         return np.zeros(len(values), dtype=np.bool_)
-    found: NDArray[np.bool_] = values.is_null(nan_is_null=False).to_numpy(zero_copy_only=False)
+    found: Mask = values.is_null(nan_is_null=False).to_numpy(zero_copy_only=False)
     return found
 
 
-def places_of(values: pa.Array, constants: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+def places_of(values: pa.Array, constants: pa.Array) -> tuple[Ints, Mask]:
     """Return the place of each text among constants (``OTHER`` if it is none), and the NULLs."""
     found = pc.index_in(values, value_set=constants)
     places = pc.fill_null(found, OTHER).to_numpy(zero_copy_only=False).astype(np.int64)

@@ -8,6 +8,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from eddyline.data.arrays import Bytes, Int32s, Ints, Mask
+
 INSIDE, START, END = 0, 1, 2
 """Where in a text the patterns of an automaton stand."""
 
@@ -22,46 +24,46 @@ class Automaton(NamedTuple):
     """``INSIDE``, ``START`` or ``END``."""
     classes: NDArray[np.int16]
     """Class of each byte (256); bytes of class 0 stand in no pattern."""
-    delta: NDArray[np.int32] | NDArray[np.uint16]
+    delta: Int32s | NDArray[np.uint16]
     """Full rows of the first states: where each class leads; 0, where no edge of a trie leads, is
     nowhere there. Two bytes each unless there are more states."""
     n_dense: int
     """States with full rows."""
     n_classes: int
     """Classes of bytes, 0 included."""
-    first_child: NDArray[np.int32]
+    first_child: Int32s
     """First child of each state; children follow each other. One more than there are states."""
     labels: NDArray[np.int16]
     """Class that leads to each state from its parent."""
-    failure: NDArray[np.int32]
+    failure: Int32s
     """The state of the longest proper suffix (``INSIDE``)."""
-    out_start: NDArray[np.int32]
+    out_start: Int32s
     """Where the patterns of each state start in ``out``; one more than there are states."""
-    out: NDArray[np.int32]
+    out: Int32s
     """Patterns, by state."""
-    out_link: NDArray[np.int32]
+    out_link: Int32s
     """The next state on the way of failures that has patterns; 0 for none."""
-    first_out: NDArray[np.int32]
+    first_out: Int32s
     """The state itself if it has patterns, else what ``out_link`` says."""
 
 
 class Texts(NamedTuple):
     """The texts of a batch, as Arrow has them."""
 
-    data: NDArray[np.uint8]
+    data: Bytes
     """Their bytes; not to be written."""
-    offsets: NDArray[np.int64]
+    offsets: Ints
     """Where each starts; one more than there are rows."""
-    nulls: NDArray[np.bool_]
+    nulls: Mask
     """Which are NULL."""
 
 
 class Codes(NamedTuple):
     """For each pattern, what the whole text must be like where it was met."""
 
-    starts: NDArray[np.int64]
+    starts: Ints
     """Where the code of each starts; one more than there are patterns. Empty: a hit is enough."""
     code: NDArray[np.int16]
     """Bytes, ``ANY_CODE`` and ``ONE_CODE``."""
-    fold: NDArray[np.uint8]
+    fold: Bytes
     """What each byte of a text counts as (256)."""

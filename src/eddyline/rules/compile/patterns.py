@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import pyarrow as pa
-    from numpy.typing import NDArray
 
+    from eddyline.data.arrays import Int32s, Ints
     from eddyline.query.conditions import Operand, TextTest
     from eddyline.rules.compile.pattern_tables import Automaton
 
@@ -50,7 +50,7 @@ class Walk:
     """``INSIDE``, ``START`` or ``END``."""
     literals: tuple[bytes, ...]
     """Not empty; in lower case if texts are compared so."""
-    patterns: NDArray[np.int32]
+    patterns: Int32s
     """The pattern of each, from 0."""
 
 
@@ -66,7 +66,7 @@ class TextConstruct:
     n_patterns: int
     walks: tuple[Walk, ...]
     codes: Codes
-    everywhere: NDArray[np.int32]
+    everywhere: Int32s
     """Patterns without a literal, such as ``__%``: compared with every text."""
 
     @property
@@ -197,11 +197,11 @@ def _bytes(text: str) -> bytes:
 def find(
     construct: TextConstruct,
     texts: Texts,
-    rows: NDArray[np.int64],
+    rows: Ints,
     hits: Hits,
-    starts: NDArray[np.int64],
-    ends: NDArray[np.int64],
-    stamps: NDArray[np.int64],
+    starts: Ints,
+    ends: Ints,
+    stamps: Ints,
     tick: int,
 ) -> None:
     """Find the patterns of a construct in the texts of some rows.

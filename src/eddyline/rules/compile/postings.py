@@ -18,8 +18,7 @@ from eddyline.rules.match.pair_kernels import Postings
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numpy.typing import NDArray
-
+    from eddyline.data.arrays import Int32s, Ints
     from eddyline.rules.compile.program import Program
     from eddyline.rules.plan import SharingPlan
 
@@ -31,7 +30,7 @@ class Witnessed:
     tables: Postings
     texts: tuple[int, ...]
     """The text constructs with witnesses."""
-    units: NDArray[np.int64]
+    units: Ints
     """Their walks."""
 
 
@@ -126,9 +125,7 @@ def _cover(low: int, high: int, n_leaves: int) -> Iterator[int]:
         right >>= 1
 
 
-def _listed(
-    pairs: list[tuple[int, int]], n_keys: int
-) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+def _listed(pairs: list[tuple[int, int]], n_keys: int) -> tuple[Ints, Int32s]:
     """Return the rules of each key, one key after the other, and where each key's start."""
     table = np.array(sorted(set(pairs)), np.int64).reshape(-1, 2)
     counts = np.bincount(table[:, 0], minlength=n_keys)

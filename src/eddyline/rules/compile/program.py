@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from eddyline.data.arrays import Int32s, Ints, Mask
     from eddyline.query.conditions import Rule, Test
     from eddyline.rules.compile.formula import Code, Formula
     from eddyline.rules.compile.regions import Places
@@ -59,17 +60,17 @@ class Literals(NamedTuple):
 
     kinds: NDArray[np.int8]
     """``REGION``, ``TEXT`` or ``EXTERNAL``."""
-    places: NDArray[np.int32]
+    places: Int32s
     """The region construct, the pattern, or the external test."""
     outcomes: NDArray[np.int8]
     """The truth values that it asks for."""
-    columns: NDArray[np.int32]
+    columns: Int32s
     """The column whose NULLs make it unknown; -1 where they do not (regions, functions)."""
-    starts: NDArray[np.int64]
+    starts: Ints
     """Where the regions of each start in ``low`` and ``high``; one more than there are literals."""
-    low: NDArray[np.int32]
+    low: Int32s
     """First region of an interval of regions for which the literal holds."""
-    high: NDArray[np.int32]
+    high: Int32s
     """Last region of it."""
 
 
@@ -101,7 +102,7 @@ class Program:
     """The tests of all rules, each once."""
     natives: tuple[NativeTest, ...]
     """Those that Spark evaluates: each is one of the columns."""
-    test_of: NDArray[np.int32]
+    test_of: Int32s
     """The test of each literal."""
     literals: Literals
     key_sets: tuple[KeySet | None, ...]
@@ -115,13 +116,13 @@ class Program:
     text_columns: tuple[int, ...]
     """The column of each text construct."""
     externals: tuple[ExternalTest, ...]
-    reads_regions: NDArray[np.bool_]
+    reads_regions: Mask
     """Which region constructs each rule reads ((rules, constructs))."""
-    reads_texts: NDArray[np.bool_]
+    reads_texts: Mask
     """Which text constructs each rule reads ((rules, constructs))."""
-    externals_at: NDArray[np.int64]
+    externals_at: Ints
     """Where the external tests of each rule start in ``rule_externals``; one more than rules."""
-    rule_externals: NDArray[np.int32]
+    rule_externals: Int32s
     """The external tests that each rule reads, one rule after the other: every rule may have
     tests of its own, so a matrix would grow with the square of the set."""
 
@@ -135,7 +136,7 @@ class Program:
         """Number of patterns of all text constructs."""
         return sum(each.n_patterns for each in self.texts)
 
-    def externals_of(self, rules: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    def externals_of(self, rules: Int32s) -> tuple[Ints, Int32s]:
         """Return the external tests that some rules read, each with the rule's place among them.
 
         >>> compile_rules([]).externals_of(np.zeros(0, np.int32))[1].tolist()
@@ -147,7 +148,7 @@ class Program:
         within = np.arange(len(places)) - np.repeat(ends - sizes, sizes)
         return places, self.rule_externals[self.externals_at[rules][places] + within]
 
-    def rules_that_ask(self, externals: Sequence[int]) -> NDArray[np.int64]:
+    def rules_that_ask(self, externals: Sequence[int]) -> Ints:
         """Return the rules that read at least one of some external tests, ascending."""
         rules = np.repeat(np.arange(self.n_rules), np.diff(self.externals_at))
         return distinct(rules[np.isin(self.rule_externals, externals)])
@@ -179,8 +180,8 @@ def compile_rules(rules: Sequence[Rule]) -> Program:
 
 
 class _Reads(NamedTuple):
-    regions: NDArray[np.bool_]
-    texts: NDArray[np.bool_]
+    regions: Mask
+    texts: Mask
     externals: list[list[int]]
 
 

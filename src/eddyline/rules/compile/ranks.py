@@ -20,8 +20,7 @@ from eddyline.rules.match.lower_case import as_text, offsets_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
+    from eddyline.data.arrays import Bytes, Ints
     from eddyline.sql.types import SqlType
 
 FARTHEST = 10**38
@@ -40,9 +39,9 @@ def rank_of(place: int) -> int:
 class Ranks:
     """Sorted constants as bytes."""
 
-    data: NDArray[np.uint8]
+    data: Bytes
     """One after the other."""
-    offsets: NDArray[np.int64]
+    offsets: Ints
     """Where each starts; one more than there are."""
 
     @classmethod
@@ -63,7 +62,7 @@ class Ranks:
         offsets = np.concatenate([[0], np.cumsum([len(one) for one in each])]).astype(np.int64)
         return cls(np.frombuffer(b"".join(each) or b"\0", np.uint8), offsets)
 
-    def keys(self, values: pa.Array, kind: SqlType | None = None) -> NDArray[np.int64]:
+    def keys(self, values: pa.Array, kind: SqlType | None = None) -> Ints:
         """Return the key of each value (anything where it is NULL).
 
         Args:
@@ -79,13 +78,13 @@ class Ranks:
         return found
 
 
-def _text_bytes(values: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+def _text_bytes(values: pa.Array) -> tuple[Bytes, Ints]:
     texts = as_text(values)
     buffer = texts.buffers()[2]
     return np.frombuffer(b"\0" if buffer is None else buffer, np.uint8), offsets_of(texts)
 
 
-def _decimal_bytes(values: pa.Array, scale: int) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+def _decimal_bytes(values: pa.Array, scale: int) -> tuple[Bytes, Ints]:
     """Return decimals as bytes that sort as they do: the sign turned, the highest byte first."""
     wide = values.cast(pa.decimal128(38, scale))
     offsets = np.arange(len(wide) + 1, dtype=np.int64) * _WIDTH

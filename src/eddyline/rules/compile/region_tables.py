@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    Ints = NDArray[np.int64]
+    from eddyline.data.arrays import Ints
 
 MAX_TABLE = 1 << 15
 """Most buckets of a construct. Rows visit one construct after the other, a chunk at a time, so it

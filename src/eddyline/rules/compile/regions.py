@@ -33,8 +33,7 @@ from eddyline.rules.match.lower_case import lowered
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from numpy.typing import NDArray
-
+    from eddyline.data.arrays import Ints, Mask
     from eddyline.query.conditions import Operand, Scalar, Test
     from eddyline.sql.types import SqlType
 
@@ -63,7 +62,7 @@ class RegionConstruct:
     constants: tuple[str, ...] | tuple[int, ...] | None
     """What rules name, where it takes its key from it: texts, or decimals without their point. A
     text's key is its place here, or ``OTHER``; where they are ranked, see ``ranks``."""
-    cuts: NDArray[np.int64]
+    cuts: Ints
     """Keys at which a region starts, ascending."""
     ranks: Ranks | None = None
     """The constants, if they are sorted and keys are ranks among them."""
@@ -73,7 +72,7 @@ class RegionConstruct:
         """Number of regions, NULL included."""
         return len(self.cuts) + 2
 
-    def keys(self, values: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    def keys(self, values: pa.Array) -> tuple[Ints, Mask]:
         """Return the key of each value (anything where it is NULL), and which are NULL."""
         if len(self.cuts) == 0:  # nothing but NULL matters
             return np.zeros(len(values), np.int64), nulls_of(values)
@@ -196,7 +195,7 @@ def _true_of(test: Compare | OneOf | TextTest, places: Places | None) -> Iterato
             yield from between(op, places[below], places[above])
 
 
-def cuts_of(sets: Sequence[KeySet]) -> NDArray[np.int64]:
+def cuts_of(sets: Sequence[KeySet]) -> Ints:
     """Return where some sets of keys start and end."""
     starts = {low for keys in sets for low, _ in keys.intervals}
     starts |= {high + 1 for keys in sets for _, high in keys.intervals if high < HIGHEST}

@@ -12,13 +12,14 @@ from eddyline.rules.compile.pattern_tables import ANY_CODE, ONE_CODE
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from eddyline.data.arrays import Bytes, Int32s, Ints
     from eddyline.rules.compile.pattern_tables import Automaton, Codes, Texts
 
 
 @compiled
 def grow_trie(
-    symbols: NDArray[np.int16], starts: NDArray[np.int64]
-) -> tuple[NDArray[np.int32], NDArray[np.int16], NDArray[np.int32], NDArray[np.int32]]:
+    symbols: NDArray[np.int16], starts: Ints
+) -> tuple[Int32s, NDArray[np.int16], Int32s, Int32s]:
     """Return parent, label and depth of each state, and the state where each pattern ends.
 
     Args:
@@ -54,7 +55,7 @@ def grow_trie(
     return parent[:n_states], label[:n_states], depth[:n_states], ends
 
 
-def number_by_depth(depth: NDArray[Any]) -> NDArray[np.int32]:
+def number_by_depth(depth: NDArray[Any]) -> Int32s:
     """Return new numbers of states: by depth, and within a depth as they were.
 
     States come in the order of sorted patterns, so children of one state follow each other,
@@ -66,9 +67,7 @@ def number_by_depth(depth: NDArray[Any]) -> NDArray[np.int32]:
 
 
 @compiled
-def child_of(
-    state: int, symbol: int, first_child: NDArray[np.int32], labels: NDArray[np.int16]
-) -> int:
+def child_of(state: int, symbol: int, first_child: Int32s, labels: NDArray[np.int16]) -> int:
     """Return where a symbol leads from a state by its own edges, or -1."""
     low, high = first_child[state], first_child[state + 1]
     while low < high:
@@ -84,13 +83,13 @@ def child_of(
 
 @compiled
 def link_failures(
-    parents: NDArray[np.int32],
-    first_child: NDArray[np.int32],
+    parents: Int32s,
+    first_child: Int32s,
     labels: NDArray[np.int16],
     n_dense: int,
     n_classes: int,
     is_inside: bool,
-) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+) -> tuple[Int32s, Int32s]:
     """Return the failure of each state, and the full rows of the first ones."""
     n_states = len(labels)
     failure = np.zeros(n_states, np.int32)
@@ -119,10 +118,10 @@ def link_failures(
 
 @compiled
 def fits(
-    data: NDArray[np.uint8],
+    data: Bytes,
     start: int,
     end: int,
-    fold: NDArray[np.uint8],
+    fold: Bytes,
     code: NDArray[np.int16],
     code_start: int,
     code_end: int,
@@ -161,7 +160,7 @@ def fits(
 
 
 @compiled
-def _next(data: NDArray[np.uint8], at: int, end: int) -> int:
+def _next(data: Bytes, at: int, end: int) -> int:
     """Return where the next character starts.
 
     Of bytes that are no characters, those count as one for which Java, and so Spark, puts one
@@ -190,9 +189,9 @@ def deep_step(
     symbol: int,
     kind: int,
     n_dense: int,
-    first_child: NDArray[np.int32],
+    first_child: Int32s,
     labels: NDArray[np.int16],
-    failure: NDArray[np.int32],
+    failure: Int32s,
 ) -> int:
     """Return where a class of bytes leads from a state without a full row.
 
@@ -213,17 +212,17 @@ def deep_step(
 @compiled
 def scan(  # noqa: C901 - one loop: a call inside it costs more than what it does
     texts: Texts,
-    rows: NDArray[np.int64],
+    rows: Ints,
     first: int,
     automaton: Automaton,
     codes: Codes,
-    stamps: NDArray[np.int64],
+    stamps: Ints,
     tick: int,
-    hits: NDArray[np.int32],
+    hits: Int32s,
     n_hits: int,
     most_per_row: int,
-    hit_start: NDArray[np.int64],
-    hit_end: NDArray[np.int64],
+    hit_start: Ints,
+    hit_end: Ints,
 ) -> tuple[int, int]:
     """Find the patterns of an automaton in the texts of some rows.
 
@@ -291,13 +290,13 @@ def scan(  # noqa: C901 - one loop: a call inside it costs more than what it doe
 @compiled
 def fits_each(
     texts: Texts,
-    rows: NDArray[np.int64],
-    patterns: NDArray[np.int32],
+    rows: Ints,
+    patterns: Int32s,
     codes: Codes,
-    hits: NDArray[np.int32],
+    hits: Int32s,
     n_hits: int,
-    hit_start: NDArray[np.int64],
-    hit_end: NDArray[np.int64],
+    hit_start: Ints,
+    hit_end: Ints,
 ) -> int:
     """Compare some patterns with the texts of some rows; returns the hits (see ``scan``)."""
     data, offsets, nulls = texts

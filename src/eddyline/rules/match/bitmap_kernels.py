@@ -16,14 +16,8 @@ from eddyline.data.jit import compiled
 from eddyline.rules.match.region_kernels import regions_of
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from eddyline.data.arrays import Int32s, Ints, Mask, Words
     from eddyline.rules.compile.region_tables import CutTables
-
-    Bits = NDArray[np.bool_]
-    Ints = NDArray[np.int64]
-    Places = NDArray[np.int32]
-    Words = NDArray[np.uint64]
 
 CHUNK = 512
 """Rows that visit a construct one after the other; what is kept of them fits the first cache."""
@@ -62,7 +56,7 @@ class SequenceArrays(NamedTuple):
     """Construct of each node; the first n are the constructs themselves ((nodes,))."""
     arrows_at: Ints
     """Where the arrows of each node start, one per region; -1: it has none ((nodes,))."""
-    arrows: Places
+    arrows: Int32s
     """Node that a region's micro-arrow leads to; -1: there is no arrow."""
     skips: bool
     """Whether constructs that cannot decide a rule that is left are passed over."""
@@ -102,14 +96,14 @@ def _narrow(bitmaps: Words, number: int, left: Words, place: int) -> bool:
 @compiled
 def select_macro(
     keys: Ints,
-    nulls: Bits,
+    nulls: Mask,
     block: BlockArrays,
     sequence: SequenceArrays,
     tally: Tally,
     first_row: int,
     n_pairs: int,
     pair_rows: Ints,
-    pair_rules: Places,
+    pair_rules: Int32s,
 ) -> tuple[int, int]:
     """Select rows along the macro-sequence alone, until all are done or the room may not do.
 
@@ -167,14 +161,14 @@ def select_macro(
 @compiled
 def select_hybrid(  # noqa: C901, PLR0912, PLR0915 - a call inside the loop costs more than its steps
     keys: Ints,
-    nulls: Bits,
+    nulls: Mask,
     block: BlockArrays,
     sequence: SequenceArrays,
     tally: Tally,
     first_row: int,
     n_pairs: int,
     pair_rows: Ints,
-    pair_rules: Places,
+    pair_rules: Int32s,
 ) -> tuple[int, int]:
     """Select rows along micro-arrows too; arguments and result are those of ``select_macro``.
 
@@ -287,7 +281,7 @@ def _emit(
     everywhere: Words,
     n_pairs: int,
     pair_rows: Ints,
-    pair_rules: Places,
+    pair_rules: Int32s,
 ) -> int:
     """Write what is left of a chunk, by row and rule, and return how many pairs there are."""
     for place in range(n_chunk):
@@ -315,7 +309,7 @@ def _place_of(bit: int) -> int:
 
 
 @compiled
-def regions(keys: Ints, nulls: Bits, rows: Ints, block: BlockArrays, found: Places) -> None:
+def regions(keys: Ints, nulls: Mask, rows: Ints, block: BlockArrays, found: Int32s) -> None:
     """Write the regions of some rows in all constructs.
 
     Args:

@@ -12,11 +12,13 @@ import pyarrow.compute as pc
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-FOLD: NDArray[np.uint8] = np.arange(256, dtype=np.uint8)
+    from eddyline.data.arrays import Bytes, Ints
+
+FOLD: Bytes = np.arange(256, dtype=np.uint8)
 """What each byte counts as in lower case, as far as ASCII goes."""
 FOLD[ord("A") : ord("Z") + 1] += ord("a") - ord("A")
 
-IDENTITY: NDArray[np.uint8] = np.arange(256, dtype=np.uint8)
+IDENTITY: Bytes = np.arange(256, dtype=np.uint8)
 """What each byte counts as where case matters."""
 
 
@@ -26,7 +28,7 @@ def is_ascii(values: pa.Array) -> bool:
     return not len(data) or int(data.max()) < 0x80
 
 
-def bytes_of(values: pa.Array) -> NDArray[np.uint8]:
+def bytes_of(values: pa.Array) -> Bytes:
     """Return the bytes of all texts of a string array, one after the other."""
     offsets = offsets_of(values)
     data = values.buffers()[2]
@@ -35,7 +37,7 @@ def bytes_of(values: pa.Array) -> NDArray[np.uint8]:
     return np.frombuffer(data, np.uint8)[offsets[0] : offsets[-1]]
 
 
-def offsets_of(values: pa.Array) -> NDArray[np.int64]:
+def offsets_of(values: pa.Array) -> Ints:
     """Return where each text starts in the buffer of a string array; one more than there are."""
     kind = np.int64 if pa.types.is_large_string(values.type) else np.int32
     buffer = values.buffers()[1]

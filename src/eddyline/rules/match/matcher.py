@@ -8,24 +8,22 @@ decided, and what still hangs on a call of Python is asked, the cheapest questio
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow.compute as pc
 
 from eddyline.data.unique import distinct
 from eddyline.query.conditions import ValueTest
 from eddyline.rules.compile.bitmap_blocks import Blocks
-from eddyline.rules.compile.keys import nulls_of
-from eddyline.rules.compile.patterns import Hits, find
 from eddyline.rules.compile.postings import postings_of
 from eddyline.rules.compile.region_tables import cut_tables
-from eddyline.rules.match.lower_case import as_text, plain
+from eddyline.rules.match.batch import LOOKED_AT, Batch
 from eddyline.rules.match.matches import Matches
 from eddyline.rules.match.pair_kernels import OPEN, TRUE_NOW, candidates, decide
-from eddyline.rules.match.region_kernels import regions_of
-from eddyline.rules.match.residual import ask, no_answers
+from eddyline.rules.match.pairs import Pairs, gathered, in_order, joined, where
+from eddyline.rules.match.residual import ask
+from eddyline.rules.match.selection import Selection
 from eddyline.rules.profile import SharingProfile
 
 if TYPE_CHECKING:
@@ -34,44 +32,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from eddyline.rules.compile.bitmap_block import Selection, SelectionCounts
+    from eddyline.data.arrays import Int32s, Ints, Mask
     from eddyline.rules.compile.program import Program
-    from eddyline.rules.compile.region_tables import CutTables
+    from eddyline.rules.match.pairs import Found
     from eddyline.rules.plan import BlockPlan, SharingPlan
-
-    Rows = NDArray[np.int64]
-    Found = tuple[Rows, NDArray[np.int32]]
-    """Row and rule of pairs."""
-
-
-LOOKED_AT = 500
-"""First rows of a batch whose values are counted."""
-
-
-@dataclass(frozen=True, slots=True)
-class Pairs:
-    """Pairs of row and rule, by row."""
-
-    rows: Rows
-    """Rows that have pairs, ascending."""
-    starts: Rows
-    """Where the pairs of each start; one more than there are rows."""
-    rules: NDArray[np.int32]
-
-    @property
-    def row_of(self) -> Rows:
-        """Row of each pair."""
-        return np.repeat(self.rows, np.diff(self.starts))
-
-    def where(self, keep: NDArray[np.bool_]) -> Pairs:
-        """Return some of the pairs."""
-        return pairs_of(self.row_of[keep], self.rules[keep])
-
-
-def pairs_of(rows: Rows, rules: NDArray[np.int32]) -> Pairs:
-    """Return pairs whose rows ascend."""
-    firsts = np.flatnonzero(np.diff(rows, prepend=-1))
-    return Pairs(rows[firsts], np.append(firsts, len(rows)), rules)
 
 
 class Matcher:
@@ -101,8 +65,8 @@ class Matcher:
     def _lay(self, plan: SharingPlan) -> None:
         """Turn a plan into what kernels read."""
         blocks = {each.rules: self._blocks.of(each.rules) for each in plan.blocks}
-        self._selections: tuple[tuple[BlockPlan, NDArray[np.int32], Selection], ...] = tuple(
-            (each, np.array(each.rules, np.int32), blocks[each.rules].selection(each.sequence))
+        self._selections: tuple[tuple[BlockPlan, Int32s, Selection], ...] = tuple(
+            (each, np.array(each.rules, np.int32), Selection(blocks[each.rules], each.sequence))
             for each in plan.blocks
         )
         self._postings = postings_of(self.program, plan)
@@ -110,7 +74,7 @@ class Matcher:
         self._block_attributes = sorted({at for each in blocks.values() for at in each.attributes})
 
     def match(
-        self, columns: Sequence[pa.Array], *, n_rows: int, sample: Rows | None = None
+        self, columns: Sequence[pa.Array], *, n_rows: int, sample: Ints | None = None
     ) -> tuple[Matches, SharingProfile]:
         """Evaluate a batch.
 
@@ -128,7 +92,7 @@ class Matcher:
                 raised.
         """
         started = time.perf_counter_ns()
-        batch = _Batch(self.program, self._tables, columns, n_rows)
+        batch = Batch(self.program, self._tables, columns, n_rows)
         sampled = np.zeros(0, np.int64) if sample is None else sample
         everything = np.arange(batch.n_rows)
         for construct in self._block_attributes:
@@ -145,7 +109,7 @@ class Matcher:
         seen = self._profile(batch, pairs, exact, matches, sampled, asked)
         return matches, replace(seen, evaluation_ns=time.perf_counter_ns() - started)
 
-    def _select(self, batch: _Batch) -> tuple[Found, Pairs]:
+    def _select(self, batch: Batch) -> tuple[Found, Pairs]:
         """Return the pairs that blocks decide, and those that they leave to be decided."""
         exact: list[Found] = []
         checked: list[Found] = []
@@ -156,12 +120,12 @@ class Matcher:
             if not selection.block.needs_check.any():
                 exact.append(pairs)
                 continue
-            needs_check: NDArray[np.bool_] = selection.block.needs_check[found.rules]
-            checked.append(_where(pairs, needs_check))
-            exact.append(_where(pairs, np.logical_not(needs_check)))
-        return _joined(exact), _gathered(checked)
+            needs_check: Mask = selection.block.needs_check[found.rules]
+            checked.append(where(pairs, needs_check))
+            exact.append(where(pairs, np.logical_not(needs_check)))
+        return joined(exact), gathered(checked)
 
-    def _find(self, batch: _Batch, text: int, rows: Rows) -> None:
+    def _find(self, batch: Batch, text: int, rows: Ints) -> None:
         first = self.program.texts[text].first
         stamps = self._met[first : first + self.program.texts[text].n_patterns]
         is_by_value = text in self.plan.by_value
@@ -172,7 +136,7 @@ class Matcher:
         self._tick += n_rows
         return tick
 
-    def _candidates(self, batch: _Batch, checked: Pairs) -> Pairs:
+    def _candidates(self, batch: Batch, checked: Pairs) -> Pairs:
         """Return the pairs that witnesses show and blocks left."""
         n_rows = batch.n_rows
         rules = np.empty(4 * n_rows + 2 * len(self._rule_stamps), np.int32)
@@ -199,9 +163,9 @@ class Matcher:
                 break
             rules = np.concatenate([rules, np.empty(len(rules), np.int32)])
         rows = np.repeat(np.arange(n_rows), np.diff(starts))
-        return _gathered([(rows, rules[:n_pairs]), (checked.row_of, checked.rules)])
+        return gathered([(rows, rules[:n_pairs]), (checked.row_of, checked.rules)])
 
-    def _look_further(self, batch: _Batch, pairs: Pairs, sampled: Rows) -> None:
+    def _look_further(self, batch: Batch, pairs: Pairs, sampled: Ints) -> None:
         """Look at what the candidates of some rows read and no witness needed."""
         # Rules are counted, not sorted: there are many more pairs than rules, or than rows.
         rules = np.flatnonzero(np.bincount(pairs.rules)).astype(np.int32)
@@ -218,7 +182,7 @@ class Matcher:
             if isinstance(self.program.externals[external].test, ValueTest):
                 batch.null_of(self.program.externals[external].columns[0])
 
-    def _decide(self, batch: _Batch, pairs: Pairs) -> tuple[Pairs, dict[int, tuple[int, int]]]:
+    def _decide(self, batch: Batch, pairs: Pairs) -> tuple[Pairs, dict[int, tuple[int, int]]]:
         """Return the pairs that are true, and what was asked: rows and time (ns) by test."""
         asked: dict[int, tuple[int, int]] = {}
         true, left = [], pairs
@@ -232,9 +196,9 @@ class Matcher:
             ).items():
                 rows_before, ns_before = asked.get(external, (0, 0))
                 asked[external] = rows_before + n_rows, ns_before + spent_ns
-        return _gathered([(each.row_of, each.rules) for each in true]), asked
+        return gathered([(each.row_of, each.rules) for each in true]), asked
 
-    def _status(self, batch: _Batch, pairs: Pairs) -> tuple[NDArray[np.int8], NDArray[np.int32]]:
+    def _status(self, batch: Batch, pairs: Pairs) -> tuple[NDArray[np.int8], Int32s]:
         """Return what is known of each pair, and what those hang on that are open."""
         status = np.empty(len(pairs.rules), np.int8)
         asks = np.empty(len(pairs.rules), np.int32)
@@ -264,15 +228,15 @@ class Matcher:
         if len(self._always):
             every = np.repeat(np.arange(n_rows), len(self._always))
             found.append((every, np.tile(self._always, n_rows)))
-        return Matches(n_rows, *_in_order(*_joined(found)))
+        return Matches(n_rows, *in_order(*joined(found)))
 
     def _profile(
         self,
-        batch: _Batch,
+        batch: Batch,
         pairs: Pairs,
         exact: Found,
         matches: Matches,
-        sampled: Rows,
+        sampled: Ints,
         asked: dict[int, tuple[int, int]],
     ) -> SharingProfile:
         n_rules = self.program.n_rules
@@ -306,148 +270,7 @@ class Matcher:
         )
 
 
-def _read_by(reads: NDArray[np.bool_], rules: NDArray[np.int32]) -> NDArray[np.bool_]:
+def _read_by(reads: Mask, rules: Int32s) -> Mask:
     """Return what at least one of some rules reads."""
-    found: NDArray[np.bool_] = np.logical_or.reduce(reads[rules], axis=0)
+    found: Mask = np.logical_or.reduce(reads[rules], axis=0)
     return found
-
-
-def _where(found: Found, keep: NDArray[np.bool_]) -> Found:
-    rows, rules = found
-    return rows[keep], rules[keep]
-
-
-def _joined(parts: Sequence[Found]) -> Found:
-    """Return pairs of several kinds as one, one kind after the other."""
-    full = [each for each in parts if len(each[0])]
-    if len(full) == 1:
-        return full[0]
-    rows = np.concatenate([np.zeros(0, np.int64), *(each[0] for each in full)])
-    return rows, np.concatenate([np.zeros(0, np.int32), *(each[1] for each in full)])
-
-
-def _in_order(rows: Rows, rules: NDArray[np.int32]) -> Found:
-    """Return pairs by row and then by rule."""
-    # As one number each, which numpy sorts in a tenth of the time of a sort by two keys.
-    both = (rows << 32) | rules
-    if (both[1:] > both[:-1]).all():
-        return rows, rules
-    both.sort()
-    return both >> 32, both.astype(np.int32)
-
-
-def _gathered(parts: Sequence[Found]) -> Pairs:
-    """Return pairs of several kinds as one, by row."""
-    full = [each for each in parts if len(each[0])]
-    return pairs_of(*(full[0] if len(full) == 1 else _in_order(*_joined(full))))
-
-
-class _Batch:
-    """One batch, and what is known of its rows so far."""
-
-    def __init__(
-        self, program: Program, tables: CutTables, columns: Sequence[pa.Array], n_rows: int
-    ) -> None:
-        self.program = program
-        self.tables = tables
-        self.columns = [plain(values) for values in columns]
-        self.n_rows = n_rows
-        n_regions = len(program.regions)
-        self.keys = np.zeros((max(1, n_regions), n_rows), np.int64)
-        self.key_nulls = np.zeros((max(1, n_regions), n_rows), np.bool_)
-        self.regions = np.zeros((max(1, n_regions), n_rows), np.int32)
-        self.nulls = np.zeros((max(1, len(columns)), n_rows), np.bool_)
-        self.hits = Hits(max(1, program.first_units[-1]), n_rows)
-        self.answers = no_answers(program, n_rows)
-        self.keyed: set[int] = set()
-        self.looked_up: set[int] = set()
-        self.found: set[int] = set()
-        self.blocks: dict[BlockPlan, SelectionCounts] = {}
-        n_constructs = n_regions + len(program.texts)
-        self.construct_rows = np.zeros(n_constructs, np.int64)
-        self.construct_ns = np.zeros(n_constructs, np.int64)
-
-    def take_keys(self, construct: int) -> None:
-        """Find the keys of all rows in a region construct."""
-        started = time.perf_counter_ns()
-        values = self.columns[self.program.region_columns[construct]]
-        found = self.program.regions[construct].keys(values)
-        self.keys[construct], self.key_nulls[construct] = found
-        self.keyed.add(construct)
-        self._count(construct, self.n_rows, started)
-
-    def look_up(self, construct: int, rows: Rows) -> None:
-        """Find the regions of some rows in a region construct."""
-        started = time.perf_counter_ns()
-        is_all = len(rows) == self.n_rows
-        is_keyed = construct in self.keyed
-        chosen = slice(None) if is_all else rows
-        if is_keyed:
-            keys, nulls = self.keys[construct, chosen], self.key_nulls[construct, chosen]
-        else:
-            values = self.columns[self.program.region_columns[construct]]
-            keys, nulls = self.program.regions[construct].keys(
-                values if is_all else values.take(rows)
-            )
-        found = self.regions[construct] if is_all else np.empty(len(rows), np.int32)
-        regions_of(keys, nulls, 0, np.arange(len(rows)), len(rows), self.tables, construct, found)
-        if not is_all:
-            self.regions[construct, rows] = found
-        self.looked_up.add(construct)
-        self._count(construct, 0 if is_keyed else len(rows), started)
-
-    def find(
-        self, text: int, rows: Rows, stamps: NDArray[np.int64], tick: int, *, by_value: bool
-    ) -> None:
-        """Find the patterns of a text construct in some rows.
-
-        Args:
-            text: the construct.
-            rows: the rows, ascending.
-            stamps: see ``texts.find``.
-            tick: see ``texts.find``.
-            by_value: whether each distinct value is walked once, instead of each row.
-        """
-        started = time.perf_counter_ns()
-        construct = self.program.texts[text]
-        column = self.program.text_columns[text]
-        values = self.columns[column]
-        self.nulls[column] = nulls_of(values)
-        units = slice(self.program.first_units[text], self.program.first_units[text + 1])
-        starts, ends = self.hits.starts[units], self.hits.ends[units]
-        if by_value and len(rows) == self.n_rows:
-            coded = as_text(values).dictionary_encode()
-            texts, every = construct.texts(coded.dictionary), np.arange(len(coded.dictionary))
-            value_starts, value_ends = np.zeros((2, len(starts), len(every)), np.int64)
-            find(construct, texts, every, self.hits, value_starts, value_ends, stamps, tick)
-            there = np.flatnonzero(~self.nulls[column])
-            codes = coded.indices.drop_null().to_numpy()
-            starts[:, there], ends[:, there] = value_starts[:, codes], value_ends[:, codes]
-        else:
-            find(construct, construct.texts(values), rows, self.hits, starts, ends, stamps, tick)
-        self.found.add(text)
-        self._count(len(self.program.regions) + text, len(rows), started)
-
-    def null_of(self, column: int) -> None:
-        """Find out which values of a column are NULL."""
-        values = self.columns[column]
-        self.nulls[column] = nulls_of(values)
-
-    def distinct_values(self) -> list[int]:
-        """Return how many values the first rows have in the column of each text construct."""
-        first = [self.columns[column].slice(0, LOOKED_AT) for column in self.program.text_columns]
-        return [pc.count_distinct(values, mode="all").as_py() for values in first]
-
-    def _count(self, construct: int, n_rows: int, started: int) -> None:
-        self.construct_rows[construct] += n_rows
-        self.construct_ns[construct] += time.perf_counter_ns() - started
-
-    def pattern_counts(self, rows: Rows) -> NDArray[np.int64]:
-        """Return how many of some rows each pattern was met in."""
-        starts, ends = self.hits.starts[:, rows].ravel(), self.hits.ends[:, rows].ravel()
-        sizes = ends - starts
-        if not sizes.any():
-            return np.zeros(self.program.n_patterns, np.int64)
-        within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        places = np.repeat(starts, sizes) + within
-        return np.bincount(self.hits.patterns[places], minlength=self.program.n_patterns)

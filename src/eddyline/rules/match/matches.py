@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+    from eddyline.data.arrays import Int32s, Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +15,7 @@ class Matches:
 
     n_rows: int
     """Rows of the batch."""
-    rows: NDArray[np.int64]
+    rows: Ints
     """Row of each pair, from 0."""
-    rules: NDArray[np.int32]
+    rules: Int32s
     """Rule of each pair: its place in the set."""

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from eddyline.data.arrays import Int32s, Ints, Mask
     from eddyline.rules.compile.formula import Code
     from eddyline.rules.compile.program import Literals
 
@@ -23,23 +24,23 @@ NOT_MET, IS_TRUE, IS_FALSE, IS_UNKNOWN, ASKED_IN_VAIN = 0, 1, 2, 4, 8
 class Postings(NamedTuple):
     """Which rules a pattern or a region is a witness of."""
 
-    pattern_at: NDArray[np.int64]
+    pattern_at: Ints
     """Where the rules of each pattern start; one more than there are patterns."""
-    pattern_rules: NDArray[np.int32]
-    constructs: NDArray[np.int32]
+    pattern_rules: Int32s
+    constructs: Int32s
     """The region constructs with witnesses."""
-    leaf_at: NDArray[np.int64]
+    leaf_at: Ints
     """Number of the node of each one's region 0, in the tree of its regions."""
-    node_at: NDArray[np.int64]
+    node_at: Ints
     """Number of the first node of each one's tree among all nodes."""
-    levels: NDArray[np.int64]
+    levels: Ints
     """Levels of each one's tree that have rules, a bit each, that of the leaves first."""
-    is_met: NDArray[np.bool_]
+    is_met: Mask
     """Whether a node, or one above it, has rules."""
-    rules_at: NDArray[np.int64]
+    rules_at: Ints
     """Where the rules of each node start; one more than there are nodes."""
-    region_rules: NDArray[np.int32]
-    everywhere: NDArray[np.int32]
+    region_rules: Int32s
+    everywhere: Int32s
     """Rules without a witness: candidates of every row."""
 
 
@@ -47,17 +48,17 @@ class Postings(NamedTuple):
 def candidates(  # noqa: C901, PLR0912 - calls inside the loop cost more than what they do
     first_row: int,
     n_rows: int,
-    units: NDArray[np.int64],
-    hit_starts: NDArray[np.int64],
-    hit_ends: NDArray[np.int64],
-    patterns: NDArray[np.int32],
-    regions: NDArray[np.int32],
+    units: Ints,
+    hit_starts: Ints,
+    hit_ends: Ints,
+    patterns: Int32s,
+    regions: Int32s,
     postings: Postings,
-    stamps: NDArray[np.int64],
+    stamps: Ints,
     tick: int,
-    pair_rules: NDArray[np.int32],
+    pair_rules: Int32s,
     n_pairs: int,
-    pair_at: NDArray[np.int64],
+    pair_at: Ints,
 ) -> tuple[int, int]:
     """Find, row by row, the rules one of whose witnesses a row carries.
 
@@ -120,23 +121,23 @@ def candidates(  # noqa: C901, PLR0912 - calls inside the loop cost more than wh
 
 @compiled
 def decide(  # noqa: C901, PLR0912, PLR0915 - as above
-    rows: NDArray[np.int64],
-    pair_at: NDArray[np.int64],
-    pair_rules: NDArray[np.int32],
+    rows: Ints,
+    pair_at: Ints,
+    pair_rules: Int32s,
     code: Code,
     literals: Literals,
-    hit_starts: NDArray[np.int64],
-    hit_ends: NDArray[np.int64],
-    patterns: NDArray[np.int32],
-    met: NDArray[np.int64],
+    hit_starts: Ints,
+    hit_ends: Ints,
+    patterns: Int32s,
+    met: Ints,
     tick: int,
-    regions: NDArray[np.int32],
-    nulls: NDArray[np.bool_],
+    regions: Int32s,
+    nulls: Mask,
     answers: NDArray[np.int8],
-    needs_at: NDArray[np.int64],
-    needs: NDArray[np.int32],
+    needs_at: Ints,
+    needs: Int32s,
     status: NDArray[np.int8],
-    asks: NDArray[np.int32],
+    asks: Int32s,
 ) -> None:
     """Decide pairs of row and rule.
 

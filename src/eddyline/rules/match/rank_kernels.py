@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING
 from eddyline.data.jit import compiled
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+    from eddyline.data.arrays import Bytes, Ints, Mask
 
 
 @compiled
 def _compared(
-    data: NDArray[np.uint8],
+    data: Bytes,
     start: int,
     end: int,
-    constants: NDArray[np.uint8],
+    constants: Bytes,
     low: int,
     high: int,
 ) -> int:
@@ -33,12 +32,12 @@ def _compared(
 
 @compiled
 def rank(
-    data: NDArray[np.uint8],
-    offsets: NDArray[np.int64],
-    nulls: NDArray[np.bool_],
-    constants: NDArray[np.uint8],
-    constants_at: NDArray[np.int64],
-    found: NDArray[np.int64],
+    data: Bytes,
+    offsets: Ints,
+    nulls: Mask,
+    constants: Bytes,
+    constants_at: Ints,
+    found: Ints,
 ) -> None:
     """Find the rank of each value that is there.
 

@@ -7,24 +7,20 @@ from typing import TYPE_CHECKING
 from eddyline.data.jit import compiled
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
+    from eddyline.data.arrays import Int32s, Ints, Mask
     from eddyline.rules.compile.region_tables import CutTables
-
-    Ints = NDArray[np.int64]
 
 
 @compiled
 def regions_of(
     keys: Ints,
-    nulls: NDArray[np.bool_],
+    nulls: Mask,
     first_row: int,
     rows: Ints,
     n_rows: int,
     tables: CutTables,
     construct: int,
-    found: NDArray[np.int32],
+    found: Int32s,
 ) -> None:
     """Write the regions of some rows in a construct.
 

@@ -28,19 +28,19 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from eddyline.data.arrays import Int32s, Ints
     from eddyline.query.predicates import FunctionPredicate
     from eddyline.rules.compile.program import ExternalTest, Program
 
     Answers = NDArray[np.int8]
-    Rows = NDArray[np.int64]
 
 
 def ask(
     program: Program,
     columns: Sequence[pa.Array],
-    rows: Rows,
-    rules: NDArray[np.int32],
-    asks: NDArray[np.int32],
+    rows: Ints,
+    rules: Int32s,
+    asks: Int32s,
     answers: Answers,
 ) -> dict[int, tuple[int, int]]:
     """Ask, for each open pair of row and rule, the test on which it hangs first.
@@ -78,7 +78,7 @@ def no_answers(program: Program, n_rows: int) -> Answers:
     return answers
 
 
-def _answers(external: ExternalTest, columns: Sequence[pa.Array], rows: Rows) -> Answers:
+def _answers(external: ExternalTest, columns: Sequence[pa.Array], rows: Ints) -> Answers:
     taken = [columns[column].take(pa.array(rows)) for column in external.columns]
     if isinstance(external.test, ValueTest):
         return _of_values(external.test, taken[0])

@@ -21,8 +21,7 @@ from eddyline.rules.plan import BlockPlan, SharingPlan
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
+    from eddyline.data.arrays import Floats, Mask
     from eddyline.rules.compile.formula import Formula
     from eddyline.rules.compile.program import Literals, Program
     from eddyline.rules.profile import SharingProfile
@@ -81,7 +80,7 @@ def plan_of(
     return SharingPlan(kept, _blocks(program, sorted(blocked)))
 
 
-def literal_rates(program: Program, profile: SharingProfile | None) -> NDArray[np.float64]:
+def literal_rates(program: Program, profile: SharingProfile | None) -> Floats:
     """Return the share of rows for which each literal holds ([0, 1])."""
     if profile is None or profile.n_sampled < MIN_ROWS:
         return _guessed(program)
@@ -107,7 +106,7 @@ def literal_rates(program: Program, profile: SharingProfile | None) -> NDArray[n
     return np.minimum(1.0, (rates + 0.5) / (n_rows + 1))
 
 
-def _guessed(program: Program) -> NDArray[np.float64]:
+def _guessed(program: Program) -> Floats:
     rates = np.empty(len(program.literals.kinds))
     outcomes = program.literals.outcomes.tolist()
     errors = program.errors
@@ -126,19 +125,17 @@ def _guessed(program: Program) -> NDArray[np.float64]:
     return rates
 
 
-def can_witness(program: Program) -> NDArray[np.bool_]:
+def can_witness(program: Program) -> Mask:
     """Return which literals can be witnesses: those that show where they hold."""
     literals = program.literals
     known = np.array([bool(each.needs) for each in program.externals] or [False])
     is_needed = known[np.where(literals.kinds == EXTERNAL, literals.places, 0)]
     is_seen = (literals.kinds == TEXT) | ((literals.kinds == EXTERNAL) & is_needed)
-    found: NDArray[np.bool_] = (literals.kinds == REGION) | (is_seen & (literals.outcomes == TRUE))
+    found: Mask = (literals.kinds == REGION) | (is_seen & (literals.outcomes == TRUE))
     return found
 
 
-def cheapest_witness(
-    formula: Formula, rates: NDArray[np.float64], can: NDArray[np.bool_]
-) -> Witness | None:
+def cheapest_witness(formula: Formula, rates: Floats, can: Mask) -> Witness | None:
     """Return the rarest witness of a formula, or None if it has none."""
     if isinstance(formula, Literal):
         return (float(rates[formula.id]), (formula.id,)) if can[formula.id] else None
@@ -154,9 +151,7 @@ def cheapest_witness(
     return sum(each[0] for each in known), tuple(joined)
 
 
-def _blocked(
-    program: Program, found: Sequence[Witness | None], rates: NDArray[np.float64]
-) -> set[int]:
+def _blocked(program: Program, found: Sequence[Witness | None], rates: Floats) -> set[int]:
     """Return the rules that bitmaps find for less than their witnesses would."""
     savings = []
     for rule, witness in enumerate(found):
@@ -182,7 +177,7 @@ def _blocked(
     return {rule for _, rule in savings[:chosen]}
 
 
-def _let_through(formula: Formula, literals: Literals, rates: NDArray[np.float64]) -> float:
+def _let_through(formula: Formula, literals: Literals, rates: Floats) -> float:
     """Return the share of rows on which bitmaps let a rule through ([0, 1]).
 
     What is not on regions is taken to hold, and literals to be independent.

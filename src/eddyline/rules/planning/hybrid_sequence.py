@@ -15,9 +15,8 @@ from eddyline.rules.planning.sequence import Arrow, SelectionSequence
 from eddyline.rules.planning.sequence_learning import macro
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from eddyline.rules.planning.sequence_learning import RegionSample, Words
+    from eddyline.data.arrays import Indices, Words
+    from eddyline.rules.planning.sequence_learning import RegionSample
 
 MIN_ARROW_ROWS = 30
 """Least sampled rows that an arrow is learned from."""
@@ -71,8 +70,8 @@ class _Tree:
             frontier += self._grown(node, rows, left, order)
 
     def _grown(
-        self, node: int, rows: NDArray[np.intp], left: Words, order: tuple[int, ...]
-    ) -> list[tuple[int, NDArray[np.intp], Words, tuple[int, ...]]]:
+        self, node: int, rows: Indices, left: Words, order: tuple[int, ...]
+    ) -> list[tuple[int, Indices, Words, tuple[int, ...]]]:
         """Give a node's regions arrows, and return the nodes that they lead to."""
         construct = node if node < len(self._macro) else self._further[node - len(self._macro)]
         after = left.copy()
@@ -91,7 +90,7 @@ class _Tree:
             found.append((place, mine, after, tuple(v for v in order if v != target)))
         return found
 
-    def _target(self, rows: NDArray[np.intp], left: Words, order: tuple[int, ...]) -> int:
+    def _target(self, rows: Indices, left: Words, order: tuple[int, ...]) -> int:
         """Return the construct to visit next: the macro-sequence's unless another saves enough."""
         moved = [(v, *(u for u in order if u != v)) for v in order]
         costs = [self._sample.cost_left(rows, left, each) for each in moved]

@@ -12,8 +12,7 @@ from eddyline.rules.planning.rearrangement import LEARNERS
 from eddyline.rules.planning.sequence_learning import RegionSample
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from eddyline.data.arrays import Floats
     from eddyline.options import SharingOptions
     from eddyline.rules.compile.bitmap_block import SelectionBlock
     from eddyline.rules.compile.bitmap_blocks import Blocks
@@ -54,7 +53,7 @@ def _repeating(profile: SharingProfile) -> frozenset[int]:
     return frozenset(np.flatnonzero(counted & (share < MAX_DISTINCT)).tolist())
 
 
-def _costs(block: SelectionBlock) -> NDArray[np.float64]:
+def _costs(block: SelectionBlock) -> Floats:
     """Return what it costs to look a row up in each construct, in table look-ups."""
     n_regions = [block.n_regions(construct) for construct in range(block.n_constructs)]
     searched = 1.0 + STEP_COST * np.log2(np.array(n_regions, np.float64))

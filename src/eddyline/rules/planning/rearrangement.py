@@ -21,11 +21,9 @@ from eddyline.rules.planning.sequence import SelectionSequence
 from eddyline.rules.planning.sequence_learning import RegionSample, greedy_macro, macro
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from eddyline.rules.compile.bitmap_block import Places, SelectionBlock, SelectionCounts
-
-    Floats = NDArray[np.float64]
+    from eddyline.data.arrays import Floats, Int32s, Mask
+    from eddyline.rules.compile.bitmap_block import SelectionBlock
+    from eddyline.rules.profile import SelectionCounts
 
 MIN_ERRORS = 4.0
 """Standard errors beyond which two shares differ by more than chance: of a thousand looks at ten
@@ -130,8 +128,8 @@ class SequencePolicy:
         self._options = options
         self._costs = costs
         self._monitor = RearrangementMonitor(options.review_rows, options.min_change)
-        self._sample: list[Places] = []
-        self.sequence = SelectionSequence(tuple(range(block.n_constructs)))
+        self._sample: list[Int32s] = []
+        self.sequence = SelectionSequence.as_numbered(block.n_constructs)
         self.n_wanted = options.sample_rows if block.n_constructs > 1 else 0
 
     def observe(self, counts: SelectionCounts) -> None:
@@ -139,7 +137,7 @@ class SequencePolicy:
         if self.n_wanted == 0 and self._block.n_constructs > 1 and self._monitor.is_due(counts):
             self.n_wanted = self._options.sample_rows
 
-    def learn(self, regions: Places) -> bool:
+    def learn(self, regions: Int32s) -> bool:
         """Take in regions of rows drawn evenly, and return whether there is a new sequence.
 
         Args:
@@ -160,7 +158,7 @@ class SequencePolicy:
         return is_new
 
 
-def _differs(before: Floats, now: Floats, rows: tuple[int, int]) -> NDArray[np.bool_]:
+def _differs(before: Floats, now: Floats, rows: tuple[int, int]) -> Mask:
     """Return whether shares of two periods differ by more than ``MIN_ERRORS`` standard errors."""
     both = (before * rows[0] + now * rows[1]) / sum(rows)
     error = np.sqrt(both * (1.0 - both) * (1.0 / rows[0] + 1.0 / rows[1]))

@@ -67,6 +67,11 @@ class SelectionSequence:
             )
             raise PlanError(msg, nodes=self.n_nodes, arrows=len(self.arrows))
 
+    @classmethod
+    def as_numbered(cls, n: int) -> Self:
+        """Return n constructs in the order of their numbers."""
+        return cls(tuple(range(n)))
+
     @property
     def n_constructs(self) -> int:
         """n, the number of constructs."""

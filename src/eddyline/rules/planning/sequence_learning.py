@@ -12,18 +12,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from eddyline.rules.planning.sequence import SelectionSequence
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from eddyline.rules.compile.bitmap_block import Places, SelectionBlock
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Words = NDArray[np.uint64]
+    from eddyline.data.arrays import Floats, Indices, Int32s, Words
+    from eddyline.rules.compile.bitmap_block import SelectionBlock
 
 MAX_EXACT = 10
 """Most constructs for which all orders are weighed: there are 2**n sets of them."""
@@ -40,7 +36,7 @@ class RegionSample:
     """Sampled rows by their regions, over a block."""
 
     block: SelectionBlock
-    regions: Places
+    regions: Int32s
     """Region of each row in each construct ((T, n))."""
     costs: Floats
     """Cost of one evaluation of each construct, in any unit (> 0; (n,))."""
@@ -56,7 +52,7 @@ class RegionSample:
     def of(
         cls,
         block: SelectionBlock,
-        regions: Places,
+        regions: Int32s,
         costs: Floats | None = None,
         *,
         skips: bool = False,
@@ -65,7 +61,7 @@ class RegionSample:
         return cls(block, regions, np.ones(block.n_constructs) if costs is None else costs, skips)
 
     @classmethod
-    def thinned(cls, block: SelectionBlock, regions: Places, costs: Floats) -> Self:
+    def thinned(cls, block: SelectionBlock, regions: Int32s, costs: Floats) -> Self:
         """Return a sample of at most about ``MAX_WORDS`` words: every so many rows."""
         words = block.n_constructs * len(block.initial)
         step = max(1, -(-len(regions) * words // MAX_WORDS))
@@ -91,7 +87,7 @@ class RegionSample:
         """Return the rules that each row has left before any construct ((T, W))."""
         return np.repeat(self.block.initial[None, :], self.n_rows, axis=0)
 
-    def cost_left(self, rows: NDArray[np.intp], left: Words, order: Sequence[int]) -> float:
+    def cost_left(self, rows: Indices, left: Words, order: Sequence[int]) -> float:
         """Return what some rows cost altogether with the rules that they have left.
 
         Args:

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eddyline.errors import StateError
+from eddyline.rules.description import counts_of, rule_view
 from eddyline.rules.loop import COMPONENT, RuleLoop
 from eddyline.rules.plan_codec import plan_from, plan_state
-from eddyline.rules.view import RuleCount, RuleRecord, counts_of, rule_view
+from eddyline.rules.view import RuleCount, RuleRecord
 from eddyline.runtime.journal import JournalEntry
 from eddyline.spark.rules.operator import SETTINGS, RulePipeline
 from eddyline.spark.run.run import Run

@@ -1,0 +1,257 @@
+"""Describes how a set of rules stands: from its loop to the values of ``view``."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from eddyline.query.conditions import Raise, ValueTest
+from eddyline.rules.compile.program import REGION, TEXT
+from eddyline.rules.planning.sequence import SelectionSequence
+from eddyline.rules.view import (
+    ConstructView,
+    NativeView,
+    RuleBlockView,
+    RuleCount,
+    RuleView,
+    TestView,
+)
+from eddyline.rules.wording import column_name, construct_name, region_text, test_text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from eddyline.query.conditions import SkippedRule
+    from eddyline.rules.compile.bitmap_block import SelectionBlock
+    from eddyline.rules.compile.program import Program
+    from eddyline.rules.loop import RuleLoop
+    from eddyline.rules.plan import SharingPlan
+    from eddyline.rules.profile import SharingProfile
+    from eddyline.runtime.journal import JournalEntry
+
+MAX_USERS = 5
+"""Rules that are named as users of one test."""
+
+MAX_TESTS = 50
+"""Tests and patterns that a view holds: the dearest, the most often met."""
+
+
+def rule_view(
+    name: str,
+    loop: RuleLoop,
+    *,
+    skipped: tuple[SkippedRule, ...] = (),
+    rules: tuple[RuleCount, ...] | None = None,
+    titles: Mapping[str, str] | None = None,
+    last_change: JournalEntry | None = None,
+    notes: tuple[str, ...] = (),
+    n_rows_before: int = 0,
+) -> RuleView:
+    """Return a set of rules as it stands.
+
+    Args:
+        name: of the set.
+        loop: its loop.
+        skipped: rules that do not run.
+        rules: what each rule came to, where more is known than the loop knows.
+        titles: what people call rules, where that is not their name.
+        last_change: the journal's last entry about the plan.
+        notes: other things worth knowing.
+        n_rows_before: rows that the loop does not know of.
+    """
+    program, plan, total = loop.program, loop.plan, loop.total
+    return RuleView(
+        name=name,
+        n_rules=program.n_rules,
+        skipped=skipped,
+        plan=str(plan),
+        n_witnessed=plan.n_witnessed,
+        n_blocked=plan.n_blocked,
+        n_other=program.n_rules - plan.n_witnessed - plan.n_blocked,
+        is_adaptive=loop.is_adaptive,
+        is_measured=loop.is_measured,
+        n_rows=total.n_rows,
+        n_sampled=total.n_sampled,
+        n_dropped=total.dropped,
+        n_met=int(total.candidates.sum()),
+        n_matches=int(total.matches.sum()),
+        constructs=_constructs(program, total),
+        blocks=_block_views(loop),
+        tests=_tests(program, total),
+        patterns=_patterns(program, plan, total),
+        natives=_natives(program),
+        rules=counts_of(program, total) if rules is None else rules,
+        titles=titles or {},
+        last_change=last_change,
+        notes=notes,
+        n_rows_before=n_rows_before,
+    )
+
+
+def counts_of(program: Program, total: SharingProfile) -> tuple[RuleCount, ...]:
+    """Return what each rule of a program came to."""
+    found = zip(program.names, total.candidates.tolist(), total.matches.tolist(), strict=True)
+    return tuple(RuleCount(name, total.n_rows, met, matches) for name, met, matches in found)
+
+
+def _constructs(program: Program, total: SharingProfile) -> tuple[ConstructView, ...]:
+    found: list[ConstructView] = []
+    names = [construct_name(program, each) for each in program.regions]
+    sizes = [each.n_regions for each in program.regions]
+    hits = [np.nan] * len(sizes)
+    kinds = [
+        "errors" if each.operand.sql in program.errors else "regions" for each in program.regions
+    ]
+    for each in program.texts:
+        names.append(column_name(each.operand.sql, folded=each.folded))
+        sizes.append(each.n_patterns)
+        met = total.pattern_counts[each.first : each.first + each.n_patterns].sum()
+        hits.append(_ratio(met, total.n_sampled))
+        kinds.append("patterns")
+    reads = np.concatenate([program.reads_regions, program.reads_texts], axis=1).sum(axis=0)
+    for at, name in enumerate(names):
+        n_rows = int(total.construct_rows[at])
+        found.append(
+            ConstructView(
+                name=name,
+                kind=kinds[at],
+                n_tests=sizes[at],
+                n_rules=int(reads[at]),
+                n_rows=n_rows,
+                share=_ratio(n_rows, total.n_rows),
+                hits_per_row=hits[at],
+                cost_ns=_ratio(total.construct_ns[at], n_rows),
+            )
+        )
+    return (*found, *_python(program, total))
+
+
+def _python(program: Program, total: SharingProfile) -> list[ConstructView]:
+    """Return what Python is asked about, by the columns that it reads."""
+    groups: dict[str, list[int]] = defaultdict(list)
+    for at, each in enumerate(program.externals):
+        if not isinstance(each.test, Raise):
+            groups[", ".join(program.columns[column] for column in each.columns)].append(at)
+    found = []
+    for name, members in groups.items():
+        n_rows = int(total.asked[members].sum())
+        found.append(
+            ConstructView(
+                name=name,
+                kind="Python",
+                n_tests=len(members),
+                n_rules=len(program.rules_that_ask(members)),
+                n_rows=n_rows,
+                share=_ratio(n_rows, total.n_rows),
+                hits_per_row=np.nan,
+                cost_ns=_ratio(total.asked_ns[members].sum(), n_rows),
+            )
+        )
+    return found
+
+
+def _ratio(part: Any, whole: float) -> float:
+    return float(part) / whole if whole else float("nan")
+
+
+def _block_views(loop: RuleLoop) -> tuple[RuleBlockView, ...]:
+    program, recent = loop.program, loop.profile.blocks
+    found = []
+    for plan in loop.plan.blocks:
+        block = loop.blocks.of(plan.rules)
+        names = [construct_name(program, program.regions[each]) for each in block.attributes]
+        sequence = plan.sequence or SelectionSequence.as_numbered(block.n_constructs)
+
+        def region_name(construct: int, region: int, block: SelectionBlock = block) -> str:
+            keys = block.region_keys(construct, region)
+            return region_text(program.regions[block.attributes[construct]], keys)
+
+        counts = recent.get(plan)
+        n_rows = counts.n_rows if counts else 0
+        found.append(
+            RuleBlockView(
+                n_rules=len(plan.rules),
+                sequence=tuple(sequence.in_words(names, region_name)),
+                is_learned=plan.sequence is not None,
+                n_rows=n_rows,
+                look_ups_per_row=_ratio(counts.n_evaluated, n_rows) if counts else float("nan"),
+                drop_frac=counts.drop_frac if counts and n_rows else float("nan"),
+            )
+        )
+    return tuple(found)
+
+
+def _tests(program: Program, total: SharingProfile) -> tuple[TestView, ...]:
+    found = []
+    ranked = np.lexsort((-total.asked, -total.asked_ns)).tolist()
+    asked = [at for at in ranked if not isinstance(program.externals[at].test, Raise)]
+    for at in asked[:MAX_TESTS]:
+        n_rows = int(total.asked[at])
+        users = program.rules_that_ask([at])
+        found.append(
+            TestView(
+                text=test_text(program.externals[at].test),
+                n_rows=n_rows,
+                share=_ratio(n_rows, total.n_rows),
+                cost_ns=_ratio(total.asked_ns[at], n_rows),
+                users=tuple(program.names[rule] for rule in users[:MAX_USERS].tolist()),
+                n_users=len(users),
+            )
+        )
+    return tuple(found)
+
+
+def _natives(program: Program) -> tuple[NativeView, ...]:
+    constructs = {each.operand.sql: at for at, each in enumerate(program.regions)}
+    found = []
+    for native in program.natives:
+        users = np.flatnonzero(program.reads_regions[:, constructs[native.sql]])
+        named = tuple(program.names[rule] for rule in users[:MAX_USERS].tolist())
+        found.append(NativeView(native.sql, native.reason, named, len(users)))
+    return tuple(found)
+
+
+def _patterns(program: Program, plan: SharingPlan, total: SharingProfile) -> tuple[TestView, ...]:
+    tests = _pattern_tests(program)
+    witnessed: dict[int, list[str]] = defaultdict(list)
+    for rule, witness in enumerate(plan.witnesses):
+        for pattern in {p for literal in witness or () for p in _patterns_of(program, literal)}:
+            witnessed[pattern].append(program.names[rule])
+    ranked = np.argsort(-total.pattern_counts, kind="stable").tolist()
+    shown = [pattern for pattern in ranked if pattern in witnessed][:MAX_TESTS]
+    return tuple(
+        TestView(
+            text=tests.get(pattern, f"pattern {pattern}"),
+            n_rows=int(total.pattern_counts[pattern]),
+            share=_ratio(total.pattern_counts[pattern], total.n_sampled),
+            cost_ns=float("nan"),
+            users=tuple(witnessed[pattern][:MAX_USERS]),
+            n_users=len(witnessed[pattern]),
+        )
+        for pattern in shown
+    )
+
+
+def _patterns_of(program: Program, literal: int) -> tuple[int, ...]:
+    """Return the patterns that show a literal."""
+    kind, place = program.literals.kinds[literal], int(program.literals.places[literal])
+    if kind == REGION:
+        return ()
+    return (place,) if kind == TEXT else program.externals[place].needs
+
+
+def _pattern_tests(program: Program) -> Mapping[int, str]:
+    """Return what each pattern is, in words."""
+    found: dict[int, str] = {}
+    for literal in np.flatnonzero(program.literals.kinds == TEXT).tolist():
+        test = program.tests[program.test_of[literal]]
+        found[int(program.literals.places[literal])] = test_text(test)
+    for external in program.externals:
+        if isinstance(external.test, ValueTest) and len(external.needs) == len(external.test.needs):
+            found.update(
+                (pattern, test_text(need))
+                for pattern, need in zip(external.needs, external.test.needs, strict=True)
+            )
+    return found
