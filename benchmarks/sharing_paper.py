@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from benchmarks.scenario import Measurement, Scenario, Settings, at_most
+from benchmarks.sharing_sequences import RearrangementOptions, SequencePolicy
 from benchmarks.statistics import median, spread
 from benchmarks.timing import interleaved, paired_ratio
 from eddyline.rules.match.selection import Selection
 from eddyline.rules.planning.hybrid_sequence import hybrid
-from eddyline.rules.planning.rearrangement import RearrangementOptions, SequencePolicy
 from eddyline.rules.planning.sequence import SelectionSequence
 from eddyline.rules.planning.sequence_learning import RegionSample, greedy_macro, macro
 from eddyline.testing.reference_sharing import best_and_worst, ticket_routing, visits_after_sets

@@ -16,9 +16,6 @@ MOST_METHODS = 25
 LONG_FILES = {
     "joins/caches/loop.py",
     "query/rules/reader.py",
-    "rules/compile/bitmap_block.py",
-    "rules/match/matcher.py",
-    "rules/view.py",
     "runtime/order_loop.py",
     "spark/filters/operator.py",
     "spark/joins/operator.py",

@@ -60,7 +60,7 @@ def recall(key: str, kind: type[KeptT]) -> KeptT | None:
 
 
 def keep(key: str, value: Any) -> None:
-    """Keep a value, in one step: a reader finds all of it or nothing."""
+    """Keep a value; a reader finds all of it or nothing."""
     # A path or rule may hold what is not UTF-8, a rule a number of more than 64 bits.
     with suppress(OSError, RuntimeError, UnicodeError, OverflowError):
         packed = msgspec.msgpack.encode(value)

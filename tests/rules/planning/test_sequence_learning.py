@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import time
 from itertools import pairwise, permutations
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -9,12 +10,7 @@ import pytest
 from eddyline.rules.compile.bitmap_block import SelectionBlock
 from eddyline.rules.match.selection import Selection
 from eddyline.rules.planning.hybrid_sequence import hybrid
-from eddyline.rules.planning.rearrangement import (
-    LEARNERS,
-    RearrangementMonitor,
-    RearrangementOptions,
-    SequencePolicy,
-)
+from eddyline.rules.planning.rearrangement import RearrangementMonitor
 from eddyline.rules.planning.sequence import SelectionSequence
 from eddyline.rules.planning.sequence_learning import (
     MAX_EXACT,
@@ -30,6 +26,9 @@ from eddyline.testing.reference_sharing import (
     visits_after_sets,
 )
 from eddyline.testing.rule_data import RangeRules, class_rows, rules_q1, zipf_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def sampled(
@@ -119,17 +118,15 @@ def test_arrows_that_say_what_the_macro_sequence_says_are_left_out() -> None:
             assert found.construct_of(arrow.target) != found.macro[1]
 
 
-@pytest.mark.parametrize("learner", LEARNERS)
-def test_learners_take_any_sample(learner: str) -> None:
+@pytest.mark.parametrize("learner", [macro, greedy_macro, hybrid])
+def test_learners_take_any_sample(learner: Callable[[RegionSample], SelectionSequence]) -> None:
     empty = SelectionBlock.build([], lambda _: -1, lambda _: None)  # type: ignore[arg-type,return-value]
     none = RegionSample.of(empty, np.zeros((0, 0), np.int32))
-    assert LEARNERS[learner](none) == SelectionSequence(())
+    assert learner(none) == SelectionSequence(())
     block = rules_q1(0).block()
-    assert LEARNERS[learner](RegionSample.of(block, np.zeros((0, 10), np.int32))).macro == tuple(
-        range(10)
-    )
+    assert learner(RegionSample.of(block, np.zeros((0, 10), np.int32))).macro == tuple(range(10))
     one = RegionSample.of(block, np.zeros((1, 10), np.int32))
-    assert sorted(LEARNERS[learner](one).macro) == list(range(10))
+    assert sorted(learner(one).macro) == list(range(10))
 
 
 def counts(n_rows: int, evaluated: list[int], dropped: list[int]) -> SelectionCounts:
@@ -160,27 +157,6 @@ def test_monitor_takes_chance_for_no_change_unless_everything_is_one() -> None:
         monitor.adopt((0,))
         monitor.is_due(counts(1000, [1000, 995], [5, 0]))
         assert monitor.is_due(counts(1000, [1000, 993], [7, 0])) == (min_change == 0.0)
-
-
-def test_policy_learns_again_after_a_shift() -> None:
-    rules = rules_q1(4, point_frac=0.5, width=3, spread=60.0)
-    block = rules.block()
-    before, after = zipf_rows(30_000, 10, 1), zipf_rows(30_000, 10, 2)[::-1].copy()
-    options = RearrangementOptions(review_rows=5000, min_change=0.05, sample_rows=1000)
-    policy = SequencePolicy(block, options)
-    learned, nulls = [], np.zeros((10, 5000), bool)
-    for batch in np.split(np.concatenate([before, after], axis=1), 12, axis=1):
-        keys = np.ascontiguousarray(batch)
-        wanted = np.arange(min(policy.n_wanted, 5000))
-        learned.append(policy.learn(block.regions(keys, nulls, wanted)) if len(wanted) else False)
-        policy.observe(Selection(block, policy.sequence).select(keys, nulls).counts)
-    assert learned[0]
-    assert not any(learned[1:6])
-    assert learned[7]
-    assert policy.n_wanted == 0
-    oracle = macro(sampled(rules, after))
-    sample = sampled(rules, after)
-    assert sample.cost(policy.sequence.macro) <= 1.03 * sample.cost(oracle.macro)
 
 
 def test_tickets_lie_between_best_and_worst() -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from eddyline.rules.planning.access_predicates import plan_of
-from eddyline.rules.planning.rearrangement import LEARNERS
-from eddyline.rules.planning.sequence_learning import RegionSample
+from eddyline.rules.planning.hybrid_sequence import hybrid
+from eddyline.rules.planning.sequence_learning import RegionSample, greedy_macro, macro
 
 if TYPE_CHECKING:
     from eddyline.data.arrays import Floats
@@ -24,6 +24,9 @@ MAX_DISTINCT = 0.5
 
 STEP_COST = 0.2
 """What a step of a binary search costs, in table look-ups."""
+
+LEARNERS: dict[str, Any] = {"macro": macro, "greedy": greedy_macro, "hybrid": hybrid}
+"""Ways to learn a sequence: the cheapest order found, the paper's greedy one, with micro-arrows."""
 
 
 def make_plan(
