@@ -217,7 +217,12 @@ def _side_by_side(runs: dict[str, Run], wall: dict[str, float]) -> Table:
     table.add_column("")
     for name in (*runs, "ratio"):
         table.add_column(name, justify="right")
-    arrow = {name: run.pipeline.loops["arrow"].totals for name, run in runs.items()}
+    arrow = {
+        name: block.totals
+        for name, run in runs.items()
+        for block in run.view().blocks
+        if block.component == "arrow"
+    }
     rows: list[tuple[str, dict[str, float], Any]] = [
         ("Python evaluations", {n: t.n_evaluations for n, t in arrow.items()}, count),
         ("  of them for profiling", {n: t.n_extra for n, t in arrow.items()}, count),

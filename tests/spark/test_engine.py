@@ -79,7 +79,7 @@ def test_parquet_sink_and_restart(spark, engine, folder, tmp_path):
     first = finish(query.start("parquet", trigger="available_now", **paths))
     got = spark.read.parquet(paths["path"])
     assert sorted(row["id"] for row in got.collect()) == expected(spark, folder)
-    assert first.pipeline.loops["arrow"].order == (1, 0)
+    assert first.chain.operators[0].learning["arrow"].loop.order == (1, 0)
 
     # A crash after the rows were written and before Spark noted it: the batch runs again.
     commits = tmp_path / "ckpt" / "spark" / "commits"
@@ -91,8 +91,11 @@ def test_parquet_sink_and_restart(spark, engine, folder, tmp_path):
     got = spark.read.parquet(paths["path"])
     assert sorted(row["id"] for row in got.collect()) == expected(spark, folder)
     assert any(entry["event"] == "restore" for entry in again.journal)
-    assert again.pipeline.loops["arrow"].order == (1, 0)
-    assert again.pipeline.loops["arrow"].totals.n_rows == 0  # counted before, counts once
+    assert again.chain.operators[0].learning["arrow"].loop.order == (1, 0)
+    # Counted before, counts once.
+    assert (
+        again.chain.operators[0].learning["arrow"].loop.totals.n_rows == 0
+    )  # counted before, counts once
 
     lines = (tmp_path / "ckpt" / "eddyline" / "journal.jsonl").read_text().splitlines()
     assert [json.loads(line)["event"] for line in lines] == [e["event"] for e in again.journal]
@@ -168,16 +171,16 @@ def test_report(engine, tmp_path):
 def test_off_switch(engine, spark, folder):
     run = finish(engine.query(TEXT, adaptive=False).start(trigger="available_now"))
     assert sorted(run.to_arrow()["id"].to_pylist()) == expected(spark, folder)
-    assert run.pipeline.loops["arrow"].order == (0, 1)
+    assert run.chain.operators[0].learning["arrow"].loop.order == (0, 1)
     assert run.journal == []
-    assert run.pipeline.loops["arrow"].totals.n_extra == 0
+    assert run.chain.operators[0].learning["arrow"].loop.totals.n_extra == 0
 
 
 @pytest.mark.parametrize("policy", ["sweep", "local_swaps", "independent"])
 def test_other_policies_between_batches(spark, engine, folder, policy):
     run = finish(engine.query(TEXT, policy=policy, sample_prob=0.2).start(trigger="available_now"))
     assert sorted(run.to_arrow()["id"].to_pylist()) == expected(spark, folder)
-    assert run.pipeline.loops["arrow"].order == (1, 0)
+    assert run.chain.operators[0].learning["arrow"].loop.order == (1, 0)
 
 
 def test_a_predicate_that_fails_says_so(engine):

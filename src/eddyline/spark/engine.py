@@ -13,7 +13,7 @@ from eddyline.query.select.filters import read_select
 from eddyline.query.select.joins import is_join
 from eddyline.registry import unknown
 from eddyline.spark.filters.binding import bind_to
-from eddyline.spark.filters.operator import FilterPipeline
+from eddyline.spark.filters.operator import FilterOperator
 from eddyline.spark.functions import argument_names
 from eddyline.spark.joins.window_join import WindowJoin
 from eddyline.spark.run.group import start_of, start_together, stop_all
@@ -345,6 +345,6 @@ class Query:
             identity=self.text,
             source=self.source,
             settings=settings_of(self.options),
-            pipeline=lambda _: FilterPipeline(self.bound(), self.options, self.name),
+            operators=lambda _: [FilterOperator(self.bound(), self.options, self.name)],
             rename=RENAME,
         )

@@ -157,7 +157,7 @@ def test_equal_native_predicates_cost_the_same(mixed):
     costs = []
     for _ in range(3):
         mixed.transform(keep).count()
-        keep._pipeline._sampled_at = -math.inf
+        keep._operator._sampled_at = -math.inf
         costs.append(keep.view().blocks[0].profile.costs.per_row_ns)
     # The one written first would be charged for the first reading of the clock: 3 to 5 times.
     median = np.median(costs, axis=0)

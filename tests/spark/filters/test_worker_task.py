@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -14,9 +15,9 @@ import pytest
 from eddyline.errors import PredicateError
 from eddyline.options import FilterOptions
 from eddyline.query.predicates import predicate
-from eddyline.runtime.journal import JournalEntry
+from eddyline.runtime.reports import MAX_ENTRIES, TaskReport
 from eddyline.spark.filters import task as worker
-from eddyline.spark.filters.task import MAX_ENTRIES, MAX_RUNS, TaskReport, WorkerBlock
+from eddyline.spark.filters.task import MAX_RUNS, FilterTask
 
 RNG = np.random.default_rng(3)
 ROWS = 20_000
@@ -34,7 +35,7 @@ SIZES = [
 def block(**given):
     often = predicate(lambda u: pc.less(u, 0.9), reads=["u"], name="often")
     seldom = predicate(lambda v: pc.less(v, 0.1), reads=["v"], name="seldom")
-    default = WorkerBlock(
+    default = FilterTask(
         component="arrow",
         predicates=(often, seldom),
         columns=((0,), (1,)),
@@ -58,7 +59,20 @@ def run(made, sizes):
     """Return the result of all batches, and the reports."""
     parts = list(made.run(batches(sizes)))
     rows = [row for part in parts for row in part.to_pylist()]
-    return rows, [TaskReport.from_bytes(row["report"]) for row in rows if row["report"]]
+    return rows, [flat(TaskReport.from_bytes(row["report"])) for row in rows if row["report"]]
+
+
+def flat(report):
+    """Return a report with what it observed beside it."""
+    return SimpleNamespace(
+        partition=report.partition,
+        attempt=report.attempt,
+        entries=report.entries,
+        n_entries=report.n_entries,
+        profile=report.profile.profile,
+        loading=report.profile.loading,
+        order=report.profile.order,
+    )
 
 
 @pytest.mark.parametrize("sizes", SIZES)
@@ -109,7 +123,7 @@ def test_the_task_adapts_and_says_so():
     rows, (report,) = run(block(query="q"), [1000] * 20)
     assert len(rows) == ROWS
     assert report.order == (1, 0)
-    entries = [JournalEntry(**entry) for entry in report.entries]
+    entries = report.entries
     assert len(entries) == report.n_entries == 1
     assert (entries[0].before, entries[0].after) == (["often", "seldom"], ["seldom", "often"])
 

@@ -42,7 +42,7 @@ query = engine.query("SELECT id FROM s WHERE often(u) AND half(v) AND u > 0.1", 
 run = query.start("parquet", path=out, checkpoint=ckpt, trigger="available_now")
 print("started", flush=True)
 run.await_termination()
-print("n_rows", run.pipeline.loops["arrow"].totals.n_rows, flush=True)
+print("n_rows", run.chain.operators[0].learning["arrow"].loop.totals.n_rows, flush=True)
 spark.stop()
 """
 

@@ -15,6 +15,7 @@ from eddyline.filters.binding import BoundConjunction, bind
 from eddyline.query.attributes import Attribute, attribute, candidates
 from eddyline.query.predicates import SqlPredicate
 from eddyline.spark.filters.plan_text import computes_nothing
+from eddyline.spark.operator import PREFIX
 from eddyline.sql.analysis import resolve_columns
 from eddyline.sql.parsing import quoted
 
@@ -23,10 +24,6 @@ if TYPE_CHECKING:
 
     from eddyline.options import FilterOptions
     from eddyline.query.predicates import Predicate
-
-PREFIX = "__eddyline"
-"""Start of the names of temporary columns; none of them is left in a result."""
-
 
 MAX_ATTRIBUTES = 8
 """Columns that are looked at to tell classes of rows apart, unless the user names them."""

@@ -11,15 +11,21 @@ from eddyline.options import FilterOptions
 from eddyline.query.predicates import as_predicate, named
 from eddyline.runtime.journal import Journal
 from eddyline.spark.filters.binding import bind_to, fits
-from eddyline.spark.filters.operator import FilterPipeline, Report
-from eddyline.spark.run.observed_metrics import as_bytes, listener
+from eddyline.spark.filters.operator import FilterOperator
+from eddyline.spark.filters.parts import ArrowPart, NativePart
+from eddyline.spark.operator import Batch, Observed, collected
+from eddyline.spark.run.observed_metrics import listener
 from eddyline.watch.explain import explain
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from pyspark.sql import DataFrame
 
     from eddyline.query.predicates import Predicate
+    from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.records import FilterView
+    from eddyline.spark.operator import Pending
 
 HARVEST_WAIT_S = 1.0
 """How long ``explain`` and ``journal`` wait for what a job that has just ended reports (s)."""
@@ -49,9 +55,9 @@ class Conjunction:
         self.options = options
         self.name = name
         self._journal = Journal()
-        self._pipeline: FilterPipeline | None = None
+        self._operator: FilterOperator | None = None
         self._columns: list[tuple[str, str]] = []
-        self._waiting: list[Report] = []
+        self._waiting: list[Pending] = []
         self._streams: list[_StreamReports] = []
 
     def __call__(self, df: DataFrame) -> DataFrame:
@@ -64,21 +70,22 @@ class Conjunction:
             QueryError: a predicate does not fit the columns; the message names it.
         """
         self._learn(0.0)
-        pipeline = self._bound_to(df)
+        operator = self._bound_to(df)
         if df.isStreaming:
-            return self._apply_streaming(df, pipeline)
+            return self._apply_streaming(df, operator)
         if self.options.read_sample:
-            pipeline.read_sample(df)
+            operator.read_sample(df)
         else:
             note = (
                 "read_sample=False: nothing is known before the job, so the order stands as written"
             )
-            pipeline.notes |= dict.fromkeys(pipeline.native, note)
+            native = [name for name, p in operator.learning.items() if isinstance(p, NativePart)]
+            operator.notes |= dict.fromkeys(native, note)
         self._take_entries()
-        pipeline.label_texts(df)
-        result, reports = pipeline.apply(df)
-        self._waiting = (self._waiting + reports)[-MAX_PENDING:]
-        return result
+        operator.label_texts(df)
+        laid = operator.lay(df, Batch())
+        self._waiting = [*self._waiting, *laid.pending][-MAX_PENDING:]
+        return laid.df
 
     def explain(self, *, width: int = 100) -> str:
         """Return the order in force and why, in words.
@@ -95,10 +102,10 @@ class Conjunction:
             QueryError: the conjunction was not applied to any DataFrame yet.
         """
         self._learn(HARVEST_WAIT_S)
-        if self._pipeline is None:
+        if self._operator is None:
             msg = f"{self.name}: not applied to a DataFrame yet; use df.transform(…) first"
             raise QueryError(msg, name=self.name)
-        return self._pipeline.view(self._journal.last("order", "routes"))
+        return self._operator.view(self._journal.last("order", "routes"))
 
     @property
     def journal(self) -> list[dict[str, Any]]:
@@ -113,49 +120,54 @@ class Conjunction:
     def __repr__(self) -> str:
         return f"all_of({', '.join(repr(each.text) for each in self.predicates)})"
 
-    def _bound_to(self, df: DataFrame) -> FilterPipeline:
-        """Return the pipeline for the DataFrame; other columns or settings start afresh."""
+    def _bound_to(self, df: DataFrame) -> FilterOperator:
+        """Return the operator for the DataFrame; other columns or settings start afresh."""
         columns = [*df.dtypes, *((each, str(_conf(df, each))) for each in SETTINGS)]
-        known = self._pipeline if columns == self._columns else None
+        known = self._operator if columns == self._columns else None
         if known is None or not fits(df, known.bound, self.options):
             bound = bind_to(df, self.predicates, self.options)
-            known = self._pipeline = FilterPipeline(
+            known = self._operator = FilterOperator(
                 bound, self.options, self.name, max_handed_over=MAX_HANDED_OVER
             )
             self._columns = columns
             self._waiting = []
         return known
 
-    def _apply_streaming(self, df: DataFrame, pipeline: FilterPipeline) -> DataFrame:
+    def _apply_streaming(self, df: DataFrame, operator: FilterOperator) -> DataFrame:
         """A streaming plan is laid once: native predicates stand, tasks adapt, progress reports."""
-        for component, loop in pipeline.loops.items():
-            if component in pipeline.native and loop.is_adaptive:
-                pipeline.notes[component] = (
+        for component, part in operator.learning.items():
+            if isinstance(part, NativePart) and part.loop.is_adaptive:
+                operator.notes[component] = (
                     "the plan of a streaming DataFrame is fixed when it starts, so these stand as "
                     "written; run the query by el.Engine, or transform inside foreachBatch, and "
                     "their order is learned too"
                 )
-        routed = [each for each in pipeline.functions if pipeline.loops[each].routes is not None]
+        arrow = [name for name, part in operator.learning.items() if isinstance(part, ArrowPart)]
+        routed = [name for name in arrow if operator.learning[name].loop.routes is not None]
         if routed and self.options.route_by is None:
-            pipeline.notes["routes"] = (
+            operator.notes["routes"] = (
                 "no class of rows is looked for in a plain streaming DataFrame, whose plan could "
                 "not stop handing columns over; name them with route_by, or use el.Engine"
             )
-        reports = {each: _StreamReports(pipeline, each) for each in pipeline.functions}
+        reports = {each: _StreamReports(self, operator, each) for each in arrow}
         self._streams += reports.values()
         for report in reports.values():
             listener(df).take(report.name, report.take)
-        result, _ = pipeline.apply(df, observation=lambda component: reports[component].name)
-        return result
+        return operator.lay(df, Batch(), observation=lambda component: reports[component].name).df
 
     def _learn(self, timeout_s: float) -> None:
-        if self._pipeline is not None and self._waiting:
-            self._waiting = self._pipeline.learn(self._waiting, timeout_s=timeout_s)
+        if self._operator is not None and self._waiting:
+            observed, self._waiting = collected(self._waiting, timeout_s)
+            self.note(self._operator.learn(observed, Batch()))
         self._take_entries()
 
+    def note(self, entries: Iterable[JournalEntry]) -> None:
+        """Take in decisions."""
+        self._journal.extend(entries)
+
     def _take_entries(self) -> None:
-        if self._pipeline is not None:
-            self._journal.extend(self._pipeline.take_entries())
+        if self._operator is not None:
+            self._journal.extend(self._operator.take_entries())
 
 
 def _conf(df: DataFrame, name: str) -> Any:
@@ -163,16 +175,18 @@ def _conf(df: DataFrame, name: str) -> Any:
 
 
 class _StreamReports:
-    """Feeds what a streaming query's tasks report of one Arrow block into its loop."""
+    """Feeds what a streaming query's tasks report of one Arrow part into its loop."""
 
-    def __init__(self, pipeline: FilterPipeline, component: str) -> None:
+    def __init__(self, keep: Conjunction, operator: FilterOperator, component: str) -> None:
         self.name = f"{component}_{uuid.uuid4().hex}"
-        self.pipeline = pipeline
+        self.keep = keep
+        self.operator = operator
         self.component = component
 
     def take(self, metrics: dict[str, Any], batch_id: int) -> None:
         """Take in what one micro-batch reported."""
-        self.pipeline.learn_arrow(self.component, as_bytes(metrics, "arrow"), batch_id)
+        observed = Observed(self.component, metrics)
+        self.keep.note(self.operator.learn([observed], Batch(batch_id)))
 
 
 def all_of(*predicates: Any, name: str | None = None, **options: Any) -> Conjunction:

@@ -22,6 +22,7 @@ import numpy as np
 from pyspark.sql import functions as F
 
 from eddyline.data import outcome_codes as outcome
+from eddyline.spark.filters.guard import EVERY_ROW
 from eddyline.stats.attributes import AttributeSample
 from eddyline.stats.costs import MIN_PER_ROW_NS, CostSums
 from eddyline.stats.profile import FilterProfile
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
     from eddyline.query.attributes import Attribute
     from eddyline.routing.table import RouteTable
+    from eddyline.spark.filters.guard import Guard
     from eddyline.stats.profile import Order
 
 CLOCK = "CAST(reflect('java.lang.System', 'nanoTime') AS BIGINT)"
@@ -66,6 +68,8 @@ class NativeBlock:
     """Start of the names of the temporary columns."""
     attributes: tuple[Attribute, ...] = ()
     """What may tell classes of rows apart."""
+    guard: Guard = EVERY_ROW
+    """The rows that are filtered."""
 
     def condition(self, order: Order, table: RouteTable | None = None) -> str:
         """Return the conjunction as SQL, in one order or in another one for each class of rows.
@@ -101,7 +105,7 @@ class NativeBlock:
 
     def apply(self, df: DataFrame, order: Order, table: RouteTable | None = None) -> DataFrame:
         """Filter without observing anything."""
-        return df.where(self.condition(order, table))
+        return self.guard.where(df, self.condition(order, table))
 
     def apply_profiled(
         self,
@@ -127,20 +131,24 @@ class NativeBlock:
         """
         row, code, seen = (f"{self.prefix}_{name}" for name in ("row", "code", "seen"))
         chain = self.condition(order, table)
-        sampled = f"CASE WHEN rand({seed}) < {prob!r}D THEN monotonically_increasing_id() END"
+        rows = f"{self.guard.condition} AND " if self.guard.condition else ""
+        sampled = f"CASE WHEN {rows}rand({seed}) < {prob!r}D THEN monotonically_increasing_id() END"
         codes = (
             f"CASE WHEN {row} IS NULL THEN NULL WHEN pmod({row}, {TIMED_EVERY}) = 0 "
             f"THEN {self.timed_code(row)} ELSE {self.code(row)} END"
         )
-        return (
-            df.withColumn(row, F.expr(sampled))
-            .where(f"{row} IS NOT NULL OR ({chain})")
-            .withColumn(code, F.expr(codes))
+        df = df.withColumn(row, F.expr(sampled))
+        drops = not self.guard.marks
+        if drops:
+            df = self.guard.where(df, f"{row} IS NOT NULL OR ({chain})")
+        df = (
+            df.withColumn(code, F.expr(codes))
             .withColumn(seen, F.expr(self.observed(code, is_learning=is_learning)))
             .observe(observation, F.collect_list(seen).alias("native"))
-            .where(f"{row} IS NULL OR ({chain})")
-            .drop(row, code, seen)
         )
+        # Rows that are only marked meet the chain once, sampled or not.
+        df = self.guard.where(df, f"{row} IS NULL OR ({chain})" if drops else chain)
+        return df.drop(row, code, seen)
 
     def observed(self, code: str, *, is_learning: bool) -> str:
         """Return SQL for what is collected of a row: its code, or code and attributes.

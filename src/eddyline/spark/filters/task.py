@@ -1,16 +1,14 @@
-"""What runs in Spark's Python workers: the Arrow block of one conjunction.
+"""The task of an Arrow block: one conjunction of Python predicates in Spark's Python workers.
 
-The driver ships a ``WorkerBlock``; each task runs its batches through an executor and a loop of its
-own, so the order adapts inside the task, and returns one report on the last row of the partition.
-A worker process that Spark reuses keeps what it learned for the next task of the same run.
+The driver ships a ``FilterTask``; it runs its batches through an executor and a loop of its own, so
+the order adapts inside the task, and returns one report on the last row of the partition. A worker
+process that Spark reuses keeps what it learned for the next task of the same run.
 """
 
 from __future__ import annotations
 
-import pickle
-import zlib
 from collections import OrderedDict
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +19,9 @@ from eddyline.filters.executor import ArrowExecutor
 from eddyline.filters.loop import FilterLoop
 from eddyline.filters.routing_loop import MAX_ROWS
 from eddyline.filters.task import run_batch
+from eddyline.runtime.reports import Decisions, TaskReport
+from eddyline.spark.arrow_tasks import on_last_row, task_ids, with_last
+from eddyline.stats.costs import CostSums
 from eddyline.stats.profile import FilterProfile, merge
 
 if TYPE_CHECKING:
@@ -31,13 +32,9 @@ if TYPE_CHECKING:
     from eddyline.options import FilterOptions
     from eddyline.query.attributes import Attribute
     from eddyline.query.predicates import FunctionPredicate
-    from eddyline.stats.costs import CostSums
 
 MAX_RUNS = 16
 """Runs whose learned state a worker process keeps; the one unused for longest goes first."""
-
-MAX_ENTRIES = 50
-"""Order changes of one task that are reported one by one; more are only counted."""
 
 _loops: OrderedDict[str, FilterLoop] = OrderedDict()
 
@@ -46,36 +43,47 @@ _started: set[str] = set()
 
 
 @dataclass(frozen=True, slots=True)
-class TaskReport:
-    """What one task observed and decided."""
+class TaskProfile:
+    """What one task of an Arrow block observed."""
 
-    partition: int
-    attempt: int
     profile: FilterProfile
-    entries: tuple[dict[str, Any], ...]
-    """Journal entries of the task's own order changes, as dicts."""
-    n_entries: int
-    """How many there were, those left out included."""
-    order: tuple[int, ...]
-    """The order in force at the end of the task."""
     loading: CostSums
     """Costs of the first calls in a process, which import, compile and load: work that was done,
     but not what an evaluation costs, so not in the profile."""
+    order: tuple[int, ...]
+    """The order in force at the end of the task."""
 
-    def to_bytes(self) -> bytes:
-        """Return the report as bytes, to travel to the driver."""
-        return zlib.compress(pickle.dumps(self, protocol=pickle.HIGHEST_PROTOCOL), level=1)
 
-    @staticmethod
-    def from_bytes(data: bytes) -> TaskReport:
-        """Return the report that one of our own workers packed."""
-        report: TaskReport = pickle.loads(zlib.decompress(data))
-        return report
+@dataclass(slots=True)
+class _Observing:
+    """What a task has observed so far; the first call of a process is kept apart."""
+
+    profile: FilterProfile
+    is_first_call: bool
+    window_rows: int
+    first_calls: CostSums = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.first_calls = CostSums.empty(len(self.profile.filter_ids))
+
+    def add(self, seen: FilterProfile) -> None:
+        if self.is_first_call:
+            self.first_calls = seen.costs
+            seen = replace(seen, costs=CostSums.empty(len(seen.filter_ids)))
+            self.is_first_call = False
+        self.profile = _newest(merge([self.profile, seen]), self.window_rows)
+
+    def result(self, order: tuple[int, ...]) -> TaskProfile:
+        # A filter that was called only once has no better cost than that call's.
+        again, costs = self.profile.costs.is_known, self.profile.costs
+        costs += self.first_calls.without(again)
+        loading = self.first_calls.without(~again)
+        return TaskProfile(replace(self.profile, costs=costs), loading, order)
 
 
 @dataclass(frozen=True)
-class WorkerBlock:
-    """Everything that a task needs to run the Arrow block."""
+class FilterTask:
+    """Everything that a task needs to run an Arrow block."""
 
     component: str
     predicates: tuple[FunctionPredicate, ...]
@@ -98,6 +106,8 @@ class WorkerBlock:
     """Attributes that are handed over as further arguments, as doubles."""
     reads: tuple[frozenset[str], ...] = ()
     """The columns that each predicate reads."""
+    is_guarded: bool = False
+    """Whether the first argument says on which rows predicates are evaluated; the others pass."""
 
     def run(self, batches: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
         """Return the outcome of each batch: keep, report, and the error if they are carried."""
@@ -106,50 +116,57 @@ class WorkerBlock:
         seed = seed_of(self.options.seed, self.query, self.component, batch_id, partition)
         executor = ArrowExecutor(self.predicates, self.columns, isolate_all=self.carries_errors)
         loop = self._loop(executor.filter_ids)
-        profile = FilterProfile.empty(executor.filter_ids)
-        entries: list[dict[str, Any]] = []
+        observing = _Observing(
+            FilterProfile.empty(executor.filter_ids),
+            self._is_first_task(),
+            self.options.window_rows,
+        )
+        decisions = Decisions()
         first_row = 0
-        nothing = first_calls = profile.costs
-        is_first_call = self._is_first_task()
-        n_columns = self.n_columns
         for arguments, is_last in with_last(batches):
-            columns = arguments[:n_columns]
-            values = [each.to_numpy(zero_copy_only=False) for each in arguments[n_columns:]]
+            rows, columns = self._guarded(arguments)
             outcomes = []
             for outcome, decided in run_batch(
                 executor,
                 loop,
-                columns,
+                columns[: self.n_columns],
                 seed=seed,
                 first_row=first_row,
                 batch_id=batch_id,
                 may_switch=self.may_switch,
-                values=values or None,
+                values=_as_doubles(columns[self.n_columns :]) or None,
             ):
                 if outcome.errors and not self.carries_errors:
                     raise next(iter(outcome.errors.values()))
-                entries += map(asdict, decided)
-                seen = outcome.profile
-                if is_first_call:
-                    first_calls, seen = seen.costs, replace(seen, costs=nothing)
-                    is_first_call = False
-                profile = _newest(merge([profile, seen]), self.options.window_rows)
+                decisions.add(decided)
+                observing.add(outcome.profile)
                 outcomes.append(outcome)
             first_row += len(columns[0])
             report = None
             if is_last:
-                # A filter that was called only once has no better cost than that call's.
-                again = profile.costs.is_known
                 report = TaskReport(
+                    self.component,
                     partition,
                     attempt,
-                    replace(profile, costs=profile.costs + first_calls.without(again)),
-                    tuple(entries[-MAX_ENTRIES:]),
-                    len(entries),
-                    loop.order,
-                    first_calls.without(~again),
+                    observing.result(loop.order),
+                    tuple(decisions.newest),
+                    decisions.n,
                 ).to_bytes()
-            yield self._result(*_joined(outcomes), report)
+            keep, errors = _joined(outcomes)
+            if rows is not None:
+                keep, errors = _spread(rows, len(arguments[0]), keep, errors)
+            yield self._result(keep, errors, report)
+
+    def _guarded(self, arguments: tuple[pa.Array, ...]) -> tuple[Any, tuple[pa.Array, ...]]:
+        """Return the rows of a batch that predicates are evaluated on, None for all, and these."""
+        if not self.is_guarded:
+            return None, arguments
+        guard, *columns = arguments
+        rows = np.flatnonzero(guard.to_numpy(zero_copy_only=False))
+        if len(rows) == len(guard):
+            return None, tuple(columns)
+        taken = pa.array(rows)
+        return rows, tuple(column.take(taken) for column in columns)
 
     @property
     def n_columns(self) -> int:
@@ -183,15 +200,24 @@ class WorkerBlock:
         return loop
 
     def _result(self, keep: Any, errors: dict[int, Any], report: bytes | None) -> pa.Array:
-        n_rows = len(keep)
-        reports = pa.nulls(n_rows, pa.binary())
-        if report is not None:
-            reports = pa.concat_arrays([reports[:-1], pa.array([report], pa.binary())])
-        arrays, names = [pa.array(keep), reports], ["keep", "report"]
+        arrays, names = [pa.array(keep), on_last_row(len(keep), report)], ["keep", "report"]
         if self.carries_errors:
-            arrays.append(_texts(errors, n_rows))
+            arrays.append(_texts(errors, len(keep)))
             names.append("error")
         return pa.StructArray.from_arrays(arrays, names)
+
+
+def _as_doubles(attributes: tuple[pa.Array, ...]) -> list[Any]:
+    return [each.to_numpy(zero_copy_only=False) for each in attributes]
+
+
+def _spread(
+    rows: Any, n_rows: int, keep: Any, errors: dict[int, PredicateError]
+) -> tuple[Any, dict[int, PredicateError]]:
+    """Return the outcome of a whole batch from that of some of its rows; the others pass."""
+    whole = np.ones(n_rows, dtype=np.bool_)
+    whole[rows] = keep
+    return whole, {int(rows[row]): error for row, error in errors.items()}
 
 
 def _newest(profile: FilterProfile, n_tuples: int) -> FilterProfile:
@@ -214,6 +240,8 @@ def _texts(errors: dict[int, PredicateError], n_rows: int) -> pa.Array:
 
 def _joined(outcomes: list[BatchOutcome]) -> tuple[Any, dict[int, PredicateError]]:
     """Return which rows of a batch are kept, and their errors, from the outcomes of its pieces."""
+    if not outcomes:
+        return np.zeros(0, dtype=np.bool_), {}
     if len(outcomes) == 1:
         return outcomes[0].keep, outcomes[0].errors
     errors: dict[int, PredicateError] = {}
@@ -222,28 +250,3 @@ def _joined(outcomes: list[BatchOutcome]) -> tuple[Any, dict[int, PredicateError
         errors |= {start + row: error for row, error in outcome.errors.items()}
         start += len(outcome.keep)
     return np.concatenate([outcome.keep for outcome in outcomes]), errors
-
-
-def task_ids() -> tuple[int, int, int]:
-    """Return partition, attempt and micro-batch of the running task."""
-    from pyspark import TaskContext  # noqa: PLC0415 - there is one only inside a task
-
-    context = TaskContext.get()
-    if context is None:
-        return 0, 0, -1
-    batch_id = context.getLocalProperty("streaming.sql.batchId")
-    return context.partitionId(), context.attemptNumber(), int(batch_id or -1)
-
-
-def with_last(
-    batches: Iterator[tuple[pa.Array, ...]],
-) -> Iterator[tuple[tuple[pa.Array, ...], bool]]:
-    """Pair each batch that has rows with whether it is the last one."""
-    held = None
-    for columns in batches:
-        if held is not None and len(columns[0]):
-            yield held, False
-        if len(columns[0]):
-            held = columns
-    if held is not None:
-        yield held, True

@@ -13,7 +13,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.functions import arrow_udf  # type: ignore[attr-defined] # not in the stubs
 from pyspark.sql.types import BinaryType, BooleanType, StringType, StructField, StructType
 
-from eddyline.spark.filters.task import WorkerBlock
+from eddyline.spark.filters.guard import EVERY_ROW, Guard
+from eddyline.spark.filters.task import FilterTask
 from eddyline.sql.parsing import quoted
 
 if TYPE_CHECKING:
@@ -23,36 +24,42 @@ if TYPE_CHECKING:
 
 
 def apply_arrow_block(
-    df: "DataFrame", block: WorkerBlock, texts: tuple[str, ...], column: str, observation: Any
+    df: "DataFrame",
+    task: FilterTask,
+    texts: tuple[str, ...],
+    column: str,
+    observation: Any,
+    guard: Guard = EVERY_ROW,
 ) -> "DataFrame":
     """Filter by the Python predicates.
 
     Args:
         df: the rows.
-        block: what the workers run.
+        task: what the workers run.
         texts: the columns, or SQL expressions, that are handed to the workers, before the
-            attributes of the block.
+            attributes of the task.
         column: name of the temporary column. If errors are carried it stays, for the caller to
             check its field ``error`` and to drop; otherwise it is gone.
         observation: an Observation or a name; its metric ``arrow`` are the tasks' reports.
+        guard: the rows that are filtered.
     """
 
     def evaluate(batches: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
         # Where there is one column, Spark hands over the array itself.
-        return block.run(batch if isinstance(batch, tuple) else (batch,) for batch in batches)
+        return task.run(batch if isinstance(batch, tuple) else (batch,) for batch in batches)
 
     fields = [StructField("keep", BooleanType()), StructField("report", BinaryType())]
-    if block.carries_errors:
+    if task.carries_errors:
         fields.append(StructField("error", StringType()))
     # Not deterministic, as the reports hold times; so Spark evaluates it once and where it stands.
     udf = arrow_udf(evaluate, StructType(fields)).asNondeterministic()
-    attributes = [F.expr(each.sql) for each in block.attributes]
-    kept = (
-        df.withColumn(column, udf(*(_column(df, text) for text in texts), *attributes))
-        .observe(observation, F.collect_list(F.col(f"{column}.report")).alias("arrow"))
-        .where(F.col(f"{column}.keep"))
-    )
-    return kept if block.carries_errors else kept.drop(column)
+    attributes = [F.expr(each.sql) for each in task.attributes]
+    guarded = [F.expr(guard.condition)] if task.is_guarded else []
+    seen = df.withColumn(column, udf(*guarded, *(_column(df, text) for text in texts), *attributes))
+    seen = seen.observe(observation, F.collect_list(F.col(f"{column}.report")).alias("arrow"))
+    # The task lets rows pass that it has nothing to say of, so they need no condition here.
+    kept = Guard(marks=guard.marks).where(seen, f"{column}.keep")
+    return kept if task.carries_errors else kept.drop(column)
 
 
 def _column(df: "DataFrame", text: str) -> "Column":

@@ -27,6 +27,7 @@ from eddyline.spark.filters.binding import column_types
 from eddyline.spark.joins.operator import JoinPipeline
 from eddyline.spark.joins.source import arrow_schema, placed, source_of
 from eddyline.spark.joins.task import REPORT, OnceWorker, Shape
+from eddyline.spark.run.legacy import LegacyOperator
 from eddyline.spark.run.run import Job, Run, SinkOutlet, has_started, settings_of
 from eddyline.spark.sinks.sinks import file_system, sink_of
 from eddyline.sql.parsing import quoted
@@ -423,7 +424,7 @@ class WindowJoin:
             identity=self.identity,
             source=streams,
             settings=settings_of(self.options),
-            pipeline=lambda folder: self._pipeline(folder, state),
+            operators=lambda folder: [LegacyOperator("join", self._pipeline(folder, state))],
             rename=self.rename,
         )
         outlet = SinkOutlet(sink_of(sink, path), self.project)
@@ -444,7 +445,11 @@ class WindowJoin:
 class JoinRun(Run):
     """A join that runs; behaves like Spark's StreamingQuery."""
 
-    pipeline: JoinPipeline
+    @property
+    def pipeline(self) -> JoinPipeline:
+        """The join, and what was learned of it."""
+        found: JoinPipeline = self.chain.operators[0].pipeline  # type: ignore[attr-defined]
+        return found
 
     def late_rows(self, name: str) -> pa.Table:
         """Return the rows of one input that came too late to be joined.

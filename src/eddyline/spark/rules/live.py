@@ -328,7 +328,7 @@ class RuleRun(Run):
     @property
     def text(self) -> str:
         """The rules as they were written: those that its last micro-batch had."""
-        batches: RuleBatches = self.pipeline
+        batches: RuleBatches = self.chain.operators[0].pipeline  # type: ignore[attr-defined]
         return batches.live.text
 
 

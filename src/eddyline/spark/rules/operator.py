@@ -36,7 +36,8 @@ from eddyline.rules.compile.program import compile_rules
 from eddyline.rules.loop import COMPONENT, RuleLoop
 from eddyline.rules.profile import SharingProfile, merge
 from eddyline.runtime.journal import JournalEntry
-from eddyline.spark.filters.binding import PREFIX, check_names, column_types
+from eddyline.spark.filters.binding import check_names, column_types
+from eddyline.spark.operator import PREFIX
 from eddyline.spark.rules.task import RuleBlock, RuleReport
 from eddyline.spark.rules.timestamps import micros_of
 from eddyline.spark.rules.udf import add_matches, loader, operand, with_counts

@@ -27,6 +27,7 @@ from eddyline.spark.filters.conjunction import HARVEST_WAIT_S, MAX_PENDING
 from eddyline.spark.functions import named_functions
 from eddyline.spark.rules.live import LiveRules, RuleBatches, RuleRun, text_of
 from eddyline.spark.rules.operator import MAX_INPUTS, STRUCT, RuleBinder, RulePipeline, matched
+from eddyline.spark.run.legacy import LegacyOperator
 from eddyline.spark.run.observed_metrics import as_bytes, listener
 from eddyline.spark.run.run import Job, SinkOutlet, settings_of
 from eddyline.spark.sinks.sinks import sink_of
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from eddyline.query.rules.sources import PredicateRule, SqlRule
     from eddyline.rules.view import RuleView
     from eddyline.runtime.journal import JournalEntry
+    from eddyline.spark.operator import Operator
     from eddyline.spark.rules.operator import PendingRules
     from eddyline.spark.run.run import Run
     from eddyline.spark.sinks.sinks import BatchWriter
@@ -454,8 +456,9 @@ class RuleSet:
         batches = RuleBatches(self, stream)
         taken = [batches]
 
-        def pipeline(_: Path) -> RuleBatches:
-            return taken.pop() if taken else RuleBatches(self, stream)
+        def operators(_: Path) -> list[Operator]:
+            batches = taken.pop() if taken else RuleBatches(self, stream)
+            return [LegacyOperator("rules", batches)]
 
         job = Job(
             name=self.name if self._is_named else _free_name(stream),
@@ -463,7 +466,7 @@ class RuleSet:
             identity=f"rules {self.name}",
             source=stream,
             settings=settings_of(self.options),
-            pipeline=pipeline,
+            operators=operators,
             rename="el.RuleSet(…, name='…') or el.sigma.load(…, name='…')",
         )
 
@@ -472,7 +475,7 @@ class RuleSet:
 
         outlet = SinkOutlet(sink_of(sink, path), project)
         run = RuleRun(job, outlet, checkpoint=checkpoint, trigger=trigger)
-        self._shown = run.pipeline.live
+        self._shown = run.chain.operators[0].pipeline.live  # type: ignore[attr-defined]
         self._runs.add(run)
         return run
 

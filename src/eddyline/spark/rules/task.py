@@ -22,7 +22,8 @@ from eddyline.data.sampling import seed_of
 from eddyline.errors import SourceError
 from eddyline.rules.loop import FIRST_ROWS, RuleLoop
 from eddyline.rules.profile import SharingProfile, merge
-from eddyline.spark.filters.task import MAX_ENTRIES, task_ids, with_last
+from eddyline.runtime.reports import MAX_ENTRIES
+from eddyline.spark.arrow_tasks import task_ids, with_last
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

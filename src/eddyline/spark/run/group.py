@@ -16,6 +16,7 @@ from eddyline.query.rules.sources import conjunction_source
 from eddyline.spark.filters.binding import column_types
 from eddyline.spark.rules.live import RuleBatches
 from eddyline.spark.rules.rule_set import RuleSet
+from eddyline.spark.run.legacy import LegacyOperator
 from eddyline.spark.run.run import Job, Run, has_started, settings_of
 from eddyline.spark.run.running_query import RunFace
 from eddyline.spark.sinks.shared import SharedOutlet, member_of
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from eddyline.runtime.records import BatchRecord
     from eddyline.spark.engine import Query
     from eddyline.spark.joins.window_join import WindowJoin
+    from eddyline.spark.operator import Operator
     from eddyline.spark.sinks.shared import Member
     from eddyline.spark.sinks.sinks import BatchWriter
 
@@ -272,7 +274,7 @@ class SharedQueries:
             identity=self.rules.name,
             source=first.source,
             settings=settings_of(self.rules.options),
-            pipeline=self._pipeline,
+            operators=self._operators,
             rename="engine.query(…, name='…')",
         )
         self._source = first.source
@@ -287,10 +289,10 @@ class SharedQueries:
         self.runs = tuple(SharedQueryRun(self, member) for member in self.outlet.members.values())
         first.engine.shared = [each for each in first.engine.shared if each.run.isActive] + [self]
 
-    def _pipeline(self, _: Path) -> RuleBatches:
+    def _operators(self, _: Path) -> list[Operator]:
         made = RuleBatches(self.rules, self._source, as_places=True)
         self.outlet.names = lambda: made.names
-        return made
+        return [LegacyOperator("rules", made)]
 
     def _save_members(self) -> None:
         """Note whose rows the checkpoint has seen: no other query may go on from it."""
@@ -353,7 +355,7 @@ class SharedQueryRun(RunFace):
 
     def view(self) -> RuleView:
         """Return how all the queries that run together are evaluated, as values."""
-        view: RuleView = self.shared.run.view()  # type: ignore[assignment]
+        view: RuleView = self.shared.run.view()
         n_others = len(self.shared.outlet.members) - self._is_in
         others = "1 other" if n_others == 1 else f"{n_others} others"
         note = f"query {self.name!r} runs together with {others} over {self.shared.stream}"

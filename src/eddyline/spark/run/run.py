@@ -27,19 +27,19 @@ from eddyline.errors import (
 from eddyline.runtime.journal import Journal, JournalEntry
 from eddyline.runtime.records import BatchRecord
 from eddyline.runtime.snapshot import SnapshotFile
+from eddyline.spark.operator import Batch
+from eddyline.spark.run.chain import Chain
 from eddyline.spark.run.observed_metrics import PendingMetrics
 from eddyline.spark.run.running_query import RunFace
 from eddyline.spark.sinks.sinks import temporary_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from eddyline.joins.view import JoinRecord, JoinView
-    from eddyline.rules.view import RuleRecord, RuleView
-    from eddyline.runtime.records import BlockRecord, FilterView
+    from eddyline.spark.operator import Operator
     from eddyline.spark.sinks.sinks import Sink
 
 CHANGES = ("order", "routes", "sharing", "grid", "tree", "caches")
@@ -51,72 +51,6 @@ REPORT_WAIT_S = 10.0
 _STATE_ERROR = re.compile(r"eddyline\.errors\.StateError: (.*)")
 _PREDICATE_ERROR = re.compile(r"eddyline\.errors\.PredicateError: (.*)")
 _RAISED = re.compile(r"(predicate '.*? raised .*?; handle that value[^\n]*)", re.DOTALL)
-
-
-class Pipeline(Protocol):
-    """What a run lays over its micro-batches, and what it has learned of them."""
-
-    def prepare(self, df: DataFrame, *, batch_id: int, is_first: bool) -> None:
-        """Get ready for a micro-batch, such as by taking in what has changed.
-
-        Args:
-            df: its rows.
-            batch_id: its number.
-            is_first: whether nothing was learned yet.
-        """
-        ...
-
-    def apply_batch(
-        self, df: DataFrame, *, batch_id: int, expected_rows: int
-    ) -> tuple[DataFrame, list[Any]]:
-        """Return the result of a micro-batch, and what it will report when it runs.
-
-        Args:
-            df: its rows.
-            batch_id: its number.
-            expected_rows: how many there are, as far as that can be foreseen (0: unknown).
-        """
-        ...
-
-    def learn(self, reports: Iterable[Any], *, timeout_s: float = 0.0) -> list[Any]:
-        """Take in what was reported; returns the reports whose jobs have not run yet."""
-        ...
-
-    def take_entries(self) -> list[JournalEntry]:
-        """Return the decisions since the last call."""
-        ...
-
-    def records(self) -> tuple[BlockRecord, ...]:
-        """Return how each block stands after a batch."""
-        ...
-
-    def rule_record(self) -> RuleRecord | None:
-        """Return how a set of rules stands after a batch, if it is one."""
-        ...
-
-    def join_record(self) -> JoinRecord | None:
-        """Return how a join stands after a batch, if it is one."""
-        ...
-
-    def plan(self) -> Any:
-        """Return the plan in force as plain values."""
-        ...
-
-    def view(self, last_change: JournalEntry | None) -> FilterView | RuleView | JoinView:
-        """Return the plan in force and why, as values."""
-        ...
-
-    def snapshot(self) -> dict[str, Any]:
-        """Return what was learned, as plain values."""
-        ...
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Continue from what ``snapshot`` returned.
-
-        Raises:
-            StateError: it is of something else.
-        """
-        ...
 
 
 class Outlet(Protocol):
@@ -145,8 +79,8 @@ class Job:
     """The stream."""
     settings: Mapping[str, str]
     """Its options, as texts."""
-    pipeline: Callable[[Path], Pipeline]
-    """Returns the pipeline, with nothing learned yet; it is told the folder of the checkpoint."""
+    operators: Callable[[Path], Sequence[Operator]]
+    """Returns the operators, with nothing learned yet; it is told the folder of the checkpoint."""
     rename: str
     """How to choose another name, for errors."""
 
@@ -207,7 +141,7 @@ class Run(RunFace):
             raise StateError(msg, path=str(folder))
         outlet.begin(continues=folder is not None and has_started(folder))
         self.checkpoint = folder or Path(temporary_folder())
-        self.pipeline: Any = job.pipeline(self.checkpoint)
+        self.chain = Chain(job.operators(self.checkpoint))
         self._lock = threading.Lock()
         self._records: list[BatchRecord] = []
         self._journal = Journal(self.checkpoint / "eddyline" / "journal.jsonl")
@@ -248,42 +182,47 @@ class Run(RunFace):
 
     def _on_batch(self, df: DataFrame, batch_id: int) -> None:
         started = time.monotonic()
+        before = self._records[-1].n_rows if self._records else 0
+        batch = Batch(batch_id, before, is_first=self._last_batch < 0)
         try:
-            n_rows, n_kept = self._process(df, batch_id)
+            n_rows, n_kept = self._process(df, batch)
+            seconds = time.monotonic() - started
+            records: tuple[Any, ...] = self.chain.records()
             record = BatchRecord(
                 batch_id,
                 n_rows,
                 n_kept,
-                time.monotonic() - started,
+                seconds,
                 time.time(),
-                self.pipeline.records(),
-                self.pipeline.rule_record(),
-                self.pipeline.join_record(),
+                blocks=tuple(each for each in records if hasattr(each, "filter_ids")),
+                rules=next((each for each in records if hasattr(each, "n_rules")), None),
+                join=next((each for each in records if hasattr(each, "n_kept")), None),
+                operators=records,
+                lines=self.chain.lines(),
             )
             with self._lock:
                 self._records.append(record)
             if batch_id > self._last_batch:
                 self._last_batch = batch_id
-                self._snapshot.save(self.pipeline.snapshot(), batch_id)
+                self._snapshot.save(self.chain.snapshot(), batch_id)
         except BaseException as error:
             self._error = error
             raise
 
-    def _process(self, df: DataFrame, batch_id: int) -> tuple[int, int]:
+    def _process(self, df: DataFrame, batch: Batch) -> tuple[int, int]:
         """Run one batch and learn from it; returns the rows in and out."""
         arrived = Observation()
-        self.pipeline.prepare(df, batch_id=batch_id, is_first=self._last_batch < 0)
         source = df.observe(arrived, F.count(F.lit(1)).alias("n"))
-        before = self._records[-1].n_rows if self._records else 0
-        result, reports = self.pipeline.apply_batch(source, batch_id=batch_id, expected_rows=before)
-        kept = self.outlet.write(result, batch_id)
+        result, awaited = self.chain.lay(source, batch)
+        kept = self.outlet.write(result, batch.id)
         # One wait for all: a sink that ran no job has nothing to report.
         deadline = time.monotonic() + REPORT_WAIT_S
+        entries = self.chain.take_entries()
         # A batch that runs again after a failure was counted before, and counts once.
-        if batch_id > self._last_batch:
-            self.pipeline.learn(reports, timeout_s=REPORT_WAIT_S)
+        if batch.id > self._last_batch:
+            entries += self.chain.learn(self.chain.collect(awaited, REPORT_WAIT_S), batch)
         with self._lock:
-            self._journal.extend(self.pipeline.take_entries())
+            self._journal.extend(entries)
         n_rows = _count(arrived, max(0.0, deadline - time.monotonic()))
         return n_rows, kept(max(0.0, deadline - time.monotonic()))
 
@@ -297,15 +236,15 @@ class Run(RunFace):
             return
         state, last_batch = saved
         try:
-            self.pipeline.restore(state)
+            self.chain.restore(state)
         except StateError as error:
             # What was learned only saves work; without it the run starts with the plan as written.
-            self.pipeline = self.job.pipeline(self.checkpoint)
+            self.chain = Chain(self.job.operators(self.checkpoint))
             why = {"why": error.message}
             self._journal.extend([JournalEntry(-1, "run", "drop_state", evidence=why)])
             return
         self._last_batch = last_batch
-        plan = self.pipeline.plan()
+        plan = self.chain.plan()
         self._journal.extend([JournalEntry(self._last_batch, "run", "restore", after=plan)])
 
     # -- what a person sees -------------------------------------------------------------------
@@ -315,11 +254,12 @@ class Run(RunFace):
         """The query as it was written."""
         return self.job.text
 
-    def view(self) -> FilterView | RuleView | JoinView:
+    def view(self) -> Any:
         """Return the plan in force and why, as values."""
         with self._lock:
             last_change = self._journal.last(*CHANGES)
-        view: FilterView | RuleView | JoinView = self.pipeline.view(last_change)
+        views = [each for each in self.chain.operators if hasattr(each, "view")]
+        view = views[0].view(last_change)
         return replace(view, notes=(*view.notes, *self.notes))
 
     @property

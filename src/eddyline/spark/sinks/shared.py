@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import functions as F
 
-from eddyline.spark.filters.binding import PREFIX
+from eddyline.spark.operator import PREFIX
 from eddyline.spark.rules.operator import STRUCT, matched
 from eddyline.spark.sinks.sinks import MemorySink
 from eddyline.sql.functions import CASTS, SAFE, STRICT

@@ -1,0 +1,45 @@
+"""Which rows of a DataFrame a conjunction is about, and what happens to those that it drops."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """The rows of a DataFrame that predicates are evaluated on; the others pass untouched.
+
+    The inputs of a join share a DataFrame: a conjunction over one of them must leave the others
+    alone. Where windows count all rows, those that a predicate drops stay and are only marked.
+    """
+
+    rows: str = ""
+    """SQL condition that is never NULL; all rows if empty."""
+    marks: str = ""
+    """A boolean column that is set to false on rows that are dropped; they go if empty."""
+
+    @property
+    def condition(self) -> str:
+        """SQL for the rows that still count; empty for all."""
+        parts = [f"({each})" for each in (self.rows, self.marks) if each]
+        return " AND ".join(parts)
+
+    def only(self, df: DataFrame) -> DataFrame:
+        """Return the rows alone that the conjunction is about."""
+        return df.where(self.condition) if self.condition else df
+
+    def where(self, df: DataFrame, condition: str) -> DataFrame:
+        """Drop, or mark, the rows on which a SQL condition is not true."""
+        if self.marks:
+            kept = F.expr(f"CASE WHEN {self.condition} THEN coalesce(({condition}\n), false) END")
+            return df.withColumn(self.marks, F.coalesce(kept, F.col(self.marks)))
+        return df.where(f"NOT ({self.rows}) OR ({condition}\n)" if self.rows else condition)
+
+
+EVERY_ROW = Guard()

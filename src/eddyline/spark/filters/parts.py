@@ -1,0 +1,250 @@
+"""The parts of a conjunction on Spark, each laid over what the one before it lets through.
+
+A native part filters in the JVM, an Arrow part in Python workers; a pinned predicate stays where it
+was written; the last part checks on the survivors what can raise. Native and Arrow parts have a
+loop, which decides in which order their predicates run.
+"""
+
+from __future__ import annotations
+
+import math
+import uuid
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F
+
+from eddyline.data.sampling import seed_of
+from eddyline.filters.routing_loop import MAX_ROWS
+from eddyline.query.predicates import FunctionPredicate
+from eddyline.runtime.reports import decisions_of
+from eddyline.spark.filters.guard import EVERY_ROW, Guard
+from eddyline.spark.filters.task import FilterTask
+from eddyline.spark.filters.udf import apply_arrow_block
+from eddyline.spark.operator import PREFIX, Pending
+from eddyline.spark.run.observed_metrics import PendingMetrics
+from eddyline.stats.profile import merge_tasks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import DataFrame
+
+    from eddyline.filters.loop import FilterLoop
+    from eddyline.options import FilterOptions
+    from eddyline.query.predicates import Predicate, SqlPredicate
+    from eddyline.runtime.journal import JournalEntry
+    from eddyline.spark.filters.native_block import NativeBlock
+    from eddyline.spark.operator import Batch, Observed
+
+N_SEEDS = 4
+"""Samples of a native part take turns, batch by batch: Spark compiles new code for a new seed."""
+
+MAX_CODES = 4
+"""Outcome codes that a native part collects per batch, in windows: more would only replace each
+other, and all of them pass through the driver."""
+
+
+@dataclass(slots=True)
+class Laying:
+    """A conjunction while its parts are laid, one after the other."""
+
+    df: DataFrame
+    batch: Batch
+    observation: Callable[[str], Any]
+    """Makes, for a component, what ``DataFrame.observe`` takes: an Observation or a name."""
+    profiles_native: bool
+    is_fixed: bool
+    """Whether the plan is laid once for many batches."""
+    pending: list[Pending] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+    """Columns of errors that count if their row survives everything."""
+
+    def observed(self, component: str, facts: Any = None) -> Any:
+        """Return an observation for a component, and await it unless a stream's progress tells."""
+        seen = self.observation(component)
+        if not isinstance(seen, str):
+            self.pending.append(Pending(component, PendingMetrics(seen), facts))
+        return seen
+
+
+@dataclass(slots=True)
+class NativePart:
+    """SQL predicates as one chain in the JVM."""
+
+    block: NativeBlock
+    loop: FilterLoop
+    texts: tuple[str, ...]
+    query: str
+
+    def lay(self, laying: Laying) -> None:
+        """Filter, and profile a sample of the rows."""
+        options, loop, batch = self.loop.options, self.loop, laying.batch
+        prob = self._prob(batch.expected_rows) if laying.profiles_native else 0.0
+        if prob <= 0.0:
+            laying.df = self.block.apply(laying.df, loop.order, loop.table)
+            return
+        # Both stand in the code that Spark compiles, and keeps for batches of the same code.
+        prob = 2.0 ** math.floor(math.log2(prob))
+        seed = seed_of(options.seed, self.query, loop.component, batch.id % N_SEEDS)
+        laying.df = self.block.apply_profiled(
+            laying.df,
+            loop.order,
+            loop.table,
+            prob=prob,
+            seed=seed & 0x7FFFFFFF,
+            observation=laying.observed(loop.component, prob),
+            is_learning=loop.is_learning_routes,
+        )
+
+    def _prob(self, expected_rows: int) -> float:
+        """Return the share of rows whose codes the driver gets; the driver's part is bounded."""
+        prob = self.loop.sample_prob()
+        if expected_rows <= 0:
+            return min(prob, self.loop.options.sample_prob)
+        return min(prob, MAX_CODES * self.loop.options.window_rows / expected_rows)
+
+    def learn(self, observed: Observed, batch: Batch) -> list[JournalEntry]:
+        """Take in the outcome codes of a batch."""
+        fresh = self.block.parse(observed.metrics.get("native") or [], prob=observed.facts)
+        return self.loop.step(fresh, batch.id)
+
+
+@dataclass(slots=True)
+class ArrowPart:
+    """Python predicates in one Arrow UDF."""
+
+    functions: tuple[FunctionPredicate, ...]
+    columns: tuple[frozenset[str], ...]
+    """The columns that each of them reads."""
+    loop: FilterLoop
+    column: str
+    """Name of the temporary column."""
+    query: str
+    run_id: str
+    carries_errors: bool
+    """Whether something after it may still drop a row on which it raised."""
+    guard: Guard
+    n_learned: int = 0
+    """Batches of which reports have come home."""
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The predicates in words, in the order in which they are written."""
+        return tuple(each.text for each in self.functions)
+
+    def lay(self, laying: Laying) -> None:
+        """Filter in Python workers."""
+        task, texts = self._task(laying.batch.id, is_fixed=laying.is_fixed)
+        seen = laying.observed(self.loop.component)
+        laying.df = apply_arrow_block(laying.df, task, texts, self.column, seen, self.guard)
+        laying.errors += [self.column] if self.carries_errors else []
+
+    def _task(self, batch_id: int, *, is_fixed: bool) -> tuple[FilterTask, tuple[str, ...]]:
+        """Return what the tasks of a batch run, and the columns that they are handed."""
+        loop = self.loop
+        # The plan of a plain stream is laid once, so it could not stop handing attributes over.
+        is_named = loop.options.route_by is not None
+        is_learning = loop.is_learning_routes and (is_named or not is_fixed)
+        texts = tuple(dict.fromkeys(text for each in self.functions for text in each.reads))
+        place = {text: index for index, text in enumerate(texts)}
+        task = FilterTask(
+            component=loop.component,
+            predicates=self.functions,
+            columns=tuple(tuple(place[text] for text in each.reads) for each in self.functions),
+            options=loop.options,
+            run_id=f"{self.run_id}/{loop.component}/{batch_id}.{self.n_learned}",
+            batch_id=batch_id,
+            state=loop.snapshot() if loop.is_adaptive else None,
+            # Partial bits are only valid under the order they were taken: then the driver decides.
+            may_switch=loop.policy.needs_all_bits or batch_id < 0,
+            carries_errors=self.carries_errors,
+            query=self.query,
+            attributes=loop.routes.attributes if is_learning and loop.routes else (),
+            reads=self.columns,
+            is_guarded=bool(self.guard.condition),
+        )
+        return task, texts
+
+    def learn(self, observed: Observed, batch: Batch) -> list[JournalEntry]:
+        """Take in the reports of a job's tasks, each task once."""
+        reports = observed.reports("arrow")
+        if not reports:
+            return []
+        entries = decisions_of(reports, batch.id)
+        profiles = [each.profile.profile for each in reports]
+        fresh = merge_tasks(profiles, self.loop.options.window_rows, MAX_ROWS)
+        entries += self.loop.step(fresh, batch.id)
+        for each in reports:
+            self.loop.add_costs(each.profile.loading)
+        # What all tasks learned together is more than what a worker remembers of its own.
+        self.n_learned += 1
+        return entries
+
+
+@dataclass(slots=True)
+class PinnedPart:
+    """A predicate that is not deterministic: it stays where it was written."""
+
+    predicate: Predicate
+    column: str
+    options: FilterOptions
+    query: str
+    guard: Guard
+
+    def lay(self, laying: Laying) -> None:
+        """Apply the predicate on its own."""
+        predicate = self.predicate
+        if not isinstance(predicate, FunctionPredicate):
+            laying.df = self.guard.where(laying.df, predicate.text)
+            return
+        task = FilterTask(
+            component=self.column,
+            predicates=(predicate,),
+            columns=(tuple(range(len(predicate.reads))),),
+            options=self.options,
+            run_id=f"{uuid.uuid4().hex}/{self.column}",
+            batch_id=-1,
+            state=None,
+            may_switch=False,
+            carries_errors=True,
+            query=self.query,
+            is_guarded=bool(self.guard.condition),
+        )
+        name = f"{self.column}_{uuid.uuid4().hex}"
+        laying.errors.append(self.column)
+        laying.df = apply_arrow_block(
+            laying.df, task, predicate.reads, self.column, name, self.guard
+        )
+
+
+@dataclass(slots=True)
+class LastPart:
+    """What can raise, on the survivors of all the rest."""
+
+    checks: tuple[SqlPredicate, ...]
+    guard: Guard = EVERY_ROW
+
+    def lay(self, laying: Laying) -> None:
+        """Check the predicates that can raise, then raise the errors that are still there."""
+        df = laying.df
+        if self.checks:
+            # A random number is not deterministic, so Spark moves no filter below it: what can
+            # raise meets no row that anything above would have dropped. (A row number would do as
+            # well, but streaming DataFrames have none.)
+            last = f"{PREFIX}_last"
+            df = df.withColumn(last, F.rand(0)).where(f"{last} >= 0")
+            for check in self.checks:
+                df = self.guard.where(df, check.text)
+            df = df.drop(last)
+        # A row that is only marked has its errors on it although it is dropped.
+        survivors = Guard(marks=self.guard.marks)
+        for column in laying.errors:
+            error = f"{column}.error"
+            raises = f"CAST(raise_error({error}) AS BOOLEAN)"
+            df = survivors.where(df, f"CASE WHEN {error} IS NULL THEN true ELSE {raises} END")
+        laying.df = df.drop(*laying.errors)
+
+
+Part = NativePart | ArrowPart | PinnedPart | LastPart
+LearningPart = NativePart | ArrowPart
