@@ -114,14 +114,14 @@ def run(
         loop: decides about orders; as the arrivals say if omitted.
         is_counted: whether ``caches`` learns counted work, not time.
     """
-    from eddyline.joins import cache_keeper  # noqa: PLC0415
+    from eddyline.joins.caches import between_batches  # noqa: PLC0415
     from eddyline.joins.caches.counts import NO_CACHES  # noqa: PLC0415
     from eddyline.joins.operator.bucket import BucketBatch  # noqa: PLC0415
     from eddyline.joins.plan import BatchPlan  # noqa: PLC0415
     from eddyline.state.manifest import ManifestFolder  # noqa: PLC0415
     from eddyline.state.rows import ALWAYS, Rows  # noqa: PLC0415
 
-    cache_keeper.forget()
+    between_batches.forget()
     folder = tempfile.mkdtemp(prefix="eddyline-")
     ManifestFolder(fs.LocalFileSystem(), folder)
     graph, done, before, low = arrivals.graph, Run(), {}, ALWAYS
@@ -174,7 +174,7 @@ def run(
         if loop is not None:
             loop.step([evenly_priced(each) for each in report.samples], batch)
     shutil.rmtree(folder)
-    cache_keeper.forget()
+    between_batches.forget()
     return done
 
 
@@ -241,7 +241,7 @@ def counted(report: BucketReport, costs: Mapping[Join, int]) -> tuple[CacheRepor
     )
 
     def missed(cache: Candidate) -> int:
-        joins = (work.of(cache.pipeline, name).ns for name in sorted(cache.store.windows))
+        joins = (work.probe(cache.pipeline, name).ns for name in sorted(cache.store.windows))
         return sum(joins)
 
     uses = {
@@ -316,7 +316,8 @@ def decided(
         cache_bytes: memory for all caches (bytes).
         budget: caches to choose from; the default if omitted.
     """
-    from eddyline.joins.caches.loop import BUDGET, CacheCosts, JoinCaches  # noqa: PLC0415
+    from eddyline.joins.caches.candidate_estimates import CacheCosts  # noqa: PLC0415
+    from eddyline.joins.caches.loop import BUDGET, JoinCaches  # noqa: PLC0415
 
     return JoinCaches(
         arrivals.graph,

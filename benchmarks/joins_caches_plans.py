@@ -81,7 +81,7 @@ def scan(settings: Settings) -> Measurement:
 def scanned(done: Run) -> float:
     """Return the rows that were looked at for want of an index."""
     return sum(
-        report.work.of(*join).n_in * cost
+        report.work.probe(*join).n_in * cost
         for report, costs in zip(done.reports, done.costs, strict=True)
         for join, cost in costs.items()
     )
@@ -112,13 +112,12 @@ def best_caches(
     arrivals: Arrivals, batch_rows: int, found: Sequence[Candidate]
 ) -> tuple[Candidate, ...]:
     """Return the caches of the least counted work, of all that can be in use together."""
-    from eddyline.joins.caches.prefix_invariant import conflicts  # noqa: PLC0415
+    from eddyline.joins.caches.prefix_invariant import are_compatible  # noqa: PLC0415
 
-    apart = conflicts(found)
     works: dict[tuple[Candidate, ...], float] = {}
     for size in range(len(found) + 1):
         for used in combinations(found, size):
-            if not any(frozenset(pair) in apart for pair in combinations(used, 2)):
+            if all(are_compatible(*pair) for pair in combinations(used, 2)):
                 works[used] = sum(run(arrivals, batch_rows, used_always(used)).works)
     return min(works, key=works.__getitem__)
 

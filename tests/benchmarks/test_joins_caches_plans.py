@@ -32,7 +32,7 @@ def test_a_look_up_costs_the_rows_that_it_looks_at():
     given = join_runs.lockstep(3, 100, gap=8)
     unindexed = replace(given, scanned=frozenset({("t", "s")}))
     plain, scan = join_runs.run(given, 40), join_runs.run(unindexed, 40)
-    n_look_ups = sum(report.work.of("t", "s").n_in for report in scan.reports)
+    n_look_ups = sum(report.work.probe("t", "s").n_in for report in scan.reports)
     assert scan.checks == plain.checks
     assert sum(scan.works) - sum(plain.works) == scanned(scan) - n_look_ups
     assert scanned(scan) > 10 * n_look_ups

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pyarrow import fs
 
 from benchmarks import join_runs
-from eddyline.joins.caches import between_batches as cache_keeper
+from eddyline.joins.caches import between_batches
 from eddyline.joins.caches.counts import CachePlan
 from eddyline.joins.caches.prefix_invariant import candidates, prefix_invariant
 from eddyline.joins.operator.bucket import BucketBatch
@@ -30,9 +30,9 @@ from tests.joins.plans import Q3, on_one_attribute, orders
 
 @pytest.fixture(autouse=True)
 def _nothing_kept():
-    cache_keeper.forget()
+    between_batches.forget()
     yield
-    cache_keeper.forget()
+    between_batches.forget()
 
 
 class CachedOperator(Operator):
@@ -68,8 +68,7 @@ class CachedOperator(Operator):
         profiled = tuple(each for each in found if self.now_and_then(2))
         limit = self.draw(st.sampled_from([1 << 20, 1 << 20, 1 << 20, 1_000, 200, 0]))
         stores = {each.store for each in found}
-        copies = self.draw(st.sampled_from(["", "run", "run", "another"]))
-        caches = CachePlan(used, kept, profiled, dict.fromkeys(stores, limit), copies)
+        caches = CachePlan(used, kept, profiled, dict.fromkeys(stores, limit))
         at = self.n_batches, self.graph, orders, self.lengths(), lows, horizons
         return BatchPlan(*at, grid=self.grid, caches=caches)
 
@@ -96,9 +95,9 @@ class CachedOperator(Operator):
     def disturb(self, bucket):
         """Lose what is kept, keep a copy of it, or offer an older copy."""
         what = self.draw(st.sampled_from(8 * [""] + ["lose", "copy", "copy", "offer"]))
-        kept = cache_keeper._kept
+        kept = between_batches._kept
         if what == "lose":
-            cache_keeper.forget()
+            between_batches.forget()
         elif what == "copy" and (self.folder, bucket) in kept:
             self.copies.append(copy.deepcopy(kept[self.folder, bucket]))
         elif what == "offer" and self.copies:
@@ -156,7 +155,7 @@ def finer(batches, draw):
 @settings(max_examples=100)
 @given(case=join_cases(min_inputs=3).map(supported), data=st.data())
 def test_caches_never_change_an_answer(case, data):
-    cache_keeper.forget()
+    between_batches.forget()
     with TemporaryDirectory() as folder:
         ManifestFolder(fs.LocalFileSystem(), folder)
         operator = CachedOperator(case, data.draw, folder)
@@ -302,33 +301,6 @@ def test_a_cache_goes_when_keys_stop_coming_again():
     assert not any(n_used[50:])
     assert done.checks == plain.checks
     assert done.share(plain) <= 1.05
-
-
-def test_workers_of_a_machine_leave_each_other_copies(tmp_path):
-    fed = Fed(Q3, E2, tmp_path)
-    used = replace(fed.used(), copies="run")
-    fed.batch(used, s=[(1, 2), (2, 3)], t=[2])
-    fed.batch(used, r=[1, 2])
-    fed.batch(used, t=[3, 2])
-    cache_keeper.forget()  # as in another process
-    report, n_found = fed.batch(used, r=[1, 2, 2])
-    assert (hits_of(report), n_found) == ((2, 2), 1 * 2 + 2 * 1)
-    cache_keeper.forget()
-    report, n_found = fed.batch(replace(used, copies="another"), r=[1, 2])
-    assert (hits_of(report), n_found) == ((0, 2), 2 + 1)
-
-
-@pytest.mark.parametrize("cut", [0, 10, 200, -8])
-def test_a_copy_that_is_not_whole_is_no_copy(tmp_path, cut):
-    fed = Fed(Q3, E2, tmp_path)
-    used = replace(fed.used(), copies="run")
-    fed.batch(used, s=[(1, 2), (2, 3)], t=[2])
-    fed.batch(used, r=[1, 2])
-    cache_keeper.forget()
-    (path,) = (tmp_path / "caches").iterdir()
-    path.write_bytes(path.read_bytes()[:cut])
-    report, n_found = fed.batch(used, r=[1, 2])
-    assert (hits_of(report), n_found) == ((0, 2), 1)
 
 
 def test_less_memory_means_fewer_hits_and_the_same_answers():

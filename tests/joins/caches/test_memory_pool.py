@@ -4,63 +4,50 @@ import random
 
 import pytest
 
-from eddyline.joins.caches.memory_pool import PagePool, StoreSize, shared_out
+from eddyline.joins.caches.memory_pool import PAGE_BYTES, limits, shared_out
 from eddyline.joins.caches.prefix_invariant import Store
 
 A, B, C = (Store(frozenset(windows), (0,), frozenset(windows)) for windows in ("12", "34", "56"))
 
 
-def v6():
-    """Pages of 40 bytes."""
-    sizes = {A: StoreSize(10, 10), B: StoreSize(2, 10)}
-    priorities = {store: sizes[store].priority(net) for store, net in ((A, 10), (B, 6))}
-    return priorities, {store: size.n_pages(40) for store, size in sizes.items()}
-
-
-def test_v6_priorities():
-    assert v6() == ({A: 0.1, B: 0.3}, {A: 3, B: 1})
-
-
 def test_v6_pages():
-    pool = shared_out(3, *v6())
-    assert pool.held == {A: 2, B: 1}
-    assert pool.requested(B).held == {A: 1, B: 2}
-    assert pool.requested(A) == pool
+    assert shared_out(3, {A: 0.1, B: 0.3}, {A: 3, B: 1}) == {A: 2, B: 1}
 
 
-@pytest.mark.parametrize("asked", [(A, A, A, B), (B, A, A, A), (A, B, A, A)])
-def test_v6_whoever_asks_first(asked):
-    pool = PagePool(3, v6()[0])
-    for store in asked:
-        pool = pool.requested(store)
-    assert pool.held == {A: 2, B: 1}
-
-
-def test_the_poorest_gives():
-    pool = PagePool(2, {A: 0.1, B: 0.2, C: 0.3}, {A: 1, B: 1})
-    assert pool.requested(C).held == {A: 0, B: 1, C: 1}
-    assert pool.requested(C).requested(C).held == {A: 0, B: 0, C: 2}
-    assert pool.requested(C).requested(C).requested(C).held == {A: 0, B: 0, C: 2}
+def test_of_stores_that_earn_the_same_the_first_is_served_first():
+    assert shared_out(3, {A: 0.1, B: 0.1}, {A: 2, B: 2}) == {A: 2, B: 1}
 
 
 def test_without_memory_nobody_gets_any():
-    pool = PagePool(0, {A: 1.0})
-    assert pool.requested(A) == pool
+    assert shared_out(0, {A: 1.0}, {A: 1}) == {A: 0}
 
 
-def test_stores_that_are_gone_give_back_their_pages():
-    pool = PagePool(3, {A: 0.1, B: 0.3}, {A: 2, B: 1}).chosen({B: 0.1, C: 0.2})
-    assert pool.held == {B: 1}
-    assert pool.n_free == 2
+def test_stores_have_twice_their_size_and_a_share_of_what_is_left():
+    sizes, nets = {A: 2.0 * PAGE_BYTES, B: PAGE_BYTES, C: 0.0}, {A: 1.0, B: 2.0, C: 3.0}
+    found = limits(20, sizes, nets)
+    assert found == {A: (4 + 4) * PAGE_BYTES, B: (2 + 4) * PAGE_BYTES, C: (1 + 4) * PAGE_BYTES}
+    assert limits(3, sizes, nets) == {A: 0, B: 2 * PAGE_BYTES, C: PAGE_BYTES}
 
 
-def test_the_size_of_a_store():
-    size = StoreSize.of(A, entries=100, rows_per_entry=1.5, key_bytes=8, reference_bytes=4)
-    assert size.entry_bytes == 8 + 1.5 * 2 * 4
-    assert size.n_bytes == 2000
-    assert size.n_pages(512) == 4
-    assert StoreSize(0, 10).n_pages() == 1
-    assert StoreSize(0, 10).priority(5) == 5
+def on_request(n_pages, priorities, wanted, rng):
+    """The pages when stores ask for one at a time, in any order, until nothing changes.
+
+    A store gets a free page, or one of the store that earns least if that is less [Babu05 5.6].
+    """
+    held = dict.fromkeys(priorities, 0)
+    for _ in range(20):  # a store that lost a page asks again
+        for store in rng.sample(list(priorities), len(priorities)):
+            if held[store] == wanted[store]:
+                continue
+            if sum(held.values()) < n_pages:
+                held[store] += 1
+                continue
+            holders = [other for other in held if held[other]]
+            poorest = min(holders, key=priorities.__getitem__, default=store)
+            if priorities[poorest] < priorities[store]:
+                held[poorest] -= 1
+                held[store] += 1
+    return held
 
 
 @pytest.mark.parametrize("seed", range(200))
@@ -69,12 +56,6 @@ def test_pages_end_up_where_they_earn_most_in_whatever_order_they_are_asked_for(
     stores = [Store(frozenset(f"{at}x"), (0,), frozenset(f"{at}x")) for at in range(5)]
     priorities = dict(zip(stores, rng.sample(range(100), 5), strict=True))
     wanted = {store: rng.randint(0, 4) for store in stores}
-    pool = PagePool(rng.randint(0, 15), priorities)
-    # A store that lost a page asks again, so all ask until nothing changes.
-    for _ in range(20):
-        for store in rng.sample(stores, 5):
-            if pool.held.get(store, 0) < wanted[store]:
-                pool = pool.requested(store)
-            assert 0 <= pool.n_free <= pool.n_pages
-    expected = shared_out(pool.n_pages, priorities, wanted)
-    assert {store: pool.held.get(store, 0) for store in stores} == expected.held
+    n_pages = rng.randint(0, 15)
+    asked = on_request(n_pages, priorities, wanted, rng)
+    assert asked == shared_out(n_pages, priorities, wanted)

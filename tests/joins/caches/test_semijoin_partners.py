@@ -12,7 +12,7 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from benchmarks import join_runs
-from eddyline.joins.caches import between_batches as cache_keeper
+from eddyline.joins.caches import between_batches
 from eddyline.joins.caches.counts import CachePlan
 from eddyline.joins.caches.prefix_invariant import are_compatible, candidates, is_sound, is_told
 from eddyline.joins.graph import JoinGraph
@@ -24,9 +24,9 @@ H1 = orders(r="st", s="rt", t="sr")
 
 @pytest.fixture(autouse=True)
 def _nothing_kept():
-    cache_keeper.forget()
+    between_batches.forget()
     yield
-    cache_keeper.forget()
+    between_batches.forget()
 
 
 def planned(*used):
@@ -78,7 +78,7 @@ def test_h3_caches_that_exclude_each_other_are_not_used_together(tmp_path):
     both = find(found, "3", *"12"), find(found, "1", *"23")
     assert not are_compatible(*both)
     for used in (both, both[::-1]):
-        cache_keeper.forget()
+        between_batches.forget()
         fed = Fed(graph, pipelines, tmp_path)
         steps = [{"1": [1]}, {"2": [1]}, {"3": [1]}, {"3": [1]}, {"1": [1]}, {"1": [1]}, {"3": [1]}]
         assert [fed.batch(planned(*used), **step)[1] for step in steps] == [0, 0, 1, 1, 2, 2, 3]
@@ -99,9 +99,9 @@ def test_a_copy_that_missed_rows_of_a_partner_is_not_used(fed, plan):
     fed.batch(plan, t=[2])
     fed.batch(plan, length=0, r=[1])
     fed.batch(plan, s=[(1, 2)])  # joins no row of r, so no tap sees it
-    before = copy.deepcopy(cache_keeper._kept)
+    before = copy.deepcopy(between_batches._kept)
     assert fed.batch(plan, r=[1])[1] == 1  # from here on it must be in the entry
-    cache_keeper._kept.update(before)
+    between_batches._kept.update(before)
     report, n_found = fed.batch(plan, r=[1])
     assert (hits_of(report), n_found) == ((0, 1), 1)
 

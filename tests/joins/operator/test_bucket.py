@@ -17,7 +17,7 @@ from pyarrow import fs
 
 from eddyline.joins.graph import JoinGraph
 from eddyline.joins.operator.bucket import BucketBatch
-from eddyline.joins.operator.pipeline import Composites
+from eddyline.joins.operator.composites import Composites
 from eddyline.joins.plan import BatchPlan
 from eddyline.query.windows import RangeWindow, RowsWindow
 from eddyline.state.compaction import SPARE
@@ -244,7 +244,7 @@ def test_a_key_with_most_of_the_rows_is_searched_not_walked():
     codes[::100] = np.arange(n // 100)
     starts = np.arange(n)
     run = SortedRun.of(Rows({0: codes}, starts, starts + 3, pa.table({"at": starts})))
-    first = Composites.of("s", run, slice(0, n), 0)
-    found = first.joined("t", [run], [0])
+    first = Composites.from_rows("s", run, slice(0, n), 0)
+    found = first.join("t", [run], [0])
     near = sum(int((codes[: n - gap] == codes[gap:]).sum()) for gap in range(1, 4))
     assert len(found) == n + 2 * near

@@ -1,11 +1,11 @@
 """Caches between batches: in the memory of the process that made them, and nowhere else.
 
-Windows alone are the durable state; a cache may lack any key at any time, so to lose one costs time
-only. To use a wrong one would cost results, so it is taken for a batch only if the runs that it was
+Windows alone are durable state. A cache may lack any key at any time, so losing one costs time, and
+using a wrong one would cost results. So a cache is used in a batch only if the runs that it was
 kept true to are, name by name, those that the committed manifest starts the batch from. Names are
-never used twice and every attempt at a batch gives its own, so a copy that missed a batch, or that
-went through an attempt that failed or ran again, does not fit. Taking one removes it, and it comes
-back when its batch is through: what an attempt leaves half done is not there any more.
+never used twice and every attempt at a batch gives its own, so a cache that missed a batch, or went
+through an attempt that failed or ran again, does not fit. A batch takes the caches out and puts
+them back when it is through: an attempt that fails half-way leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from eddyline.joins.caches.prefix_invariant import Store
 
 MOST_KEPT = 32
-"""Buckets of which a process keeps caches: those that it worked on last."""
+"""Most buckets of which a process keeps caches: the ones that it worked on last."""
 
 REMEMBERED = 32
 """Batches for which a sampled key is remembered."""
 
 MOST_REMEMBERED = 1 << 15
-"""Sampled keys that are remembered at a place; with more of them fewer are sampled."""
+"""Most sampled keys that are remembered at a place; beyond that fewer keys are sampled."""
 
 RunNames = dict[str, tuple[str, ...]]
 """The names of the runs of each input."""
@@ -41,7 +41,7 @@ RunNames = dict[str, tuple[str, ...]]
 
 @dataclass(slots=True)
 class SeenKeys:
-    """Sampled keys of late batches at one place."""
+    """Sampled keys of the latest batches at one place."""
 
     bits: int
     """One in 2^bits keys is sampled."""
@@ -49,11 +49,9 @@ class SeenKeys:
     """Ascending."""
     last: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     """The batch in which each came last."""
-    n_batches: int = 0
-    """Batches that were counted."""
 
     def has(self, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
-        """Return which keys are remembered."""
+        """Return for each key whether it is remembered."""
         if not self.hashes.size:
             return np.zeros(hashes.size, np.bool_)
         at = np.minimum(self.hashes.searchsorted(hashes), self.hashes.size - 1)
@@ -73,7 +71,7 @@ class SeenKeys:
             batch_id: of the batch.
 
         Returns:
-            How many of them were not remembered before.
+            The number of keys that were not remembered before.
         """
         is_known = self.has(hashes)
         self.last[self.hashes.searchsorted(hashes[is_known])] = batch_id
@@ -83,7 +81,6 @@ class SeenKeys:
         last = np.concatenate([self.last[stay], np.full(fresh.size, batch_id)])
         order = np.argsort(known, kind="stable")
         self.hashes, self.last = known[order], last[order]
-        self.n_batches = min(self.n_batches + 1, REMEMBERED)
         while self.hashes.size > MOST_REMEMBERED:
             self.thin(self.bits + 1)
         return fresh.size
@@ -97,7 +94,7 @@ class SeenKeys:
 
 @dataclass(slots=True)
 class BucketCaches:
-    """What is kept of one bucket."""
+    """The caches of one bucket, and the profile of candidates."""
 
     stores: dict[Store, KeptRows] = field(default_factory=dict)
     after: RunNames = field(default_factory=dict)
@@ -107,24 +104,20 @@ class BucketCaches:
     next_number: dict[str, int] = field(default_factory=dict)
     """By input, the first number that was never given."""
     latest: dict[str, int] = field(default_factory=dict)
-    """By input, an instant after which no row starts of those runs that ``after`` names (µs)."""
+    """By input, the latest start of a row in the runs that ``after`` names, or later (µs)."""
     seen: dict[Place, SeenKeys] = field(default_factory=dict)
     """Sampled keys where candidates are profiled."""
 
     def fits(self, store: Store, before: Mapping[str, Sequence[str]]) -> bool:
         """Return whether a store is true to the runs that a batch starts from.
 
-        Those of its partners count as well: their rows may bring in what was missing before.
+        The runs of its partners count as well: their new rows may need what was never put in.
         """
         return all(self.is_at(name, before) for name in store.closed)
 
     def is_at(self, name: str, before: Mapping[str, Sequence[str]]) -> bool:
         """Return whether the runs of an input are those that a batch starts from."""
         return self.after.get(name, ()) == tuple(before.get(name, ()))
-
-    def is_true_to(self, before: Mapping[str, Sequence[str]]) -> bool:
-        """Return whether something is kept, and all of it is true to the runs of a batch."""
-        return bool(self.stores) and all(self.fits(store, before) for store in self.stores)
 
     def number(self, name: str, run: str, n_rows: int) -> int:
         """Return the number of the first row of a run, a new one if it has none."""
@@ -139,8 +132,8 @@ _kept: OrderedDict[tuple[str, int], BucketCaches] = OrderedDict()
 _lock = threading.Lock()
 
 
-def taken(folder: str, bucket: int) -> BucketCaches:
-    """Take what is kept of a bucket out; something empty if there is nothing.
+def take_out(folder: str, bucket: int) -> BucketCaches:
+    """Return the caches of a bucket, which are not kept any more; empty ones if there are none.
 
     Args:
         folder: of the query's window state.
@@ -159,6 +152,6 @@ def put_back(folder: str, bucket: int, caches: BucketCaches) -> None:
 
 
 def forget() -> None:
-    """Keep nothing of any bucket."""
+    """Drop the caches of all buckets."""
     with _lock:
         _kept.clear()

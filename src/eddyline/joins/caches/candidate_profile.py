@@ -1,4 +1,4 @@
-"""What is sampled in a batch of the caches that do not stand, to tell what they would be worth."""
+"""The profile of candidates: sampled keys, and changes that their stores would have to keep."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from eddyline.joins.caches.keys import Keys
     from eddyline.joins.caches.prefix_invariant import Candidate, Store
     from eddyline.joins.caches.semijoin_partners import PartnerRows
-    from eddyline.joins.operator.pipeline import Composites
+    from eddyline.joins.operator.composites import Composites
 
 FEWER_BITS = 2
-"""One in 4 of the keys that are sampled elsewhere is, where only caches with partners would stand:
-there are more of them, and they pay more rarely."""
+"""Where only caches with partners would be asked one in 4 of the usual keys is sampled: there are
+more such caches, and they pay more rarely."""
 
 
 class CandidateSamples:
@@ -34,8 +34,8 @@ class CandidateSamples:
     Args:
         profiled: the candidates that are profiled.
         bits: one in 2^bits keys is sampled.
-        kept: what was kept of the bucket; the keys of the batch are added.
-        report: what is counted goes there.
+        kept: the caches of the bucket; the keys of the batch are added.
+        report: the counts of the batch; added to.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class CandidateSamples:
             pipeline: the input whose new rows have their turn.
             position: where in its pipeline they are.
             keys: of the combinations that come there.
-            partners: the windows that tell which of them a hit would serve, where that is known.
+            partners: the rows that decide which hits are sound; None if no store has partners.
         """
         if not self.profiled:
             return
@@ -72,7 +72,7 @@ class CandidateSamples:
         started = time.perf_counter_ns()
         for place in self._at:
             if (pipeline, position) == place[:2]:
-                hashes = keys.of(place[2])[0]
+                hashes = keys.hashed(place[2])[0]
                 at = self._seen(place).sampled(hashes)
                 counts = self._report.keys.setdefault(place, KeyCounts())
                 counts.n_rows += at.size
@@ -80,10 +80,10 @@ class CandidateSamples:
                 self._samples.setdefault(place, []).append(hashes[at])
                 self._take_support(place, keys.joined, at, counts, partners)
         for store in self._stores:
-            # Where a store has partners all their combinations come by: too many to look at.
+            # Where a store has partners, all their combinations come by: too many to sample.
             is_told = pipeline in store.closed and store.tap == position
             if is_told and not store.partners:
-                hashes = keys.of(store.key)[0]
+                hashes = keys.hashed(store.key)[0]
                 sampled = sampled_places(hashes, self._bits)
                 self._changes.setdefault(store, []).append(hashes[sampled])
         self._report.profile_ns += time.perf_counter_ns() - started
@@ -96,7 +96,7 @@ class CandidateSamples:
         counts: KeyCounts,
         partners: PartnerRows | None,
     ) -> None:
-        """Count which sampled rows might use a hit, where some candidate asks for that."""
+        """Count the sampled rows that might use a hit, if some candidate there supports itself."""
         is_asked = any(each.is_self_supporting for each in self._at[place])
         if is_asked and partners is not None:
             positions = joined.rows[place[0]][at]
@@ -116,15 +116,12 @@ class CandidateSamples:
         return seen
 
     def count(self, batch_id: int) -> None:
-        """Report what was noted in a batch, and remember its keys."""
+        """Count the samples of the batch, and remember its keys."""
         started = time.perf_counter_ns()
         for place in self._samples:
             seen, counts = self._seen(place), self._report.keys[place]
             hashes = distinct(np.concatenate(self._samples[place]))
             scale = 1 << seen.bits
-            counts.n_batches += seen.n_batches
-            counts.n_buckets += 1
-            counts.n_keys += hashes.size * scale
             counts.n_new += seen.add(hashes, batch_id) * scale
             counts.n_rows *= scale
             counts.n_asked *= scale
@@ -139,11 +136,13 @@ class CandidateSamples:
             changes = self._report.changes.setdefault(store, ChangeCounts())
             changes.n_seen += hashes.size * scale
             changes.n_kept += int(known.sum()) * scale
-        self._kept.seen = {place: of for place, of in self._kept.seen.items() if place in self._at}
+        self._kept.seen = {
+            place: seen for place, seen in self._kept.seen.items() if place in self._at
+        }
         self._report.profile_ns += time.perf_counter_ns() - started
 
     def _known(self, place: Place, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
-        """Return which keys would be kept; those that are not sampled any more, as the others."""
+        """Return which keys would be kept; all of them if none is sampled any more."""
         seen = self._kept.seen[place]
         mask = np.uint64((1 << seen.bits) - 1)
         is_sampled = (hashes & mask) == 0

@@ -1,4 +1,4 @@
-"""Which caches a batch uses, and what was counted of them. Counts of buckets merge."""
+"""The caches of a batch as a plan, and what was counted of them. Counts of buckets merge."""
 
 from __future__ import annotations
 
@@ -11,31 +11,28 @@ if TYPE_CHECKING:
     from eddyline.joins.caches.prefix_invariant import Candidate, Store
 
 Place = tuple[str, int, tuple[int, ...]]
-"""Where a cache is, or would be, asked: the pipeline, the position, and the classes of the key."""
+"""The place at which a cache is, or would be, asked: pipeline, position, and classes of the key."""
 
 
 def place_of(candidate: Candidate) -> Place:
-    """Return where a candidate is asked."""
+    """Return the place at which a candidate is asked."""
     return candidate.pipeline, candidate.start, candidate.store.key
 
 
 @dataclass(frozen=True, slots=True)
 class CachePlan:
-    """What the pipelines of a batch do with caches; the same for every bucket."""
+    """The caches of the pipelines in a batch; the same for every bucket."""
 
     used: tuple[Candidate, ...] = ()
-    """The caches that are asked. One that cannot be used with the orders of the batch is not."""
+    """The caches to ask; a bucket leaves out those that are not sound with the orders in force."""
     kept: tuple[Store, ...] = ()
     """Stores that are kept true although no cache of them may be asked."""
     profiled: tuple[Candidate, ...] = ()
-    """Candidates of which keys are counted."""
+    """Candidates whose keys are sampled."""
     limits: Mapping[Store, int] = field(default_factory=dict)
     """Memory of each store in a bucket (bytes); a missing one has none."""
-    copies: str = ""
-    """Names the run of the query whose workers, where they are on one machine, leave each other
-    copies of what they keep; none do if empty."""
     sample_bits: int = 0
-    """One in 2^bits keys is counted where candidates are profiled."""
+    """One in 2^bits keys is sampled where candidates are profiled."""
 
     @property
     def stores(self) -> tuple[Store, ...]:
@@ -54,7 +51,7 @@ NO_CACHES = CachePlan()
 
 @dataclass(slots=True)
 class UseCounts:
-    """What one cache did."""
+    """The counts of one cache."""
 
     n_rows: int = 0
     """Rows, or combinations of rows, that came to it."""
@@ -67,14 +64,14 @@ class UseCounts:
     n_put: int = 0
     """Joined rows that were put in for keys that it did not have."""
     n_asked: int = 0
-    """New rows of which it was asked whether they may use a hit; see ``cache_partners``."""
+    """New rows of which it was asked whether they may use a hit; see ``semijoin_partners``."""
     ns: int = 0
-    """Time that it took, with the evaluation of misses (ns)."""
+    """Time that it took, with the joins of missing keys (ns)."""
     miss_ns: int = 0
-    """Of that, what evaluating misses took."""
+    """Of that, the joins of missing keys (ns)."""
 
     def add(self, other: UseCounts) -> None:
-        """Add what the same cache did elsewhere."""
+        """Add the counts of the same cache elsewhere."""
         self.n_rows += other.n_rows
         self.n_keys += other.n_keys
         self.n_hits += other.n_hits
@@ -84,73 +81,56 @@ class UseCounts:
         self.ns += other.ns
         self.miss_ns += other.miss_ns
 
-    @property
-    def n_misses(self) -> int:
-        """Distinct keys that it did not have."""
-        return self.n_keys - self.n_hits
-
 
 @dataclass(slots=True)
 class StoreCounts:
-    """What keeping one store true took."""
+    """The counts of keeping one store true."""
 
     n_seen: int = 0
     """Changes of the join that its taps saw."""
     n_kept: int = 0
     """Of those, rows whose key it has."""
     ns: int = 0
-    """Time that the taps took, and removing what is dead (ns)."""
+    """Time that the taps took, and the removal of dead rows (ns)."""
     n_entries: int = 0
     """Keys that it has after the batch."""
     n_rows: int = 0
     """Joined rows that it has."""
     n_bytes: int = 0
-    """What they take."""
-    n_cold: int = 0
-    """Buckets in which it was empty before the batch."""
+    """Their size."""
 
     def add(self, other: StoreCounts) -> None:
-        """Add what the same store took elsewhere."""
+        """Add the counts of the same store elsewhere."""
         self.n_seen += other.n_seen
         self.n_kept += other.n_kept
         self.ns += other.ns
         self.n_entries += other.n_entries
         self.n_rows += other.n_rows
         self.n_bytes += other.n_bytes
-        self.n_cold += other.n_cold
 
 
 @dataclass(slots=True)
 class KeyCounts:
-    """Sampled keys at one place where a cache would be asked."""
+    """Sampled keys at the place of a candidate."""
 
-    n_keys: int = 0
-    """Distinct sampled keys of the batch."""
     n_new: int = 0
-    """Of those, keys that did not come in the batches that are remembered."""
+    """Distinct keys that did not come in the batches that are remembered."""
     n_rows: int = 0
     """Sampled rows."""
     n_asked: int = 0
-    """Of those, rows of which it was asked whether they might use a hit; see ``cache_partners``."""
+    """Of those, rows that were asked for whether they may use a hit; see ``semijoin_partners``."""
     n_supported: int = 0
     """Of those, the ones that might."""
     n_looked: int = 0
-    """Look-ups that this took; as they are, the other counts stand for all keys."""
-    n_batches: int = 0
-    """Batches that are remembered, the sum over buckets."""
-    n_buckets: int = 0
-    """Buckets that counted."""
+    """Look-ups that this took. The other counts are scaled up to all keys, this one is not."""
 
     def add(self, other: KeyCounts) -> None:
-        """Add what was counted elsewhere."""
-        self.n_keys += other.n_keys
+        """Add the counts of another bucket."""
         self.n_new += other.n_new
         self.n_rows += other.n_rows
         self.n_asked += other.n_asked
         self.n_supported += other.n_supported
         self.n_looked += other.n_looked
-        self.n_batches += other.n_batches
-        self.n_buckets += other.n_buckets
 
 
 @dataclass(slots=True)
@@ -163,14 +143,14 @@ class ChangeCounts:
     """Of those, changes whose key is remembered at a place of the store."""
 
     def add(self, other: ChangeCounts) -> None:
-        """Add what was counted elsewhere."""
+        """Add the counts of another bucket."""
         self.n_seen += other.n_seen
         self.n_kept += other.n_kept
 
 
 @dataclass(slots=True)
 class CacheReport:
-    """What the caches of one bucket, or of several, did in one batch."""
+    """The counts of the caches of one bucket, or of several, in one batch."""
 
     uses: dict[Candidate, UseCounts] = field(default_factory=dict)
     stores: dict[Store, StoreCounts] = field(default_factory=dict)
@@ -181,8 +161,8 @@ class CacheReport:
     """Time that profiling took (ns)."""
 
     @classmethod
-    def together(cls, parts: Iterable[CacheReport]) -> CacheReport:
-        """Return what several buckets did."""
+    def merge(cls, parts: Iterable[CacheReport]) -> CacheReport:
+        """Return the sum of several buckets."""
         whole = cls()
         for part in parts:
             for cache, use in part.uses.items():

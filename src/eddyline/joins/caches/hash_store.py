@@ -1,10 +1,11 @@
-"""What one store holds: keys, and for each key the joined rows of some windows.
+"""The content of one store: keys, and for each key the joined rows of some windows.
 
-Keys stand apart from rows, so that a key without any joined row is known as well. A joined row is a
-number for the row of each window, the instants between which all of them live, and the codes of key
-classes that the key is not of; what results show is fetched when they are put together. Nothing is
-deleted: a row that has left its window is not found, as no row that is looked up lives as long ago.
-Room is made now and then, when enough rows are dead or memory is short.
+Keys are kept apart from rows, so that a key without any joined row is a hit as well. A joined row
+is the number of a row of each window, the instants between which all of them live, and their codes
+in the key classes beside the key; the columns of results are fetched when these are put together.
+
+Rows that have left their windows are not deleted at once. No probe lives as long ago, so none finds
+them; they are removed when there are enough of them, or when memory is short.
 """
 
 from __future__ import annotations
@@ -16,24 +17,22 @@ import numpy as np
 from eddyline.state.rows import ALWAYS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
     from eddyline.joins.caches.prefix_invariant import Store
     from eddyline.joins.graph import JoinGraph
 
 PATIENCE = 8
-"""Batches after which a key that nobody asked for makes room when memory is short."""
+"""Batches without a probe after which a key makes room when memory is short."""
 
 LONG_UNASKED = 64
-"""Batches after which it goes anyway."""
+"""Batches without a probe after which a key is removed anyway."""
 
 FIRST_KEYS = 4096
-"""Keys that are put in at once as long as there are fewer."""
+"""Most keys that are put in at once, as long as there are fewer in all."""
 
 SLACK = 1.5
-"""How many times the rows that were alive there may be before the dead ones are removed."""
+"""Most rows, over those that were alive when dead ones were removed last, before that is done."""
 
 
 class KeptRows:
@@ -42,21 +41,22 @@ class KeptRows:
     Args:
         store: what is kept.
         graph: what is joined with what.
-        limit: memory that it may take (bytes).
     """
 
-    def __init__(self, store: Store, graph: JoinGraph, limit: int) -> None:
+    def __init__(self, store: Store, graph: JoinGraph) -> None:
         self.store = store
-        self.limit = limit
+        self.limit = 0
+        """Memory that it may take (bytes)."""
         self.horizon = ALWAYS
-        """Joined rows that ended before it may have been removed (µs)."""
+        """The instant before which joined rows that ended may have been removed (µs)."""
         self.windows = tuple(sorted(store.windows))
         classes = {key for name in self.windows for key in graph.classes_of[name]}
         self.extra = tuple(sorted(classes - set(store.key)))
         """The key classes that rows have a code of, beside those of the key."""
-        self._clear()
+        self.clear()
 
-    def _clear(self) -> None:
+    def clear(self) -> None:
+        """Remove all keys and rows."""
         self.n_entries = self.n_rows = self._alive = 0
         self._codes = np.empty((len(self.store.key), 16), np.int64)
         self._heads = np.empty(16, np.int32)
@@ -69,54 +69,18 @@ class KeptRows:
 
     @property
     def entry_bytes(self) -> int:
-        """What a key takes, with its share of the table (bytes)."""
+        """Size of a key, with its share of the table (bytes)."""
         return 8 * len(self.store.key) + 8 + 4 * 3
 
     @property
     def row_bytes(self) -> int:
-        """What a joined row takes (bytes)."""
+        """Size of a joined row (bytes)."""
         return 8 * (len(self.windows) + len(self.extra) + 2) + 4
 
     @property
     def n_bytes(self) -> int:
-        """What it holds takes; arrays have some room to grow beside that."""
+        """Size of all keys and rows, without the room that arrays have to grow (bytes)."""
         return self.n_entries * self.entry_bytes + self.n_rows * self.row_bytes
-
-    @property
-    def arrays(self) -> tuple[NDArray[Any], ...]:
-        """What is held, for another process; see ``filled``."""
-        n, rows = self.n_entries, self.n_rows
-        entries = (self._codes[:, :n], self._heads[:n], self._touched[:n], self._slots)
-        columns = (self._refs[:, :rows], self._more[:, :rows], self._older[:rows])
-        return (*entries, *columns, self._starts[:rows], self._ends[:rows])
-
-    def filled(self, arrays: Sequence[NDArray[Any]], alive: int) -> None:
-        """Take in what another process held.
-
-        Args:
-            arrays: as ``arrays`` were.
-            alive: rows that were alive when dead ones were removed last.
-
-        Raises:
-            ValueError: they do not fit each other.
-        """
-        codes, heads, touched, slots, refs, more, older, starts, ends = arrays
-        shapes = (codes.shape[0], refs.shape[0], more.shape[0])
-        sizes = {heads.size, touched.size, codes.shape[1]}
-        n_rows = {older.size, starts.size, ends.size, refs.shape[1], more.shape[1]}
-        wanted = (len(self.store.key), len(self.windows), len(self.extra))
-        if shapes != wanted or len(sizes) > 1 or len(n_rows) > 1:
-            msg = f"arrays of {shapes}, {sizes} and {n_rows} are not those of {self.store}"
-            raise ValueError(msg)
-        self._codes, self._heads, self._touched, self._slots = codes, heads, touched, slots
-        self._refs, self._more, self._older = refs, more, older
-        self._starts, self._ends = starts, ends
-        self.n_entries, self.n_rows, self._alive = heads.size, older.size, alive
-
-    @property
-    def alive(self) -> int:
-        """Rows that were alive when dead ones were removed last."""
-        return self._alive
 
     # -- keys -----------------------------------------------------------------------------------
 
@@ -126,9 +90,9 @@ class KeptRows:
         """Return the entry of each key, -1 without one, and how many were first asked for now.
 
         Args:
-            hashes: of the keys; see ``cache_kernels.key_hashes``.
+            hashes: of the keys; see ``hash_kernels.key_hashes``.
             codes: of the keys in each class ((classes, keys)).
-            now: number of the batch; -1 if this is no look-up that a key is kept for.
+            now: number of the batch; -1: a look-up by a tap, for which no key is kept longer.
         """
         from eddyline.joins.caches.hash_kernels import find  # noqa: PLC0415
 
@@ -154,7 +118,7 @@ class KeptRows:
         expected = self.entry_bytes + rows_per_entry * self.row_bytes
         room = max(int((self.limit - self.n_bytes) / expected), 0)
         if self.n_entries < FIRST_KEYS:
-            room = min(room, FIRST_KEYS)  # what an entry takes is not known well yet
+            room = min(room, FIRST_KEYS)  # the mean size of an entry is not known well yet
         self._grow_entries(min(hashes.size, room))
         most = self.n_entries + min(hashes.size, room)
         entries, firsts, n_refused = add(
@@ -277,7 +241,7 @@ class KeptRows:
         """Return from when to when kept rows live (µs)."""
         return self._starts[rows], self._ends[rows]
 
-    # -- upkeep ---------------------------------------------------------------------------------
+    # -- removal --------------------------------------------------------------------------------
 
     def renumber(
         self,
@@ -286,7 +250,7 @@ class KeptRows:
         sizes: NDArray[np.int64],
         renamed: NDArray[np.int64],
     ) -> None:
-        """Give rows of a window other numbers; see ``cache_kernels.renumbered``."""
+        """Give rows of a window other numbers; see ``hash_kernels.renumbered``."""
         from eddyline.joins.caches.hash_kernels import renumbered  # noqa: PLC0415
 
         if name in self.windows:
@@ -328,7 +292,7 @@ class KeptRows:
         touched = self._touched[stay]
         refs, more = self._refs.take(rows, axis=1), self._more.take(rows, axis=1)
         starts, ends = self.lives(rows)
-        self._clear()
+        self.clear()
         self._grow_entries(stay.size)
         n = self.n_entries = stay.size
         self._codes[:, :n], self._touched[:n], self._heads[:n] = codes, touched, -1

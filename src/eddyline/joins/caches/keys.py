@@ -1,4 +1,4 @@
-"""The keys by which rows are kept in caches and looked up there."""
+"""The keys by which caches keep rows, and find them again."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from eddyline.state.run_index import stacked
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from eddyline.joins.operator.pipeline import Composites
+    from eddyline.joins.operator.composites import Composites
 
 
 class Keys:
-    """The keys of combinations, made when they are first asked for."""
+    """The keys of combinations; each kind is made when it is first asked for."""
 
     def __init__(self, joined: Composites) -> None:
         self.joined = joined
         self._made: dict[tuple[int, ...], tuple[NDArray[np.uint64], NDArray[np.int64]]] = {}
 
-    def of(self, key: tuple[int, ...]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-        """Return hash and codes of each key."""
+    def hashed(self, key: tuple[int, ...]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+        """Return the hash and the codes of each combination in some classes."""
         from eddyline.joins.caches.hash_kernels import key_hashes  # noqa: PLC0415
 
         if key not in self._made:

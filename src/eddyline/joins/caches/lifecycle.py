@@ -1,4 +1,4 @@
-"""What becomes of each candidate cache over time: used, profiled or neither.
+"""The life of a candidate cache: used, profiled or neither; and bans of caches that were bad.
 
     profiled ──chosen──► used          at a re-optimisation, when everything is measured
     profiled ──not chosen──► unused
@@ -32,9 +32,15 @@ Key = TypeVar("Key")
 CHANGE_FRAC = 0.2
 """Change of a benefit or a cost, as a share of it, that asks for a new choice [Babu05 5.5.5]."""
 
+FIRST_BAN = 32
+"""Batches for which a cache that was bad in use is not tried again; twice as many each time."""
+
+MOST_BAN = 4096
+"""Most batches for which it is not."""
+
 
 class State(Enum):
-    """What a candidate is at a time."""
+    """The state of a candidate."""
 
     USED = "used"
     """It serves probes."""
@@ -46,10 +52,10 @@ class State(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Worths:
-    """What caches save and cost by the newest estimates (per unit of time).
+    """Benefits and costs of caches by the newest estimates (per unit of time).
 
-    Only what rests on enough observations is in it: a cache that began to be used is empty and
-    would look bad at once.
+    Only estimates that rest on enough observations are in it: a cache that began to be used is
+    empty and would look bad at once.
     """
 
     benefits: Mapping[Candidate, float] = field(default_factory=dict)
@@ -58,11 +64,17 @@ class Worths:
     """The work to keep a store consistent."""
 
     def of(self, candidates: Collection[Candidate]) -> Worths:
-        """Return what is known of some candidates."""
+        """Return the worths of some candidates."""
         benefits = {each: saved for each, saved in self.benefits.items() if each in candidates}
         stores = {each.store for each in benefits}
         costs = {store: cost for store, cost in self.costs.items() if store in stores}
         return Worths(benefits, costs)
+
+    def net(self, cache: Candidate) -> float:
+        """Return the benefit of a cache, less the cost of its store; 0 if it is not known."""
+        if cache not in self.benefits:
+            return 0.0
+        return self.benefits[cache] - self.costs.get(cache.store, 0.0)
 
     def has_moved(self, since: Worths, frac: float) -> bool:
         """Return whether a benefit or a cost is new, or changed by more than a share of it."""
@@ -82,7 +94,7 @@ class CacheStates:
     paused: frozenset[Candidate] = frozenset()
     """Profiled candidates that were used before: their stores are kept consistent meanwhile."""
     basis: Worths = field(default_factory=Worths)
-    """What the caches in use were chosen by; nothing if one of them was lost since."""
+    """The worths by which the caches in use were chosen; none if one of them was lost since."""
 
     @classmethod
     def of(cls, candidates: Iterable[Candidate]) -> Self:
@@ -115,8 +127,8 @@ class CacheStates:
 
         Args:
             worths: the newest estimates.
-            choose: returns the candidates to use, of those that it is given what they are worth.
-                Called when a choice is made, at most once.
+            choose: returns the candidates to use, of those whose worths it is given. Called when a
+                choice is made, at most once.
             is_due: whether the time between two re-optimisations is over.
             change_frac: change that asks for a new choice (> 0).
         """
@@ -183,3 +195,24 @@ def _has_moved(before: Mapping[Key, float], now: Mapping[Key, float], frac: floa
         each not in before or abs(value - before[each]) > frac * abs(before[each])
         for each, value in now.items()
     )
+
+
+class Bans:
+    """Caches that took more than they saved: they are not tried again for a time.
+
+    The time doubles with every ban, so trying costs little however often an estimate was wrong.
+    """
+
+    def __init__(self) -> None:
+        self._bans: dict[Candidate, tuple[int, int]] = {}
+
+    def add(self, cache: Candidate, batch_id: int) -> None:
+        """Ban a cache from a batch on."""
+        _, last = self._bans.get(cache, (0, FIRST_BAN // 2))
+        length = min(2 * last, MOST_BAN)
+        self._bans[cache] = batch_id + length, length
+
+    def has(self, cache: Candidate, batch_id: int) -> bool:
+        """Return whether a cache is banned in a batch."""
+        until, _ = self._bans.get(cache, (0, 0))
+        return batch_id < until

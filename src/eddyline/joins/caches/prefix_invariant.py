@@ -1,9 +1,9 @@
-"""Which stretches of the pipelines may keep their results in a cache, and which exclude each other.
+"""The prefix invariant: the stretches of pipelines that a cache may spare.
 
 A set of inputs is *closed* if the pipeline of each of them joins exactly the others first. Then
 every change of their join falls out of the normal work of those pipelines, at a *tap* behind their
-first joins, and a cache of it can be maintained: the prefix invariant [Babu05 Def 5.4.2]. Two
-closed sets are nested or apart, as a pipeline has one beginning of each length.
+first joins, and a cache of it can be maintained [Babu05 Def 5.4.2]. Two closed sets are nested or
+apart, as a pipeline has one beginning of each length.
 
 Where a stretch is not closed, the smallest closed set that holds it serves instead: the cache may
 then lack what no row of the other inputs of that set joins [Babu05 5.7].
@@ -30,7 +30,7 @@ Inputs = frozenset[str]
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """What is kept: joined rows of some windows, by key. Caches with one store share it.
+    """Joined rows of some windows, kept by key. Caches of the same store share it.
 
     [Babu05 Def 5.5.1]
     """
@@ -68,12 +68,18 @@ class Candidate:
     """The position at which a hit goes on."""
     store: Store
 
+    def __str__(self) -> str:
+        kept, partners = (
+            " ⋈ ".join(sorted(each)) for each in (self.store.windows, self.store.partners)
+        )
+        return f"{f'({kept}) ⋉ {partners}' if partners else kept} for {self.pipeline}"
+
     @property
     def is_self_supporting(self) -> bool:
         """Whether the pipeline's own input is a partner of what is kept.
 
-        A new row may then use a hit only if its window holds one with the same keys already:
-        what only the new row joins was never added [Babu05 5.7; without it answers are wrong].
+        A new row may then use a hit only if its window already holds a row with the same keys: rows
+        that only the new row joins were never put in [Babu05 5.7; without it answers are wrong].
         """
         return self.pipeline in self.store.partners
 
@@ -92,11 +98,11 @@ class Candidate:
         return self.pipeline == other.pipeline and together
 
     def hides(self, other: Candidate) -> bool:
-        """Return whether rows that it hits do not come to where another one would be probed."""
+        """Return whether rows that it hits never reach the place of another one."""
         return self.holds(other) or (self.overlaps(other) and self.start < other.start)
 
     def straddles(self, store: Store) -> bool:
-        """Return whether a hit passes by a tap of a store, which would miss changes then."""
+        """Return whether its hits bypass a tap of a store, which would then miss changes."""
         return self.pipeline in store.closed and self.start < store.tap < self.stop
 
 
@@ -130,7 +136,7 @@ def prefix_invariant(graph: JoinGraph, pipelines: Pipelines) -> tuple[Candidate,
 
 
 def is_told(store: Store, pipelines: Pipelines) -> bool:
-    """Return whether the orders in force tell all changes that a store needs."""
+    """Return whether, with the orders in force, the taps of a store see all changes."""
     return smallest_closed(pipelines, store.windows) == store.closed
 
 
@@ -144,9 +150,9 @@ def is_sound(graph: JoinGraph, pipelines: Pipelines, cache: Candidate) -> bool:
 
 
 def candidates(graph: JoinGraph, pipelines: Pipelines, budget: int = 0) -> tuple[Candidate, ...]:
-    """Return the caches to choose from: those whose windows are closed, and more up to a budget.
+    """Return the caches to choose from: all whose windows are closed, and others up to a budget.
 
-    The longest of the others come first: those of whole pipelines, then those of all but one join
+    Of the others the longest come first: those of whole pipelines, then those of all but one join
     of a pipeline, and so on [Babu05 5.7].
 
     Args:
@@ -187,7 +193,7 @@ def _candidate(
 ) -> Candidate:
     before = {name, *pipelines[name][:start]}
     windows = frozenset(pipelines[name][start:stop])
-    key = tuple(k for k, of in enumerate(graph.classes) if of & before and of & windows)
+    key = tuple(k for k, inputs in enumerate(graph.classes) if inputs & before and inputs & windows)
     return Candidate(name, start, stop, Store(windows, key, closed))
 
 
@@ -196,9 +202,9 @@ class Forest:
     """Candidates by containment: no two of a forest overlap unless one holds the other."""
 
     roots: tuple[Candidate, ...]
-    """Those that no other one holds."""
+    """Candidates that no other one holds."""
     children: Mapping[Candidate, tuple[Candidate, ...]]
-    """The largest that each one holds."""
+    """The largest candidates that each one holds."""
 
 
 def forest(found: Sequence[Candidate]) -> Forest:
@@ -233,10 +239,3 @@ def by_store(found: Iterable[Candidate]) -> dict[Store, tuple[Candidate, ...]]:
 def are_compatible(one: Candidate, other: Candidate) -> bool:
     """Return whether two caches can be in use at once."""
     return not (one.overlaps(other) or one.straddles(other.store) or other.straddles(one.store))
-
-
-def conflicts(found: Iterable[Candidate]) -> frozenset[frozenset[Candidate]]:
-    """Return the pairs of caches that cannot be in use at once."""
-    return frozenset(
-        frozenset(pair) for pair in combinations(found, 2) if not are_compatible(*pair)
-    )

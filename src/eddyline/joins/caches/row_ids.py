@@ -1,7 +1,7 @@
-"""The numbers by which caches say rows of windows.
+"""The numbers by which caches refer to rows of windows.
 
-They outlast batches: each run has some of its own. Positions in a window, which results are put
-together by, are other ones in each batch.
+Every row of a run has a number of its own, which outlasts batches. The position of a row in its
+window, by which combinations refer to it, is another one in each batch.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NEWS = ""
 """The name of the run of new rows, until it is written."""
 
 _GONE = -(1 << 62)
-"""Added to a number it stays far below all that are given."""
+"""Place of a row that is gone: with any number added, it is below all numbers that are given."""
 
 
 class RowNumbers:
@@ -44,7 +44,7 @@ class RowNumbers:
         for name in [name for name in kept.numbers if name not in names]:
             del kept.numbers[name]
 
-    def merged(
+    def follow(
         self,
         name: str,
         runs: Mapping[str, SortedRun],
@@ -55,12 +55,12 @@ class RowNumbers:
 
         Args:
             name: the input.
-            runs: those that become one, by name; ``NEWS`` is that of the new rows.
+            runs: those that become one, by name; ``NEWS`` names that of the new rows.
             horizon: rows that end before it are left out (µs).
-            made: it and its file; nothing if no row is left.
+            made: the one, by its file; nothing if no row is left.
 
         Returns:
-            Whether they could be followed. If not, stores that refer to them are to be begun anew.
+            Whether they could be followed. If not, stores that refer to them have to begin anew.
         """
         if name not in self.names:
             return True
@@ -97,7 +97,7 @@ class RowNumbers:
             for gone in [run for run in numbers if run not in opened]:
                 del numbers[gone]
             sizes = [len(run) for run in opened.values()]
-            firsts = [self._kept.number(name, run, len(of)) for run, of in opened.items()]
+            firsts = [self._kept.number(name, run, len(rows)) for run, rows in opened.items()]
             self._offsets[name] = np.cumsum([0, *sizes[:-1]]) if sizes else np.empty(0, np.int64)
             self._shifts[name] = np.array(firsts, np.int64) - self._offsets[name]
 
@@ -117,9 +117,9 @@ class RowNumbers:
 
 
 def _places(runs: Sequence[SortedRun], horizon: int, made: SortedRun) -> NDArray[np.int64] | None:
-    """Return the row of a merged run that each row of the runs is; far below 0 if it is gone.
+    """Return the place of each row of some runs in the run that was made of them.
 
-    None if it is not made of those.
+    A row that is gone has ``_GONE``. None if the run is not made of those.
     """
     key, codes = next(iter(made.rows.codes.items()))
     stay = np.concatenate([run.rows.ends for run in runs]) >= horizon

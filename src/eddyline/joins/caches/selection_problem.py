@@ -1,4 +1,4 @@
-"""A choice of caches: what it is made from, what it is worth, and the best one, exactly.
+"""The problem of choosing caches: candidates, the worth of a choice, and the best one, exactly.
 
 Caches in use never overlap. Benefits add up; the cost of a store is paid once, however many caches
 share it [Babu05 5.5.4]. Maximising benefit − cost is the same as minimising the work of covering
@@ -37,7 +37,7 @@ NOTHING: Chosen = frozenset()
 
 @dataclass(frozen=True)
 class CacheProblem:
-    """What caches to choose from, and what they are worth; all per unit of time."""
+    """Candidates and their worths; all per unit of time."""
 
     benefits: Mapping[Candidate, float]
     """The work that each candidate saves."""
@@ -66,11 +66,6 @@ class CacheProblem:
         """All joins of all pipelines."""
         return frozenset((name, at) for name, each in self.works.items() for at in range(len(each)))
 
-    @property
-    def work(self) -> float:
-        """The work of all joins without a cache."""
-        return sum(sum(each) for each in self.works.values())
-
     def spared(self, candidate: Candidate) -> Joins:
         """Return the joins that a hit spares."""
         positions = range(candidate.start, candidate.stop)
@@ -82,19 +77,8 @@ class CacheProblem:
         return sum(joins) - self.benefits[candidate]
 
     def net(self, chosen: Collection[Candidate]) -> float:
-        """Return what caches that do not overlap save, less what their stores cost."""
+        """Return the work that caches that do not overlap save, less the cost of their stores."""
         return sum(self.benefits[each] for each in self._used(chosen)) - self._paid(chosen)
-
-    def total(self, chosen: Collection[Candidate]) -> float:
-        """Return the work of all joins with caches that do not overlap, and of their stores."""
-        spared = NO_JOINS.union(*(self.spared(each) for each in chosen))
-        left = sum(
-            work
-            for name, works in self.works.items()
-            for at, work in enumerate(works)
-            if (name, at) not in spared
-        )
-        return left + sum(self.proc(each) for each in self._used(chosen)) + self._paid(chosen)
 
     def _used(self, chosen: Collection[Candidate]) -> list[Candidate]:
         """Return caches in the order of the problem: sums must not depend on that of a set."""
@@ -113,12 +97,12 @@ class CacheProblem:
 def best_nested(found: Forest, values: Mapping[Candidate, float]) -> Chosen:
     """Return the caches of the greatest sum of values, of which none holds another.
 
-    What a candidate is worth against what is best inside it, from the inside out
+    Each candidate is compared with the best choice inside it, from the inside out
     [Babu05 Thm 5.5.1]; of equals, the one larger cache.
 
     Args:
         found: the candidates by containment.
-        values: what each one is worth alone; none is taken whose value is not positive.
+        values: of each one alone; none is taken whose value is not positive.
     """
 
     def best(candidate: Candidate) -> tuple[float, Chosen]:
@@ -144,21 +128,21 @@ def best_with(problem: CacheProblem, stores: Collection[Store]) -> Chosen:
 
 
 def by_groups(problem: CacheProblem) -> Chosen:
-    """Return the best choice: what is best inside the pipelines, for every set of shared stores.
+    """Return the best choice: the best one inside each pipeline, for every set of shared stores.
 
-    Once it is settled which stores are kept, their cost is spent and each pipeline is on its own.
-    A store of one candidate is part of what that candidate is worth, so only those that several
-    candidates share are tried: 2^groups sets, all at once.
+    With the stores settled, their cost is spent and each pipeline is on its own. The cost of a
+    store of one candidate is part of that candidate's value, so only stores that several candidates
+    share are tried: 2^groups sets, all at once.
     """
     worthwhile = _worthwhile(problem)
     shared = [store for store, group in worthwhile.groups.items() if len(group) > 1]
     sets = np.arange(1 << len(shared))
     kept = {store: (sets >> at & 1).astype(bool) for at, store in enumerate(shared)}
     values = _nested_values(worthwhile, kept)
-    for store, of in kept.items():
-        values -= np.where(of, worthwhile.costs[store], 0.0)
+    for store, is_kept in kept.items():
+        values -= np.where(is_kept, worthwhile.costs[store], 0.0)
     best = int(values.argmax())
-    prices = {store: 0.0 if of[best] else np.inf for store, of in kept.items()}
+    prices = {store: 0.0 if is_kept[best] else np.inf for store, is_kept in kept.items()}
     prices |= {store: cost for store, cost in worthwhile.costs.items() if store not in kept}
     return best_nested(
         worthwhile.forest,
@@ -167,12 +151,12 @@ def by_groups(problem: CacheProblem) -> Chosen:
 
 
 def n_shared(problem: CacheProblem) -> int:
-    """Return how many stores ``by_groups`` has to try."""
+    """Return the number of stores that ``by_groups`` has to try."""
     return sum(len(group) > 1 for group in _worthwhile(problem).groups.values())
 
 
 def _worthwhile(problem: CacheProblem) -> CacheProblem:
-    """Leave out what no best choice needs: caches without benefit, stores that cannot pay."""
+    """Leave out caches without benefit, and stores that cannot pay: no best choice needs them."""
     saving = problem.among({each for each, saved in problem.benefits.items() if saved > 0})
     paying = {
         each
@@ -186,7 +170,7 @@ def _worthwhile(problem: CacheProblem) -> CacheProblem:
 def _nested_values(
     problem: CacheProblem, kept: Mapping[Store, NDArray[np.bool_]]
 ) -> NDArray[np.float64]:
-    """Return what the best caches save for each set of shared stores that are kept ((sets,))."""
+    """Return the net of the best caches for each set of shared stores that are kept ((sets,))."""
 
     def best(candidate: Candidate) -> NDArray[np.float64]:
         inside = together(problem.forest.children[candidate])

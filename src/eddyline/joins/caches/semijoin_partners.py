@@ -1,14 +1,12 @@
-"""What caches with partners need beside the others: which hits are sound, and what lives how long.
+"""Caches with partners: which hits are sound, and how long joined rows live [Babu05 5.7].
 
-A store of X whose changes the pipelines of X ∪ Y tell may lack rows of X that join no row of Y
-[Babu05 5.7]. Rows of inputs outside X ∪ Y join nothing of what is missing. A new row of an input of
-Y may: what only it joins was never put in. It may use a hit if its window held a row before the
-batch that joins whatever it joins itself: one with the same codes, that started no later, and that
-lasts as long as it does, or until the latest row that there is has come. What either joins lives at
-an instant when both live or starts while the older one does; so the older one joined it, and a tap
-saw it then, or the key was put in after that with all its rows.
+A store of X whose taps lie in the pipelines of X ∪ Y sees only rows of X that have a partner in Y;
+others may be missing. That is harmless for inputs outside Y. A new row r of Y may be the first
+partner of a missing row, so r may use a hit only if its window already held a row with the same
+codes that started no later and lives at least as long (or until the latest row that there is):
+whatever r joins, that row joined, and the store saw it. A key is put in with all its rows.
 
-For the same reason no tap has to look at what such a row joins: it is there already.
+For the same reason no tap has to look at the combinations of such a row: the store has them.
 """
 
 from __future__ import annotations
@@ -27,7 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from eddyline.joins.graph import JoinGraph
-    from eddyline.joins.operator.pipeline import Composites
+    from eddyline.joins.operator.composites import Composites
     from eddyline.state.rows import SortedRun
 
 _UNKNOWN = -1
@@ -40,8 +38,8 @@ class PartnerRows:
         graph: what is joined with what.
         windows: the runs of each input before the batch, the oldest first.
         news: the new rows of each input that has some.
-        latest: for some inputs, an instant after which none of their rows of ``windows`` starts
-            (µs); all rows are looked at if it is missing. It is completed, and takes new rows in.
+        latest: for some inputs, the latest start of their rows in ``windows``, or later (µs); where
+            it is missing all rows are looked at. Completed, and brought forward to the new rows.
     """
 
     def __init__(
@@ -64,7 +62,7 @@ class PartnerRows:
     def lives(
         self, names: Iterable[str], joined: Composites
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return from when to when the rows of some inputs live together in combinations (µs)."""
+        """Return the instants between which the rows of some inputs live in combinations (µs)."""
         parts = [self._lives(name, joined.rows[name]) for name in names]
         starts, ends = zip(*parts, strict=True)
         return np.maximum.reduce(starts), np.minimum.reduce(ends)
@@ -74,20 +72,20 @@ class PartnerRows:
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         runs = [*self._windows.get(name, ()), *([self._news[name]] if name in self._news else [])]
         firsts = np.cumsum([0, *(len(run) for run in runs[:-1])])
-        of = np.searchsorted(firsts, positions, side="right") - 1
+        numbers = np.searchsorted(firsts, positions, side="right") - 1
         starts, ends = np.empty((2, positions.size), np.int64)
         for number, run in enumerate(runs):
-            at = np.flatnonzero(of == number)
+            at = np.flatnonzero(numbers == number)
             rows = positions[at] - firsts[number]
             starts[at], ends[at] = run.rows.starts[rows], run.rows.ends[rows]
         return starts, ends
 
     def ask(self, pipeline: str, positions: NDArray[np.int64]) -> tuple[NDArray[np.bool_], int]:
-        """Return which new rows may use what is kept for them, and of how many it was asked.
+        """Return which new rows may use their hits, and for how many that had to be looked up.
 
         Args:
             pipeline: their input.
-            positions: in its window, any of them more than once.
+            positions: in its window; the same row may come more than once.
         """
         known = self._supported.setdefault(
             pipeline, np.full(len(self._news[pipeline]), _UNKNOWN, np.int8)
@@ -99,7 +97,7 @@ class PartnerRows:
         return known[rows] > 0, asked.size
 
     def known(self, pipeline: str, positions: NDArray[np.int64]) -> NDArray[np.bool_] | None:
-        """Return of which new rows it is known that they may; None if no one was asked."""
+        """Return which new rows may use their hits by what was asked; None if nothing was."""
         known = self._supported.get(pipeline)
         return None if known is None else known[positions - self._n_before(pipeline)] > 0
 
@@ -107,7 +105,7 @@ class PartnerRows:
         return sum(map(len, self._windows.get(pipeline, ())))
 
     def _has_like(self, pipeline: str, asked: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Return which new rows have one in the window that joins all that they join."""
+        """Return which new rows have a row in the window that joins all that they join."""
         from eddyline.joins.caches.hash_kernels import has_like  # noqa: PLC0415
         from eddyline.state.run_index_kernels import hashes_of  # noqa: PLC0415
 

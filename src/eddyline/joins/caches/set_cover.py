@@ -126,8 +126,6 @@ class Relaxation:
     """No choice has less (per unit of time)."""
     caches: Mapping[Candidate, float]
     """The share of each candidate that is used ([0, 1])."""
-    stores: Mapping[Store, float]
-    """The share of each store that is kept ([0, 1]); at least that of each of its caches."""
 
 
 def relaxation(problem: CacheProblem) -> Relaxation:
@@ -159,7 +157,6 @@ def relaxation(problem: CacheProblem) -> Relaxation:
     return Relaxation(
         float(found.fun),
         dict(zip(caches, used.tolist(), strict=True)),
-        dict(zip(stores, found.x[: len(stores)].tolist(), strict=True)),
     )
 
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from eddyline.joins.caches.bucket_caches import caches_of
-from eddyline.joins.caches.row_ids import NEWS
 from eddyline.joins.operator.delta_join import results
 from eddyline.joins.orders.probe_profiling import drop_samples
 from eddyline.joins.plan import BucketReport
@@ -79,14 +78,11 @@ class BucketBatch:
         self.report = BucketReport(self.bucket)
         on_time = {name: self._on_time(name, batch[name]) for name in sorted(batch)}
         news = {name: SortedRun.of(rows) for name, rows in on_time.items() if len(rows)}
-        caches = self._caches = caches_of(
-            self.plan, self.files, self.folder, self.bucket, self.before
-        )
+        caches = self._caches = caches_of(self.plan, self.folder, self.bucket, self.before)
         windows = {name: self._window(name) for name in self.plan.graph.inputs}
-        if caches is not None:
-            caches.begin(self.report.after, windows, news)
+        shortcut = None if caches is None else caches.begin(self.report.after, windows, news)
         work = self.report.work
-        for found in results(self.plan.graph, self.plan.orders, windows, news, work, caches):
+        for found in results(self.plan.graph, self.plan.orders, windows, news, work, shortcut):
             self.report.n_results += found.num_rows
             yield found
         self._profile(windows, news)
@@ -144,7 +140,7 @@ class BucketBatch:
             merged = SortedRun.of(_alive(Rows.together(parts), horizon))
             now = {self._write(merged): merged} if len(merged) else {}
             if self._caches is not None:
-                self._caches.merged(name, {each.name: stay[each] for each in merge}, horizon, now)
+                self._caches.follow(name, {each.name: stay[each] for each in merge}, horizon, now)
             stay = _replaced(stay, merge, now)
         self.report.after[name] = tuple(stay)
         return list(stay.values())
@@ -180,7 +176,7 @@ class BucketBatch:
             after, file = self.report.after, self._write(run)
             after[name] = (*after.get(name, ()), file)
             if self._caches is not None:
-                self._caches.merged(name, {NEWS: new}, horizon, {file: run})
+                self._caches.follow_news(name, new, horizon, {file: run})
 
     def _open(self, name: str, file: RunFile) -> SortedRun:
         return MAPPED.run(self.files, self._runs, file.name, self.plan.graph.classes_of[name])

@@ -1,4 +1,4 @@
-"""What pipelines did: rows into and out of each join, and the time it took. Counts merge."""
+"""Counts of the probes of pipelines: rows in and out, and time. Counts merge."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 Join = tuple[str, str]
-"""The pipeline of which input, and which input its rows meet."""
+"""A probe: the input of the pipeline, and the input whose window is probed."""
 
 
 @dataclass(slots=True)
 class ProbeWork:
-    """What the rows of one pipeline did at one window."""
+    """The work of the rows of one pipeline at one window."""
 
     n_in: int = 0
     """Rows, or combinations of rows, that were looked up."""
@@ -32,19 +32,19 @@ class ProbeWork:
 
 @dataclass(slots=True)
 class JoinWork:
-    """What all pipelines of a join did."""
+    """The work of all pipelines of a join."""
 
     probes: dict[Join, ProbeWork] = field(default_factory=dict)
 
-    def of(self, pipeline: str, other: str) -> ProbeWork:
-        """Return what was done at one join; counted into by the caller."""
+    def probe(self, pipeline: str, other: str) -> ProbeWork:
+        """Return the counts of one probe; the caller may add to them."""
         return self.probes.setdefault((pipeline, other), ProbeWork())
 
     @classmethod
-    def together(cls, parts: Iterable[JoinWork]) -> JoinWork:
-        """Return what several tasks or batches did."""
+    def merge(cls, parts: Iterable[JoinWork]) -> JoinWork:
+        """Return the sum of several tasks or batches."""
         whole = cls()
         for part in parts:
             for (pipeline, other), done in part.probes.items():
-                whole.of(pipeline, other).add(done.n_in, done.n_out, done.ns)
+                whole.probe(pipeline, other).add(done.n_in, done.n_out, done.ns)
         return whole

@@ -335,8 +335,8 @@ class JoinPipeline:
     def _learn_caches(self, found: dict[int, BucketReport], batch_id: int) -> list[JournalEntry]:
         """Take in what caches did in a batch."""
         reports = [each.caches for each in found.values() if each.caches is not None]
-        report = CacheReport.together(reports) if reports else None
-        work = JoinWork.together(each.work for each in found.values())
+        report = CacheReport.merge(reports) if reports else None
+        work = JoinWork.merge(each.work for each in found.values())
         return self.caches.learn(batch_id, report, work, len(found))
 
     @staticmethod
@@ -358,7 +358,7 @@ class JoinPipeline:
         for key in self.bins:
             fresh = [report.bins[key] for report in found.values() if key in report.bins]
             self.bins[key] = FRESH * self.bins[key] + sum(fresh, np.zeros(N_BINS))
-        self.work = JoinWork.together([self.work, *(each.work for each in found.values())])
+        self.work = JoinWork.merge([self.work, *(each.work for each in found.values())])
         self._newest = BatchCounts(
             n_late=sum(sum(each.n_late.values()) for each in found.values()),
             n_results=sum(each.n_results for each in found.values()),
@@ -510,7 +510,7 @@ class JoinPipeline:
     def _pipeline_view(self, name: str) -> PipelineView:
         probes, drop_fracs = [], self.loop.drop_fracs(name)
         for other in self.loop.orders[name]:
-            done, drop_frac = self.work.of(name, other), drop_fracs.get(other, float("nan"))
+            done, drop_frac = self.work.probe(name, other), drop_fracs.get(other, float("nan"))
             probes.append(ProbeView(other, done.n_in, done.n_out, done.ns, drop_frac))
         return PipelineView(name, tuple(probes), self.loop.written[name])
 

@@ -1,0 +1,137 @@
+"""Combinations of rows on their way through a pipeline."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from eddyline.state.rows import FOREVER
+from eddyline.state.run_index import Pairs, Probes, stacked
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from numpy.typing import NDArray
+
+    from eddyline.state.rows import SortedRun
+
+SEED = ""
+"""Stands for the input of combinations that hold no row yet; see ``Composites.seeds``."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Composites:
+    """Combinations of one row of each input that is joined so far."""
+
+    rows: dict[str, NDArray[np.int64]]
+    """By input, the row of each combination, counted through the runs of its window."""
+    codes: dict[int, NDArray[np.int64]]
+    """By key class, the code of each combination."""
+    starts: NDArray[np.int64]
+    """The instant from which all rows of a combination live (µs)."""
+    ends: NDArray[np.int64]
+    """The last instant at which they do (µs)."""
+
+    def __len__(self) -> int:
+        return self.starts.size
+
+    @classmethod
+    def from_rows(cls, name: str, new: SortedRun, rows: slice, base: int) -> Composites:
+        """Return new rows of an input as combinations of one row each.
+
+        Args:
+            name: the input.
+            new: its new rows.
+            rows: the range of rows to take.
+            base: number of rows in the runs before ``new``.
+        """
+        codes = {key: codes[rows] for key, codes in new.rows.codes.items()}
+        refs = {name: np.arange(rows.start, rows.stop, dtype=np.int64) + base}
+        # The columns of a run from a file are strided.
+        starts, ends = (np.ascontiguousarray(at[rows]) for at in (new.rows.starts, new.rows.ends))
+        return cls(refs, codes, starts, ends)
+
+    @classmethod
+    def seeds(
+        cls, joined: Composites, chosen: NDArray[np.integer], key: Sequence[int], since: int
+    ) -> Composites:
+        """Return the keys of some combinations, without their rows and without an end.
+
+        Args:
+            joined: the combinations.
+            chosen: places of at least one of them.
+            key: the classes of the key.
+            since: the instant from which the seeds live (µs).
+        """
+        n = chosen.size
+        codes = {each: joined.codes[each][chosen] for each in key}
+        return cls({SEED: np.arange(n)}, codes, np.full(n, since), np.full(n, FOREVER))
+
+    @classmethod
+    def concat(cls, parts: Sequence[Composites]) -> Composites:
+        """Return combinations of the same inputs, at least one part, as one."""
+        first = parts[0]
+        if len(parts) == 1:
+            return first
+        return cls(
+            {each: np.concatenate([part.rows[each] for part in parts]) for each in first.rows},
+            {key: np.concatenate([part.codes[key] for part in parts]) for key in first.codes},
+            np.concatenate([part.starts for part in parts]),
+            np.concatenate([part.ends for part in parts]),
+        )
+
+    def take(self, chosen: NDArray[np.integer]) -> Composites:
+        """Return some combinations, by their places."""
+        return Composites(*self.columns(chosen), self.starts[chosen], self.ends[chosen])
+
+    def columns(
+        self, chosen: NDArray[np.integer]
+    ) -> tuple[dict[str, NDArray[np.int64]], dict[int, NDArray[np.int64]]]:
+        """Return rows and codes of some combinations."""
+        codes = {key: codes[chosen] for key, codes in self.codes.items()}
+        return {each: refs[chosen] for each, refs in self.rows.items()}, codes
+
+    def join(
+        self,
+        name: str,
+        window: Sequence[SortedRun],
+        links: Sequence[int],
+        needed: Collection[int] | None = None,
+    ) -> Composites:
+        """Return the combinations with a row of one more input.
+
+        Args:
+            name: the input.
+            window: its runs, at least one.
+            links: the key classes, at least one, that its rows share with the combinations.
+            needed: the key classes whose codes the result keeps; all if omitted.
+        """
+        from eddyline.state.run_index_kernels import hashes_of  # noqa: PLC0415
+
+        key, *others = links
+        checks = stacked([self.codes[each] for each in others], len(self))
+        probes = Probes(hashes_of(self.codes[key]), self.starts, self.ends, checks)
+        pairs, n_pairs, base = Pairs.room(max(1024, len(self))), 0, 0
+        firsts, cuts = [], [0]
+        for run in window:
+            checks = stacked([run.rows.codes[each] for each in others], len(run))
+            pairs, n_pairs = run.index(key).pairs(probes, checks, base, pairs, n_pairs)
+            firsts.append(base)
+            cuts.append(n_pairs)
+            base += len(run)
+        found = pairs.first(n_pairs)
+        refs = {each: rows[found.probes] for each, rows in self.rows.items()} | {name: found.rows}
+        codes = {}
+        for each in dict.fromkeys((*self.codes, *window[0].rows.codes)):
+            if needed is not None and each not in needed:
+                continue
+            if each in self.codes:
+                codes[each] = self.codes[each][found.probes]
+            else:
+                parts = zip(window, firsts, cuts[:-1], cuts[1:], strict=True)
+                codes[each] = np.concatenate(
+                    [run.rows.codes[each][found.rows[i:j] - first] for run, first, i, j in parts]
+                )
+        return Composites(refs, codes, found.starts, found.ends)
