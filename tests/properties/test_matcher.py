@@ -13,7 +13,7 @@ from eddyline.rules.compile.program import compile_rules
 from eddyline.rules.match.matcher import Matcher
 from eddyline.rules.plan import BlockPlan, SharingPlan
 from eddyline.rules.planning.access_predicates import can_witness, cheapest_witness, plan_of
-from eddyline.rules.profile import SharingProfile, merge
+from eddyline.rules.profile import SharingProfile
 from eddyline.testing import reference_rules, rule_strategies
 
 EVERY_ROW = "every row"
@@ -66,7 +66,7 @@ def test_any_plan_and_any_cut_give_the_matches_of_the_oracle(data):
         found += by_row
     wanted = reference_rules.matches(rules, table)
     assert found == wanted
-    whole = merge(profiles)
+    whole = profiles[0].merge(*profiles[1:])
     assert whole.n_rows == table.num_rows
     assert whole.matches.sum() == sum(map(len, wanted))
     plan_of(program, whole)  # what was seen is something to plan by

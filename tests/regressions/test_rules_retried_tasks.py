@@ -11,8 +11,8 @@ from eddyline.options import SharingOptions
 from eddyline.query.rules.sources import SqlRule
 from eddyline.rules.profile import SharingProfile
 from eddyline.runtime.journal import JournalEntry
+from eddyline.runtime.reports import MAX_ENTRIES, TaskReport
 from eddyline.spark.rules.operator import RulePipeline
-from eddyline.spark.rules.task import MAX_ENTRIES, RuleReport
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -30,12 +30,8 @@ def report(pipeline, partition, attempt, n_rows, n_entries=0):
         matches=np.array([n_rows, 0]),
     )
     entry = JournalEntry(0, "rules", "sharing", "a", "b", {"why": "a test"})
-    kept = tuple({**vars_of(entry)} for _ in range(min(n_entries, MAX_ENTRIES)))
-    return RuleReport(partition, attempt, profile, kept, n_entries).to_bytes()
-
-
-def vars_of(entry):
-    return {name: getattr(entry, name) for name in entry.__dataclass_fields__}
+    kept = (entry,) * min(n_entries, MAX_ENTRIES)
+    return TaskReport("rules", partition, attempt, profile, kept, n_entries).to_bytes()
 
 
 def test_the_last_attempt_counts(pipeline):
@@ -54,6 +50,6 @@ def test_entries_that_were_left_out_are_counted(pipeline):
     pipeline.learn_packed([report(pipeline, 2, 0, 10, n_entries)], 3)
     entries = pipeline.take_entries()
     assert len(entries) == MAX_ENTRIES + 1
-    assert entries[-1].evidence == {"partition": 2, "entries": 7}
+    assert entries[-1].evidence == {"partition": 2, "n_entries": 7}
     assert {each.evidence["partition"] for each in entries} == {2}
     assert pipeline.take_entries() == []

@@ -57,7 +57,7 @@ class Run:
         assert matches.rules.tolist() == rare[wanted].tolist()
         self.n_seen += n_rows
         self.pairs.append(seen.candidates.sum() / n_rows)
-        self.entries += self.loop.observe(replace(seen, evaluation_ns=self.evaluation_ns), 3)
+        self.entries += self.loop.step(replace(seen, evaluation_ns=self.evaluation_ns), 3)
 
     def batches(self, count, **given):
         for _ in range(count):
@@ -148,7 +148,7 @@ def test_small_batches_do_not_pile_up(sample_prob):
     empty = SharingProfile.empty(PROGRAM)
     for at in range(5_000):
         n_sampled = len(loop.sample(5, at, 1))
-        loop.observe(
+        loop.step(
             replace(
                 empty,
                 n_rows=1,
@@ -178,4 +178,4 @@ def test_no_rules():
     for _ in range(5):
         matches, seen = matcher.match([], n_rows=300, sample=loop.sample(1, 0, 300))
         assert len(matches.rows) == 0
-        assert loop.observe(seen) == []
+        assert loop.step(seen) == []

@@ -15,7 +15,7 @@ from eddyline.query.predicates import FunctionPredicate
 from eddyline.rules.compile.program import compile_rules
 from eddyline.rules.match.matcher import Matcher
 from eddyline.rules.planning.access_predicates import plan_of
-from eddyline.rules.profile import MAX_SAMPLED, SharingProfile, merge
+from eddyline.rules.profile import MAX_SAMPLED, SharingProfile
 from eddyline.sql.types import parse_type
 
 N, S = (Operand(f"`{n}`", parse_type(k), (n,)) for n, k in (("n", "int"), ("s", "string")))
@@ -28,6 +28,11 @@ PROGRAM = compile_rules(
     ]
 )
 TIMES = ("construct_ns", "asked_ns", "evaluation_ns")
+
+
+def merge(profiles):
+    first, *others = profiles
+    return first.merge(*others)
 
 
 def profile_of(low, high, method="auto", sampled=0):

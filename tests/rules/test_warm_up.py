@@ -62,7 +62,7 @@ def test_batches_find_the_kernels_loaded(method):
     batch = [columns[name] for name in program.columns]
     for _ in range(2):
         found, seen = matcher.match(batch, n_rows=900, sample=np.arange(900))
-        loop.observe(seen)
+        loop.step(seen)
         matcher.follow(loop.plan)
         pairs = list(zip(found.rows[:4].tolist(), found.rules[:4].tolist(), strict=True))
         assert pairs == [(0, 1), (1, 2), (2, 0), (3, 1)]

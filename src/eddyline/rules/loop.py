@@ -1,4 +1,4 @@
-"""The loop of a set of rules: takes in what evaluation observed, and plans anew where it pays.
+"""The loop of a set of rules: takes in profiles, and plans again where that pays.
 
 The same on the driver, between micro-batches, and inside a task, between Arrow batches.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -16,10 +15,13 @@ import numpy as np
 from eddyline.data.sampling import sampled_rows
 from eddyline.data.unique import distinct
 from eddyline.rules.compile.bitmap_blocks import Blocks
+from eddyline.rules.plan_codec import plan_from
 from eddyline.rules.planning.access_predicates import MIN_ROWS
 from eddyline.rules.planning.planner import make_plan
 from eddyline.rules.planning.rearrangement import RearrangementMonitor, has_changed
-from eddyline.rules.profile import SharingProfile, merge
+from eddyline.rules.profile import SharingProfile
+from eddyline.rules.record import COMPONENT, RuleRecord
+from eddyline.runtime.budget import Budget
 from eddyline.runtime.journal import JournalEntry
 
 if TYPE_CHECKING:
@@ -28,37 +30,37 @@ if TYPE_CHECKING:
     from eddyline.data.arrays import Ints
     from eddyline.options import SharingOptions
     from eddyline.rules.compile.program import Program
-    from eddyline.rules.plan import SharingPlan
-
-COMPONENT = "rules"
+    from eddyline.rules.plan import BlockPlan, SharingPlan
 
 FIRST_ROWS = 500
-"""First rows of a stream of which nothing is known: all attributes are looked at for them."""
+"""First rows of a stream of which nothing is known: every construct looks at them."""
 
 MAX_PLANNING = 0.05
-"""Most time that planning may take, as a share of the time that evaluation took since."""
+"""Most time that planning may take, as a share of the time that evaluation takes."""
 
 MAX_PARTS = 16
 """Parts that the sample is kept in; the oldest goes as a whole."""
 
 SETTLED, UNSETTLED = "rows since the last plan", "many rows since the last plan"
-"""Why a plan is made a second time: the rows that called for the first one were few, or most of
-those it was made from came before the change. Nothing would look wrong about it later."""
+"""Reasons to plan again although nothing changed: the first plan was made from few rows (SETTLED),
+or mostly from rows older than the change (UNSETTLED). No monitor would notice either later."""
 
 MIN_PAIRS = 0.05
-"""Pairs of row and rule per row below which their number is no reason to plan anew."""
+"""Pairs of row and rule per row below which their number is no reason to plan again."""
 
 
 class RuleLoop:
-    """Keeps the plan of a program up to date.
+    """Keeps the plan of a program good.
 
     Args:
         program: the rules.
         options: how the plan is made, and when.
         plan: the plan to start with, from another loop of the same program.
         is_measured: whether that plan was made from rows, and not from guesses.
-        clock: nanoseconds, for the time that planning takes.
+        clock: monotonic clock (ns), to bound the time that planning takes.
     """
+
+    component = COMPONENT
 
     def __init__(
         self,
@@ -74,15 +76,15 @@ class RuleLoop:
         self.blocks = Blocks(program)
         self.plan = make_plan(self.blocks, options) if plan is None else plan
         self.total = SharingProfile.empty(program)
+        """The counts of all rows, without samples."""
         self._window: deque[SharingProfile] = deque()
         self._n_old = 0  # parts of the window from before the plan was made
         self._is_settling = False  # whether the plan was made from such rows, for lack of others
-        self._clock = clock
+        self._budget = Budget(MAX_PLANNING, clock=clock)
         self._is_measured = is_measured
-        self._since = SharingProfile.empty(program)
+        self._last = self._since = self.total
         self._first: SharingProfile | None = None
-        self._monitors: dict[Any, RearrangementMonitor] = {}
-        self._planning_ns = 0
+        self._monitors: dict[BlockPlan, RearrangementMonitor] = {}
 
     @property
     def is_adaptive(self) -> bool:
@@ -96,16 +98,16 @@ class RuleLoop:
 
     @property
     def wants_first_rows(self) -> bool:
-        """Whether nothing was measured yet, so that the first rows should be looked at whole."""
+        """Whether nothing was measured yet: every construct should look at the first rows."""
         return self.is_adaptive and not self._is_measured
 
     @property
     def profile(self) -> SharingProfile:
-        """What the newest rows showed: what the plan is made from."""
-        return merge([SharingProfile.empty(self.program), *self._window])
+        """The profile of the newest rows, from which plans are made."""
+        return SharingProfile.empty(self.program).merge(*self._window)
 
     def sample(self, seed: int, first_row: int, n_rows: int) -> Ints:
-        """Return the rows of a batch that every attribute is looked at for.
+        """Return the rows of a batch that every construct looks at.
 
         Args:
             seed: of query, batch and partition.
@@ -119,23 +121,51 @@ class RuleLoop:
             return distinct(np.concatenate([np.arange(min(n_rows, FIRST_ROWS)), found]))
         return found
 
-    def observe(self, profile: SharingProfile, batch_id: int = -1) -> list[JournalEntry]:
-        """Take in what one or more batches observed; returns the decisions that followed."""
-        self.total = _counts(merge([self.total, profile]))
-        if self.is_adaptive:
-            self._remember(profile)
-        self._since = _counts(merge([self._since, profile]))
-        why = self._why(profile) if self.is_adaptive else None
+    def step(self, fresh: SharingProfile, batch_id: int = -1) -> list[JournalEntry]:
+        """Take in what the last batches observed, and plan again if the evidence says so.
+
+        Args:
+            fresh: the profile of these batches.
+            batch_id: the micro-batch, for the journal.
+
+        Returns:
+            The decision, if there is one.
+        """
+        counts = self._last = fresh.without_sample()
+        self.total, self._since = self.total.merge(counts), self._since.merge(counts)
+        if not self.is_adaptive:
+            return []
+        self._remember(fresh)
+        self._budget.earn(fresh.evaluation_ns)
+        why = self._why(fresh)
         return [] if why is None else self._planned(why, batch_id)
 
+    def record(self) -> RuleRecord:
+        """Return how the rules stand after the last batch."""
+        n_met, n_matches = int(self._last.candidates.sum()), int(self._last.matches.sum())
+        return RuleRecord(self.program.n_rules, str(self.plan), n_met, n_matches)
+
+    def snapshot(self) -> SharingPlan | None:
+        """Return the plan if it was made from rows, and not from guesses."""
+        return self.plan if self.is_measured else None
+
+    def restore(self, state: Any) -> None:
+        """Continue with the plan that ``snapshot`` returned, decoded from JSON.
+
+        Raises:
+            StateError: it does not fit the program.
+        """
+        if state is not None:
+            self.plan, self._is_measured = plan_from(state, self.blocks), True
+
     def _remember(self, profile: SharingProfile) -> None:
-        """Keep what the newest rows showed, in few parts however small the batches are."""
+        """Keep the profiles of the newest rows, in few parts however small the batches are."""
         enough = self.options.sample_rows
         is_open = (
             len(self._window) > self._n_old and self._window[-1].n_sampled < enough / MAX_PARTS
         )
         parts = [self._window.pop(), profile] if is_open else [profile]
-        self._window.append(merge(parts))
+        self._window.append(parts[0].merge(*parts[1:]))
         while self._n_sampled() - self._window[0].n_sampled >= enough:
             self._forget_oldest()
 
@@ -147,7 +177,7 @@ class RuleLoop:
         return sum(each.n_sampled for each in islice(self._window, first, None))
 
     def _why(self, profile: SharingProfile) -> dict[str, Any] | None:
-        """Return why it is time to plan anew, or None."""
+        """Return why it is time to plan again, or None."""
         if not self._is_measured:
             n_sampled = self._n_sampled()
             return {"why": "first sample", "rows": n_sampled} if n_sampled >= MIN_ROWS else None
@@ -155,7 +185,7 @@ class RuleLoop:
 
     def _reviewed(self, profile: SharingProfile) -> dict[str, Any] | None:
         """Return why the plan may not be the cheapest any more, or None."""
-        if self._planning_ns > MAX_PLANNING * max(1, self._since.evaluation_ns):
+        if not self._budget.may:
             return None
         for block, counts in profile.blocks.items():
             monitor = self._monitors.get(block)
@@ -174,7 +204,7 @@ class RuleLoop:
         return self._compared(now)
 
     def _compared(self, now: SharingProfile) -> dict[str, Any] | None:
-        """Return what is not as in the first period after the plan was made, or None."""
+        """Return how this period differs from the first one after the plan was made, or None."""
         if self._first is None:
             self._first = now
             return None if self.options.min_change else {"why": "a look is due"}
@@ -186,9 +216,8 @@ class RuleLoop:
         return {"why": "rows meet another number of rules", **said}
 
     def _planned(self, evidence: dict[str, Any], batch_id: int) -> list[JournalEntry]:
-        started = self._clock()
-        before, self.plan = self.plan, make_plan(self.blocks, self.options, self.profile)
-        self._planning_ns = self._clock() - started
+        with self._budget.spending():
+            before, self.plan = self.plan, make_plan(self.blocks, self.options, self.profile)
         self._is_measured = True
         self._n_old, self._is_settling = len(self._window), evidence["why"] != SETTLED
         self._first = None
@@ -207,8 +236,3 @@ class RuleLoop:
 
 def _pairs_per_row(profile: SharingProfile) -> float:
     return float(profile.candidates.sum()) / max(1, profile.n_rows)
-
-
-def _counts(profile: SharingProfile) -> SharingProfile:
-    """Return a profile without its sample: what may grow without end is left out."""
-    return replace(profile, sampled_regions=profile.sampled_regions[:0], blocks={})

@@ -1,12 +1,15 @@
-"""How a set of rules is evaluated: an immutable value that changes the work, never the answer."""
+"""How a set of rules is evaluated: an immutable value that changes the work, never the answer.
+
+msgspec encodes plans and decodes them by these types.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from eddyline.rules.planning.sequence import SelectionSequence
+from eddyline.rules.planning.sequence import (
+    SelectionSequence,  # noqa: TC001 - saved plans are decoded by these types
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +32,7 @@ class SharingPlan:
     blocks: tuple[BlockPlan, ...] = ()
     by_value: frozenset[int] = frozenset()
     """Text constructs that look at each distinct value of a batch once, as values repeat."""
-    n_witnessed: int = field(init=False, compare=False, repr=False)
+    n_witnessed: int = field(default=0, init=False, compare=False, repr=False)
     """Rules that are found by a witness; counted once, as each batch asks for it."""
 
     def __post_init__(self) -> None:

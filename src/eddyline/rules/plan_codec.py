@@ -1,72 +1,45 @@
-"""What was learned of a set of rules as plain values, and back.
+"""Reads saved plans.
 
-A plan that comes from a file is checked against the program it is for: a witness that is none, or a
-rule in two places, would change answers.
+A plan from a file is checked against its program: an access predicate that a rule does not have, or
+a rule in two places, would change answers.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from eddyline.errors import EddylineError, StateError
 from eddyline.rules.compile.formula import All, Always, Literal
-from eddyline.rules.plan import BlockPlan, SharingPlan
+from eddyline.rules.plan import SharingPlan
 from eddyline.rules.planning.access_predicates import can_witness
-from eddyline.rules.planning.sequence import SelectionSequence
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from numpy.typing import NDArray
-
+    from eddyline.data.arrays import Mask
     from eddyline.rules.compile.bitmap_blocks import Blocks
     from eddyline.rules.compile.formula import Formula
 
 
-def plan_state(plan: SharingPlan) -> dict[str, Any]:
-    """Return a plan as plain values (JSON)."""
-    return {
-        "witnesses": [None if each is None else list(each) for each in plan.witnesses],
-        "blocks": [
-            {
-                "rules": list(block.rules),
-                "sequence": None if block.sequence is None else block.sequence.to_state(),
-            }
-            for block in plan.blocks
-        ],
-        "by_value": sorted(plan.by_value),
-    }
-
-
-def plan_from(state: dict[str, Any], blocks: Blocks) -> SharingPlan:
-    """Return the plan that ``plan_state`` saved.
+def plan_from(state: Any, blocks: Blocks) -> SharingPlan:
+    """Return a plan that was decoded from JSON.
 
     Args:
         state: plain values.
         blocks: of the program that the plan is for.
 
     Raises:
-        StateError: it does not fit the program.
+        StateError: it is damaged, or of another program.
     """
     try:
-        plan = SharingPlan(
-            tuple(None if each is None else tuple(map(int, each)) for each in state["witnesses"]),
-            tuple(_block(each) for each in state["blocks"]),
-            frozenset(map(int, state["by_value"])),
-        )
+        plan = msgspec.convert(state, SharingPlan)
         _check(plan, blocks)
-    except (EddylineError, KeyError, TypeError, ValueError, IndexError) as error:
+    except (EddylineError, ValueError, IndexError) as error:
         msg = f"the saved plan does not fit the rules: {error}"
         raise StateError(msg) from error
     return plan
-
-
-def _block(state: dict[str, Any]) -> BlockPlan:
-    sequence = state["sequence"]
-    return BlockPlan(
-        tuple(map(int, state["rules"])),
-        None if sequence is None else SelectionSequence.from_state(sequence),
-    )
 
 
 def _check(plan: SharingPlan, blocks: Blocks) -> None:
@@ -94,7 +67,7 @@ def _check(plan: SharingPlan, blocks: Blocks) -> None:
             blocks.of(block.rules).check(block.sequence)
 
 
-def is_witness(formula: Formula, literals: Collection[int], can: NDArray[Any]) -> bool:
+def is_witness(formula: Formula, literals: Collection[int], can: Mask) -> bool:
     """Return whether one of some literals holds wherever a formula does, and shows where.
 
     Args:

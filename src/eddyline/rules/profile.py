@@ -1,14 +1,14 @@
-"""What the evaluation of rules observed: counts that add up, and regions of sampled rows."""
+"""The profile of a program: counts that add up, and the regions of sampled rows."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from eddyline.data.arrays import Int32s, Ints
     from eddyline.rules.compile.program import Program
@@ -67,7 +67,7 @@ class SelectionCounts:
 
 @dataclass(frozen=True, slots=True)
 class SharingProfile:
-    """What one or more batches observed of the rules of one program."""
+    """Observations of one or more batches of the rules of one program."""
 
     n_rows: int
     """Rows evaluated."""
@@ -98,7 +98,7 @@ class SharingProfile:
     evaluation_ns: int = 0
     """Time that all of it took (ns)."""
     blocks: Mapping[BlockPlan, SelectionCounts] = field(default_factory=dict)
-    """What each block came to under each sequence."""
+    """The counts of each bitmap block under each sequence."""
 
     @classmethod
     def empty(cls, program: Program) -> Self:
@@ -139,30 +139,33 @@ class SharingProfile:
         sums = np.concatenate([[0], np.cumsum(counts)])
         return sums * max(1, self.n_sampled) // max(1, len(regions))
 
+    def merge(self, *others: SharingProfile) -> SharingProfile:
+        """Return the counts of all together; the sampled rows of the last are the newest."""
+        found = self
+        for other in others:
+            regions = np.concatenate([found.sampled_regions, other.sampled_regions])
+            found = SharingProfile(
+                n_rows=found.n_rows + other.n_rows,
+                n_sampled=found.n_sampled + other.n_sampled,
+                pattern_counts=found.pattern_counts + other.pattern_counts,
+                sampled_regions=regions[-MAX_SAMPLED:],
+                candidates=found.candidates + other.candidates,
+                matches=found.matches + other.matches,
+                construct_rows=found.construct_rows + other.construct_rows,
+                construct_ns=found.construct_ns + other.construct_ns,
+                asked=found.asked + other.asked,
+                asked_ns=found.asked_ns + other.asked_ns,
+                value_rows=found.value_rows + other.value_rows,
+                distinct_values=found.distinct_values + other.distinct_values,
+                dropped=found.dropped + other.dropped,
+                evaluation_ns=found.evaluation_ns + other.evaluation_ns,
+                blocks=_added(found.blocks, other.blocks),
+            )
+        return found
 
-def merge(profiles: Sequence[SharingProfile]) -> SharingProfile:
-    """Return profiles of one program as one; the sampled rows of the last are the newest."""
-    first, *others = profiles
-    for other in others:
-        regions = np.concatenate([first.sampled_regions, other.sampled_regions])
-        first = SharingProfile(
-            n_rows=first.n_rows + other.n_rows,
-            n_sampled=first.n_sampled + other.n_sampled,
-            pattern_counts=first.pattern_counts + other.pattern_counts,
-            sampled_regions=regions[-MAX_SAMPLED:],
-            candidates=first.candidates + other.candidates,
-            matches=first.matches + other.matches,
-            construct_rows=first.construct_rows + other.construct_rows,
-            construct_ns=first.construct_ns + other.construct_ns,
-            asked=first.asked + other.asked,
-            asked_ns=first.asked_ns + other.asked_ns,
-            value_rows=first.value_rows + other.value_rows,
-            distinct_values=first.distinct_values + other.distinct_values,
-            dropped=first.dropped + other.dropped,
-            evaluation_ns=first.evaluation_ns + other.evaluation_ns,
-            blocks=_added(first.blocks, other.blocks),
-        )
-    return first
+    def without_sample(self) -> SharingProfile:
+        """Return the counts alone: what may grow without end is left out."""
+        return replace(self, sampled_regions=self.sampled_regions[:0], blocks={})
 
 
 def _added(

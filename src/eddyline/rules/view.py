@@ -96,19 +96,6 @@ class NativeView:
 
 
 @dataclass(frozen=True, slots=True)
-class RuleRecord:
-    """A set of rules in one micro-batch."""
-
-    n_rules: int
-    plan: str
-    """How rules are found, in words."""
-    n_met: int
-    """Pairs of a row and a rule that had to be decided."""
-    n_matches: int
-    """Pairs of a row and a rule that is true for it."""
-
-
-@dataclass(frozen=True, slots=True)
 class RuleView:
     """A set of rules as it stands."""
 

@@ -51,4 +51,4 @@ def _run(method: str, tree: Node) -> None:
     loop = RuleLoop(program, SharingOptions(method=method).resolved())
     batch = [columns[name].take(pa.array(rows % 2)) for name in program.columns]
     _, seen = Matcher(program, loop.plan).match(batch, n_rows=len(rows), sample=rows)
-    loop.observe(seen)
+    loop.step(seen)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from eddyline.filters.binding import Pinned
     from eddyline.joins.view import JoinRecord, JoinView
-    from eddyline.rules.view import RuleRecord, RuleView
+    from eddyline.rules.record import RuleRecord
+    from eddyline.rules.view import RuleView
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.operator import Record
     from eddyline.stats.profile import FilterProfile, Order

@@ -31,7 +31,6 @@ from eddyline.rules.match.pairs import Pairs, pairs_of
 from eddyline.rules.plan import BlockPlan, SharingPlan
 from eddyline.rules.planning.access_predicates import plan_of
 from eddyline.rules.planning.planner import make_plan
-from eddyline.rules.profile import merge
 from eddyline.sql.types import parse_type
 from eddyline.testing import reference_rules
 
@@ -109,7 +108,7 @@ def test_sets_of_any_size(n_rules):
             assert (
                 seen.candidates[program.constant < 0] >= seen.matches[program.constant < 0]
             ).all()
-            profile = merge([seen, seen, seen, seen])  # enough rows to be believed
+            profile = seen.merge(seen, seen, seen)  # enough rows to be believed
 
 
 def test_a_thousand_equal_rules():

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pickle
 
+import msgspec
 import pytest
 
 from eddyline.errors import PlanError
@@ -12,8 +13,9 @@ FULL = SelectionSequence((2, 0, 1), (1, 0), (Arrow(2, 0, 3), Arrow(2, 4, 1), Arr
 
 def test_is_a_value() -> None:
     assert pickle.loads(pickle.dumps(FULL)) == FULL
-    assert SelectionSequence.from_state(FULL.to_state()) == FULL
-    assert len({FULL, SelectionSequence.from_state(FULL.to_state())}) == 1
+    there = msgspec.json.decode(msgspec.json.encode(FULL), type=SelectionSequence)
+    assert there == FULL
+    assert len({FULL, there}) == 1
     assert FULL.is_hybrid
     assert FULL.without_arrows() == SelectionSequence((2, 0, 1))
 

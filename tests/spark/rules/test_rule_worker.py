@@ -31,9 +31,9 @@ from eddyline.query.predicates import FunctionPredicate
 from eddyline.rules.compile.program import compile_rules
 from eddyline.rules.match.matcher import Matcher
 from eddyline.rules.planning.access_predicates import plan_of
-from eddyline.rules.profile import merge
+from eddyline.runtime.reports import TaskReport
 from eddyline.spark.rules import task as rule_worker
-from eddyline.spark.rules.task import MAX_PROGRAMS, RuleBlock, RuleReport
+from eddyline.spark.rules.task import MAX_PROGRAMS, RuleBlock
 from eddyline.sql.types import INT, STRING
 from eddyline.testing import reference_rules, rule_strategies
 
@@ -88,7 +88,7 @@ def run(made, program, sizes, table=TABLE):
     reports = [each for part in parts for each in part.field("report").to_pylist()]
     assert all(each is None for each in reports[:-1])
     found = [each for part in parts for each in part.field("matches").to_pylist()]
-    return found, RuleReport.from_bytes(reports[-1]) if reports else None
+    return found, TaskReport.from_bytes(reports[-1]) if reports else None
 
 
 SIZES = ([1_000], [1, 999], [0, 500, 0, 500, 0], [7] * 142 + [6], [50, 51, 100, 799], [1] * 1_000)
@@ -124,7 +124,7 @@ def test_any_cut_gives_the_same_counts(sizes):
     assert {name: number for name, number, _ in counted} == COUNTS
     assert (rule, count) == (None, None)
     assert all(report is None for _, _, report in counted)
-    report = RuleReport.from_bytes(packed)
+    report = TaskReport.from_bytes(packed)
     assert (report.profile.n_rows, report.partition, report.attempt) == (N_ROWS, 0, 0)
 
 
@@ -257,7 +257,7 @@ def test_reports_under_different_plans_add_up():
     sizes = {"plan": plan, "is_measured": True, "options": {"adaptive": False}}
     two = run(*block(**sizes), [500, 500])[1].profile
     three = run(*block(), [N_ROWS])[1].profile
-    whole = merge([one, two, three])
+    whole = one.merge(two, three)
     assert whole.n_rows == 3 * N_ROWS
     assert whole.matches.tolist() == (3 * one.matches).tolist()
     assert sum(each.n_rows for each in whole.blocks.values()) >= N_ROWS

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from datetime import date
 from io import StringIO
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -23,8 +25,9 @@ from eddyline.rules.compile.regions import RegionConstruct
 from eddyline.rules.description import rule_view
 from eddyline.rules.loop import RuleLoop
 from eddyline.rules.match.matcher import Matcher
-from eddyline.rules.plan_codec import plan_from, plan_state
-from eddyline.rules.view import RuleCount, RuleRecord
+from eddyline.rules.plan_codec import plan_from
+from eddyline.rules.record import RuleRecord
+from eddyline.rules.view import RuleCount
 from eddyline.rules.wording import region_text
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.records import BatchRecord, RunView
@@ -64,7 +67,7 @@ def a_loop(n_rows=N, *, texts=None, **options):
     matcher = Matcher(program, loop.plan)
     handed = [columns[each if each.startswith("`") else f"`{each}`"] for each in program.columns]
     _, seen = matcher.match(handed, n_rows=n_rows, sample=np.arange(n_rows))
-    loop.observe(seen)
+    loop.step(seen)
     return loop
 
 
@@ -266,15 +269,19 @@ def test_progress_says_how_rules_go():
 # -- what was learned, as plain values ----------------------------------------------------------
 
 
+def plain(plan):
+    return json.loads(msgspec.json.encode(plan))
+
+
 def test_a_plan_comes_back():
     for method in ("auto", "witnesses", "blocks", "every_row"):
         loop = a_loop(method=method, sequence="hybrid")
-        assert plan_from(plan_state(loop.plan), loop.blocks) == loop.plan
+        assert plan_from(plain(loop.plan), loop.blocks) == loop.plan
 
 
 def damaged():
     loop = a_loop(method="witnesses")
-    state = plan_state(loop.plan)
+    state = plain(loop.plan)
     rule = next(at for at, each in enumerate(state["witnesses"]) if each)
     other = next(
         at for at in range(len(loop.program.literals.kinds)) if at not in state["witnesses"][rule]

@@ -7,7 +7,7 @@ whatever the arrows leave out the macro-sequence visits [ASC 4].
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from eddyline.errors import PlanError
 
@@ -120,24 +120,3 @@ class SelectionSequence:
                 before.setdefault(arrow.target, path)
             told.append(f"{path}: {names[self.construct_of(arrow.target)]} next")
         return told
-
-    def to_state(self) -> dict[str, Any]:
-        """Return plain values (JSON)."""
-        return {
-            "macro": list(self.macro),
-            "further": list(self.further),
-            "arrows": [[arrow.node, arrow.region, arrow.target] for arrow in self.arrows],
-        }
-
-    @classmethod
-    def from_state(cls, state: dict[str, Any]) -> Self:
-        """Return what ``to_state`` saved.
-
-        Raises:
-            PlanError: the state is of no sequence.
-        """
-        return cls(
-            tuple(map(int, state["macro"])),
-            tuple(map(int, state["further"])),
-            tuple(Arrow(*map(int, each)) for each in state["arrows"]),
-        )

@@ -9,12 +9,12 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec import to_builtins
 
 from eddyline.errors import StateError
 from eddyline.rules.description import counts_of, rule_view
-from eddyline.rules.loop import COMPONENT, RuleLoop
-from eddyline.rules.plan_codec import plan_from, plan_state
-from eddyline.rules.view import RuleCount, RuleRecord
+from eddyline.rules.record import COMPONENT, RuleRecord
+from eddyline.rules.view import RuleCount
 from eddyline.runtime.journal import JournalEntry
 from eddyline.spark.rules.operator import SETTINGS, RulePipeline
 from eddyline.spark.run.run import Run
@@ -192,7 +192,7 @@ class LiveRules:
             loop = pipeline.loop
             return {
                 "rules": self._digest(),
-                "plan": plan_state(loop.plan) if loop.is_measured else None,
+                "plan": to_builtins(loop.snapshot()),
                 "rows": self._n_past + loop.total.n_rows,
                 "counts": [[c.name, c.n_rows, c.n_met, c.n_matches] for c in self.counts()],
             }
@@ -215,10 +215,7 @@ class LiveRules:
         except (KeyError, IndexError, TypeError, ValueError) as error:
             msg = f"the saved counts are damaged: {error}"
             raise StateError(msg) from error
-        loop = pipeline.loop
-        if state.get("plan") is not None:
-            plan = plan_from(state["plan"], loop.blocks)
-            pipeline.loop = RuleLoop(loop.program, pipeline.options, plan=plan, is_measured=True)
+        pipeline.loop.restore(state.get("plan"))
         self._past, self._n_past = past, n_past
 
     def _digest(self) -> str:

@@ -33,12 +33,12 @@ from eddyline.query.conditions import (
 )
 from eddyline.query.rules.timestamps import moments_of, with_moments
 from eddyline.rules.compile.program import compile_rules
-from eddyline.rules.loop import COMPONENT, RuleLoop
-from eddyline.rules.profile import SharingProfile, merge
-from eddyline.runtime.journal import JournalEntry
+from eddyline.rules.loop import RuleLoop
+from eddyline.rules.profile import SharingProfile
+from eddyline.runtime.reports import decisions_of, newest_attempts
 from eddyline.spark.filters.binding import check_names, column_types
 from eddyline.spark.operator import PREFIX
-from eddyline.spark.rules.task import RuleBlock, RuleReport
+from eddyline.spark.rules.task import RuleBlock
 from eddyline.spark.rules.timestamps import micros_of
 from eddyline.spark.rules.udf import add_matches, loader, operand, with_counts
 from eddyline.spark.run.observed_metrics import PendingMetrics, as_bytes
@@ -50,6 +50,8 @@ if TYPE_CHECKING:
 
     from eddyline.options import SharingOptions
     from eddyline.query.conditions import Moment, Node, RuleSource
+    from eddyline.runtime.journal import JournalEntry
+    from eddyline.runtime.reports import TaskReport
 
 STRUCT = f"{PREFIX}_rules"
 """The temporary column of matches and reports."""
@@ -321,24 +323,13 @@ class RulePipeline:
 
     def learn_packed(self, packed: list[bytes], batch_id: int) -> None:
         """Feed the reports of a job's tasks into the loop, each task once."""
-        tasks: dict[int, RuleReport] = {}
-        for data in packed:
-            task = RuleReport.from_bytes(data)
-            known = tasks.get(task.partition)
-            if known is None or task.attempt >= known.attempt:
-                tasks[task.partition] = task
+        tasks: list[TaskReport[SharingProfile]] = newest_attempts(packed)
         if not tasks:
             return
         with self._lock:
-            for task in tasks.values():
-                self.entries += [_of_task(entry, task.partition) for entry in task.entries]
-                if n_left_out := task.n_entries - len(task.entries):
-                    evidence = {"partition": task.partition, "entries": n_left_out}
-                    entry = JournalEntry(batch_id, COMPONENT, "left_out", evidence=evidence)
-                    self.entries.append(entry)
-            nothing = SharingProfile.empty(self.loop.program)
-            whole = merge([nothing, *(task.profile for task in tasks.values())])
-            self.entries += self.loop.observe(whole, batch_id)
+            self.entries += decisions_of(tasks, batch_id)
+            whole = SharingProfile.empty(self.loop.program).merge(*(each.profile for each in tasks))
+            self.entries += self.loop.step(whole, batch_id)
             self._n_learned += 1
 
     def take_entries(self) -> list[JournalEntry]:
@@ -402,11 +393,6 @@ def looked_at(node: Node) -> Iterator[str]:
         yield node.sql
     elif not isinstance(node, Constant):
         yield node.operand.sql
-
-
-def _of_task(entry: dict[str, Any], partition: int) -> JournalEntry:
-    found = JournalEntry(**entry)
-    return replace(found, evidence={**found.evidence, "partition": partition})
 
 
 def matched(df: DataFrame) -> DataFrame:

@@ -7,12 +7,10 @@ shipped is the plan in force. A worker process keeps rules, plan and evidence be
 from __future__ import annotations
 
 import math
-import pickle
-import zlib
 from collections import OrderedDict
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -21,8 +19,8 @@ import pyarrow.compute as pc
 from eddyline.data.sampling import seed_of
 from eddyline.errors import SourceError
 from eddyline.rules.loop import FIRST_ROWS, RuleLoop
-from eddyline.rules.profile import SharingProfile, merge
-from eddyline.runtime.reports import MAX_ENTRIES
+from eddyline.rules.profile import SharingProfile
+from eddyline.runtime.reports import Decisions, TaskReport
 from eddyline.spark.arrow_tasks import task_ids, with_last
 
 if TYPE_CHECKING:
@@ -33,6 +31,8 @@ if TYPE_CHECKING:
     from eddyline.rules.match.matcher import Matcher
     from eddyline.rules.match.matches import Matches
     from eddyline.rules.plan import SharingPlan
+
+    RuleReport = TaskReport[SharingProfile]
 
 MAX_PROGRAMS = 4
 """Compiled sets that a worker process keeps; the one unused for longest goes first."""
@@ -45,29 +45,6 @@ MAX_PIECE_PAIRS = 1 << 22
 
 MAX_NAMES_BYTES = 2**31 - 1
 """Most bytes of one Arrow array of texts."""
-
-
-@dataclass(frozen=True, slots=True)
-class RuleReport:
-    """What one task observed and decided."""
-
-    partition: int
-    attempt: int
-    profile: SharingProfile
-    entries: tuple[dict[str, Any], ...]
-    """Journal entries of the task's own changes of plan, as dicts."""
-    n_entries: int
-    """How many there were, those left out included."""
-
-    def to_bytes(self) -> bytes:
-        """Return the report as bytes, to travel to the driver."""
-        return zlib.compress(pickle.dumps(self, protocol=pickle.HIGHEST_PROTOCOL), level=1)
-
-    @staticmethod
-    def from_bytes(data: bytes) -> RuleReport:
-        """Return the report that one of our own workers packed."""
-        report: RuleReport = pickle.loads(zlib.decompress(data))
-        return report
 
 
 @dataclass
@@ -131,9 +108,8 @@ class RuleBlock:
         seed = seed_of(self.options.seed, self.name, batch_id, partition)
         kept = self._keep()
         loop, matcher = self._loop(kept), self._matcher(kept)
-        nothing = SharingProfile.empty(kept.program)
-        profile, first_row = nothing, 0
-        entries: list[dict[str, Any]] = []
+        profile, first_row = SharingProfile.empty(kept.program), 0
+        decisions = Decisions()
         for columns, is_last in with_last(batches):
             n_rows = len(columns[0])
             found: list[Matches] = []
@@ -146,13 +122,18 @@ class RuleBlock:
                     part[: len(kept.program.columns)], n_rows=high - low, sample=sample
                 )
                 found.append(matches)
-                entries += map(asdict, loop.observe(seen, batch_id))
-                profile = merge([profile, seen])
+                decisions.add(loop.step(seen, batch_id))
+                profile = profile.merge(seen)
             first_row += n_rows
             report = None
             if is_last:
-                report = RuleReport(
-                    partition, attempt, profile, tuple(entries[-MAX_ENTRIES:]), len(entries)
+                report = TaskReport(
+                    loop.component,
+                    partition,
+                    attempt,
+                    profile,
+                    tuple(decisions.newest),
+                    decisions.n,
                 )
             yield found, report
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from eddyline.joins.view import JoinRecord
-    from eddyline.rules.view import RuleRecord
+    from eddyline.rules.record import RuleRecord
     from eddyline.runtime.records import BatchRecord, BlockRecord
 
 SHOWN_NAMES = 5
