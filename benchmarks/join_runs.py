@@ -118,13 +118,14 @@ def run(
     from eddyline.joins.caches.counts import NO_CACHES  # noqa: PLC0415
     from eddyline.joins.operator.bucket import BucketBatch  # noqa: PLC0415
     from eddyline.joins.plan import BatchPlan  # noqa: PLC0415
+    from eddyline.state.bucket_state import BucketState  # noqa: PLC0415
     from eddyline.state.manifest import ManifestFolder  # noqa: PLC0415
     from eddyline.state.rows import ALWAYS, Rows  # noqa: PLC0415
 
     between_batches.forget()
     folder = tempfile.mkdtemp(prefix="eddyline-")
-    ManifestFolder(fs.LocalFileSystem(), folder)
-    graph, done, before, low = arrivals.graph, Run(), {}, ALWAYS
+    place = ManifestFolder(fs.LocalFileSystem(), folder).place("join")
+    graph, done, before, low = arrivals.graph, Run(), BucketState(), ALWAYS
     for batch, start in enumerate(range(0, arrivals.of.size, batch_rows)):
         plan, orders = NO_CACHES, dict(arrivals.orders if loop is None else loop.orders)
         if caches is not None:
@@ -152,8 +153,7 @@ def run(
                 caches=plan,
                 probing=None if loop is None else loop.probing(),
             ),
-            fs.LocalFileSystem(),
-            folder,
+            place,
             before,
         )
         for found in task.run(news):

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
     from eddyline.joins.graph import JoinGraph
     from eddyline.joins.plan import BucketReport
+    from eddyline.state.bucket_state import BucketState
     from eddyline.state.grid import Grid
-    from eddyline.state.manifest import Windows
     from eddyline.state.rows import Rows
     from eddyline.state.run_files import RunFile
 
@@ -85,24 +85,27 @@ class Operator:
     sums: bool = False
     """Whether the ids of results are summed up: for a run that is not timed."""
     checksum: int = 0
-    windows: Windows = field(default_factory=dict)
+    state: BucketState | None = None
+    """The windows of the bucket; empty ones if omitted."""
     latest: dict[str, int] = field(default_factory=dict)
     batch_id: int = 0
 
     def __post_init__(self) -> None:
         from eddyline.joins.loop import written_orders  # noqa: PLC0415
+        from eddyline.state.bucket_state import BucketState  # noqa: PLC0415
         from eddyline.state.manifest import ManifestFolder  # noqa: PLC0415
 
         self.manifests = ManifestFolder(fs.LocalFileSystem(), self.folder)
         self.graph = graph_of(self.names)
         self.orders = written_orders(self.graph)
+        self.state = self.state or BucketState()
 
     def batch(self, tables: Mapping[str, pa.Table]) -> tuple[int, BucketReport]:
         """Join the rows of a batch; returns the number of results, each of them gathered."""
         from eddyline.joins.operator.bucket import BucketBatch  # noqa: PLC0415
         from eddyline.joins.plan import BatchPlan  # noqa: PLC0415
+        from eddyline.joins.state_part import JoinPart  # noqa: PLC0415
         from eddyline.state.grid import Grid  # noqa: PLC0415
-        from eddyline.state.manifest import Manifest  # noqa: PLC0415
 
         lows = dict(self.latest) if self.checks_expiry else {}
         horizons: dict[str, int | None] = {}
@@ -114,9 +117,7 @@ class Operator:
             self.batch_id, self.graph, self.orders, dict.fromkeys(self.names, self.length), lows,
             horizons,
         )  # fmt: skip
-        task = BucketBatch(
-            plan, self.manifests.files, self.folder, self.windows.get(0, {}), bucket=0
-        )
+        task = BucketBatch(plan, self.manifests.place("join"), self.state, bucket=0)
         news = {name: rows_of(table, self.length) for name, table in tables.items()}
         n_results = 0
         for found in task.run(news):
@@ -124,8 +125,9 @@ class Operator:
             self.checksum += self._sum(found) if self.sums else 0
         for name, rows in news.items():
             self.latest[name] = int(rows.starts.max())
-        self.windows = {0: task.report.after}
-        self.manifests.commit(Manifest(self.batch_id, "benchmark", Grid((1,)), self.windows))
+        self.state = task.report.after
+        part = JoinPart(Grid((1,)), {0: self.state})
+        self.manifests.commit(self.batch_id, "benchmark", {"join": part.packed()})
         self.batch_id += 1
         return n_results, task.report
 
@@ -307,10 +309,12 @@ def _window(folder: str, name: str, keys: NDArray[np.int64], n_rows: int) -> tup
 
 def _stocked(folder: str, n_keys: int, n_rows: int) -> Operator:
     """Return an operator whose windows hold each key once."""
+    from eddyline.state.bucket_state import BucketState  # noqa: PLC0415
+
     operator = Operator(NAMES[:3], FOREVER, folder)
     rng = np.random.default_rng([n_keys, 62])
     runs = {name: _window(folder, name, rng.permutation(n_keys), n_rows) for name in operator.names}
-    operator.windows = {0: runs}
+    operator.state = BucketState(runs)
     return operator
 
 
@@ -322,13 +326,13 @@ def _one_batch(operator: Operator, n_keys: int, n_rows: int, seed: int) -> float
         name: batch_v1(rng, seed, n_rows, SECOND_US, keys[at * n_rows : (at + 1) * n_rows])
         for at, name in enumerate(operator.names)
     }
-    before = operator.windows
+    before = operator.state
     started = time.perf_counter()
     n_results, _ = operator.batch(tables)
     seconds = time.perf_counter() - started
     assert n_results == 3 * n_rows, f"{n_results} results of {3 * n_rows} rows"
     # The runs before the batch are named by the manifest before it, so they are still there.
-    operator.windows = before
+    operator.state = before
     return seconds
 
 
@@ -352,7 +356,7 @@ def flat(settings: Settings) -> Measurement:
                 if round_ > 1:
                     seconds[size].append(took)
         runs = {
-            size: [len(files) for files in operator.windows[0].values()]
+            size: [len(files) for files in operator.state.runs.values()]
             for size, (operator, _) in stocked.items()
         }
     times = {size: Times(tuple(each)) for size, each in seconds.items()}
@@ -385,7 +389,7 @@ def no_eviction(settings: Settings) -> Measurement:
                 seconds[kind].append(time.perf_counter() - started)
                 files = sorted(
                     (name, file.n_rows, file.n_bytes)
-                    for name, each in report.after.items()
+                    for name, each in report.after.runs.items()
                     for file in each
                 )
                 state[kind].append((n_results, files))

@@ -21,6 +21,14 @@ settings.register_profile(
 settings.load_profile("ci" if os.environ.get("CI") else "dev")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _nothing_is_flushed():
+    """A disk takes milliseconds to flush a file, and no test turns the power off."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: None)
+        yield
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory):
     """One local session for the whole run; skipped, saying so, without a suitable Java."""

@@ -179,11 +179,11 @@ def test_state_of_any_size_gives_the_same_results(tmp_path):
     for n_batches in (3, 23):
         n_keys = n_batches * 100
         operator = joins_operator._stocked(str(tmp_path / str(n_keys)), n_keys, 100)
-        runs = operator.windows[0]["s"]
+        runs = operator.state.runs["s"]
         assert sum(file.n_rows for file in runs) == n_keys
         for seed in range(3):
             assert joins_operator._one_batch(operator, n_keys, 100, seed) > 0
-        assert operator.windows[0]["s"] == runs
+        assert operator.state.runs["s"] == runs
 
 
 @pytest.mark.parametrize("id", ["joins_no_eviction", "joins_skew_grid", "joins_skew_split"])

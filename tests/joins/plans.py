@@ -6,11 +6,13 @@ import random
 
 import numpy as np
 from hypothesis import strategies as st
+from pyarrow import fs
 
 from eddyline.joins.caches.prefix_invariant import by_store, candidates
 from eddyline.joins.caches.selection_problem import CacheProblem
 from eddyline.joins.graph import JoinGraph
 from eddyline.state.grid import N_BINS, Grid, Split, bins_of
+from eddyline.state.manifest import ManifestFolder
 
 Q3 = JoinGraph(("r", "s", "t"), (frozenset("rs"), frozenset("st")))
 """R(A), S(A, B), T(B)."""
@@ -131,3 +133,8 @@ def split_grids(draw, graph, timed=None, codes=(0, 1, 7, -5, 2**63 - 1)):
                 sides += [(name, n)] if n > 1 else []
             splits += [Split(key, at, tuple(sides))] if sides else []
     return Grid(tuple(shape), tuple(splits))
+
+
+def place_in(folder):
+    """Where an operator keeps its files in a folder of state."""
+    return ManifestFolder(fs.LocalFileSystem(), str(folder)).place("join")

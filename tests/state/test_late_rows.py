@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from pyarrow import fs
 
-from eddyline.state.late_rows import read_late, write_late
+from eddyline.state.late_rows import read_late, settle_late, write_late
+from eddyline.state.manifest import ManifestFolder
 from eddyline.state.rows import KeyColumn, Rows
 
 
@@ -23,23 +25,36 @@ from eddyline.state.rows import KeyColumn, Rows
     ],
 )
 def test_codes_say_keys_that_late_rows_do_not_carry(tmp_path, kind, value):
-    late = str(tmp_path)
+    late = ManifestFolder(fs.LocalFileSystem(), str(tmp_path)).place("join")
     bits = {pa.date32(): pa.int32(), pa.bool_(): pa.uint8()}.get(kind, kind)
     code = pa.scalar(value, kind).cast(bits).cast(pa.int64()).as_py()
     rows = Rows({3: np.array([code])}, np.array([7]), np.array([9]), pa.table({}))
-    write_late(fs.LocalFileSystem(), late, 0, 0, "s", rows, [KeyColumn("k", 3, kind)])
-    found = read_late(fs.LocalFileSystem(), late, "s", 0)
+    write_late(late, 0, 0, "s", rows, [KeyColumn("k", 3, kind)])
+    found = read_late(late, "s", 0)
     assert found.column_names == ["k", "_time"]
     assert found["k"].to_pylist() == [value]
     assert found["_time"].cast(pa.int64()).to_pylist() == [7]
 
 
 def test_late_rows_are_those_of_the_input_and_of_batches_that_count(tmp_path):
-    files = fs.LocalFileSystem()
+    folder = ManifestFolder(fs.LocalFileSystem(), str(tmp_path))
+    place, other = folder.place("join"), folder.place("join 2")
     times = np.array([1])
     for batch_id, name in ((0, "s"), (0, "a-s"), (3, "s")):
         payload = pa.table({"of": [f"{name} {batch_id}"]})
-        write_late(files, str(tmp_path), batch_id, 0, name, Rows({}, times, times, payload))
-    found = read_late(files, str(tmp_path), "s", until=2)
+        write_late(place, batch_id, 0, name, Rows({}, times, times, payload))
+    write_late(other, 0, 0, "s", Rows({}, times, times, pa.table({"of": ["another operator"]})))
+    found = read_late(place, "s", until=2)
     assert found["of"].to_pylist() == ["s 0"]
-    assert read_late(files, str(tmp_path), "t", until=2) is None
+    assert read_late(place, "t", until=2) is None
+
+
+def test_files_that_a_failed_attempt_alone_has_written_go(tmp_path):
+    place = ManifestFolder(fs.LocalFileSystem(), str(tmp_path)).place("join")
+    times = np.array([1])
+    rows = Rows({}, times, times, pa.table({"v": [1]}))
+    write_late(place, 1, 0, "s", rows)
+    stays, stale = (write_late(place, 2, bucket, "s", rows) for bucket in (0, 1))
+    settle_late(place, 2, [stays])
+    assert stale not in os.listdir(place.late)
+    assert read_late(place, "s", until=2).num_rows == 2

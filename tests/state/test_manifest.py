@@ -1,145 +1,186 @@
+"""One manifest for a query: committed whole, durable before it counts, and cleaned up after."""
+
 from __future__ import annotations
 
-from dataclasses import replace
+import os
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pytest
 from pyarrow import fs
 
+from eddyline.data import durable_files
 from eddyline.errors import StateError
+from eddyline.joins.state_part import JoinPart
+from eddyline.state.bucket_state import BucketState
 from eddyline.state.grid import Grid, Split
-from eddyline.state.manifest import Manifest, ManifestFolder
+from eddyline.state.manifest import FORMAT, ManifestFolder, StatePart
 from eddyline.state.rows import Rows, SortedRun
-from eddyline.state.run_files import open_run, open_table, paths_of, write_run, write_table
+from eddyline.state.run_files import open_run, write_run
 
 FILES = fs.LocalFileSystem()
 GRID = Grid((2, 1), (Split(0, 7, (("s", 2),)),))
 
 
-def run_of(*times):
-    starts = np.array(times, np.int64)
-    codes = {0: starts % 3, 2: starts % 5}
-    payload = pa.table({"at": starts, "text": [str(time) for time in times]})
-    return SortedRun.of(Rows(codes, starts, starts + 10, payload))
+class Counts(msgspec.Struct, forbid_unknown_fields=True):
+    """The state of another operator than a join."""
+
+    by_key: dict[str, int]
+    run: str = ""
 
 
-def test_a_run_comes_back_as_it_was_written(tmp_path):
-    run = run_of(5, 1, 4, 9)
-    said = write_run(FILES, str(tmp_path), "r", run)
-    sizes = [each.stat().st_size for each in tmp_path.iterdir()]
-    assert (said.n_rows, said.first_start, said.last_end) == (4, 1, 19)
-    assert said.n_bytes == sum(sizes)
-    back = open_run(FILES, str(tmp_path), "r", (0, 2))
-    assert back.rows.payload.equals(run.rows.payload)
-    for key in (0, 2):
-        assert (back.rows.codes[key] == run.rows.codes[key]).all()
-        for part in ("tags", "entries", "directory", "rows", "bounds"):
-            assert (getattr(back.index(key), part) == getattr(run.index(key), part)).all()
+def written(folder, name):
+    starts = np.array([1], np.int64)
+    run = SortedRun.of(Rows({0: starts, 2: starts}, starts, starts + 10, pa.table({"at": starts})))
+    return write_run(FILES, folder.place("").runs, name, run)
 
 
-@pytest.mark.parametrize("which", [0, 1])
-@pytest.mark.parametrize("share", [0.0, 0.3, 0.9])
-def test_a_run_that_is_not_whole_says_so(tmp_path, which, share):
-    write_run(FILES, str(tmp_path), "r", run_of(*range(500)))
-    path = Path(paths_of(str(tmp_path), "r")[which])
-    whole = path.read_bytes()
-    path.write_bytes(whole[: int(share * len(whole))])
-    with pytest.raises(OSError, match="damaged"):
-        open_run(FILES, str(tmp_path), "r", (0, 2))
+def committed(folder, batch_id, *names, **more):
+    """A manifest of a join with some runs, and of more operators."""
+    bucket = BucketState({"s": tuple(written(folder, name) for name in names)})
+    part = JoinPart(GRID, {0: bucket}, {"s": batch_id})
+    return folder.commit(batch_id, "query", {"join": part.packed(), **more})
 
 
-def test_parts_of_different_runs_do_not_make_one(tmp_path):
-    write_run(FILES, str(tmp_path), "r", run_of(1, 2, 3))
-    write_run(FILES, str(tmp_path), "other", run_of(1, 2))
-    Path(paths_of(str(tmp_path), "other")[1]).rename(paths_of(str(tmp_path), "r")[1])
-    with pytest.raises(OSError, match="damaged"):
-        open_run(FILES, str(tmp_path), "r", (0, 2))
-    with pytest.raises(OSError, match="No such file"):
-        open_run(FILES, str(tmp_path), "other", (0, 2))
+def runs_of(folder):
+    return {name.split(".")[0] for name in os.listdir(folder.place("").runs)}
 
 
-@pytest.mark.parametrize("column", ["codes_0", "tags_2", "entries_0", "directory_2", "places_2"])
-def test_a_part_that_lacks_a_row_says_so(tmp_path, column):
-    write_run(FILES, str(tmp_path), "r", run_of(1, 2, 3))
-    path, _ = paths_of(str(tmp_path), "r")
-    lists = open_table(FILES, path)
-    shorter = pa.array([lists[column][0].as_py()[:-1]], lists.schema.field(column).type)
-    for changed in (
-        lists.set_column(lists.column_names.index(column), column, shorter),
-        lists.drop_columns([column]),
-    ):
-        write_table(FILES, f"{path}.now", changed)
-        Path(f"{path}.now").rename(path)
-        with pytest.raises(OSError, match="damaged"):
-            open_run(FILES, str(tmp_path), "r", (0, 2))
+@pytest.fixture
+def folder(tmp_path):
+    return ManifestFolder(FILES, str(tmp_path / "windows"))
 
 
-def test_a_run_of_another_format_says_so(tmp_path):
-    write_run(FILES, str(tmp_path), "r", run_of(1, 2, 3))
-    path, _ = paths_of(str(tmp_path), "r")
-    lists = open_table(FILES, path)
-    for said, metadata in (("1", None), ("3", {b"eddyline.format": b"3"})):
-        write_table(FILES, f"{path}.now", lists.replace_schema_metadata(metadata))
-        Path(f"{path}.now").rename(path)
-        with pytest.raises(OSError, match=f"format {said}, this version reads 2"):
-            open_run(FILES, str(tmp_path), "r", (0, 2))
-
-
-def committed(folder, batch_id, **windows):
-    found = {
-        int(bucket[1:]): {
-            "s": tuple(write_run(FILES, folder.runs, name, run_of(1)) for name in names)
-        }
-        for bucket, names in windows.items()
-    }
-    manifest = Manifest(batch_id, "query", GRID, found, {"s": batch_id})
-    folder.commit(manifest)
-    return manifest
-
-
-def test_a_manifest_comes_back_and_the_last_two_stay(tmp_path):
-    folder = ManifestFolder(FILES, str(tmp_path / "windows"))
-    assert folder.read(0) is None
-    made = [committed(folder, batch_id, b0=[f"r{batch_id}"]) for batch_id in range(4)]
+def test_a_manifest_comes_back_and_the_last_two_stay(folder):
+    assert (folder.latest(), folder.read(0)) == (None, None)
+    made = [committed(folder, batch_id, f"r{batch_id}") for batch_id in range(4)]
     assert [folder.read(each.batch_id) for each in made] == [None, None, *made[2:]]
+    again = ManifestFolder(FILES, folder.folder)
+    assert again.latest() == made[3]
+    part = again.latest().parts["join"].read(JoinPart)
+    assert (part.grid, part.latest) == (GRID, {"s": 3})
+    assert [file.name for file in part.buckets[0].runs["s"]] == ["r3"]
 
 
-def test_runs_that_no_manifest_names_go(tmp_path):
-    folder = ManifestFolder(FILES, str(tmp_path))
-    first = committed(folder, 0, b0=["old"], b1=["stays"])
-    write_run(FILES, folder.runs, "of-a-failed-attempt", run_of(2))
-    stays = {1: first.windows[1]}
+def test_a_batch_starts_from_the_manifest_before_it(folder):
+    assert folder.before(0) == (None, None)
+    first, second = committed(folder, 0, "a"), committed(folder, 1, "b")
+    assert folder.before(1) == (first, second), "an earlier attempt has committed"
+    assert folder.before(2) == (second, None)
+    with pytest.raises(StateError, match=r"after batch 6 is not in .*start with an empty"):
+        folder.before(7)
+
+
+def test_operators_are_committed_together_and_each_reads_its_own(folder):
+    for name in ("group-1", "group-2"):
+        written(folder, name)
+    counts = StatePart.of(Counts({"x": 3}, "group-1"), ["group-1"])
+    committed(folder, 0, "joined", count=counts)
+    parts = ManifestFolder(FILES, folder.folder).latest().parts
+    assert parts["count"].read(Counts) == Counts({"x": 3}, "group-1")
+    assert runs_of(folder) == {"group-1", "joined"}
+    with pytest.raises(StateError, match=r"cannot be read as JoinPart: .*backup"):
+        parts["count"].read(JoinPart)
+    with pytest.raises(StateError, match="cannot be read as Counts"):
+        StatePart((), msgspec.Raw(b'{"by_key": {"x"')).read(Counts)
+
+
+def test_runs_that_no_manifest_names_go(folder):
+    first = committed(folder, 0, "old", "stays")
+    written(folder, "of-a-failed-attempt")
+    part = first.parts["join"].read(JoinPart)
+    stays = BucketState({"s": part.buckets[0].runs["s"][1:]})
     for batch_id in (1, 2):
-        folder.commit(replace(first, batch_id=batch_id, windows=stays))
-    names = {each.name.split(".")[0] for each in (tmp_path / "runs").iterdir()}
-    assert names == {"stays"}
+        assert runs_of(folder) >= {"old", "stays"}
+        folder.commit(batch_id, "query", {"join": JoinPart(GRID, {0: stays}).packed()})
+    assert runs_of(folder) == {"stays"}
 
 
-def test_a_batch_that_runs_again_replaces_its_manifest_and_what_came_after(tmp_path):
-    folder = ManifestFolder(FILES, str(tmp_path))
+def test_every_kind_of_file_of_a_bucket_is_kept(folder):
+    names = "run", "waits", "ends", "groups"
+    run, waits, ends, groups = (written(folder, name) for name in names)
+    state = BucketState({"s": (run,)}, {"s": (waits,)}, {"s": (ends,)}, {"s": groups}, 7)
     for batch_id in range(3):
-        committed(folder, batch_id, b0=[f"r{batch_id}"])
-    again = committed(folder, 1, b0=["again"])
-    assert folder.read(1) == again
-    assert folder.read(2) is None
+        folder.commit(batch_id, "query", {"join": JoinPart(GRID, {3: state}).packed()})
+    assert runs_of(folder) == set(names)
+    assert folder.latest().parts["join"].read(JoinPart).buckets == {3: state}
 
 
-@pytest.mark.parametrize("text", ["", "{", '{"format": 9}', '{"format": 2, "batch_id": 0}'])
-def test_a_manifest_that_is_broken_says_so(tmp_path, text):
-    folder = ManifestFolder(FILES, str(tmp_path))
-    committed(folder, 0, b0=["r"])
-    (tmp_path / "manifest-00000000.json").write_text(text)
-    with pytest.raises(StateError, match="cannot be read"):
+def test_a_batch_that_runs_again_replaces_its_manifest_and_what_came_after(folder):
+    for batch_id in range(3):
+        committed(folder, batch_id, f"r{batch_id}")
+    again = committed(folder, 1, "again")
+    assert (folder.read(1), folder.read(2)) == (again, None)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"batch_id": 0}', f'{{"format": {FORMAT}, "batch_id": 0}}', "\xff"]
+)
+def test_a_manifest_that_is_broken_says_so(folder, text):
+    committed(folder, 0, "r")
+    Path(folder.folder, "manifest-00000000.json").write_bytes(text.encode("latin1"))
+    with pytest.raises(StateError, match=r"cannot be read .*restore it from a backup"):
         folder.read(0)
 
 
-def test_no_room_for_a_manifest_leaves_the_one_before(tmp_path):
-    folder = ManifestFolder(FILES, str(tmp_path))
-    before = committed(folder, 0, b0=["r"])
-    (tmp_path / "manifest-00000001.json.part").mkdir()
-    with pytest.raises(StateError, match="batch 1 cannot be written"):
-        folder.commit(replace(before, batch_id=1))
-    assert folder.read(0) == before
-    assert open_run(FILES, folder.runs, "r", (0, 2)).rows.payload.num_rows == 1
+def test_a_manifest_of_an_older_version_says_what_to_do(folder):
+    path = Path(folder.folder, "manifest-00000000.json")
+    path.write_text('{"format": 2, "batch_id": 0, "identity": "query", "windows": {}}')
+    with pytest.raises(StateError, match=r"format 2, .* reads 3; start .* empty checkpoint, or"):
+        folder.latest()
+
+
+def test_no_room_for_a_manifest_leaves_the_one_before(folder, monkeypatch):
+    before = committed(folder, 0, "r")
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(StateError, match=r"batch 1 cannot be written .*No space left"):
+        committed(folder, 1, "r2")
+    monkeypatch.undo()
+    assert folder.latest() == before
+    assert open_run(FILES, folder.place("").runs, "r", (0, 2)).rows.payload.num_rows == 1
+
+
+def test_what_a_manifest_names_is_on_the_disk_before_it(folder, monkeypatch):
+    flushed = []
+    sync, replace = durable_files._sync, Path.replace
+    monkeypatch.setattr(
+        durable_files, "_sync", lambda path: flushed.append(Path(path).name) or sync(path)
+    )
+    monkeypatch.setattr(
+        Path, "replace", lambda path, to: flushed.append(Path(to).name) or replace(path, to)
+    )
+    committed(folder, 0, "a")
+    assert sorted(flushed[:3]) == ["a.index.arrow", "a.rows.arrow", "runs"]
+    assert flushed[3:] == ["manifest-00000000.json", "windows"]
+    del flushed[:]
+    first = folder.latest().parts["join"].read(JoinPart).buckets[0].runs["s"]
+    state = BucketState({"s": (*first, written(folder, "b"))})
+    folder.commit(1, "query", {"join": JoinPart(GRID, {0: state}).packed()})
+    assert "a.rows.arrow" not in flushed, "what the manifest before names is there already"
+    assert "b.rows.arrow" in flushed
+    written(ManifestFolder(FILES, folder.folder), "of-a-failed-attempt")
+    del flushed[:]
+    ManifestFolder(FILES, folder.folder).commit(
+        2, "query", {"join": JoinPart(GRID, {0: state}).packed()}
+    )
+    assert flushed == ["manifest-00000002.json", "windows"], "also after a restart"
+
+
+def test_drafts_of_a_killed_process_go(folder):
+    draft = Path(folder.folder, "manifest-00000000.json.4711.part")
+    draft.write_text("{")
+    committed(folder, 0, "r")
+    assert not draft.exists()
+
+
+def test_any_file_system_will_do(tmp_path):
+    files = fs.SubTreeFileSystem(str(tmp_path), FILES)
+    folder = ManifestFolder(files, "windows")
+    manifest = folder.commit(0, "query", {"join": JoinPart(GRID).packed()})
+    assert ManifestFolder(files, "windows").latest() == manifest

@@ -18,10 +18,12 @@ from eddyline.joins.graph import JoinGraph
 from eddyline.joins.grid_choice import chosen_grid
 from eddyline.joins.operator.bucket import BucketBatch
 from eddyline.joins.plan import BatchPlan
+from eddyline.joins.state_part import JoinPart
+from eddyline.state.bucket_state import BucketState
 from eddyline.state.grid import Grid, bins_of
 from eddyline.state.late_rows import read_late
-from eddyline.state.manifest import LATE, Manifest, ManifestFolder
-from eddyline.state.repartitioning import Moved, windows_for
+from eddyline.state.manifest import ManifestFolder
+from eddyline.state.repartitioning import Moved, buckets_for
 from eddyline.state.rows import ALWAYS, FOREVER, Rows
 from eddyline.testing.join_strategies import join_cases
 from eddyline.testing.reference_joins import results, with_time
@@ -35,7 +37,7 @@ class MovingOperator(Operator):
     def __init__(self, case, draw, folder):
         super().__init__(case, draw, folder)
         self.manifests = ManifestFolder(fs.LocalFileSystem(), folder)
-        self.manifest = Manifest(-1, "drawn", self.drawn_grid())
+        self.part = JoinPart(self.drawn_grid())
         self.n_rows, self.n_late, self.bins, self.wanted = Counter(), Counter(), Counter(), []
         self.lateness = draw(st.sampled_from([case.lateness, 0]))
 
@@ -49,24 +51,24 @@ class MovingOperator(Operator):
         }
 
     def batch(self, tables, *, number):
-        grid = self.drawn_grid() if self.draw(st.booleans()) else self.manifest.grid
+        grid = self.drawn_grid() if self.draw(st.booleans()) else self.part.grid
         inputs = self.inputs(tables, is_first=number == 0)
         lows = self.lows()
         self.wanted.append(self.on_time(tables, lows))
         plan = BatchPlan(
             number, self.graph, self.orders(), self.lengths(), lows, self.horizons(), grid,
-            moved=Moved.of(self.manifest, grid),
+            moved=Moved.of(self.part.grid, self.part.buckets, grid),
         )  # fmt: skip
-        windows, after = windows_for(grid, self.manifest, self.graph.classes_of), {}
+        part, after = self.part, {}
+        windows = buckets_for(grid, part.grid, part.buckets, self.graph.classes_of)
         for bucket in range(grid.n_buckets):
             mine = {}
             for name, rows in inputs.items():
                 held = np.flatnonzero(grid.holds(bucket, name, rows.codes, rows.starts))
                 mine |= {name: rows.taken(held)} if held.size else {}
             for _ in range(self.draw(st.sampled_from([1, 1, 1, 2]))):  # an attempt runs again
-                task = BucketBatch(
-                    plan, self.manifests.files, self.folder, windows.get(bucket, {}), bucket
-                )
+                before = windows.get(bucket, BucketState())
+                task = BucketBatch(plan, self.manifests.place("join"), before, bucket)
                 found = list(task.run(mine))
             self.found += found
             self.n_rows.update(task.report.n_rows)
@@ -77,8 +79,8 @@ class MovingOperator(Operator):
         for name, rows in inputs.items():
             if len(rows):
                 self.latest[name] = max(self.latest.get(name, ALWAYS), int(rows.starts.max()))
-        self.manifests.commit(Manifest(number, "drawn", grid, after))
-        self.manifest = self.manifests.latest()
+        self.manifests.commit(number, "drawn", {"join": JoinPart(grid, after).packed()})
+        self.part = self.manifests.latest().parts["join"].read(JoinPart)
         return inputs, lows
 
     def on_time(self, tables, lows):
@@ -121,7 +123,7 @@ def test_any_grids_give_the_definition_and_count_each_row_once(case, data):
                 n_rows[name] += len(rows) - late
         written = Counter()
         for name in operator.graph.inputs:
-            there = read_late(fs.LocalFileSystem(), f"{folder}/{LATE}", name, FOREVER)
+            there = read_late(operator.manifests.place("join"), name, FOREVER)
             written[name] = 0 if there is None else there.num_rows
         wholes = dict(case.tables)
         for name, time in case.times.items():
@@ -144,16 +146,19 @@ def test_a_hot_key_is_split_and_every_bucket_finds_its_part(tmp_path):
     grids = Grid((8,)), chosen_grid(graph, 8, bins, timed="st")
     assert grids[1].splits
     folder, orders = ManifestFolder(fs.LocalFileSystem(), str(tmp_path)), {"s": ("t",), "t": ("s",)}
-    before, loads, everything = Manifest(-1, "half", grids[0]), [], Counter()
+    before, loads, everything = JoinPart(grids[0]), [], Counter()
     for number, grid in enumerate((*grids, grids[1], grids[0])):
         at = slice(number * n // 4, (number + 1) * n // 4)
         plan = BatchPlan(
             number, graph, orders, dict.fromkeys("st", 20_000), grid=grid,
-            moved=Moved.of(before, grid),
+            moved=Moved.of(before.grid, before.buckets, grid),
         )  # fmt: skip
-        after, windows, found = {}, windows_for(grid, before, graph.classes_of), []
+        after, found = {}, []
+        windows = buckets_for(grid, before.grid, before.buckets, graph.classes_of)
         for bucket in range(8):
-            task = BucketBatch(plan, folder.files, str(tmp_path), windows.get(bucket, {}), bucket)
+            task = BucketBatch(
+                plan, folder.place("join"), windows.get(bucket, BucketState()), bucket
+            )
             mine = {}
             for name, of in codes.items():
                 held = at.start + np.flatnonzero(grid.holds(bucket, name, {0: of[at]}, starts[at]))
@@ -165,8 +170,8 @@ def test_a_hot_key_is_split_and_every_bucket_finds_its_part(tmp_path):
         loads.append(max(n_found) / sum(n_found))
         for each in chain(*found):
             everything.update(zip(each["s.at"].to_pylist(), each["t.at"].to_pylist(), strict=True))
-        before = Manifest(number, "half", grid, after)
-        folder.commit(before)
+        before = JoinPart(grid, after)
+        folder.commit(number, "half", {"join": before.packed()})
     near = np.abs(starts[:, None] - starts[None, :]) <= 20_000
     wanted = np.argwhere(near & (codes["s"][:, None] == codes["t"][None, :]))
     assert everything == Counter(map(tuple, wanted.tolist()))

@@ -8,8 +8,15 @@ from decimal import Decimal
 import numpy as np
 import pyarrow as pa
 import pytest
+from pyarrow import fs
 
-from eddyline.state.row_windows import Arrivals, Groups, group_codes, stream_order
+from eddyline.state.row_windows import (
+    Arrivals,
+    group_codes,
+    read_groups,
+    stream_order,
+    write_groups,
+)
 from eddyline.state.rows import FOREVER
 
 NAN = float("nan")
@@ -58,10 +65,11 @@ def test_groups_are_equal_where_all_columns_are(kind, values, codes):
     assert group_codes([], 3).tolist() == [0, 0, 0]
 
 
-def test_ends_are_known_when_so_many_have_come():
+def test_ends_are_known_when_so_many_have_come(tmp_path):
     first = Arrivals.of(None, 2, np.array([1, 2, 2, 5]), pa.table({"g": ["a", "b", "a", "a"]}))
     assert first.ends(first.group, first.rank).tolist() == [4, FOREVER, FOREVER, FOREVER]
-    groups = Groups.read(first.groups.to_table())
+    at = fs.LocalFileSystem(), str(tmp_path)
+    groups = read_groups(*at, write_groups(*at, first.groups))
     then = Arrivals.of(groups, 2, np.array([7, 8, 9]), pa.table({"g": ["c", "b", "a"]}))
     assert then.ends(first.group[1:], first.rank[1:]).tolist() == [FOREVER, 8, FOREVER]
     only_b = then.groups.only([first.group[1:2]])

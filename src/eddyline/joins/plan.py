@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from eddyline.joins.caches.counts import NO_CACHES
 from eddyline.joins.operator.probe_counts import JoinWork
+from eddyline.state.bucket_state import BucketState
 from eddyline.state.grid import Bins, Grid
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from eddyline.state.event_time import OrderPlan
     from eddyline.state.repartitioning import Moved
     from eddyline.state.rows import KeyColumn
-    from eddyline.state.run_files import RunFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +56,8 @@ class BucketReport:
     """The work of one bucket in one batch."""
 
     bucket: int
-    after: dict[str, tuple[RunFile, ...]] = field(default_factory=dict)
-    """The runs of each input after the batch."""
+    after: BucketState = field(default_factory=BucketState)
+    """The state of the bucket after the batch."""
     n_rows: dict[str, int] = field(default_factory=dict)
     """New rows of each input that were joined; of the copies of a row the first one counts."""
     n_here: int = 0

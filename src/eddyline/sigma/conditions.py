@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from eddyline.query.conditions import Wild  # noqa: TC001 - the cache decodes by these types
+from eddyline.query.conditions import Wild
 
 
 class TextIs(Struct, frozen=True, tag=True):

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from eddyline.runtime.records import History
     from eddyline.runtime.reports import TaskReport
     from eddyline.spark.run.observed_metrics import PendingMetrics
-    from eddyline.state.manifest import StatePart  # type: ignore[attr-defined]
+    from eddyline.state.manifest import StatePart
     from eddyline.watch.sections import Section
 
 PREFIX = "__eddyline"

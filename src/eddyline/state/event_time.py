@@ -1,9 +1,9 @@
-"""How a join whose answers hang on the order of event time is carried out, as a value."""
+"""Event time of a query: which rows may still come, and from when on rows are not needed."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from eddyline.state.rows import ALWAYS, FOREVER
 
@@ -14,13 +14,79 @@ if TYPE_CHECKING:
     from eddyline.query.windows import RowsWindow
 
 
+class Retention(Protocol):
+    """The rule by which rows leave the state; asked before each batch, input by input."""
+
+    def horizon(self, name: str, latest: Mapping[str, int]) -> int | None:
+        """Return the instant such that rows are not needed once they left their window before it.
+
+        Args:
+            name: the input.
+            latest: the latest event time of each stream (µs); of those that had rows.
+
+        Returns:
+            The instant (µs), or None if no row of the input is needed at all.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class EventTime:
+    """The streams of a query, and by how much their rows may come late.
+
+    Its retention: a row is needed as long as a row that shares its window may still come in
+    another stream.
+    """
+
+    lateness: Mapping[str, int]
+    """Of each stream (µs); static tables are not in it."""
+
+    def low(self, name: str, latest: Mapping[str, int]) -> int:
+        """Return the instant before which rows of a stream are late (µs).
+
+        Args:
+            name: the stream.
+            latest: see ``Retention.horizon``.
+        """
+        if name not in latest:
+            return ALWAYS
+        return max(latest[name] - self.lateness[name], ALWAYS + 1)
+
+    def lows(self, latest: Mapping[str, int]) -> dict[str, int]:
+        """Return that instant for every stream (µs)."""
+        return {name: self.low(name, latest) for name in self.lateness}
+
+    def horizon(self, name: str, latest: Mapping[str, int]) -> int | None:
+        """Return from when on rows are not needed; see ``Retention.horizon``."""
+        others = [self.low(other, latest) for other in self.lateness if other != name]
+        return min(others, default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """Retention of a query that answers in the order of event time, up to an instant."""
+
+    emits: Emits
+    time: EventTime
+    until: int
+    """The instant before which all is answered (µs)."""
+
+    def horizon(self, name: str, latest: Mapping[str, int]) -> int | None:
+        """Return from when on rows are not needed; see ``Retention.horizon``."""
+        if self.emits == "rstream":
+            return self.until
+        if self.emits == "dstream":
+            return ended_until(self.until)
+        others = self.time.horizon(name, latest)
+        return None if others is None else min(self.until, others)
+
+
 @dataclass(frozen=True, slots=True)
 class OrderPlan:
     """What a bucket must know to wait for rows that are still to come."""
 
     emits: Emits
-    lateness: Mapping[str, int]
-    """By how much rows of each stream may come late (µs); static tables are not in it."""
+    time: EventTime
     latest: Mapping[str, int] = field(default_factory=dict)
     """The latest event time of each stream before the batch (µs); of those that had rows."""
     rows: Mapping[str, RowsWindow] = field(default_factory=dict)
@@ -33,44 +99,19 @@ class OrderPlan:
     @property
     def awaited(self) -> tuple[str, ...]:
         """The inputs whose rows must be complete up to an instant before it can be answered."""
-        return tuple(self.rows if self.emits == "istream" else self.lateness)
-
-    def low(self, name: str, latest: Mapping[str, int]) -> int:
-        """Return the instant before which no row of a stream is still to come (µs).
-
-        Args:
-            name: the input.
-            latest: the latest event times so far (µs).
-        """
-        if name not in latest:
-            return ALWAYS
-        return max(latest[name] - self.lateness[name], ALWAYS + 1)
+        return tuple(self.rows if self.emits == "istream" else self.time.lateness)
 
     def until(self, latest: Mapping[str, int]) -> int:
-        """Return the instant before which all is there that answers hang on (µs).
+        """Return the instant before which all rows are there that answers depend on (µs).
 
         Args:
             latest: the latest event times so far (µs).
         """
-        return min(self.low(name, latest) for name in self.awaited)
+        return min(self.time.low(name, latest) for name in self.awaited)
 
-    def horizon(self, name: str, until: int, latest: Mapping[str, int]) -> int | None:
-        """Return the instant before which rows that left their window are not needed (µs).
-
-        Args:
-            name: the input.
-            until: the instant before which all is answered (µs).
-            latest: the latest event times so far (µs).
-
-        Returns:
-            None if no row of the input is needed at all.
-        """
-        if self.emits == "rstream":
-            return until
-        if self.emits == "dstream":
-            return ended_until(until)
-        others = [self.low(other, latest) for other in self.lateness if other != name]
-        return min(until, *others) if others else None
+    def retention(self, until: int) -> Retention:
+        """Return the rule by which rows leave once all before an instant is answered (µs)."""
+        return Answered(self.emits, self.time, until)
 
 
 def ended_until(until: int) -> int:

@@ -107,15 +107,6 @@ class Grid:
     splits: tuple[Split, ...] = ()
     """The bins that are cut by event time, too; each in no more parts than its key class."""
 
-    @classmethod
-    def of(cls, plain: Mapping[str, Any]) -> Grid:
-        """Return the grid that ``dataclasses.asdict`` made plain."""
-        splits = [
-            Split(each["key"], each["bin"], tuple((name, size) for name, size in each["sides"]))
-            for each in plain["splits"]
-        ]
-        return cls(tuple(plain["shape"]), tuple(splits))
-
     @property
     def n_buckets(self) -> int:
         """How many buckets there are."""

@@ -8,15 +8,16 @@ from urllib.parse import quote
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from eddyline.state.manifest import names_in
+from eddyline.data.durable_files import sync_files
+from eddyline.state.place import names_in
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
-    from pyarrow import fs
 
+    from eddyline.state.place import StatePlace
     from eddyline.state.rows import KeyColumn, Rows
 
 TIME = "_time"
@@ -24,8 +25,7 @@ TIME = "_time"
 
 
 def write_late(
-    files: fs.FileSystem,
-    folder: str,
+    place: StatePlace,
     batch_id: int,
     bucket: int,
     name: str,
@@ -35,8 +35,7 @@ def write_late(
     """Write late rows as one parquet file; an earlier attempt of the same batch is replaced.
 
     Args:
-        files: where the folder is.
-        folder: an existing folder.
+        place: of the operator; its folder of late rows is there.
         batch_id: the batch that they came in.
         bucket: the bucket that they belong to.
         name: their input.
@@ -52,7 +51,7 @@ def write_late(
     file = f"{batch_id:08d}-{bucket:05d}-{quote(name, safe='')}.parquet"
     columns = [*rows.payload.columns, *(key.values(rows.codes) for key in keys)]
     names = [*rows.payload.column_names, *(key.name for key in keys)]
-    with files.open_output_stream(f"{folder}/{file}") as out:
+    with place.files.open_output_stream(f"{place.late}/{file}") as out:
         pq.write_table(with_times(pa.table(columns, names=names), rows.starts), out)
     return file
 
@@ -63,12 +62,11 @@ def with_times(payload: pa.Table, starts: NDArray[np.int64]) -> pa.Table:
     return pa.table([*payload.columns, times], names=[*payload.column_names, TIME])
 
 
-def read_late(files: fs.FileSystem, folder: str, name: str, until: int) -> pa.Table | None:
+def read_late(place: StatePlace, name: str, until: int) -> pa.Table | None:
     """Return the late rows of an input, by batch; None if there is none.
 
     Args:
-        files: where the folder is.
-        folder: the folder.
+        place: of the operator.
         name: the input.
         until: the last batch that counts: files of a later one are of an attempt that failed.
 
@@ -76,25 +74,26 @@ def read_late(files: fs.FileSystem, folder: str, name: str, until: int) -> pa.Ta
         OSError: they cannot be read.
     """
     tables = []
-    for file in sorted(names_in(files, folder)):
+    for file in sorted(names_in(place.files, place.late)):
         batch_id, _, its_name = file.split("-", 2)
         if its_name == f"{quote(name, safe='')}.parquet" and int(batch_id) <= until:
-            with files.open_input_file(f"{folder}/{file}") as source:
+            with place.files.open_input_file(f"{place.late}/{file}") as source:
                 tables.append(pq.read_table(source))
     return pa.concat_tables(tables) if tables else None
 
 
-def drop_stale_late(
-    files: fs.FileSystem, folder: str, batch_id: int, written: Collection[str]
-) -> None:
-    """Remove files that only a failed attempt of a batch has written.
+def settle_late(place: StatePlace, batch_id: int, written: Collection[str]) -> None:
+    """Make the late rows of a batch durable, and remove what only a failed attempt has written.
 
     Args:
-        files: where the folder is.
-        folder: the folder.
+        place: of the operator.
         batch_id: the batch.
         written: the files of the attempt that counts.
+
+    Raises:
+        OSError: they cannot be flushed or removed.
     """
-    for file in names_in(files, folder):
+    for file in names_in(place.files, place.late):
         if int(file.split("-")[0]) >= batch_id and file not in written:
-            files.delete_file(f"{folder}/{file}")
+            place.files.delete_file(f"{place.late}/{file}")
+    sync_files(place.files, place.late, sorted(written))

@@ -1,73 +1,115 @@
-"""What the windows of a join hold after a batch: the runs by bucket and input, committed at once.
+"""The durable state of a query after a batch: one manifest for all its operators.
 
 Manifest ``n`` is written when the rows of batch ``n`` have reached the sink. A batch that runs
 again starts from the manifest of the batch before, so what a failed attempt wrote is never seen.
+All files that a manifest names are on the disk before it is, and it is there whole or not at all.
 """
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
+import msgspec
+
+from eddyline.data.durable_files import DRAFT, replace_in, sync_files
 from eddyline.errors import StateError
-from eddyline.state.grid import Grid
-from eddyline.state.run_files import FORMAT, RunFile
+from eddyline.state.place import StatePlace, names_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from pyarrow import fs
 
-    from eddyline.state.grid import Split
+FORMAT = 3
+"""Number of the layout of manifests; another one cannot be read."""
 
 KEPT = 2
 """Manifests that are kept: Spark may run the batch after the one before the last again."""
 
-RUNS, LATE = "runs", "late"
-"""Folders of the runs that manifests name, and of late rows."""
+RESTORE = "restore it from a backup"
+"""Advice about state that is damaged."""
 
-Windows = dict[int, dict[str, tuple[RunFile, ...]]]
-"""The runs by bucket and input, the oldest first."""
+ContentT = TypeVar("ContentT", bound=msgspec.Struct)
 
 
-@dataclass(frozen=True, slots=True)
-class Manifest:
-    """What the windows hold after a batch."""
+class StatePart(msgspec.Struct, frozen=True):
+    """The state of one operator."""
+
+    files: tuple[str, ...]
+    """Names of its files in the folder of runs, without their endings."""
+    content: msgspec.Raw
+    """What the operator says of its state, in JSON; only the operator knows its type."""
+
+    @classmethod
+    def of(cls, content: msgspec.Struct, files: Iterable[str]) -> StatePart:
+        """Return the state that a value describes.
+
+        Args:
+            content: the value.
+            files: the names of all run files that it names.
+        """
+        return cls(tuple(files), msgspec.Raw(msgspec.json.encode(content)))
+
+    def read(self, kind: type[ContentT]) -> ContentT:
+        """Return what ``of`` was given.
+
+        Args:
+            kind: the type of the value.
+
+        Raises:
+            StateError: the content is damaged, or of another operator.
+        """
+        try:
+            return msgspec.json.decode(self.content, type=kind)
+        except ValueError as error:
+            msg = f"the saved state cannot be read as {kind.__name__}: {error}; {RESTORE}"
+            raise StateError(msg, kind=kind.__name__) from error
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    """The durable state of a query after a batch."""
 
     batch_id: int
     identity: str
-    """Of the query: its windows are of no use for another one."""
-    grid: Grid
-    """How rows are cut into buckets."""
-    windows: Windows = field(default_factory=dict)
-    latest: dict[str, int] = field(default_factory=dict)
-    """The latest event time of each stream so far (µs)."""
-    n_late: dict[str, int] = field(default_factory=dict)
-    """The rows of each input that came too late so far."""
+    """Identity of the query: its state is of no use for another one."""
+    parts: dict[str, StatePart]
+    """By the name of the operator."""
+    format: int = FORMAT
 
+    @property
     def names(self) -> set[str]:
-        """Return the names of all runs."""
-        return {
-            file.name for inputs in self.windows.values() for f in inputs.values() for file in f
-        }
+        """The names of all run files."""
+        return {name for part in self.parts.values() for name in part.files}
+
+
+class _Head(msgspec.Struct):
+    """The part of a manifest that every format has."""
+
+    format: int
 
 
 class ManifestFolder:
-    """The manifests of one query in a folder, and the runs beside them.
+    """The manifests of one query in a folder, and the run files beside them.
 
     Args:
-        files: where the folder is.
+        files: the file system of the folder.
         folder: made if it is not there.
     """
 
     def __init__(self, files: fs.FileSystem, folder: str) -> None:
         self.files = files
         self.folder = folder
-        self.runs = f"{folder}/{RUNS}"
-        self.late = f"{folder}/{LATE}"
-        for each in (self.runs, self.late):
-            files.create_dir(each, recursive=True)
+        self._runs = self.place("").runs
+        self._known: dict[int, set[str]] = {}
+        """Names of the run files of manifests that this process has written."""
+        files.create_dir(self._runs, recursive=True)
+
+    def place(self, operator: str) -> StatePlace:
+        """Return where an operator of the query keeps its files."""
+        place = StatePlace(self.files, self.folder, operator)
+        if operator:
+            self.files.create_dir(place.late, recursive=True)
+        return place
 
     def latest(self) -> Manifest | None:
         """Return the manifest of the last batch; None if there is none.
@@ -89,84 +131,101 @@ class ManifestFolder:
             return None
         try:
             with self.files.open_input_file(path) as source:
-                return _from_plain(json.loads(source.read()))
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            msg = f"the window state {path} cannot be read ({error}); restore it from a backup"
+                content = source.read()
+            found = msgspec.json.decode(content, type=_Head).format
+            if found == FORMAT:
+                return msgspec.json.decode(content, type=Manifest)
+        except (OSError, ValueError) as error:
+            msg = f"the state {path} cannot be read ({error}); {RESTORE}"
             raise StateError(msg, path=path) from error
+        msg = (
+            f"the state {path} cannot be read: it is of format {found}, this version of eddyline "
+            f"reads {FORMAT}; start the query with an empty checkpoint, or go on with the version "
+            f"that wrote it"
+        )
+        raise StateError(msg, path=path, format=found)
 
-    def commit(self, manifest: Manifest) -> None:
+    def before(self, batch_id: int) -> tuple[Manifest | None, Manifest | None]:
+        """Return the manifest that a batch starts from, and that of an earlier attempt at it.
+
+        The first one is None only for batch 0.
+
+        Raises:
+            StateError: there is no state to start from, or it cannot be read.
+        """
+        before = self.read(batch_id - 1)
+        if before is None and batch_id > 0:
+            msg = (
+                f"the state after batch {batch_id - 1} is not in {self.folder}, so batch "
+                f"{batch_id} cannot go on from it; restore the folder, or start with an empty "
+                f"checkpoint"
+            )
+            raise StateError(msg, folder=self.folder, batch_id=batch_id)
+        return before, self.read(batch_id)
+
+    def commit(self, batch_id: int, identity: str, parts: Mapping[str, StatePart]) -> Manifest:
         """Write a manifest, whole or not at all, and remove what no kept one needs any more.
+
+        Args:
+            batch_id: the batch.
+            identity: the query's.
+            parts: by operator; their files are closed.
 
         Raises:
             StateError: it cannot be written; what was there before is still there.
         """
-        path = self._path(manifest.batch_id)
-        plain = json.dumps({"format": FORMAT} | _plain(manifest), default=_plain).encode()
+        manifest, path = Manifest(batch_id, identity, dict(parts)), self._path(batch_id)
+        kept = range(batch_id - KEPT + 1, batch_id)
+        before = {name for each in self._present() if each in kept for name in self._names(each)}
         try:
-            with self.files.open_output_stream(f"{path}.part") as out:
-                out.write(plain)
-            self.files.move(f"{path}.part", path)
+            there = names_in(self.files, self._runs)
+            new = manifest.names - before
+            sync_files(self.files, self._runs, [name for name in there if _stem(name) in new])
+            replace_in(self.files, path, msgspec.json.encode(manifest))
         except OSError as error:
             msg = (
-                f"the window state of batch {manifest.batch_id} cannot be written to {path}: "
-                f"{error}; the batch runs again when the query is started anew"
+                f"the state of batch {batch_id} cannot be written to {path}: {error}; the batch "
+                f"runs again when the query is started anew"
             )
             raise StateError(msg, path=path) from error
-        self._clean(manifest)
+        self._known = {each: self._known[each] for each in kept if each in self._known}
+        self._known[batch_id] = manifest.names
+        self._clean(batch_id, there, before | manifest.names)
+        return manifest
 
-    def _clean(self, manifest: Manifest) -> None:
-        """Remove old manifests and the runs that only they name.
+    def _clean(self, batch_id: int, there: Iterable[str], needed: set[str]) -> None:
+        """Remove old manifests, and the run files that no kept one names.
 
-        Runs of attempts that failed are named by no manifest, and go as well. Runs of a later
+        Files of attempts that failed are named by no manifest, and go as well. Files of a later
         batch cannot be there: it starts after this commit.
         """
-        needed = manifest.names()
-        for batch_id in self._present():
-            if batch_id > manifest.batch_id or batch_id <= manifest.batch_id - KEPT:
-                self.files.delete_file(self._path(batch_id))
-            elif batch_id < manifest.batch_id and (kept := self.read(batch_id)):
-                needed |= kept.names()
-        for name in names_in(self.files, self.runs):
-            if name.split(".")[0] not in needed:
-                self.files.delete_file(f"{self.runs}/{name}")
+        for each in self._present():
+            if not batch_id - KEPT < each <= batch_id:
+                self.files.delete_file(self._path(each))
+        for name in names_in(self.files, self.folder):
+            if name.endswith(DRAFT):
+                self.files.delete_file(f"{self.folder}/{name}")
+        for name in there:
+            if _stem(name) not in needed:
+                self.files.delete_file(f"{self._runs}/{name}")
+
+    def _names(self, batch_id: int) -> set[str]:
+        if batch_id not in self._known and (manifest := self.read(batch_id)):
+            self._known[batch_id] = manifest.names
+        return self._known.get(batch_id, set())
 
     def _path(self, batch_id: int) -> str:
         return f"{self.folder}/manifest-{batch_id:08d}.json"
 
     def _present(self) -> list[int]:
-        names = [name for name in names_in(self.files, self.folder) if name.startswith("manifest-")]
-        return sorted(int(name[9:17]) for name in names if name.endswith(".json"))
+        names = names_in(self.files, self.folder)
+        return sorted(
+            int(name[len("manifest-") : -len(".json")])
+            for name in names
+            if name.startswith("manifest-") and name.endswith(".json")
+        )
 
 
-def names_in(files: fs.FileSystem, folder: str) -> list[str]:
-    """Return the names of all files and folders in a folder."""
-    from pyarrow import fs  # noqa: PLC0415
-
-    return [info.base_name for info in files.get_file_info(fs.FileSelector(folder))]
-
-
-def _plain(said: Manifest | RunFile | Grid | Split) -> dict[str, Any]:
-    """Return the fields as they are: ``asdict`` copies all that they hold."""
-    return {each.name: getattr(said, each.name) for each in fields(said)}
-
-
-def _from_plain(plain: Mapping[str, Any]) -> Manifest:
-    if plain["format"] != FORMAT:
-        msg = f"format {plain['format']}, this version reads {FORMAT}"
-        raise ValueError(msg)
-    windows = {
-        int(bucket): {name: _files(each) for name, each in inputs.items()}
-        for bucket, inputs in plain["windows"].items()
-    }
-    return Manifest(
-        plain["batch_id"],
-        plain["identity"],
-        Grid.of(plain["grid"]),
-        windows,
-        plain["latest"],
-        plain["n_late"],
-    )
-
-
-def _files(plain: Iterable[Mapping[str, Any]]) -> tuple[RunFile, ...]:
-    return tuple(RunFile(**each) for each in plain)
+def _stem(name: str) -> str:
+    """Return the name by which a manifest names a file of the folder of runs."""
+    return name.split(".", maxsplit=1)[0]

@@ -7,18 +7,22 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from eddyline.state.bucket_state import BucketState
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from eddyline.state.grid import Grid
-    from eddyline.state.manifest import Manifest, Windows
     from eddyline.state.rows import Rows
     from eddyline.state.run_files import RunFile
+
+Buckets = dict[int, BucketState]
+"""The state of each bucket, by its number; an empty one may be missing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """Where the runs of a batch come from, if another grid made them."""
+    """Origin of the runs of a batch, if another grid made them."""
 
     grid: Grid
     """That other grid."""
@@ -26,23 +30,29 @@ class Moved:
     """The bucket of each run there, by its name."""
 
     @classmethod
-    def of(cls, before: Manifest, grid: Grid) -> Moved | None:
-        """Return where the runs of a manifest come from; None if they are those of a grid."""
-        if before.grid == grid:
+    def of(cls, before: Grid, buckets: Buckets, grid: Grid) -> Moved | None:
+        """Return the origin of the runs of buckets; None if the grid is the same.
+
+        Args:
+            before: the grid of the buckets.
+            buckets: the state before the batch.
+            grid: the grid of the batch.
+        """
+        if before == grid:
             return None
-        buckets = {
+        places = {
             file.name: bucket
-            for bucket, inputs in before.windows.items()
-            for files in inputs.values()
+            for bucket, state in buckets.items()
+            for files in state.runs.values()
             for file in files
         }
-        return cls(before.grid, buckets)
+        return cls(before, places)
 
     def taken(self, grid: Grid, bucket: int, name: str, run: str, rows: Rows) -> Rows:
         """Return the rows of a run that belong to a bucket now; each is taken from one run.
 
         Args:
-            grid: that of the batch.
+            grid: the grid of the batch.
             bucket: in that grid.
             name: the input.
             run: the name of the run.
@@ -53,19 +63,23 @@ class Moved:
         return rows.taken(np.flatnonzero(is_mine))
 
 
-def windows_for(grid: Grid, before: Manifest, classes_of: Mapping[str, Collection[int]]) -> Windows:
-    """Return the runs that each bucket of a grid starts from.
+def buckets_for(
+    grid: Grid, before: Grid, buckets: Buckets, classes_of: Mapping[str, Collection[int]]
+) -> Buckets:
+    """Return the state that each bucket of a grid starts from.
+
+    State in the order of event time is never moved: it is in one bucket, and that of every grid.
 
     Args:
-        grid: that of the batch.
-        before: what the windows hold before it.
+        grid: the grid of the batch.
+        before: the grid of the buckets.
+        buckets: the state before the batch.
         classes_of: the key classes of each input.
     """
-    if before.grid == grid:
-        return before.windows
+    if before == grid:
+        return buckets
     every: dict[str, tuple[RunFile, ...]] = {}
     for name, classes in classes_of.items():
-        buckets = before.grid.once(classes)
-        windows = (before.windows.get(bucket, {}).get(name, ()) for bucket in buckets)
-        every[name] = tuple(file for files in windows for file in files)
-    return dict.fromkeys(range(grid.n_buckets), every)
+        states = [buckets[number] for number in before.once(classes) if number in buckets]
+        every[name] = tuple(file for state in states for file in state.runs.get(name, ()))
+    return dict.fromkeys(range(grid.n_buckets), BucketState(every))

@@ -7,6 +7,7 @@ has had, for groups that still have a row whose end is not known.
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,11 +16,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from eddyline.state.rows import FOREVER
+from eddyline.state.run_files import RunFile, open_table, write_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
+    from pyarrow import fs
 
 GROUP, RANK = "\0group", "\0rank"
 """The columns of a kept row: its group, and how many rows of its group came before it."""
@@ -101,17 +104,6 @@ class Groups:
     values: pa.Table
     """The columns that rows are grouped by, a row for each group; none if rows are one group."""
 
-    @classmethod
-    def read(cls, table: pa.Table) -> Groups:
-        """Return what ``to_table`` made a table of."""
-        values = table.drop_columns([GROUP, COUNT])
-        return cls(table[GROUP].to_numpy(), table[COUNT].to_numpy(), values)
-
-    def to_table(self) -> pa.Table:
-        """Return the groups as a table."""
-        own = {GROUP: pa.array(self.ids), COUNT: pa.array(self.counts)}
-        return pa.table(own | dict(zip(self.values.column_names, self.values.columns, strict=True)))
-
     def __len__(self) -> int:
         return self.ids.size
 
@@ -135,6 +127,35 @@ class Groups:
         found = np.zeros(int(self.ids.max(initial=-1)) + 1, np.int64)
         found[self.ids] = np.arange(len(self))
         return found
+
+
+def write_groups(files: fs.FileSystem, folder: str, groups: Groups) -> RunFile:
+    """Write groups as a file of the folder of runs.
+
+    Args:
+        files: where the folder is.
+        folder: an existing folder.
+        groups: at least one.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    values = dict(zip(groups.values.column_names, groups.values.columns, strict=True))
+    table = pa.table({GROUP: pa.array(groups.ids), COUNT: pa.array(groups.counts)} | values)
+    name = uuid.uuid4().hex
+    n_bytes = write_table(files, f"{folder}/{name}.groups.arrow", table.combine_chunks())
+    return RunFile(name, len(groups), 0, 0, n_bytes)
+
+
+def read_groups(files: fs.FileSystem, folder: str, file: RunFile) -> Groups:
+    """Return the groups that ``write_groups`` wrote.
+
+    Raises:
+        OSError: they cannot be read.
+    """
+    table = open_table(files, f"{folder}/{file.name}.groups.arrow")
+    values = table.drop_columns([GROUP, COUNT])
+    return Groups(table[GROUP].to_numpy(), table[COUNT].to_numpy(), values)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

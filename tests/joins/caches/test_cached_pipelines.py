@@ -20,12 +20,13 @@ from eddyline.joins.caches.prefix_invariant import candidates, prefix_invariant
 from eddyline.joins.operator.bucket import BucketBatch
 from eddyline.joins.plan import BatchPlan
 from eddyline.query.windows import RangeWindow, RowsWindow
+from eddyline.state.bucket_state import BucketState
 from eddyline.state.manifest import ManifestFolder
 from eddyline.state.rows import ALWAYS, FOREVER, Rows
 from eddyline.testing.join_strategies import N_INSTANTS, join_cases
 from eddyline.testing.reference_joins import results
 from tests.joins.operator.test_bucket import Operator, bag
-from tests.joins.plans import Q3, on_one_attribute, orders
+from tests.joins.plans import Q3, on_one_attribute, orders, place_in
 
 
 @pytest.fixture(autouse=True)
@@ -75,17 +76,13 @@ class CachedOperator(Operator):
     def join(self, plan, mine, bucket):
         for attempt in range(self.draw(st.sampled_from([1, 1, 1, 2, 3]))):
             self.disturb(bucket)
-            task = BucketBatch(
-                plan, fs.LocalFileSystem(), self.folder, self.windows[bucket], bucket
-            )
+            task = BucketBatch(plan, place_in(self.folder), self.windows[bucket], bucket)
             results = task.run(mine)
             if attempt and self.draw(st.booleans()):
                 next(results, None)  # the attempt before went through, this one did not
                 results.close()
                 self.disturb(bucket)
-                task = BucketBatch(
-                    plan, fs.LocalFileSystem(), self.folder, self.windows[bucket], bucket
-                )
+                task = BucketBatch(plan, place_in(self.folder), self.windows[bucket], bucket)
                 results = task.run(mine)
             found = list(results)
         if task.report.caches:
@@ -171,7 +168,7 @@ class Fed:
     def __init__(self, graph, orders, folder):
         self.graph, self.orders, self.folder = graph, orders, str(folder)
         ManifestFolder(fs.LocalFileSystem(), self.folder)
-        self.before, self.at, self.batch_id = {}, 0, 0
+        self.before, self.at, self.batch_id = BucketState(), 0, 0
 
     def batch(self, plan, length=FOREVER, **rows):
         """Join rows, given by their codes in the order of the classes; return report and count."""
@@ -187,7 +184,7 @@ class Fed:
         lows = dict.fromkeys(names, ALWAYS)
         lengths = dict.fromkeys(names, length)
         batch = BatchPlan(self.batch_id, self.graph, self.orders, lengths, lows, lows, caches=plan)
-        task = BucketBatch(batch, fs.LocalFileSystem(), self.folder, self.before)
+        task = BucketBatch(batch, place_in(self.folder), self.before)
         n_found = sum(found.num_rows for found in task.run(news))
         self.before, self.batch_id = task.report.after, self.batch_id + 1
         return task.report, n_found

@@ -20,12 +20,14 @@ from eddyline.joins.operator.bucket import BucketBatch
 from eddyline.joins.operator.composites import Composites
 from eddyline.joins.plan import BatchPlan
 from eddyline.query.windows import RangeWindow, RowsWindow
+from eddyline.state.bucket_state import BucketState
 from eddyline.state.compaction import SPARE
 from eddyline.state.grid import Grid
 from eddyline.state.manifest import ManifestFolder
 from eddyline.state.rows import ALWAYS, FOREVER, Rows, SortedRun
 from eddyline.testing.join_strategies import join_cases
 from eddyline.testing.reference_joins import results, with_time
+from tests.joins.plans import place_in
 
 
 def sql(text):
@@ -46,7 +48,7 @@ class Operator:
         self.n_buckets = draw(st.integers(1, 3)) if common else 1
         sizes = [self.n_buckets if k == self.common else 1 for k in range(len(self.query.keys))]
         self.grid = Grid(tuple(sizes))
-        self.windows = [{} for _ in range(self.n_buckets)]
+        self.windows = [BucketState() for _ in range(self.n_buckets)]
         self.latest, self.codes, self.found = {}, {}, []
 
     def batch(self, tables, *, is_first):
@@ -59,8 +61,7 @@ class Operator:
             mine = {name: self.of_bucket(name, rows, bucket) for name, rows in inputs.items()}
             mine = {name: rows for name, rows in mine.items() if len(rows)}
             if mine:
-                files = fs.LocalFileSystem()
-                task = BucketBatch(plan, files, self.folder, self.windows[bucket], bucket)
+                task = BucketBatch(plan, place_in(self.folder), self.windows[bucket], bucket)
                 self.found += task.run(mine)
                 self.windows[bucket] = task.report.after
         for each in self.query.inputs:
@@ -214,19 +215,18 @@ def test_runs_are_merged_and_expire_without_a_trace(length, tmp_path):
         ends = np.full(starts.size, FOREVER) if length == FOREVER else starts + length
         return Rows({0: keys[name][low:high]}, starts, ends, pa.table({"at": starts}))
 
-    ManifestFolder(fs.LocalFileSystem(), str(tmp_path))
-    files, before, found, merged = fs.LocalFileSystem(), {}, [], 0
+    before, found, merged = BucketState(), [], 0
     for low in range(0, 2_000, 50):
         horizon = ALWAYS if low == 0 else low - 1
         plan = BatchPlan(0, graph, orders, lengths, {}, {"s": horizon, "t": horizon})
-        task = BucketBatch(plan, files, str(tmp_path), before)
+        task = BucketBatch(plan, place_in(tmp_path), before)
         found += task.run({name: rows(name, low, low + 50) for name in "st"})
-        merged += any(each.n_rows > 50 for each in task.report.after["s"])
+        merged += any(each.n_rows > 50 for each in task.report.after.runs["s"])
         before = task.report.after
-    kept = sum(each.n_rows for each in before["s"])
+    kept = sum(each.n_rows for each in before.runs["s"])
     if length == FOREVER:
         assert kept == 2_000
-        assert len(before["s"]) < 10
+        assert len(before.runs["s"]) < 10
     else:
         # A row stays as long as its run does: a batch, or a quarter of the window more.
         assert length <= kept <= length * (1 + SPARE) + 100

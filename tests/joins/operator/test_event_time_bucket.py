@@ -16,11 +16,13 @@ from pyarrow import fs
 from eddyline.joins.graph import JoinGraph
 from eddyline.joins.operator.event_time_bucket import OrderedBatch, latest_after, results_of_all
 from eddyline.joins.plan import BatchPlan
+from eddyline.joins.state_part import JoinPart
 from eddyline.query.windows import RangeWindow, RowsWindow
-from eddyline.state.event_time import OrderPlan
+from eddyline.state.bucket_state import BucketState
+from eddyline.state.event_time import EventTime, OrderPlan
 from eddyline.state.grid import Grid
 from eddyline.state.late_rows import read_late
-from eddyline.state.manifest import RUNS, Manifest, ManifestFolder
+from eddyline.state.manifest import ManifestFolder
 from eddyline.state.rows import ALWAYS, FOREVER, Rows
 from eddyline.testing.join_strategies import join_cases
 from eddyline.testing.reference_joins import results
@@ -35,7 +37,7 @@ class OrderedOperator(Operator):
     def __init__(self, case, draw, folder):
         super().__init__(case, draw, folder)
         self.manifests = ManifestFolder(fs.LocalFileSystem(), folder)
-        self.manifest = Manifest(-1, "drawn", Grid((1,) * len(self.query.keys)))
+        self.part = JoinPart(Grid((1,) * len(self.query.keys)))
         self.timed = [
             each.name for each in self.query.inputs if case.times[each.stream] is not None
         ]
@@ -50,16 +52,16 @@ class OrderedOperator(Operator):
         columns = {
             name: tuple(self.case.tables[by_name[name].stream].column_names) for name in rows
         }
-        lateness = dict.fromkeys(self.timed, self.case.lateness)
-        return OrderPlan(self.query.emits, lateness, self.manifest.latest, rows, columns, columns)
+        time = EventTime(dict.fromkeys(self.timed, self.case.lateness))
+        return OrderPlan(self.query.emits, time, self.part.latest, rows, columns, columns)
 
     def plan(self, number):
-        self.latest = self.manifest.latest
+        self.latest = self.part.latest
         lows = {
             name: self.latest[name] - self.case.lateness if name in self.latest else ALWAYS
             for name in self.timed
         }
-        grid = self.manifest.grid
+        grid = self.part.grid
         return BatchPlan(
             number, self.graph, self.orders(), self.lengths(), lows, grid=grid, order=self.order()
         )
@@ -70,27 +72,29 @@ class OrderedOperator(Operator):
     def batch(self, tables, *, number):
         plan = self.plan(number)
         inputs = self.inputs(tables, is_first=number == 0)
-        before = self.manifest.windows.get(0, {})
+        before, place = self.part.buckets.get(0, BucketState()), self.manifests.place("join")
         for _ in range(self.draw(st.sampled_from([0, 0, 1]))):  # an attempt that fails
-            failed = OrderedBatch(plan, self.manifests.files, self.folder, before)
+            failed = OrderedBatch(plan, place, before)
             for _ in failed.run(inputs):
                 if self.draw(st.booleans()):
                     break
-        task = OrderedBatch(plan, self.manifests.files, self.folder, before)
+        task = OrderedBatch(plan, place, before)
         self.found += task.run(inputs)
-        latest = dict(self.manifest.latest)
+        latest = dict(self.part.latest)
         for name in self.timed:
             if name in inputs:
                 newest = int(inputs[name].starts.max())
                 latest[name] = max(latest.get(name, newest), newest)
-        made = Manifest(number, "drawn", self.manifest.grid, {0: task.report.after}, latest)
-        self.manifests.commit(made)
-        self.manifest = ManifestFolder(self.manifests.files, self.folder).latest()  # a restart
+        made = JoinPart(self.part.grid, {0: task.report.after}, latest)
+        self.manifests.commit(number, "drawn", {"join": made.packed()})
+        self.manifests = ManifestFolder(self.manifests.files, self.folder)  # a restart
+        self.part = self.manifests.latest().parts["join"].read(JoinPart)
+        assert self.part == made
 
     def answered(self):
         """The instant before which all was emitted."""
         order = self.order()
-        return order.until(self.manifest.latest)
+        return order.until(self.part.latest)
 
 
 def wanted(case, until=None):
@@ -153,21 +157,25 @@ class Feed:
 
     def plan(self):
         """The manifest of the last batch, and how the next one is joined."""
-        before = self.manifests.latest() or Manifest(-1, "fed", Grid((1,)))
+        latest = self.manifests.latest()
+        before = JoinPart(Grid((1,)))
+        if latest is not None:
+            before = latest.parts["join"].read(JoinPart)
+        batch_id = -1 if latest is None else latest.batch_id
         counts = {name: of for name, of in self.windows.items() if isinstance(of, RowsWindow)}
         columns = dict.fromkeys(counts, ("ts", "k", "v"))
         order = OrderPlan(
             self.emits,
-            dict.fromkeys("st", self.lateness),
+            EventTime(dict.fromkeys("st", self.lateness)),
             before.latest,
             counts,
             columns,
             dict.fromkeys(counts, ("v",)),
         )
-        lows = {name: order.low(name, before.latest) for name in "st"}
+        lows = order.time.lows(before.latest)
         lengths = {name: getattr(of, "length", FOREVER) for name, of in self.windows.items()}
         plan = BatchPlan(
-            before.batch_id + 1,
+            batch_id + 1,
             self.graph,
             {"s": ("t",), "t": ("s",)},
             lengths,
@@ -180,23 +188,28 @@ class Feed:
     def batch(self, **rows):
         """Return the values and the instant of each result; what was kept is on disk."""
         before, plan = self.plan()
-        task = OrderedBatch(plan, self.files, self.folder, before.windows.get(0, {}))
+        task = OrderedBatch(
+            plan, self.manifests.place("join"), before.buckets.get(0, BucketState())
+        )
         arrived = {name: self.rows(name, of) for name, of in rows.items() if of}
         found = list(task.run(arrived))
         latest = latest_after(plan.order, arrived)
         self.report = task.report
-        self.manifests.commit(
-            Manifest(plan.batch_id, "fed", Grid((1,)), {0: task.report.after}, latest)
-        )
+        part = JoinPart(Grid((1,)), {0: task.report.after}, latest)
+        self.manifests.commit(plan.batch_id, "fed", {"join": part.packed()})
         rows = [row for table in found for row in listed(table)]
         return sorted(rows, key=lambda row: [-1 if each is None else each for each in row])
 
-    def kept(self, key):
-        """How many rows the files of a key have."""
-        return sum(file.n_rows for file in self.manifests.latest().windows[0].get(key, ()))
+    def state(self):
+        """What the last manifest says of the bucket."""
+        return self.manifests.latest().parts["join"].read(JoinPart).buckets[0]
+
+    def kept(self, name):
+        """How many rows the runs of an input have."""
+        return sum(file.n_rows for file in self.state().runs.get(name, ()))
 
     def on_disk(self):
-        return {file.name.split(".")[0] for file in (Path(self.folder) / RUNS).iterdir()}
+        return {file.name.split(".")[0] for file in (Path(self.folder) / "runs").iterdir()}
 
 
 def listed(table):
@@ -263,15 +276,16 @@ def test_a_stream_that_stops_holds_up_and_loses_nothing(tmp_path):
     for number in range(40):
         times = range(5 * number + 1, 5 * number + 6)
         assert feed.batch(t=[(at, 1, at) for at in times]) == []
-    waiting = feed.manifests.latest().windows[0]["\0held t"]
+    waiting = feed.state().waiting["t"]
     assert sum(file.n_rows for file in waiting) == 201
     assert len(waiting) < 12
     assert feed.batch(s=[(300, 9, 9)]) == [(1, at, at) for at in range(201)]
-    windows = feed.manifests.latest().windows[0]
+    state = feed.state()
     assert feed.batch() == feed.batch() == []
-    assert feed.manifests.latest().windows[0] == windows
-    assert set(windows) == {"s", "\0held s", "\0groups s", "\0until"}
-    assert feed.on_disk() == {windows[key][0].name for key in windows} - {"until"}
+    assert feed.state() == state
+    assert [set(kind) for kind in (state.runs, state.waiting, state.groups)] == [{"s"}] * 3
+    assert (state.ends, state.emitted_until) == ({}, 300)
+    assert feed.on_disk() == set(state.names)
 
 
 LONG_WINDOWS = [RowsWindow(40), RowsWindow(3, ("k",)), RowsWindow(9, ("v",)), RangeWindow(60)]
@@ -298,13 +312,12 @@ def test_long_runs_give_the_definition_and_keep_little(emits, window, tmp_path):
         assert feed.report.n_late == {}
         last = feed.manifests.latest()
         previous = feed.manifests.read(number - 1)
-        named = last.names() | (previous.names() if previous else set())
-        assert feed.on_disk() == named - {"until"}
-        for key, files in last.windows[0].items():
-            assert len(files) <= 16, key
+        assert feed.on_disk() == last.names | (previous.names if previous else set())
+        for kind in (feed.state().runs, feed.state().waiting, feed.state().ends):
+            assert all(len(files) <= 16 for files in kind.values())
     assert feed.kept("t") <= 2 * 4 * 30 + 100
     assert feed.kept("s") <= 2 * 3 * 30 + 100
-    assert feed.kept("\0groups t") <= 29
+    assert feed.state().groups["t"].n_rows <= 29
     answered = min(max(at for at, _, _ in whole[name]) for name in "st") - 12
     if emits == "istream":
         counting = [name for name, of in feed.windows.items() if isinstance(of, RowsWindow)]
@@ -340,6 +353,6 @@ def test_late_rows_are_kept_as_results_need_them(tmp_path):
     feed.batch(s=[(8, 1, 2), (9, 1, 3), (7, None, 4)])
     assert feed.report.n_late == {"s": 1}
     assert feed.report.n_rows == {"s": 1}
-    late = read_late(feed.files, f"{tmp_path}/late", "s", until=10)
+    late = read_late(feed.manifests.place("join"), "s", until=10)
     assert late.column_names == ["v", "_time"]
     assert late["v"].to_pylist() == [2]

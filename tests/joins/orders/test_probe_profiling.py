@@ -27,7 +27,7 @@ from eddyline.state.rows import ALWAYS, Rows, SortedRun
 from eddyline.testing.join_strategies import join_cases
 from eddyline.testing.reference_joins import results
 from tests.joins.operator.test_bucket import Operator, bag, is_supported
-from tests.joins.plans import random_graph
+from tests.joins.plans import place_in, random_graph
 
 STAR = JoinGraph(("a", "b", "c", "d"), tuple(map(frozenset, ("ab", "ac", "ad"))))
 
@@ -271,9 +271,7 @@ class Learning(Operator):
         samples = []
         for bucket in range(self.n_buckets):
             mine = {name: self.of_bucket(name, rows, bucket) for name, rows in inputs.items()}
-            task = BucketBatch(
-                plan, fs.LocalFileSystem(), self.folder, self.windows[bucket], bucket
-            )
+            task = BucketBatch(plan, place_in(self.folder), self.windows[bucket], bucket)
             self.found += task.run({name: rows for name, rows in mine.items() if len(rows)})
             self.windows[bucket] = task.report.after
             samples += task.report.samples

@@ -169,10 +169,10 @@ def test_a_full_disk_is_said_and_nothing_is_lost(engine, tmp_path):
     commit = run.pipeline.folder.commit
     disk = FullDisk(run.pipeline.folder.files)
 
-    def fails(manifest):
-        if manifest.batch_id == 1:
+    def fails(batch_id, identity, parts):
+        if batch_id == 1:
             run.pipeline.folder.files = disk
-        commit(manifest)
+        commit(batch_id, identity, parts)
 
     run.pipeline.folder.commit = fails
     with pytest.raises(StateError, match=r"batch 1 cannot be written .*No space left on device"):

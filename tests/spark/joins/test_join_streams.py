@@ -259,7 +259,7 @@ def test_windows_that_are_gone_are_missed(engine, tmp_path):
         file.unlink()
     write_batch(tmp_path, "s", 2, rows_of((14, 1, 5)))
     run = query.start(checkpoint=str(checkpoint), trigger="available_now")
-    with pytest.raises(StateError, match="the windows after batch 1 are not in"):
+    with pytest.raises(StateError, match="the state after batch 1 is not in"):
         run.await_termination(120)
 
 

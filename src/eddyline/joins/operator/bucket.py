@@ -20,7 +20,6 @@ from eddyline.joins.plan import BucketReport
 from eddyline.state.compaction import upkeep_of
 from eddyline.state.grid import N_BINS, bins_of
 from eddyline.state.late_rows import write_late
-from eddyline.state.manifest import LATE, RUNS
 from eddyline.state.mapped_runs import MAPPED
 from eddyline.state.rows import ALWAYS, Rows, SortedRun
 from eddyline.state.run_files import write_run
@@ -30,10 +29,11 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
     from numpy.typing import NDArray
-    from pyarrow import fs
 
     from eddyline.joins.caches.bucket_caches import CachedBatch
     from eddyline.joins.plan import BatchPlan
+    from eddyline.state.bucket_state import BucketState
+    from eddyline.state.place import StatePlace
     from eddyline.state.run_files import RunFile
 
 
@@ -47,16 +47,14 @@ class BucketBatch:
 
     Args:
         plan: how its rows are joined.
-        files: where its runs are.
-        folder: of the query's window state; see ``manifest.ManifestFolder``.
-        before: the runs of each input before the batch, the oldest first.
+        place: the folders of its files.
+        before: its state before the batch.
         bucket: its number.
     """
 
     plan: BatchPlan
-    files: fs.FileSystem
-    folder: str
-    before: Mapping[str, Sequence[RunFile]]
+    place: StatePlace
+    before: BucketState
     bucket: int = 0
     report: BucketReport = field(init=False)
     """What was done; complete once the results were taken."""
@@ -78,9 +76,11 @@ class BucketBatch:
         self.report = BucketReport(self.bucket)
         on_time = {name: self._on_time(name, batch[name]) for name in sorted(batch)}
         news = {name: SortedRun.of(rows) for name, rows in on_time.items() if len(rows)}
-        caches = self._caches = caches_of(self.plan, self.folder, self.bucket, self.before)
+        caches = self._caches = caches_of(
+            self.plan, self.place.folder, self.bucket, self.before.runs
+        )
         windows = {name: self._window(name) for name in self.plan.graph.inputs}
-        shortcut = None if caches is None else caches.begin(self.report.after, windows, news)
+        shortcut = None if caches is None else caches.begin(self.report.after.runs, windows, news)
         work = self.report.work
         for found in results(self.plan.graph, self.plan.orders, windows, news, work, shortcut):
             self.report.n_results += found.num_rows
@@ -90,12 +90,8 @@ class BucketBatch:
             self._count(name, run)
             self._keep(name, run)
         if caches is not None:
-            self.report.caches = caches.close(self.report.after)
+            self.report.caches = caches.close(self.report.after.runs)
         self.report.ns = time.perf_counter_ns() - started
-
-    @property
-    def _runs(self) -> str:
-        return f"{self.folder}/{RUNS}"
 
     def _profile(
         self, windows: Mapping[str, Sequence[SortedRun]], news: Mapping[str, SortedRun]
@@ -124,15 +120,14 @@ class BucketBatch:
         self.report.n_late[name] = len(late)
         at = self.plan.batch_id, self.bucket, name
         keys = self.plan.keys_only.get(name, ())
-        file = write_late(self.files, f"{self.folder}/{LATE}", *at, late, keys)
-        self.report.late_files.append(file)
+        self.report.late_files.append(write_late(self.place, *at, late, keys))
 
     def _window(self, name: str) -> list[SortedRun]:
         """Return the runs of an input that may still join, some of them made one."""
         horizon, length = self.plan.horizons.get(name, ALWAYS), self.plan.lengths[name]
         if horizon is None:
             return []
-        upkeep = upkeep_of(self.before.get(name, ()), horizon=horizon, length=length)
+        upkeep = upkeep_of(self.before.runs.get(name, ()), horizon=horizon, length=length)
         stay = {file: self._open(name, file) for file in upkeep.stay}
         merge = upkeep.merge if self.plan.moved is None else upkeep.stay
         if merge:
@@ -142,7 +137,7 @@ class BucketBatch:
             if self._caches is not None:
                 self._caches.follow(name, {each.name: stay[each] for each in merge}, horizon, now)
             stay = _replaced(stay, merge, now)
-        self.report.after[name] = tuple(stay)
+        self.report.after.runs[name] = tuple(stay)
         return list(stay.values())
 
     def _mine(self, name: str, file: RunFile, rows: Rows) -> Rows:
@@ -173,16 +168,17 @@ class BucketBatch:
         if run.rows.ends.min() < horizon:
             run = SortedRun.of(_alive(run.rows, horizon))
         if len(run):
-            after, file = self.report.after, self._write(run)
+            after, file = self.report.after.runs, self._write(run)
             after[name] = (*after.get(name, ()), file)
             if self._caches is not None:
                 self._caches.follow_news(name, new, horizon, {file: run})
 
     def _open(self, name: str, file: RunFile) -> SortedRun:
-        return MAPPED.run(self.files, self._runs, file.name, self.plan.graph.classes_of[name])
+        classes = self.plan.graph.classes_of[name]
+        return MAPPED.run(self.place.files, self.place.runs, file.name, classes)
 
     def _write(self, run: SortedRun) -> RunFile:
-        return write_run(self.files, self._runs, uuid.uuid4().hex, run)
+        return write_run(self.place.files, self.place.runs, uuid.uuid4().hex, run)
 
 
 def _alive(rows: Rows, horizon: int) -> Rows:

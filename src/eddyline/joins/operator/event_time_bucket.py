@@ -11,7 +11,6 @@ All rows of such a query are in one bucket.
 from __future__ import annotations
 
 import time
-import uuid
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -26,26 +25,29 @@ from eddyline.joins.plan import BucketReport
 from eddyline.state.compaction import upkeep_of
 from eddyline.state.end_times import read_ends, run_of, run_with, with_ends, write_ends
 from eddyline.state.reorder_buffer import HeldRows
-from eddyline.state.row_windows import GROUP, RANK, Arrivals, Groups, stream_order
+from eddyline.state.row_windows import (
+    GROUP,
+    RANK,
+    Arrivals,
+    Groups,
+    read_groups,
+    stream_order,
+    write_groups,
+)
 from eddyline.state.rows import ALWAYS, FOREVER, Rows, SortedRun
-from eddyline.state.run_files import RunFile, open_table, write_run, write_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
+    from pyarrow import fs
 
     from eddyline.joins.plan import BatchPlan
     from eddyline.state.event_time import OrderPlan
-
-UNTIL = "\0until"
-"""The note of the instant before which all was emitted: its start, in the place of a file."""
+    from eddyline.state.run_files import RunFile
 
 SHRINKS = 2
 """A run of counted rows is written anew once one in so many of its rows is gone."""
-
-HELD, ENDS, GROUPS = "\0held ", "\0ends ", "\0groups "
-"""What is kept of an input beside its runs: rows that wait, ends of rows, groups of rows."""
 
 
 @dataclass(slots=True)
@@ -92,27 +94,30 @@ class OrderedBatch(BucketBatch):
         """
         started = time.perf_counter_ns()
         self.report = BucketReport(self.bucket)
-        since = self._since
+        since = self.before.emitted_until
         latest = latest_after(self._order, batch)
         until = max(since, self._order.until(latest))
         due = self._due({name: self._on_time(name, batch[name]) for name in batch}, since, until)
         if due or until > since:
             yield from self._step(due, since, until, latest)
         else:
-            kept = {key: tuple(of) for key, of in self.before.items() if not key.startswith(HELD)}
-            self.report.after |= kept
-        self.report.after[UNTIL] = (RunFile("until", 0, until, until, 0),)
+            self._carry_over()
+        self.report.after.emitted_until = until
         self.report.ns = time.perf_counter_ns() - started
+
+    @property
+    def _where(self) -> tuple[fs.FileSystem, str]:
+        return self.place.files, self.place.runs
 
     @property
     def _order(self) -> OrderPlan:
         assert self.plan.order is not None
         return self.plan.order
 
-    @property
-    def _since(self) -> int:
-        """The instant before which all was emitted."""
-        return next((note.first_start for note in self.before.get(UNTIL, ())), ALWAYS)
+    def _carry_over(self) -> None:
+        """Keep the windows as they are."""
+        after, before = self.report.after, self.before
+        after.runs, after.ends, after.groups = before.runs, before.ends, before.groups
 
     def _step(
         self, due: Mapping[str, Rows], since: int, until: int, latest: Mapping[str, int]
@@ -128,9 +133,9 @@ class OrderedBatch(BucketBatch):
                 self._windows[name] = [_ended(kept, each.arrivals) for kept in self._windows[name]]
         news = {name: run_of(each.rows) for name, each in released.items() if len(each.rows)}
         yield from self._emitted(since, until, due, news)
+        retention = self._order.retention(until)
         for name in self.plan.graph.inputs:
-            horizon = self._order.horizon(name, until, latest)
-            self._keep_window(name, news.get(name), horizon)
+            self._keep_window(name, news.get(name), retention.horizon(name, latest))
             self._keep_groups(name, released.get(name))
 
     # -- rows that come -------------------------------------------------------------------------
@@ -138,7 +143,7 @@ class OrderedBatch(BucketBatch):
     def _low(self, name: str) -> int:
         """Return the instant before which rows are late: also where less lateness was allowed."""
         low = self.plan.lows.get(name, ALWAYS)
-        return max(low, self._since) if name in self._order.awaited else low
+        return max(low, self.before.emitted_until) if name in self._order.awaited else low
 
     def _write_late(self, name: str, late: Rows) -> None:
         late = _passing(late)
@@ -156,11 +161,11 @@ class OrderedBatch(BucketBatch):
             if rows is not None:
                 self.report.n_rows[name] = len(_passing(rows))
                 self.report.n_here += self.report.n_rows[name]
-            if name not in self._order.lateness:
+            if name not in self._order.time.lateness:
                 if rows is not None:
                     due[name] = rows
                 continue
-            held = HeldRows(self.files, self._runs, self.before.get(HELD + name, ()), since)
+            held = HeldRows(*self._where, self.before.waiting.get(name, ()), since)
             parts, waiting = held.before(until), None
             if rows is not None:
                 is_due = rows.starts < until
@@ -170,20 +175,20 @@ class OrderedBatch(BucketBatch):
             if parts:
                 due[name] = Rows.together(parts)
             if files := held.after(until, waiting):
-                self.report.after[HELD + name] = files
+                self.report.after.waiting[name] = files
         return due
 
     # -- the windows ----------------------------------------------------------------------------
 
     def _opened(self, name: str) -> list[Kept]:
         """Return the runs of an input; those that are to be one have no file any more."""
-        files = self.before.get(name, ())
-        ends = {run_with(file): file for file in self.before.get(ENDS + name, ())}
+        files = self.before.runs.get(name, ())
+        ends = {run_with(file): file for file in self.before.ends.get(name, ())}
         opened = []
         for file in files:
             run = self._open(name, file)
             if file.name in ends:
-                run = with_ends(run, read_ends(self.files, self._runs, ends[file.name]))
+                run = with_ends(run, read_ends(*self._where, ends[file.name]))
             opened.append(Kept(run, file, ends.get(file.name)))
         return opened
 
@@ -202,7 +207,7 @@ class OrderedBatch(BucketBatch):
                 for name in self.plan.graph.inputs
             },
             {name: _joinable(order, name, run) for name, run in news.items()},
-            instants_of([rows for name, rows in due.items() if name in order.lateness]),
+            instants_of([rows for name, rows in due.items() if name in order.time.lateness]),
             self.report.work,
         )
         for found in emission.tables(order.emits):
@@ -221,17 +226,16 @@ class OrderedBatch(BucketBatch):
         kept = self._merged(name, [each for each in alive if each is not None], horizon)
         for each in kept:
             if each.file is None:
-                each.file = write_run(self.files, self._runs, uuid.uuid4().hex, each.run)
+                each.file = self._write(each.run)
             elif each.has_new_ends:
                 ends = each.run.rows.ends
-                each.file, each.ends = write_ends(self.files, self._runs, each.file, ends)
+                each.file, each.ends = write_ends(*self._where, each.file, ends)
         self._windows[name] = kept
-        self._note(name, [each.file for each in kept])
-        self._note(ENDS + name, [each.ends for each in kept])
-
-    def _note(self, key: str, files: Sequence[RunFile | None]) -> None:
-        if there := tuple(file for file in files if file is not None):
-            self.report.after[key] = there
+        after = self.report.after
+        if kept:
+            after.runs[name] = tuple(each.file for each in kept if each.file is not None)
+        if ends_files := tuple(each.ends for each in kept if each.ends is not None):
+            after.ends[name] = ends_files
 
     def _merged(self, name: str, kept: Sequence[Kept], horizon: int) -> list[Kept]:
         """Return the runs of a window, some of them made one."""
@@ -251,24 +255,21 @@ class OrderedBatch(BucketBatch):
 
     def _groups(self, name: str) -> Groups | None:
         """Return the groups of an input before the batch; None if none is known."""
-        for file in self.before.get(GROUPS + name, ()):
-            return Groups.read(open_table(self.files, f"{self._runs}/{file.name}.groups.arrow"))
-        return None
+        file = self.before.groups.get(name)
+        return None if file is None else read_groups(*self._where, file)
 
     def _keep_groups(self, name: str, released: Released | None) -> None:
         """Keep what is counted of the groups that have a row whose end is not known."""
         open_rows = [_open_rows(each.run) for each in self._windows[name]]
         if name not in self._order.rows or not open_rows:
             return
+        file: RunFile | None = None
         if released is None or released.arrivals is None:
-            self._note(GROUPS + name, self.before.get(GROUPS + name, ()))
-            return
-        groups = released.arrivals.groups.only(open_rows)
-        if len(groups):
-            file = uuid.uuid4().hex
-            path = f"{self._runs}/{file}.groups.arrow"
-            n_bytes = write_table(self.files, path, groups.to_table().combine_chunks())
-            self._note(GROUPS + name, [RunFile(file, len(groups), 0, 0, n_bytes)])
+            file = self.before.groups.get(name)
+        elif len(groups := released.arrivals.groups.only(open_rows)):
+            file = write_groups(*self._where, groups)
+        if file is not None:
+            self.report.after.groups[name] = file
 
 
 def results_of_all(plan: BatchPlan, batch: Mapping[str, Rows]) -> Iterator[pa.Table]:
@@ -285,7 +286,7 @@ def results_of_all(plan: BatchPlan, batch: Mapping[str, Rows]) -> Iterator[pa.Ta
     assert order is not None
     released = {name: released_of(order, name, rows, None).rows for name, rows in batch.items()}
     news = {name: _joinable(order, name, run_of(of)) for name, of in released.items() if len(of)}
-    instants = instants_of([rows for name, rows in batch.items() if name in order.lateness])
+    instants = instants_of([rows for name, rows in batch.items() if name in order.time.lateness])
     work = JoinWork()
     emission = Emission(plan.graph, plan.orders, ALWAYS, FOREVER, {}, news, instants, work)
     yield from emission.tables(order.emits)
@@ -295,7 +296,7 @@ def latest_after(order: OrderPlan, batch: Mapping[str, Rows]) -> dict[str, int]:
     """Return the latest event time of each stream after a batch (µs)."""
     latest = dict(order.latest)
     for name, rows in batch.items():
-        if name in order.lateness and len(rows):
+        if name in order.time.lateness and len(rows):
             latest[name] = max(latest.get(name, ALWAYS), int(rows.starts.max()))
     return latest
 

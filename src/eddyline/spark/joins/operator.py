@@ -23,9 +23,9 @@ from eddyline.joins.caches.counts import CacheReport
 from eddyline.joins.caches.loop import JoinCaches
 from eddyline.joins.grid_choice import MIN_GAIN, chosen_grid, fullest, gain
 from eddyline.joins.loop import JoinLoop
-from eddyline.joins.operator.event_time_bucket import HELD
 from eddyline.joins.operator.probe_counts import JoinWork
 from eddyline.joins.plan import BatchPlan
+from eddyline.joins.state_part import JoinPart
 from eddyline.joins.view import (
     STATIC,
     InputView,
@@ -41,9 +41,9 @@ from eddyline.spark.joins.source import INPUT, arrow_schema, placed
 from eddyline.spark.joins.task import REPORT, BatchWorker, Shape
 from eddyline.spark.run.observed_metrics import PendingMetrics, as_bytes
 from eddyline.state.grid import N_BINS, Grid
-from eddyline.state.late_rows import drop_stale_late, read_late, with_times
-from eddyline.state.manifest import Manifest, ManifestFolder
-from eddyline.state.repartitioning import Moved, windows_for
+from eddyline.state.late_rows import read_late, settle_late, with_times
+from eddyline.state.manifest import ManifestFolder
+from eddyline.state.repartitioning import Moved, buckets_for
 from eddyline.state.rows import ALWAYS, KeyColumn
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from eddyline.runtime.records import BlockRecord
     from eddyline.spark.joins.window_join import WindowJoin
     from eddyline.state.grid import Bins, Split
+    from eddyline.state.manifest import Manifest
     from eddyline.state.run_files import RunFile
 
 COMPONENT = "join"
@@ -81,7 +82,7 @@ class Running:
     """A batch whose job has been laid, but not yet counted."""
 
     batch_id: int
-    before: Manifest
+    before: JoinPart
     grid: Grid
     source: DataFrame
     arrived: PendingMetrics
@@ -130,6 +131,7 @@ class JoinPipeline:
             seed=self.options.seed,
         )
         self.folder = ManifestFolder(files, folder)
+        self.place = self.folder.place(COMPONENT)
         self.entries: list[JournalEntry] = []
         self.counts = {name: InputCounts() for name in self.graph.inputs}
         self.bins: Bins = {
@@ -142,27 +144,33 @@ class JoinPipeline:
         self._loads: tuple[int, ...] = ()
         self._newest = BatchCounts()
         self._lock = threading.RLock()
-        self._manifest = self.folder.latest() or self._empty()
-        if self._manifest.identity != join.identity:
+        latest = self.folder.latest()
+        if latest is not None and latest.identity != join.identity:
             msg = (
-                f"{folder} holds the windows of another query ({self._manifest.identity}); this "
+                f"{folder} holds the windows of another query ({latest.identity}); this "
                 f"one is {join.identity}. Give another checkpoint, or the query as it was"
             )
             raise StateError(msg, folder=folder)
+        self._take(latest)
         self._grid = self._chosen_grid(is_start=True)
 
     @property
     def has_windows(self) -> bool:
         """Whether a batch was joined before."""
-        return self._manifest.batch_id >= 0
+        return self._batch_id >= 0
 
-    def _empty(self) -> Manifest:
-        grid = chosen_grid(self.graph, self.join.n_buckets)
-        return Manifest(-1, self.join.identity, grid)
+    def _take(self, manifest: Manifest | None) -> None:
+        """Start from the windows of a manifest; from empty ones if there is none."""
+        if manifest is None:
+            self._batch_id, grid = -1, chosen_grid(self.graph, self.join.n_buckets)
+            self._part = JoinPart(grid)
+        else:
+            self._batch_id = manifest.batch_id
+            self._part = manifest.parts[COMPONENT].read(JoinPart)
 
     def _chosen_grid(self, *, is_start: bool = False) -> Grid:
         """Return the grid for the next batch: another one only where that is worth moving rows."""
-        now, n_buckets = self._manifest.grid, self.join.n_buckets
+        now, n_buckets = self._part.grid, self.join.n_buckets
         is_known = self.options.adaptive and any(each.any() for each in self.bins.values())
         bins = self.bins if is_known else None
         timed = [each.name for each in self.join.query.inputs if self.join.times[each.stream]]
@@ -187,20 +195,13 @@ class JoinPipeline:
         Raises:
             StateError: they are not there.
         """
-        if self._manifest.batch_id == batch_id - 1:
+        if self._batch_id == batch_id - 1:
             return
-        again = self.folder.read(batch_id)
-        before = self._empty() if batch_id == 0 else self.folder.read(batch_id - 1)
-        if before is None:
-            msg = (
-                f"the windows after batch {batch_id - 1} are not in {self.folder.folder}, so "
-                f"batch {batch_id} cannot go on from them; restore the folder, or start with an "
-                f"empty checkpoint"
-            )
-            raise StateError(msg, folder=self.folder.folder, batch_id=batch_id)
-        self._manifest = before
-        # A batch that runs again is cut as it was: the files of its late rows have the same names.
-        self._grid = again.grid if again is not None else self._grid
+        before, again = self.folder.before(batch_id)
+        self._take(before)
+        if again is not None:
+            # A batch that runs again is cut as it was: files of its late rows have the same names.
+            self._grid = again.parts[COMPONENT].read(JoinPart).grid
 
     def apply_batch(
         self,
@@ -214,9 +215,9 @@ class JoinPipeline:
         df.sparkSession.conf.set(ADAPTIVE, "false")
         seen = Observation()
         arrived = df
-        before, source = self._manifest, self.join.source
+        before, source = self._part, self.join.source
         df = df.observe(seen, *self._arrivals)
-        if before.batch_id < 0 and source.tables is not None:
+        if not self.has_windows and source.tables is not None:
             df = df.unionByName(source.tables)
         done = Observation()
         found = self._joined(df, batch_id).observe(done, F.collect_list(REPORT).alias("reports"))
@@ -245,28 +246,24 @@ class JoinPipeline:
         worker = BatchWorker(
             self._plan(batch_id),
             Shape(self.join.source.layouts, arrow_schema(df.sparkSession, schema)),
-            self.folder.files,
-            self.folder.folder,
-            windows_for(self._grid, self._manifest, self.graph.classes_of),
+            self.place,
+            buckets_for(self._grid, self._part.grid, self._part.buckets, self.graph.classes_of),
         )
         return placed(df, self._grid, self.join.source).mapInArrow(worker.run, schema)
 
     def _plan(self, batch_id: int) -> BatchPlan:
-        source, lows = self.join.source, self._lows()
+        source, time, latest = self.join.source, self.join.event_time, self._part.latest
         return BatchPlan(
             batch_id=batch_id,
             graph=self.graph,
             orders=dict(self.loop.orders),
             lengths={each.name: each.length for each in source.layouts},
-            lows=lows,
-            horizons={
-                name: min((low for other, low in lows.items() if other != name), default=None)
-                for name in self.graph.inputs
-            },
+            lows=time.lows(latest),
+            horizons={name: time.horizon(name, latest) for name in self.graph.inputs},
             grid=self._grid,
-            order=self.join.order(self._manifest.latest),
+            order=self.join.order(latest),
             keys_only=self._keys_only,
-            moved=Moved.of(self._manifest, self._grid),
+            moved=Moved.of(self._part.grid, self._part.buckets, self._grid),
             probing=self.loop.probing(self._grid.shape),
             caches=self.caches.plan(self.loop.orders, batch_id),
         )
@@ -281,17 +278,6 @@ class JoinPipeline:
             columns = zip(each.keys_only, kinds, strict=True)
             found[each.name] = tuple(KeyColumn(*column, kind) for column, kind in columns)
         return found
-
-    def _lows(self) -> dict[str, int]:
-        """Return the instant before which new rows of each stream are late (µs)."""
-        lows = {}
-        for each in self.join.query.inputs:
-            if self.join.times[each.stream] is None:
-                continue
-            latest = self._manifest.latest.get(each.name)
-            lateness = self.join.lateness.get(each.stream, 0)
-            lows[each.name] = ALWAYS if latest is None else max(latest - lateness, ALWAYS + 1)
-        return lows
 
     # -- learning -------------------------------------------------------------------------------
 
@@ -378,19 +364,15 @@ class JoinPipeline:
         for report in found.values():
             for name, n in report.n_late.items():
                 n_late[name] = n_late.get(name, 0) + n
-        manifest = Manifest(
+        buckets = {bucket: report.after for bucket, report in sorted(found.items())}
+        part = JoinPart(running.grid, buckets, latest, n_late)
+        settle_late(
+            self.place,
             running.batch_id,
-            self.join.identity,
-            running.grid,
-            {bucket: report.after for bucket, report in sorted(found.items())},
-            latest,
-            n_late,
+            {file for report in found.values() for file in report.late_files},
         )
-        late_files = {file for report in found.values() for file in report.late_files}
-        files = self.folder.files
-        drop_stale_late(files, self.folder.late, running.batch_id, late_files)
-        self.folder.commit(manifest)
-        self._manifest = manifest
+        self.folder.commit(running.batch_id, self.join.identity, {COMPONENT: part.packed()})
+        self._batch_id, self._part = running.batch_id, part
 
     def _review(self, batch_id: int) -> None:
         """Look now and then whether another grid would do better."""
@@ -424,13 +406,13 @@ class JoinPipeline:
         if name not in layouts:
             raise QueryError(unknown("input", name, list(layouts)), name=name)
         try:
-            found = read_late(self.folder.files, self.folder.late, name, self._manifest.batch_id)
+            found = read_late(self.place, name, self._batch_id)
         except OSError as error:
             msg = (
-                f"late rows cannot be read from {self.folder.late}: {error}; a run without a "
+                f"late rows cannot be read from {self.place.late}: {error}; a run without a "
                 f"checkpoint removes them when it ends"
             )
-            raise StateError(msg, folder=self.folder.late) from error
+            raise StateError(msg, folder=self.place.late) from error
         if found is not None:
             return found
         layout = layouts[name]
@@ -487,25 +469,32 @@ class JoinPipeline:
         counts = self.counts[each.name]
         is_table = self.join.times[each.stream] is None
         files = self._files(each.name)
+        low = ALWAYS if is_table else self.join.event_time.low(each.name, self._part.latest)
         return InputView(
             name=each.name,
             stream=each.stream,
             window=STATIC if is_table else each.window.text,
             n_arrived=counts.n_arrived,
             n_joined=counts.n_joined,
-            n_late=self._manifest.n_late.get(each.name, 0),
+            n_late=self._part.n_late.get(each.name, 0),
             n_untimed=counts.n_untimed,
-            latest=self._manifest.latest.get(each.name),
+            latest=self._part.latest.get(each.name),
             n_kept=sum(file.n_rows for file in files),
             n_bytes=sum(file.n_bytes for file in files),
             n_runs=len(files),
-            n_waiting=sum(file.n_rows for file in self._files(HELD + each.name)),
-            awaited_from=low if (low := self._lows().get(each.name, ALWAYS)) > ALWAYS else None,
+            n_waiting=sum(
+                file.n_rows
+                for bucket in self._part.buckets.values()
+                for file in bucket.waiting.get(each.name, ())
+            ),
+            awaited_from=low if low > ALWAYS else None,
         )
 
     def _files(self, name: str) -> list[RunFile]:
         """Return the runs of the window of an input."""
-        return [file for inputs in self._manifest.windows.values() for file in inputs.get(name, ())]
+        return [
+            file for bucket in self._part.buckets.values() for file in bucket.runs.get(name, ())
+        ]
 
     def _pipeline_view(self, name: str) -> PipelineView:
         probes, drop_fracs = [], self.loop.drop_fracs(name)
@@ -516,14 +505,14 @@ class JoinPipeline:
 
     def _notes(self) -> list[str]:
         notes = []
-        lows = self._lows()
+        lows = self.join.event_time.lows(self._part.latest)
         silent = sorted(name for name, low in lows.items() if low == ALWAYS)
         if silent and len(silent) < len(lows):
             notes.append(
                 f"no row of {', '.join(silent)} has come yet, so nothing that could still join "
                 f"its rows leaves the windows of the others"
             )
-        if (order := self.join.order(self._manifest.latest)) is not None:
+        if (order := self.join.order(self._part.latest)) is not None:
             notes.append(
                 f"results wait for event time: no earlier row of {', '.join(order.awaited)} may "
                 f"come any more; all rows are joined in one task"

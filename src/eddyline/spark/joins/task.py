@@ -18,17 +18,18 @@ from eddyline.joins.operator.event_time_bucket import OrderedBatch, results_of_a
 from eddyline.joins.operator.probe_counts import JoinWork
 from eddyline.spark.joins.layout import KEY, START
 from eddyline.spark.joins.source import INPUT, PASSES
+from eddyline.state.bucket_state import BucketState
 from eddyline.state.rows import FOREVER, Rows, SortedRun, result_column, values_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
-    from pyarrow import fs
 
     from eddyline.joins.plan import BatchPlan, BucketReport
     from eddyline.spark.joins.layout import InputLayout
-    from eddyline.state.manifest import Windows
+    from eddyline.state.place import StatePlace
+    from eddyline.state.repartitioning import Buckets
 
 AnyColumn = TypeVar("AnyColumn", pa.Array, pa.ChunkedArray)
 
@@ -127,11 +128,10 @@ class BatchWorker:
 
     plan: BatchPlan
     shape: Shape
-    files: fs.FileSystem
-    folder: str
-    """Of the window state."""
-    windows: Windows
-    """The runs before the batch."""
+    place: StatePlace
+    """The folders of the windows."""
+    before: Buckets
+    """The windows before the batch."""
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Join the rows of a bucket; the last row is its report.
@@ -141,19 +141,18 @@ class BatchWorker:
         """
         context = TaskContext.get()
         bucket = 0 if context is None else context.partitionId()
-        before = self.windows.get(bucket, {})
         kind = BucketBatch if self.plan.order is None else OrderedBatch
-        task = kind(self.plan, self.files, self.folder, before, bucket)
+        task = kind(self.plan, self.place, self.before.get(bucket, BucketState()), bucket)
         try:
             for found in task.run(self.shape.inputs(batches)):
                 yield from self.shape.outputs(found)
         except OSError as error:
             msg = (
-                f"bucket {bucket} cannot read or write its windows in {self.folder}: {error}; "
-                f"see that the files are there and that the disk has room, then start the query "
-                f"again: nothing is lost"
+                f"bucket {bucket} cannot read or write its windows in {self.place.folder}: "
+                f"{error}; see that the files are there and that the disk has room, then start "
+                f"the query again: nothing is lost"
             )
-            raise StateError(msg, bucket=bucket, folder=self.folder) from error
+            raise StateError(msg, bucket=bucket, folder=self.place.folder) from error
         yield self.shape.report(task.report)
 
 

@@ -31,7 +31,7 @@ from eddyline.spark.run.legacy import LegacyOperator
 from eddyline.spark.run.run import Job, Run, SinkOutlet, has_started, settings_of
 from eddyline.spark.sinks.sinks import file_system, sink_of
 from eddyline.sql.parsing import quoted
-from eddyline.state.event_time import OrderPlan
+from eddyline.state.event_time import EventTime, OrderPlan
 from eddyline.state.rows import result_column
 
 if TYPE_CHECKING:
@@ -327,6 +327,17 @@ class WindowJoin:
         spark = next(iter(self.frames.values())).sparkSession
         return int(spark.sparkContext.defaultParallelism)
 
+    @cached_property
+    def event_time(self) -> EventTime:
+        """The streams, and by how much their rows may come late."""
+        return EventTime(
+            {
+                each.name: self.lateness.get(each.stream, 0)
+                for each in self.query.inputs
+                if self.times[each.stream] is not None
+            }
+        )
+
     def order(self, latest: Mapping[str, int]) -> OrderPlan | None:
         """Return what rows wait for; None if no answer hangs on their order.
 
@@ -339,11 +350,7 @@ class WindowJoin:
             return None
         return OrderPlan(
             emits=self.query.emits,
-            lateness={
-                each.name: self.lateness.get(each.stream, 0)
-                for each in self.query.inputs
-                if self.times[each.stream] is not None
-            },
+            time=self.event_time,
             latest=dict(latest),
             rows=counts,
             ties={name: layouts[name].ties for name in counts},

@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import fs
+
+from eddyline.state.grid import Grid, Split
+from eddyline.state.rows import Rows, SortedRun
+from eddyline.state.run_files import open_run, open_table, paths_of, write_run, write_table
+
+FILES = fs.LocalFileSystem()
+GRID = Grid((2, 1), (Split(0, 7, (("s", 2),)),))
+
+
+def run_of(*times):
+    starts = np.array(times, np.int64)
+    codes = {0: starts % 3, 2: starts % 5}
+    payload = pa.table({"at": starts, "text": [str(time) for time in times]})
+    return SortedRun.of(Rows(codes, starts, starts + 10, payload))
+
+
+def test_a_run_comes_back_as_it_was_written(tmp_path):
+    run = run_of(5, 1, 4, 9)
+    said = write_run(FILES, str(tmp_path), "r", run)
+    sizes = [each.stat().st_size for each in tmp_path.iterdir()]
+    assert (said.n_rows, said.first_start, said.last_end) == (4, 1, 19)
+    assert said.n_bytes == sum(sizes)
+    back = open_run(FILES, str(tmp_path), "r", (0, 2))
+    assert back.rows.payload.equals(run.rows.payload)
+    for key in (0, 2):
+        assert (back.rows.codes[key] == run.rows.codes[key]).all()
+        for part in ("tags", "entries", "directory", "rows", "bounds"):
+            assert (getattr(back.index(key), part) == getattr(run.index(key), part)).all()
+
+
+@pytest.mark.parametrize("which", [0, 1])
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.9])
+def test_a_run_that_is_not_whole_says_so(tmp_path, which, share):
+    write_run(FILES, str(tmp_path), "r", run_of(*range(500)))
+    path = Path(paths_of(str(tmp_path), "r")[which])
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(share * len(whole))])
+    with pytest.raises(OSError, match="damaged"):
+        open_run(FILES, str(tmp_path), "r", (0, 2))
+
+
+def test_parts_of_different_runs_do_not_make_one(tmp_path):
+    write_run(FILES, str(tmp_path), "r", run_of(1, 2, 3))
+    write_run(FILES, str(tmp_path), "other", run_of(1, 2))
+    Path(paths_of(str(tmp_path), "other")[1]).rename(paths_of(str(tmp_path), "r")[1])
+    with pytest.raises(OSError, match="damaged"):
+        open_run(FILES, str(tmp_path), "r", (0, 2))
+    with pytest.raises(OSError, match="No such file"):
+        open_run(FILES, str(tmp_path), "other", (0, 2))
+
+
+@pytest.mark.parametrize("column", ["codes_0", "tags_2", "entries_0", "directory_2", "places_2"])
+def test_a_part_that_lacks_a_row_says_so(tmp_path, column):
+    write_run(FILES, str(tmp_path), "r", run_of(1, 2, 3))
+    path, _ = paths_of(str(tmp_path), "r")
+    lists = open_table(FILES, path)
+    shorter = pa.array([lists[column][0].as_py()[:-1]], lists.schema.field(column).type)
+    for changed in (
+        lists.set_column(lists.column_names.index(column), column, shorter),
+        lists.drop_columns([column]),
+    ):
+        write_table(FILES, f"{path}.now", changed)
+        Path(f"{path}.now").rename(path)
+        with pytest.raises(OSError, match="damaged"):
+            open_run(FILES, str(tmp_path), "r", (0, 2))
+
+
+def test_a_run_of_another_format_says_so(tmp_path):
+    write_run(FILES, str(tmp_path), "r", run_of(1, 2, 3))
+    path, _ = paths_of(str(tmp_path), "r")
+    lists = open_table(FILES, path)
+    for said, metadata in (("1", None), ("3", {b"eddyline.format": b"3"})):
+        write_table(FILES, f"{path}.now", lists.replace_schema_metadata(metadata))
+        Path(f"{path}.now").rename(path)
+        with pytest.raises(OSError, match=f"format {said}, this version reads 2"):
+            open_run(FILES, str(tmp_path), "r", (0, 2))
