@@ -37,25 +37,23 @@ COLUMN = "CommandLine"
 
 def contained(columns: dict[str, str]) -> list[TextTest]:
     """Return what the rules look for anywhere in the command line, in lower case."""
-    from eddyline.query.conditions import And, Not, Or, TextTest, Wild  # noqa: PLC0415
+    from eddyline.query.conditions import TextTest  # noqa: PLC0415
     from eddyline.sigma import read  # noqa: PLC0415
+    from eddyline.sql.like import Wild  # noqa: PLC0415
 
     folder = sigma_folder()
     assert folder is not None
     found: dict[TextTest, None] = {}
 
-    def walk(node: Node) -> None:
+    def note(node: Node) -> None:
         if isinstance(node, TextTest) and node.folded and node.operand.columns == (COLUMN,):
             is_inside = len(node.parts) == 3 and isinstance(node.parts[0], Wild)
             if is_inside and isinstance(node.parts[1], str) and node.parts[2] == Wild("%"):
                 found.setdefault(node)
-        for part in node.parts if isinstance(node, And | Or) else ():
-            walk(part)
-        if isinstance(node, Not):
-            walk(node.part)
 
     for source in read(str(folder / "rules_process_creation"), restrict=False).sources:
-        walk(source.bind(columns, ansi=True).tree)
+        for node in source.bind(columns, ansi=True).tree.walk():
+            note(node)
     return list(found)
 
 

@@ -10,17 +10,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from eddyline.query.conditions import (
-    ANY,
-    And,
-    IsNull,
-    NativeTest,
-    Not,
-    Or,
-    TextTest,
-    ValueTest,
-    Wild,
-)
+from eddyline.query.conditions import And, IsNull, NativeTest, Not, Or, TextTest, ValueTest
+from eddyline.sql.like import ANY, Wild
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -38,30 +29,17 @@ class CannotWriteError(Exception):
 def folded_columns(rules: Iterable[Rule]) -> list[str]:
     """Return the columns that rules compare in lower case."""
     found: dict[str, None] = {}
-
-    def walk(node: Node) -> None:
-        if isinstance(node, TextTest) and node.folded:
-            found.setdefault(node.operand.columns[0])
-        for part in _parts(node):
-            walk(part)
-
     for rule in rules:
-        walk(rule.tree)
+        for node in rule.tree.walk():
+            if isinstance(node, TextTest) and node.folded:
+                found.setdefault(node.operand.columns[0])
     return list(found)
-
-
-def _parts(node: Node) -> Sequence[Node]:
-    if isinstance(node, And | Or):
-        return node.parts
-    return (node.part,) if isinstance(node, Not) else ()
 
 
 def cost_of(node: Node) -> float:
     """Return what a node costs to evaluate, in comparisons of whole texts."""
-    if isinstance(node, And | Or):
-        return sum(cost_of(part) for part in node.parts)
-    if isinstance(node, Not):
-        return cost_of(node.part)
+    if node.children:
+        return sum(map(cost_of, node.children))
     if isinstance(node, TextTest):
         return 1.0 if _shape(node.parts)[0] in ("=", "starts", "ends") else 8.0
     return 100.0 if isinstance(node, ValueTest | NativeTest) else 1.0

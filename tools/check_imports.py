@@ -31,11 +31,6 @@ TO_MEND = {
     ("runtime/records.py", "filters"),
     ("runtime/records.py", "joins"),
     ("runtime/records.py", "rules"),
-    ("sql/analysis.py", "query"),
-    ("sql/error_free.py", "query"),
-    ("sql/like.py", "query"),
-    ("sql/literals.py", "query"),
-    ("sql/required_literals.py", "query"),
 }
 """Imports upwards that are left over from before the rooms were cut anew; each is to go."""
 

@@ -23,7 +23,8 @@ from benchmarks.sharing_written import (
 )
 
 from benchmarks import sharing_automaton, sharing_sigma
-from eddyline.query.conditions import And, IsNull, Not, Operand, Or, Rule, TextTest, ValueTest, Wild
+from eddyline.query.conditions import And, IsNull, Not, Operand, Or, Rule, TextTest, ValueTest
+from eddyline.sql.like import Wild
 from eddyline.sql.types import STRING
 from eddyline.testing.reference_rules import matches
 

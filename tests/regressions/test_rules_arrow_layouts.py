@@ -11,7 +11,6 @@ import pyarrow as pa
 import pytest
 
 from eddyline.query.conditions import (
-    ANY,
     And,
     Compare,
     FunctionTest,
@@ -22,13 +21,13 @@ from eddyline.query.conditions import (
     Rule,
     TextTest,
     ValueTest,
-    Wild,
 )
 from eddyline.query.predicates import FunctionPredicate
 from eddyline.rules.compile.program import compile_rules
 from eddyline.rules.match.matcher import Matcher
 from eddyline.rules.plan import BlockPlan, SharingPlan
 from eddyline.rules.planning.access_predicates import plan_of
+from eddyline.sql.like import ANY, Wild
 from eddyline.sql.types import STRING, parse_type
 
 S = Operand("`s`", STRING, ("s",))

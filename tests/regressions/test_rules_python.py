@@ -17,8 +17,6 @@ import pytest
 
 from eddyline.errors import PredicateError
 from eddyline.query.conditions import (
-    ANY,
-    ONE,
     And,
     Compare,
     Constant,
@@ -30,12 +28,12 @@ from eddyline.query.conditions import (
     Rule,
     TextTest,
     ValueTest,
-    Wild,
 )
 from eddyline.query.predicates import FunctionPredicate
 from eddyline.rules.compile.program import compile_rules
 from eddyline.rules.match.matcher import Matcher
 from eddyline.rules.planning.access_predicates import plan_of
+from eddyline.sql.like import ANY, ONE, Wild
 from eddyline.sql.types import INT, STRING
 
 N = Operand("`n`", INT, ("n",))

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from eddyline.options import SharingOptions
-from eddyline.query.conditions import ANY, And, Compare, Operand, Or, Rule, TextTest, Wild
+from eddyline.query.conditions import And, Compare, Operand, Or, Rule, TextTest
 from eddyline.rules import warm_up as rule_kernels
 from eddyline.rules.compile.program import compile_rules
 from eddyline.rules.loop import RuleLoop
@@ -15,6 +15,7 @@ from eddyline.rules.match import automaton_kernels, bitmap_kernels, pair_kernels
 from eddyline.rules.match.matcher import Matcher
 from eddyline.rules.planning import sequence_kernels
 from eddyline.rules.warm_up import load_kernels
+from eddyline.sql.like import ANY, Wild
 from eddyline.sql.types import INT, STRING
 
 A, B, S = Operand("a", INT), Operand("b", INT), Operand("s", STRING)

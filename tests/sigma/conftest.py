@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from eddyline.query.conditions import And, Constant, Is, NativeTest, Not, Or
+from eddyline.query.conditions import Constant, NativeTest
 from eddyline.sigma import read
 from eddyline.testing.reference_rules import truth
 
@@ -46,11 +46,7 @@ def text_of(detection: str) -> str:
 
 def leaves_of(node):
     """Return the leaves of a rule tree."""
-    if isinstance(node, And | Or):
-        return [leaf for part in node.parts for leaf in leaves_of(part)]
-    if isinstance(node, Not | Is):
-        return leaves_of(node.part)
-    return [] if isinstance(node, Constant) else [node]
+    return [each for each in node.walk() if not each.children and not isinstance(each, Constant)]
 
 
 def type_of(value) -> str:

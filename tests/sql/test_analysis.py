@@ -5,7 +5,6 @@ import pickle
 import pytest
 
 from eddyline.errors import NotSupportedError, QueryError
-from eddyline.query.predicates import SqlPredicate, sql_predicate
 from eddyline.sql.analysis import analyse, resolve_columns
 
 SCHEMA = {
@@ -25,8 +24,8 @@ SCHEMA = {
 }
 
 
-def read(text, *, ansi=True, qualifiers=("q",), **said):
-    return analyse(sql_predicate(text, **said), SCHEMA, ansi=ansi, qualifiers=qualifiers)
+def read(text, *, ansi=True, name="p", qualifiers=("q",), **said):
+    return analyse(text, SCHEMA, name=name, ansi=ansi, qualifiers=qualifiers, **said)
 
 
 class TestColumns:
@@ -55,7 +54,7 @@ class TestColumns:
         assert read(text).columns == columns
 
     def test_a_column_wins_over_a_function_without_parentheses(self):
-        found = analyse(SqlPredicate("user = 'x'"), {"user": "string"}, ansi=True)
+        found = analyse("user = 'x'", {"user": "string"}, name="p", ansi=True)
         assert found.columns == ("user",)
 
     @pytest.mark.parametrize(
@@ -79,9 +78,9 @@ class TestColumns:
 
     def test_names_that_differ_in_case_only(self):
         both = {"a": "int", "A": "int", "b": "int"}
-        assert analyse(SqlPredicate("A > 1"), both, ansi=True).columns == ("A",)
+        assert analyse("A > 1", both, name="p", ansi=True).columns == ("A",)
         with pytest.raises(QueryError, match="column 'Aa' may be 'aA' or 'AA'"):
-            analyse(SqlPredicate("Aa > 1"), {"aA": "int", "AA": "int"}, ansi=True)
+            analyse("Aa > 1", {"aA": "int", "AA": "int"}, name="p", ansi=True)
 
 
 class TestChance:
@@ -303,9 +302,9 @@ def test_a_long_chain_is_no_problem():
 
 def test_unknown_types_are_taken_with_care():
     columns = {"v": "variant", "w": "interval day to second", "u": "unknown"}
-    assert analyse(SqlPredicate("v IS NOT NULL"), columns, ansi=True).may_raise is False
-    assert analyse(SqlPredicate("u > 1"), columns, ansi=True).may_raise is True
-    assert analyse(SqlPredicate("w = w"), columns, ansi=True).may_raise is False
+    assert analyse("v IS NOT NULL", columns, name="p", ansi=True).may_raise is False
+    assert analyse("u > 1", columns, name="p", ansi=True).may_raise is True
+    assert analyse("w = w", columns, name="p", ansi=True).may_raise is False
 
 
 def test_what_is_known_survives_pickle():

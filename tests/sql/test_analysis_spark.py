@@ -9,7 +9,6 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
 
-from eddyline.query.predicates import SqlPredicate
 from eddyline.sql.analysis import analyse
 from eddyline.sql.conjuncts import split_conjuncts
 from eddyline.sql.functions import NON_DETERMINISTIC, SAFE, STRICT
@@ -347,7 +346,7 @@ class Edges:
 def analysed(texts, **options):
     found = {}
     for text in texts:
-        found[text] = analyse(SqlPredicate(text), SCHEMA, ansi=True, **options)
+        found[text] = analyse(text, SCHEMA, name=text, ansi=True, **options)
     return found
 
 

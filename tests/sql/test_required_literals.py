@@ -7,9 +7,10 @@ import pytest
 from hypothesis import find, given
 from hypothesis import strategies as st
 
-from eddyline.query.conditions import Operand, TextTest, Wild
+from eddyline.query.conditions import Operand, TextTest, necessary_tests
 from eddyline.sql.java_regex import python_regex
-from eddyline.sql.required_literals import Needed, necessary_literals, needs_of
+from eddyline.sql.like import Wild
+from eddyline.sql.required_literals import Needed, necessary_literals
 from eddyline.sql.types import STRING
 
 
@@ -89,7 +90,9 @@ def test_what_is_no_expression_is_refused():
 
 def test_needs_are_contained_in_the_operand():
     s = Operand("`s`", STRING, ("s",))
-    assert needs_of(s, "(?i)abc") == (TextTest(s, (Wild("%"), "abc", Wild("%")), folded=True),)
+    assert necessary_tests(s, "(?i)abc") == (
+        TextTest(s, (Wild("%"), "abc", Wild("%")), folded=True),
+    )
 
 
 CHARS = (

@@ -29,9 +29,9 @@ from eddyline.query.conditions import (
     Rule,
     TextTest,
     ValueTest,
-    Wild,
 )
 from eddyline.query.predicates import FunctionPredicate
+from eddyline.sql.like import Wild
 from eddyline.sql.types import parse_type
 from eddyline.testing import rule_strategies
 from eddyline.testing.reference_rules import is_like, matches, truth

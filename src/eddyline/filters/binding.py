@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from eddyline.query.attributes import Attribute
     from eddyline.query.predicates import Predicate
+    from eddyline.sql.analysis import SqlAnalysis
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +114,7 @@ def bind(
                 close(predicate)
                 pinned.append(_barrier(predicate, "it was declared not deterministic"))
             continue
-        found = analyse(predicate, columns, ansi=ansi, qualifiers=None)
+        found = _analysed(predicate, columns, ansi=ansi)
         read = frozenset(found.columns)
         if not found.is_deterministic:
             close(predicate)
@@ -127,6 +128,18 @@ def bind(
                 native.append(NativeFilter(predicate.name, predicate.text, found.safe_text, read))
     close(None)
     return BoundConjunction(tuple(segments), (*checks, *split), tuple(pinned))
+
+
+def _analysed(predicate: SqlPredicate, columns: Mapping[str, str], *, ansi: bool) -> SqlAnalysis:
+    return analyse(
+        predicate.text,
+        columns,
+        name=predicate.name,
+        ansi=ansi,
+        qualifiers=None,
+        can_raise=predicate.can_raise,
+        deterministic=predicate.deterministic,
+    )
 
 
 def _barrier(predicate: Predicate, reason: str) -> Pinned:

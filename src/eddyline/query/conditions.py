@@ -1,61 +1,101 @@
 """Boolean rules as values: trees of tests on one operand each, in SQL's three-valued logic.
 
 A rule is true, false or unknown (NULL) for a row, and fires where it is true. Readers (SQL text in
-``rule_reader``, Sigma in the room ``sigma``) make trees over the columns of an input; the room
-``sharing`` evaluates thousands of them together.
+``query.rules``, Sigma in the room ``sigma``) make trees over the columns of an input; the room
+``rules`` evaluates thousands of them together. Every node has ``children``, ``map`` and ``walk``.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from datetime import date
-from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from eddyline.sql.like import ANY, Wild
+from eddyline.sql.required_literals import MIN_LITERAL, necessary_literals
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from eddyline.query.predicates import FunctionPredicate
+    from eddyline.sql.literals import Scalar
     from eddyline.sql.types import SqlType
 
 TRUE, FALSE, UNKNOWN = 1, 2, 4
 """The three truth values as bits; a set of them is their sum."""
 
 
-@dataclass(frozen=True, slots=True)
-class Moment:
-    """A point in time as a rule writes it; when that is, a session says (``query.moments``)."""
+class _Leaf:
+    """A node without children; the base of the others."""
 
-    text: str
-    kind: str = "timestamp"
-    """As what the text is read, before it is a ``timestamp``: that, ``timestamp_ntz`` or
-    ``date``, which is a day at its start in the session's time zone."""
+    __slots__ = ()
+
+    @property
+    def children(self) -> tuple[Node, ...]:
+        """The nodes directly below this one, from left to right."""
+        return ()
+
+    def map(self, change: Callable[[Node], Node]) -> Node:  # noqa: ARG002 - there is no child
+        """Return this node with each child replaced by what ``change`` returns for it."""
+        return cast("Node", self)
+
+    def walk(self) -> Iterator[Node]:
+        """Yield this node and all below it, each before its children, from left to right."""
+        # A loop and not a recursion: thousands of nodes may stand one in the other.
+        waiting = [cast("Node", self)]
+        while waiting:
+            node = waiting.pop()
+            yield node
+            waiting.extend(reversed(node.children))
 
 
-Scalar = bool | int | float | Decimal | str | date | Moment
-"""A constant that an operand is compared with; never NULL and never NaN."""
+class _Wrapped(_Leaf):
+    """A node with one child."""
+
+    __slots__ = ()
+    part: Node
+
+    @property
+    def children(self) -> tuple[Node, ...]:
+        return (self.part,)
+
+    def map(self, change: Callable[[Node], Node]) -> Node:
+        return replace(cast("Not | Is", self), part=change(self.part))
+
+
+class _Connected(_Leaf):
+    """A node with one child or more."""
+
+    __slots__ = ()
+    parts: tuple[Node, ...]
+
+    @property
+    def children(self) -> tuple[Node, ...]:
+        return self.parts
+
+    def map(self, change: Callable[[Node], Node]) -> Node:
+        return replace(cast("And | Or", self), parts=tuple(map(change, self.parts)))
 
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """What a test looks at: a column, or an expression over columns that never raises."""
+    """The subject of a test: a column, or an expression over columns that never raises."""
 
     sql: str
     """As Spark SQL; equal texts are one operand."""
     type: SqlType
     columns: tuple[str, ...] = ()
-    """The columns that it is made of."""
+    """The columns that it reads."""
 
 
 @dataclass(frozen=True, slots=True)
-class Constant:
+class Constant(_Leaf):
     """A truth value that no row changes."""
 
     value: bool | None
 
 
 @dataclass(frozen=True, slots=True)
-class Compare:
+class Compare(_Leaf):
     """``operand op value``; unknown where the operand is NULL.
 
     Numbers are compared exactly, NaN is equal to itself and above all numbers; texts by their
@@ -74,7 +114,7 @@ class Compare:
 
 
 @dataclass(frozen=True, slots=True)
-class OneOf:
+class OneOf(_Leaf):
     """``operand IN (values)`` without NULL among the values."""
 
     operand: Operand
@@ -82,24 +122,14 @@ class OneOf:
 
 
 @dataclass(frozen=True, slots=True)
-class IsNull:
+class IsNull(_Leaf):
     """``operand IS NULL``; never unknown."""
 
     operand: Operand
 
 
-ANY, ONE = "%", "_"
-
-
 @dataclass(frozen=True, slots=True)
-class Wild:
-    """A wildcard in a text pattern: ``%`` (any characters, also none) or ``_`` (exactly one)."""
-
-    what: str
-
-
-@dataclass(frozen=True, slots=True)
-class TextTest:
+class TextTest(_Leaf):
     """Whether a whole text is of a pattern: ``x%`` is a prefix, ``%x%`` means contains.
 
     Wildcards match every character, line ends too. Folded, both sides are compared in lower case
@@ -113,7 +143,7 @@ class TextTest:
 
 
 @dataclass(frozen=True, slots=True)
-class ValueTest:
+class ValueTest(_Leaf):
     """A test of one text that Python decides value by value: a regular expression or a network.
 
     ``regex``: Python's ``re.search`` with the flags. ``cidr``: an IP address within the network.
@@ -130,8 +160,8 @@ class ValueTest:
 
 
 @dataclass(frozen=True, slots=True)
-class NativeTest:
-    """A condition that Spark evaluates, over any columns; only a whole rule may raise."""
+class NativeTest(_Leaf):
+    """A condition that Spark evaluates, over any columns; it raises only if it is a whole rule."""
 
     sql: str
     columns: tuple[str, ...] = ()
@@ -140,14 +170,14 @@ class NativeTest:
 
 
 @dataclass(frozen=True, slots=True)
-class FunctionTest:
+class FunctionTest(_Leaf):
     """A Python predicate: true where it says true, false where false, unknown where NULL."""
 
     predicate: FunctionPredicate
 
 
 @dataclass(frozen=True, slots=True)
-class Raise:
+class Raise(_Leaf):
     """The error of an expression: never true nor false, an error on the rows that hang on it."""
 
     operand: Operand
@@ -161,7 +191,7 @@ class Raise:
 
 
 @dataclass(frozen=True, slots=True)
-class MayRaise:
+class MayRaise(_Leaf):
     """A test of an expression that may raise: where it does, the rule hangs on an error."""
 
     test: ValueComparison | IsNull | NativeTest
@@ -169,30 +199,40 @@ class MayRaise:
     unknown there."""
     error: Raise
 
+    @property
+    def children(self) -> tuple[Node, ...]:
+        """The test and the error."""
+        return self.test, self.error
+
+    def map(self, change: Callable[[Node], Node]) -> Node:
+        """Return this node with its test and its error changed."""
+        test, error = cast("Any", change(self.test)), cast("Any", change(self.error))
+        return replace(self, test=test, error=error)
+
 
 @dataclass(frozen=True, slots=True)
-class Not:
+class Not(_Wrapped):
     """Three-valued NOT."""
 
     part: Node
 
 
 @dataclass(frozen=True, slots=True)
-class And:
+class And(_Connected):
     """Three-valued AND of one or more."""
 
     parts: tuple[Node, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Or:
+class Or(_Connected):
     """Three-valued OR of one or more."""
 
     parts: tuple[Node, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Is:
+class Is(_Wrapped):
     """Whether a part has one of some truth values: ``IS TRUE``, ``IS NOT TRUE``, ``IS UNKNOWN``.
 
     Never unknown itself.
@@ -206,6 +246,24 @@ class Is:
 ValueComparison = Compare | OneOf | TextTest | ValueTest
 Test = ValueComparison | IsNull | NativeTest | FunctionTest | Raise
 Node = Test | MayRaise | Constant | Not | And | Or | Is
+
+
+def necessary_tests(
+    operand: Operand, pattern: str, flags: int = 0, *, min_length: int = MIN_LITERAL
+) -> tuple[TextTest, ...]:
+    """Return the necessary literals of a regular expression as tests, for ``ValueTest.needs``.
+
+    Args:
+        operand: the text that is searched.
+        pattern: a regular expression for ``re.search``.
+        flags: flags of ``re``.
+        min_length: characters of the shortest literal that is worth a test (> 0).
+    """
+    around = Wild(ANY)
+    return tuple(
+        TextTest(operand, (around, each.text, around), each.folded)
+        for each in necessary_literals(pattern, flags, min_length=min_length)
+    )
 
 
 @dataclass(frozen=True, slots=True)

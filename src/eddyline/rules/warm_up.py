@@ -12,11 +12,12 @@ import numpy as np
 import pyarrow as pa
 
 from eddyline.options import SharingOptions
-from eddyline.query.conditions import ANY, And, Compare, Operand, Rule, TextTest, Wild
+from eddyline.query.conditions import And, Compare, Operand, Rule, TextTest
 from eddyline.rules.compile.program import compile_rules
 from eddyline.rules.loop import RuleLoop
 from eddyline.rules.match.matcher import Matcher
 from eddyline.rules.planning.access_predicates import MIN_ROWS
+from eddyline.sql.like import ANY, Wild
 from eddyline.sql.types import INT, STRING
 
 if TYPE_CHECKING:

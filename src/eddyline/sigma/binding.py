@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from eddyline.errors import QueryError
 from eddyline.query.conditions import (
-    ANY,
     TRUE,
     And,
     Compare,
@@ -24,7 +23,7 @@ from eddyline.query.conditions import (
     Or,
     TextTest,
     ValueTest,
-    Wild,
+    necessary_tests,
 )
 from eddyline.sigma.conditions import (
     AllOf,
@@ -40,12 +39,13 @@ from eddyline.sigma.conditions import (
     TextIs,
     TimePart,
 )
-from eddyline.sql.required_literals import needs_of
+from eddyline.sql.like import ANY, Wild
 
 if TYPE_CHECKING:
-    from eddyline.query.conditions import Node, Scalar
+    from eddyline.query.conditions import Node
     from eddyline.sigma.conditions import Condition, Leaf
     from eddyline.sigma.fields import Columns, Found
+    from eddyline.sql.literals import Scalar
     from eddyline.sql.types import SqlType
 
 _NUMBER = re.compile(r"[+-]?\d{1,30}(\.\d{1,30})?", re.ASCII)
@@ -176,7 +176,7 @@ def test_of(found: Found, leaf: Leaf) -> Node:  # noqa: PLR0911 - a case, a retu
             return _text(found, (str(value),), cased=False)
         case Matches(_, pattern, flags):
             # Even one character: without any, every event would be asked.
-            needs = needs_of(found.as_text, pattern, flags, min_length=1)
+            needs = necessary_tests(found.as_text, pattern, flags, min_length=1)
             return ValueTest(found.as_text, "regex", pattern, flags, needs)
         case InNetwork(_, network):
             return ValueTest(found.as_text, "cidr", network)

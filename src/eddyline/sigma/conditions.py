@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from eddyline.query.conditions import Wild
+from eddyline.sql.like import Wild
 
 
 class TextIs(Struct, frozen=True, tag=True):

@@ -14,7 +14,6 @@ from sigma import types
 from sigma.exceptions import SigmaError
 
 from eddyline.errors import NotSupportedError, QueryError
-from eddyline.query.conditions import ANY, ONE, Wild
 from eddyline.sigma.conditions import (
     AllOf,
     AnyOf,
@@ -29,6 +28,7 @@ from eddyline.sigma.conditions import (
     TextIs,
     TimePart,
 )
+from eddyline.sql.like import ANY, ONE, Wild
 
 if TYPE_CHECKING:
     from sigma.rule import SigmaRule as ParsedRule

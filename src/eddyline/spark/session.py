@@ -70,6 +70,11 @@ def session(
     return builder.getOrCreate()
 
 
+def is_ansi(spark: SparkSession) -> bool:
+    """Return whether Spark raises where ANSI SQL does, in whatever case the setting is written."""
+    return str(spark.conf.get("spark.sql.ansi.enabled", "true")).lower() == "true"
+
+
 def check_java() -> None:
     """Check that Spark will find a Java that it can run on.
 

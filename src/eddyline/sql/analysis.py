@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from sqlglot import Expr
 
-    from eddyline.query.predicates import SqlPredicate
-
 
 @dataclass(frozen=True, slots=True)
 class SqlAnalysis:
@@ -46,36 +44,42 @@ class SqlAnalysis:
 
 
 def analyse(
-    predicate: SqlPredicate,
+    text: str,
     columns: Mapping[str, str],
     *,
+    name: str,
     ansi: bool,
     qualifiers: Collection[str] | None = (),
+    can_raise: bool | None = None,
+    deterministic: bool | None = None,
 ) -> SqlAnalysis:
-    """Return what is known of a SQL predicate; what its author said of it comes first.
+    """Return the facts about a condition; the word of its author comes first.
 
     Args:
-        predicate: the predicate.
+        text: the condition.
         columns: name and Spark type (``bigint``, ``array<int>``) of each column of the input.
+        name: the predicate, for errors.
         ansi: whether Spark raises where ANSI SQL does (``spark.sql.ansi.enabled``).
         qualifiers: names that may stand before a column, such as the alias of the stream;
             None: any, as the aliases of a DataFrame are not known.
+        can_raise: the author's word on whether a row can make it raise; None: found out.
+        deterministic: the author's word on whether equal rows always get equal answers; None:
+            found out.
 
     Raises:
         QueryError: it cannot be read, names an unknown column, or is surely not a condition.
         NotSupportedError: it holds a subquery, or a function over many rows.
 
     Example:
-        >>> from eddyline.query.predicates import SqlPredicate
-        >>> found = analyse(SqlPredicate("a / b > 2"), {"a": "int", "b": "int"}, ansi=True)
+        >>> found = analyse("a / b > 2", {"a": "int", "b": "int"}, name="ratio", ansi=True)
         >>> found.reason
         'a / b divides by what may be 0, which raises in ANSI mode'
         >>> found.safe_text
         'coalesce((try_divide(`a`, `b`) > 2), `a` IS NOT NULL AND `b` IS NOT NULL)'
     """
-    reading = _Reading(predicate.text, columns, predicate.name, ansi=ansi, qualifiers=qualifiers)
+    reading = _Reading(text, columns, name, ansi=ansi, qualifiers=qualifiers)
     reading.check_is_condition()
-    return reading.analysis(predicate.can_raise, predicate.deterministic, wants_form=True)
+    return reading.analysis(can_raise, deterministic, wants_form=True)
 
 
 def resolve_columns(

@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 
     from sqlglot import Expr
 
-    from eddyline.query.conditions import Scalar
     from eddyline.sql.inference import FactsReader
+    from eddyline.sql.literals import Scalar
     from eddyline.sql.rendering import SqlWriter
 
 STRICT_NUMBERS = frozenset(

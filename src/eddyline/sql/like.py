@@ -1,13 +1,23 @@
-"""LIKE patterns of Spark as parts of a text test, and which literals may be compared folded."""
+"""LIKE patterns of Spark in parts, and the literals that may be compared in lower case."""
 
 from __future__ import annotations
 
 import unicodedata
+from dataclasses import dataclass
 
-from eddyline.query.conditions import ANY, ONE, Wild
+ANY, ONE = "%", "_"
+"""The wildcards: any characters, also none, and exactly one."""
 
 _NEWLY_PAIRED = frozenset("ɤƛꟓꟕ")
 """Lower-case letters whose upper case came with Unicode 15 and 16, which Python may not know."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wild:
+    """A wildcard in a text pattern."""
+
+    what: str
+    """``ANY`` or ``ONE``."""
 
 
 def like_parts(pattern: str, escape: str) -> tuple[str | Wild, ...] | None:

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from eddyline.query.conditions import Moment
 from eddyline.sql.parsing import SparkText
 from eddyline.sql.types import BIGINT, TIMES, TIMESTAMP, integer, literal_fits, parse_type
 
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
 
     from sqlglot import Expr
 
-    from eddyline.query.conditions import Scalar
     from eddyline.sql.types import SqlType
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -34,6 +32,20 @@ _NEGATED_DIGITS = 34
 """Digits of the decimals that Spark negates exactly."""
 _EXACT_DOUBLE = 2**53
 _EXACT_FLOAT = 2**24
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A point in time as text; which instant it is, depends on the session's time zone."""
+
+    text: str
+    kind: str = "timestamp"
+    """The type as which the text is read before it becomes a timestamp: ``timestamp``,
+    ``timestamp_ntz`` or ``date``, which is a day at its start in the session's time zone."""
+
+
+Scalar = bool | int | float | Decimal | str | date | Moment
+"""A constant that an operand is compared with; never NULL and never NaN."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,12 +16,8 @@ from functools import lru_cache
 from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from eddyline.query.conditions import ANY, TextTest, Wild
-
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-    from eddyline.query.conditions import Operand
 
 _parser: Any = importlib.import_module("re._parser")
 
@@ -104,17 +100,6 @@ def necessary_literals(
     needs = _best([*_as_needs(found), found.needs])
     is_useful = needs and min(len(each.text) for each in needs) >= min_length
     return tuple(sorted(needs)) if is_useful else ()
-
-
-def needs_of(
-    operand: Operand, pattern: str, flags: int = 0, *, min_length: int = MIN_LITERAL
-) -> tuple[TextTest, ...]:
-    """Return the necessary literals as tests of an operand, for ``ValueTest.needs``."""
-    around = Wild(ANY)
-    return tuple(
-        TextTest(operand, (around, each.text, around), each.folded)
-        for each in necessary_literals(pattern, flags, min_length=min_length)
-    )
 
 
 def _sequence(items: Iterable[tuple[Any, Any]], flags: int) -> _Found:

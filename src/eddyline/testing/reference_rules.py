@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from eddyline.query.conditions import (
-    ANY,
     FALSE,
     TRUE,
     UNKNOWN,
@@ -33,9 +32,9 @@ from eddyline.query.conditions import (
     Raise,
     TextTest,
     ValueTest,
-    Wild,
 )
 from eddyline.query.predicate_results import coerce_outcome
+from eddyline.sql.like import ANY, Wild
 from eddyline.testing.reference import kleene_and, kleene_not, kleene_or
 
 if TYPE_CHECKING:
@@ -88,8 +87,7 @@ def truth(node: Node, row: Row, types: Mapping[str, pa.DataType] | None = None) 
 def _joined(
     node: Not | And | Or | Is, row: Row, types: Mapping[str, pa.DataType] | None
 ) -> bool | None:
-    parts = node.parts if isinstance(node, And | Or) else (node.part,)
-    values = [truth(part, row, types) for part in parts]
+    values = [truth(child, row, types) for child in node.children]
     match node:
         case And():
             return kleene_and(values)

@@ -17,8 +17,6 @@ import pyarrow.compute as pc
 from hypothesis import strategies as st
 
 from eddyline.query.conditions import (
-    ANY,
-    ONE,
     And,
     Compare,
     Constant,
@@ -33,13 +31,14 @@ from eddyline.query.conditions import (
     Rule,
     TextTest,
     ValueTest,
-    Wild,
 )
 from eddyline.query.predicates import FunctionPredicate
+from eddyline.sql.like import ANY, ONE, Wild
 from eddyline.sql.types import parse_type
 
 if TYPE_CHECKING:
-    from eddyline.query.conditions import Node, Scalar
+    from eddyline.query.conditions import Node
+    from eddyline.sql.literals import Scalar
 
 INTEGERS = (-(2**63), -(2**53) - 1, -3, -1, 0, 1, 2, 3, 2**53 + 1, 2**63 - 1)
 SINGLES = (0.0, -0.0, 1.0, -1.5, 2.0, float("inf"), float("-inf"))

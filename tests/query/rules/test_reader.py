@@ -20,7 +20,6 @@ from eddyline.query.conditions import (
     FunctionTest,
     Is,
     IsNull,
-    Moment,
     NativeTest,
     Not,
     OneOf,
@@ -28,10 +27,11 @@ from eddyline.query.conditions import (
     Or,
     TextTest,
     ValueTest,
-    Wild,
 )
 from eddyline.query.predicates import SqlPredicate, predicate, sql_predicate
 from eddyline.query.rules.sources import SqlRule, conjunction_source, rule_source
+from eddyline.sql.like import Wild
+from eddyline.sql.literals import Moment
 from eddyline.sql.types import parse_type
 from eddyline.testing import rule_strategies
 from eddyline.testing.reference_rules import truth

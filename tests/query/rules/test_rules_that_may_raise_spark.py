@@ -19,15 +19,7 @@ from hypothesis import strategies as st
 from pyspark.errors import AnalysisException, PySparkException
 
 from eddyline.errors import PredicateError
-from eddyline.query.conditions import (
-    TRUE,
-    And,
-    Is,
-    MayRaise,
-    NativeTest,
-    Not,
-    Or,
-)
+from eddyline.query.conditions import TRUE, And, Is, MayRaise, NativeTest, Not, Or
 from eddyline.query.rules.sources import SqlRule
 from eddyline.rules.compile.program import compile_rules
 from eddyline.rules.match.matcher import Matcher

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eddyline.query.conditions import ANY, ONE, Wild
 from eddyline.rules.compile import automaton as automata
 from eddyline.rules.compile.automaton import build, n_bytes
 from eddyline.rules.compile.pattern_tables import (
@@ -21,6 +20,7 @@ from eddyline.rules.compile.pattern_tables import (
 )
 from eddyline.rules.match.automaton_kernels import fits, fits_each, scan
 from eddyline.rules.match.lower_case import FOLD, IDENTITY
+from eddyline.sql.like import ANY, ONE, Wild
 from eddyline.testing.reference_rules import is_like
 
 NO_CODES = np.zeros(1, np.int16)

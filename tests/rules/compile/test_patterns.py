@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eddyline.query.conditions import ANY, ONE, Operand, TextTest, Wild
+from eddyline.query.conditions import Operand, TextTest
 from eddyline.rules.compile.patterns import Hits, construct_of, find
+from eddyline.sql.like import ANY, ONE, Wild
 from eddyline.sql.types import STRING
 from eddyline.testing.reference_rules import is_like
 from eddyline.testing.rule_strategies import texts

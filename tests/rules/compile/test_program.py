@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 
 from eddyline.query.conditions import (
-    ANY,
     FALSE,
     TRUE,
     And,
@@ -24,11 +23,11 @@ from eddyline.query.conditions import (
     Rule,
     TextTest,
     ValueTest,
-    Wild,
 )
 from eddyline.query.predicates import FunctionPredicate
 from eddyline.rules.compile.formula import literals_of
 from eddyline.rules.compile.program import EXTERNAL, REGION, TEXT, compile_rules
+from eddyline.sql.like import ANY, Wild
 from eddyline.sql.types import parse_type
 from eddyline.testing import rule_strategies
 

@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eddyline.query.conditions import (
-    ANY,
     FALSE,
     TRUE,
     UNKNOWN,
@@ -21,7 +20,6 @@ from eddyline.query.conditions import (
     OneOf,
     Operand,
     TextTest,
-    Wild,
 )
 from eddyline.rules.compile.keys import HIGHEST, LOWEST
 from eddyline.rules.compile.region_tables import cut_tables
@@ -34,6 +32,7 @@ from eddyline.rules.compile.regions import (
     region_key,
 )
 from eddyline.rules.match.region_kernels import regions_of
+from eddyline.sql.like import ANY, Wild
 from eddyline.sql.types import TIMES, parse_type
 from eddyline.testing.reference_rules import truth
 from eddyline.testing.rule_strategies import comparisons, values_of

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eddyline.query.conditions import Compare, Moment, Operand
+from eddyline.query.conditions import Compare, Operand
 from eddyline.rules.compile.keys import (
     HIGHEST,
     LOWEST,
@@ -28,6 +28,7 @@ from eddyline.rules.compile.keys import (
     united,
     value_of,
 )
+from eddyline.sql.literals import Moment
 from eddyline.sql.types import TIMES as TIME_FAMILIES
 from eddyline.sql.types import parse_type
 from eddyline.testing.reference_rules import truth

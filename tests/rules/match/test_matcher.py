@@ -10,7 +10,6 @@ import pytest
 
 from eddyline.options import SharingOptions
 from eddyline.query.conditions import (
-    ANY,
     And,
     Compare,
     Constant,
@@ -22,7 +21,6 @@ from eddyline.query.conditions import (
     Rule,
     TextTest,
     ValueTest,
-    Wild,
 )
 from eddyline.rules.compile.bitmap_blocks import Blocks
 from eddyline.rules.compile.program import compile_rules
@@ -31,6 +29,7 @@ from eddyline.rules.match.pairs import Pairs, pairs_of
 from eddyline.rules.plan import BlockPlan, SharingPlan
 from eddyline.rules.planning.access_predicates import plan_of
 from eddyline.rules.planning.planner import make_plan
+from eddyline.sql.like import ANY, Wild
 from eddyline.sql.types import parse_type
 from eddyline.testing import reference_rules
 

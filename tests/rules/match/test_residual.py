@@ -6,7 +6,6 @@ import pyarrow as pa
 import pytest
 
 from eddyline.query.conditions import (
-    ANY,
     And,
     Compare,
     FunctionTest,
@@ -17,7 +16,6 @@ from eddyline.query.conditions import (
     Rule,
     TextTest,
     ValueTest,
-    Wild,
 )
 from eddyline.query.predicates import FunctionPredicate
 from eddyline.rules.compile.program import compile_rules
@@ -25,6 +23,7 @@ from eddyline.rules.match import residual as asking
 from eddyline.rules.match.matcher import Matcher
 from eddyline.rules.plan import SharingPlan
 from eddyline.rules.planning.access_predicates import plan_of
+from eddyline.sql.like import ANY, Wild
 from eddyline.sql.types import parse_type
 
 N, S = (Operand(f"`{n}`", parse_type(k), (n,)) for n, k in (("n", "int"), ("s", "string")))

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eddyline.query.conditions import (
-    ANY,
     FALSE,
     UNKNOWN,
     And,
@@ -26,7 +25,6 @@ from eddyline.query.conditions import (
     Rule,
     TextTest,
     ValueTest,
-    Wild,
 )
 from eddyline.rules.compile.bitmap_block import MAX_RULES
 from eddyline.rules.compile.program import compile_rules
@@ -39,6 +37,7 @@ from eddyline.rules.planning.access_predicates import (
     plan_of,
 )
 from eddyline.rules.profile import SharingProfile
+from eddyline.sql.like import ANY, Wild
 from eddyline.sql.types import parse_type
 from eddyline.testing import reference_rules, rule_strategies
 

@@ -14,7 +14,6 @@ from pyspark import cloudpickle
 from eddyline.errors import PredicateError, SourceError
 from eddyline.options import SharingOptions
 from eddyline.query.conditions import (
-    ANY,
     And,
     Compare,
     Constant,
@@ -25,7 +24,6 @@ from eddyline.query.conditions import (
     Or,
     Rule,
     TextTest,
-    Wild,
 )
 from eddyline.query.predicates import FunctionPredicate
 from eddyline.rules.compile.program import compile_rules
@@ -34,6 +32,7 @@ from eddyline.rules.planning.access_predicates import plan_of
 from eddyline.runtime.reports import TaskReport
 from eddyline.spark.rules import task as rule_worker
 from eddyline.spark.rules.task import MAX_PROGRAMS, RuleBlock
+from eddyline.sql.like import ANY, Wild
 from eddyline.sql.types import INT, STRING
 from eddyline.testing import reference_rules, rule_strategies
 

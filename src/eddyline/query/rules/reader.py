@@ -18,7 +18,6 @@ from sqlglot import exp
 
 from eddyline.errors import NotSupportedError, QueryError
 from eddyline.query.conditions import (
-    ANY,
     FALSE,
     TRUE,
     UNKNOWN,
@@ -37,14 +36,14 @@ from eddyline.query.conditions import (
     Raise,
     TextTest,
     ValueTest,
-    Wild,
+    necessary_tests,
 )
 from eddyline.sql.analysis import check_is_row_wise, resolve_columns
 from eddyline.sql.error_free import NoFormError, NullForms, is_surely_evaluated
 from eddyline.sql.functions import NON_DETERMINISTIC
 from eddyline.sql.inference import FactsReader, as_call, as_name
 from eddyline.sql.java_regex import python_regex
-from eddyline.sql.like import is_folded_alike, is_lower, is_whole_text, like_parts
+from eddyline.sql.like import ANY, Wild, is_folded_alike, is_lower, is_whole_text, like_parts
 from eddyline.sql.literals import SqlConstant, constant_of, scalars_for
 from eddyline.sql.names import Columns
 from eddyline.sql.parsing import (
@@ -62,7 +61,6 @@ from eddyline.sql.rendering import (
     join_literals,
     string_literal,
 )
-from eddyline.sql.required_literals import needs_of
 from eddyline.sql.types import (
     BOOLEAN,
     MAX_PRECISION,
@@ -78,8 +76,9 @@ if TYPE_CHECKING:
 
     from sqlglot import Expr
 
-    from eddyline.query.conditions import Node, Scalar
+    from eddyline.query.conditions import Node
     from eddyline.query.predicates import FunctionPredicate
+    from eddyline.sql.literals import Scalar
     from eddyline.sql.names import ColumnRef
 
 _SIMPLE = ("integer", "decimal", "float", "string", "boolean", "date", *TIMES)
@@ -388,15 +387,11 @@ class RuleText:
 
     def _with_errors(self, node: Node) -> Node:
         """Return a tree in which each test of what may raise has its error."""
-        if isinstance(node, And | Or):
-            return replace(node, parts=tuple(map(self._with_errors, node.parts)))
-        if isinstance(node, Not | Is):
-            return replace(node, part=self._with_errors(node.part))
         if isinstance(node, Compare | OneOf | IsNull | TextTest | ValueTest | NativeTest):
             looks_at = node if isinstance(node, NativeTest) else node.operand
             found = self._errors.get(id(looks_at))
             return node if found is None else MayRaise(node, found[1])
-        return node
+        return node.map(self._with_errors)
 
     def _as_met(self, node: Expr, others: Sequence[Expr]) -> Expr:
         """Return a side of a comparison with the cast that Spark puts in where it is a string."""
@@ -591,7 +586,7 @@ class RuleText:
         regex = python_regex(str(constant.value))
         if regex is None:
             return None
-        needs = needs_of(operand, regex.pattern, regex.flags)
+        needs = necessary_tests(operand, regex.pattern, regex.flags)
         return ValueTest(operand, "regex", regex.pattern, regex.flags, needs) if needs else None
 
     def _called(self, node: Expr) -> Node | None:

@@ -165,7 +165,7 @@ def _parts_of(node: And | Or) -> list[Node]:
     while stack:
         part = stack.pop()
         if isinstance(part, type(node)):
-            stack.extend(reversed(part.parts))
+            stack.extend(reversed(part.children))
         else:
             found.append(part)
     return found

@@ -19,14 +19,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from eddyline.query.conditions import Moment
+from eddyline.sql.literals import Moment
 from eddyline.sql.types import TIMES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from eddyline.data.arrays import Floats, Ints, Mask
-    from eddyline.query.conditions import Scalar
+    from eddyline.sql.literals import Scalar
     from eddyline.sql.types import SqlType
 
 LOWEST, HIGHEST = -(2**63), 2**63 - 1

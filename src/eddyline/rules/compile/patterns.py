@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from eddyline.query.conditions import ANY, Wild
 from eddyline.rules.compile.keys import nulls_of
 from eddyline.rules.compile.pattern_tables import (
     ANY_CODE,
@@ -31,6 +30,7 @@ from eddyline.rules.match.lower_case import (
     offsets_of,
     with_others_lowered,
 )
+from eddyline.sql.like import ANY, Wild
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

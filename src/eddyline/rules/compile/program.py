@@ -16,7 +16,6 @@ from eddyline.data.gc_pause import collector_paused
 from eddyline.data.unique import distinct
 from eddyline.errors import QueryError
 from eddyline.query.conditions import (
-    ANY,
     Compare,
     FunctionTest,
     NativeTest,
@@ -25,7 +24,6 @@ from eddyline.query.conditions import (
     Raise,
     TextTest,
     ValueTest,
-    Wild,
 )
 from eddyline.rules.compile.formula import Always, LiteralTable, jump_code, literals_of, packed
 from eddyline.rules.compile.patterns import TextConstruct, construct_of
@@ -38,7 +36,7 @@ from eddyline.rules.compile.regions import (
     region_construct,
     region_key,
 )
-from eddyline.sql.like import is_whole_text
+from eddyline.sql.like import ANY, Wild, is_whole_text
 from eddyline.sql.types import BOOLEAN
 
 if TYPE_CHECKING:

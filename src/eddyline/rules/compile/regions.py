@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from eddyline.data.arrays import Ints, Mask
-    from eddyline.query.conditions import Operand, Scalar, Test
+    from eddyline.query.conditions import Operand, Test
+    from eddyline.sql.literals import Scalar
     from eddyline.sql.types import SqlType
 
     Places = Mapping[Any, int]

@@ -16,6 +16,7 @@ from eddyline.query.attributes import Attribute, attribute, candidates
 from eddyline.query.predicates import SqlPredicate
 from eddyline.spark.filters.plan_text import computes_nothing
 from eddyline.spark.operator import PREFIX
+from eddyline.spark.session import is_ansi
 from eddyline.sql.analysis import resolve_columns
 from eddyline.sql.parsing import quoted
 
@@ -39,7 +40,7 @@ def bind_to(
             message names it.
     """
     check_names(df)
-    ansi = str(df.sparkSession.conf.get("spark.sql.ansi.enabled", "true")).lower() == "true"
+    ansi = is_ansi(df.sparkSession)
     bound = bind(predicates, column_types(df), ansi=ansi)
     _check_by_spark(df, [each for each in predicates if isinstance(each, SqlPredicate)])
     if options.routing is False:

@@ -19,17 +19,14 @@ from pyspark.sql import functions as F
 from eddyline.data.gc_pause import made_of
 from eddyline.errors import EddylineError, QueryError
 from eddyline.query.conditions import (
-    And,
     BoundRules,
-    Constant,
     FunctionTest,
-    Is,
-    MayRaise,
+    IsNull,
     NativeTest,
-    Not,
-    Or,
+    Raise,
     Rule,
     SkippedRule,
+    ValueComparison,
 )
 from eddyline.query.rules.timestamps import moments_of, with_moments
 from eddyline.rules.compile.program import compile_rules
@@ -42,6 +39,7 @@ from eddyline.spark.rules.task import RuleBlock
 from eddyline.spark.rules.timestamps import micros_of
 from eddyline.spark.rules.udf import add_matches, loader, operand, with_counts
 from eddyline.spark.run.observed_metrics import PendingMetrics, as_bytes
+from eddyline.spark.session import is_ansi
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -49,9 +47,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from eddyline.options import SharingOptions
-    from eddyline.query.conditions import Moment, Node, RuleSource
+    from eddyline.query.conditions import Node, RuleSource
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.reports import TaskReport
+    from eddyline.sql.literals import Moment
 
 STRUCT = f"{PREFIX}_rules"
 """The temporary column of matches and reports."""
@@ -126,8 +125,7 @@ class RuleBinder:
         settings = [str(df.sparkSession.conf.get(each, None)) for each in SETTINGS]
         key = (tuple(types.items()), *settings)
         if key not in self._inputs:
-            ansi = str(df.sparkSession.conf.get("spark.sql.ansi.enabled", "true")).lower() == "true"
-            self._inputs[key] = _Input(types, ansi)
+            self._inputs[key] = _Input(types, is_ansi(df.sparkSession))
             while len(self._inputs) > MAX_INPUTS:
                 self._inputs.popitem(last=False)
         self._inputs.move_to_end(key)
@@ -378,21 +376,14 @@ def _without(bound: BoundRules, refused: dict[str, str], *, skips: bool) -> Boun
 
 
 def looked_at(node: Node) -> Iterator[str]:
-    """Yield the columns, or SQL expressions, that a rule looks at."""
-    if isinstance(node, And | Or):
-        for part in node.parts:
-            yield from looked_at(part)
-    elif isinstance(node, Not | Is):
-        yield from looked_at(node.part)
-    elif isinstance(node, MayRaise):
-        yield from looked_at(node.test)
-        yield node.error.operand.sql
-    elif isinstance(node, FunctionTest):
-        yield from node.predicate.reads
-    elif isinstance(node, NativeTest):
-        yield node.sql
-    elif not isinstance(node, Constant):
-        yield node.operand.sql
+    """Yield the columns and SQL expressions that a rule reads."""
+    for each in node.walk():
+        if isinstance(each, FunctionTest):
+            yield from each.predicate.reads
+        elif isinstance(each, NativeTest):
+            yield each.sql
+        elif isinstance(each, ValueComparison | IsNull | Raise):
+            yield each.operand.sql
 
 
 def matched(df: DataFrame) -> DataFrame:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from eddyline.query.conditions import Moment
+    from eddyline.sql.literals import Moment
 
 # The casts that Spark puts around such constants; a day and a time without a zone become timestamps
 # each in their own way where the clock jumps.

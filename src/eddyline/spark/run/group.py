@@ -19,6 +19,7 @@ from eddyline.spark.rules.rule_set import RuleSet
 from eddyline.spark.run.legacy import LegacyOperator
 from eddyline.spark.run.run import Job, Run, has_started, settings_of
 from eddyline.spark.run.running_query import RunFace
+from eddyline.spark.session import is_ansi
 from eddyline.spark.sinks.shared import SharedOutlet, member_of
 from eddyline.spark.sinks.sinks import sink_of
 from eddyline.sql.functions import NON_DETERMINISTIC
@@ -233,10 +234,9 @@ def why_not_shared(query: Query) -> str:
     drawn = {name.lower() for text in query.select.projections for name in _NAME.findall(text)}
     if lots := drawn & {*NON_DETERMINISTIC, "_metadata"}:
         return f"its output columns use {sorted(lots)[0]}, which depends on how rows are read"
-    ansi = str(query.source.sparkSession.conf.get("spark.sql.ansi.enabled", "true")) == "true"
     try:
         source = conjunction_source(query.name, query.select.inputs[0].predicates)
-        source.bind(column_types(query.source), ansi=ansi)
+        source.bind(column_types(query.source), ansi=is_ansi(query.source.sparkSession))
     except EddylineError as error:
         return error.message
     return ""
