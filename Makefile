@@ -5,7 +5,7 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup demo test check lint type fmt bench bench-quick kernels clean java
+.PHONY: help setup demo test test-all check lint type fmt bench bench-quick kernels clean java
 
 help:  ## Show the commands.
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 16
@@ -27,8 +27,14 @@ java:
 demo: java $(STAMP)  ## Stream a year of real flights through a badly written conjunction.
 	@$(RUN) -m eddyline demo
 
-test: java $(STAMP)  ## Run all tests, on two processes.
-	@$(RUN) -m pytest --numprocesses 2 --dist loadfile
+# Workers of Spark and killed processes import the package again and again: its bytecode is kept.
+PYTEST := env -u PYTHONDONTWRITEBYTECODE $(RUN) -m pytest --numprocesses 2 --dist worksteal
+
+test: java $(STAMP)  ## Run the tests of every room but the large ones; a few minutes on two cores.
+	@$(PYTEST) -m "not large"
+
+test-all: java $(STAMP)  ## Run all tests: kills, large and drawn ones with more examples; some 20 minutes.
+	@$(PYTEST) --hypothesis-profile all
 
 lint: $(STAMP)  ## Check style, imports between rooms, and formatting.
 	@$(RUN) -m ruff check .
@@ -42,7 +48,7 @@ fmt: $(STAMP)  ## Format the code.
 	@$(RUN) -m ruff check --fix .
 	@$(RUN) -m ruff format .
 
-check: lint type test  ## Everything that CI runs.
+check: lint type test-all  ## Everything that CI runs.
 
 SUITES := filters change routing sharing joins
 

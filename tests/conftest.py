@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
-from hypothesis import HealthCheck, settings
 
 from eddyline.errors import SourceError
-from eddyline.spark.session import session
+from eddyline.spark.session import DEFAULTS, session
+from tests import examples
 
-settings.register_profile("dev", max_examples=50, deadline=None, derandomize=True)
-settings.register_profile(
-    "ci",
-    max_examples=100,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.too_slow],
-)
-settings.load_profile("ci" if os.environ.get("CI") else "dev")
+examples.register()
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -37,6 +27,8 @@ def spark(tmp_path_factory):
         made = session(
             {
                 "spark.driver.memory": "2g",
+                "spark.driver.extraJavaOptions": f"{DEFAULTS['spark.driver.extraJavaOptions']} "
+                "-XX:TieredStopAtLevel=1",  # jobs are too short for the optimizing compiler
                 "spark.sql.warehouse.dir": str(folder / "warehouse"),
                 "spark.local.dir": str(folder / "local"),
             },

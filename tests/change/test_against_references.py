@@ -6,12 +6,13 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from eddyline.change import DETECTORS, detector_bank, options_of
 from eddyline.change.single import Detector
 from eddyline.testing.reference_detectors import REFERENCES, ReferenceOptions
+from tests.examples import examples
 
 SHORT = [
     options_of("beta_cusum", n_feedback=10, threshold=2.0),
@@ -53,7 +54,7 @@ def streams(draw, n):
 
 
 @pytest.mark.parametrize("options", SHORT, ids=str)
-@settings(max_examples=20)
+@examples(20)
 @given(data=st.data())
 def test_bank_is_its_reference(options, data):
     items = data.draw(streams(3))
@@ -76,7 +77,7 @@ def test_short_options_cover_every_detector_and_find_changes():
 
 
 @pytest.mark.parametrize("options", SHORT, ids=str)
-@settings(max_examples=20)
+@examples(20)
 @given(data=st.data())
 def test_bank_is_independent_singles(options, data):
     """Bit by bit: the same snapshots, whoever else is in the bank, through resets and restores."""

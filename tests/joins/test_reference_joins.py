@@ -18,6 +18,7 @@ from eddyline.query.windows import RangeWindow, RowsWindow, UnboundedWindow
 from eddyline.testing.join_strategies import JoinCase, join_cases, key_classes
 from eddyline.testing.reference_instants import results_by_instants
 from eddyline.testing.reference_joins import bag, results
+from tests.examples import examples
 
 NOW, ALL = RangeWindow(0), UnboundedWindow()
 
@@ -243,7 +244,7 @@ def test_a_bag_counts_rows_whatever_the_order_of_columns_and_rows():
 
 # Each oracle against the other.
 
-MANY = settings(max_examples=200, suppress_health_check=[HealthCheck.too_slow])
+MANY = examples(200, suppress_health_check=[HealthCheck.too_slow])
 
 
 @MANY
@@ -351,6 +352,7 @@ def test_no_row_is_late_and_none_is_lost_in_the_cut(case: JoinCase):
         assert all(at >= last - case.lateness for at, last in zip(instants, latest, strict=True))
 
 
+@pytest.mark.large
 def test_every_kind_of_case_is_drawn():
     seen: Counter = Counter()
 

@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from eddyline.rules.compile.program import compile_rules
@@ -15,6 +15,7 @@ from eddyline.rules.plan import BlockPlan, SharingPlan
 from eddyline.rules.planning.access_predicates import can_witness, cheapest_witness, plan_of
 from eddyline.rules.profile import SharingProfile
 from eddyline.testing import reference_rules, rule_strategies
+from tests.examples import examples
 
 EVERY_ROW = "every row"
 
@@ -42,7 +43,7 @@ def plans(draw, program):
     return SharingPlan(tuple(witnesses), blocks, frozenset(by_value))
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300, deadline=None)
 @given(st.data())
 def test_any_plan_and_any_cut_give_the_matches_of_the_oracle(data):
     rules = data.draw(rule_strategies.rules())

@@ -9,7 +9,7 @@ import json
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from eddyline.errors import PredicateError
@@ -35,6 +35,7 @@ from eddyline.rules.planning.access_predicates import plan_of
 from eddyline.sql.types import BIGINT, STRING
 from eddyline.testing import rule_strategies
 from eddyline.testing.reference_rules import possible
+from tests.examples import examples
 
 N = Operand("`n`", BIGINT, ("n",))
 SUMS = tuple(Operand(f"try_add(`n`, {each})", BIGINT, ("n",)) for each in (1, 2))
@@ -115,7 +116,7 @@ def fired(program, plan, found):
     return by_row
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(
     st.lists(rule_strategies.trees(leaves=leaves), min_size=1, max_size=4),
     rows(),

@@ -197,7 +197,10 @@ def test_every_type(frame, settings, ansi, method):
     assert differences(got(frame, method=method), wanted(frame)) == {}
 
 
-@pytest.mark.parametrize(("batch", "partitions"), [(1, 1), (7, 5), (10_000, 60), (1, 60)])
+@pytest.mark.parametrize(
+    ("batch", "partitions"),
+    [(1, 1), (7, 5), pytest.param(10_000, 60, marks=pytest.mark.large), (1, 60)],
+)
 def test_batches_and_partitions(frame, settings, batch, partitions):
     settings(batch=batch)
     found = got(frame.repartition(partitions), sample_prob=0.5)

@@ -7,11 +7,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import sqlglot
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from eddyline.routing.partitions import Partition
 from eddyline.routing.table import RouteTable
+from tests.examples import examples
 from tests.routing import cuts
 
 VALUES = [*cuts.EDGES, None, 23.999999999999996, 4503599627370497.0, -1e-310]
@@ -41,7 +42,7 @@ def run_on_duckdb(sqls: list[str], rows: np.ndarray) -> list[list[object]]:
     return [list(column) for column in zip(*found, strict=True)]
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(cuts.tables(), st.data())
 def test_conditions_hold_for_exactly_the_rows_of_their_group(table, data):
     width = len(table.partitions)
@@ -53,7 +54,7 @@ def test_conditions_hold_for_exactly_the_rows_of_their_group(table, data):
         assert found == [cuts.slow_group(table, row) == group for row in rows]
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(cuts.partitions(), st.data())
 def test_sql_counts_buckets_as_numpy_does(part, data):
     rows = data.draw(cuts.rows(1, max_rows=10))

@@ -39,6 +39,7 @@ spark.stop()
 """
 
 
+@pytest.mark.large
 def test_transform_on_spark_connect(spark, tmp_path):
     if importlib.util.find_spec("grpc") is None:
         pytest.skip("Spark Connect's client is not installed: pip install 'eddyline[connect]'")

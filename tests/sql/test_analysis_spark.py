@@ -363,6 +363,7 @@ def test_what_is_said_never_to_raise_never_raises(edges):
     assert raised == []
 
 
+@pytest.mark.large
 def test_the_safe_form_is_true_where_the_predicate_is_true_or_raises(edges):
     by_columns = {}
     for text, found in analysed(PREDICATES).items():
@@ -400,6 +401,7 @@ def faults(edges, text, columns, rows, outcomes):
     return said
 
 
+@pytest.mark.large
 def test_a_safe_function_never_raises(edges):
     """Every signature of the table, on edge values, also such as no Python date can hold."""
     by_args = {}

@@ -56,7 +56,9 @@ def test_ramps_are_linear_and_end():
 
 
 @pytest.mark.parametrize("ramp_rows", [0, 2000])
-@pytest.mark.parametrize("batch_rows", [1, 49, 51, 4096, 20_000])
+@pytest.mark.parametrize(
+    "batch_rows", [pytest.param(1, marks=pytest.mark.large), 49, 51, 4096, 20_000]
+)
 def test_rows_do_not_depend_on_the_cut(ramp_rows, batch_rows):
     stream = some(seed=1, period_rows=1500 if batch_rows == 1 else 5000, ramp_rows=ramp_rows // 2)
     whole = stream.passes()

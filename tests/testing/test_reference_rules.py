@@ -173,6 +173,7 @@ def test_drawn_rules_run_on_drawn_rows(rules, rows):
             assert not (rule.name in names and opposite)
 
 
+@pytest.mark.large
 def test_every_kind_of_node_is_drawn():
     kinds = (Compare, OneOf, IsNull, TextTest, ValueTest, NativeTest, FunctionTest, Constant)
     for kind in (*kinds, Not, And, Or, Is):

@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import numpy as np
+import pytest
 from hypothesis import find, given
 from hypothesis import strategies as st
 
@@ -26,6 +27,7 @@ def test_costs_are_the_drawn_ones(costs):
     assert set(costs) <= set(strategies.COSTS_NS)
 
 
+@pytest.mark.large
 def test_edges_are_reachable():
     assert find(strategies.drops(), lambda drops: len(drops) == 0).shape[0] == 0
     assert find(strategies.profiles(n_filters=st.just(3)), lambda p: p.n_tuples > 2).n_filters == 3

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import event, given, settings
+from hypothesis import event, given
 from hypothesis import strategies as st
 from pyarrow import fs
 
@@ -25,6 +25,7 @@ from eddyline.state.manifest import ManifestFolder
 from eddyline.state.rows import ALWAYS, FOREVER, Rows
 from eddyline.testing.join_strategies import N_INSTANTS, join_cases
 from eddyline.testing.reference_joins import results
+from tests.examples import examples
 from tests.joins.operator.test_bucket import Operator, bag
 from tests.joins.plans import Q3, on_one_attribute, orders, place_in
 
@@ -149,7 +150,7 @@ def finer(batches, draw):
             }
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(case=join_cases(min_inputs=3).map(supported), data=st.data())
 def test_caches_never_change_an_answer(case, data):
     between_batches.forget()

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import event, given, settings
+from hypothesis import event, given
 from hypothesis import strategies as st
 
 from benchmarks import join_runs
@@ -16,6 +16,7 @@ from eddyline.joins.caches import between_batches
 from eddyline.joins.caches.counts import CachePlan
 from eddyline.joins.caches.prefix_invariant import are_compatible, candidates, is_sound, is_told
 from eddyline.joins.graph import JoinGraph
+from tests.examples import examples
 from tests.joins.caches.test_cached_pipelines import Fed, hits_of
 from tests.joins.plans import E5, E6, Q3, SIX, find, on_one_attribute, orders, random_orders
 
@@ -152,7 +153,7 @@ def some_arrivals(rng, graph):
     )
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(seed=st.integers(0, 1 << 30), batch_rows=st.sampled_from([1, 2, 7, 20, 49, 200]))
 def test_partners_never_change_an_answer(seed, batch_rows):
     rng = random.Random(seed)

@@ -288,11 +288,17 @@ def test_a_stream_that_stops_holds_up_and_loses_nothing(tmp_path):
     assert feed.on_disk() == set(state.names)
 
 
-LONG_WINDOWS = [RowsWindow(40), RowsWindow(3, ("k",)), RowsWindow(9, ("v",)), RangeWindow(60)]
-
-
 @pytest.mark.parametrize("emits", ["istream", "dstream", "rstream"])
-@pytest.mark.parametrize("window", LONG_WINDOWS, ids=str)
+@pytest.mark.parametrize(
+    "window",
+    [
+        RowsWindow(40),
+        RangeWindow(60),
+        pytest.param(RowsWindow(3, ("k",)), marks=pytest.mark.large),
+        pytest.param(RowsWindow(9, ("v",)), marks=pytest.mark.large),
+    ],
+    ids=str,
+)
 def test_long_runs_give_the_definition_and_keep_little(emits, window, tmp_path):
     rng = np.random.default_rng(5)
     feed = Feed(tmp_path, {"s": window, "t": RowsWindow(4, ("k",))}, emits=emits, lateness=12)

@@ -8,7 +8,7 @@ import re
 from decimal import Decimal
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from eddyline.query.conditions import (
@@ -30,6 +30,7 @@ from eddyline.sql.java_regex import python_regex
 from eddyline.sql.like import is_folded_alike
 from eddyline.testing import rule_strategies
 from eddyline.testing.reference_rules import truth
+from tests.examples import examples
 
 pytestmark = pytest.mark.spark
 
@@ -582,7 +583,7 @@ def test_trees_say_what_spark_says(frame, ansi):
     assert len(answers) == 400
 
 
-@settings(max_examples=6)
+@examples(6)
 @given(
     st.lists(rule_strategies.rule_texts(), min_size=15, max_size=30, unique=True),
     rule_strategies.rule_rows(),

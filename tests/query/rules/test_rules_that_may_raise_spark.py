@@ -14,7 +14,7 @@ import random
 from decimal import Decimal
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from pyspark.errors import AnalysisException, PySparkException
 
@@ -26,6 +26,7 @@ from eddyline.rules.match.matcher import Matcher
 from eddyline.rules.planning.access_predicates import plan_of
 from eddyline.spark.rules.operator import looked_at
 from eddyline.testing.reference_rules import possible
+from tests.examples import examples
 
 pytestmark = pytest.mark.spark
 
@@ -250,6 +251,7 @@ NEVER = (
 """Rules that raise on no row, or on none of these."""
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("nullable", [True, False], ids=["nullable", "not null"])
 def test_chosen_rules_say_what_spark_says(silent, nullable):
     rng = random.Random(7)
@@ -266,7 +268,7 @@ def test_chosen_rules_say_what_spark_says(silent, nullable):
             assert (n_raised > 0) is (rule.text not in NEVER), rule.text
 
 
-@settings(max_examples=5, suppress_health_check=[HealthCheck.too_slow])
+@examples(5, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(texts, min_size=8, max_size=8, unique=True), rows)
 def test_drawn_rules_say_what_spark_says(silent, texts, rows):
     frame = frame_of(silent, rows)

@@ -5,7 +5,7 @@ import re
 import sqlite3
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from eddyline.errors import NotSupportedError, QueryError
@@ -13,6 +13,7 @@ from eddyline.query.predicates import FunctionPredicate, SqlPredicate, predicate
 from eddyline.query.select.joins import is_join, read_join
 from eddyline.query.select.scope import identifier
 from eddyline.query.windows import RangeWindow, RowsWindow, UnboundedWindow
+from tests.examples import examples
 
 COLUMNS = {
     "s": {
@@ -690,7 +691,7 @@ def test_the_whole_of_what_is_broken_below_is_read():
     assert read(" ".join(WORDS)).keys == read(WHOLE).keys
 
 
-@settings(max_examples=400)
+@examples(400)
 @given(
     dropped=st.lists(st.integers(0, len(WORDS) - 1), max_size=4, unique=True),
     added=st.lists(st.sampled_from(WORDS), max_size=3),

@@ -292,6 +292,7 @@ def test_sql_predicates_of_a_query_take_an_order_per_class(spark, texts, tmp_pat
     assert more.view().blocks[0].routed_by == ("region",)
 
 
+@pytest.mark.large
 def test_a_class_that_appears_moves_to_another_column_and_disappears(spark, tmp_path):
     """Four phases: no class, by ``a``, by ``b``, no class again. The rows are always the same."""
     rng = np.random.default_rng(6)

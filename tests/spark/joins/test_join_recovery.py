@@ -112,6 +112,7 @@ def start(folder):
     )
 
 
+@pytest.mark.large
 def test_killed_at_random_instants(spark, tmp_path):
     for number in range(N_BATCHES):
         for name in "stu":
@@ -134,6 +135,7 @@ def test_killed_at_random_instants(spark, tmp_path):
     assert len(list(windows.glob("manifest-*"))) == 2, "old manifests go"
 
 
+@pytest.mark.large
 def test_a_worker_killed_in_the_middle_counts_once(spark, tmp_path):
     for number in range(3):
         for name in "stu":
@@ -182,6 +184,7 @@ def test_a_full_disk_is_said_and_nothing_is_lost(engine, tmp_path):
     assert got(tmp_path) == expected(3)
 
 
+@pytest.mark.large
 def test_windows_that_a_task_cannot_reach_are_said_and_nothing_is_lost(engine, tmp_path):
     runs = tmp_path / "ckpt" / "eddyline" / "windows" / "runs"
     away = runs.with_name("runs-away")

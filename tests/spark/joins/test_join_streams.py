@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from hypothesis import Phase, given, settings
+from hypothesis import Phase, given
 from hypothesis import strategies as st
 from pyspark.sql import functions as F
 
@@ -21,6 +21,7 @@ from eddyline.query.windows import RowsWindow
 from eddyline.spark.joins.window_join import WindowJoin
 from eddyline.testing.join_strategies import join_cases
 from eddyline.testing.reference_joins import bag, results
+from tests.examples import examples
 from tests.spark.joins.join_streams import stream_of, write_batch
 
 pytestmark = pytest.mark.spark
@@ -61,7 +62,7 @@ def join_of(spark, case, folder, **options):
     case=join_cases(max_inputs=4).filter(lambda case: case.batches),
     n_buckets=st.integers(1, 4),
 )
-@settings(max_examples=10, phases=[Phase.explicit, Phase.reuse, Phase.generate])  # jobs are slow
+@examples(10, phases=[Phase.explicit, Phase.reuse, Phase.generate])  # jobs are slow
 def test_any_cut_gives_the_definition(spark, case, n_buckets):
     with tempfile.TemporaryDirectory() as folder:
         join = join_of(spark, case, Path(folder), buckets=n_buckets)
@@ -238,7 +239,8 @@ def test_a_checkpoint_of_another_query_is_refused(engine, tmp_path):
         again.start(state=f"{checkpoint}/eddyline/windows", trigger="available_now")
 
 
-def test_a_sink_that_takes_a_part_loses_nothing(engine, tmp_path):
+def test_a_sink_that_takes_a_part_loses_nothing(engine, tmp_path, monkeypatch):
+    monkeypatch.setattr("eddyline.spark.run.run.REPORT_WAIT_S", 0.2)
     seen = []
 
     def first_batch_only_counts(df, batch_id):

@@ -5,7 +5,7 @@ from collections import Counter
 
 import pyarrow as pa
 import pytest
-from hypothesis import Phase, given, settings
+from hypothesis import Phase, given
 from hypothesis import strategies as st
 
 from eddyline.errors import NotSupportedError, QueryError
@@ -13,12 +13,13 @@ from eddyline.options import JoinOptions
 from eddyline.spark.joins.window_join import WindowJoin
 from eddyline.testing.join_strategies import join_cases
 from eddyline.testing.reference_joins import bag, results
+from tests.examples import examples
 
 T0 = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 
 
 @given(case=join_cases(max_inputs=4), n_buckets=st.integers(1, 3))
-@settings(max_examples=24, phases=[Phase.explicit, Phase.reuse, Phase.generate])  # jobs are slow
+@examples(24, phases=[Phase.explicit, Phase.reuse, Phase.generate])  # jobs are slow
 def test_joins_are_those_of_the_definition(spark, case, n_buckets):
     frames = {name: spark.createDataFrame(rows) for name, rows in case.tables.items()}
     join = WindowJoin(case.query.text, frames, case.times, options=JoinOptions(buckets=n_buckets))

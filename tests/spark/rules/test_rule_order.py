@@ -7,11 +7,12 @@ from decimal import Decimal
 import duckdb
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 import eddyline as el
 from eddyline.sql.rendering import string_literal
+from tests.examples import examples
 from tests.spark.rules.rule_answers import natives, said_by_rules, said_by_spark
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
@@ -74,7 +75,7 @@ def decimal_rules(draw):
     return draw(st.sampled_from([*forms, f"{column} IN ({a}, {b}, NULL)", f"{a} < {column}"]))
 
 
-@settings(max_examples=15, deadline=None)
+@examples(15, deadline=None)
 @given(
     drawn=st.lists(text_rules(), min_size=20, max_size=50, unique=True),
     values=st.lists(st.none() | WORDS, min_size=1, max_size=60),
@@ -99,9 +100,7 @@ def test_duckdb_orders_texts_alike(values, constants):
         assert [row[0] for row in found] == [each.encode() < constant.encode() for each in plain]
 
 
-@settings(
-    max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
-)
+@examples(10, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(
     drawn=st.lists(decimal_rules(), min_size=40, max_size=80, unique=True),
     ansi=st.booleans(),

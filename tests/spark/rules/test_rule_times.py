@@ -5,12 +5,13 @@ from __future__ import annotations
 import datetime as dt
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 import eddyline as el
 from eddyline.spark.rules.operator import RuleBinder
 from eddyline.testing.reference_rules import truth
+from tests.examples import examples
 from tests.spark.rules.rule_answers import natives, said_by_rules, said_by_spark
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
@@ -104,9 +105,7 @@ def texts(draw):
 
 
 @pytest.mark.parametrize("zone", ZONES)
-@settings(
-    max_examples=4, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
-)
+@examples(4, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(
     drawn=st.lists(texts(), min_size=40, max_size=60, unique=True),
     ansi=st.sampled_from(["true", "false"]),

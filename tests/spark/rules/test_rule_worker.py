@@ -7,7 +7,7 @@ import uuid
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyspark import cloudpickle
 
@@ -35,6 +35,7 @@ from eddyline.spark.rules.task import MAX_PROGRAMS, RuleBlock
 from eddyline.sql.like import ANY, Wild
 from eddyline.sql.types import INT, STRING
 from eddyline.testing import reference_rules, rule_strategies
+from tests.examples import examples
 
 N = Operand("`n`", INT, ("n",))
 S = Operand("`s`", STRING, ("s",))
@@ -264,7 +265,7 @@ def test_reports_under_different_plans_add_up():
     assert set(two.blocks) == set(plan.blocks)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.data())
 def test_any_rules_in_any_cut(data):
     rules = data.draw(rule_strategies.rules())

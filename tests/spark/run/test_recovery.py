@@ -85,6 +85,7 @@ def check(spark, folder, tmp_path):
     )
 
 
+@pytest.mark.large
 def test_killed_at_random_instants(spark, folder, tmp_path):
     for wait_s in (0.3, 1.5, 2.8):
         process = start(folder, tmp_path)
@@ -98,6 +99,7 @@ def test_killed_at_random_instants(spark, folder, tmp_path):
     check(spark, folder, tmp_path)
 
 
+@pytest.mark.large
 def test_killed_while_the_first_batch_was_written(spark, folder, tmp_path):
     """Spark starts with a batch 0 only where nothing is in the folder of its log."""
     process = start(folder, tmp_path)
@@ -118,6 +120,7 @@ def test_killed_while_the_first_batch_was_written(spark, folder, tmp_path):
     assert not list((checkpoint / "spark").rglob("*7d2a3c*"))
 
 
+@pytest.mark.large
 def test_a_worker_killed_in_the_middle_counts_once(spark, folder, tmp_path):
     marker = tmp_path / "kill-me"
     marker.write_text("")

@@ -118,6 +118,7 @@ def test_memory_sinks_have_the_rows_of_unshared_queries(engine):
     assert shared["low"].journal == shared["even"].journal
 
 
+@pytest.mark.large
 def test_other_sinks_have_the_rows_of_unshared_queries(engine, tmp_path):
     def started(made, name, **options):
         return finish(
@@ -333,6 +334,7 @@ def test_restart_from_a_checkpoint(engine, tmp_path):
     assert isinstance(one.start_all("parquet", trigger="available_now", **paths)[0], SharedQueryRun)
 
 
+@pytest.mark.large
 def test_a_checkpoint_of_unshared_runs_goes_on_unshared(engine, tmp_path):
     paths = {"path": str(tmp_path / "out"), "checkpoint": str(tmp_path / "ckpt")}
     first = with_queries(engine, FOR_FILES).start_all(
@@ -401,6 +403,7 @@ spark.stop()
 """
 
 
+@pytest.mark.large
 def test_killed_at_random_instants(spark, folder, tmp_path):
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)

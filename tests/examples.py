@@ -1,0 +1,36 @@
+"""How many examples Hypothesis draws: few in ``make test``, many in ``make test-all``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import HealthCheck, settings
+
+FEW, MANY = "few", "all"
+"""Profiles of ``make test``, the default, and of ``make test-all``."""
+
+N_EXAMPLES = {FEW: 25, MANY: 100}
+
+
+def register() -> None:
+    """Make the profiles known and take the default; ``--hypothesis-profile`` takes the other."""
+    for name, n_examples in N_EXAMPLES.items():
+        settings.register_profile(
+            name,
+            max_examples=n_examples,
+            deadline=None,
+            derandomize=True,
+            suppress_health_check=[HealthCheck.too_slow],
+        )
+    settings.load_profile(FEW)
+
+
+def examples(n_examples: int, **more: Any) -> settings:
+    """Return the settings of a test with a number of examples of its own.
+
+    Args:
+        n_examples: in ``make test-all``; ``make test`` takes the share that its profile has.
+        **more: other settings.
+    """
+    share = settings().max_examples / N_EXAMPLES[MANY]
+    return settings(max_examples=max(1, round(n_examples * share)), **more)
