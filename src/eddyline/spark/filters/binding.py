@@ -14,14 +14,14 @@ from eddyline.errors import QueryError
 from eddyline.filters.binding import BoundConjunction, bind
 from eddyline.query.attributes import Attribute, attribute, candidates
 from eddyline.query.predicates import SqlPredicate
+from eddyline.spark.analysis import analysed, check_names, column_types
 from eddyline.spark.filters.plan_text import computes_nothing
-from eddyline.spark.operator import PREFIX
 from eddyline.spark.session import is_ansi
 from eddyline.sql.analysis import resolve_columns
 from eddyline.sql.parsing import quoted
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
     from eddyline.options import FilterOptions
     from eddyline.query.predicates import Predicate
@@ -125,49 +125,16 @@ def _kind(df: DataFrame, text: str, sql: str) -> str:
         raise QueryError(msg, attribute=text) from error
 
 
-def check_names(df: DataFrame) -> None:
-    """Refuse columns that a temporary column would replace."""
-    for column in df.columns:
-        if column.lower().startswith(PREFIX):
-            msg = (
-                f"the input has a column {column!r}, but names that start with {PREFIX} are those "
-                f"of temporary columns; rename it with withColumnRenamed"
-            )
-            raise QueryError(msg, column=column)
-
-
-def column_types(df: DataFrame) -> dict[str, str]:
-    """Return name and type of each column; where columns share a name, no type is known."""
-    types: dict[str, str] = {}
-    for name, kind in df.dtypes:
-        types[name] = kind if types.get(name, kind) == kind else "unknown"
-    return types
-
-
 def _check_by_spark(df: DataFrame, predicates: list[SqlPredicate]) -> None:
-    """Let Spark analyse all SQL predicates at once, and one by one only to find the wrong one."""
-    try:
-        kinds = [field.dataType for field in df.select(*_columns(predicates)).schema]
-    except AnalysisException:
-        for predicate in predicates:
-            _check_alone(df, predicate)
-        raise
-    for predicate, kind in zip(predicates, kinds, strict=True):
+    """Check that Spark can evaluate SQL predicates, and takes them for conditions."""
+    found = analysed(df, [F.expr(each.text) for each in predicates])
+    for predicate, kind in zip(predicates, found, strict=True):
+        if isinstance(kind, AnalysisException):
+            msg = f"predicate {predicate.name!r}: Spark cannot resolve {predicate.text}: {kind}"
+            raise QueryError(msg, name=predicate.name) from kind
         if not isinstance(kind, BooleanType | NullType):
             msg = (
                 f"predicate {predicate.name!r} is not a condition: {predicate.text} is of type "
                 f"{kind.simpleString()}; compare it with something"
             )
             raise QueryError(msg, name=predicate.name, type=kind.simpleString())
-
-
-def _check_alone(df: DataFrame, predicate: SqlPredicate) -> None:
-    try:
-        df.select(*_columns([predicate])).schema  # noqa: B018 - asking for it is the analysis
-    except AnalysisException as error:
-        msg = f"predicate {predicate.name!r}: Spark cannot resolve {predicate.text}: {error}"
-        raise QueryError(msg, name=predicate.name) from error
-
-
-def _columns(predicates: list[SqlPredicate]) -> list[Column]:
-    return [F.expr(each.text).alias(f"p{index}") for index, each in enumerate(predicates)]

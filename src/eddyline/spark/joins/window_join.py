@@ -23,7 +23,7 @@ from eddyline.query.select.joins import read_join
 from eddyline.query.steps import columns_read
 from eddyline.query.windows import RangeWindow, read_window
 from eddyline.registry import unknown
-from eddyline.spark.filters.binding import column_types
+from eddyline.spark.analysis import column_types
 from eddyline.spark.joins.operator import JoinPipeline
 from eddyline.spark.joins.source import arrow_schema, placed, source_of
 from eddyline.spark.joins.task import REPORT, OnceWorker, Shape

@@ -33,7 +33,7 @@ from eddyline.rules.compile.program import compile_rules
 from eddyline.rules.loop import RuleLoop
 from eddyline.rules.profile import SharingProfile
 from eddyline.runtime.reports import decisions_of, newest_attempts
-from eddyline.spark.filters.binding import check_names, column_types
+from eddyline.spark.analysis import analysed, check_names, column_types
 from eddyline.spark.operator import PREFIX
 from eddyline.spark.rules.task import RuleBlock
 from eddyline.spark.rules.timestamps import micros_of
@@ -342,18 +342,10 @@ def _pending(seen: Any, batch_id: int) -> list[PendingRules]:
 
 
 def _refused_by_spark(df: DataFrame, columns: Sequence[str]) -> dict[str, str]:
-    """Return what Spark refuses of the columns that rules look at, and why."""
-    try:
-        df.select(*(operand(df, text) for text in columns)).schema  # noqa: B018 - is the analysis
-    except AnalysisException:
-        refused = {}
-        for text in columns:
-            try:
-                df.select(operand(df, text)).schema  # noqa: B018
-            except AnalysisException as error:
-                refused[text] = str(error)
-        return refused
-    return {}
+    """Return the columns that rules look at and Spark refuses, and why."""
+    found = analysed(df, [operand(df, text) for text in columns])
+    paired = zip(columns, found, strict=True)
+    return {text: str(each) for text, each in paired if isinstance(each, AnalysisException)}
 
 
 def _without(bound: BoundRules, refused: dict[str, str], *, skips: bool) -> BoundRules:

@@ -13,7 +13,7 @@ from eddyline.data.durable_files import replace_file
 from eddyline.errors import EddylineError, StateError
 from eddyline.options import FilterOptions
 from eddyline.query.rules.sources import conjunction_source
-from eddyline.spark.filters.binding import column_types
+from eddyline.spark.analysis import column_types
 from eddyline.spark.rules.live import RuleBatches
 from eddyline.spark.rules.rule_set import RuleSet
 from eddyline.spark.run.legacy import LegacyOperator
