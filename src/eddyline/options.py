@@ -14,6 +14,10 @@ OFF_SWITCH = "EDDYLINE_ADAPTIVE"
 """Environment variable; ``0``, ``false``, ``no`` or ``off`` freezes every order as written."""
 
 
+FOR_ALL = ("policy", "monitor", "adaptive", "seed")
+"""Options that every operator of a query takes from the options of the query."""
+
+
 def adaptation_is_off() -> bool:
     """Return whether the environment switches all adaptation off."""
     return os.environ.get(OFF_SWITCH, "").strip().lower() in {"0", "false", "no", "off"}
@@ -37,6 +41,13 @@ class _Keywords:
                 msg = f"unknown option {name!r}; known: {', '.join(known)}{hint}"
                 raise OptionError(msg, name=name, known=known)
         return cls(**given)
+
+    @classmethod
+    def like(cls, other: Any) -> Self:
+        """Return options of this kind that say what those of another kind say for all kinds."""
+        if isinstance(other, cls):
+            return other
+        return cls(**{name: getattr(other, name) for name in FOR_ALL if hasattr(other, name)})
 
     def resolved(self) -> Self:
         """Return the options with the environment's off switch applied.

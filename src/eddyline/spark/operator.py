@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from eddyline.runtime.reports import TaskReport
     from eddyline.spark.run.observed_metrics import PendingMetrics
     from eddyline.state.manifest import StatePart
+    from eddyline.state.place import StatePlace
     from eddyline.watch.sections import Section
 
 PREFIX = "__eddyline"
@@ -80,6 +81,20 @@ class Laid:
     """Its result."""
     pending: tuple[Pending, ...] = ()
     """What it will report when the result is computed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Where an operator is built: the rows that it will be laid over, and for whom."""
+
+    df: DataFrame
+    """A DataFrame with the columns of its input, for analysis only."""
+    query: str
+    """Name of the query."""
+    options: Any
+    """Options of the query."""
+    is_source: bool = True
+    """Whether the rows are those of a stream, and not the result of another operator."""
 
 
 class Operator:
@@ -169,6 +184,14 @@ class Stateful(Protocol):
     """An operator with durable state, which the query's manifest names batch by batch."""
 
     name: str
+
+    def attach(self, place: StatePlace) -> None:
+        """Take note of where durable state is written; called once, before the first batch.
+
+        Args:
+            place: where the operator keeps its files.
+        """
+        ...
 
     def open(self, part: StatePart | None, again: StatePart | None, batch: Batch) -> None:
         """Start from the state after the batch before; called first of all for a batch.

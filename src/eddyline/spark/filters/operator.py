@@ -5,14 +5,17 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
-from eddyline.filters.loop import FilterLoop
+from eddyline.filters.loop import FilterLoop, check_options
+from eddyline.options import FilterOptions
+from eddyline.query.predicates import named
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.records import BlockView, FilterView
+from eddyline.spark.filters.binding import bind_to
 from eddyline.spark.filters.guard import EVERY_ROW
 from eddyline.spark.filters.native_block import NativeBlock
 from eddyline.spark.filters.parts import ArrowPart, LastPart, Laying, NativePart, PinnedPart
@@ -25,12 +28,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from eddyline.filters.binding import BoundConjunction, Segment
-    from eddyline.options import FilterOptions
     from eddyline.query.attributes import Attribute
+    from eddyline.query.steps import FilterStep
     from eddyline.runtime.records import BlockRecord
     from eddyline.spark.filters.guard import Guard
     from eddyline.spark.filters.parts import LearningPart, Part
-    from eddyline.spark.operator import Batch, Observed
+    from eddyline.spark.operator import Batch, Observed, Site
 
 SAMPLE_TIME_FRAC = 0.01
 """Most time that reading samples may take, as a share of the time between two of them."""
@@ -77,6 +80,19 @@ class FilterOperator(Operator):
         """Reports of plain streaming queries arrive on Spark's listener thread."""
         self._sampled_at = -float("inf")
         self._sample_cost_s = 0.0
+
+    @classmethod
+    def of(cls, step: FilterStep, site: Site) -> Self:
+        """Return the operator of a step.
+
+        Raises:
+            QueryError: a predicate that does not fit the columns.
+        """
+        options = FilterOptions.like(site.options)
+        check_options(options)
+        relation = "" if site.is_source else step.input
+        bound = bind_to(site.df, named(step.predicates), options)
+        return cls(bound, options, site.query, relation=relation)
 
     def _parts(self, segment: Segment, number: int) -> Iterator[Part]:
         suffix = f"#{number + 1}" if number else ""

@@ -1,0 +1,189 @@
+"""A continuous query on Spark: named relations, steps over them, and a start."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from eddyline.errors import QueryError
+from eddyline.query.steps import FilterStep, ProjectStep, ReadStep, tree
+from eddyline.spark.filters.binding import column_types
+from eddyline.spark.operator import Site
+from eddyline.spark.operators import operators_of
+from eddyline.spark.run.run import Job, Run, SinkOutlet, settings_of
+from eddyline.spark.sinks.sinks import sink_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from pyspark.sql import DataFrame
+
+    from eddyline.query.steps import Step
+    from eddyline.spark.operator import Operator
+    from eddyline.spark.sinks.sinks import BatchWriter
+
+RENAME = "engine.query(…, name='…')"
+"""How a query gets another name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """A stream or a table under its name."""
+
+    df: DataFrame
+    time: str | None = None
+    """Its event-time column; None for a table, whose rows were always there."""
+    lateness: str | None = None
+    """How late its rows may come, such as ``1 minute``."""
+
+    @property
+    def rows(self) -> DataFrame:
+        """The rows, with a watermark if they may be late."""
+        if self.lateness is None or self.time is None:
+            return self.df
+        return self.df.withWatermark(self.time, self.lateness)
+
+
+class Query:
+    """A continuous query that can be started; made by ``Engine.query``.
+
+    Args:
+        name: of the query.
+        text: the query as it was written.
+        steps: what it does, in the order of evaluation; see ``query.steps``.
+        relations: the streams and tables that it reads, by name.
+        options: how its plan is learned.
+        check_not_running: raises QueryError if a query of a name is running.
+
+    Raises:
+        QueryError: a step that does not fit the columns before it.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        text: str,
+        steps: Sequence[Step],
+        relations: Mapping[str, Relation],
+        options: Any,
+        *,
+        check_not_running: Callable[[str], None] = lambda _name: None,
+    ) -> None:
+        self.name = name
+        self.text = text
+        self.steps = tuple(steps)
+        self.relations = {
+            each.stream: relations[each.stream] for each in steps if isinstance(each, ReadStep)
+        }
+        self.options = options
+        self._check_not_running = check_not_running
+        self._made: list[Operator] = self._operators()
+        shape = self.source
+        for each in self._made:
+            shape = each.shape(shape)
+        self.columns = column_types(shape)
+        """Name and Spark type of each output column."""
+
+    def with_steps(self, *steps: Step) -> Query:
+        """Return the query with other steps over the same streams, such as with one more.
+
+        Raises:
+            QueryError: a step that does not fit the columns before it.
+        """
+        return Query(
+            self.name,
+            self.text,
+            steps,
+            self.relations,
+            self.options,
+            check_not_running=self._check_not_running,
+        )
+
+    @property
+    def streams(self) -> tuple[str, ...]:
+        """The streams that the query reads, by name."""
+        return tuple(name for name, each in self.relations.items() if each.df.isStreaming)
+
+    @cached_property
+    def source(self) -> DataFrame:
+        """The rows of the stream that the query reads."""
+        (relation,) = self.relations.values()
+        return relation.rows
+
+    def _operators(self) -> list[Operator]:
+        return operators_of(self.steps, Site(self.source, self.name, self.options))
+
+    def _new_operators(self) -> list[Operator]:
+        """Return operators that have learned nothing: those of the check, when first asked."""
+        made, self._made = self._made, []
+        return made or self._operators()
+
+    @property
+    def identity(self) -> str:
+        """What durable and learned state must be of, to go on from it."""
+        facts = [
+            [name, each.time, sorted(column_types(each.df).items())]
+            for name, each in sorted(self.relations.items())
+        ]
+        plain = json.dumps([facts, [str(each) for each in self.steps]], default=str)
+        return f"{self.text} #{hashlib.blake2b(plain.encode(), digest_size=6).hexdigest()}"
+
+    # -- a query that only filters, which may run together with others ----------------------------
+
+    @property
+    def is_filter(self) -> bool:
+        """Whether the query reads one stream, filters it and projects, and does nothing else."""
+        return tuple(map(type, self.steps)) == (ReadStep, FilterStep, ProjectStep)
+
+    # -- running --------------------------------------------------------------------------------
+
+    def explain(self) -> str:
+        """Return the steps of the query as a tree; of a query that runs, ask its run."""
+        return "\n".join((f"{self.name}", *tree(self.steps))) + "\n"
+
+    def start(
+        self,
+        sink: str | BatchWriter = "memory",
+        *,
+        path: str | None = None,
+        checkpoint: str | None = None,
+        trigger: str | None = None,
+    ) -> Run:
+        """Start the query.
+
+        Args:
+            sink: ``parquet``, ``memory``, ``console``, or a function of (df, batch_id).
+            path: where the sink writes, if it writes somewhere.
+            checkpoint: folder from which a later start continues; a temporary one if omitted.
+            trigger: ``available_now`` (what is there, then stop), ``once``, or an interval such
+                as ``5 seconds``; as fast as possible if omitted.
+
+        Returns:
+            The run, which behaves like a StreamingQuery.
+
+        Raises:
+            QueryError: a query of that name is running, or it reads no stream.
+            OptionError: an unknown sink or trigger, or a path that is missing.
+            SourceError: the sink's path cannot be written.
+        """
+        self._check_not_running(self.name)
+        if not self.source.isStreaming:
+            msg = f"{self.name!r} reads batch DataFrames only; get its results by .to_df()"
+            raise QueryError(msg, query=self.name)
+        return Run(self.job(), SinkOutlet(sink_of(sink, path)), checkpoint, trigger)
+
+    def job(self) -> Job:
+        """Return what a run of the query alone runs."""
+        return Job(
+            name=self.name,
+            text=self.text,
+            identity=self.identity,
+            source=self.source,
+            settings=settings_of(self.options),
+            operators=lambda _: self._new_operators(),
+            steps=tree(self.steps),
+            rename=RENAME,
+        )
