@@ -49,7 +49,7 @@ def run(
     """Run the queries of a script until they end or Ctrl-C."""
     if report is not None:
         check_plotly()
-    from eddyline.spark.run.follow import watch  # noqa: PLC0415
+    from eddyline.spark.run.running_query import watch  # noqa: PLC0415
     from eddyline.spark.script import run_script  # noqa: PLC0415 - pyspark loads slowly
 
     runs = run_script(

@@ -2,40 +2,34 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from eddyline.errors import OptionError, QueryError
-from eddyline.filters.loop import check_options
 from eddyline.options import FilterOptions, JoinOptions
-from eddyline.query.predicates import FunctionPredicate, named, predicate
-from eddyline.query.select.filters import read_select
+from eddyline.query.predicates import FunctionPredicate, predicate
 from eddyline.query.select.joins import is_join
+from eddyline.query.select.reader import read_query
+from eddyline.query.steps import steps
 from eddyline.registry import unknown
-from eddyline.spark.filters.binding import bind_to
-from eddyline.spark.filters.operator import FilterOperator
+from eddyline.spark.filters.binding import column_types
 from eddyline.spark.functions import argument_names
 from eddyline.spark.joins.window_join import WindowJoin
-from eddyline.spark.run.group import start_of, start_together, stop_all
-from eddyline.spark.run.run import Job, Run, SinkOutlet, already_running, settings_of
+from eddyline.spark.query import RENAME, Query, Relation
+from eddyline.spark.run.run import already_running
+from eddyline.spark.run.running_query import stop_runs
 from eddyline.spark.session import session
-from eddyline.spark.sinks.sinks import sink_of
+from eddyline.spark.shared.group import Start, start_together
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from eddyline.filters.binding import BoundConjunction
-    from eddyline.query.query import Query as QueryValue
-    from eddyline.spark.run.group import SharedQueries
     from eddyline.spark.run.running_query import RunFace
+    from eddyline.spark.shared.group import SharedQueries
     from eddyline.spark.sinks.sinks import BatchWriter
 
 AnyQuery = TypeVar("AnyQuery", "Query", WindowJoin)
-
-RENAME = "engine.query(…, name='…')"
-"""How a query gets another name."""
 
 
 class Engine:
@@ -54,27 +48,42 @@ class Engine:
 
     def __init__(self, spark: SparkSession | None = None) -> None:
         self.spark = session() if spark is None else spark
-        self.streams: dict[str, DataFrame] = {}
-        self.tables: dict[str, DataFrame] = {}
-        self.times: dict[str, str] = {}
-        """The event-time column of each stream that has one."""
-        self.lateness: dict[str, str] = {}
-        """How late rows of each stream may come, if they may."""
+        self.relations: dict[str, Relation] = {}
+        """Streams and tables, by name."""
+        self.results: dict[str, Query] = {}
+        """The queries whose results are streams, by the name of the stream."""
         self.functions: dict[str, FunctionPredicate] = {}
         self.queries: dict[str, Query | WindowJoin] = {}
-        self.shared: list[SharedQueries] = []
-        """Those that were started together."""
+        self.groups: list[SharedQueries] = []
+        """Queries that run together."""
         self.runs: list[RunFace] = []
         """What ``start_all`` has started last."""
 
+    @property
+    def streams(self) -> dict[str, DataFrame]:
+        """The streams by name, but for those that are results of queries."""
+        return {name: each.df for name, each in self.relations.items() if each.df.isStreaming}
+
+    @property
+    def tables(self) -> dict[str, DataFrame]:
+        """The tables by name."""
+        return {name: each.df for name, each in self.relations.items() if not each.df.isStreaming}
+
     def stream(
-        self, name: str, df: DataFrame, *, time: str | None = None, lateness: str | None = None
+        self,
+        name: str,
+        df: DataFrame | Query,
+        *,
+        time: str | None = None,
+        lateness: str | None = None,
     ) -> None:
-        """Give a streaming DataFrame a name that queries can use.
+        """Give a streaming DataFrame, or the results of a query, a name that queries can use.
+
+        A query over the results of another one is run as one query: its steps are those of both.
 
         Args:
             name: the stream's name in SQL.
-            df: a streaming DataFrame.
+            df: a streaming DataFrame, or a query of this engine.
             time: its event-time column; used by windows, not by filters.
             lateness: how much earlier than the latest row before it a row may be ("1 minute");
                 the watermark of queries that filter; a join counts late rows by itself.
@@ -83,25 +92,25 @@ class Engine:
             QueryError: the name is taken, the DataFrame is no stream, or has no such column.
         """
         self._check_new(name)
-        if not df.isStreaming:
+        if not isinstance(df, Query) and not df.isStreaming:
             msg = (
                 f"stream {name!r} needs a streaming DataFrame (spark.readStream…), got a batch "
                 f"one; join it as a table that does not change (engine.table), or filter it with "
                 f"df.transform(el.all_of(…))"
             )
             raise QueryError(msg, name=name)
-        if time is not None and time not in df.columns:
-            msg = f"stream {name!r}: {unknown('time column', time, df.columns)}"
+        if time is not None and time not in (columns := list(df.columns)):
+            msg = f"stream {name!r}: {unknown('time column', time, columns)}"
             raise QueryError(msg, name=name, time=time)
         if lateness is not None and time is None:
             msg = f"stream {name!r} has a lateness but no time column; add time='…'"
             raise OptionError(msg, name=name)
+        if isinstance(df, Query):
+            self.results[name] = df
+            return
         if time is not None and lateness is not None:
             df.withWatermark(time, lateness)  # says what is wrong with it
-            self.lateness[name] = lateness
-        self.streams[name] = df
-        if time is not None:
-            self.times[name] = time
+        self.relations[name] = Relation(df, time, lateness)
 
     def table(self, name: str, df: DataFrame) -> None:
         """Give a batch DataFrame a name that queries can join with streams.
@@ -119,13 +128,13 @@ class Engine:
         if df.isStreaming:
             msg = f"table {name!r} needs a batch DataFrame, got a stream; use engine.stream"
             raise QueryError(msg, name=name)
-        self.tables[name] = df
+        self.relations[name] = Relation(df)
 
     def _check_new(self, name: str) -> None:
-        for known, kind in ((self.streams, "stream"), (self.tables, "table")):
-            if name in known:
-                msg = f"{kind} {name!r} exists already; choose another name"
-                raise QueryError(msg, name=name)
+        if name in self.relations or name in self.results:
+            kind = "table" if name in self.tables else "stream"
+            msg = f"{kind} {name!r} exists already; choose another name"
+            raise QueryError(msg, name=name)
 
     def function(
         self,
@@ -162,6 +171,7 @@ class Engine:
         Args:
             text: ``SELECT … FROM stream [WHERE …]``, or a join over windows:
                 ``SELECT … FROM s [RANGE 10 SECONDS], t [RANGE 1 MINUTE] WHERE s.k = t.k AND …``.
+                A stream may be the result of another query; see ``stream``.
             name: the query's name; that of its streams and a number by default.
             **options: how its plan is learned, as for ``el.all_of`` or ``el.window_join``.
 
@@ -172,24 +182,31 @@ class Engine:
         """
         if is_join(text):
             return self._add(self._join(text, name, JoinOptions.of(**options)))
-        select = read_select(text, functions=self.functions, streams=tuple(self.streams))
-        chosen = name or f"{select.inputs[0].stream}_{len(self.queries) + 1}"
+        columns = {each: column_types(df) for each, df in self.streams.items()}
+        columns |= {each: made.columns for each, made in self.results.items()}
+        read = read_query(text, columns, self.functions)
+        chosen = name or f"{read.inputs[0].stream}_{len(self.queries) + 1}"
         self._check_free(chosen)
-        made = Query(self, select, chosen, FilterOptions.of(**options))
-        made.check()
+        inner = {each: made.steps for each, made in self.results.items()}
+        made = Query(
+            chosen,
+            text,
+            steps(read, inner),
+            self.relations,
+            FilterOptions.of(**options),
+            check_not_running=self.check_not_running,
+        )
         return self._add(made)
 
     def _join(self, text: str, name: str | None, options: JoinOptions) -> WindowJoin:
         """Read a join over windows."""
-        frames = {**self.streams, **self.tables}
-        times = {each: self.times.get(each) for each in frames}
         chosen = name or f"join_{len(self.queries) + 1}"
         self._check_free(chosen)
         made = WindowJoin(
             text,
-            frames,
-            times,
-            self.lateness,
+            {each: known.df for each, known in self.relations.items()},
+            {each: known.time for each, known in self.relations.items()},
+            {each: known.lateness for each, known in self.relations.items()},
             chosen,
             options,
             functions=self.functions,
@@ -235,10 +252,10 @@ class Engine:
             StateError: the checkpoint is of queries that ran together, and one no longer can.
         """
         starts = [
-            start_of(query, sink=sink, path=path and f"{path}/{name}", trigger=trigger)
+            Start(query, sink, path and f"{path}/{name}", trigger=trigger)
             for name, query in self.queries.items()
         ]
-        self.runs = start_together(starts, checkpoint=checkpoint, shared=shared)
+        self.runs = start_together(starts, self.groups, checkpoint=checkpoint, shared=shared)
         return self.runs
 
     def stop_all(self) -> None:
@@ -248,103 +265,10 @@ class Engine:
         others go on misses rows, and cannot go on from a checkpoint that it has in common with
         them.
         """
-        stop_all(self.runs)
+        stop_runs(self.runs)
 
     def check_not_running(self, name: str) -> None:
         """Raise QueryError if a query of that name is running."""
         active = [each.name for each in self.spark.streams.active]
-        if name in active or any(each.is_running(name) for each in self.shared):
+        if name in active or any(each.is_running(name) for each in self.groups):
             raise already_running(name, RENAME)
-
-
-class Query:
-    """A continuous query that can be started; made by ``Engine.query``."""
-
-    def __init__(
-        self, engine: Engine, select: QueryValue, name: str, options: FilterOptions
-    ) -> None:
-        self.engine = engine
-        self.select = select
-        self.name = name
-        self.options = options
-
-    @property
-    def text(self) -> str:
-        """The query as it was written."""
-        return self.select.text
-
-    @property
-    def stream(self) -> str:
-        """The stream that the query reads, by name."""
-        return self.select.inputs[0].stream
-
-    @cached_property
-    def source(self) -> DataFrame:
-        """The stream that the query reads, with its watermark if it has one."""
-        stream = self.stream
-        df, lateness = self.engine.streams[stream], self.engine.lateness.get(stream)
-        return df if lateness is None else df.withWatermark(self.engine.times[stream], lateness)
-
-    def check(self) -> None:
-        """Check the query against the stream's columns, without running anything.
-
-        Raises:
-            QueryError: a predicate or an output column that does not fit.
-        """
-        check_options(self.options)
-        self.bound()
-        self.project(self.source)
-
-    def bound(self) -> BoundConjunction:
-        """Return where each predicate of the query goes."""
-        return bind_to(self.source, named(self.select.inputs[0].predicates), self.options)
-
-    def project(self, df: DataFrame) -> DataFrame:
-        """Return the output columns of the query."""
-        from pyspark.errors import AnalysisException  # noqa: PLC0415
-
-        try:
-            return df.selectExpr(*self.select.projections)
-        except AnalysisException as error:
-            msg = f"query {self.name!r}: {error.getMessage() or error}"
-            raise QueryError(msg, query=self.name) from error
-
-    def start(
-        self,
-        sink: str | BatchWriter = "memory",
-        *,
-        path: str | None = None,
-        checkpoint: str | None = None,
-        trigger: str | None = None,
-    ) -> Run:
-        """Start the query.
-
-        Args:
-            sink: ``parquet``, ``memory``, ``console``, or a function of (df, batch_id).
-            path: where the sink writes, if it writes somewhere.
-            checkpoint: folder from which a later start continues; a temporary one if omitted.
-            trigger: ``available_now`` (what is there, then stop), ``once``, or an interval such
-                as ``5 seconds``; as fast as possible if omitted.
-
-        Returns:
-            The run, which behaves like a StreamingQuery.
-
-        Raises:
-            OptionError: an unknown sink or trigger, or a path that is missing.
-            SourceError: the sink's path cannot be written.
-        """
-        self.engine.check_not_running(self.name)
-        outlet = SinkOutlet(sink_of(sink, path), self.project)
-        return Run(self.job(), outlet, checkpoint=checkpoint, trigger=trigger)
-
-    def job(self) -> Job:
-        """Return what a run of the query alone runs."""
-        return Job(
-            name=self.name,
-            text=self.text,
-            identity=self.text,
-            source=self.source,
-            settings=settings_of(self.options),
-            operators=lambda _: [FilterOperator(self.bound(), self.options, self.name)],
-            rename=RENAME,
-        )

@@ -34,7 +34,7 @@ def operators_of(steps: Iterable[Step], site: Site) -> list[Operator]:
         PlanError: a step that nothing runs.
         QueryError: a step that does not fit the columns before it.
     """
-    operators = []
+    operators: list[Operator] = []
     for step in steps:
         if isinstance(step, ReadStep):
             continue
@@ -43,6 +43,8 @@ def operators_of(steps: Iterable[Step], site: Site) -> list[Operator]:
             msg = f"no operator runs {type(step).__name__} ({step}); those listed run {known}"
             raise PlanError(msg, step=str(step))
         made = OPERATORS[type(step)](step, site)
+        n_before = sum(each.name.partition("#")[0] == made.name for each in operators)
+        made.name += f"#{n_before + 1}" if n_before else ""
         operators.append(made)
         site = replace(site, df=made.shape(site.df), is_source=False)
     return operators

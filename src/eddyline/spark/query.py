@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 from eddyline.errors import QueryError
 from eddyline.query.steps import FilterStep, ProjectStep, ReadStep, tree
 from eddyline.spark.filters.binding import column_types
+from eddyline.spark.filters.operator import FilterOperator
 from eddyline.spark.operator import Site
 from eddyline.spark.operators import operators_of
+from eddyline.spark.projection import ProjectOperator
 from eddyline.spark.run.run import Job, Run, SinkOutlet, settings_of
 from eddyline.spark.sinks.sinks import sink_of
 
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
+    from eddyline.filters.binding import Pinned
+    from eddyline.query.predicates import Predicate
     from eddyline.query.steps import Step
     from eddyline.spark.operator import Operator
     from eddyline.spark.sinks.sinks import BatchWriter
@@ -138,6 +142,35 @@ class Query:
         """Whether the query reads one stream, filters it and projects, and does nothing else."""
         return tuple(map(type, self.steps)) == (ReadStep, FilterStep, ProjectStep)
 
+    @property
+    def stream(self) -> str:
+        """The first stream that the query reads, by name."""
+        return self.streams[0]
+
+    @property
+    def conjuncts(self) -> tuple[Predicate, ...]:
+        """The predicates of a query that only filters."""
+        return next(each.predicates for each in self.steps if isinstance(each, FilterStep))
+
+    @property
+    def projections(self) -> tuple[str, ...]:
+        """The output columns, as SQL."""
+        return next(each.projections for each in self.steps if isinstance(each, ProjectStep))
+
+    @cached_property
+    def pinned(self) -> tuple[Pinned, ...]:
+        """The predicates of a query that only filters which keep their place."""
+        made = self._made or self._operators()
+        return next(each.bound.pinned for each in made if isinstance(each, FilterOperator))
+
+    def project(self, df: DataFrame) -> DataFrame:
+        """Return the output columns over rows of the stream."""
+        return ProjectOperator(self.name, "project", self.projections).shape(df)
+
+    def check_not_running(self) -> None:
+        """Raise QueryError if a query of its name is running."""
+        self._check_not_running(self.name)
+
     # -- running --------------------------------------------------------------------------------
 
     def explain(self) -> str:
@@ -169,7 +202,7 @@ class Query:
             OptionError: an unknown sink or trigger, or a path that is missing.
             SourceError: the sink's path cannot be written.
         """
-        self._check_not_running(self.name)
+        self.check_not_running()
         if not self.source.isStreaming:
             msg = f"{self.name!r} reads batch DataFrames only; get its results by .to_df()"
             raise QueryError(msg, query=self.name)

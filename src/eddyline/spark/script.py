@@ -12,7 +12,7 @@ from pyspark import cloudpickle
 from eddyline.errors import QueryError, SourceError
 from eddyline.query.script import read_script
 from eddyline.spark.engine import Engine
-from eddyline.spark.run.group import start_of, start_together
+from eddyline.spark.shared.group import Start, start_together
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from eddyline.query.script import CreateQuery, Script
-    from eddyline.spark.engine import Query
     from eddyline.spark.joins.window_join import WindowJoin
+    from eddyline.spark.query import Query
     from eddyline.spark.run.running_query import RunFace
 
 FILE_FORMATS = {"parquet", "orc", "json", "csv", "text", "avro"}
@@ -66,8 +66,8 @@ def run_script(
     starts = []
     for query, written in zip(queries, script.queries, strict=True):
         options: dict[str, Any] = {"sink": "console", "trigger": trigger, **written.options}
-        starts.append(start_of(query, **options))
-    return start_together(starts, checkpoint=checkpoint, shared=shared)
+        starts.append(Start(query, **options))
+    return start_together(starts, engine.groups, checkpoint=checkpoint, shared=shared)
 
 
 def _query(

@@ -18,14 +18,14 @@ import pytest
 
 import eddyline as el
 from eddyline.errors import PredicateError, QueryError, StateError
-from eddyline.spark.run.group import (
+from eddyline.spark.run.run import Run
+from eddyline.spark.run.running_query import stop_runs
+from eddyline.spark.shared.group import (
     SharedQueryRun,
     Start,
     start_together,
-    stop_all,
     why_not_shared,
 )
-from eddyline.spark.run.run import Run
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -94,7 +94,7 @@ def with_queries(engine, queries=QUERIES):
 
 def other_engine(engine, queries=QUERIES):
     made = el.Engine(engine.spark)
-    made.streams, made.functions = engine.streams, engine.functions
+    made.relations, made.functions = engine.relations, engine.functions
     return with_queries(made, queries)
 
 
@@ -275,7 +275,7 @@ def test_a_stopped_query_leaves_at_the_next_batch(engine):
         Start(query, sink_of(name), trigger="500 milliseconds")
         for name, query in engine.queries.items()
     ]
-    started = start_together(starts)
+    started = start_together(starts, [])
     runs.update({run.name: run for run in started})
     deadline = time.monotonic() + 120
     while len(seen.get("even", [])) < N_FILES and time.monotonic() < deadline:
@@ -289,7 +289,7 @@ def test_a_stopped_query_leaves_at_the_next_batch(engine):
     assert "low" not in runs["even"].shared.rules.names
     assert runs["even"].isActive
     assert not runs["even"].await_termination(0.2)
-    stop_all(started)
+    stop_runs(started)
     assert not runs["even"].streaming_query.isActive
 
 

@@ -27,6 +27,7 @@ from eddyline.spark.analysis import column_types
 from eddyline.spark.joins.operator import JoinPipeline
 from eddyline.spark.joins.source import arrow_schema, placed, source_of
 from eddyline.spark.joins.task import REPORT, OnceWorker, Shape
+from eddyline.spark.projection import ProjectOperator
 from eddyline.spark.run.legacy import LegacyOperator
 from eddyline.spark.run.run import Job, Run, SinkOutlet, has_started, settings_of
 from eddyline.spark.sinks.sinks import file_system, sink_of
@@ -222,6 +223,8 @@ class WindowJoin:
             if time is None and self.frames[each].isStreaming:
                 msg = f"stream {each!r} needs an event-time column to be joined: time='…'"
                 raise QueryError(msg, stream=each)
+
+    is_filter = False
 
     @property
     def text(self) -> str:
@@ -431,11 +434,14 @@ class WindowJoin:
             identity=self.identity,
             source=streams,
             settings=settings_of(self.options),
-            operators=lambda folder: [LegacyOperator("join", self._pipeline(folder, state))],
+            operators=lambda folder: [
+                LegacyOperator("join", self._pipeline(folder, state)),
+                ProjectOperator(self.name, "project", self.query.projections),
+            ],
             rename=self.rename,
         )
-        outlet = SinkOutlet(sink_of(sink, path), self.project)
-        return JoinRun(job, outlet, checkpoint=checkpoint, trigger=trigger)
+        outlet = SinkOutlet(sink_of(sink, path))
+        return JoinRun(job, outlet, checkpoint, trigger)
 
     def _pipeline(self, checkpoint: Path, state: str | None) -> JoinPipeline:
         files, folder = file_system(state or str(checkpoint / "eddyline" / "windows"))

@@ -25,6 +25,7 @@ from eddyline.runtime.journal import Journal
 from eddyline.runtime.records import RunView
 from eddyline.spark.filters.conjunction import HARVEST_WAIT_S, MAX_PENDING
 from eddyline.spark.functions import named_functions
+from eddyline.spark.operator import Laid, Operator
 from eddyline.spark.rules.live import LiveRules, RuleBatches, RuleRun, text_of
 from eddyline.spark.rules.operator import MAX_INPUTS, STRUCT, RuleBinder, RulePipeline, matched
 from eddyline.spark.run.legacy import LegacyOperator
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
     from eddyline.query.rules.sources import PredicateRule, SqlRule
     from eddyline.rules.view import RuleView
     from eddyline.runtime.journal import JournalEntry
-    from eddyline.spark.operator import Operator
+    from eddyline.spark.operator import Batch
     from eddyline.spark.rules.operator import PendingRules
     from eddyline.spark.run.run import Run
     from eddyline.spark.sinks.sinks import BatchWriter
@@ -458,7 +459,7 @@ class RuleSet:
 
         def operators(_: Path) -> list[Operator]:
             batches = taken.pop() if taken else RuleBatches(self, stream)
-            return [LegacyOperator("rules", batches)]
+            return [LegacyOperator("rules", batches), MatchesOperator(column, keep_unmatched)]
 
         job = Job(
             name=self.name if self._is_named else _free_name(stream),
@@ -470,11 +471,7 @@ class RuleSet:
             rename="el.RuleSet(…, name='…') or el.sigma.load(…, name='…')",
         )
 
-        def project(found: DataFrame) -> DataFrame:
-            return with_matches(found, column, keep_unmatched=keep_unmatched)
-
-        outlet = SinkOutlet(sink_of(sink, path), project)
-        run = RuleRun(job, outlet, checkpoint=checkpoint, trigger=trigger)
+        run = RuleRun(job, SinkOutlet(sink_of(sink, path)), checkpoint, trigger)
         self._shown = run.chain.operators[0].pipeline.live  # type: ignore[attr-defined]
         self._runs.add(run)
         return run
@@ -649,6 +646,20 @@ def _given(rules: Any, rule: Any) -> dict[str, Any]:
     got = f"the text {clipped(rules)!r} alone" if isinstance(rules, str) else type(rules).__name__
     msg = f"rules are given by their names, got {got}; {HOW_TO_ADD}"
     raise QueryError(msg, got=got)
+
+
+class MatchesOperator(Operator):
+    """Puts the matches of rules into a column of their own."""
+
+    name = "matches"
+
+    def __init__(self, column: str, keep_unmatched: bool) -> None:
+        self.column = column
+        self.keep_unmatched = keep_unmatched
+
+    def lay(self, df: DataFrame, batch: Batch) -> Laid:  # noqa: ARG002 - the same for every batch
+        """Add the column."""
+        return Laid(with_matches(df, self.column, keep_unmatched=self.keep_unmatched))
 
 
 def with_matches(found: DataFrame, column: str, *, keep_unmatched: bool) -> DataFrame:

@@ -81,7 +81,9 @@ class Job:
     """Its options, as texts."""
     operators: Callable[[Path], Sequence[Operator]]
     """Returns the operators, with nothing learned yet; it is told the folder of the checkpoint."""
-    rename: str
+    steps: tuple[str, ...] = ()
+    """What it does, as lines of a tree."""
+    rename: str = "another name"
     """How to choose another name, for errors."""
 
 
@@ -95,12 +97,10 @@ class SinkOutlet:
 
     Args:
         sink: where.
-        project: returns the output columns.
     """
 
-    def __init__(self, sink: Sink, project: Callable[[DataFrame], DataFrame]) -> None:
+    def __init__(self, sink: Sink) -> None:
         self.sink = sink
-        self._project = project
 
     def begin(self, *, continues: bool) -> None:
         """Let the sink get ready."""
@@ -109,7 +109,7 @@ class SinkOutlet:
     def write(self, df: DataFrame, batch_id: int) -> Callable[[float], int]:
         """Write the rows of one micro-batch."""
         kept = Observation()
-        result = self._project(df).observe(kept, F.count(F.lit(1)).alias("n"))
+        result = df.observe(kept, F.count(F.lit(1)).alias("n"))
         self.sink.write(result, batch_id)
         return lambda timeout_s: _count(kept, timeout_s)
 
@@ -121,7 +121,6 @@ class Run(RunFace):
         self,
         job: Job,
         outlet: Outlet,
-        *,
         checkpoint: str | None,
         trigger: str | None,
     ) -> None:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import signal
+import threading
 from abc import ABC, abstractmethod
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
+
+from rich.console import Console
 
 from eddyline.errors import SourceError
 from eddyline.joins.view import JoinView
@@ -13,9 +18,10 @@ from eddyline.runtime.records import FilterView, RunView
 from eddyline.spark.sinks.sinks import MemorySink
 from eddyline.watch.explain import explain
 from eddyline.watch.html.report import write_report
+from eddyline.watch.terminal.progress import ProgressLine
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     import pyarrow as pa
@@ -25,6 +31,21 @@ if TYPE_CHECKING:
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.records import BatchRecord
     from eddyline.spark.sinks.sinks import Sink
+
+
+LOOK_EVERY_S = 0.2
+"""How often new batches are looked for (s)."""
+
+
+class RunGroup(Protocol):
+    """Queries that run together."""
+
+    @property
+    def isActive(self) -> bool:
+        """Whether they are still running."""
+
+    def stop(self, names: Collection[str]) -> None:
+        """Take queries out once the micro-batch that is written is done."""
 
 
 class RunFace(ABC):
@@ -38,6 +59,8 @@ class RunFace(ABC):
     """Where its rows go."""
     streaming_query: StreamingQuery
     """Spark's own query, which runs it."""
+    group: RunGroup | None = None
+    """The queries that it runs together with, if it does."""
 
     # -- what each kind of run knows ------------------------------------------------------------
 
@@ -128,8 +151,6 @@ class RunFace(ABC):
         Raises:
             EddylineError: the run failed in a way that eddyline has words for.
         """
-        from eddyline.spark.run.follow import watch  # noqa: PLC0415 - it waits for runs
-
         watch([self], quiet=quiet)
 
     # -- the rows, where they stay in memory ----------------------------------------------------
@@ -175,3 +196,58 @@ class RunFace(ABC):
     def lastProgress(self) -> Any:
         """Spark's own progress of the last micro-batch, or None."""
         return self.streaming_query.lastProgress
+
+
+def stop_runs(runs: Iterable[RunFace]) -> None:
+    """Stop runs; those that run together at the same micro-batch, so that none misses rows."""
+    together: dict[RunGroup, list[str]] = {}
+    for run in runs:
+        if run.group is not None:
+            together.setdefault(run.group, []).append(run.name)
+        elif run.isActive:
+            run.stop()
+    for group, names in together.items():
+        if group.isActive:
+            group.stop(names)
+
+
+def watch(runs: Sequence[RunFace], *, quiet: bool = False) -> None:
+    """Show the progress of runs until all have ended; Ctrl-C stops them.
+
+    Raises:
+        EddylineError: a run failed in a way that eddyline has words for.
+    """
+    console = Console(stderr=True)
+    lines = {run.name: ProgressLine(run.name, console=console, quiet=quiet) for run in runs}
+    with contextlib.ExitStack() as stack:
+        for line in lines.values():
+            stack.enter_context(line)
+        is_interrupted = stack.enter_context(_interrupts())
+        try:
+            active = list(runs)
+            while active and not is_interrupted():
+                active = [run for run in active if not _has_ended(run, lines[run.name])]
+        finally:
+            stop_runs(runs)
+
+
+@contextlib.contextmanager
+def _interrupts() -> Iterator[Callable[[], bool]]:
+    """Take note of Ctrl-C instead of raising in the middle of a call to Spark."""
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: False
+        return
+    event = threading.Event()
+    before = signal.signal(signal.SIGINT, lambda _signal, _frame: event.set())
+    try:
+        yield event.is_set
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _has_ended(run: RunFace, line: ProgressLine) -> bool:
+    """Wait a little, show the batches that have ended meanwhile, and say whether the run has."""
+    ended = run.await_termination(LOOK_EVERY_S)
+    for record in run.records[line.n_batches :]:
+        line.update(record)
+    return ended

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame
 
-    from eddyline.spark.engine import Query
+    from eddyline.spark.query import Query
     from eddyline.spark.sinks.sinks import Sink
 
 PLACES = f"{PREFIX}_places"
@@ -64,10 +64,10 @@ def member_of(query: Query, sink: Sink) -> Member:
     names = [name.lower() for name in query.source.columns]
     if not isinstance(sink, MemorySink) or len(set(names)) < len(names):
         return member
-    if all(map(_is_plain, query.select.projections)):
+    if all(map(_is_plain, query.projections)):
         every = [quoted(name) for name in query.source.columns]
         member.texts = tuple(
-            text for each in query.select.projections for text in (every if each == "*" else [each])
+            text for each in query.projections for text in (every if each == "*" else [each])
         )
         member.fields = tuple(
             # The type is what Spark returns; a table has it once there are rows.

@@ -18,22 +18,21 @@ from eddyline.spark.rules.live import RuleBatches
 from eddyline.spark.rules.rule_set import RuleSet
 from eddyline.spark.run.legacy import LegacyOperator
 from eddyline.spark.run.run import Job, Run, has_started, settings_of
-from eddyline.spark.run.running_query import RunFace
+from eddyline.spark.run.running_query import RunFace, stop_runs
 from eddyline.spark.session import is_ansi
-from eddyline.spark.sinks.shared import SharedOutlet, member_of
+from eddyline.spark.shared.outlet import SharedOutlet, member_of
 from eddyline.spark.sinks.sinks import sink_of
 from eddyline.sql.functions import NON_DETERMINISTIC
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from eddyline.rules.view import RuleView
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.records import BatchRecord
-    from eddyline.spark.engine import Query
-    from eddyline.spark.joins.window_join import WindowJoin
     from eddyline.spark.operator import Operator
-    from eddyline.spark.sinks.shared import Member
+    from eddyline.spark.query import Query
+    from eddyline.spark.shared.outlet import Member
     from eddyline.spark.sinks.sinks import BatchWriter
 
 FOLDER = "_shared"
@@ -55,44 +54,32 @@ _NAME = re.compile(r"[A-Za-z_]\w*")
 class Start:
     """A query that is to be started, and how."""
 
-    query: Query
-    sink: str | BatchWriter
+    query: Any
+    sink: str | BatchWriter = "memory"
     path: str | None = None
     checkpoint: str | None = None
     """Its own; without one, the common checkpoint's folder of its name, if there is a common."""
     trigger: str | None = None
 
-
-@dataclass(frozen=True, slots=True)
-class JoinStart:
-    """A join that is to be started, and how; it shares nothing with other queries."""
-
-    query: WindowJoin
-    sink: str | BatchWriter
-    path: str | None = None
-    checkpoint: str | None = None
-    trigger: str | None = None
-
     def run(self, common: str | None) -> Run:
-        """Start it; its checkpoint is its own, or a folder of the common one."""
+        """Start it by itself; its checkpoint is its own, or a folder of the common one."""
         own = self.checkpoint or (common and f"{common}/{self.query.name}")
-        return self.query.start(self.sink, path=self.path, checkpoint=own, trigger=self.trigger)
-
-
-def start_of(query: Query | WindowJoin, **how: Any) -> Start | JoinStart:
-    """Return how a query is to be started; see ``Start``."""
-    from eddyline.spark.joins.window_join import WindowJoin  # noqa: PLC0415 - it starts runs
-
-    return JoinStart(query, **how) if isinstance(query, WindowJoin) else Start(query, **how)
+        run: Run = self.query.start(self.sink, path=self.path, checkpoint=own, trigger=self.trigger)
+        return run
 
 
 def start_together(
-    starts: Sequence[Start | JoinStart], *, checkpoint: str | None = None, shared: bool = True
+    starts: Sequence[Start],
+    groups: list[SharedQueries],
+    *,
+    checkpoint: str | None = None,
+    shared: bool = True,
 ) -> list[RunFace]:
     """Start queries; those over one stream run together where that is the same to each of them.
 
     Args:
         starts: the queries.
+        groups: those that run together; new ones are added, ended ones go.
         checkpoint: folder with one for each query, and one for those that run together.
         shared: False starts each by itself.
 
@@ -104,37 +91,26 @@ def start_together(
     """
     runs: dict[str, RunFace] = {}
     notes: dict[str, str] = {}
-    filters = [start for start in starts if isinstance(start, Start)]
+    filters = [start for start in starts if start.query.is_filter]
+    groups[:] = [each for each in groups if each.run.isActive]
     try:
         for group in _groups(filters, checkpoint, notes) if shared else []:
             folder = _folder(checkpoint, group[0].query.stream)
-            runs |= {each.name: each for each in SharedQueries(group, folder).runs}
+            groups.append(SharedQueries(group, folder))
+            runs |= {each.name: each for each in groups[-1].runs}
         for start in starts:
-            if isinstance(start, JoinStart):
-                runs[start.query.name] = start.run(checkpoint)
-            elif start.query.name not in runs:
+            if start.query.name not in runs:
                 runs[start.query.name] = _alone(start, checkpoint, notes)
     except BaseException:
-        stop_all(runs.values())
+        stop_runs(runs.values())
         raise
     return [runs[start.query.name] for start in starts]
 
 
-def stop_all(runs: Iterable[RunFace]) -> None:
-    """Stop runs; those that run together at the same micro-batch, so that none misses rows."""
-    together: dict[SharedQueries, list[str]] = {}
-    for run in runs:
-        if isinstance(run, SharedQueryRun):
-            together.setdefault(run.shared, []).append(run.name)
-        elif run.isActive:
-            run.stop()
-    for shared, names in together.items():
-        if shared.run.isActive:
-            shared.stop(names)
-
-
 def _alone(start: Start, checkpoint: str | None, notes: Mapping[str, str]) -> Run:
     name = start.query.name
+    if not start.query.is_filter:
+        return start.run(checkpoint)
     folder = _folder(checkpoint, start.query.stream)
     if start.checkpoint is None and name in (_members(folder) or {}):
         why = f" (it cannot: {notes[name]})" if name in notes else ""
@@ -144,8 +120,7 @@ def _alone(start: Start, checkpoint: str | None, notes: Mapping[str, str]) -> Ru
             f"path to read the stream from its start"
         )
         raise StateError(msg, query=name, path=str(folder))
-    own = start.checkpoint or (checkpoint and f"{checkpoint}/{name}")
-    run = start.query.start(start.sink, path=start.path, checkpoint=own, trigger=start.trigger)
+    run = start.run(checkpoint)
     if name in notes:
         run.notes += (f"it runs by itself: {notes[name]}",)
     return run
@@ -228,14 +203,13 @@ def why_not_shared(query: Query) -> str:
     """Return why a query does not mean the same together with others; "" if it does."""
     if query.options != FilterOptions():
         return "it has options of its own"
-    bound = query.bound()
-    if bound.pinned:
-        return f"{bound.pinned[0].text!r} keeps its place: {bound.pinned[0].reason}"
-    drawn = {name.lower() for text in query.select.projections for name in _NAME.findall(text)}
+    if query.pinned:
+        return f"{query.pinned[0].text!r} keeps its place: {query.pinned[0].reason}"
+    drawn = {name.lower() for text in query.projections for name in _NAME.findall(text)}
     if lots := drawn & {*NON_DETERMINISTIC, "_metadata"}:
         return f"its output columns use {sorted(lots)[0]}, which depends on how rows are read"
     try:
-        source = conjunction_source(query.name, query.select.inputs[0].predicates)
+        source = conjunction_source(query.name, query.conjuncts)
         source.bind(column_types(query.source), ansi=is_ansi(query.source.sparkSession))
     except EddylineError as error:
         return error.message
@@ -259,9 +233,9 @@ class SharedQueries:
         self.stream = first.stream
         self._folder = folder
         for query in queries:
-            query.engine.check_not_running(query.name)
+            query.check_not_running()
         self.rules = RuleSet.of(
-            [conjunction_source(each.name, each.select.inputs[0].predicates) for each in queries],
+            [conjunction_source(each.name, each.conjuncts) for each in queries],
             name=f"queries over {self.stream}",
         )
         self.outlet = SharedOutlet(
@@ -283,11 +257,10 @@ class SharedQueries:
         self.run = Run(
             job,
             self.outlet,
-            checkpoint=None if folder is None else str(folder),
-            trigger=starts[0].trigger,
+            None if folder is None else str(folder),
+            starts[0].trigger,
         )
         self.runs = tuple(SharedQueryRun(self, member) for member in self.outlet.members.values())
-        first.engine.shared = [each for each in first.engine.shared if each.run.isActive] + [self]
 
     def _operators(self, _: Path) -> list[Operator]:
         made = RuleBatches(self.rules, self._source, as_places=True)
@@ -308,6 +281,11 @@ class SharedQueries:
         except OSError as error:
             msg = f"cannot write {path}: {error}; make room or rights"
             raise StateError(msg, path=str(path)) from error
+
+    @property
+    def isActive(self) -> bool:
+        """Whether they are still running."""
+        return self.run.isActive
 
     def is_running(self, name: str) -> bool:
         """Return whether a query of that name is among those that run."""
@@ -336,7 +314,7 @@ class SharedQueryRun(RunFace):
     """One of several queries that run together; behaves like Spark's StreamingQuery."""
 
     def __init__(self, shared: SharedQueries, member: Member) -> None:
-        self.shared = shared
+        self.shared = self.group = shared
         self.query = member.query
         self.name = member.name
         self.source = member.query.source
