@@ -7,9 +7,9 @@ What decides whether queries run together compared the setting as it was written
 from __future__ import annotations
 
 import pytest
+from eddyline.spark.run.group import why_not_shared
 
 import eddyline as el
-from eddyline.spark.run.group import why_not_shared
 from eddyline.spark.session import is_ansi
 
 pytestmark = pytest.mark.spark
