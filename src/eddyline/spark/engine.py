@@ -11,7 +11,7 @@ from eddyline.query.select.joins import is_join
 from eddyline.query.select.reader import read_query
 from eddyline.query.steps import steps
 from eddyline.registry import unknown
-from eddyline.spark.filters.binding import column_types
+from eddyline.spark.analysis import column_types
 from eddyline.spark.functions import argument_names
 from eddyline.spark.joins.window_join import WindowJoin
 from eddyline.spark.query import RENAME, Query, Relation

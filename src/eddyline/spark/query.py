@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from eddyline.errors import QueryError
 from eddyline.query.steps import FilterStep, ProjectStep, ReadStep, tree
-from eddyline.spark.filters.binding import column_types
+from eddyline.spark.analysis import column_types
 from eddyline.spark.filters.operator import FilterOperator
 from eddyline.spark.operator import Site
 from eddyline.spark.operators import operators_of

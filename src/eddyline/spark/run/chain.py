@@ -1,14 +1,19 @@
-"""The operators of a query, each laid over the result of the one before."""
+"""The operators of a query, each laid over the result of the one before, and their durable state.
+
+A batch starts from the manifest of the batch before. When its results are safe, the states of all
+operators are committed in one manifest, and only then do the operators learn.
+"""
 
 from __future__ import annotations
 
 import time
 from typing import TYPE_CHECKING, Any
 
-from eddyline.spark.operator import collected
+from eddyline.errors import StateError
+from eddyline.spark.operator import Stateful, collected
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from pyspark.sql import DataFrame
 
@@ -16,7 +21,11 @@ if TYPE_CHECKING:
     from eddyline.runtime.operator import Record
     from eddyline.runtime.records import History
     from eddyline.spark.operator import Batch, Observed, Operator, Pending
+    from eddyline.state.manifest import ManifestFolder
     from eddyline.watch.sections import Section
+
+WHOLE_WAIT_S = 60.0
+"""How long metrics of a job that has run to its end are waited for (s)."""
 
 Awaited = dict[str, tuple["Pending", ...]]
 """What a job will observe, by operator."""
@@ -30,10 +39,54 @@ class Chain:
 
     Args:
         operators: each over the result of the one before; of unique names.
+        folder: returns where durable state is kept; called if there is some.
+        identity: of the query; the state of another one is of no use.
+
+    Raises:
+        StateError: the folder holds the state of another query, or cannot be read.
     """
 
-    def __init__(self, operators: Sequence[Operator]) -> None:
+    def __init__(
+        self, operators: Sequence[Operator], folder: Callable[[], ManifestFolder], identity: str
+    ) -> None:
         self.operators = tuple(operators)
+        self.identity = identity
+        self._stateful = tuple(each for each in operators if isinstance(each, Stateful))
+        self._folder: ManifestFolder | None = None
+        if self._stateful:
+            self._folder = folder()
+            for each in self._stateful:
+                each.attach(self._folder.place(each.name))
+            self._check_identity(self._folder)
+
+    def _check_identity(self, folder: ManifestFolder) -> None:
+        latest = folder.latest()
+        if latest is not None and latest.identity != self.identity:
+            msg = (
+                f"{folder.folder} holds the state of another query ({latest.identity}); this one "
+                f"is {self.identity}. Give another checkpoint, or the query as it was"
+            )
+            raise StateError(msg, folder=folder.folder)
+
+    @property
+    def has_state(self) -> bool:
+        """Whether an earlier run has committed state."""
+        return self._folder is not None and self._folder.latest() is not None
+
+    # -- a batch ----------------------------------------------------------------------------------
+
+    def open(self, batch: Batch) -> None:
+        """Let each operator with state start from that after the batch before.
+
+        Raises:
+            StateError: it is not there, or cannot be read.
+        """
+        if self._folder is None:
+            return
+        before, again = self._folder.before(batch.id)
+        for each in self._stateful:
+            part = None if before is None else before.parts.get(each.name)
+            each.open(part, None if again is None else again.parts.get(each.name), batch)
 
     def lay(self, df: DataFrame, batch: Batch) -> tuple[DataFrame, Awaited]:
         """Prepare the operators for a batch and lay them over its rows."""
@@ -52,6 +105,43 @@ class Chain:
             name: collected(pending, max(0.0, deadline - time.monotonic()))[0]
             for name, pending in awaited.items()
         }
+
+    def whole(self, df: DataFrame, batch: Batch, seen: Seen) -> Seen:
+        """Return what a job has observed that did all the work that states need.
+
+        A sink may have taken no rows, or a part of them: the job then runs once more, to its end.
+
+        Args:
+            df: the rows of the batch.
+            batch: which it is.
+            seen: what the sink's job has observed.
+
+        Raises:
+            StateError: Spark does not tell.
+        """
+        if all(each.is_whole(seen[each.name]) for each in self._stateful):
+            return seen
+        result, awaited = self.lay(df, batch)
+        result.write.format("noop").mode("overwrite").save()
+        seen = self.collect(awaited, WHOLE_WAIT_S)
+        if not all(each.is_whole(seen[each.name]) for each in self._stateful):
+            msg = (
+                f"batch {batch.id}: Spark did not tell what its job observed within "
+                f"{WHOLE_WAIT_S:.0f} s; start the query again: the batch runs again, nothing is "
+                f"lost"
+            )
+            raise StateError(msg, batch_id=batch.id)
+        return seen
+
+    def commit(self, seen: Seen, batch: Batch) -> None:
+        """Commit the states of all operators after a batch, in one manifest.
+
+        Raises:
+            StateError: it cannot be written; the batch runs again.
+        """
+        if self._folder is not None:
+            parts = {each.name: each.close(seen[each.name], batch) for each in self._stateful}
+            self._folder.commit(batch.id, self.identity, parts)
 
     def learn(self, seen: Seen, batch: Batch) -> list[JournalEntry]:
         """Let each operator take in what it observed; returns the decisions."""

@@ -31,7 +31,8 @@ from eddyline.spark.operator import Batch
 from eddyline.spark.run.chain import Chain
 from eddyline.spark.run.observed_metrics import PendingMetrics
 from eddyline.spark.run.running_query import RunFace
-from eddyline.spark.sinks.sinks import temporary_folder
+from eddyline.spark.sinks.sinks import file_system, temporary_folder
+from eddyline.state.manifest import ManifestFolder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -81,6 +82,8 @@ class Job:
     """Its options, as texts."""
     operators: Callable[[Path], Sequence[Operator]]
     """Returns the operators, with nothing learned yet; it is told the folder of the checkpoint."""
+    state: str | None = None
+    """Folder of durable state; in the checkpoint if omitted."""
     steps: tuple[str, ...] = ()
     """What it does, as lines of a tree."""
     rename: str = "another name"
@@ -140,7 +143,7 @@ class Run(RunFace):
             raise StateError(msg, path=str(folder))
         outlet.begin(continues=folder is not None and has_started(folder))
         self.checkpoint = folder or Path(temporary_folder())
-        self.chain = Chain(job.operators(self.checkpoint))
+        self.chain = self._chain()
         self._lock = threading.Lock()
         self._records: list[BatchRecord] = []
         self._journal = Journal(self.checkpoint / "eddyline" / "journal.jsonl")
@@ -155,6 +158,26 @@ class Run(RunFace):
         except BaseException:
             self._clean_up()
             raise
+
+    def _chain(self) -> Chain:
+        """Return the operators, with nothing learned yet.
+
+        Raises:
+            StateError: the durable state is of another query, or cannot be read.
+        """
+        job, state = self.job, self.job.state or str(self.checkpoint / "eddyline" / "state")
+        made = Chain(
+            job.operators(self.checkpoint),
+            lambda: ManifestFolder(*file_system(state)),
+            job.identity,
+        )
+        if made.has_state and not has_started(self.checkpoint):
+            msg = (
+                f"{state} holds the state of another run of this query; give that run's "
+                f"checkpoint to go on from it, or another folder"
+            )
+            raise StateError(msg, folder=state)
+        return made
 
     def _started(self, trigger: dict[str, Any]) -> StreamingQuery:
         active = [each.name for each in self.source.sparkSession.streams.active]
@@ -209,17 +232,20 @@ class Run(RunFace):
             raise
 
     def _process(self, df: DataFrame, batch: Batch) -> tuple[int, int]:
-        """Run one batch and learn from it; returns the rows in and out."""
-        arrived = Observation()
+        """Run one batch, commit its state, and learn from it; returns the rows in and out."""
+        chain, arrived = self.chain, Observation()
+        chain.open(batch)
         source = df.observe(arrived, F.count(F.lit(1)).alias("n"))
-        result, awaited = self.chain.lay(source, batch)
+        result, awaited = chain.lay(source, batch)
         kept = self.outlet.write(result, batch.id)
         # One wait for all: a sink that ran no job has nothing to report.
         deadline = time.monotonic() + REPORT_WAIT_S
-        entries = self.chain.take_entries()
+        seen = chain.whole(df, batch, chain.collect(awaited, REPORT_WAIT_S))
+        chain.commit(seen, batch)
+        entries = chain.take_entries()
         # A batch that runs again after a failure was counted before, and counts once.
         if batch.id > self._last_batch:
-            entries += self.chain.learn(self.chain.collect(awaited, REPORT_WAIT_S), batch)
+            entries += chain.learn(seen, batch)
         with self._lock:
             self._journal.extend(entries)
         n_rows = _count(arrived, max(0.0, deadline - time.monotonic()))
@@ -238,7 +264,7 @@ class Run(RunFace):
             self.chain.restore(state)
         except StateError as error:
             # What was learned only saves work; without it the run starts with the plan as written.
-            self.chain = Chain(self.job.operators(self.checkpoint))
+            self.chain = self._chain()
             why = {"why": error.message}
             self._journal.extend([JournalEntry(-1, "run", "drop_state", evidence=why)])
             return
