@@ -16,7 +16,6 @@ MOST_METHODS = 25
 LONG_FILES = {
     "joins/caches/loop.py",
     "query/rules/reader.py",
-    "runtime/order_loop.py",
     "spark/filters/operator.py",
     "spark/joins/operator.py",
     "spark/joins/window_join.py",
@@ -27,7 +26,6 @@ LONG_FILES = {
 
 LARGE_CLASSES = {
     "FactsReader",
-    "FilterLoop",
     "FilterPipeline",
     "JoinCaches",
     "JoinPipeline",

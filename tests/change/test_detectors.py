@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import eddyline as el
-from eddyline.change import DETECTORS, options_of
+from eddyline.change import DETECTORS, adwin, martingale, meta, options_of
 from eddyline.change.adwin import AdwinOptions
 from eddyline.errors import OptionError, PluginError, QueryError, StateError
 
@@ -253,11 +253,11 @@ def test_kernels_are_compiled_once_for_all_forms_of_items(name):
     frozen = table.copy()
     frozen.flags.writeable = False
     forms = [frozen, np.asfortranarray(table), table.astype(np.float32), table]
-    entry = {"adwin": "advance", "martingale": "check", "meta": "take"}[name]
+    entry = {"adwin": adwin.advance, "martingale": martingale.check, "meta": meta.take}[name]
     for items in forms:
         bank = options.build(4)
         for row in items:
             bank.update(row)
         bank.update(items[:, 0][:4])
         bank.update(np.where(np.arange(4) < 2, np.nan, items[0]))
-    assert len(getattr(bank._kernels, entry).signatures) == 1
+    assert len(entry.dispatcher.signatures) == 1

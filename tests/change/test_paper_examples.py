@@ -7,9 +7,11 @@ import pytest
 
 from eddyline.change import detector, detector_bank
 from eddyline.change.beta_fit import beta_of_moments, fit_beta, log_likelihood
+from eddyline.change.meta import kuiper
 from eddyline.change.recursion import cusum_step
 from eddyline.change.scalar import LoopBank, ScalarDetector, ScalarOptions
 from eddyline.change.single import Detector
+from eddyline.testing.reference_detectors import reference_kuiper
 
 TRAINING = [0.30, 0.32, 0.28, 0.35, 0.25, 0.31, 0.29, 0.33, 0.27, 0.30]
 CHECKED = [0.31, 0.29, 0.30, 0.45, 0.50, 0.48, 0.52, 0.49, 0.51, 0.50]
@@ -111,9 +113,6 @@ def test_t5_adwin_detections():
     ],
 )
 def test_t6_kuiper(first, second, distance):
-    from eddyline.change.meta_kernels import kuiper  # noqa: PLC0415 imports numba
-    from eddyline.testing.reference_detectors import reference_kuiper  # noqa: PLC0415
-
     assert kuiper(np.array(first), np.array(second)) == pytest.approx(distance, abs=1e-15)
     assert reference_kuiper(first, second) == pytest.approx(distance, abs=1e-15)
 

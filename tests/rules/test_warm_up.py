@@ -39,7 +39,7 @@ def has(text):
 
 
 def signatures():
-    return [tuple(each.signatures) for each in KERNELS]
+    return [tuple(each.dispatcher.signatures) for each in KERNELS]
 
 
 @pytest.mark.parametrize("method", ["auto", "witnesses", "blocks"])

@@ -2,7 +2,7 @@
 
 A detector is one file with its options; the table is its registration. Other packages add
 detectors with entry points of the group ``eddyline.change``; detectors of river plug in as they
-are. Importing this loads neither numba nor scipy.
+are. Importing this room loads neither numba nor scipy.
 """
 
 from __future__ import annotations

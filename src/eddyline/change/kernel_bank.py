@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from eddyline.change.machine import MachineBank
+from eddyline.data.jit import load
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -16,34 +16,22 @@ if TYPE_CHECKING:
 
 
 class KernelBank(MachineBank):
-    """A bank with a module of kernels, which is imported when the first bank is built.
+    """A bank whose states are kernels.
 
     Arrays in ``_growing`` have room for more than the detectors hold, along axis 1.
     """
 
-    _kernel_module: ClassVar[str]
-    """Its module in this package; importing it imports numba."""
     _growing: ClassVar[tuple[str, ...]] = ()
     _max_length: int = 2**24
     """Most room that an array may have."""
 
     def __init__(self, n: int, n_feedback: int) -> None:
         super().__init__(n, n_feedback)
-        self._kernels: Any = self._imported()
-
-    def _imported(self) -> Any:
-        return import_module(f"eddyline.change.{self._kernel_module}")
+        load()
 
     def _taken(self, values: Floats) -> tuple[Ints, Floats]:
         which, items = super()._taken(values)
         return which, plain(items)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {key: value for key, value in vars(self).items() if key != "_kernels"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        self._kernels = self._imported()
 
     def _grow(self, length: int) -> None:
         """Make room for more; what is there stays."""

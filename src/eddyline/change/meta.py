@@ -11,6 +11,7 @@ where ties only make the distance smaller, or from Kuiper's asymptotic tail, p /
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from eddyline.change.kernel_bank import KernelBank
+from eddyline.data.jit import compiled
 from eddyline.errors import OptionError
 from eddyline.options import in_range
 
@@ -75,7 +77,7 @@ class MetaOptions:
         return [(each, max(round(each * self.current_share), 1)) for each in self.baselines]
 
     def limits(self) -> list[float]:
-        """Return the distance that is a change, of each pair. Imports numba."""
+        """Return the distance that is a change, of each pair."""
         prob = self.false_alarm_prob / len(self.baselines)
         if self.thresholds == "simulated":
             return [simulated_limit(*pair, self.horizon, prob) for pair in self.lengths()]
@@ -106,22 +108,18 @@ def simulated_limit(n_base: int, n_now: int, horizon: int, prob: float) -> float
         horizon: items of a stream after both windows are full.
         prob: how often a stream exceeds the limit.
     """
-    from eddyline.change import meta_kernels as kernels  # noqa: PLC0415 imports numba
-
     n_runs = max(_N_RUNS, round(20.0 / prob))
-    largest = kernels.largest_distances(n_base, n_now, horizon, n_runs, np.random.default_rng(0))
+    largest = largest_distances(n_base, n_now, horizon, n_runs, np.random.default_rng(0))
     return float(np.quantile(largest, 1.0 - prob, method="higher"))
 
 
 @lru_cache(maxsize=256)
 def asymptotic_limit(n_base: int, n_now: int, horizon: int, prob: float) -> float:
     """Return the distance whose tail is ``prob / horizon``: every item may be a false alarm."""
-    from eddyline.change import meta_kernels as kernels  # noqa: PLC0415 imports numba
-
     low, high = 0.0, 2.0
     for _ in range(60):
         middle = (low + high) / 2.0
-        is_rare = kernels.kuiper_tail(middle, n_base, n_now) < prob / horizon
+        is_rare = kuiper_tail(middle, n_base, n_now) < prob / horizon
         low, high = (low, middle) if is_rare else (middle, high)
     return high
 
@@ -131,7 +129,6 @@ class Meta(KernelBank):
 
     kind = "meta"
     is_sequential = True
-    _kernel_module = "meta_kernels"
     _state = ("_n_items", "_newest", "_baselines", "_currents")
 
     def __init__(self, options: MetaOptions, n: int) -> None:
@@ -153,7 +150,7 @@ class Meta(KernelBank):
         return self._take(which, items)
 
     def _take(self, which: Ints, items: Floats) -> Mask:
-        hits: Mask = self._kernels.take(
+        hits: Mask = take(
             which,
             items,
             self._n_items,
@@ -167,3 +164,130 @@ class Meta(KernelBank):
 
     def _change_point(self, which: Ints) -> Ints:
         return self._back(which, self._options.change_point_back)
+
+
+@compiled
+def take(
+    which: Ints,
+    items: Floats,
+    n_items: Ints,
+    newest: Floats,
+    baselines: Floats,
+    currents: Floats,
+    lengths: Ints,
+    limits: Floats,
+) -> Mask:
+    """Take in an item of each detector and return which have a pair of windows too far apart.
+
+    Args:
+        which: the detectors ((m,)).
+        items: their items ((m,)).
+        n_items: items since the start ((n,)).
+        newest: ring of the newest items ((n, longest current window)).
+        baselines: sorted first items, the pairs side by side ((n, sum of baseline lengths)).
+        currents: sorted newest items, the pairs side by side ((n, sum of current lengths)).
+        lengths: lengths of baseline and current window of each pair ((pairs, 2)).
+        limits: distance that is a change, of each pair ((pairs,)).
+    """
+    hits = np.zeros(len(which), dtype=np.bool_)
+    for j in range(len(which)):
+        i = which[j]
+        begin_base, begin_now = 0, 0
+        for pair in range(len(lengths)):
+            n_base, n_now = lengths[pair]
+            base = baselines[i, begin_base : begin_base + n_base]
+            now = currents[i, begin_now : begin_now + n_now]
+            n_before = n_items[i]
+            if n_before < n_base:
+                _insert(base, n_before, items[j])
+            elif n_before < n_base + n_now:
+                _insert(now, n_before - n_base, items[j])
+            else:
+                gone = newest[i, (n_before - n_now) % newest.shape[1]]
+                _replace(now, gone, items[j])
+            if n_before >= n_base + n_now and kuiper(base, now) > limits[pair]:
+                hits[j] = True
+            begin_base += n_base
+            begin_now += n_now
+        newest[i, n_items[i] % newest.shape[1]] = items[j]
+        n_items[i] += 1
+    return hits
+
+
+@compiled
+def kuiper(first: Floats, second: Floats) -> float:
+    """Return Kuiper's distance of two sorted samples: the range of the gap of their laws.
+
+    It is the largest difference of what they give to an interval, which is the Kolmogorov-Smirnov
+    distance over intervals of [Kifer04].
+    """
+    a, b = 0, 0
+    low, high = 0.0, 0.0
+    n_a, n_b = len(first), len(second)
+    while a < n_a or b < n_b:
+        is_first = b == n_b or (a < n_a and first[a] <= second[b])
+        x = first[a] if is_first else second[b]
+        while a < n_a and first[a] == x:
+            a += 1
+        while b < n_b and second[b] == x:
+            b += 1
+        gap = a / n_a - b / n_b
+        low = min(low, gap)
+        high = max(high, gap)
+    return high - low
+
+
+@compiled
+def largest_distances(
+    n_base: int, n_now: int, n_items: int, n_runs: int, rng: np.random.Generator
+) -> Floats:
+    """Return the largest distance of each of many streams without a change ((n_runs,)).
+
+    The distance depends on ranks only, so uniform items stand for items of any continuous law.
+    """
+    largest = np.zeros(n_runs)
+    for run in range(n_runs):
+        base = np.sort(rng.random(n_base))
+        ring = rng.random(n_now)
+        now = np.sort(ring)
+        for t in range(n_items):
+            largest[run] = max(largest[run], kuiper(base, now))
+            x = rng.random()
+            _replace(now, ring[t % n_now], x)
+            ring[t % n_now] = x
+    return largest
+
+
+@compiled
+def kuiper_tail(distance: float, n_base: int, n_now: int) -> float:
+    """Return the probability of a larger distance of two samples of one law [Stephens70]."""
+    n = math.sqrt(n_base * n_now / (n_base + n_now))
+    z = (n + 0.155 + 0.24 / n) * distance
+    if z < 0.4:
+        return 1.0
+    tail = 0.0
+    for j in range(1, 101):
+        square = (j * z) ** 2
+        tail += 2.0 * (4.0 * square - 1.0) * math.exp(-2.0 * square)
+    return min(tail, 1.0)
+
+
+@compiled
+def _insert(ordered: Floats, n_held: int, x: float) -> None:
+    place = np.searchsorted(ordered[:n_held], x)
+    for r in range(n_held, place, -1):
+        ordered[r] = ordered[r - 1]
+    ordered[place] = x
+
+
+@compiled
+def _replace(ordered: Floats, gone: float, x: float) -> None:
+    """Put x in the place that keeps the order, and close the gap of one that equals ``gone``."""
+    r = np.searchsorted(ordered, gone)
+    while r + 1 < len(ordered) and ordered[r + 1] < x:
+        ordered[r] = ordered[r + 1]
+        r += 1
+    while r > 0 and ordered[r - 1] > x:
+        ordered[r] = ordered[r - 1]
+        r -= 1
+    ordered[r] = x

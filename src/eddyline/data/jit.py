@@ -1,23 +1,64 @@
-"""Kernels compiled by numba; only modules of kernels import this, and only what runs them those.
+"""Kernels: functions that numba compiles when they are first called.
 
-Importing numba takes longer than the rest of eddyline, so nothing does before the first detector or
-set of rules that needs it is built.
+Importing numba takes longer than the rest of eddyline, so nothing does before the first kernel is
+called: modules of kernels can be imported anywhere. The machine code is kept for later processes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from functools import cached_property
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
 
-import numba
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
-F = TypeVar("F", bound=Callable[..., object])
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
-def compiled(function: F) -> F:
-    """Compile a function on its first call; the machine code is kept for later processes."""
-    options: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
-    try:
-        return cast("F", numba.njit(cache=True, **options)(function))
-    except RuntimeError:  # neither the package nor a home is a place to write to
-        return cast("F", numba.njit(**options)(function))
+class Kernel(Generic[P, R]):
+    """A function on arrays and numbers; it may call other kernels by their global names."""
+
+    def __init__(self, function: Callable[P, R]) -> None:
+        self._function = function
+        self.__doc__ = function.__doc__
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run the compiled function; the first call of a process compiles or loads it."""
+        found: R = self.dispatcher(*args, **kwargs)
+        return found
+
+    @cached_property
+    def dispatcher(self) -> Any:
+        """The function in the form in which numba calls it, from Python and from other kernels."""
+        import numba  # noqa: PLC0415 - see above
+
+        options: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
+        function = self._resolved()
+        try:
+            made = numba.njit(cache=True, **options)(function)
+        except RuntimeError:  # neither the package nor a home is a place to write to
+            made = numba.njit(**options)(function)
+        function.__globals__[function.__name__] = made  # it may call itself
+        return made
+
+    def _resolved(self) -> FunctionType:
+        """Return the function with globals in which other kernels are what numba can call."""
+        made = cast("FunctionType", self._function)
+        names = {**made.__globals__}
+        for name in made.__code__.co_names:
+            other = names.get(name)
+            if isinstance(other, Kernel) and other is not self:
+                names[name] = other.dispatcher
+        return FunctionType(made.__code__, names, made.__name__, made.__defaults__)
+
+
+def compiled(function: Callable[P, R]) -> Kernel[P, R]:
+    """Return a function of a module as a kernel, compiled on its first call."""
+    return Kernel(function)
+
+
+def load() -> None:
+    """Import numba now, so that the first call of a kernel need not."""
+    import numba  # noqa: F401, PLC0415 - see above

@@ -10,14 +10,15 @@ import uuid
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 
+from eddyline.data.jit import compiled
 from eddyline.state.rows import Rows, SortedRun
 from eddyline.state.run_files import RunFile, open_table, write_table
 from eddyline.state.run_index import Index
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
     from pyarrow import fs
 
@@ -33,8 +34,6 @@ def with_ends(run: SortedRun, ends: NDArray[np.int64]) -> SortedRun:
         run: the run.
         ends: the last instant at which the window holds each row (µs).
     """
-    from eddyline.state.end_time_kernels import bounds_of  # noqa: PLC0415
-
     rows = run.rows
     indexes = {}
     for key in rows.codes:
@@ -92,3 +91,20 @@ def read_ends(files: fs.FileSystem, folder: str, file: RunFile) -> NDArray[np.in
 def run_with(file: RunFile) -> str:
     """Return the name of the run that a file of ends belongs to."""
     return file.name.partition("-")[0]
+
+
+@compiled
+def bounds_of(hashes: NDArray[np.uint64], ends: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return for each entry of an index the latest end of it and those before it with its hash.
+
+    Args:
+        hashes: of each entry, ascending.
+        ends: of each entry, in any order (µs).
+    """
+    found = np.empty(ends.size, np.int64)
+    for entry in range(ends.size):
+        end = ends[entry]
+        if entry > 0 and hashes[entry] == hashes[entry - 1]:
+            end = max(end, found[entry - 1])
+        found[entry] = end
+    return found

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from eddyline.state.run_index_kernels import directory_of, hashes_of, probe, sorted_rows
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -86,12 +88,6 @@ class Index:
             starts: the instant from which each row lives (µs).
             ends: the last instant at which it does (µs); of two rows, not the earlier one's later.
         """
-        from eddyline.state.run_index_kernels import (  # noqa: PLC0415
-            directory_of,
-            hashes_of,
-            sorted_rows,
-        )
-
         hashes, bits = hashes_of(codes), bits_for(codes.size)
         directory = directory_of(hashes, bits)
         if _fullest(directory) < CROWDED:
@@ -155,8 +151,6 @@ class Index:
             With the pairs of this run behind them, in the order of the probes, or where there was
             no room a wider copy of it; and how many there are now.
         """
-        from eddyline.state.run_index_kernels import probe  # noqa: PLC0415
-
         first = 0
         while True:
             first, n_found = probe(

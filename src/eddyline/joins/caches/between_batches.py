@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from eddyline.joins.caches.hash_kernels import sampled_places
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -59,8 +61,6 @@ class SeenKeys:
 
     def sampled(self, hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
         """Return the places of the hashes of keys that are sampled."""
-        from eddyline.joins.caches.hash_kernels import sampled_places  # noqa: PLC0415
-
         return sampled_places(hashes, self.bits)
 
     def add(self, hashes: NDArray[np.uint64], batch_id: int) -> int:

@@ -10,6 +10,7 @@ import numpy as np
 from eddyline.data.unique import distinct
 from eddyline.joins.caches.between_batches import SeenKeys
 from eddyline.joins.caches.counts import ChangeCounts, KeyCounts, place_of
+from eddyline.joins.caches.hash_kernels import sampled_places
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -67,8 +68,6 @@ class CandidateSamples:
         """
         if not self.profiled:
             return
-        from eddyline.joins.caches.hash_kernels import sampled_places  # noqa: PLC0415
-
         started = time.perf_counter_ns()
         for place in self._at:
             if (pipeline, position) == place[:2]:

@@ -14,6 +14,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from eddyline.joins.caches.hash_kernels import (
+    add,
+    chain_pairs,
+    chained,
+    chained_once,
+    find,
+    in_chains,
+    key_hashes,
+    placed,
+    renumbered,
+)
 from eddyline.state.rows import ALWAYS
 
 if TYPE_CHECKING:
@@ -94,8 +105,6 @@ class KeptRows:
             codes: of the keys in each class ((classes, keys)).
             now: number of the batch; -1: a look-up by a tap, for which no key is kept longer.
         """
-        from eddyline.joins.caches.hash_kernels import find  # noqa: PLC0415
-
         return find(hashes, codes, self._slots, self._shift, self._codes, self._touched, now)
 
     def admit(
@@ -112,8 +121,6 @@ class KeptRows:
             The entry of each key, -1 where it gets none; the first place of each new one among the
             keys; and about how many keys got none.
         """
-        from eddyline.joins.caches.hash_kernels import add  # noqa: PLC0415
-
         rows_per_entry = self.n_rows / self.n_entries if self.n_entries else 1.0
         expected = self.entry_bytes + rows_per_entry * self.row_bytes
         room = max(int((self.limit - self.n_bytes) / expected), 0)
@@ -148,8 +155,6 @@ class KeptRows:
             starts: the instant from which all rows live (µs).
             ends: the last instant at which they do (µs).
         """
-        from eddyline.joins.caches.hash_kernels import chained  # noqa: PLC0415
-
         self._grow_rows(entries.size)
         fresh = slice(self.n_rows, self.n_rows + entries.size)
         for column, values in zip(self._refs, refs, strict=True):
@@ -181,8 +186,6 @@ class KeptRows:
             are_new: whether all hold a row that nothing held before this call; then they are
                 compared with each other only.
         """
-        from eddyline.joins.caches.hash_kernels import chained_once  # noqa: PLC0415
-
         self._grow_rows(entries.size)
         since = self.n_rows if are_new else 0
         chosen = chained_once(
@@ -204,8 +207,6 @@ class KeptRows:
             starts: the instant from which each probe lives (µs).
             ends: the last instant at which it does (µs).
         """
-        from eddyline.joins.caches.hash_kernels import chain_pairs  # noqa: PLC0415
-
         first, room, found = 0, max(1024, entries.size), []
         while first < entries.size:
             out, before = np.empty((2, room), np.int64), first
@@ -251,8 +252,6 @@ class KeptRows:
         renamed: NDArray[np.int64],
     ) -> None:
         """Give rows of a window other numbers; see ``hash_kernels.renumbered``."""
-        from eddyline.joins.caches.hash_kernels import renumbered  # noqa: PLC0415
-
         if name in self.windows:
             column = self._refs[self.windows.index(name)]
             renumbered(column[: self.n_rows], bases, sizes, renamed)
@@ -275,8 +274,6 @@ class KeptRows:
             self._compact(now - PATIENCE, most=int(self.limit / per_entry))
 
     def _compact(self, asked_since: int, most: int | None = None) -> None:
-        from eddyline.joins.caches.hash_kernels import in_chains, key_hashes, placed  # noqa: PLC0415
-
         stay = self._slots[self._slots >= 0].astype(np.int64)  # about in the order of hashes
         stay = stay[self._touched[stay] >= asked_since]
         codes = self._codes.take(stay, axis=1)
@@ -305,8 +302,6 @@ class KeptRows:
         return np.uint64(64 - (self._slots.size.bit_length() - 1))
 
     def _grow_entries(self, n_more: int) -> None:
-        from eddyline.joins.caches.hash_kernels import key_hashes, placed  # noqa: PLC0415
-
         need = self.n_entries + n_more
         if need > self._heads.size:
             room = _room(need)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from eddyline.joins.caches.hash_kernels import key_hashes
 from eddyline.state.run_index import stacked
 
 if TYPE_CHECKING:
@@ -23,8 +24,6 @@ class Keys:
 
     def hashed(self, key: tuple[int, ...]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
         """Return the hash and the codes of each combination in some classes."""
-        from eddyline.joins.caches.hash_kernels import key_hashes  # noqa: PLC0415
-
         if key not in self._made:
             codes = [np.ascontiguousarray(self.joined.codes[each]) for each in key]
             made = stacked(codes, len(self.joined))

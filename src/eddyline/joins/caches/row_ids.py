@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from eddyline.joins.caches.hash_kernels import moved
 from eddyline.state.run_index import Index
 
 if TYPE_CHECKING:
@@ -103,14 +104,10 @@ class RowNumbers:
 
     def of(self, name: str, positions: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the numbers of rows of an input at some positions of its window."""
-        from eddyline.joins.caches.hash_kernels import moved  # noqa: PLC0415
-
         return moved(positions, self._offsets[name], self._shifts[name])
 
     def positions(self, name: str, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the positions of rows of an input that have some numbers."""
-        from eddyline.joins.caches.hash_kernels import moved  # noqa: PLC0415
-
         firsts = self._offsets[name] + self._shifts[name]
         order = np.argsort(firsts)
         return moved(numbers, firsts[order], -self._shifts[name][order])

@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from eddyline.data.unique import distinct
+from eddyline.joins.caches.hash_kernels import has_like
 from eddyline.state.rows import ALWAYS
 from eddyline.state.run_index import stacked
+from eddyline.state.run_index_kernels import hashes_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -106,9 +108,6 @@ class PartnerRows:
 
     def _has_like(self, pipeline: str, asked: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Return which new rows have a row in the window that joins all that they join."""
-        from eddyline.joins.caches.hash_kernels import has_like  # noqa: PLC0415
-        from eddyline.state.run_index_kernels import hashes_of  # noqa: PLC0415
-
         key, *others = self.graph.classes_of[pipeline]
         new = self._news[pipeline].rows
         latest = max(last for name, last in self._latest.items() if name != pipeline)

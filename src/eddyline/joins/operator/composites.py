@@ -9,6 +9,7 @@ import numpy as np
 
 from eddyline.state.rows import FOREVER
 from eddyline.state.run_index import Pairs, Probes, stacked
+from eddyline.state.run_index_kernels import hashes_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -108,8 +109,6 @@ class Composites:
             links: the key classes, at least one, that its rows share with the combinations.
             needed: the key classes whose codes the result keeps; all if omitted.
         """
-        from eddyline.state.run_index_kernels import hashes_of  # noqa: PLC0415
-
         key, *others = links
         checks = stacked([self.codes[each] for each in others], len(self))
         probes = Probes(hashes_of(self.codes[key]), self.starts, self.ends, checks)

@@ -21,7 +21,9 @@ import numpy as np
 from eddyline.data import outcome_codes as outcome
 from eddyline.data.sampling import seed_of
 from eddyline.data.unique import distinct
+from eddyline.joins.orders.probing_kernels import count_partners
 from eddyline.state.run_index import stacked
+from eddyline.state.run_index_kernels import hashes_of
 from eddyline.stats.costs import CostSums
 
 if TYPE_CHECKING:
@@ -293,8 +295,6 @@ class _LookUp:
 
     @classmethod
     def of(cls, before: _Partial, links: tuple[int, ...]) -> _LookUp:
-        from eddyline.state.run_index_kernels import hashes_of  # noqa: PLC0415
-
         checks = stacked([before.codes[key] for key in links[1:]], len(before))
         return cls(before, links, hashes_of(before.codes[links[0]]), checks)
 
@@ -328,8 +328,6 @@ class _LookUp:
         found_rows: NDArray[np.int64],
     ) -> int:
         """Find the partners in one run; see ``probing_kernels.count_partners``."""
-        from eddyline.joins.orders.probing_kernels import count_partners  # noqa: PLC0415
-
         index = run.index(self.links[0])
         return count_partners(
             self.before.units,

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from eddyline.data.arrays import Int32s
 from eddyline.rules.compile.pattern_tables import END, INSIDE, Automaton
 from eddyline.rules.match.automaton_kernels import grow_trie, link_failures, number_by_depth
 
@@ -35,7 +36,9 @@ def n_bytes(automaton: Automaton) -> int:
     return sum(table.nbytes for table in automaton if isinstance(table, np.ndarray))
 
 
-def build(patterns: Sequence[bytes], ids: Sequence[int], kind: int, *, folded: bool) -> Automaton:
+def build(
+    patterns: Sequence[bytes], ids: Sequence[int] | Int32s, kind: int, *, folded: bool
+) -> Automaton:
     """Return the automaton of some patterns.
 
     Args:

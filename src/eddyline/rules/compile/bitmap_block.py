@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import reduce
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
@@ -25,6 +24,7 @@ from eddyline.rules.compile.formula import All, Always, Literal, literals_of
 from eddyline.rules.compile.keys import HIGHEST, LOWEST
 from eddyline.rules.compile.region_tables import CutTables, cut_tables
 from eddyline.rules.compile.regions import cuts_of
+from eddyline.rules.match import bitmap_kernels as kernels
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -162,12 +162,12 @@ class SelectionBlock:
         """
         keys, nulls = np.require(keys, np.int64, PLAIN), np.require(nulls, np.bool_, PLAIN)
         found = np.empty((self.n_constructs, len(rows)), dtype=np.int32)
-        _kernels().regions(keys, nulls, rows.astype(np.int64), self.arrays(), found)
+        kernels.regions(keys, nulls, rows.astype(np.int64), self.arrays(), found)
         return np.ascontiguousarray(found.T)
 
     def arrays(self) -> BlockArrays:
         """Return the block as kernels read it."""
-        arrays: BlockArrays = _kernels().BlockArrays(
+        arrays: BlockArrays = kernels.BlockArrays(
             columns=np.array(self.attributes, dtype=np.int64),
             tables=self.tables,
             region_at=self.region_at,
@@ -209,11 +209,6 @@ class _Construct(NamedTuple):
     cuts: Ints
     can: Mask
     """Whether a rule can be true in a region ((regions, k))."""
-
-
-def _kernels() -> Any:
-    # numba takes longer to import than the rest of eddyline.
-    return import_module("eddyline.rules.match.bitmap_kernels")
 
 
 def _constructs(

@@ -1,4 +1,4 @@
-"""What kernels read of texts and patterns; apart from them, as importing numba takes its time."""
+"""Tables that the kernels of automata read: states, texts, and codes of whole patterns."""
 
 from __future__ import annotations
 

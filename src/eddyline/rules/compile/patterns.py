@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from eddyline.rules.compile.automaton import build
 from eddyline.rules.compile.keys import nulls_of
 from eddyline.rules.compile.pattern_tables import (
     ANY_CODE,
@@ -23,6 +23,7 @@ from eddyline.rules.compile.pattern_tables import (
     Codes,
     Texts,
 )
+from eddyline.rules.match import automaton_kernels as kernels
 from eddyline.rules.match.lower_case import (
     FOLD,
     IDENTITY,
@@ -86,7 +87,6 @@ class TextConstruct:
         Built by who walks texts: what travels to workers has no such large tables, and the driver
         needs none.
         """
-        build = import_module("eddyline.rules.compile.automaton").build
         return tuple(
             build(each.literals, each.patterns, each.kind, folded=self.folded)
             for each in self.walks
@@ -216,7 +216,6 @@ def find(
         stamps: of the construct's patterns; see ``automaton_kernels.scan``.
         tick: see ``automaton_kernels.scan``; below it plus the rows of the batch nothing is used.
     """
-    kernels = _kernels()
     began = hits.n_hits
     most = construct.n_patterns
     for unit, automaton in enumerate(construct.automata):
@@ -250,8 +249,3 @@ def find(
             ends[-1],
         )
     hits.patterns[began : hits.n_hits] += construct.first
-
-
-def _kernels() -> Any:
-    # numba takes longer to import than the rest of eddyline.
-    return import_module("eddyline.rules.match.automaton_kernels")

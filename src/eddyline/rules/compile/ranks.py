@@ -8,13 +8,13 @@ before. Texts are compared as Spark compares them, by their bytes; decimals of u
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from eddyline.rules.compile.keys import nulls_of
+from eddyline.rules.match import rank_kernels as kernels
 from eddyline.rules.match.lower_case import as_text, offsets_of
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class Ranks:
         else:
             data, offsets = _text_bytes(values)
         found = np.zeros(len(values), np.int64)
-        _kernels().rank(data, offsets, nulls_of(values), self.data, self.offsets, found)
+        kernels.rank(data, offsets, nulls_of(values), self.data, self.offsets, found)
         return found
 
 
@@ -94,8 +94,3 @@ def _decimal_bytes(values: pa.Array, scale: int) -> tuple[Bytes, Ints]:
     turned = halves.reshape(-1, 2)[:, ::-1].copy()
     turned[:, 0] ^= np.uint64(2**63)
     return np.frombuffer(turned.astype(">u8").tobytes(), np.uint8), offsets
-
-
-def _kernels() -> Any:
-    # numba takes longer to import than the rest of eddyline.
-    return import_module("eddyline.rules.match.rank_kernels")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from eddyline.data import jit
 from eddyline.data.unique import distinct
 from eddyline.query.conditions import ValueTest
 from eddyline.rules.compile.bitmap_blocks import Blocks
@@ -55,6 +56,7 @@ class Matcher:
         self._needs = np.array([each for need in needs for each in need] or [0], np.int32)
         self.plan = plan
         self._lay(plan)
+        jit.load()
 
     def follow(self, plan: SharingPlan) -> None:
         """Go on under another plan; blocks of the same rules are not built again."""

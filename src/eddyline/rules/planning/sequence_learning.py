@@ -8,11 +8,11 @@ one sample gives the whole macro-sequence, where the paper takes a period for ea
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
+from eddyline.rules.planning import sequence_kernels as kernels
 from eddyline.rules.planning.sequence import SelectionSequence
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class RegionSample:
             left: the rules that each row of the sample has left ((T, W)).
             order: constructs, perhaps not all.
         """
-        found: float = _kernels().order_cost(
+        found: float = kernels.order_cost(
             self.bitmaps,
             left,
             self.block.usage,
@@ -160,10 +160,10 @@ def macro(sample: RegionSample) -> SelectionSequence:
         return SelectionSequence(tuple(map(int, ranks)))
     if n > MAX_EXACT:
         return SelectionSequence(_improved(sample, greedy_macro(sample).macro))
-    visits = _kernels().subset_visits(
+    visits = kernels.subset_visits(
         sample.bitmaps, sample.block.initial, sample.block.usage, sample.skips
     )
-    _, order = _kernels().best_path(visits, sample.costs, 1.0)
+    _, order = kernels.best_path(visits, sample.costs, 1.0)
     return SelectionSequence(tuple(map(int, order)))
 
 
@@ -204,8 +204,3 @@ def selectivity(bitmaps: Words, rules: Words) -> Floats:
     live = np.bitwise_count(bitmaps & rules).sum(axis=(0, 2), dtype=np.float64)
     found: Floats = live / max(n_rules * len(bitmaps), 1)
     return found
-
-
-def _kernels() -> Any:
-    # numba takes longer to import than the rest of eddyline.
-    return import_module("eddyline.rules.planning.sequence_kernels")

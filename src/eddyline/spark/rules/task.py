@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from eddyline.data.sampling import seed_of
 from eddyline.errors import SourceError
 from eddyline.rules.loop import FIRST_ROWS, RuleLoop
+from eddyline.rules.match.matcher import Matcher
 from eddyline.rules.profile import SharingProfile
 from eddyline.runtime.reports import Decisions, TaskReport
 from eddyline.spark.arrow_tasks import task_ids, with_last
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
     from eddyline.options import SharingOptions
     from eddyline.rules.compile.program import Program
-    from eddyline.rules.match.matcher import Matcher
     from eddyline.rules.match.matches import Matches
     from eddyline.rules.plan import SharingPlan
 
@@ -186,8 +186,6 @@ class RuleBlock:
         return loops[self.run_id]
 
     def _matcher(self, kept: _Kept) -> Matcher:
-        from eddyline.rules.match.matcher import Matcher  # noqa: PLC0415 - the driver needs no kernels
-
         if kept.matcher is None:
             kept.matcher = Matcher(kept.program, self.plan)
         return kept.matcher

@@ -1,0 +1,67 @@
+"""Kernels load numba when they are called, call one another, and are kept for later processes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+
+from eddyline.data.jit import Kernel, compiled
+
+FACTOR = 3
+
+
+@compiled
+def tripled(x: int) -> int:
+    """Return three times a number."""
+    return FACTOR * x
+
+
+@compiled
+def total(values: np.ndarray) -> int:
+    """Return the sum of triples; calls another kernel."""
+    found = 0
+    for each in values:
+        found += tripled(each)
+    return found
+
+
+@compiled
+def factorial(n: int) -> int:
+    """Return a factorial; calls itself."""
+    return 1 if n < 2 else n * factorial(n - 1)
+
+
+def test_a_kernel_calls_others_and_itself():
+    assert total(np.arange(4)) == 18
+    assert factorial(5) == 120
+    assert tripled(2) == 6
+    assert isinstance(tripled, Kernel)
+    assert tripled.__doc__ == "Return three times a number."
+
+
+def run(folder, code):
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        capture_output=True, text=True, check=True, cwd=folder,
+    )  # fmt: skip
+    return done.stdout.split()
+
+
+def test_machine_code_is_kept_and_numba_loaded_by_the_first_call(tmp_path):
+    (tmp_path / "inner.py").write_text(
+        "from eddyline.data.jit import compiled\n\n@compiled\ndef one(x):\n    return x + 1\n"
+    )
+    (tmp_path / "outer.py").write_text(
+        "from eddyline.data.jit import compiled\nfrom inner import one\n\n"
+        "@compiled\ndef two(x):\n    return one(one(x))\n"
+    )
+    code = """
+        import sys
+        from outer import two
+        print("numba" in sys.modules, two(1), sum(two.dispatcher.stats.cache_hits.values()))
+    """
+    assert run(tmp_path, code) == ["False", "3", "0"]
+    assert run(tmp_path, code) == ["False", "3", "1"]
