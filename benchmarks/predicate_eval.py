@@ -21,6 +21,7 @@ from benchmarks.counted import (
     fixed_work,
     run_counted,
 )
+from benchmarks.filters.policies import HillClimbOptions, RankOptions
 from benchmarks.scenario import Measurement, Scenario, Settings, at_least, at_most
 from benchmarks.statistics import median, spread
 from benchmarks.timing import interleaved, paired_ratio
@@ -38,19 +39,17 @@ from eddyline.filters.executor import ArrowExecutor
 from eddyline.filters.loop import FilterLoop
 from eddyline.filters.task import run_batch
 from eddyline.options import FilterOptions
-from eddyline.ordering.hill_climb import HillClimbOptions
-from eddyline.ordering.rank import RankOptions
 from eddyline.query.predicates import predicate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from benchmarks.counted import Stream
+from benchmarks.counted import Stream
 
 # -- redundant proxy ------------------------------------------------------------------------------
 
 PROXY_RIVALS: dict[str, Any] = {
-    "rank": "rank",
+    "rank": RankOptions(),
     "rank of counters": RankOptions(counters=True),
     "hill_climb": HillClimbOptions(),
     "independent": "independent",
@@ -91,8 +90,8 @@ def _redundant_proxy(independent_ns: float, every: int = 1) -> Callable[[Setting
 
 DRIFT_POLICIES: dict[str, dict[str, Any]] = {
     "a_greedy": {"policy": "a_greedy"},
-    "rank": {"policy": "rank"},
-    "hill_climb": {"policy": "hill_climb"},
+    "rank": {"policy": RankOptions()},
+    "hill_climb": {"policy": HillClimbOptions()},
     "sweep": {"policy": "sweep"},
     "local_swaps": {"policy": "local_swaps"},
 }

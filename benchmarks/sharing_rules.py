@@ -348,10 +348,10 @@ class Worker:
 
     def run(self) -> SharingProfile:
         """Evaluate all rows; returns what was observed."""
-        from eddyline.spark.rules.task import RuleReport  # noqa: PLC0415
+        from eddyline.runtime.reports import TaskReport  # noqa: PLC0415
 
         *_, last = self.block.run(iter(self.batches))
-        return RuleReport.from_bytes(last.field("report")[-1].as_py()).profile
+        return TaskReport.from_bytes(last.field("report")[-1].as_py()).profile
 
 
 def bound(rules: Rules, table: pa.Table) -> list[Any]:

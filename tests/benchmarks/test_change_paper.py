@@ -30,11 +30,10 @@ from benchmarks.scenario import Settings
 from benchmarks import change_intrusion, change_monitors, change_paper
 from eddyline.change import DETECTORS, options_of
 from eddyline.ordering.greedy import Evidence, restore_invariant
-from eddyline.ordering.matrix_view import matrix_view
-from eddyline.ordering.static_greedy import static_greedy
 from eddyline.stats.costs import CostSums
 from eddyline.stats.profile import FilterProfile
 from eddyline.testing.drifting import DriftingStream
+from eddyline.testing.reference_orders import matrix_view, static_greedy
 
 HYSTERESIS = 0.9
 

@@ -16,9 +16,9 @@ from eddyline.query.query import Input, KeyClass, Query
 from eddyline.query.select.joins import read_join
 from eddyline.query.windows import RangeWindow, RowsWindow, UnboundedWindow
 from eddyline.testing.join_strategies import JoinCase, join_cases, key_classes
-from eddyline.testing.reference_instants import results_by_instants
 from eddyline.testing.reference_joins import bag, results
 from tests.examples import examples
+from tests.joins.instants import results_by_instants
 
 NOW, ALL = RangeWindow(0), UnboundedWindow()
 

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from eddyline.errors import OptionError
 from eddyline.ordering.a_greedy import AGreedyOptions, z_scores
-from eddyline.ordering.matrix_view import expected_cost_ns, joint_drops, matrix_view
-from eddyline.ordering.static_greedy import static_greedy
+from eddyline.ordering.matrix_view import expected_cost_ns, joint_drops
 from eddyline.stats.costs import CostSums
 from eddyline.stats.profile import FilterProfile
 from eddyline.testing import strategies
 from eddyline.testing.generators import CorrelatedStream
 from eddyline.testing.reference import TupleAGreedy
+from eddyline.testing.reference_orders import matrix_view, static_greedy
 from eddyline.testing.simulation import simulate
 
 PURE = AGreedyOptions(hysteresis=1, min_fill=1, min_gain=0, prior_tuples=0)

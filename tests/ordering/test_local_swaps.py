@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from eddyline.errors import OptionError
 from eddyline.ordering.local_swaps import LocalSwapsOptions
-from eddyline.ordering.matrix_view import matrix_view
 from eddyline.stats.costs import CostSums
 from eddyline.stats.profile import FilterProfile
 from eddyline.testing import strategies
+from eddyline.testing.reference_orders import matrix_view
 from eddyline.testing.simulation import run_batch
 
 

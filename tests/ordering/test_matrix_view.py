@@ -8,12 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eddyline.data import outcome_codes as outcome
-from eddyline.ordering.matrix_view import drop_fracs, expected_cost_ns, matrix_view
+from eddyline.ordering.matrix_view import drop_fracs, expected_cost_ns
 from eddyline.ordering.sweep import SweepOptions
 from eddyline.stats.costs import CostSums
 from eddyline.stats.profile import FilterProfile
 from eddyline.testing import strategies
 from eddyline.testing.reference import TupleAGreedy, count_evaluations, view_by_definition
+from eddyline.testing.reference_orders import matrix_view
 from eddyline.testing.simulation import run_batch
 
 

@@ -3,20 +3,13 @@ from __future__ import annotations
 import pytest
 
 from eddyline.errors import OptionError
-from eddyline.ordering import (
-    BENCHMARK_POLICIES,
-    ORDERING_POLICIES,
-    REFERENCE_POLICIES,
-    policy,
-)
+from eddyline.ordering import ORDERING_POLICIES, policy
 from eddyline.ordering.a_greedy import AGreedyOptions
 
-TABLES = {**ORDERING_POLICIES, **REFERENCE_POLICIES, **BENCHMARK_POLICIES}
 
-
-@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("name", ORDERING_POLICIES)
 def test_a_name_gives_default_options(name):
-    assert policy(name) == TABLES[name]()
+    assert policy(name) == ORDERING_POLICIES[name]()
 
 
 def test_options_are_returned_as_they_are():
@@ -27,14 +20,10 @@ def test_options_are_returned_as_they_are():
 def test_an_unknown_name_is_refused_with_a_hint():
     with pytest.raises(OptionError, match="did you mean 'a_greedy'") as caught:
         policy("a-greedy")
-    assert set(TABLES) <= set(caught.value.facts["known"])
+    assert set(ORDERING_POLICIES) <= set(caught.value.facts["known"])
 
 
 @pytest.mark.parametrize("wrong", [AGreedyOptions, None, 3, object()])
 def test_another_object_is_refused(wrong):
     with pytest.raises(OptionError, match="name or an options object"):
         policy(wrong)
-
-
-def test_no_name_stands_in_two_tables():
-    assert len(TABLES) == sum(map(len, (ORDERING_POLICIES, REFERENCE_POLICIES, BENCHMARK_POLICIES)))

@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eddyline.errors import OptionError
-from eddyline.ordering.matrix_view import matrix_view
 from eddyline.ordering.sweep import SweepOptions
 from eddyline.stats.costs import CostSums
 from eddyline.stats.profile import FilterProfile
 from eddyline.testing import strategies
 from eddyline.testing.generators import CorrelatedStream
+from eddyline.testing.reference_orders import matrix_view
 from eddyline.testing.simulation import run_batch, simulate
 
 

@@ -11,13 +11,12 @@ import pytest
 from eddyline.ordering.a_greedy import AGreedyOptions
 from eddyline.ordering.independent import IndependentOptions
 from eddyline.ordering.local_swaps import LocalSwapsOptions
-from eddyline.ordering.matrix_view import drop_fracs, expected_cost_ns, matrix_view
-from eddyline.ordering.optimal import optimal
-from eddyline.ordering.static_greedy import static_greedy
+from eddyline.ordering.matrix_view import drop_fracs, expected_cost_ns
 from eddyline.stats.costs import CostSums
 from eddyline.stats.profile import FilterProfile
 from eddyline.stats.window import ProfileWindow
 from eddyline.testing.reference import TupleAGreedy, count_evaluations
+from eddyline.testing.reference_orders import matrix_view, optimal, static_greedy
 from eddyline.testing.simulation import run_batch
 
 F1, F2, F3, F4 = range(4)

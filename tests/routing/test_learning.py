@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from eddyline.data import outcome_codes as codes
 from eddyline.ordering.matrix_view import expected_cost_ns
-from eddyline.ordering.static_greedy import static_greedy
 from eddyline.routing.learning import (
     Cells,
     Outcomes,
@@ -22,6 +21,7 @@ from eddyline.routing.learning import (
 from eddyline.stats.costs import CostSums
 from eddyline.stats.profile import FilterProfile
 from eddyline.testing import strategies
+from eddyline.testing.reference_orders import static_greedy
 
 
 def outcomes_of(drops, weights=None):

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 
 import numpy as np
 import pytest
@@ -71,34 +72,27 @@ def test_empty_window():
     assert window.profile().filter_ids == NAMES
 
 
-def test_clear_forgets_everything():
-    window = ProfileWindow(NAMES, 5)
-    window.push(profile_of(np.ones((3, 3), dtype=np.bool_)))
-    window.clear()
-    assert window.profile().n_tuples == 0
-
-
 def test_restored_window_holds_the_same_profile():
     drops = np.random.default_rng(0).random((50, 3)) < 0.5
     window, restored = ProfileWindow(NAMES, 20), ProfileWindow(NAMES, 20)
     for part in np.split(drops, 10):
         window.push(profile_of(part))
     restored.restore(json.loads(json.dumps(window.to_state(), allow_nan=False)))
-    assert restored.profile().to_bytes() == window.profile().to_bytes()
+    assert pickle.dumps(restored.profile()) == pickle.dumps(window.profile())
     for _ in range(5):
         for one in (window, restored):
             one.push(profile_of(drops[:3]))
-        assert restored.profile().to_bytes() == window.profile().to_bytes()
+        assert pickle.dumps(restored.profile()) == pickle.dumps(window.profile())
 
 
 def test_a_profile_taken_out_does_not_change_later():
     window = ProfileWindow(NAMES, 5)
     window.push(profile_of(np.ones((3, 3), dtype=np.bool_)))
     taken = window.profile()
-    before = taken.to_bytes()
+    before = pickle.dumps(taken)
     window.push(merge([taken, taken]))
     window.profile()
-    assert taken.to_bytes() == before
+    assert pickle.dumps(taken) == before
 
 
 def cost_of(ns):
@@ -161,7 +155,7 @@ def test_looking_does_not_change_the_window(batches, max_tuples):
         looked_at.push(fresh)
         looked_at.profile()
         left_alone.push(fresh)
-    assert looked_at.profile().to_bytes() == left_alone.profile().to_bytes()
+    assert pickle.dumps(looked_at.profile()) == pickle.dumps(left_alone.profile())
 
 
 @given(
@@ -175,4 +169,4 @@ def test_a_restored_window_goes_on_as_the_saved_one(batches, max_tuples):
     for batch in batches:
         one.push(profile_of(batch))
         other.push(profile_of(batch))
-        assert one.profile().to_bytes() == other.profile().to_bytes()
+        assert pickle.dumps(one.profile()) == pickle.dumps(other.profile())

@@ -108,3 +108,25 @@ def test_costs_of_orders():
 def test_what_is_no_stream(given):
     with pytest.raises(OptionError):
         StarStream(**given)
+
+
+T7 = [
+    # N, A, B, calls of one order, calls if the order of each class is known
+    (2, 0.05, 1.0000, 1.5250, 1.0500),
+    (2, 0.50, 0.1000, 1.3000, 1.1000),
+    (2, 0.95, 0.0526, 1.5013, 1.0526),
+    (4, 0.05, 1.0000, 2.5750, 1.1500),
+    (6, 0.05, 1.0000, 3.6250, 1.2500),
+    (6, 0.50, 0.6310, 2.4241, 2.2194),
+    (6, 0.95, 0.5549, 2.4573, 2.1813),
+    (8, 0.05, 1.0000, 4.6750, 1.3500),
+    (8, 0.95, 0.6566, 3.0670, 2.8117),
+]
+
+
+@pytest.mark.parametrize(("n", "a", "b", "single", "known"), T7)
+def test_t7_the_analytic_columns(n, a, b, single, known):
+    stream = StarStream.skewed(n, a, seed=n, n_noise=0)
+    assert stream.pass_fracs[0][1] == pytest.approx(b, abs=1e-4)
+    assert stream.cost_of_one_order() == pytest.approx(single, abs=1e-3)
+    assert stream.cost_per_class() == pytest.approx(known, abs=1e-4)

@@ -98,18 +98,6 @@ class Adwin(KernelBank):
         self._counts: Ints = np.zeros((self.n, _FIRST_ROWS), dtype=np.int64)
         self._totals = np.zeros((self.n, 3))
 
-    @property
-    def widths(self) -> Ints:
-        """Items in each window ((n,))."""
-        return self._totals[:, 0].astype(np.int64)
-
-    @property
-    def means(self) -> Floats:
-        """Mean of each window; nan while it is empty ((n,))."""
-        n_items, total, _ = self._totals.T
-        means: Floats = np.full(self.n, np.nan)
-        return np.divide(total, n_items, out=means, where=n_items > 0.0)
-
     def update(self, values: Floats) -> Mask:
         """Take in one item for each detector and return which found a change.
 

@@ -1,6 +1,6 @@
 """Ordering policies: which order of the filters of a conjunction is cheapest now.
 
-A policy is one file with its options; these tables are its registration. Other packages add
+A policy is one file with its options; the table is its registration. Other packages add
 policies with entry points of the group ``eddyline.ordering``.
 """
 
@@ -12,12 +12,8 @@ from eddyline import registry
 from eddyline.errors import OptionError
 from eddyline.ordering.a_greedy import AGreedyOptions
 from eddyline.ordering.fixed import FixedOptions
-from eddyline.ordering.hill_climb import HillClimbOptions
 from eddyline.ordering.independent import IndependentOptions
 from eddyline.ordering.local_swaps import LocalSwapsOptions
-from eddyline.ordering.optimal import OptimalOptions
-from eddyline.ordering.rank import RankOptions
-from eddyline.ordering.static_greedy import StaticGreedyOptions
 from eddyline.ordering.sweep import SweepOptions
 
 if TYPE_CHECKING:
@@ -33,26 +29,14 @@ ORDERING_POLICIES: dict[str, type[PolicyOptions]] = {
     "local_swaps": LocalSwapsOptions,
     "fixed": FixedOptions,
 }
-"""Policies for use."""
-
-REFERENCE_POLICIES: dict[str, type[PolicyOptions]] = {
-    "static_greedy": StaticGreedyOptions,
-    "optimal": OptimalOptions,
-}
-"""What the policies for use are measured against: whole distributions, no guards."""
-
-BENCHMARK_POLICIES: dict[str, type[PolicyOptions]] = {
-    "rank": RankOptions,
-    "hill_climb": HillClimbOptions,
-}
-"""What other engines do."""
+"""Policies by name."""
 
 
 def policy(spec: str | PolicyOptions) -> PolicyOptions:
     """Return the options of a policy that is given by name, or check those that are given.
 
     Args:
-        spec: a name of one of the tables or of an installed package, or an options object.
+        spec: a name of ``ORDERING_POLICIES`` or of an installed package, or an options object.
 
     Raises:
         OptionError: the name is unknown, or the object is not the options of a policy.
@@ -62,8 +46,7 @@ def policy(spec: str | PolicyOptions) -> PolicyOptions:
     500
     """
     if isinstance(spec, str):
-        tables = {**ORDERING_POLICIES, **REFERENCE_POLICIES, **BENCHMARK_POLICIES}
-        return registry.look_up("ordering policy", tables, spec, group=GROUP)()
+        return registry.look_up("ordering policy", ORDERING_POLICIES, spec, group=GROUP)()
     given: Any = spec
     if isinstance(given, type) or not callable(getattr(given, "build", None)):
         msg = f"policy must be a name or an options object such as AGreedyOptions(), got {given!r}"
@@ -71,4 +54,4 @@ def policy(spec: str | PolicyOptions) -> PolicyOptions:
     return cast("PolicyOptions", given)
 
 
-__all__ = ["BENCHMARK_POLICIES", "ORDERING_POLICIES", "REFERENCE_POLICIES", "policy"]
+__all__ = ["ORDERING_POLICIES", "policy"]

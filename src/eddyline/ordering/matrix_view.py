@@ -21,22 +21,6 @@ if TYPE_CHECKING:
     from eddyline.stats.profile import FilterProfile, Order
 
 
-def matrix_view(order: Order, profile: FilterProfile) -> Floats:
-    """Return the matrix view V of an order ((F, F), upper triangular).
-
-    ``V[i, j]`` is the weight of the profile tuples that no filter at the positions before i drops
-    and that the filter at position j ≥ i drops (input rows) [Babu05 4.3.2].
-
-    >>> from eddyline.stats.profile import FilterProfile
-    >>> drops = np.array([[True, True], [False, True]])
-    >>> matrix_view((0, 1), FilterProfile.of_sample(("a", "b"), drops))
-    array([[1., 2.],
-           [0., 1.]])
-    """
-    bits, weights = profile.bits()
-    return view_of(joint_drops(order, bits, weights))
-
-
 def drop_fracs(order: Order, profile: FilterProfile) -> Floats:
     """Return the drop fraction of each position given the positions before it ([0, 1]; (F,)).
 

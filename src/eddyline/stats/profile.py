@@ -7,7 +7,6 @@ as a bag of rows, commutatively. [Babu05 4.3.1]
 
 from __future__ import annotations
 
-import pickle
 from dataclasses import dataclass, field, replace
 from operator import index
 from typing import TYPE_CHECKING, Any, Self
@@ -196,16 +195,6 @@ class FilterProfile:
             costs=costs,
             basis=basis,
         )
-
-    def to_bytes(self) -> bytes:
-        """Return the profile as bytes, to travel from a worker to the driver."""
-        return pickle.dumps(self, protocol=pickle.HIGHEST_PROTOCOL)
-
-    @staticmethod
-    def from_bytes(data: bytes) -> FilterProfile:
-        """Return the profile that ``to_bytes`` of one of our own workers wrote."""
-        profile: FilterProfile = pickle.loads(data)
-        return profile
 
 
 def merge(profiles: Iterable[FilterProfile]) -> FilterProfile:

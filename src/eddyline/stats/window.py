@@ -68,11 +68,6 @@ class ProfileWindow:
         self._parts = deque([replace(kept, costs=known.costs)])
         self._merged = None
 
-    def clear(self) -> None:
-        """Forget everything, as after a change of what a filter means."""
-        self._parts.clear()
-        self._merged = None
-
     def profile(self) -> FilterProfile:
         """Return everything in the window as one profile."""
         if self._merged is None:

@@ -3,7 +3,7 @@
 Each row gets the first and the last instant at which its window holds it; a combination of one row
 of each input is a result if all predicates are true of it and there is an instant at which all its
 windows hold their rows. Nothing here is fast and nothing outside of tests may use it. It shares no
-code with the room that joins; ``testing.reference_instants`` shares none with it.
+code with the room that joins.
 
 What the definition leaves open:
 

@@ -1,10 +1,16 @@
-"""Hill climbing: try a random swap of neighbours, keep it if rows got cheaper. For benchmarks.
+"""Policies of other engines, which those of eddyline are measured against.
 
-What DuckDB's adaptive filter does [DuckDB src/execution/adaptive_filter.cpp]: it measures only the
-total time, so it needs no profile, no model and many trials. A swap that did not help halves its
-own likeliness of being tried again; one that helped resets it.
+``rank`` is what engines with adaptive filter reordering do (Trino, Velox): sort by drop fraction
+per cost, one predicate at a time. They know how much each predicate drops and what it costs, not
+what it drops given the others. With ``counters`` the drop fractions are those of the rows that
+reached the predicate in the main pass, as such engines count them; otherwise they are the true
+marginals of the profiled rows, which is the ranking of the textbooks.
 
-Deviation: rows, not vectors, count the length of a trial, and there is no separate warm-up.
+``hill_climb`` is what DuckDB's adaptive filter does [DuckDB src/execution/adaptive_filter.cpp]: try
+a random swap of neighbours, keep it if rows got cheaper. It measures only the total time, so it
+needs no profile, no model and many trials. A swap that did not help halves its own likeliness of
+being tried again; one that helped resets it. Deviation: rows, not vectors, count the length of a
+trial, and there is no separate warm-up.
 """
 
 from __future__ import annotations
@@ -12,15 +18,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from eddyline.errors import OptionError
 from eddyline.options import in_range
 from eddyline.ordering.fixed import Fixed
-from eddyline.ordering.protocol import Proposal
+from eddyline.ordering.protocol import OrderingPolicy, PolicyOptions, Proposal, WindowPolicy
 from eddyline.registry import unknown
 
 if TYPE_CHECKING:
-    import numpy as np
-
+    from eddyline.data.arrays import Floats
     from eddyline.stats.profile import FilterProfile, Order
 
 _CERTAIN = 100
@@ -28,6 +35,66 @@ _CERTAIN = 100
 
 MEASURES = ("time", "evaluations")
 """What a hill climber can minimise per row: measured ns, or counted evaluations."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankOptions:
+    """Where the drop fractions come from.
+
+    Raises:
+        OptionError: a value is out of its range.
+    """
+
+    counters: bool = False
+    """Use the counts of the main pass, which depend on the order in force, instead of samples."""
+    min_fill: int = 50
+    """Profile tuples, or counted rows, before it ranks (≥ 1)."""
+
+    def __post_init__(self) -> None:
+        in_range(self, "min_fill", 1, 2**31)
+
+    def build(self, n_filters: int, rng: np.random.Generator) -> OrderingPolicy:  # noqa: ARG002 protocol
+        """Return a fresh policy."""
+        return RankByCounters(self) if self.counters else Rank(self)
+
+
+class Rank(WindowPolicy):
+    """Proposes the order by marginal drop fraction of the profiled rows per cost."""
+
+    def __init__(self, options: RankOptions) -> None:
+        self._options = options
+
+    def propose(self, order: Order, window: FilterProfile) -> Proposal | None:
+        """Return the sorted order if it is another one."""
+        if window.n_tuples < self._options.min_fill or window.basis is not None:
+            return None
+        bits, weights = window.bits()
+        return _ranked(order, weights @ bits / (weights.sum() + window.passed), window)
+
+
+class RankByCounters(Fixed):
+    """Proposes the order by counted drop fraction per cost; asks for no extra evaluation."""
+
+    def __init__(self, options: RankOptions) -> None:
+        self._options = options
+
+    def propose(self, order: Order, window: FilterProfile) -> Proposal | None:
+        """Return the sorted order if it is another one; what no row reached goes last."""
+        reached = window.rows_in
+        if reached.max() < self._options.min_fill:
+            return None
+        dropped = reached - window.rows_out
+        fracs = np.divide(dropped, reached, out=np.zeros(len(reached)), where=reached > 0)
+        return _ranked(order, fracs, window)
+
+
+def _ranked(order: Order, fracs: Floats, window: FilterProfile) -> Proposal | None:
+    """Sort by drop fraction ((F,), by filter index) per cost; ties keep their order."""
+    ratios = (fracs / window.costs.per_row_ns)[list(order)]
+    ranked = tuple(order[i] for i in np.argsort(-ratios, kind="stable"))
+    if ranked == order:
+        return None
+    return Proposal(ranked, {"drop_fracs": fracs.tolist(), "n_tuples": window.n_tuples})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,3 +206,10 @@ class HillClimb(Fixed):
 
 def _swapped(order: Order, i: int) -> Order:
     return (*order[:i], order[i + 1], order[i], *order[i + 2 :])
+
+
+BENCHMARK_POLICIES: dict[str, type[PolicyOptions]] = {
+    "rank": RankOptions,
+    "hill_climb": HillClimbOptions,
+}
+"""The policies of other engines by name."""

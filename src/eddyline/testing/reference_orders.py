@@ -1,19 +1,20 @@
-"""Optimal: the cheapest order of a profile, by dynamic programming over sets of filters.
+"""Orders of a whole profile at once: what policies are measured against.
 
-A reference for tests and benchmarks: O(2^F · F) time and memory, so F is limited. Finding the
-optimum is NP-hard in general [Babu05 4.3.3].
+``static_greedy`` is the order that A-Greedy converges to; with the exact probability of every
+outcome as weight it is the thesis' GREEDY, within 4 times the optimum [Babu05 4.3]. ``optimal`` is
+the cheapest order, by dynamic programming over sets of filters: O(2^F · F) time and memory, as
+finding it is NP-hard in general [Babu05 4.3.3].
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from eddyline.errors import OptionError
-from eddyline.ordering.protocol import Proposal, WindowPolicy
-from eddyline.ordering.static_greedy import propose_cheaper
+from eddyline.ordering.greedy import Evidence, restore_invariant
+from eddyline.ordering.matrix_view import joint_drops, view_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -25,26 +26,13 @@ MAX_FILTERS = 20
 """Most filters: 2^20 sets need about 30 MB and a second."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OptimalOptions:
-    """Nothing to choose."""
-
-    def build(self, n_filters: int, rng: np.random.Generator) -> Optimal:  # noqa: ARG002 protocol
-        """Return the policy.
-
-        Raises:
-            OptionError: there are too many filters to search all orders.
-        """
-        _check(n_filters)
-        return Optimal()
-
-
-class Optimal(WindowPolicy):
-    """Proposes the cheapest order of the window."""
-
-    def propose(self, order: Order, window: FilterProfile) -> Proposal | None:
-        """Return the cheapest order, without any guard against noise."""
-        return propose_cheaper(order, optimal(window), window)
+def static_greedy(profile: FilterProfile) -> Order:
+    """Return the greedy order of a profile; ties go to the smaller filter index."""
+    evidence = Evidence.of(profile)
+    order, position = tuple(range(profile.n_filters)), 0
+    while position < profile.n_filters:
+        order, position = restore_invariant(order, position, evidence)
+    return order
 
 
 def optimal(profile: FilterProfile) -> Order:
@@ -54,7 +42,10 @@ def optimal(profile: FilterProfile) -> Order:
         OptionError: there are too many filters to search all orders.
     """
     n = profile.n_filters
-    _check(n)
+    if n > MAX_FILTERS:
+        msg = f"the optimal order is searched for at most {MAX_FILTERS} filters, got {n}; "
+        msg += "use static_greedy"
+        raise OptionError(msg, n_filters=n)
     last = _cheapest_last(_alive(profile), profile.costs.per_row_ns)
     order: list[int] = []
     chosen = 2**n - 1
@@ -97,10 +88,17 @@ def _cheapest_last(alive: Floats, costs: Floats) -> NDArray[np.int8]:
     return last
 
 
-def _check(n_filters: int) -> None:
-    if n_filters > MAX_FILTERS:
-        msg = (
-            f"the optimal order is searched for at most {MAX_FILTERS} filters, got {n_filters};"
-            " use 'static_greedy'"
-        )
-        raise OptionError(msg, n_filters=n_filters)
+def matrix_view(order: Order, profile: FilterProfile) -> Floats:
+    """Return the matrix view V of an order ((F, F), upper triangular).
+
+    ``V[i, j]`` is the weight of the profile tuples that no filter at the positions before i drops
+    and that the filter at position j ≥ i drops (input rows) [Babu05 4.3.2].
+
+    >>> from eddyline.stats.profile import FilterProfile
+    >>> drops = np.array([[True, True], [False, True]])
+    >>> matrix_view((0, 1), FilterProfile.of_sample(("a", "b"), drops))
+    array([[1., 2.],
+           [0., 1.]])
+    """
+    bits, weights = profile.bits()
+    return view_of(joint_drops(order, bits, weights))

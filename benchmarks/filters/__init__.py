@@ -1,0 +1,1 @@
+"""Filters: what adaptive orders of a conjunction save, and what they cost."""
