@@ -7,10 +7,10 @@ What decides whether queries run together compared the setting as it was written
 from __future__ import annotations
 
 import pytest
-from eddyline.spark.run.group import why_not_shared
 
 import eddyline as el
 from eddyline.spark.session import is_ansi
+from eddyline.spark.shared.group import why_not_shared
 
 pytestmark = pytest.mark.spark
 
