@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -242,7 +243,7 @@ class TestSaving:
         one = World([300, 200, 100, 50], [0.8, 0.7, 0.4, 0.3])
         loop = one.loop(**options)
         one.run(loop, 25)
-        state = json.loads(json.dumps(loop.snapshot(), allow_nan=False))
+        state = json.loads(json.dumps(msgspec.to_builtins(loop.snapshot()), allow_nan=False))
         other = World(one.per_row_ns, one.pass_fracs)
         other.batch = one.batch
         restored = other.loop(**options)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -115,7 +116,7 @@ def test_any_table_any_cut_any_restart_keeps_the_rows(table, batch_rows, seed, r
     world = World(sample_prob=0.2)
     world.loop.routes.table = table
     if retry:
-        state = json.loads(json.dumps(world.loop.snapshot()))
+        state = json.loads(json.dumps(msgspec.to_builtins(world.loop.snapshot())))
         world.loop = world.fresh_loop()
         world.loop.restore(state)
         assert world.loop.table == table
@@ -218,7 +219,7 @@ def test_a_worker_that_starts_from_the_drivers_state_samples_no_more_than_one_th
     passes, values = rows_of(200_000, 4)
     world = World()
     world.run(passes, values)
-    state = json.loads(json.dumps(world.loop.snapshot()))
+    state = json.loads(json.dumps(msgspec.to_builtins(world.loop.snapshot())))
     started = world.fresh_loop()
     started.restore(state)
     assert started.sample_prob() == pytest.approx(world.loop.sample_prob(), rel=0.2)

@@ -7,6 +7,7 @@ import random
 from dataclasses import replace
 from itertools import count, permutations
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -237,7 +238,7 @@ def test_orders_are_always_legal_and_survive_a_restart(seed):
             assert len(order) == len(graph.inputs) - 1
             assert graph.is_legal(name, order)
     again = JoinLoop(graph, options)
-    again.restore(json.loads(json.dumps(loop.snapshot())))
+    again.restore(json.loads(json.dumps(msgspec.to_builtins(loop.snapshot()))))
     assert again.orders == loop.orders
     assert again.snapshot() == loop.snapshot()
     assert again.probing() == loop.probing()
@@ -442,6 +443,8 @@ def broken(state, *path, value):
 def test_a_damaged_state_is_refused(path, value):
     learned = JoinLoop(STAR, JoinOptions())
     run_batches(learned, Star(DRAWN[0]), 3)
-    state = broken(json.loads(json.dumps(learned.snapshot())), *path, value=value)
+    state = broken(
+        json.loads(json.dumps(msgspec.to_builtins(learned.snapshot()))), *path, value=value
+    )
     with pytest.raises(StateError, match="empty checkpoint"):
         JoinLoop(STAR, JoinOptions()).restore(state)

@@ -8,6 +8,7 @@ instead of the StateError that drops the state.
 import json
 import math
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -35,7 +36,7 @@ def learned():
         drops = rng.random((120, 3)) < 0.4
         costs = CostSums.of_calls(np.full(3, 120.0), np.full(3, 5000.0))
         taught.step(FilterProfile.of_sample(FILTERS, drops, prob=0.5, costs=costs))
-    return json.loads(json.dumps(taught.snapshot()))
+    return json.loads(json.dumps(msgspec.to_builtins(taught.snapshot())))
 
 
 DAMAGE = {

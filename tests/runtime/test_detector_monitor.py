@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -128,7 +129,7 @@ def test_a_snapshot_is_json_and_continues(detector):
     for number, profile in enumerate(profiles):
         if number % 20 == 7:
             second = monitor_of(detector)
-            second.restore(json.loads(json.dumps(first.snapshot())))
+            second.restore(json.loads(json.dumps(msgspec.to_builtins(first.snapshot()))))
             first = second if number % 40 == 7 else first
         assert_same = observed(second, profile) if number % 20 == 7 and second is not first else ...
         found = observed(first, profile)
@@ -199,7 +200,7 @@ def test_many_filters():
         )
         loop.step(profile)
     assert sorted(loop.order) == list(range(256))
-    assert len(json.dumps(loop.monitor.snapshot())) < 2_000_000
+    assert len(json.dumps(msgspec.to_builtins(loop.monitor.snapshot()))) < 2_000_000
 
 
 # -- what every row says ------------------------------------------------------------------------
@@ -259,6 +260,6 @@ def test_a_monitor_restored_goes_on_with_the_counts():
     for profile in profiles[:50]:
         observed(first, profile)
     second = monitor_of("page_hinkley")
-    second.restore(json.loads(json.dumps(first.snapshot())))
+    second.restore(json.loads(json.dumps(msgspec.to_builtins(first.snapshot()))))
     for profile in profiles[50:]:
         assert observed(first, profile) == observed(second, profile)

@@ -9,13 +9,15 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from eddyline.filters.executor import Sample
-from eddyline.filters.routing_loop import Routes, can_compile, router_options
+from eddyline.filters.routing_loop import Routes, RoutesState, can_compile, router_options
 from eddyline.ordering import policy as find_policy
 from eddyline.ordering.matrix_view import expected_cost_ns
 from eddyline.runtime.monitors import monitor as find_monitor
 from eddyline.runtime.order_cost import MIN_ROWS_PER_PROFILE
-from eddyline.runtime.order_loop import OrderLoop
+from eddyline.runtime.order_loop import OrderLoop, OrderState
 
 if TYPE_CHECKING:
     from eddyline.options import FilterOptions
@@ -40,6 +42,12 @@ def check_options(options: FilterOptions) -> None:
     router_options(options.routing)
 
 
+class FilterState(OrderState, frozen=True, kw_only=True):
+    """What the loop of a block has learned, as it is saved."""
+
+    routes: RoutesState | None
+
+
 class FilterLoop(OrderLoop):
     """Keeps the order of one block good, and the orders of classes of its rows.
 
@@ -52,6 +60,8 @@ class FilterLoop(OrderLoop):
         hands_over: whether attributes are handed over to a worker, which costs something.
         **more: see ``OrderLoop``.
     """
+
+    state_type = FilterState
 
     def __init__(
         self,
@@ -186,12 +196,12 @@ class FilterLoop(OrderLoop):
         routed_by = () if self.table is None else self.table.attributes
         return replace(super().record(), routed_by=routed_by)
 
-    def snapshot(self) -> dict[str, Any]:
+    def snapshot(self) -> FilterState:
         """Return what was learned: that of the order, and of classes of rows."""
         routes = None if self.routes is None else self.routes.snapshot()
-        return {**super().snapshot(), "routes": routes}
+        return FilterState(**msgspec.structs.asdict(super().snapshot()), routes=routes)
 
-    def _restore(self, state: dict[str, Any]) -> None:
+    def _restore(self, state: FilterState) -> None:  # type: ignore[override]
         super()._restore(state)
-        if self.routes is not None and state["routes"] is not None:
-            self.routes.restore(state["routes"])
+        if self.routes is not None and state.routes is not None:
+            self.routes.restore(state.routes)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 
 from eddyline.errors import OptionError, PlanError
@@ -105,6 +106,17 @@ def _compiled(spec: Any, n_filters: int) -> RouterOptions:
         max_classes=min(options.max_classes, COMPILED_CLASSES),
         max_groups=min(options.max_groups, max(COMPILED_CHAINS // n_filters, 2)),
     )
+
+
+class RoutesState(msgspec.Struct, frozen=True, kw_only=True):
+    """What is saved of classes of rows."""
+
+    table: dict[str, Any] | None
+    n_batches: int
+    batch_rows: float
+    learned_from: int
+    n_sampled: int
+    n_rows: float
 
 
 class Routes:
@@ -297,31 +309,31 @@ class Routes:
             return f"looks for classes of rows by {names}: too few sampled rows yet"
         return f"looked for classes of rows by {names}: none pays"
 
-    def snapshot(self) -> dict[str, Any]:
+    def snapshot(self) -> RoutesState:
         """Return the table as plain values; the sample comes again."""
-        return {
-            "table": None if self.table is None else self.table.to_state(),
-            "n_batches": self.n_batches,
-            "batch_rows": self._batch_rows,
-            "learned_from": self._learned_from,
-            "n_sampled": self._n_sampled,
-            "n_rows": self._n_rows,
-        }
+        return RoutesState(
+            table=None if self.table is None else self.table.to_state(),
+            n_batches=self.n_batches,
+            batch_rows=self._batch_rows,
+            learned_from=self._learned_from,
+            n_sampled=self._n_sampled,
+            n_rows=self._n_rows,
+        )
 
-    def restore(self, state: dict[str, Any]) -> None:
+    def restore(self, state: RoutesState) -> None:
         """Continue from what ``snapshot`` returned.
 
         A table of attributes that are not observed any more is dropped.
         """
-        table = None if state["table"] is None else RouteTable.from_state(state["table"])
+        table = None if state.table is None else RouteTable.from_state(state.table)
         if table is not None and table.n_filters != len(self.filter_ids):
             msg = f"a table of {table.n_filters} filters for {len(self.filter_ids)}"
             raise PlanError(msg, component=self.component)
         if table is not None and not set(table.attributes) <= set(self.names):
             table = None
         self.table = table
-        self.n_batches = int(state["n_batches"])
-        self._batch_rows = max(1.0, float(state["batch_rows"]))
-        self._learned_from = min(MAX_ROWS, int(state["learned_from"]))
-        self._n_sampled = max(0, int(state["n_sampled"]))
-        self._n_rows = max(0.0, float(state["n_rows"]))
+        self.n_batches = state.n_batches
+        self._batch_rows = max(1.0, state.batch_rows)
+        self._learned_from = min(MAX_ROWS, state.learned_from)
+        self._n_sampled = max(0, state.n_sampled)
+        self._n_rows = max(0.0, state.n_rows)

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from operator import index
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 
 from eddyline.errors import PlanError, StateError
@@ -43,6 +43,22 @@ THINKING_FRAC = 0.01
 """Most time that the policy may take, as a share of the time that the filters take."""
 
 
+class OrderState(msgspec.Struct, frozen=True, kw_only=True):
+    """What a loop has learned, as it is saved."""
+
+    filter_ids: tuple[str, ...]
+    order: tuple[int, ...]
+    window: list[dict[str, Any]]
+    spent_ns: tuple[float, float, float]
+    """Recent work per row, all work, and all warm-ups (ns)."""
+    policy: dict[str, Any]
+    """The policy's own, if it is of the same name again."""
+    policy_name: str
+    monitor: dict[str, Any]
+    """The monitor's own, if it is the same again."""
+    monitor_name: str
+
+
 class OrderLoop:
     """Keeps the order of some filters good.
 
@@ -54,6 +70,8 @@ class OrderLoop:
             one follows a whole job; if not, they keep to a share of what the filters take.
         clock: monotonic clock (ns), to bound the time that policies take.
     """
+
+    state_type: type[OrderState] = OrderState
 
     def __init__(
         self,
@@ -321,27 +339,27 @@ class OrderLoop:
             n_evaluations=self._n_evaluations,
         )
 
-    def snapshot(self) -> dict[str, Any]:
+    def snapshot(self) -> OrderState:
         """Return what was learned: order, window, the policy's own state."""
-        return {
-            "filter_ids": list(self.filter_ids),
-            "order": list(self.order),
-            "window": self.window.to_state(),
-            "spent_ns": [self._recent_ns, self._work_ns, self._warmups_ns],
-            "policy": self.policy.snapshot(),
-            "policy_name": type(self.policy).__name__,
-            "monitor": self.monitor.snapshot(),
-            "monitor_name": repr(self.options.monitor),
-        }
+        return OrderState(
+            filter_ids=self.filter_ids,
+            order=self.order,
+            window=self.window.to_state(),
+            spent_ns=(self._recent_ns, self._work_ns, self._warmups_ns),
+            policy=self.policy.snapshot(),
+            policy_name=type(self.policy).__name__,
+            monitor=self.monitor.snapshot(),
+            monitor_name=repr(self.options.monitor),
+        )
 
-    def restore(self, state: dict[str, Any]) -> None:
-        """Continue from what ``snapshot`` returned.
+    def restore(self, state: Any) -> None:
+        """Continue from what ``snapshot`` returned, or from plain values of the same content.
 
         Raises:
             StateError: the state is of other filters, or damaged.
         """
         try:
-            self._restore(state)
+            self._restore(msgspec.convert(state, self.state_type, from_attributes=True))
         except (PlanError, LookupError, TypeError, ValueError, ArithmeticError) as error:
             msg = (
                 f"the saved state of {self.component!r} is damaged: {type(error).__name__}: "
@@ -349,26 +367,25 @@ class OrderLoop:
             )
             raise StateError(msg, component=self.component) from error
 
-    def _restore(self, state: dict[str, Any]) -> None:
-        saved = tuple(state["filter_ids"])
-        if saved != self.filter_ids:
+    def _restore(self, state: OrderState) -> None:
+        if state.filter_ids != self.filter_ids:
             msg = (
-                f"the saved state of {self.component!r} is of filters {list(saved)}, "
+                f"the saved state of {self.component!r} is of filters {list(state.filter_ids)}, "
                 f"this query has {list(self.filter_ids)}; start from an empty checkpoint"
             )
-            raise StateError(msg, saved=saved, now=self.filter_ids)
-        order = self._checked(map(index, state["order"]))
+            raise StateError(msg, saved=state.filter_ids, now=self.filter_ids)
+        order = self._checked(state.order)
         if not self.is_adaptive:
             return  # switched off means the order as written, not the last one that was learned
-        self.window.restore(state["window"])
-        self._recent_ns, self._work_ns, self._warmups_ns = map(float, state["spent_ns"])
+        self.window.restore(state.window)
+        self._recent_ns, self._work_ns, self._warmups_ns = state.spent_ns
         self._work_before_ns = self._work_ns
         # What is restored was learned from more than one call.
         self._n_timed = np.where(self.window.profile().costs.is_known, 2.0, 0.0)
-        if state["policy_name"] == type(self.policy).__name__:
-            self.policy.restore(state["policy"])
-        if state["monitor_name"] == repr(self.options.monitor):
-            self.monitor.restore(state["monitor"])
+        if state.policy_name == type(self.policy).__name__:
+            self.policy.restore(state.policy)
+        if state.monitor_name == repr(self.options.monitor):
+            self.monitor.restore(state.monitor)
         self.order = order
 
     def _checked(self, order: Iterable[int]) -> Order:

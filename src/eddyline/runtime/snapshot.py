@@ -6,8 +6,9 @@ batch older than the stream; that changes the work of a batch, never an answer.
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from eddyline.data.durable_files import replace_file
 from eddyline.errors import StateError
@@ -15,8 +16,24 @@ from eddyline.errors import StateError
 if TYPE_CHECKING:
     from pathlib import Path
 
-FORMAT = 1
+FORMAT = 2
 """Version of the file; another one is not read."""
+
+
+class _Head(msgspec.Struct):
+    """The part of a file that every format has."""
+
+    format: int
+
+
+class Saved(msgspec.Struct):
+    """What the file holds."""
+
+    format: int
+    fingerprint: str
+    batch_id: int
+    state: dict[str, Any]
+    """By operator: what its ``snapshot`` returned."""
 
 
 class SnapshotFile:
@@ -37,15 +54,10 @@ class SnapshotFile:
         Raises:
             StateError: it cannot be written.
         """
-        content = {
-            "format": FORMAT,
-            "fingerprint": self.fingerprint,
-            "batch_id": batch_id,
-            "state": state,
-        }
+        saved = Saved(FORMAT, self.fingerprint, batch_id, state)
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            replace_file(self.path, json.dumps(content).encode())
+            replace_file(self.path, msgspec.json.encode(saved))
         except OSError as error:
             msg = f"cannot save the learned state to {self.path}: {error}; make room or rights"
             raise StateError(msg, path=str(self.path)) from error
@@ -55,15 +67,13 @@ class SnapshotFile:
         if not self.path.exists():
             return None
         try:
-            content = json.loads(self.path.read_text("utf-8"))
+            content = self.path.read_bytes()
+            found = msgspec.json.decode(content, type=_Head).format
+            if found != FORMAT:
+                return f"format {found}, expected {FORMAT}"
+            saved = msgspec.json.decode(content, type=Saved)
         except (OSError, ValueError) as error:
             return f"the file cannot be read: {error}"
-        if not isinstance(content, dict) or content.get("format") != FORMAT:
-            found = content.get("format") if isinstance(content, dict) else None
-            return f"format {found}, expected {FORMAT}"
-        if content.get("fingerprint") != self.fingerprint:
+        if saved.fingerprint != self.fingerprint:
             return "the query's text has changed"
-        state, batch_id = content.get("state"), content.get("batch_id")
-        if not isinstance(state, dict) or not isinstance(batch_id, int):
-            return "the file is damaged"
-        return state, batch_id
+        return saved.state, saved.batch_id

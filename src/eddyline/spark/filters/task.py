@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from eddyline.data.sampling import seed_of
 from eddyline.filters.executor import ArrowExecutor
-from eddyline.filters.loop import FilterLoop
+from eddyline.filters.loop import FilterLoop, FilterState
 from eddyline.filters.routing_loop import MAX_ROWS
 from eddyline.filters.task import run_batch
 from eddyline.runtime.reports import Decisions, TaskReport
@@ -94,7 +94,7 @@ class FilterTask:
     """Whose learned state this is: a worker shares it among tasks of one run."""
     batch_id: int
     """The micro-batch, or -1 where only the task knows it."""
-    state: dict[str, Any] | None
+    state: FilterState | None
     """What the driver has learned so far (a loop's snapshot)."""
     may_switch: bool
     """Whether the task may change the order by itself, or only observes."""
