@@ -267,7 +267,7 @@ class TestSaving:
         loop = world.loop()
         world.run(loop, 10)
         assert loop.order == (2, 1, 0)
-        return loop.snapshot()
+        return msgspec.to_builtins(loop.snapshot())
 
     def loop(self, names=("f0", "f1", "f2"), **options):
         return FilterLoop("arrow", names, FilterOptions(**options))
