@@ -106,6 +106,37 @@ def test_a_breach_is_reported_with_its_place(breaches, path, code, said):
     assert f"src/eddyline/{path}:" in found[0]
 
 
+@pytest.mark.parametrize(
+    ("path", "code", "said"),
+    [
+        ("watch/terminal/x.py", "from eddyline.watch import rules", "imports rules/"),
+        ("watch/html/x.py", "from eddyline.joins.view import JoinView", "imports joins/"),
+        ("watch/sections.py", "import eddyline.filters.view", "imports filters/"),
+        ("watch/sections.py", "def f():\n    from . import joins", "imports joins/"),
+        ("spark/run/x.py", "from eddyline.spark.rules.live import L", "imports rules/"),
+        ("spark/operator.py", "from eddyline.spark import filters", "imports filters/"),
+    ],
+)
+def test_what_serves_every_operator_names_none(breaches, path, code, said):
+    (found,) = breaches(path, code)
+    assert said in found
+    assert "serves every operator" in found
+
+
+@pytest.mark.parametrize(
+    ("path", "code"),
+    [
+        ("watch/rules.py", "from eddyline.rules.view import RuleView"),
+        ("watch/terminal/x.py", "from eddyline.query.rules import sources"),
+        ("spark/rules/live.py", "from eddyline.watch import rules"),
+        ("spark/engine.py", "from eddyline.spark.joins.window_join import window_join"),
+        ("runtime/x.py", "from eddyline.runtime.records import joins"),
+    ],
+)
+def test_an_operators_own_rooms_name_it(breaches, path, code):
+    assert breaches(path, code) == []
+
+
 def test_techniques_do_not_import_each_other(breaches, check, monkeypatch):
     monkeypatch.setattr(check, "TECHNIQUES", {"stats", "data"})
     (found,) = breaches("stats/x.py", "from eddyline.data import codes")

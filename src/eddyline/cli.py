@@ -11,7 +11,7 @@ from rich.console import Console
 
 import eddyline
 from eddyline.errors import EddylineError
-from eddyline.watch.html.report import check_plotly
+from eddyline.watch.html.report import check_packages
 
 app = typer.Typer(
     help="Continuous queries on Spark that keep finding their cheapest plan while they run.",
@@ -48,7 +48,7 @@ def run(
 ) -> None:
     """Run the queries of a script until they end or Ctrl-C."""
     if report is not None:
-        check_plotly()
+        check_packages()
     from eddyline.spark.run.running_query import watch  # noqa: PLC0415
     from eddyline.spark.script import run_script  # noqa: PLC0415 - pyspark loads slowly
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from eddyline.filters.binding import Pinned
+from eddyline.filters.view import BlockView, FilterView
 from eddyline.joins.view import (
     CacheView,
     InputView,
@@ -15,16 +16,14 @@ from eddyline.joins.view import (
     PipelineView,
     ProbeView,
 )
+from eddyline.rules.view import RuleView
 from eddyline.runtime.journal import JournalEntry
-from eddyline.runtime.records import (
-    BatchRecord,
-    BlockRecord,
-    BlockView,
-    FilterView,
-    RunView,
-)
+from eddyline.runtime.records import BatchRecord, BlockRecord, History
 from eddyline.stats.costs import CostSums
 from eddyline.stats.profile import FilterProfile
+from eddyline.watch import filters, joins, rules
+from eddyline.watch.sections import RunView, Section
+from eddyline.watch.terminal.explain import explain
 
 NAMES = (
     "proto = 'tcp'",
@@ -35,6 +34,32 @@ NAMES = (
     "beacon",
 )
 COSTS_NS = (18.0, 45.0, 5_200.0, 880.0, 310.0, 2_100.0)
+
+
+WORDS = {FilterView: filters, RuleView: rules, JoinView: joins}
+
+
+def sections_of(view: FilterView | RuleView | JoinView, *entries: JournalEntry) -> list[Section]:
+    """Return a view's sections, after those decisions and outside of a run."""
+    return WORDS[type(view)].sections(view, History(journal=entries))
+
+
+def told(view: FilterView | RuleView | JoinView, *entries: JournalEntry, **how: object) -> str:
+    """Return a view in words, after those decisions and outside of a run."""
+    return explain(view.name, sections_of(view, *entries), **how)
+
+
+def run_of(
+    view: FilterView | RuleView | JoinView,
+    batches: tuple[BatchRecord, ...] = (),
+    journal: tuple[JournalEntry, ...] = (),
+    **changes: object,
+) -> RunView:
+    """Return a run that such batches led to such a view."""
+    history = History(batches, journal)
+    sections = tuple(WORDS[type(view)].sections(view, history))
+    made = RunView(query=view.name, text="SELECT …", history=history, sections=sections)
+    return replace(made, **changes)
 
 
 def a_profile(
@@ -79,20 +104,22 @@ def a_block(names: tuple[str, ...] = NAMES, **changes: object) -> BlockView:
     return replace(view, **changes)
 
 
+SWAPPED = JournalEntry(
+    batch_id=41,
+    component="arrow",
+    event="order",
+    before=list(NAMES),
+    after=[NAMES[1], NAMES[0], *NAMES[2:]],
+    evidence={"position": 0, "ratio_before": 0.0123456, "ratio_after": 0.0345, "n_tuples": 812},
+)
+"""An order of ``NAMES`` that changed."""
+
+
 def a_view(**changes: object) -> FilterView:
-    entry = JournalEntry(
-        batch_id=41,
-        component="arrow",
-        event="order",
-        before=list(NAMES),
-        after=[NAMES[1], NAMES[0], *NAMES[2:]],
-        evidence={"position": 0, "ratio_before": 0.0123456, "ratio_after": 0.0345, "n_tuples": 812},
-    )
     view = FilterView(
         name="suspicious packets",
         blocks=(a_block(),),
         pinned=(Pinned("cast(x AS INT) > 3", "cast(x AS INT) > 3", "it may raise"),),
-        last_change=entry,
         notes=("Statistics of Python predicates are taken inside the task.",),
     )
     return replace(view, **changes)
@@ -125,14 +152,13 @@ def a_run(
             journal.append(_switch(batch_id - 1, names, (order, best), drops, costs))
             order = best
         batches.append(_batch(batch_id, names, order, drops=drops, costs=costs, rng=rng))
-    return RunView(
-        query="suspicious packets",
+    return run_of(
+        a_view(),
+        tuple(batches),
+        tuple(journal),
         text="SELECT *\nFROM packets\nWHERE proto = 'tcp' AND length(payload) > 100\n"
         "  AND suspicious(payload, dst_port) AND geo_is_rare(src)\n"
         "  AND port_scan(src, dst_port) AND beacon(src, dst, ts)",
-        batches=tuple(batches),
-        journal=tuple(journal),
-        filter_view=a_view(),
         settings={"policy": "a_greedy", "window_rows": "1000", "sample_prob": "0.01", "seed": "0"},
     )
 
@@ -178,7 +204,8 @@ def _batch(batch_id, names, order, *, drops, costs, rng) -> BatchRecord:
         n_kept=int(n_rows * np.prod(1 - drops)),
         seconds=0.35 + n_rows * cost * 1e-9 + abs(rng.normal(0, 0.02)),
         ended_at=1_790_000_000.0 + 2.0 * batch_id,
-        blocks=(block,),
+        operators=(block,),
+        lines=filters.lines([block]),
     )
 
 
@@ -216,8 +243,11 @@ def a_table(name: str) -> InputView:
     return InputView(name, name, "static", 0, 50, 0, 0, None, 60, 2_000, 1)
 
 
+CUT = JournalEntry(4, "join", "grid", [8, 1], [4, 2], {"rows_in_fullest_before": 1_234.0})
+"""A grid that changed."""
+
+
 def a_join_view(**changes: object) -> JoinView:
-    entry = JournalEntry(4, "join", "grid", [8, 1], [4, 2], {"rows_in_fullest_before": 1_234.0})
     view = JoinView(
         name="paid orders",
         emits="istream",
@@ -250,7 +280,6 @@ def a_join_view(**changes: object) -> JoinView:
         fullest=1.31,
         n_results=12_345,
         is_adaptive=True,
-        last_change=entry,
         notes=("a note",),
     )
     return replace(view, **changes)
@@ -270,7 +299,6 @@ def a_fresh_join() -> JoinView:
         caches=(),
         fullest=nan,
         n_results=0,
-        last_change=None,
         notes=(),
     )
 
@@ -287,16 +315,15 @@ def a_join_run(n_batches: int = 12, view: JoinView | None = None) -> RunView:
     for at in range(n_batches):
         order = (0, 1) if at < 5 else (1, 0)
         block = BlockRecord("pipeline o", ("p", "geo"), order, (0.3, 0.6), 90.0, 120.0)
-        record = a_join_record(at, inputs)
-        ended = 1_790_000_000.0 + at
-        batches.append(BatchRecord(at, 1_000, 490 + at, 0.5, ended, blocks=(block,), join=record))
+        records = (block, a_join_record(at, inputs))
+        ended, lines = 1_790_000_000.0 + at, joins.lines(records)
+        batches.append(BatchRecord(at, 1_000, 490 + at, 0.5, ended, records, lines))
     orders = ["p", "geo"], ["geo", "p"]
     entry = JournalEntry(4, "pipeline o", "order", *orders, {"n_tuples": 400})
-    return RunView(
-        query="paid orders",
+    return run_of(
+        joined,
+        tuple(batches),
+        (entry,) if n_batches else (),
         text="SELECT o.id FROM orders [RANGE 10 MINUTES] AS o, …",
-        batches=tuple(batches),
-        journal=(entry,) if n_batches else (),
-        join_view=joined,
         settings={"buckets": "8"},
     )

@@ -14,11 +14,11 @@ import msgspec
 import numpy as np
 
 from eddyline.errors import OptionError, PlanError
+from eddyline.filters.view import RouteView
 from eddyline.routing.options import RouterOptions
 from eddyline.routing.router import Router
 from eddyline.routing.table import RouteTable
 from eddyline.runtime.journal import JournalEntry
-from eddyline.runtime.records import RouteView
 from eddyline.stats.attributes import AttributeSample, joined
 
 if TYPE_CHECKING:

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from eddyline.runtime.journal import JournalEntry
 
 STATIC = "static"
 """Stands for the window of a table."""
@@ -119,7 +115,6 @@ class JoinView:
     n_results: int
     """Combinations that were found, before conditions that are no equalities."""
     is_adaptive: bool
-    last_change: JournalEntry | None = None
     notes: tuple[str, ...] = ()
     """Other things worth knowing."""
     splits: tuple[str, ...] = ()
@@ -129,6 +124,9 @@ class JoinView:
 @dataclass(frozen=True, slots=True)
 class JoinRecord:
     """A join in one micro-batch."""
+
+    component = "join"
+    plan = None
 
     inputs: tuple[str, ...]
     n_kept: tuple[int, ...]

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from eddyline.rules.loop import RuleLoop
     from eddyline.rules.plan import SharingPlan
     from eddyline.rules.profile import SharingProfile
-    from eddyline.runtime.journal import JournalEntry
 
 MAX_USERS = 5
 """Rules that are named as users of one test."""
@@ -45,7 +44,6 @@ def rule_view(
     skipped: tuple[SkippedRule, ...] = (),
     rules: tuple[RuleCount, ...] | None = None,
     titles: Mapping[str, str] | None = None,
-    last_change: JournalEntry | None = None,
     notes: tuple[str, ...] = (),
     n_rows_before: int = 0,
 ) -> RuleView:
@@ -57,7 +55,6 @@ def rule_view(
         skipped: rules that do not run.
         rules: what each rule came to, where more is known than the loop knows.
         titles: what people call rules, where that is not their name.
-        last_change: the journal's last entry about the plan.
         notes: other things worth knowing.
         n_rows_before: rows that the loop does not know of.
     """
@@ -84,7 +81,6 @@ def rule_view(
         natives=_natives(program),
         rules=counts_of(program, total) if rules is None else rules,
         titles=titles or {},
-        last_change=last_change,
         notes=notes,
         n_rows_before=n_rows_before,
     )

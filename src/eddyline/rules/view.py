@@ -9,7 +9,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from eddyline.query.conditions import SkippedRule
-    from eddyline.runtime.journal import JournalEntry
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +133,6 @@ class RuleView:
     """In the order of the set."""
     titles: Mapping[str, str] = field(default_factory=dict)
     """What people call rules, where that is not their name."""
-    last_change: JournalEntry | None = None
     notes: tuple[str, ...] = ()
     """Other things worth knowing."""
     n_rows_before: int = 0

@@ -85,3 +85,8 @@ class Record(Protocol):
     def component(self) -> str:
         """Name of what decides, as in the journal."""
         ...
+
+    @property
+    def plan(self) -> Any:
+        """The plan in force as plain values, as in the journal; None if it has none."""
+        ...

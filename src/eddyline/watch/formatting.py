@@ -9,7 +9,10 @@ import math
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import takewhile
-from typing import Any
+from typing import Any, Literal
+
+Unit = Literal["text", "count", "number", "position", "share", "ns", "bytes", "time"]
+"""Of a value: a share in [0, 1], nanoseconds, a position from 1, an event time (µs since 1970)."""
 
 UNKNOWN = "-"
 """Stands for a value that is not known."""
@@ -121,6 +124,39 @@ def count(number: float | None) -> str:
     """Write a count with thousands set apart."""
     known = finite(number)
     return UNKNOWN if known is None else f"{known:,.0f}"
+
+
+def out_of(n_out: float, n_in: float) -> str:
+    """Write rows out beside rows in: a share, or how many for each where they are more.
+
+    >>> out_of(1, 8), out_of(3, 2), out_of(0, 0)
+    ('12.5 %', '1.5 per row', '-')
+    """
+    known = ratio(n_out, n_in)
+    return percent(known) if known is None or known <= 1.0 else f"{significant(known)} per row"
+
+
+def counted(number: int, noun: str) -> str:
+    """Write a count with its noun.
+
+    >>> counted(1, "rule"), counted(1200, "rule")
+    ('1 rule', '1,200 rules')
+    """
+    return f"{count(number)} {noun}{'' if number == 1 else 's'}"
+
+
+def value_in(unit: Unit, value: Any) -> str:
+    """Write a value by its unit; a text on one line.
+
+    >>> value_in("share", 0.5), value_in("count", 1200), value_in("ns", None)
+    ('50.0 %', '1,200', '-')
+    """
+    if unit == "text":
+        return one_line(value)
+    if unit == "number":
+        return UNKNOWN if finite(value) is None else significant(value)
+    ways = {"share": percent, "ns": duration, "bytes": size, "time": instant}
+    return ways.get(unit, count)(value)
 
 
 def per_second(n_rows: float | None, seconds: float | None) -> float | None:

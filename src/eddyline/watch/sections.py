@@ -1,13 +1,30 @@
-"""Sections: what people see of an operator, as values. Terminal and page render them.
+"""Sections: what people see of a query, as values. Terminal, page and JSON render them.
 
-An operator's own words stand in its sub-room of ``watch/``; they make sections of its view. Texts
-are plain, on one line, and carry neither markup nor HTML: who renders them escapes them.
+An operator's own words are in its module of ``watch/``, which makes sections of its view and of the
+batches so far. Cells, tiles and lines hold numbers, not texts of numbers: who renders them writes
+them by their unit (``formatting.value_in``), and a value that is not known is None or nan. Texts
+are plain: who renders them puts them on one line and escapes them.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any
+
+from eddyline.runtime.records import History
+from eddyline.watch.formatting import Unit, change_texts, evidence_text, finite
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from eddyline.runtime.journal import JournalEntry
+
+SAME_WORDS = "the parts are others, or in another order"
+"""Said of two plans that differ in what words do not show."""
+
+
+MAX_COLOURS = 8
+"""Lines of a figure that have a colour of their own, the first ones; the others are muted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,28 +35,145 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
-    """A table."""
+class Items:
+    """Texts of one kind, each on a line of its own."""
 
-    titles: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    n_texts: int = 1
-    """How many of its first columns are texts; the others are figures, aligned to the right."""
-    caption: str = ""
+    texts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Names, and what is known by each."""
+
+    pairs: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table."""
+
+    title: str
+    unit: Unit = "text"
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table with all of its rows; who renders it limits them."""
+
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Any, ...], ...]
+    note: str = ""
+    """What a page says of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of a figure."""
+
+    name: str
+    values: tuple[float | None, ...]
+    """One for each batch that the figure draws."""
+    is_muted: bool = False
+    """Whether it is there for comparison."""
+    details: tuple[str, ...] = ()
+    """What else is to be said of each value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A picture of numbers; only pages draw it."""
+    """Values over the batches of a run; only pages draw it."""
 
     title: str
-    facts: Any = field(default=None)
-    """What is drawn; see ``watch.html.figures``."""
+    batch_ids: tuple[int, ...]
+    """The batches at which values are drawn."""
+    lines: tuple[Line, ...]
+    """Colours go by place: figures of the same lines have the same colours."""
+    unit: Unit
+    """Unit of the values."""
+    marks: tuple[int, ...] = ()
+    """The batches that were the first under another plan."""
+    note: str = ""
+    is_half: bool = False
+    """Whether a wide page may draw it beside another."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """A number for the head of a page."""
+
+    name: str
+    value: float | None
+    unit: Unit
+    detail: str = ""
+
+
+Part = Text | Items | Facts | Table | Figure
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A titled part of an explanation."""
+    """A titled part of an explanation; without a title it leads the others."""
 
     title: str
-    parts: tuple[Text | Table | Figure, ...] = ()
+    parts: tuple[Part, ...] = ()
+    tiles: tuple[Tile, ...] = ()
+    is_aside: bool = False
+    """Whether it only helps to read the others: pages fold it up, terminals leave it out."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunView:
+    """A whole run: what a page is made of."""
+
+    query: str
+    """Name of the query."""
+    text: str
+    """The query as the user wrote it."""
+    steps: tuple[str, ...] = ()
+    """Its steps, line by line."""
+    history: History = field(default_factory=History)
+    sections: tuple[Section, ...] = ()
+    """What its operators have to say."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+
+def last_change(entry: JournalEntry | None) -> list[Section]:
+    """Return what the last change of a plan was, if there was one."""
+    if entry is None:
+        return []
+    before, after = change_texts(entry.before, entry.after)
+    pairs = [("before", before), ("after", after)] if before != after else []
+    if before == after and entry.before is not None:
+        pairs = [("plan", f"{after} ({SAME_WORDS})")]
+    if entry.evidence:
+        pairs.append(("evidence", evidence_text(entry.evidence)))
+    when = f"after batch {entry.batch_id}" if entry.batch_id >= 0 else "in a job of its own"
+    title = f"last change: {entry.component} {entry.event}, {when}"
+    return [Section(title, (Facts(tuple(pairs)),))]
+
+
+def notes(texts: Sequence[str]) -> list[Section]:
+    """Return other things worth knowing, if there are any."""
+    return [Section("notes", (Items(tuple(texts)),))] if texts else []
+
+
+def sections_json(sections: Sequence[Section]) -> list[dict[str, Any]]:
+    """Return sections as plain values (JSON), None for what is not known.
+
+    >>> sections_json([Section("a", (Table((Column("x", "share"),), ((float("nan"),),)),))])[0][
+    ...     "parts"
+    ... ]
+    [{'kind': 'table', 'columns': [{'title': 'x', 'unit': 'share'}], 'rows': [[None]], 'note': ''}]
+    """
+    return [_plain(each) for each in sections]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    if isinstance(value, float):
+        return finite(value)
+    if isinstance(value, str | int | None):
+        return value
+    kind = {"kind": type(value).__name__.lower()} if isinstance(value, Part) else {}
+    return kind | {each.name: _plain(getattr(value, each.name)) for each in fields(value)}

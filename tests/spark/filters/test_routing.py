@@ -281,7 +281,7 @@ def test_sql_predicates_of_a_query_take_an_order_per_class(spark, texts, tmp_pat
     assert "Classes of rows by region" in run.explain()
     routes = [entry for entry in run.journal if entry["event"] == "routes"]
     assert routes[0]["evidence"]["filters"]
-    assert run.records[-1].blocks[0].routed_by == ("region",)
+    assert run.records[-1].operators[0].routed_by == ("region",)
     report = run.report(tmp_path / "report.html").read_text("utf-8")
     assert "Classes of rows by region" in report
 
@@ -327,5 +327,5 @@ def test_a_class_that_appears_moves_to_another_column_and_disappears(spark, tmp_
     run = query.start("memory", trigger="available_now")
     run.await_termination()
     assert sorted(run.to_arrow()["id"].to_pylist()) == expected(df)
-    used = {name for record in run.records for name in record.blocks[0].routed_by}
+    used = {name for record in run.records for name in record.operators[0].routed_by}
     assert used & {"a", "b"}  # both, unless the machine is too busy to tell what a filter costs

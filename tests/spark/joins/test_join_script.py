@@ -76,7 +76,7 @@ def test_two_streams_and_a_table_are_joined(spark, folder):
         "static",
     ]
     assert "r (regions)" in run.explain(width=140)
-    assert [record.join.n_results for record in run.records] == [1, 1]
+    assert [record.operators[-1].n_results for record in run.records] == [1, 1]
 
 
 def test_the_console_shows_what_is_joined(spark, folder, capfd):

@@ -227,7 +227,7 @@ def test_start_and_explain(frame, stream, tmp_path):
     assert [record.n_rows for record in run.records] == [500] * 6
     assert sum(record.n_kept for record in run.records) == len(matched(frame, RULES))
     n_true = sum(map(len, matched(frame, RULES).values()))
-    assert sum(record.rules.n_matches for record in run.records) == n_true
+    assert sum(record.operators[0].n_matches for record in run.records) == n_true
     counts = {each.name: each.n_matches for each in run.view().rules}
     assert sum(counts.values()) == n_true
     assert run.explain() == rules.explain()

@@ -10,10 +10,11 @@ from rich.console import Console
 
 from eddyline.runtime.records import BatchRecord
 from eddyline.watch.formatting import TIMES
+from eddyline.watch.orders import lines
 from eddyline.watch.terminal.progress import ProgressLine, batch_line, sparkline
 from tests.watch.fakes import a_run, many_names
 
-BATCHES = a_run(60).batches
+BATCHES = a_run(60).history.batches
 
 
 def plain() -> Console:
@@ -45,7 +46,7 @@ def test_a_change_of_order_is_said_once():
     with ProgressLine("q", console=console) as progress:
         for record in BATCHES:
             progress.update(record)
-    orders = [record.blocks[0].order for record in BATCHES]
+    orders = [record.operators[0].order for record in BATCHES]
     n_changes = sum(a != b for a, b in pairwise(orders))
     assert n_changes > 0
     assert written(console).count("changed:") == n_changes
@@ -96,8 +97,8 @@ def test_before_the_first_batch_it_says_so():
 
 
 def test_what_is_not_known_is_left_out():
-    block = replace(BATCHES[0].blocks[0], cost_ns=math.nan, as_written_ns=math.nan)
-    line = batch_line(replace(BATCHES[0], seconds=0.0, blocks=(block,)))
+    block = replace(BATCHES[0].operators[0], cost_ns=math.nan, as_written_ns=math.nan)
+    line = batch_line(replace(BATCHES[0], seconds=0.0, lines=lines([block])))
     assert "nan" not in line
     assert "- rows/s" in line
     assert TIMES not in line
@@ -107,18 +108,25 @@ def test_an_empty_batch_without_blocks():
     console = plain()
     with ProgressLine("q", console=console) as progress:
         progress.update(BatchRecord(batch_id=0, n_rows=0, n_kept=0, seconds=0.2))
-    assert written(console) == "batch 0  0 rows in 200 ms  0 rows/s  0 kept\n"
+    assert written(console) == "batch 0  0 rows in 200 ms  0 rows/s  0 out\n"
 
 
 def test_two_hundred_filters_stay_on_a_line():
     run = a_run(2, many_names(200), tuple(float(10 + f) for f in range(200)))
-    assert "… 195 more" in batch_line(run.batches[0])
-    assert len(batch_line(run.batches[0])) < 250
+    assert "… 195 more" in batch_line(run.history.batches[0])
+    assert len(batch_line(run.history.batches[0])) < 250
 
 
 def test_names_cannot_steer_the_terminal():
-    block = replace(BATCHES[0].blocks[0], filter_ids=("\x1b[2J",) * 6)
-    assert "\x1b" not in batch_line(replace(BATCHES[0], blocks=(block,)))
+    block = replace(BATCHES[0].operators[0], filter_ids=("\x1b[2J",) * 6, component="\x1b[2J")
+    assert "\x1b" not in batch_line(replace(BATCHES[0], lines=lines([block])))
+    console = plain()
+    with ProgressLine("q", console=console) as progress:
+        for order in ((0, 1, 2, 3, 4, 5), (5, 4, 3, 2, 1, 0)):
+            moved = replace(block, order=order, filter_ids=tuple(f"{f}\x1b[2J" for f in range(6)))
+            progress.update(replace(BATCHES[0], operators=(moved,), lines=lines([moved])))
+    assert "changed: " in written(console)
+    assert "\x1b" not in written(console)
 
 
 def test_bars_grow_from_zero():

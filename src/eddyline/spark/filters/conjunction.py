@@ -10,21 +10,23 @@ from eddyline.filters.loop import check_options
 from eddyline.options import FilterOptions
 from eddyline.query.predicates import as_predicate, named
 from eddyline.runtime.journal import Journal
+from eddyline.runtime.records import History
 from eddyline.spark.filters.binding import bind_to, fits
 from eddyline.spark.filters.operator import FilterOperator
 from eddyline.spark.filters.parts import ArrowPart, NativePart
 from eddyline.spark.operator import Batch, Observed, collected
 from eddyline.spark.run.observed_metrics import listener
-from eddyline.watch.explain import explain
+from eddyline.watch import filters as words
+from eddyline.watch.terminal.explain import explain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from pyspark.sql import DataFrame
 
+    from eddyline.filters.view import FilterView
     from eddyline.query.predicates import Predicate
     from eddyline.runtime.journal import JournalEntry
-    from eddyline.runtime.records import FilterView
     from eddyline.spark.operator import Pending
 
 HARVEST_WAIT_S = 1.0
@@ -93,7 +95,9 @@ class Conjunction:
         Args:
             width: columns of the text.
         """
-        return explain(self.view(), width=width)
+        view = self.view()
+        history = History(journal=tuple(self._journal))
+        return explain(view.name, words.sections(view, history), width=width)
 
     def view(self) -> FilterView:
         """Return the order in force and why, as values.
@@ -105,7 +109,7 @@ class Conjunction:
         if self._operator is None:
             msg = f"{self.name}: not applied to a DataFrame yet; use df.transform(…) first"
             raise QueryError(msg, name=self.name)
-        return self._operator.view(self._journal.last("order", "routes"))
+        return self._operator.view()
 
     @property
     def journal(self) -> list[dict[str, Any]]:

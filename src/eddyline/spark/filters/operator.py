@@ -11,16 +11,17 @@ from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
 from eddyline.filters.loop import FilterLoop, check_options
+from eddyline.filters.view import BlockView, FilterView
 from eddyline.options import FilterOptions
 from eddyline.query.predicates import named
 from eddyline.runtime.journal import JournalEntry
-from eddyline.runtime.records import BlockView, FilterView
 from eddyline.spark.filters.binding import bind_to
 from eddyline.spark.filters.guard import EVERY_ROW
 from eddyline.spark.filters.native_block import NativeBlock
 from eddyline.spark.filters.parts import ArrowPart, LastPart, Laying, NativePart, PinnedPart
 from eddyline.spark.filters.plan_text import is_narrow
 from eddyline.spark.operator import PREFIX, Laid, Operator
+from eddyline.watch import filters as words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -30,10 +31,11 @@ if TYPE_CHECKING:
     from eddyline.filters.binding import BoundConjunction, Segment
     from eddyline.query.attributes import Attribute
     from eddyline.query.steps import FilterStep
-    from eddyline.runtime.records import BlockRecord
+    from eddyline.runtime.records import BlockRecord, History
     from eddyline.spark.filters.guard import Guard
     from eddyline.spark.filters.parts import LearningPart, Part
     from eddyline.spark.operator import Batch, Observed, Site
+    from eddyline.watch.sections import Section
 
 SAMPLE_TIME_FRAC = 0.01
 """Most time that reading samples may take, as a share of the time between two of them."""
@@ -269,12 +271,12 @@ class FilterOperator(Operator):
 
     # -- what people see ------------------------------------------------------------------------
 
-    def view(self, last_change: JournalEntry | None) -> FilterView:
+    def view(self) -> FilterView:
         """Return the conjunction as it stands."""
         with self._lock:
             blocks = tuple(map(self._block_view, self.learning.values()))
         notes = tuple(self.notes.values())
-        return FilterView(self.query, blocks, self.bound.pinned, last_change, notes)
+        return FilterView(self.query, blocks, self.bound.pinned, notes)
 
     def _block_view(self, part: LearningPart) -> BlockView:
         loop = part.loop
@@ -300,6 +302,14 @@ class FilterOperator(Operator):
     def records(self) -> tuple[BlockRecord, ...]:
         """Return how each part stands after a batch."""
         return tuple(each.loop.record() for each in self.learning.values())
+
+    def lines(self) -> tuple[str, ...]:
+        """Return the orders in force and their costs in words, for the progress."""
+        return words.lines(self.records())
+
+    def sections(self, history: History) -> list[Section]:
+        """Return for people what the orders are, why, and what they did."""
+        return words.sections(self.view(), history)
 
     def plan(self) -> dict[str, list[str]]:
         """Return the order of each part, by names."""

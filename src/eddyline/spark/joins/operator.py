@@ -45,6 +45,7 @@ from eddyline.state.late_rows import read_late, settle_late, with_times
 from eddyline.state.manifest import ManifestFolder
 from eddyline.state.repartitioning import Moved, buckets_for
 from eddyline.state.rows import ALWAYS, KeyColumn
+from eddyline.watch import joins as words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -54,11 +55,13 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from eddyline.joins.plan import BucketReport
-    from eddyline.runtime.records import BlockRecord
+    from eddyline.runtime.operator import Record
+    from eddyline.runtime.records import History
     from eddyline.spark.joins.window_join import WindowJoin
     from eddyline.state.grid import Bins, Split
     from eddyline.state.manifest import Manifest
     from eddyline.state.run_files import RunFile
+    from eddyline.watch.sections import Section
 
 COMPONENT = "join"
 """What the journal calls decisions about the join as a whole."""
@@ -420,15 +423,19 @@ class JoinPipeline:
         schema = to_arrow_schema(self.join.fields_of(layout, columns), timezone="UTC")
         return with_times(schema.empty_table(), np.empty(0, np.int64))
 
-    def records(self) -> tuple[BlockRecord, ...]:
-        """Return how each pipeline stands after a batch."""
-        return self.loop.records()
+    def records(self) -> tuple[Record, ...]:
+        """Return how each pipeline and the join stand after a batch."""
+        return (*self.loop.records(), self._record())
 
-    def rule_record(self) -> None:
-        """Return None: it is no set of rules."""
+    def lines(self) -> tuple[str, ...]:
+        """Return the orders in force and what the windows hold in words, for the progress."""
+        return words.lines(self.records())
 
-    def join_record(self) -> JoinRecord:
-        """Return how the join stands after a batch."""
+    def sections(self, history: History) -> list[Section]:
+        """Return for people what the plan is, why, and what it did."""
+        return words.sections(self.view(), history)
+
+    def _record(self) -> JoinRecord:
         with self._lock:
             files = {name: self._files(name) for name in self.graph.inputs}
             return JoinRecord(
@@ -443,7 +450,7 @@ class JoinPipeline:
         """Return the order of each pipeline, by names."""
         return {name: list(order) for name, order in self.loop.orders.items()}
 
-    def view(self, last_change: JournalEntry | None) -> JoinView:
+    def view(self) -> JoinView:
         """Return the join as it stands."""
         with self._lock:
             loads = np.array(self._loads, dtype=np.float64)
@@ -460,7 +467,6 @@ class JoinPipeline:
                 fullest=float(loads.max() / mean) if mean > 0 else float("nan"),
                 n_results=self.n_results,
                 is_adaptive=self.options.adaptive,
-                last_change=last_change,
                 notes=tuple(self._notes()),
             )
 

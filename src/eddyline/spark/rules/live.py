@@ -18,6 +18,7 @@ from eddyline.rules.view import RuleCount
 from eddyline.runtime.journal import JournalEntry
 from eddyline.spark.rules.operator import SETTINGS, RulePipeline
 from eddyline.spark.run.run import Run
+from eddyline.watch import rules as words
 from eddyline.watch.formatting import clipped
 
 if TYPE_CHECKING:
@@ -27,8 +28,10 @@ if TYPE_CHECKING:
 
     from eddyline.query.conditions import RuleSource, SkippedRule
     from eddyline.rules.view import RuleView
+    from eddyline.runtime.records import History
     from eddyline.spark.rules.operator import PendingRules
     from eddyline.spark.rules.rule_set import RuleSet
+    from eddyline.watch.sections import Section
 
 MAX_SAVED = 10_000
 """Most rules whose plan and counts are saved; of more, all is measured again after a restart."""
@@ -141,7 +144,7 @@ class LiveRules:
                 taken += self.pipeline.take_entries()
             return taken
 
-    def view(self, last_change: JournalEntry | None, notes: tuple[str, ...] = ()) -> RuleView:
+    def view(self, notes: tuple[str, ...] = ()) -> RuleView:
         """Return the rules as they stand, once there are any."""
         skipped = self.skipped
         with self._lock:
@@ -155,7 +158,6 @@ class LiveRules:
                 skipped=skipped,
                 rules=self.counts(),
                 titles=self._titles(),
-                last_change=last_change,
                 n_rows_before=self._n_past,
                 notes=(*self._changes_to_come(skipped), *notes),
             )
@@ -291,24 +293,25 @@ class RuleBatches:
         self.live.rules.note(taken)
         return taken
 
-    def records(self) -> tuple[()]:
-        """Return nothing: rules have no order to draw."""
-        return ()
-
-    def rule_record(self) -> RuleRecord | None:
+    def records(self) -> tuple[RuleRecord, ...]:
         """Return how the rules stand after a batch."""
-        return self._record
+        return () if self._record is None else (self._record,)
 
-    def join_record(self) -> None:
-        """Return None: it is no join."""
+    def lines(self) -> tuple[str, ...]:
+        """Return how rules are found in words, for the progress."""
+        return words.lines(self.records())
+
+    def sections(self, history: History) -> list[Section]:
+        """Return for people what the plan is, why, and what it did."""
+        return words.sections(self.view(), history)
 
     def plan(self) -> str:
         """Return the plan in force, in words."""
         return str(self.pipeline.loop.plan)
 
-    def view(self, last_change: JournalEntry | None) -> RuleView:
+    def view(self) -> RuleView:
         """Return the rules as they stand."""
-        return self.live.view(last_change)
+        return self.live.view()
 
     def snapshot(self) -> dict[str, Any]:
         """Return what was learned, as plain values."""

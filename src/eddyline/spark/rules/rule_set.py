@@ -22,7 +22,7 @@ from eddyline.query.conditions import SkippedRule
 from eddyline.query.rules.sources import check_rule, rule_source
 from eddyline.registry import unknown
 from eddyline.runtime.journal import Journal
-from eddyline.runtime.records import RunView
+from eddyline.runtime.records import History
 from eddyline.spark.filters.conjunction import HARVEST_WAIT_S, MAX_PENDING
 from eddyline.spark.functions import named_functions
 from eddyline.spark.operator import Laid, Operator
@@ -32,9 +32,11 @@ from eddyline.spark.run.legacy import LegacyOperator
 from eddyline.spark.run.observed_metrics import as_bytes, listener
 from eddyline.spark.run.run import Job, SinkOutlet, settings_of
 from eddyline.spark.sinks.sinks import sink_of
-from eddyline.watch.explain import explain
+from eddyline.watch import rules as words
 from eddyline.watch.formatting import clipped
 from eddyline.watch.html.report import write_report
+from eddyline.watch.sections import RunView
+from eddyline.watch.terminal.explain import explain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -51,6 +53,7 @@ if TYPE_CHECKING:
     from eddyline.spark.rules.operator import PendingRules
     from eddyline.spark.run.run import Run
     from eddyline.spark.sinks.sinks import BatchWriter
+    from eddyline.watch.sections import Section
 
 DEFAULT_NAME = "rules"
 """Of a set without a name, and of its first run."""
@@ -524,7 +527,8 @@ class RuleSet:
         Raises:
             QueryError: the rules were not applied to any DataFrame yet.
         """
-        return explain(self.view(), width=width)
+        view = self.view()
+        return explain(view.name, self._sections(view), width=width)
 
     def view(self) -> RuleView:
         """Return how the rules are evaluated, as values: over the input they last met.
@@ -537,7 +541,7 @@ class RuleSet:
             msg = f"{self.name}: not applied to a DataFrame yet; use df.transform(…) first"
             raise QueryError(msg, name=self.name)
         notes = (KEEPS_RULES,) if self._streams else ()
-        return self._shown.view(self._journal.last("sharing"), notes)
+        return self._shown.view(notes)
 
     def report(self, path: str | Path) -> Path:
         """Write what is known of the rules as one self-contained HTML page.
@@ -546,16 +550,22 @@ class RuleSet:
             QueryError: the rules were not applied to any DataFrame yet.
             EddylineError: the extra ``report`` is not installed.
         """
-        view = self.view()
-        with self._lock:
-            run = RunView(
-                query=self.name,
-                text=self._shown.text,
-                journal=tuple(self._journal),
-                rule_view=view,
-                settings=settings_of(self.options),
-            )
+        sections = self._sections(self.view())
+        run = RunView(
+            query=self.name,
+            text=self._shown.text,
+            history=self._history(),
+            sections=tuple(sections),
+            settings=settings_of(self.options),
+        )
         return write_report(run, path)
+
+    def _sections(self, view: RuleView) -> list[Section]:
+        return words.sections(view, self._history())
+
+    def _history(self) -> History:
+        with self._lock:
+            return History(journal=tuple(self._journal))
 
     @property
     def journal(self) -> list[dict[str, Any]]:

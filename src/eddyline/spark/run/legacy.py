@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from eddyline.runtime.journal import JournalEntry
+    from eddyline.runtime.records import History
     from eddyline.spark.operator import Batch, Observed
+    from eddyline.watch.sections import Section
 
 WAIT_S = 10.0
 
@@ -56,12 +58,19 @@ class LegacyOperator(Operator):
 
     def records(self) -> tuple[Any, ...]:
         """Forward."""
-        more = self.pipeline.rule_record(), self.pipeline.join_record()
-        return (*self.pipeline.records(), *(each for each in more if each is not None))
+        return tuple(self.pipeline.records())
 
-    def view(self, last_change: JournalEntry | None) -> Any:
+    def lines(self) -> tuple[str, ...]:
         """Forward."""
-        return self.pipeline.view(last_change)
+        return tuple(self.pipeline.lines())
+
+    def sections(self, history: History) -> list[Section]:
+        """Forward."""
+        return list(self.pipeline.sections(history))
+
+    def view(self) -> Any:
+        """Forward."""
+        return self.pipeline.view()
 
     def snapshot(self) -> Any:
         """Forward."""

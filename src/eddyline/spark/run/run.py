@@ -33,6 +33,7 @@ from eddyline.spark.run.observed_metrics import PendingMetrics
 from eddyline.spark.run.running_query import RunFace
 from eddyline.spark.sinks.sinks import file_system, temporary_folder
 from eddyline.state.manifest import ManifestFolder
+from eddyline.watch.sections import notes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -42,9 +43,7 @@ if TYPE_CHECKING:
 
     from eddyline.spark.operator import Operator
     from eddyline.spark.sinks.sinks import Sink
-
-CHANGES = ("order", "routes", "sharing", "grid", "tree", "caches")
-"""Events of the journal that are another plan."""
+    from eddyline.watch.sections import Section
 
 REPORT_WAIT_S = 10.0
 """How long a batch that has been written is waited for to report what it observed (s)."""
@@ -209,18 +208,14 @@ class Run(RunFace):
         try:
             n_rows, n_kept = self._process(df, batch)
             seconds = time.monotonic() - started
-            records: tuple[Any, ...] = self.chain.records()
             record = BatchRecord(
                 batch_id,
                 n_rows,
                 n_kept,
                 seconds,
                 time.time(),
-                blocks=tuple(each for each in records if hasattr(each, "filter_ids")),
-                rules=next((each for each in records if hasattr(each, "n_rules")), None),
-                join=next((each for each in records if hasattr(each, "n_kept")), None),
-                operators=records,
-                lines=self.chain.lines(),
+                self.chain.records(),
+                self.chain.lines(),
             )
             with self._lock:
                 self._records.append(record)
@@ -281,11 +276,13 @@ class Run(RunFace):
 
     def view(self) -> Any:
         """Return the plan in force and why, as values."""
-        with self._lock:
-            last_change = self._journal.last(*CHANGES)
         views = [each for each in self.chain.operators if hasattr(each, "view")]
-        view = views[0].view(last_change)
+        view = views[0].view()
         return replace(view, notes=(*view.notes, *self.notes))
+
+    def sections(self) -> list[Section]:
+        """Return what there is to say of the run."""
+        return [*self.chain.sections(self._history()), *notes(self.notes)]
 
     @property
     def records(self) -> list[BatchRecord]:

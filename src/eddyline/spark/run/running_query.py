@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 from rich.console import Console
 
 from eddyline.errors import SourceError
-from eddyline.joins.view import JoinView
-from eddyline.rules.view import RuleView
-from eddyline.runtime.records import FilterView, RunView
+from eddyline.runtime.records import History
 from eddyline.spark.sinks.sinks import MemorySink
-from eddyline.watch.explain import explain
 from eddyline.watch.html.report import write_report
+from eddyline.watch.sections import RunView
+from eddyline.watch.terminal.explain import explain
 from eddyline.watch.terminal.progress import ProgressLine
 
 if TYPE_CHECKING:
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.records import BatchRecord
     from eddyline.spark.sinks.sinks import Sink
+    from eddyline.watch.sections import Section
 
 
 LOOK_EVERY_S = 0.2
@@ -70,8 +70,12 @@ class RunFace(ABC):
         """The query as it was written."""
 
     @abstractmethod
-    def view(self) -> FilterView | RuleView | JoinView:
-        """Return the plan in force and why, as values."""
+    def view(self) -> Any:
+        """Return the plan in force and why, as values of its operator."""
+
+    @abstractmethod
+    def sections(self) -> list[Section]:
+        """Return what there is to say of the run: the plan in force, why, and what it did."""
 
     @property
     @abstractmethod
@@ -113,7 +117,7 @@ class RunFace(ABC):
 
     def explain(self, *, width: int = 100) -> str:
         """Return the plan in force and why, in words."""
-        return explain(self.view(), width=width)
+        return explain(self.name, self.sections(), width=width)
 
     @property
     def journal(self) -> list[dict[str, Any]]:
@@ -122,17 +126,16 @@ class RunFace(ABC):
 
     def run_view(self) -> RunView:
         """Return the whole run as values."""
-        view = self.view()
         return RunView(
             query=self.name,
             text=self.text,
-            batches=tuple(self.records),
-            journal=self._entries(),
-            filter_view=view if isinstance(view, FilterView) else None,
-            rule_view=view if isinstance(view, RuleView) else None,
-            join_view=view if isinstance(view, JoinView) else None,
+            history=self._history(),
+            sections=tuple(self.sections()),
             settings=dict(self._settings()),
         )
+
+    def _history(self) -> History:
+        return History(tuple(self.records), self._entries())
 
     def report(self, path: str | Path) -> Path:
         """Write the run as one self-contained HTML page.

@@ -23,6 +23,7 @@ from eddyline.spark.session import is_ansi
 from eddyline.spark.shared.outlet import SharedOutlet, member_of
 from eddyline.spark.sinks.sinks import sink_of
 from eddyline.sql.functions import NON_DETERMINISTIC
+from eddyline.watch.sections import notes
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from eddyline.spark.query import Query
     from eddyline.spark.shared.outlet import Member
     from eddyline.spark.sinks.sinks import BatchWriter
+    from eddyline.watch.sections import Section
 
 FOLDER = "_shared"
 """Folder of a checkpoint in which queries that run together have one for each stream."""
@@ -334,12 +336,19 @@ class SharedQueryRun(RunFace):
     def view(self) -> RuleView:
         """Return how all the queries that run together are evaluated, as values."""
         view: RuleView = self.shared.run.view()
+        return replace(view, notes=(*view.notes, self._note()))
+
+    def sections(self) -> list[Section]:
+        """Return what there is to say of all the queries that run together."""
+        return [*self.shared.run.sections(), *notes([self._note()])]
+
+    def _note(self) -> str:
         n_others = len(self.shared.outlet.members) - self._is_in
         others = "1 other" if n_others == 1 else f"{n_others} others"
         note = f"query {self.name!r} runs together with {others} over {self.shared.stream}"
         if not self._is_in:
             note = f"query {self.name!r} was stopped; {others} run on without it"
-        return replace(view, notes=(*view.notes, note))
+        return note
 
     @property
     def records(self) -> list[BatchRecord]:

@@ -1,4 +1,4 @@
-"""What a person sees while a run lasts: rows per second, the order in force, the last change.
+"""What a person sees while a run lasts: rows per second, the plans in force, the last change.
 
 On a terminal a few lines are redrawn in place; anywhere else (a file, a pipe, a notebook) every
 batch is one plain line without control codes.
@@ -6,7 +6,7 @@ batch is one plain line without control codes.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -17,29 +17,21 @@ from rich.text import Text
 
 from eddyline.watch.formatting import (
     change_texts,
-    clipped,
-    cost_text,
     count,
     duration,
-    finite,
     one_line,
-    order_text,
+    out_of,
     per_second,
-    percent,
-    ratio,
-    size,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from types import TracebackType
 
-    from eddyline.joins.view import JoinRecord
-    from eddyline.rules.record import RuleRecord
-    from eddyline.runtime.records import BatchRecord, BlockRecord
+    from eddyline.runtime.records import BatchRecord
 
 SHOWN_NAMES = 5
-"""Filters of an order that are named on a line."""
+"""Names of a plan that was left which are on a line."""
 
 RATE_BATCHES = 30
 """Batches in the small plot of rows per second."""
@@ -67,10 +59,8 @@ class ProgressLine:
         self._console = Console(stderr=True) if console is None else console
         # Replaced, never changed in place: the thread that redraws may be reading them.
         self._rates: tuple[float, ...] = ()
-        self._blocks: dict[str, BlockRecord] = {}
-        self._rules: RuleRecord | None = None
-        self._join: JoinRecord | None = None
-        self.n_late = 0
+        self._plans: Mapping[str, Any] = {}
+        self._lines: tuple[str, ...] = ()
         self._change = ""
         self._live: Live | None = None
         self._mark: RenderableType = Spinner("dots", style="cyan")
@@ -100,11 +90,9 @@ class ProgressLine:
     def update(self, record: BatchRecord) -> None:
         """Take in a batch that ended, and show it."""
         change = self._changes(record)
+        before, self._lines = self._lines, record.lines
         self._change = change or self._change
-        self._blocks = self._blocks | {block.component: block for block in record.blocks}
-        self._rules = record.rules or self._rules
-        self._join = record.join or self._join
-        self.n_late += record.join.n_late if record.join is not None else 0
+        self._plans = {**self._plans, **{each.component: each.plan for each in record.operators}}
         self.n_batches += 1
         self.n_rows += record.n_rows
         self.n_kept += record.n_kept
@@ -115,21 +103,18 @@ class ProgressLine:
         if self._live is not None:
             self._live.refresh()
             return
-        line = batch_line(record, shows_orders=self.n_batches == 1)
+        line = batch_line(record, before)
         line += f"  changed: {change}" if change else ""
         self._console.print(Text(line), soft_wrap=True)
 
     def _changes(self, record: BatchRecord) -> str:
-        """Say which blocks of the batch ran under another order than before, and under which."""
+        """Say which operators had another plan before this batch, and which."""
         changes = []
-        for block in record.blocks:
-            before = self._blocks.get(block.component)
-            if before is not None and _names(before) != _names(block):
-                old, _ = change_texts(_names(before), _names(block), SHOWN_NAMES)
-                changes.append(f"batch {record.batch_id}, {block.component} before: {old}")
-        before_rules = self._rules
-        if record.rules and before_rules and record.rules.plan != before_rules.plan:
-            changes.append(f"batch {record.batch_id}, rules before: {before_rules.plan}")
+        for each in record.operators:
+            before = self._plans.get(each.component)
+            if before is not None and before != each.plan:
+                old, _ = change_texts(before, each.plan, SHOWN_NAMES)
+                changes.append(f"batch {record.batch_id}, {one_line(each.component)} before: {old}")
         return "; ".join(changes)
 
     def _drawing(self) -> RenderableType:
@@ -137,9 +122,9 @@ class ProgressLine:
         head.add_column(width=1)
         head.add_column(no_wrap=True, overflow="ellipsis")
         head.add_row(self._mark, Text(self.query, style="bold"))
-        return Group(head, Padding(self._lines(), (0, 0, 0, 2)))
+        return Group(head, Padding(self._labelled(), (0, 0, 0, 2)))
 
-    def _lines(self) -> Table:
+    def _labelled(self) -> Table:
         grid = Table.grid(padding=(0, 2))
         grid.add_column(no_wrap=True, style="cyan")
         grid.add_column(overflow="ellipsis")
@@ -152,50 +137,30 @@ class ProgressLine:
         if self.n_batches == 0:
             yield "rows", "waiting for the first batch"
             return
-        batches = f"{count(self.n_batches)} batches" if self.n_batches > 1 else "1 batch"
-        yield "rows", f"{count(self.n_rows)} in {batches}, {self._outcome()}"
+        batches = "1 batch" if self.n_batches == 1 else f"{count(self.n_batches)} batches"
+        out = f"{count(self.n_kept)} out ({out_of(self.n_kept, self.n_rows)})"
+        yield "rows", f"{count(self.n_rows)} in {batches}, {out}"
         yield "speed", f"{count(self._rates[-1])} rows/s  {sparkline(self._rates)}"
-        for name, block in self._blocks.items():
-            yield name, order_text(_names(block), SHOWN_NAMES)
-            yield "", cost_text(block.cost_ns, block.as_written_ns)
-        if self._rules is not None:
-            yield "rules", _rules_text(self._rules)
-        if self._join is not None:
-            yield "windows", _windows_text(self._join)
+        for number, line in enumerate(self._lines):
+            yield "" if number else "plan", one_line(line)
         if self._change:
             yield "changed", self._change
 
-    def _outcome(self) -> str:
-        """Say what became of the rows so far."""
-        if self._join is None:
-            return f"{percent(ratio(self.n_kept, self.n_rows))} kept"
-        return f"{count(self.n_kept)} results{_late_text(self.n_late)}"
 
-
-def batch_line(record: BatchRecord, *, shows_orders: bool = True) -> str:
+def batch_line(record: BatchRecord, before: Sequence[str] = ()) -> str:
     """Say on one line what a batch did.
 
     Args:
         record: the batch.
-        shows_orders: whether the orders in force are on the line.
+        before: lines of the batch before, which are not said again.
     """
     parts = [
         f"batch {record.batch_id}",
         f"{count(record.n_rows)} rows in {duration(1e9 * record.seconds)}",
         f"{count(per_second(record.n_rows, record.seconds))} rows/s",
-        f"{count(record.n_kept)} {'kept' if record.join is None else 'results'}",
+        f"{count(record.n_kept)} out",
+        *(one_line(line) for line in record.lines if line not in before),
     ]
-    if (join := record.join) is not None:
-        parts[-1] += _late_text(join.n_late)
-        parts.append(f"windows {count(sum(join.n_kept))} rows, {size(sum(join.n_bytes))}")
-    for block in record.blocks if shows_orders else ():
-        order = order_text(_names(block), SHOWN_NAMES)
-        cost = cost_text(block.cost_ns, block.as_written_ns)
-        known = f" ({cost})" if finite(block.cost_ns) is not None else ""
-        parts.append(f"{block.component}: {order}{known}")
-    if record.rules is not None:
-        parts.append(f"{count(record.rules.n_matches)} matches")
-        parts += [f"rules: {_rules_text(record.rules)}"] if shows_orders else []
     return "  ".join(parts)
 
 
@@ -205,23 +170,3 @@ def sparkline(values: Sequence[float]) -> str:
     if top <= 0.0:
         return _BARS[0] * len(values)
     return "".join(_BARS[round(value / top * (len(_BARS) - 1))] for value in values)
-
-
-def _rules_text(rules: RuleRecord) -> str:
-    return f"{count(rules.n_rules)}: {rules.plan}"
-
-
-def _late_text(n_late: int) -> str:
-    return f", {count(n_late)} late" if n_late else ""
-
-
-def _windows_text(join: JoinRecord) -> str:
-    """Say how many rows the windows hold, the fullest first."""
-    held = sorted(zip(join.n_kept, join.inputs, strict=True), key=lambda each: -each[0])
-    shown = ", ".join(f"{clipped(name)} {count(n)}" for n, name in held[:SHOWN_NAMES])
-    more = f", … {len(held) - SHOWN_NAMES:,} more" if len(held) > SHOWN_NAMES else ""
-    return f"{count(sum(join.n_kept))} rows, {size(sum(join.n_bytes))}: {shown}{more}"
-
-
-def _names(block: BlockRecord) -> list[str]:
-    return [block.filter_ids[f] for f in block.order]

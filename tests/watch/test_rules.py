@@ -30,11 +30,12 @@ from eddyline.rules.record import RuleRecord
 from eddyline.rules.view import RuleCount
 from eddyline.rules.wording import region_text
 from eddyline.runtime.journal import JournalEntry
-from eddyline.runtime.records import BatchRecord, RunView
+from eddyline.runtime.records import BatchRecord
 from eddyline.sql.types import BOOLEAN, DATE, DOUBLE, INT, STRING, SqlType, decimal
-from eddyline.watch.explain import explain
+from eddyline.watch import rules
 from eddyline.watch.html.report import write_report
 from eddyline.watch.terminal.progress import ProgressLine, batch_line
+from tests.watch.fakes import run_of, told
 
 COLUMNS = {"a": "int", "b": "double", "s": "string"}
 EVIL = "<script>alert('x')</script>"
@@ -71,22 +72,20 @@ def a_loop(n_rows=N, *, texts=None, **options):
     return loop
 
 
+MOVED = JournalEntry(
+    4, "rules", "sharing", "6 by a witness", "4 by a witness, 2 in 1 block(s)", {"why": "a look"}
+)
+"""A plan that changed."""
+
+
 def a_rule_view(**changes):
-    entry = JournalEntry(
-        4,
-        "rules",
-        "sharing",
-        "6 by a witness",
-        "4 by a witness, 2 in 1 block(s)",
-        {"why": "a look"},
-    )
     skipped = (SkippedRule("odd one", f"rule 'odd one': unknown column {EVIL}", "q"),)
-    view = rule_view("a set", a_loop(), skipped=skipped, last_change=entry, notes=("a note",))
+    view = rule_view("a set", a_loop(), skipped=skipped, notes=("a note",))
     return replace(view, **changes)
 
 
 def test_everything_is_told():
-    text = explain(a_rule_view(), width=110)
+    text = told(a_rule_view(), MOVED, width=110)
     assert text.startswith("a set\n6 rules: ")
     assert "1,000 rows evaluated" in text
     assert "odd one" in text
@@ -110,43 +109,44 @@ def test_what_is_left_to_spark_is_told_and_why(tmp_path):
     view = rule_view("some", RuleLoop(compile_rules(rules), SharingOptions().resolved()))
     assert [each.kind for each in view.constructs].count("errors") == 1
     assert view.tests == ()
-    text = explain(view, width=120)
+    text = told(view, width=120)
     assert "try_add(`a`, 1)" in text
     assert "errors of a + 1" in text
     assert "7 tests are left to Spark, one column each" in text
-    assert "rand() > 0.0 AND a = 1: rand() is not deterministic" in text
-    assert "… 2 more" in text
+    said = " ".join(text.split())
+    assert "rand() > 0.0 AND a = 1 rand() is not deterministic chance 0 1" in said
+    assert "… 2 more" in told(view, width=120, max_rows=5)
     one = rule_view("one", RuleLoop(compile_rules(rules[:4]), SharingOptions().resolved()))
-    assert "1 test is left to Spark, a column of its own" in explain(one)
-    assert "left to Spark" not in explain(a_rule_view())
+    assert "1 test is left to Spark, a column of its own" in told(one)
+    assert "left to Spark" not in told(a_rule_view())
     pytest.importorskip("plotly")
-    page = write_report(RunView("q", "text", rule_view=view), tmp_path / "report.html")
+    page = write_report(run_of(view), tmp_path / "report.html")
     assert "rand() is not deterministic" in page.read_text("utf-8")
 
 
 def test_narrow_and_wide_and_short_tables():
     for width in (40, 60, 200):
-        lines = explain(a_rule_view(), width=width).splitlines()
+        lines = told(a_rule_view(), width=width).splitlines()
         assert max(map(len, lines)) <= width
-    assert "… " in explain(a_rule_view(), max_filters=1)
+    assert "… " in told(a_rule_view(), max_rows=1)
 
 
 def test_titles_stand_for_names():
-    text = explain(a_rule_view(titles={"never": "A rule that never fires"}), width=140)
+    text = told(a_rule_view(titles={"never": "A rule that never fires"}), width=140)
     assert "A rule that never fires" in text
 
 
 def test_nothing_known_and_no_rules():
     program = compile_rules([])
     loop = RuleLoop(program, SharingOptions().resolved())
-    assert "No rule runs." in explain(rule_view("none", loop))
+    assert "No rule runs." in told(rule_view("none", loop))
     rule = rule_source("one", "a = 1").bind(COLUMNS, ansi=True)
     fresh = RuleLoop(compile_rules([rule]), SharingOptions().resolved())
-    text = explain(rule_view("fresh", fresh))
+    text = told(rule_view("fresh", fresh))
     assert "guessed, no rows were measured yet" in text
     assert "No row has been evaluated yet." in text
     fixed = RuleLoop(compile_rules([rule]), SharingOptions(adaptive=False).resolved())
-    assert "adaptation is switched off" in explain(rule_view("fixed", fixed))
+    assert "adaptation is switched off" in told(rule_view("fixed", fixed))
 
 
 def test_counts_are_those_of_the_rows():
@@ -170,7 +170,7 @@ def test_blocks_name_their_regions():
     (block,) = view.blocks
     assert block.is_learned
     assert set(block.sequence[0].split(", ")) == {"`a`", "`b`"}
-    text = explain(view)
+    text = told(view)
     assert "block of 8 rules, by bitmaps" in text
     assert "learned order" in text
 
@@ -243,26 +243,28 @@ def test_the_report_escapes_what_users_wrote(tmp_path):
     pytest.importorskip("plotly")
     view = a_rule_view(rules=(RuleCount(EVIL, 10, 5, 3), RuleCount("dead" + EVIL, 10, 5, 0)))
     record = RuleRecord(6, "4 by a witness", 30, 7)
-    batches = tuple(BatchRecord(i, 1_000, 7, 0.5, 1.79e9 + i, rules=record) for i in range(3))
-    run = RunView("q " + EVIL, "text " + EVIL, batches, (), rule_view=view)
+    batches = tuple(BatchRecord(i, 1_000, 7, 0.5, 1.79e9 + i, (record,)) for i in range(3))
+    run = run_of(view, batches, query="q " + EVIL, text="text " + EVIL)
     page = write_report(run, tmp_path / "report.html").read_text("utf-8")
     assert EVIL not in page
     assert "Rules by matches" in page
     assert "Rules most often met in vain" in page
     assert "Tests that Python decides" in page
-    assert "Skipped rules" in page
+    assert "1 rule is skipped" in page
+    assert "Pairs of a row" not in page
+    assert "Pairs decided per row" in page
     assert "No filter of this query" not in page
 
 
 def test_progress_says_how_rules_go():
     record = RuleRecord(1_183, "1,183 by a witness", 30, 7)
-    batch = BatchRecord(0, 1_000, 5, 0.5, rules=record)
+    batch = BatchRecord(0, 1_000, 5, 0.5, operators=(record,), lines=rules.lines([record]))
     assert "7 matches" in batch_line(batch)
     assert "rules: 1,183: 1,183 by a witness" in batch_line(batch)
     console = Console(force_terminal=False, width=200, record=True, file=StringIO())
     with ProgressLine("q", console=console) as line:
         line.update(batch)
-        line.update(replace(batch, batch_id=1, rules=replace(record, plan="another")))
+        line.update(replace(batch, batch_id=1, operators=(replace(record, plan="another"),)))
         assert "changed: batch 1, rules before: 1,183 by a witness" in console.export_text()
 
 

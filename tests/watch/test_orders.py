@@ -5,9 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from eddyline.runtime.records import BatchRecord, BlockRecord, RunView
-from eddyline.watch.html.series import MAX_FILTERS, block_series, points_of, totals_of
-from tests.watch.fakes import a_run, many_names
+from eddyline.runtime.records import BatchRecord, BlockRecord
+from eddyline.watch.orders import MAX_LINES, order_series
+from eddyline.watch.series import points_of
+from tests.watch.fakes import many_names
 
 
 def a_batch(batch_id: int, order: tuple[int, ...], **changes: object) -> BatchRecord:
@@ -21,12 +22,15 @@ def a_batch(batch_id: int, order: tuple[int, ...], **changes: object) -> BatchRe
         n_evaluations=7,
     )
     block = replace(block, **changes)
-    return BatchRecord(batch_id=batch_id, n_rows=10, n_kept=1, seconds=2.0, blocks=(block,))
+    return BatchRecord(batch_id=batch_id, n_rows=10, n_kept=1, seconds=2.0, operators=(block,))
 
 
 def series_of(*batches: BatchRecord):
-    (series,) = block_series(RunView("q", "", batches), points_of(batches))
-    return series
+    return order_series("arrow", batches)
+
+
+def lines_of(figure):
+    return {line.name: line for line in figure.lines}
 
 
 @pytest.mark.parametrize(("n", "n_points"), [(0, 0), (1, 1), (10, 10), (11, 6), (25, 9)])
@@ -42,34 +46,48 @@ def test_a_point_has_the_rate_over_its_batches_and_the_newest_order():
     (point,) = points_of([a_batch(0, (0, 1)), slow], max_points=1)
     assert point.batch_id == 1
     assert point.rows_per_s == 2.0
-    assert point.n_evaluations == 14
-    assert point.block("arrow").order == (1, 0)
-    assert point.block("native") is None
+    newest, oldest = point.records(BlockRecord)
+    assert (newest.order, oldest.order) == ((1, 0), (0, 1))
+    assert newest.n_evaluations + oldest.n_evaluations == 14
 
 
 def test_changes_are_seen_within_a_point():
-    batches = [a_batch(i, (i % 2, 1 - i % 2)) for i in range(4)]
-    (series,) = block_series(RunView("q", "", tuple(batches)), points_of(batches, 1))
-    assert series.changes == (1, 2, 3)
+    batches = [a_batch(i, (i % 2, 1 - i % 2)) for i in range(2_500)]
+    series = series_of(*batches)
+    assert series.changes == tuple(range(1, 2_500))
+    assert series.batch_ids[:2] == (2, 5)
+    assert series_of(*batches[:4]).changes == (1, 2, 3)
+
+
+def test_an_order_that_never_ran_has_no_series():
+    assert order_series("native", [a_batch(0, (0, 1))]) is None
+    assert order_series("arrow", []) is None
 
 
 def test_ranks_are_places_among_the_filters_shown():
     series = series_of(a_batch(0, (2, 0, 1)), a_batch(1, (0, 1, 2)))
-    assert series.ranks() == {2: [0, 2], 0: [1, 0], 1: [2, 1]}
-    assert series.positions(1) == [2, 1]
+    order = lines_of(series.figures("filter", "drops")[0])
+    assert {name: line.values for name, line in order.items()} == {
+        "c": (1, 3),
+        "a": (2, 1),
+        "b": (3, 2),
+    }
+    assert order["b"].details == ("position 3", "position 2")
 
 
 def test_a_batch_without_the_block_is_a_gap():
     series = series_of(a_batch(0, (0, 1)), BatchRecord(1, 0, 0, 0.1), a_batch(2, (0, 1)))
-    assert series.costs_ns() == [10.0, None, 10.0]
-    assert series.drop_fracs(0) == [0.5, None, 0.5]
+    order, drops, cost = series.figures("filter", "drops")
+    assert lines_of(cost)["in force"].values == (10.0, None, 10.0)
+    assert lines_of(drops)["a"].values == (0.5, None, 0.5)
+    assert lines_of(order)["a"].values == (1, None, 1)
     assert series.changes == ()
 
 
 def test_other_filters_before_a_restart_are_left_out():
     series = series_of(a_batch(0, (2, 1, 0)), a_batch(1, (0, 1)), a_batch(2, (1, 0)))
     assert series.filter_ids == ("a", "b")
-    assert series.costs_ns() == [None, 10.0, 10.0]
+    assert lines_of(series.figures("filter", "drops")[2])["in force"].values == (None, 10.0, 10.0)
     assert series.changes == (2,)
 
 
@@ -91,14 +109,6 @@ def test_the_filters_that_changed_near_the_front_are_shown_first():
         for i, o in enumerate([order, swapped_late, swapped_early])
     ]
     series = series_of(*batches)
-    assert len(series.shown) == MAX_FILTERS
+    assert len(series.shown) == MAX_LINES
     assert set(series.shown[:2]) == {0, 1}
     assert set(series.shown[2:4]) == {28, 29}
-
-
-def test_totals_add_up():
-    run = a_run(50)
-    totals = totals_of((*run.batches, replace(run.batches[0], seconds=math.nan)))
-    assert totals.n_batches == 51
-    assert totals.seconds == pytest.approx(sum(batch.seconds for batch in run.batches))
-    assert totals_of(()).n_rows == 0

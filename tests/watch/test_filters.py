@@ -8,12 +8,23 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from eddyline.runtime.records import FilterView
+from eddyline.filters.view import FilterView
 from eddyline.stats.costs import CostSums
 from eddyline.stats.profile import FilterProfile
-from eddyline.watch.explain import explain, explain_json
+from eddyline.watch.filters import FILTERS
 from eddyline.watch.formatting import TIMES
-from tests.watch.fakes import NAMES, a_block, a_view, many_names, nothing_known, some_totals
+from eddyline.watch.sections import Table, sections_json
+from tests.watch.fakes import (
+    NAMES,
+    SWAPPED,
+    a_block,
+    a_view,
+    many_names,
+    nothing_known,
+    sections_of,
+    some_totals,
+    told,
+)
 
 DROPS = np.array([[1, 0], [1, 1], [0, 1], [0, 0]], dtype=np.bool_)
 
@@ -26,30 +37,37 @@ def two_filters() -> FilterView:
     return FilterView(name="two", blocks=(block,))
 
 
+def rows_of(view: FilterView) -> list[dict[str, object]]:
+    """Return the table of the filters of the first block, by the titles of its columns."""
+    (block,) = [each for each in sections_of(view) if " block: " in each.title]
+    (table,) = [each for each in block.parts if isinstance(each, Table)]
+    titles = [column.title for column in table.columns]
+    return [dict(zip(titles, row, strict=True)) for row in table.rows]
+
+
 def test_the_facts_of_two_filters():
-    block = explain_json(two_filters())["blocks"][0]
-    first, second = block["filters"]
-    assert first["drop_frac_given_prefix"] == pytest.approx(0.5)
-    assert second["drop_frac_given_prefix"] == pytest.approx(0.5)
-    assert [first["reach_frac"], second["reach_frac"]] == pytest.approx([1.0, 0.5])
-    assert [first["cost_ns"], second["cost_ns"]] == pytest.approx([100.0, 300.0])
-    assert [first["cost_frac"], second["cost_frac"]] == pytest.approx([0.4, 0.6])
-    assert block["cost_ns"] == pytest.approx(250.0)
-    assert block["saving"] == pytest.approx(1.0)
-    assert block["n_rows"] is None
+    first, second = rows_of(two_filters())
+    assert first["drops"] == pytest.approx(0.5)
+    assert second["drops"] == pytest.approx(0.5)
+    assert [first["reached by"], second["reached by"]] == pytest.approx([1.0, 0.5])
+    assert [first["cost each"], second["cost each"]] == pytest.approx([100.0, 300.0])
+    assert [first["of the cost"], second["of the cost"]] == pytest.approx([0.4, 0.6])
+    assert "Expected cost 250 ns per row, as written." in told(two_filters())
+    assert "rows reached this block" not in told(two_filters())
 
 
 def test_positions_refer_to_the_order_in_force():
     view = two_filters()
     turned = replace(view, blocks=(replace(view.blocks[0], order=(1, 0)),))
-    filters = explain_json(turned)["blocks"][0]["filters"]
-    assert [row["filter_id"] for row in filters] == ["b", "a"]
-    assert [row["written_position"] for row in filters] == [1, 0]
-    assert [row["cost_ns"] for row in filters] == pytest.approx([300.0, 100.0])
+    rows = rows_of(turned)
+    assert [row["filter"] for row in rows] == ["b: b(payload)", "a: a(payload)"]
+    assert [row["#"] for row in rows] == [1, 2]
+    assert [row["written"] for row in rows] == [2, 1]
+    assert [row["cost each"] for row in rows] == pytest.approx([300.0, 100.0])
 
 
 def test_everything_known_is_said():
-    text = explain(a_view())
+    text = told(a_view(), SWAPPED)
     for part in (
         "suspicious packets",
         "order is learned",
@@ -66,35 +84,34 @@ def test_everything_known_is_said():
 
 
 def test_no_evidence_is_said_instead_of_zeros():
-    text = explain(nothing_known())
+    text = told(nothing_known())
     assert "No evidence yet" in text
     assert "%" not in text
     assert "nan" not in text
-    block = explain_json(nothing_known())["blocks"][0]
-    assert block["cost_ns"] is None
-    assert {row["drop_frac_given_prefix"] for row in block["filters"]} == {None}
+    assert "cost" not in text
+    assert {len(row) for row in rows_of(nothing_known())} == {3}
 
 
 def test_what_is_not_counted_is_left_out():
     totals = replace(some_totals(), n_evaluations=0, n_extra=0)
-    text = explain(a_view(blocks=(a_block(totals=totals),)))
+    text = told(a_view(blocks=(a_block(totals=totals),)))
     assert "4,800,000 rows reached this block." in text
     assert "evaluations" not in text
     empty = FilterProfile.empty(NAMES)
-    assert "rows reached this block" not in explain(
+    assert "rows reached this block" not in told(
         a_view(blocks=(a_block(profile=empty, totals=empty),))
     )
 
 
 def test_a_note_of_a_block_is_said_once():
     view = a_view(notes=(a_block().note, "another"))
-    assert explain(view).count(a_block().note) == 1
+    assert told(view).count(a_block().note) == 1
 
 
 def test_evidence_without_costs_leaves_the_costs_out():
     profile = FilterProfile.of_sample(("a", "b"), DROPS)
     view = FilterView(name="two", blocks=(a_block(("a", "b"), profile=profile, totals=None),))
-    text = explain(view)
+    text = told(view)
     assert "No cost has been measured yet" in text
     assert "50.0 %" in text
     assert "nan" not in text
@@ -103,56 +120,62 @@ def test_evidence_without_costs_leaves_the_costs_out():
 def test_a_cost_as_written_from_partial_outcomes_is_called_a_bound():
     profile = replace(two_filters().blocks[0].profile, basis=(1, 0))
     block = a_block(("a", "b"), profile=profile, order=(1, 0))
-    assert "upper bound" in explain(a_view(blocks=(block,)))
-    assert "upper bound" not in explain(two_filters())
+    assert "upper bound" in told(a_view(blocks=(block,)))
+    assert "upper bound" not in told(two_filters())
 
 
 def test_rows_that_all_passed_are_evidence():
     profile = FilterProfile.of_sample(("a", "b"), np.zeros((9, 2), dtype=np.bool_))
     view = FilterView(name="two", blocks=(a_block(("a", "b"), profile=profile, totals=None),))
-    assert "every profiled row passed" in explain(view)
-    assert explain_json(view)["blocks"][0]["filters"][1]["reach_frac"] == 1.0
+    assert "every profiled row passed" in told(view)
+    assert rows_of(view)[1]["reached by"] == 1.0
 
 
 def test_two_hundred_filters_show_the_first_ones():
     view = a_view(blocks=(a_block(many_names(200)),))
-    text = explain(view)
+    text = told(view)
     assert "… 180 more" in text
     assert len(text.splitlines()) < 60
-    assert "… 195 more" in explain(view, max_filters=5)
-    assert len(explain_json(view)["blocks"][0]["filters"]) == 200
+    assert "… 195 more" in told(view, max_rows=5)
+    assert len(rows_of(view)) == 200
 
 
 def test_lines_keep_to_the_width():
     long = ("a very long predicate " * 20, *NAMES[1:])
     view = a_view(name="x", blocks=(a_block(long),), notes=("word " * 80,))
     for width in (60, 80, 140):
-        assert max(len(line) for line in explain(view, width=width).splitlines()) <= width
+        assert max(len(line) for line in told(view, width=width).splitlines()) <= width
 
 
 def test_colours_come_only_when_asked_for():
-    assert "\x1b[" not in explain(a_view())
-    assert "\x1b[" in explain(a_view(), color=True)
+    assert "\x1b[" not in told(a_view())
+    assert "\x1b[" in told(a_view(), color=True)
 
 
 def test_users_texts_are_neither_markup_nor_control_codes():
     block = a_block(("[red]x[/red]", "\x1b[31mevil"))
-    text = explain(a_view(name="[bold]q[/bold] :smile:", blocks=(block,)))
+    text = told(a_view(name="[bold]q[/bold] :smile:", blocks=(block,)))
     assert "[red]x[/red]" in text
     assert "[bold]q[/bold] :smile:" in text
     assert "\x1b" not in text
 
 
 def test_a_conjunction_without_blocks_says_so():
-    assert "no filter" in explain(a_view(blocks=())).lower()
+    assert "no filter" in told(a_view(blocks=())).lower()
 
 
 def test_the_facts_are_plain_values():
-    facts = explain_json(a_view())
-    assert json.loads(json.dumps(facts, allow_nan=False)) == facts
+    found = sections_json(sections_of(a_view(), SWAPPED))
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
+    (block,) = [each for each in found if each["title"] == "arrow block: order is learned"]
+    (table,) = [each for each in block["parts"] if each["kind"] == "table"]
+    assert table["columns"] == [{"title": each.title, "unit": each.unit} for each in FILTERS]
+    assert table["rows"][0][:3] == [1, 6, "beacon: beacon(payload)"]
+    assert found[-1]["parts"] == [{"kind": "items", "texts": list(a_view().notes)}]
 
 
 def test_watching_loads_no_pyspark():
-    rooms = "eddyline.watch.explain, eddyline.watch.terminal.progress, eddyline.watch.html.report"
-    code = f"import sys, {rooms}; sys.exit('pyspark' in sys.modules or 'plotly' in sys.modules)"
+    rooms = ("terminal.explain", "terminal.progress", "html.report")
+    names = ", ".join(f"eddyline.watch.{room}" for room in rooms)
+    code = f"import sys, {names}; sys.exit('pyspark' in sys.modules or 'plotly' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -9,12 +9,11 @@ import pytest
 from eddyline.query.conditions import SkippedRule
 from eddyline.rules.view import RuleCount
 from eddyline.runtime.journal import JournalEntry
-from eddyline.runtime.records import RunView
 from eddyline.sigma.rule import SkippedSigmaRule
-from eddyline.watch.explain import explain
 from eddyline.watch.html.report import write_report
-from eddyline.watch.rules.names import headline, named
-from tests.watch.rules.test_rule_words import a_rule_view
+from eddyline.watch.rules import headline, named
+from tests.watch.fakes import run_of, told
+from tests.watch.test_rules import a_rule_view
 
 TITLE = "A title that four rules have, and that is longer than a table is wide"
 IDS = [f"{i}aaaaaaa-0000-4000-8000-000000000000" for i in range(40)]
@@ -36,8 +35,9 @@ def test_rules_of_one_title_are_told_apart_by_what_is_short_and_unique():
     ]
     assert named(view, IDS[0], 200, whole=True) == f"{TITLE} ({IDS[0]})"
     assert named(a_rule_view(), "never", 60) == "never"
-    text = explain(view, width=100)
-    assert text.count("(0aaaaaaa)") == text.count("(1aaaaaaa)") == 2  # in vain, and dead
+    text = told(view, width=100)
+    assert text.count("(0aaaaaaa)") == text.count("(1aaaaaaa)") == 1, "in vain"
+    assert all(f"({each})" in text for each in IDS[:2]), "dead"
 
 
 def test_carets_are_left_out_of_reasons():
@@ -45,7 +45,7 @@ def test_carets_are_left_out_of_reasons():
     assert headline(reason) == "rule 'a': an operand is missing (line 1, column 3)"
     assert headline("two\nlines") == "two lines"
     skipped = (SkippedRule("a", reason), SkippedSigmaRule("b", "x.yml:3: no", "", "Bee"))
-    text = explain(a_rule_view(skipped=skipped), width=160)
+    text = told(a_rule_view(skipped=skipped), width=160)
     assert "a: rule 'a': an operand is missing (line 1, column 3)\n" in text
     assert "Bee (b): x.yml:3: no" in text
     assert "2 rules are skipped" in text
@@ -59,7 +59,7 @@ def test_patterns_that_show_no_rule_are_left_out():
 
 def test_plans_that_read_alike_are_not_shown_as_a_change():
     entry = JournalEntry(4, "rules", "sharing", "3 by a witness", "3 by a witness", {})
-    text = explain(a_rule_view(last_change=entry), width=120)
+    text = told(a_rule_view(), entry, width=120)
     assert "3 by a witness (the parts are others, or in another order)" in text
     assert "before" not in text
 
@@ -68,11 +68,10 @@ def test_the_report_folds_up_all_rules_without_a_match(tmp_path):
     pytest.importorskip("plotly")
     view = replace(a_view_of(IDS), n_rules=len(IDS))
     entry = JournalEntry(4, "rules", "sharing", "3 by a witness", "3 by a witness", {})
-    run = RunView("q", "text", (), (entry,), rule_view=view)
+    run = run_of(view, (), (entry,), text="\n".join(IDS))
     page = write_report(run, tmp_path / "report.html").read_text("utf-8")
-    assert "<summary>40 rules true for no row</summary>" in page
-    listed = page.partition("true for no row</summary>")[2].partition("</details>")[0]
+    listed = page.partition("rules were true for no row</h2>")[2].partition("</details>")[0]
     assert all(f"({each})" in listed for each in IDS)
-    assert "<summary>40 rules</summary>" in page
+    assert "<summary>40 lines</summary><pre>" in page
     assert "<dt>Witness</dt>" in page
     assert "the parts are others, or in another order:" in page

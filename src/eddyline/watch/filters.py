@@ -1,0 +1,207 @@
+"""Conjunctions in words and figures: the plan in force, and on what evidence."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from eddyline.ordering.matrix_view import drop_fracs, expected_cost_ns
+from eddyline.runtime.records import BlockRecord, History
+from eddyline.watch.formatting import (
+    cost_text,
+    count,
+    finite,
+    order_text,
+    percent,
+    ratio,
+)
+from eddyline.watch.orders import lines, order_series
+from eddyline.watch.sections import (
+    Column,
+    Facts,
+    Section,
+    Table,
+    Text,
+    last_change,
+    notes,
+)
+from eddyline.watch.series import points_of, work_section
+
+if TYPE_CHECKING:
+    from eddyline.filters.view import BlockView, FilterView
+    from eddyline.stats.profile import FilterProfile
+    from eddyline.watch.orders import OrderSeries
+    from eddyline.watch.sections import Part
+
+__all__ = ["lines", "sections"]
+
+CHANGES = ("order", "routes")
+"""Events of the journal that are another plan."""
+
+FILTERS = (
+    Column("#", "count"),
+    Column("written", "count"),
+    Column("filter"),
+    Column("drops", "share"),
+    Column("reached by", "share"),
+    Column("cost each", "ns"),
+    Column("of the cost", "share"),
+)
+ROUTES = (Column("rows"), Column("order"), Column("of sampled", "share"))
+
+
+def sections(view: FilterView, history: History | None = None) -> list[Section]:
+    """Return a conjunction as people may want to see it.
+
+    Args:
+        view: the conjunction as it stands.
+        history: its run, or what was decided outside of one.
+    """
+    known = history or History()
+    components = {block.component for block in view.blocks}
+    ran = {
+        each.component: found for each in view.blocks if (found := _series(each, known)) is not None
+    }
+    said = {block.note for block in view.blocks}
+    return [
+        _lead(view, ran),
+        *(_block(each, ran.get(each.component)) for each in view.blocks),
+        *_work(known, components),
+        *_pinned(view),
+        *last_change(known.last(*CHANGES, components=components)),
+        *notes([note for note in view.notes if note not in said]),
+    ]
+
+
+def _series(block: BlockView, history: History) -> OrderSeries | None:
+    return order_series(block.component, history.batches, block.profile.costs.per_row_ns)
+
+
+def _lead(view: FilterView, ran: dict[str, OrderSeries]) -> Section:
+    if not view.blocks:
+        return Section("", (Text("No filter of it has an order to learn."),))
+    return Section(
+        "",
+        tuple(Text(each.outcome(f"The order of the {name} block")) for name, each in ran.items()),
+        tuple(tile for each in ran.values() for tile in each.tiles()),
+    )
+
+
+def _block(view: BlockView, ran: OrderSeries | None) -> Section:
+    state = "order is learned" if view.is_adaptive else "order is fixed"
+    if len(view.order) == 1:
+        state = "one filter, nothing to order"
+    profile = view.profile
+    has_evidence = profile.n_tuples > 0 or profile.passed > 0
+    rows = _filter_rows(view, has_evidence=has_evidence)
+    width = len(FILTERS) if has_evidence else 3
+    parts: list[Part] = [Text(view.note)] if view.note else []
+    parts.append(Table(FILTERS[:width], tuple(row[:width] for row in rows)))
+    parts += [Text(_evidence(profile, has_evidence=has_evidence))]
+    parts += [Text(said) for said in (*_costs(view, has_evidence=has_evidence), *_counts(view))]
+    parts += _routes(view)
+    if ran is not None:
+        parts += ran.figures("filter", "Rows dropped of those that reach a filter")
+    return Section(f"{view.component} block: {state}", tuple(parts))
+
+
+def _filter_rows(view: BlockView, *, has_evidence: bool) -> tuple[tuple[Any, ...], ...]:
+    """Return the table of filters; arrays below are by position in the order in force."""
+    order, profile = list(view.order), view.profile
+    drops = np.full(len(order), np.nan)
+    if has_evidence:
+        drops = np.asarray(drop_fracs(view.order, profile), dtype=np.float64)
+    reach = np.concatenate([[1.0], np.cumprod(1.0 - drops)[:-1]])[: len(order)]
+    drops[reach <= 0.0] = np.nan  # what nothing reached drops an unknown share
+    costs = np.where(profile.costs.is_known, profile.costs.per_row_ns, np.nan)[order]
+    work = reach * costs
+    shares = [ratio(each, float(np.nansum(work))) for each in work]
+    written = {filter_index: place for place, filter_index in enumerate(view.written, 1)}
+    return tuple(
+        (position + 1, written[f], _label(profile.filter_ids[f], view.texts[f]), *numbers)
+        for position, (f, *numbers) in enumerate(
+            zip(order, drops.tolist(), reach.tolist(), costs.tolist(), shares, strict=True)
+        )
+    )
+
+
+def _label(name: str, text: str) -> str:
+    """Return the name of a predicate, and what it is where the name does not say it."""
+    return name if text == name else f"{name}: {text}"
+
+
+def _evidence(profile: FilterProfile, *, has_evidence: bool) -> str:
+    if not has_evidence:
+        return "No evidence yet: no row has been profiled."
+    if profile.n_tuples == 0:
+        return "Evidence: every profiled row passed."
+    return f"Evidence: the newest {count(profile.n_tuples)} profiled rows that a filter dropped."
+
+
+def _costs(view: BlockView, *, has_evidence: bool) -> list[str]:
+    """Say what the order in force costs, as far as there is evidence."""
+    profile = view.profile
+    if not has_evidence:
+        return []
+    if not profile.costs.is_known.any():
+        return ["No cost has been measured yet."]
+    cost = finite(expected_cost_ns(view.order, profile))
+    if cost is None:
+        return ["No cost has been measured yet."]
+    as_written = finite(expected_cost_ns(view.written, profile))
+    said = [f"Expected cost {cost_text(cost, as_written)}."]
+    if as_written is not None and profile.basis not in {None, view.written}:
+        said.append("The cost as written is an upper bound: profiling skips some outcomes.")
+    return said
+
+
+def _counts(view: BlockView) -> list[str]:
+    """Say what was counted in the life of a block; what is not counted is left out."""
+    totals, said = view.totals, []
+    if totals is not None and totals.n_rows:
+        line = f"{count(totals.n_rows)} rows reached this block"
+        if totals.n_evaluations:
+            line += f", {count(totals.n_evaluations)} evaluations made"
+            line += f", {percent(totals.n_extra / totals.n_evaluations)} of them for profiling"
+        said.append(f"{line}.")
+    # A profile that counted no errors has no array of them.
+    raised = (view.profile if totals is None else totals).n_raised.tolist()
+    return said + [
+        f"Set aside: {view.profile.filter_ids[f]} raised on {count(raised[f])} rows."
+        for f in view.order
+        if raised and raised[f] > 0
+    ]
+
+
+def _routes(view: BlockView) -> list[Part]:
+    """Return which classes of rows have orders of their own."""
+    if not view.routes:
+        return [Text(f"Routing {view.route_note}.")] if view.route_note else []
+    ids = view.profile.filter_ids
+    rows = tuple(
+        (each.rows, order_text([ids[f] for f in each.order]), each.share) for each in view.routes
+    )
+    lead = f"Classes of rows by {', '.join(view.routed_by)}, each in its own order:"
+    return [Text(lead), Table(ROUTES, rows)]
+
+
+def _work(history: History, components: set[str]) -> list[Section]:
+    """Return how many evaluations the batches took."""
+    points = points_of(history.batches)
+    made = [
+        sum(
+            each.n_evaluations
+            for each in point.records(BlockRecord)
+            if each.component in components
+        )
+        for point in points
+    ]
+    return work_section("evaluations", points, made)
+
+
+def _pinned(view: FilterView) -> list[Section]:
+    if not view.pinned:
+        return []
+    pairs = tuple((_label(each.name, each.text), each.reason) for each in view.pinned)
+    return [Section("pinned: keeps its place", (Facts(pairs),))]

@@ -1,1 +1,0 @@
-"""Conjunctions in words and figures."""

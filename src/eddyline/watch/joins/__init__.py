@@ -1,1 +1,0 @@
-"""Joins in words and figures."""

@@ -1,1 +1,0 @@
-"""Sets of rules in words and figures."""
