@@ -8,6 +8,7 @@ import pickle
 import random
 from dataclasses import FrozenInstanceError, fields, replace
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -227,7 +228,7 @@ def test_switched_off_it_is_never_asked(options):
     for number, (fresh, _) in enumerate(batches()):
         learned.step(fresh, number)
     assert learned.order != ORDER, "the same evidence changes the order where it may"
-    off.restore(json.loads(json.dumps(learned.snapshot())))
+    off.restore(json.loads(msgspec.json.encode(learned.snapshot())))
     assert off.order == ORDER
 
 
@@ -239,7 +240,7 @@ def test_a_damaged_state_is_said_to_be_damaged(options):
     learned = loop()
     for number, (fresh, _) in enumerate(batches()):
         learned.step(fresh, number)
-    state = json.loads(json.dumps(learned.snapshot()))
+    state = json.loads(msgspec.json.encode(learned.snapshot()))
     loop().restore(state)
     for key in state["monitor"]:
         for damage in ({}, {key: None}):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
+from eddyline.errors import StateError
 from eddyline.filters.loop import FilterLoop, check_options
 from eddyline.filters.view import BlockView, FilterView
 from eddyline.options import FilterOptions
@@ -324,7 +325,14 @@ class FilterOperator(Operator):
         return {component: part.loop.snapshot() for component, part in self.learning.items()}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Continue from what ``snapshot`` returned."""
+        """Continue from what ``snapshot`` returned.
+
+        Raises:
+            StateError: it is damaged, or of other filters.
+        """
+        if not isinstance(state, dict):
+            msg = f"the saved state of {self.name!r} is damaged: {state!r:.80} is no object of JSON"
+            raise StateError(msg, operator=self.name)
         for component, part in self.learning.items():
             if component in state:
                 part.loop.restore(state[component])
