@@ -32,7 +32,7 @@ from benchmarks.joins_streams import (
 from benchmarks.scenario import Settings
 
 from benchmarks import joins_operator, joins_pathway, joins_real
-from eddyline.query.select.joins import read_join
+from eddyline.query.select.reader import read_query
 from eddyline.testing.reference_joins import results
 
 SECOND_US = 1_000_000
@@ -59,7 +59,7 @@ def by_definition(join, batches, tables=None):
         for name, table in rows.items()
     }
     times = {name: None if length is None else "ts" for name, length in join.windows.items()}
-    found = results(read_join(join.text(), kinds, {}), rows, times)
+    found = results(read_query(join.text(), kinds), rows, times)
     ids = [
         found[f"{name}_id"].to_numpy() * by for name, by in zip(join.windows, FACTORS, strict=False)
     ]

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 
 from eddyline.query.predicates import FunctionPredicate, SqlPredicate
 from eddyline.query.query import Input, KeyClass, Query
-from eddyline.query.select.joins import read_join
+from eddyline.query.select.reader import read_query
 from eddyline.query.windows import RangeWindow, RowsWindow, UnboundedWindow
 from eddyline.testing.join_strategies import JoinCase, join_cases, key_classes
 from eddyline.testing.reference_joins import bag, results
@@ -324,7 +324,7 @@ def _qualified(member):
 
 @given(join_cases())
 def test_what_is_drawn_is_what_its_text_says(case):
-    assert read_join(case.query.text, case.columns, {}) == case.query
+    assert read_query(case.query.text, case.columns) == case.query
 
 
 def test_classes_that_an_equality_connects_become_one():

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eddyline.errors import QueryError
-from eddyline.query.windows import RangeWindow, RowsWindow, UnboundedWindow, read_window
+from eddyline.query.cql import read_window
+from eddyline.query.windows import RangeWindow, RowsWindow, UnboundedWindow
 
 SECOND = 1_000_000
 READ = [

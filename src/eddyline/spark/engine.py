@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from eddyline.errors import OptionError, QueryError
 from eddyline.options import FilterOptions, JoinOptions
 from eddyline.query.predicates import FunctionPredicate, predicate
-from eddyline.query.select.joins import is_join
 from eddyline.query.select.reader import read_query
 from eddyline.query.steps import steps
 from eddyline.registry import unknown
@@ -180,11 +179,11 @@ class Engine:
             NotSupportedError: valid SQL that eddyline does not run yet, with its position.
             OptionError: an unknown option, or a value out of range.
         """
-        if is_join(text):
-            return self._add(self._join(text, name, JoinOptions.of(**options)))
-        columns = {each: column_types(df) for each, df in self.streams.items()}
+        columns = {each: column_types(known.df) for each, known in self.relations.items()}
         columns |= {each: made.columns for each, made in self.results.items()}
-        read = read_query(text, columns, self.functions)
+        read = read_query(text, columns, self.functions, tables=self.tables)
+        if read.is_join:
+            return self._add(self._join(text, name, JoinOptions.of(**options)))
         chosen = name or f"{read.inputs[0].stream}_{len(self.queries) + 1}"
         self._check_free(chosen)
         inner = {each: made.steps for each, made in self.results.items()}

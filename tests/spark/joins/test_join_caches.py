@@ -10,7 +10,7 @@ import eddyline as el
 from eddyline.joins.caches.counts import NO_CACHES, CachePlan, CacheReport
 from eddyline.joins.caches.loop import JoinCaches
 from eddyline.joins.caches.prefix_invariant import prefix_invariant
-from eddyline.query.select.joins import read_join
+from eddyline.query.select.reader import read_query
 from eddyline.spark.joins.window_join import WindowJoin
 from eddyline.testing.reference_joins import bag, results
 from tests.spark.joins.join_streams import stream_of, write_batch
@@ -67,7 +67,7 @@ def test_caches_in_workers_never_change_an_answer(spark, tmp_path, monkeypatch, 
     assert run.await_termination(120)
     whole = {name: pa.concat_tables([each[name] for each in batches]) for name in "rst"}
     columns = {name: {"ts": "timestamp", "k": "bigint", "v": "bigint"} for name in "rst"}
-    wanted = results(read_join(TEXT, columns, {}), whole, times).drop_columns("_at")
+    wanted = results(read_query(TEXT, columns), whole, times).drop_columns("_at")
     assert bag(run.to_arrow()) == bag(wanted)
     assert sum(use.n_keys for report in reports for use in report.uses.values()) > 0
     if n_buckets == 1:

@@ -1,43 +1,26 @@
-"""Reads FROM of a join: which streams under which names, over which windows."""
+"""Reads FROM: which streams under which names, over which windows."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from sqlglot import TokenType, exp
+from sqlglot import exp
 
-from eddyline.query.select.clauses import SelectReader
+from eddyline.query.cql import FIRST, WINDOWS, window_of
 from eddyline.query.select.scope import Scope
-from eddyline.query.windows import RowsWindow, UnboundedWindow, window_of
+from eddyline.query.windows import UnboundedWindow
 from eddyline.registry import unknown
 from eddyline.sql.parsing import offset_of, refuse
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
-    from sqlglot import Expr, Token
+    from sqlglot import Expr
 
-    from eddyline.query.predicates import FunctionPredicate
-    from eddyline.query.select.cql_syntax import CutWindow
+    from eddyline.query.cql import Span
+    from eddyline.query.select.statement import Statement
     from eddyline.query.windows import Window
-
-_NAMES_ONLY = "FROM needs the names of streams"
-_JOIN_WORDS = (
-    TokenType.COMMA,
-    TokenType.JOIN,
-    TokenType.INNER,
-    TokenType.CROSS,
-    TokenType.OUTER,
-    TokenType.LEFT,
-    TokenType.RIGHT,
-    TokenType.FULL,
-    TokenType.SEMI,
-    TokenType.ANTI,
-    TokenType.NATURAL,
-    TokenType.LATERAL,
-)
-
 
 _INNER = ("", "INNER", "CROSS")
 
@@ -48,137 +31,153 @@ class FromItem:
 
     name: str
     stream: str
-    first: int
-    """Position of the token of the stream's name."""
-    last: int
-    """Position of the last token: the alias, if there is one."""
+    table: exp.Table
     join: exp.Join | None
     """The join that adds it; None for the first."""
+    window: Window
+
+    @property
+    def start(self) -> int:
+        """The offset of the stream's name."""
+        return offset_of(self.table.this)
+
+    @property
+    def using(self) -> Sequence[Expr]:
+        """The names of USING."""
+        found: Sequence[Expr] = (self.join.args.get("using") if self.join else None) or ()
+        return found
 
 
-class FromReader(SelectReader):
-    """One join whose FROM is read.
+class FromReader:
+    """Reads the items of a statement's FROM.
 
     Args:
-        text: the query.
-        tokens: those of the SELECT, without windows.
-        windows: the windows that were cut out.
+        statement: the query.
         columns: name and Spark type of each column, by stream or table.
-        functions: the predicates that may be called, by name.
+        tables: which of them are static tables: only joins read these.
     """
 
     def __init__(
         self,
-        text: str,
-        tokens: Sequence[Token],
-        windows: Sequence[CutWindow],
+        statement: Statement,
         columns: Mapping[str, Mapping[str, str]],
-        functions: Mapping[str, FunctionPredicate],
+        tables: Collection[str],
     ) -> None:
-        super().__init__(text, tokens, functions)
-        self._windows = windows
+        self._statement = statement
+        self._text = statement.text
         self._columns = columns
-        self._positions = {token.start: position for position, token in enumerate(tokens)}
-        self._check_is_select()
-        self._tree = self._parse()
-        self._check_clauses(self._tree, run=("joins",))
+        self._sources = statement.sources
+        self._is_join = len(self._sources) > 1
+        known = [name for name in columns if self._is_join or name not in tables]
+        self._names = {name.lower(): name for name in known}
 
-    def _check_several(self, *, said: str | None) -> None:
-        if self._tree.args.get("joins"):
-            return
-        if self._windows:
-            start = self._windows[0].opening.start
-            self._refuse("a window […] over one stream is not supported yet", start)
-        if said is not None:
-            self._refuse(f"{said.upper()} of one stream is not supported yet", 0)
-        refuse("a join needs two streams or more", self._text, self._tokens[0].start)
+    def items(self) -> list[FromItem]:
+        """Return the items in the order in which they were written.
 
-    def _items(self) -> list[FromItem]:
-        first = (self._tree.args.get("from_") or self._tree.args["from"]).this
+        Raises:
+            QueryError: an unknown stream, a name that is taken, or what is no window.
+            NotSupportedError: anything but inner joins of streams.
+        """
+        if not self._is_join:
+            self._check_single(self._sources[0][0])
         items: list[FromItem] = []
-        for join in (None, *self._tree.args["joins"]):
-            source = first if join is None else join.this
+        for source, join in self._sources:
             if join is not None:
                 self._check_join(join)
             item = self._item(source, join)
             self._check_name(item, items)
             items.append(item)
-        return items
+        return [replace(each, window=self._window(each)) for each in items]
+
+    def _check_single(self, source: Expr) -> None:
+        """Refuse what only joins may say."""
+        if spans := _window_spans(source):
+            message = "a window […] over one stream is not supported yet"
+            self._statement.refuse(message, self._opening(spans[0]))
+        if said := self._statement.emits:
+            self._statement.refuse(f"{said.upper()} of one stream is not supported yet", 0)
 
     def _check_join(self, join: exp.Join) -> None:
-        kind = join.args.get("kind") or ""
-        at = self._token_at(offset_of(join.this))
-        words = self._tokens[self._words_before(at) : at]
-        is_other = join.args.get("side") or join.args.get("method") or kind not in _INNER
+        is_other = join.args.get("side") or join.args.get("method")
+        is_other = is_other or (join.args.get("kind") or "") not in _INNER
         if is_other or not isinstance(join.this, exp.Table):
+            tokens, name = self._statement.tokens[join.meta[FIRST] :], offset_of(join.this)
+            words = [token for token in tokens if token.start < name]
             shown = " ".join(word.text.upper() for word in words) or "this join"
-            start = (words or [self._tokens[at]])[0].start
-            self._refuse(f"{shown} is not supported yet; only inner joins of streams are", start)
-
-    def _words_before(self, position: int) -> int:
-        """Return the position of the first of the words that join an item: INNER JOIN."""
-        while self._tokens[position - 1].token_type in _JOIN_WORDS:
-            if self._tokens[position - 2].token_type == TokenType.DOT:
-                break  # a column: ON s.k = t.left JOIN u
-            position -= 1
-        return position
+            message = f"{shown} is not supported yet; only inner joins of streams are"
+            self._statement.refuse(message, tokens[0].start)
 
     def _item(self, source: Expr, join: exp.Join | None) -> FromItem:
-        table = self._check_only_name(source, _NAMES_ONLY)
+        table = self._checked_table(source)
         if table.args.get("joins"):
             message = "nested joins are not supported yet; write s JOIN t ON … JOIN u ON …"
-            self._refuse(message, offset_of(table.args["joins"][0].this))
-        names = {name.lower(): name for name in self._columns}
-        if table.name.lower() not in names:
-            message = unknown("stream", table.name, self._columns)
+            self._statement.refuse(message, offset_of(table.args["joins"][0].this))
+        if table.name.lower() not in self._names:
+            message = unknown("stream", table.name, list(self._names.values()))
             refuse(message, self._text, offset_of(table.this), stream=table.name)
-        first = last = self._token_at(offset_of(table.this))
         alias = table.args.get("alias")
-        if alias is not None:
-            last = self._token_at(offset_of(alias.this))
-            if alias.args.get("columns"):
-                self._refuse("names of columns in FROM are not supported yet", offset_of(alias))
-        stream = names[table.name.lower()]
-        return FromItem(table.alias or stream, stream, first, last, join)
+        if alias is not None and alias.args.get("columns"):
+            message = "names of columns in FROM are not supported yet"
+            self._statement.refuse(message, offset_of(alias))
+        stream = self._names[table.name.lower()]
+        return FromItem(table.alias or stream, stream, table, join, UnboundedWindow())
+
+    def _checked_table(self, source: Expr) -> exp.Table:
+        """Refuse what is not the bare name of a stream, perhaps with an alias."""
+        if not isinstance(source, exp.Table) or not _is_table(source) or source.args.get("db"):
+            needs = "the names of streams" if self._is_join else "the name of one stream"
+            self._statement.refuse(f"FROM needs {needs}", offset_of(source))
+        for key in ("sample", "pivots", "version", "laterals"):
+            if source.args.get(key):
+                message = "only the stream's name may stand in FROM yet"
+                self._statement.refuse(message, offset_of(source))
+        return source
 
     def _check_name(self, item: FromItem, others: Sequence[FromItem]) -> None:
         for other in others:
             if other.name.lower() != item.name.lower():
                 continue
-            start = self._tokens[item.last].start
+            alias = item.table.args.get("alias")
+            start = item.start if alias is None else offset_of(alias.this)
             message = f"two inputs are called {item.name!r}; give them different aliases"
-            if item.first == item.last and other.first == other.last:
+            if not item.table.alias and not other.table.alias:
                 called = f"FROM {item.stream} AS a, {item.stream} AS b"
                 message = f"stream {item.stream!r} is read twice; give each an alias: {called}"
             refuse(message, self._text, start, name=item.name)
 
-    def _windows_of(self, items: Sequence[FromItem]) -> list[Window]:
-        found: dict[str, Window] = {}
-        for cut in self._windows:
-            start = cut.opening.start
-            places = [item for item in items if cut.position - 1 in (item.first, item.last)]
-            if not places:
-                message = "a window stands behind the name or the alias of a stream"
-                refuse(message, self._text, start)
-            item = places[0]
-            if item.name in found:
-                message = f"{item.name!r} has two windows; write one"
-                refuse(message, self._text, start, name=item.name)
-            found[item.name] = self._window(cut, item)
-        return [found.get(item.name, UnboundedWindow()) for item in items]
+    # -- windows ----------------------------------------------------------------------------------
 
-    def _window(self, cut: CutWindow, item: FromItem) -> Window:
-        where = f"the window of {item.name!r}"
-        window = window_of(self._text, cut.tokens, cut.closing.start, where)
-        if not isinstance(window, RowsWindow):
+    def _window(self, item: FromItem) -> Window:
+        spans = _window_spans(item.table)
+        if len(spans) > 1:
+            message = f"{item.name!r} has two windows; write one"
+            refuse(message, self._text, self._opening(spans[1]), name=item.name)
+        if not spans:
+            return item.window
+        start, end = spans[0]
+        tokens, where = self._statement.tokens[start:end], f"the window of {item.name!r}"
+        window = window_of(self._text, tokens, self._statement.tokens[end].start, where)
+        if window.counts is None:
             return window
         own = Scope({}, ()).joined(item.name, self._columns[item.stream], ())
-        start = {token.text: token.start for token in reversed(cut.tokens)}
-        found = (
-            own.resolve([item.name, column], self._text, start[column], where)[0]
-            for column in window.partition_by
+        offsets = {token.text: token.start for token in reversed(tokens)}
+        columns = (
+            own.resolve([item.name, column], self._text, offsets[column], where)[0].column
+            for column in window.counts.partition_by
         )
-        return replace(window, partition_by=tuple(each.column for each in found))
+        return replace(window.counts, partition_by=tuple(columns))
 
-    def _token_at(self, offset: int) -> int:
-        return self._positions[offset]
+    def _opening(self, span: Span) -> int:
+        """Return the offset of the bracket that opens a window."""
+        return self._statement.tokens[span[0] - 1].start
+
+
+def _is_table(source: Expr) -> bool:
+    return isinstance(source, exp.Table) and isinstance(source.this, exp.Identifier)
+
+
+def _window_spans(source: Expr) -> list[Span]:
+    """Return the spans of the windows behind the name and behind the alias."""
+    alias = source.args.get("alias")
+    own: list[Span] = source.meta.get(WINDOWS, [])
+    return [*own, *(alias.meta.get(WINDOWS, []) if alias is not None else [])]

@@ -1,4 +1,7 @@
-"""Which column of which input a name in a join means, resolved as Spark does: in any case."""
+"""The columns that a part of a join may read, and which of them a name means.
+
+Names are resolved as Spark does: in any case.
+"""
 
 from __future__ import annotations
 
@@ -12,20 +15,12 @@ from sqlglot import TokenType, exp
 
 from eddyline.errors import QueryError
 from eddyline.registry import unknown
-from eddyline.sql.names import column_nodes, is_no_column
-from eddyline.sql.parsing import (
-    offset_of,
-    parse_condition,
-    quoted,
-    refuse,
-    slice_of,
-    tokens_of,
-)
+from eddyline.sql.parsing import parse_condition, quoted, refuse, tokens_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from sqlglot import Expr, Token
+    from sqlglot import Expr
 
 _PLAIN = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
@@ -42,19 +37,6 @@ class Named:
     def text(self) -> str:
         """The column in SQL, qualified by its input."""
         return f"{identifier(self.input)}.{identifier(self.column)}"
-
-
-@dataclass(frozen=True, slots=True)
-class Mention:
-    """A place of the text that names a column."""
-
-    named: Named
-    start: int
-    """Offset of its first character."""
-    end: int
-    """Offset behind the column's name, which fields may follow."""
-    written: str
-    """The column's name as it is written, without the input's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,60 +135,6 @@ def _close(column: str, known: Iterable[str]) -> str:
     names = {each.rpartition(".")[2].lower(): each for each in known}
     found = difflib.get_close_matches(column.lower(), names, n=1)
     return f"; did you mean {names[found[0]]!r}?" if found else ""
-
-
-class NamesIn:
-    """The columns that a text names.
-
-    Args:
-        text: a query or an expression.
-        tree: its tree, which knows where in the text its names stand.
-    """
-
-    def __init__(self, text: str, tree: Expr) -> None:
-        self._text = text
-        self._nodes = {offset_of(node): node for node in column_nodes(tree)}
-
-    def mentions(self, tokens: Sequence[Token], scope: Scope, what: str) -> list[Mention]:
-        """Return the places in a part of the text that name a column.
-
-        Args:
-            tokens: those of the part.
-            scope: the columns that it may read.
-            what: what the part is, for errors.
-
-        Raises:
-            QueryError: a column that is unknown or ambiguous.
-        """
-        names = {each.column.lower() for each in scope.output}
-        found: list[Mention] = []
-        for position, token in enumerate(tokens):
-            node = self._nodes.get(token.start)
-            if node is None or (len(node.parts) == 1 and is_no_column(node, names)):
-                continue
-            parts = [part.name for part in node.parts]
-            named, is_qualified = scope.resolve(parts, self._text, token.start, what)
-            last = tokens[position + 2] if is_qualified else token
-            found.append(Mention(named, token.start, last.end + 1, slice_of(self._text, [last])))
-        return found
-
-    def rewritten(
-        self, tokens: Sequence[Token], mentions: Iterable[Mention], write: Callable[[Mention], str]
-    ) -> str:
-        """Return a part of the text with other names for its columns."""
-        pieces, position = [], tokens[0].start
-        for mention in mentions:
-            pieces += [self._text[position : mention.start], write(mention)]
-            position = mention.end
-        return "".join([*pieces, self._text[position : tokens[-1].end + 1]])
-
-
-def bare_name(mention: Mention) -> str:
-    """Return the column as it is written, without its input, in backticks where it needs them."""
-    is_quoted = mention.written.startswith("`")
-    same = mention.start + len(mention.written) == mention.end  # it had no input before it
-    safe = is_quoted or same or identifier(mention.written) == mention.written
-    return mention.written if safe else quoted(mention.written)
 
 
 @lru_cache(maxsize=4096)

@@ -19,9 +19,10 @@ from eddyline.joins.grid_choice import chosen_grid
 from eddyline.joins.loop import written_orders
 from eddyline.joins.plan import BatchPlan
 from eddyline.options import JoinOptions
-from eddyline.query.select.joins import read_join
+from eddyline.query.cql import read_window
+from eddyline.query.select.reader import read_query
 from eddyline.query.steps import columns_read
-from eddyline.query.windows import RangeWindow, read_window
+from eddyline.query.windows import LONGEST
 from eddyline.registry import unknown
 from eddyline.spark.analysis import column_types
 from eddyline.spark.joins.operator import JoinPipeline
@@ -190,7 +191,10 @@ class WindowJoin:
                 msg = f"{stream!r}: {unknown('time column', time, frames[stream].columns)}"
                 raise QueryError(msg, name=stream, time=time)
         columns = {each: column_types(df) for each, df in frames.items()}
-        self.query = read_join(text, columns, functions or {})
+        self.query = read_query(text, columns, functions)
+        if not self.query.is_join:
+            msg = "a join needs two streams or more"
+            raise QueryError(msg, query=text)
         used = {each.stream for each in self.query.inputs}
         self.name = name
         self.frames = {each: df for each, df in frames.items() if each in used}
@@ -491,7 +495,7 @@ def _micros(text: str, stream: str) -> int:
     except QueryError as error:
         msg = f"the lateness of {stream!r} is an interval such as '1 minute', got {text!r}"
         raise OptionError(msg, stream=stream, lateness=text) from error
-    if not isinstance(window, RangeWindow):
+    if window.length == LONGEST:
         msg = f"the lateness of {stream!r} must end, got {text!r}"
         raise OptionError(msg, stream=stream, lateness=text)
     return window.length

@@ -1,0 +1,144 @@
+"""One SELECT as a tree, with the tokens of its parts, and what of SQL is not run yet.
+
+What runs on Spark stays the user's text, cut at tokens; the tree only says what the text is and
+whether it is supported.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NoReturn
+
+from sqlglot import TokenType, exp
+from sqlglot.errors import ParseError
+
+from eddyline.errors import NotSupportedError
+from eddyline.query.cql import EMITS, EMITTED, FIRST, ITEM, SPAN, CqlText
+from eddyline.sql.parsing import offset_of, refuse, slice_of, syntax_error, tokens_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sqlglot import Expr, Token
+
+    from eddyline.query.query import Emits
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A query that is one SELECT, of clauses that are run."""
+
+    text: str
+    tokens: Sequence[Token]
+    tree: exp.Select
+
+    @classmethod
+    def read(cls, text: str) -> Statement:
+        """Return a query as a statement.
+
+        Raises:
+            QueryError: it cannot be read; the message shows where.
+            NotSupportedError: valid SQL that eddyline does not run yet; the message shows where.
+        """
+        tokens = tokens_of(text, "the query")
+        while tokens and tokens[-1].token_type == TokenType.SEMICOLON:
+            tokens.pop()
+        if not tokens:
+            refuse("the query is empty", text, 0)
+        for token in tokens:
+            if token.token_type == TokenType.SEMICOLON:
+                refuse("a query is one statement", text, token.start, NotSupportedError)
+        try:
+            tree = CqlText().parser().parse(tokens, text)[0]
+        except ParseError as error:
+            raise syntax_error(error, text, "the query") from error
+        if isinstance(tree, exp.SetOperation):
+            _refuse_word(text, tokens, "UNION", "INTERSECT", "EXCEPT", "MINUS")
+        if not isinstance(tree, exp.Select):
+            refuse("a query is one SELECT", text, tokens[0].start, NotSupportedError)
+        made = cls(text, tokens, tree)
+        made._check_clauses()
+        return made
+
+    def _check_clauses(self) -> None:
+        """Refuse the clauses that are not run yet."""
+        for key, words in _CLAUSES.items():
+            if self.tree.args.get(key):
+                _refuse_word(self.text, self.tokens, *words)
+        if self.tree.args.get("from_") is None:
+            refuse("a query needs FROM and a stream", self.text, self.tokens[-1].start)
+        for node in self.tree.find_all(exp.Subquery, exp.Select):
+            if node is not self.tree:
+                self.refuse("a subquery is not supported yet", offset_of(node))
+        where, joins = self.tree.args.get("where"), self.tree.args.get("joins")
+        if where is not None and joins:  # sqlglot takes FROM s WHERE v > 3, t
+            last = self.tokens[joins[-1].meta[FIRST]]
+            if last.start > self.tokens_of(where.this)[0].start:
+                message = f"nothing may follow the condition of WHERE, got {last.text!r}"
+                refuse(message, self.text, last.start)
+
+    @property
+    def emits(self) -> Emits | None:
+        """What the query says that it emits; None if it does not say so."""
+        word: Token | None = self.tree.meta[EMITTED]
+        return None if word is None else EMITS[word.text.upper()]
+
+    @property
+    def sources(self) -> list[tuple[Expr, exp.Join | None]]:
+        """What stands in FROM, each with the join that adds it."""
+        first = self.tree.args["from_"].this
+        return [(first, None), *((join.this, join) for join in self.tree.args.get("joins") or ())]
+
+    @property
+    def output_columns(self) -> list[tuple[Sequence[Token], Expr]]:
+        """Tokens, with those of its name, and tree of each output column."""
+        return [(self._part(each.meta[ITEM]), each) for each in self.tree.expressions]
+
+    def tokens_of(self, tree: Expr) -> Sequence[Token]:
+        """Return the tokens of a condition, or of an output column without its name."""
+        return self._part(tree.meta[SPAN])
+
+    def _part(self, span: tuple[int, int]) -> Sequence[Token]:
+        return self.tokens[slice(*span)]
+
+    def source_text(self, tokens: Sequence[Token]) -> str:
+        """Return a part of the text."""
+        return slice_of(self.text, tokens)
+
+    def called(self, tokens: Sequence[Token]) -> str:
+        """Return what an output column is called in errors."""
+        return f"output column {self.source_text(tokens)!r}"
+
+    def refuse(self, message: str, offset: int) -> NoReturn:
+        """Raise that something is not supported."""
+        refuse(message, self.text, offset, NotSupportedError)
+
+
+def _refuse_word(text: str, tokens: Sequence[Token], *words: str) -> NoReturn:
+    """Refuse a clause, pointing at the first of its words."""
+    named = [each for each in tokens[1:] if each.text.upper().split(" ")[0] in words]
+    shown = named[0].text.upper() if named else words[0]
+    message = f"{shown} is not supported yet"
+    refuse(message, text, (named or tokens)[0].start, NotSupportedError)
+
+
+_CLAUSES: dict[str, tuple[str, ...]] = {
+    "distinct": ("DISTINCT",),
+    "hint": ("/*+",),
+    "laterals": ("LATERAL",),
+    "group": ("GROUP",),
+    "having": ("HAVING",),
+    "qualify": ("QUALIFY",),
+    "windows": ("WINDOW",),
+    "order": ("ORDER",),
+    "sort": ("SORT",),
+    "cluster": ("CLUSTER",),
+    "distribute": ("DISTRIBUTE",),
+    "limit": ("LIMIT",),
+    "offset": ("OFFSET",),
+    "pivots": ("PIVOT", "UNPIVOT"),
+    "sample": ("TABLESAMPLE",),
+    "match": ("MATCH_RECOGNIZE",),
+    "into": ("INTO",),
+}
+"""Parts of a SELECT that are not run yet, and the words that they start with."""

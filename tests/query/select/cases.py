@@ -1,0 +1,91 @@
+"""Queries and what is read of them, as text: the format of ``queries.txt``.
+
+A section (``== keys, residual``) names the parts that its cases are about, a title (``-- …``) says
+what they have in common. A case is a query, ``=>``, and its parts with ``|`` between them.
+"""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from eddyline.errors import NotSupportedError, QueryError
+
+FILE = Path(__file__).with_name("queries.txt")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A query and its parts."""
+
+    title: str
+    query: str
+    kinds: tuple[str, ...]
+    """The kinds of parts that are compared."""
+    parts: tuple[str, ...]
+
+    def __str__(self):
+        return f"{self.title}: {self.query}"
+
+
+def cases():
+    """Return the cases of the file."""
+    found, kinds, title, lines = [], (), "", []
+    for line in FILE.read_text("utf-8").splitlines():
+        if line.startswith("== "):
+            kinds = tuple(line.removeprefix("== ").split(", "))
+        elif line.startswith("-- "):
+            title = line.removeprefix("-- ")
+        elif line:
+            lines.append(line)
+        query, *parts = re.split(r"\s=> ", "\n".join(lines), maxsplit=1)
+        if parts:
+            found.append(Case(title, query, kinds, tuple(parts[0].split(" | "))))
+            lines = []
+    assert not lines, f"a case without parts: {lines}"
+    return found
+
+
+def parts_of(read, query, kinds):
+    """Return the parts of some kinds of a query; or its error."""
+    try:
+        found = read(query)
+    except QueryError as error:
+        return (_error(error),)
+    return tuple(part for kind in kinds for part in PARTS[kind](found))
+
+
+def _error(error):
+    kind = "not supported" if isinstance(error, NotSupportedError) else "wrong"
+    said, caret = error.message.splitlines()[0], error.message.splitlines()[-1]
+    line, column = error.facts["line"], error.facts["column"]
+    place = f" (line {line}, column {column})"
+    assert said.endswith(place)
+    assert caret.index("^") == 1 + column
+    return f"{kind} at {column if line == 1 else f'{line}:{column}'}: {said.removesuffix(place)}"
+
+
+def _inputs(query):
+    for each in query.inputs:
+        alias = "" if each.name == each.stream else f" AS {each.name}"
+        yield f"{each.stream} [{each.window.text}]{alias}"
+
+
+def _filters(query):
+    return (f"filter {each.name}: {one.text}" for each in query.inputs for one in each.predicates)
+
+
+def _keys(query):
+    for each in query.keys:
+        members = [f"{name} {', '.join(texts)}" for name, texts in each.members.items()]
+        yield f"key {' = '.join(members)}"
+
+
+PARTS = {
+    "inputs": _inputs,
+    "filters": _filters,
+    "keys": _keys,
+    "equalities": lambda query: (f"equal {each}" for each in query.equalities),
+    "residual": lambda query: (f"residual {each}" for each in query.residual),
+    "emits": lambda query: (f"emits {query.emits}",),
+    "output": lambda query: query.projections,
+}
