@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from eddyline.joins.caches.counts import CachePlan, CacheReport
+    from eddyline.joins.caches.counts import CachePlan
     from eddyline.joins.caches.loop import JoinCaches
     from eddyline.joins.caches.prefix_invariant import Candidate
     from eddyline.joins.graph import JoinGraph
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from eddyline.joins.operator.probe_counts import Join, JoinWork
     from eddyline.joins.orders.probe_profiling import DropSample
     from eddyline.joins.plan import BucketReport
+    from eddyline.joins.profile import JoinProfile
 
     Codes = NDArray[np.int64]
     Planned = Callable[[int], CachePlan]
@@ -118,6 +119,7 @@ def run(
     from eddyline.joins.caches.counts import NO_CACHES  # noqa: PLC0415
     from eddyline.joins.operator.bucket import BucketBatch  # noqa: PLC0415
     from eddyline.joins.plan import BatchPlan  # noqa: PLC0415
+    from eddyline.joins.profile import JoinProfile  # noqa: PLC0415
     from eddyline.state.bucket_state import BucketState  # noqa: PLC0415
     from eddyline.state.manifest import ManifestFolder  # noqa: PLC0415
     from eddyline.state.rows import ALWAYS, Rows  # noqa: PLC0415
@@ -127,7 +129,7 @@ def run(
     place = ManifestFolder(fs.LocalFileSystem(), folder).place("join")
     graph, done, before, low = arrivals.graph, Run(), BucketState(), ALWAYS
     for batch, start in enumerate(range(0, arrivals.of.size, batch_rows)):
-        plan, orders = NO_CACHES, dict(arrivals.orders if loop is None else loop.orders)
+        plan, orders = NO_CACHES, dict(arrivals.orders if loop is None else loop.plan)
         if caches is not None:
             plan = caches.plan(orders, batch)
         elif planned is not None:
@@ -168,11 +170,12 @@ def run(
         done.costs.append(costs)
         done.works.append(units(report, plan, costs))
         done.seconds.append(seconds(report))
+        profile = JoinProfile.of([report])
         if caches is not None:
-            learned = counted(report, costs) if is_counted else (report.caches, report.work)
-            caches.learn(batch, *learned)
+            caches.step(counted(profile, costs) if is_counted else profile, batch)
         if loop is not None:
-            loop.step([evenly_priced(each) for each in report.samples], batch)
+            samples = tuple(map(evenly_priced, profile.samples))
+            loop.step(replace(profile, samples=samples), batch)
     shutil.rmtree(folder)
     between_batches.forget()
     return done
@@ -187,25 +190,22 @@ def checksum(found: pa.Table) -> int:
 
 
 def evenly_priced(sample: DropSample) -> DropSample:
-    """Return a sample of drops as if all look-ups took the same time, whatever they took."""
+    """Return a sample of drops as if all look-ups took the same time, and profiling none."""
     from eddyline.stats.costs import CostSums  # noqa: PLC0415
 
     n_filters = len(sample.filters.filters)
     n_rows = np.full(n_filters, float(max(len(sample.codes), 1)))
-    return replace(sample, costs=CostSums.of_calls(n_rows, n_rows))
+    return replace(sample, costs=CostSums.of_calls(n_rows, n_rows), ns=0)
 
 
-def look_ups(report: BucketReport, costs: Mapping[Join, int]) -> dict[Join, int]:
+def look_ups(work: JoinWork, costs: Mapping[Join, int]) -> dict[Join, int]:
     """Return the counted work of each join: look-ups, and combinations that were found."""
-    return {
-        join: done.n_in * costs.get(join, 1) + done.n_out
-        for join, done in report.work.probes.items()
-    }
+    return {join: done.n_in * costs.get(join, 1) + done.n_out for join, done in work.probes.items()}
 
 
 def units(report: BucketReport, plan: CachePlan, costs: Mapping[Join, int]) -> float:
     """Return the counted work of a batch; ``costs`` are those of look-ups without an index."""
-    work = sum(look_ups(report, costs).values())
+    work = sum(look_ups(report.work, costs).values())
     if report.caches is None:
         return work
     used = sum(
@@ -226,17 +226,17 @@ def seconds(report: BucketReport) -> float:
     return ns / 1e9
 
 
-def counted(report: BucketReport, costs: Mapping[Join, int]) -> tuple[CacheReport, JoinWork]:
-    """Return what a batch reported, with counted work in the place of time."""
+def counted(profile: JoinProfile, costs: Mapping[Join, int]) -> JoinProfile:
+    """Return the profile of a batch, with counted work in the place of time."""
     from eddyline.joins.caches.counts import CacheReport  # noqa: PLC0415
     from eddyline.joins.operator.probe_counts import JoinWork, ProbeWork  # noqa: PLC0415
 
-    found = report.caches or CacheReport()
-    priced = look_ups(report, costs)
+    found = profile.caches
+    priced = look_ups(profile.work, costs)
     work = JoinWork(
         {
             join: ProbeWork(done.n_in, done.n_out, priced[join])
-            for join, done in report.work.probes.items()
+            for join, done in profile.work.probes.items()
         }
     )
 
@@ -251,7 +251,7 @@ def counted(report: BucketReport, costs: Mapping[Join, int]) -> tuple[CacheRepor
     stores = {
         store: replace(each, ns=each.n_seen + each.n_kept) for store, each in found.stores.items()
     }
-    return CacheReport(uses, stores, found.keys, found.changes), work
+    return replace(profile, work=work, caches=CacheReport(uses, stores, found.keys, found.changes))
 
 
 def lockstep(repeats: int, n_values: int, gap: int, n_kept: int | None = None) -> Arrivals:

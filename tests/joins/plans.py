@@ -116,6 +116,15 @@ def some_problem(seed, sizes=(4, 5, 6), budget=0, most=12):
             return random_problem(rng, found, pipelines)
 
 
+def closed_outwards(filters, drops):
+    """Which filters drop, given those that were found to ((R, F)): the ways through them, too."""
+    closed = drops.copy()
+    for at in filters.outwards:
+        if (parent := filters.parents[at]) is not None:
+            closed[:, at] |= closed[:, parent]
+    return closed
+
+
 @st.composite
 def split_grids(draw, graph, timed=None, codes=(0, 1, 7, -5, 2**63 - 1)):
     """Return grids of a few buckets that split bins of some codes, in any way that is possible."""

@@ -1,7 +1,7 @@
-"""The loop of a join: what its pipelines observe, and the order of each.
+"""The loop of a join: the order of each pipeline, learned from sampled rows.
 
-Each pipeline with two or more windows to rank learns its order from the rows that were looked up in
-all of them. Where predicates close a cycle, the ways to windows are those of a tree, which is taken
+Each pipeline with two or more windows to rank learns its order from rows that were looked up in all
+of them. Where predicates close a cycle, the ways to windows are those of a tree, which is taken
 anew when other pairs of inputs turn out to be the pickiest.
 """
 
@@ -10,39 +10,51 @@ from __future__ import annotations
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from eddyline.errors import PlanError, StateError
-from eddyline.joins.orders.loop import CHANGE, KEPT, PipelineLoop
-from eddyline.joins.orders.probe_order import way_filters
+from eddyline.joins.orders.loop import CHANGE, KEPT, OrdersRecord, PipelineLoop, PipelineState
+from eddyline.joins.orders.probe_order import Orders, has_cycle, neighbours, way_filters
 from eddyline.joins.orders.probe_profiling import DropProbing
 from eddyline.ordering import policy as find_policy
+from eddyline.runtime.budget import Budget
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.monitors import monitor as find_monitor
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from eddyline.joins.graph import JoinGraph
     from eddyline.joins.orders.probe_order import Pair, WayFilters
     from eddyline.joins.orders.probe_profiling import DropSample
+    from eddyline.joins.profile import JoinProfile
     from eddyline.options import JoinOptions
-    from eddyline.runtime.records import BlockRecord
-
-COMPONENT = "join"
-"""What the journal calls decisions about the join as a whole."""
 
 TREE_BATCHES = 10
-"""Batches between two looks at which pairs of inputs are the pickiest."""
-
+"""Batches between two reviews of the tree."""
 
 MAX_OVERHEAD = 0.02
 """Most time that profiling takes, as a share of the time that the join takes."""
 
 MOST_SKIPPED = 8
-"""Batches in which nothing is profiled, at most, as it took too long before."""
+"""Most batches in a row in which nothing is profiled because profiling took too long before."""
+
+
+class JoinState(msgspec.Struct, frozen=True):
+    """The saved state of the loop."""
+
+    inputs: tuple[str, ...]
+    orders: dict[str, tuple[str, ...]]
+    tree: list[tuple[str, str, float]]
+    """Pairs of inputs and the share of their pairs of rows that are joined."""
+    pairs: list[tuple[str, str, float, float]]
+    """Pairs of inputs, the pairs of sampled rows that are joined, and all pairs."""
+    n_since_tree: int
+    pipelines: dict[str, PipelineState]
 
 
 class JoinLoop:
-    """Keeps the orders of a join good.
+    """Keeps the orders of a join good; see ``runtime.operator.Loop``.
 
     Args:
         graph: what is joined with what.
@@ -52,21 +64,23 @@ class JoinLoop:
         OptionError: the policy or the monitor is unknown or of the wrong kind.
     """
 
+    component = "join"
+
     def __init__(self, graph: JoinGraph, options: JoinOptions) -> None:
         find_policy(options.policy)
         find_monitor(options.monitor)
         self.graph = graph
         self.options = options
         self.written = written_orders(graph)
-        self.orders = dict(self.written)
+        self.plan = self.written
         self.is_adaptive = options.adaptive and options.sample_rows > 0 and len(graph.inputs) > 2
         self.pairs: dict[Pair, tuple[float, float]] = {}
-        """Of pairs of inputs, the pairs of sampled rows that are joined, and all pairs; counted
+        """By pair of inputs, the pairs of sampled rows that are joined, and all pairs; counted
         only where predicates close a cycle."""
-        self._neighbours = _neighbours(graph) if has_cycle(graph) else {}
+        self._neighbours = neighbours(graph) if has_cycle(graph) else {}
         near = self._neighbours.items()
         self._edges = {frozenset({name, other}) for name, others in near for other in others}
-        self._debt_ns = 0.0
+        self._budget = Budget(MAX_OVERHEAD, saves=False, most_owed=MOST_SKIPPED)
         self._n_since_tree = TREE_BATCHES - 1
         self._tree: dict[Pair, float] = {}
         self._filters: dict[str, WayFilters] = {}
@@ -77,11 +91,11 @@ class JoinLoop:
     def probing(self, n_parts: Sequence[int] = ()) -> DropProbing | None:
         """Return which new rows of the next batch are profiled; None if none is.
 
-        While profiling has taken more than its share, only pipelines of which little is known go
-        on with it.
+        While profiling has taken more than its share, it goes on only for pipelines of which little
+        is known.
 
         Args:
-            n_parts: in how many parts each key class is cut; not cut if omitted.
+            n_parts: the number of parts that each key class is cut in; not cut if omitted.
         """
         ways = {name: filters for name, filters in self._filters.items() if self._is_profiled(name)}
         if not ways:
@@ -92,34 +106,28 @@ class JoinLoop:
 
     def _is_profiled(self, name: str) -> bool:
         if name not in self._pipelines:
-            return bool(self._neighbours) and self._debt_ns <= 0.0
-        return self._debt_ns <= 0.0 or self._pipelines[name].is_warming
+            return bool(self._neighbours) and self._budget.may
+        return self._budget.may or self._pipelines[name].is_warming
 
-    def step(
-        self, samples: Iterable[DropSample], batch_id: int = -1, join_ns: int | None = None
-    ) -> list[JournalEntry]:
+    def step(self, fresh: JoinProfile, batch_id: int = -1) -> list[JournalEntry]:
         """Take in what a batch observed, and change orders if the evidence says so.
 
         Args:
-            samples: what the tasks sampled, by bucket.
+            fresh: the profile of the batch.
             batch_id: the micro-batch, for the journal.
-            join_ns: time that the tasks took together (ns); None: profiling has no budget.
 
         Returns:
-            What was found and decided.
+            The findings and decisions.
         """
-        found = list(samples)
-        if join_ns is not None:
-            share_ns = MAX_OVERHEAD * join_ns
-            debt_ns = self._debt_ns + sum(each.ns for each in found) - share_ns
-            self._debt_ns = min(max(debt_ns, 0.0), MOST_SKIPPED * share_ns)
+        self._budget.spend(sum(each.ns for each in fresh.samples))
+        self._budget.earn(fresh.ns)
         entries: list[JournalEntry] = []
         for name, pipeline in self._pipelines.items():
-            mine = [each for each in found if each.filters.pipeline == name]
+            mine = [each for each in fresh.samples if each.filters.pipeline == name]
             entries += pipeline.step(mine, batch_id)
-            self.orders[name] = pipeline.order
+            self.plan = self.plan.replace(name, pipeline.order)
         if self._neighbours and self.is_adaptive:
-            self._count_pairs(found)
+            self._count_pairs(fresh.samples)
             entries += self._review_tree(batch_id)
         return entries
 
@@ -130,9 +138,10 @@ class JoinLoop:
         """
         return self._pipelines[name].drop_fracs() if name in self._pipelines else {}
 
-    def records(self) -> tuple[BlockRecord, ...]:
-        """Return how each pipeline stands, of those that have something to learn."""
-        return tuple(pipeline.record() for pipeline in self._pipelines.values())
+    def record(self) -> OrdersRecord:
+        """Return how the pipelines stand that have something to learn."""
+        pipelines = tuple(each.record() for each in self._pipelines.values())
+        return OrdersRecord(self.component, pipelines)
 
     # -- the tree of a join with a cycle --------------------------------------------------------
 
@@ -153,20 +162,20 @@ class JoinLoop:
             self._pipelines.pop(name, None)
             if len(filters.filters) > 1:
                 self._pipelines[name] = PipelineLoop(
-                    filters, self.options, self.written[name], self.orders[name]
+                    filters, self.options, self.written[name], self.plan[name]
                 )
         return changed
 
     def _count_pairs(self, samples: Sequence[DropSample]) -> None:
         fresh: dict[Pair, tuple[int, int]] = {}
         for each in samples:
-            for other, (joined, of) in each.pairs.items():
+            for other, (joined, n_pairs) in each.pairs.items():
                 pair = frozenset({each.filters.pipeline, other})
                 so_far = fresh.get(pair, (0, 0))
-                fresh[pair] = so_far[0] + joined, so_far[1] + of
-        for pair, (joined, of) in fresh.items():
+                fresh[pair] = so_far[0] + joined, so_far[1] + n_pairs
+        for pair, (joined, n_pairs) in fresh.items():
             before = self.pairs.get(pair, (0.0, 0.0))
-            self.pairs[pair] = KEPT * before[0] + joined, KEPT * before[1] + of
+            self.pairs[pair] = KEPT * before[0] + joined, KEPT * before[1] + n_pairs
 
     def _review_tree(self, batch_id: int) -> list[JournalEntry]:
         """Take another tree where other pairs are the pickiest now."""
@@ -174,7 +183,7 @@ class JoinLoop:
         if self._n_since_tree < TREE_BATCHES or not self._edges <= self.pairs.keys():
             return []
         self._n_since_tree = 0
-        now = {pair: joined / of for pair, (joined, of) in self.pairs.items()}
+        now = {pair: joined / n_pairs for pair, (joined, n_pairs) in self.pairs.items()}
         before = self._tree
         if before and not _has_swapped(_ranked(before), now):
             return []
@@ -186,80 +195,79 @@ class JoinLoop:
                 "pipelines": changed,
             }
             ranks = list(map(_text, _ranked(before))), list(map(_text, _ranked(now)))
-            entries.append(JournalEntry(batch_id, COMPONENT, "tree", *ranks, evidence))
+            entries.append(JournalEntry(batch_id, self.component, "tree", *ranks, evidence))
         for name in changed:
-            order = _order_along(self._filters[name], self.orders[name])
-            if order != self.orders[name]:
-                plans = list(self.orders[name]), list(order)
+            order = self._filters[name].nearest(self.plan[name])
+            if order != self.plan[name]:
+                plans = list(self.plan[name]), list(order)
                 why = {"why": "another tree"}
                 entries.append(JournalEntry(batch_id, f"pipeline {name}", "order", *plans, why))
                 self._adopt(name, order)
         return entries
 
     def _adopt(self, name: str, order: tuple[str, ...]) -> None:
-        self.orders[name] = order
+        self.plan = self.plan.replace(name, order)
         if name in self._pipelines:
             self._pipelines[name].order = order
 
     # -- saving ---------------------------------------------------------------------------------
 
-    def snapshot(self) -> dict[str, Any]:
-        """Return what was learned, as plain values."""
-        return {
-            "inputs": list(self.graph.inputs),
-            "orders": {name: list(order) for name, order in self.orders.items()},
-            "tree": [[*sorted(pair), frac] for pair, frac in self._tree.items()],
-            "pairs": [[*sorted(pair), *counts] for pair, counts in self.pairs.items()],
-            "n_since_tree": self._n_since_tree,
-            "pipelines": {name: each.snapshot() for name, each in self._pipelines.items()},
-        }
+    def snapshot(self) -> JoinState:
+        """Return what was learned."""
+        return JoinState(
+            inputs=self.graph.inputs,
+            orders=dict(self.plan),
+            tree=[(*_ends(pair), frac) for pair, frac in self._tree.items()],
+            pairs=[(*_ends(pair), *counts) for pair, counts in self.pairs.items()],
+            n_since_tree=self._n_since_tree,
+            pipelines={name: each.snapshot() for name, each in self._pipelines.items()},
+        )
 
-    def restore(self, state: dict[str, Any]) -> None:
+    def restore(self, state: Any) -> None:
         """Continue from what ``snapshot`` returned; what is switched off stays as written.
 
         Raises:
             StateError: the state is of another join, or damaged.
         """
         try:
-            self._restore(state)
-        except (PlanError, LookupError, TypeError, ValueError, AttributeError) as error:
+            self._restore(msgspec.convert(state, JoinState))
+        except (msgspec.ValidationError, PlanError) as error:
             msg = (
-                f"the saved orders of the join are damaged: {type(error).__name__}: {error}; "
-                f"start from an empty checkpoint"
+                f"the saved orders of the join are damaged: {error}; start from an empty checkpoint"
             )
             raise StateError(msg) from error
 
-    def _restore(self, state: dict[str, Any]) -> None:
-        if tuple(state["inputs"]) != self.graph.inputs:
+    def _restore(self, state: JoinState) -> None:
+        if state.inputs != self.graph.inputs:
             msg = (
-                f"the saved orders are of a join of {state['inputs']}, this one is of "
+                f"the saved orders are of a join of {list(state.inputs)}, this one is of "
                 f"{list(self.graph.inputs)}; start from an empty checkpoint"
             )
-            raise StateError(msg, saved=state["inputs"], now=self.graph.inputs)
-        orders = {name: tuple(state["orders"][name]) for name in self.graph.inputs}
-        for name, order in orders.items():
+            raise StateError(msg, saved=state.inputs, now=self.graph.inputs)
+        for name in self.graph.inputs:
+            order = state.orders.get(name, ())
             if not self.graph.is_legal(name, order) or len(order) != len(self.graph.inputs) - 1:
                 msg = f"{list(order)} is no order of the pipeline of {name}"
                 raise PlanError(msg, order=order)
         if not self.is_adaptive:
             return
-        tree = {frozenset({one, other}): float(frac) for one, other, frac in state["tree"]}
+        tree = {frozenset({one, other}): frac for one, other, frac in state.tree}
         if tree and tree.keys() != self._edges:
             msg = f"the tree is of {[_text(pair) for pair in tree]}, which is not what is joined"
             raise PlanError(msg, pairs=list(tree))
         self._use_tree(tree)
         self.pairs = {
-            frozenset({one, other}): (float(joined), float(of))
-            for one, other, joined, of in state["pairs"]
+            frozenset({one, other}): (joined, n_pairs)
+            for one, other, joined, n_pairs in state.pairs
         }
-        self._n_since_tree = int(state["n_since_tree"])
-        for name, order in orders.items():
-            if name in self._pipelines and name in state["pipelines"]:
-                self._pipelines[name].restore(state["pipelines"][name])
-            self._adopt(name, order)
+        self._n_since_tree = state.n_since_tree
+        for name in self.graph.inputs:
+            if name in self._pipelines and name in state.pipelines:
+                self._pipelines[name].restore(state.pipelines[name])
+            self._adopt(name, state.orders[name])
 
 
-def written_orders(graph: JoinGraph) -> dict[str, tuple[str, ...]]:
+def written_orders(graph: JoinGraph) -> Orders:
     """Return, for each input, the others as they were written, without Cartesian products."""
     orders = {}
     for first in graph.inputs:
@@ -267,28 +275,7 @@ def written_orders(graph: JoinGraph) -> dict[str, tuple[str, ...]]:
         while reachable := graph.reachable((first, *order)):
             order.append(next(name for name in graph.inputs if name in reachable))
         orders[first] = tuple(order)
-    return orders
-
-
-def has_cycle(graph: JoinGraph) -> bool:
-    """Return whether there is more than one way between some inputs."""
-    classes = [members for members in graph.classes if len(members) > 1]
-    return sum(map(len, classes)) > len(graph.inputs) + len(classes) - 1
-
-
-def _neighbours(graph: JoinGraph) -> dict[str, tuple[str, ...]]:
-    """Return the inputs that each one is directly joined with."""
-    return {
-        name: tuple(each for each in graph.inputs if each != name and graph.links((name,), each))
-        for name in graph.inputs
-    }
-
-
-def _order_along(filters: WayFilters, order: Sequence[str]) -> tuple[str, ...]:
-    """Return the order along ways that is nearest to another one."""
-    places = {name: at for at, name in enumerate(order)}
-    targets = [each.target for each in filters.filters]
-    return filters.order(sorted(range(len(targets)), key=lambda at: places[targets[at]]))
+    return Orders(orders)
 
 
 def _ranked(pass_fracs: Mapping[Pair, float]) -> list[Pair]:
@@ -301,6 +288,11 @@ def _has_swapped(ranks: Sequence[Pair], pass_fracs: Mapping[Pair, float]) -> boo
     return any(
         pass_fracs[one] > CHANGE * pass_fracs[other] for one, other in combinations(ranks, 2)
     )
+
+
+def _ends(pair: Pair) -> tuple[str, str]:
+    one, other = sorted(pair)
+    return one, other
 
 
 def _text(pair: Pair) -> str:

@@ -40,8 +40,8 @@ def test_a_table_asks_no_cache():
 
 def test_what_is_used_is_told_with_its_worth():
     caches, entries = join_runs.decided(ARRIVALS), []
-    learn = caches.learn
-    caches.learn = lambda *given: entries.extend(learn(*given))
+    step = caches.step
+    caches.step = lambda *given: entries.extend(step(*given))
     join_runs.run(ARRIVALS, 2_000, caches=caches)
     (view,) = caches.views()
     assert (view.pipeline, set(view.windows)) == ("t", {"r", "s"})
@@ -63,8 +63,8 @@ UNINDEXED = replace(
 def test_a_cache_of_windows_that_are_not_closed_is_used_where_it_pays():
     plain = join_runs.run(UNINDEXED, 2_000)
     caches, entries = join_runs.decided(UNINDEXED), []
-    learn = caches.learn
-    caches.learn = lambda *given: entries.extend(learn(*given))
+    step = caches.step
+    caches.step = lambda *given: entries.extend(step(*given))
     done = join_runs.run(UNINDEXED, 2_000, caches=caches)
     assert (done.n_results, done.checks) == (plain.n_results, plain.checks)
     assert done.share(plain, 20) < 0.5

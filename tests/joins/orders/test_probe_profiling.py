@@ -20,6 +20,7 @@ from eddyline.joins.orders import probe_profiling as drop_probing
 from eddyline.joins.orders.probe_order import way_filters
 from eddyline.joins.orders.probe_profiling import DropProbing, drop_samples, places
 from eddyline.joins.plan import BatchPlan
+from eddyline.joins.profile import JoinProfile
 from eddyline.options import JoinOptions
 from eddyline.ordering.a_greedy import AGreedyOptions
 from eddyline.state.manifest import ManifestFolder
@@ -27,7 +28,7 @@ from eddyline.state.rows import ALWAYS, Rows, SortedRun
 from eddyline.testing.join_strategies import join_cases
 from eddyline.testing.reference_joins import results
 from tests.joins.operator.test_bucket import Operator, bag, is_supported
-from tests.joins.plans import place_in, random_graph
+from tests.joins.plans import closed_outwards, place_in, random_graph
 
 STAR = JoinGraph(("a", "b", "c", "d"), tuple(map(frozenset, ("ab", "ac", "ad"))))
 
@@ -120,7 +121,7 @@ def test_bits_are_those_of_trying_all(seed):
         assert sorted(map(tuple, drops.tolist())) == sorted(bits)
         assert found[name].prob == 1.0
         # A way that drops a row drops it for all ways through it.
-        assert (found[name].filters.closed_outwards(drops) == drops).all()
+        assert (closed_outwards(found[name].filters, drops) == drops).all()
 
 
 def star_rows(n=60):
@@ -257,7 +258,7 @@ class Learning(Operator):
         self.n_batches = 0
 
     def batch(self, tables, *, is_first):
-        inputs, lows, orders = self.inputs(tables, is_first=is_first), self.lows(), self.loop.orders
+        inputs, lows, orders = self.inputs(tables, is_first=is_first), self.lows(), self.loop.plan
         plan = BatchPlan(
             self.n_batches,
             self.graph,
@@ -277,7 +278,7 @@ class Learning(Operator):
             samples += task.report.samples
         for name, rows in inputs.items():
             self.latest[name] = max(self.latest.get(name, ALWAYS), *rows.starts.tolist(), ALWAYS)
-        self.loop.step(samples, self.n_batches)
+        self.loop.step(JoinProfile(tuple(samples), ns=10**12), self.n_batches)
         self.n_batches += 1
 
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 import eddyline as el
-from eddyline.joins.caches.counts import NO_CACHES, CachePlan, CacheReport
+from eddyline.joins.caches.counts import NO_CACHES, CachePlan
 from eddyline.joins.caches.loop import JoinCaches
 from eddyline.joins.caches.prefix_invariant import prefix_invariant
 from eddyline.query.select.reader import read_query
@@ -50,12 +50,12 @@ def test_caches_in_workers_never_change_an_answer(spark, tmp_path, monkeypatch, 
         limits = {each.store: 1 << 20 for each in used}
         return CachePlan(used, limits=limits) if batch_id % 5 else NO_CACHES
 
-    def learn(self, batch_id, report, work, n_buckets):
-        reports.append(report or CacheReport())
+    def step(self, fresh, batch_id):
+        reports.append(fresh.caches)
         return []
 
     monkeypatch.setattr(JoinCaches, "plan", plan)
-    monkeypatch.setattr(JoinCaches, "learn", learn)
+    monkeypatch.setattr(JoinCaches, "step", step)
     batches = list(drawn(n_buckets))
     for number, tables in enumerate(batches):
         for name, rows in tables.items():

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from eddyline.joins.caches.candidate_estimates import CacheCosts, CandidateEstimates
-from eddyline.joins.caches.counts import NO_CACHES, CachePlan, CacheReport
+from eddyline.joins.caches.counts import NO_CACHES, CachePlan
 from eddyline.joins.caches.in_use import CachesInUse
 from eddyline.joins.caches.lifecycle import Bans, CacheStates, State, Worths
 from eddyline.joins.caches.memory_pool import PAGE_BYTES, limits
@@ -29,9 +29,11 @@ from eddyline.runtime.journal import JournalEntry
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from eddyline.joins.caches.counts import CacheReport
     from eddyline.joins.caches.prefix_invariant import Candidate, Pipelines, Store
     from eddyline.joins.graph import JoinGraph
     from eddyline.joins.operator.probe_counts import JoinWork
+    from eddyline.joins.profile import JoinProfile
 
 INTERVAL = 16
 """Batches between two choices (I); twice as many after each one that found nothing to use, but for
@@ -120,24 +122,20 @@ class JoinCaches:
         )
         return self._plan
 
-    def learn(
-        self, batch_id: int, report: CacheReport | None, work: JoinWork, n_buckets: int = 1
-    ) -> list[JournalEntry]:
-        """Take in the counts of a batch, and decide about the next one.
+    def step(self, fresh: JoinProfile, batch_id: int = -1) -> list[JournalEntry]:
+        """Take in what a batch observed, and decide about the next one.
 
         Args:
-            batch_id: of the batch.
-            report: the counts of the caches of all buckets; None if there were none.
-            work: of the pipelines of all buckets.
-            n_buckets: the number of buckets.
+            fresh: the profile of the batch.
+            batch_id: the micro-batch, for the journal.
 
         Returns:
             The decision, if there is one.
         """
         if not self.is_on:
             return []
-        self._n_buckets = n_buckets
-        self._observe(report or CacheReport(), work)
+        self._n_buckets = fresh.n_buckets
+        self._observe(fresh.caches, fresh.work)
         self._worths = self._estimated(batch_id)
         before = self.states
         self._waited += 1

@@ -1,16 +1,17 @@
-"""The loop of one pipeline of a join: what its sampled rows met, and the order of the windows.
+"""The loop of one pipeline of a join: it keeps the order of its windows good.
 
-Windows are ranked by what they drop, as filters are (see ``joins.pipeline_orders``). But a window
-may also give a row many partners, and whatever stands behind it is asked once for each of them.
-Ways that make more combinations than they are given come last, therefore; of these, those first
-that add least for a look-up, which is best where windows are independent.
+Windows are ranked by the rows that they drop, as filters are; see ``probe_order``. But a window may
+also give a row many partners, and each of them is one more probe of every window behind it. So ways
+that make more combinations than they are given come last; among them, the way that adds least per
+probe comes first, which is best where windows are independent.
 """
 
 from __future__ import annotations
 
-from operator import index
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 
 from eddyline.errors import PlanError
@@ -39,19 +40,44 @@ DAMPING = 1.1
 
 CHANGE = 1.5
 """Combinations per row that differ by a larger factor from those of the batches before have
-changed: what was counted before says nothing any more."""
+changed: older counts are worthless then."""
 
 MIN_FILL = 100
-"""Profile tuples that an order is learned from at least, where the window holds as many."""
+"""Fewest profile tuples that an order is learned from, where the window holds as many."""
+
+
+class GrowthState(msgspec.Struct, frozen=True, array_like=True):
+    """The saved counts of ``Growth``."""
+
+    n_rows: list[float]
+    n_found: list[float]
+    last: tuple[int, ...]
+
+
+class PipelineState(msgspec.Struct, frozen=True):
+    """The saved state of the loop of one pipeline."""
+
+    loop: Any
+    """Of the filters; see ``OrderLoop``."""
+    growth: GrowthState
+
+
+@dataclass(frozen=True, slots=True)
+class OrdersRecord:
+    """The orders of a join after one micro-batch."""
+
+    component: str
+    pipelines: tuple[BlockRecord, ...]
+    """The pipelines that have something to learn."""
 
 
 class PipelineLoop:
     """Keeps the order of one pipeline good.
 
     Args:
-        filters: what there is to rank; two or more.
+        filters: the filters to rank, two or more.
         options: how the order is learned.
-        written: the windows as they were written.
+        written: the windows in the order in which they were written.
         order: the windows in the order in force.
     """
 
@@ -81,7 +107,7 @@ class PipelineLoop:
 
     @property
     def component(self) -> str:
-        """What the journal and the report call it."""
+        """Its name in the journal and the report."""
         return f"pipeline {self.filters.pipeline}"
 
     @property
@@ -91,10 +117,10 @@ class PipelineLoop:
         return known.n_tuples < least and known.n_tuples + known.n_passed < WARMUP_SAMPLES * least
 
     def step(self, samples: Sequence[DropSample], batch_id: int) -> list[JournalEntry]:
-        """Take in what the tasks of a batch sampled, and change the order if that says so.
+        """Take in the samples of a batch, and change the order if they say so.
 
         Args:
-            samples: of the tasks, by bucket; those of other filters say nothing.
+            samples: of the buckets, in their order; those of other filters are left out.
             batch_id: the micro-batch, for the journal.
         """
         mine = [each for each in samples if each.filters == self.filters and len(each.codes)]
@@ -158,19 +184,19 @@ class PipelineLoop:
             as_written_ns=as_written,
         )
 
-    def snapshot(self) -> dict[str, Any]:
-        """Return what was learned, as plain values."""
-        return {"loop": self.loop.snapshot(), "growth": self.growth.to_state()}
+    def snapshot(self) -> PipelineState:
+        """Return what was learned."""
+        return PipelineState(self.loop.snapshot(), self.growth.snapshot())
 
-    def restore(self, state: dict[str, Any]) -> None:
+    def restore(self, state: PipelineState) -> None:
         """Continue from what ``snapshot`` returned.
 
         Raises:
-            StateError: what was learned of filters is damaged.
-            PlanError: other parts do not fit together.
+            StateError: the state of the filters is damaged.
+            PlanError: the counts do not fit together.
         """
-        self.loop.restore(state["loop"])
-        self.growth.restore(state["growth"])
+        self.loop.restore(state.loop)
+        self.growth.restore(state.growth)
 
     def _ranking(self, order: Sequence[str]) -> Order:
         """Return the filters in the order of their windows."""
@@ -179,7 +205,7 @@ class PipelineLoop:
 
 
 class Growth:
-    """How many combinations each way makes of one row.
+    """Counts the combinations that each way makes of one row.
 
     Args:
         filters: the ways.
@@ -190,7 +216,7 @@ class Growth:
         self.n_rows = np.zeros(len(filters.filters))
         self.n_found = np.zeros(len(filters.filters))
         self.last: Order = ()
-        """The filters that come last as their ways make more combinations than they are given."""
+        """The filters that come last, as their ways make more combinations than they are given."""
 
     @property
     def means(self) -> NDArray[np.float64]:
@@ -203,7 +229,7 @@ class Growth:
         return dict(zip(targets, self.means.round(4).tolist(), strict=True))
 
     def count(self, samples: Sequence[DropSample]) -> None:
-        """Take in what the tasks of a batch found, and review which filters come last."""
+        """Take in the samples of a batch, and review which filters come last."""
         n_rows = sum(len(each.codes) / each.prob for each in samples)
         n_found = sum(each.n_partners / each.prob for each in samples)
         kept = np.full(self.n_found.size, KEPT)
@@ -232,7 +258,7 @@ class Growth:
         return (*(at for at in order if at not in self.last), *self.last)
 
     def _ranks(self) -> NDArray[np.float64]:
-        """Return what each way adds for one of its look-ups ((F,))."""
+        """Return the combinations that each way adds per probe ((F,))."""
         means, n_probes = self.means, np.ones(self.n_found.size)
         for at in self.filters.outwards:
             if (parent := self.filters.parents[at]) is not None:
@@ -240,20 +266,22 @@ class Growth:
         ranks: NDArray[np.float64] = (means - 1.0) / n_probes
         return ranks
 
-    def to_state(self) -> list[Any]:
-        """Return what was counted, as plain values."""
-        return [self.n_rows.tolist(), self.n_found.tolist(), list(self.last)]
+    def snapshot(self) -> GrowthState:
+        """Return what was counted."""
+        return GrowthState(self.n_rows.tolist(), self.n_found.tolist(), self.last)
 
-    def restore(self, state: list[Any]) -> None:
-        """Replace what was counted by what ``to_state`` returned.
+    def restore(self, state: GrowthState) -> None:
+        """Continue from what ``snapshot`` returned.
 
         Raises:
-            PlanError: its parts do not fit together.
+            PlanError: the counts do not fit together.
         """
-        counts = np.array(state[:2], np.float64)
-        last = tuple(map(index, state[2]))
-        fits = counts.shape == (2, self.n_found.size) and np.isfinite(counts).all()
-        if not (fits and (counts >= 0.0).all() and set(last) <= set(range(self.n_found.size))):
-            msg = f"the counts {counts.tolist()} and the last filters {last} do not fit together"
+        n_filters, counts = self.n_found.size, (*state.n_rows, *state.n_found)
+        fits = len(state.n_rows) == len(state.n_found) == n_filters
+        if not (fits and all(0.0 <= n < np.inf for n in counts)) or not (
+            set(state.last) <= set(range(n_filters))
+        ):
+            msg = f"the counts {counts} and the last filters {state.last} do not fit together"
             raise PlanError(msg, pipeline=self.filters.pipeline)
-        (self.n_rows, self.n_found), self.last = counts, last
+        self.n_rows, self.n_found = np.array(state.n_rows), np.array(state.n_found)
+        self.last = state.last

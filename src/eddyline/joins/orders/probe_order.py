@@ -1,29 +1,26 @@
-"""In which order the rows of an input meet the windows of the others [Babu05 5.2].
+"""Probe order of one input [Babu05 5.2].
 
-A window that a row finds no partner in drops that row, so windows can be ordered as filters are, by
-whatever ranks filters. But an input that is not joined with the row's own can only be met behind
-those on the way to it: no order needs a Cartesian product. Its filter asks whether any partner is
-found *along the whole way*, and the windows of the way take its place in the order.
+A window without a match drops the row, so filter policies can rank windows. A window that shares no
+key with the row is reachable only through others: no order needs a Cartesian product. Its filter
+therefore tests the whole path, and choosing it puts the whole path into the order.
 
-A greedy ranking costs at most four times the least possible work if all windows can be met at once
-(the row is of the root of a star). Nothing is known for other joins.
+A greedy ranking costs at most four times the least possible work if all windows can be probed at
+once (the row is of the root of a star). Nothing is known for other joins.
 
-The ways are those of a tree of inputs and key classes: inputs of a class are all joined with each
-other. Where predicates close a cycle, a tree is taken from the ones that the fewest pairs fulfil;
-the joins test the others all the same.
+The paths are those of a tree of inputs and key classes; inputs of a class are all joined with each
+other. Where predicates close a cycle, the tree has the predicates that the fewest pairs fulfil; the
+probes test the others all the same.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    import numpy as np
-    from numpy.typing import NDArray
+    from collections.abc import Iterator, Sequence
 
     from eddyline.joins.graph import JoinGraph
 
@@ -31,12 +28,44 @@ Pair = frozenset[str]
 """Two inputs that a predicate connects."""
 
 
+class Orders(Mapping[str, tuple[str, ...]]):
+    """For each input, the others in the order in which its new rows probe their windows.
+
+    The plan of a join: immutable, and ``str`` says it in words.
+
+    >>> str(Orders({"r": ("s", "t"), "s": ("t", "r"), "t": ("s", "r")}))
+    'r: s, t; s: t, r; t: s, r'
+    """
+
+    def __init__(self, orders: Mapping[str, Sequence[str]]) -> None:
+        self._orders = {name: tuple(order) for name, order in orders.items()}
+
+    def __getitem__(self, name: str) -> tuple[str, ...]:
+        return self._orders[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._orders)
+
+    def __len__(self) -> int:
+        return len(self._orders)
+
+    def __str__(self) -> str:
+        return "; ".join(f"{name}: {', '.join(order)}" for name, order in self.items())
+
+    def __repr__(self) -> str:
+        return f"Orders({self._orders})"
+
+    def replace(self, name: str, order: tuple[str, ...]) -> Orders:
+        """Return the orders with another one for an input."""
+        return Orders({**self._orders, name: order})
+
+
 @dataclass(frozen=True, slots=True)
 class WayFilter:
     """Drops a row, or a combination of rows, without a partner along the way to an input."""
 
     way: tuple[str, ...]
-    """The windows on the way, in which each can be joined with what is before it."""
+    """The windows on the way; each shares a key with the row or a window before it."""
 
     @property
     def target(self) -> str:
@@ -46,45 +75,33 @@ class WayFilter:
 
 @dataclass(frozen=True)
 class WayFilters:
-    """What there is to rank for one pipeline."""
+    """The filters of one pipeline, which a policy ranks."""
 
     pipeline: str
-    """The input whose rows they are."""
+    """The input of the pipeline."""
     head: tuple[str, ...]
-    """The windows that all ways lead through, met first; the filters are of combinations of a row
-    with one of each of these. The root of a star, if the row is of a leaf; else none."""
+    """The windows that all ways lead through, which are probed first; the filters are then of
+    combinations with these. The root of a star, if the row is of a leaf; else none."""
     filters: tuple[WayFilter, ...]
     """One for each other window."""
 
     @cached_property
     def parents(self) -> tuple[int | None, ...]:
-        """For each filter, the one whose way is this one's without the target; None if empty."""
+        """For each filter, the filter of the way without its last window; None if that is empty."""
         places = {each.way: at for at, each in enumerate(self.filters)}
         return tuple(places.get(each.way[:-1]) for each in self.filters)
 
     @cached_property
     def outwards(self) -> tuple[int, ...]:
-        """The filters with every one behind those on its way.
+        """The filters, each behind all filters on its way.
 
-        To profile them in this order evaluates what ways have in common once.
+        Profiled in this order, windows that ways have in common are probed once.
         """
         lengths = [len(each.way) for each in self.filters]
         return tuple(sorted(range(len(lengths)), key=lambda at: lengths[at]))
 
-    def closed_outwards(self, drops: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Return which filters drop, given those that were found to: the ways through them too.
-
-        Args:
-            drops: which filter is known to drop each profiled row ((rows, filters)).
-        """
-        closed = drops.copy()
-        for at in self.outwards:
-            if (parent := self.parents[at]) is not None:
-                closed[:, at] |= closed[:, parent]
-        return closed
-
     def order(self, ranking: Sequence[int]) -> tuple[str, ...]:
-        """Return the order of the windows: each filter brings those of its way that are missing.
+        """Return the order of the windows: each filter adds those of its way that are missing.
 
         Args:
             ranking: the filters, the best first (``ranking[position] -> index``).
@@ -94,35 +111,22 @@ class WayFilters:
             order |= dict.fromkeys(self.filters[at].way)
         return tuple(order)
 
-
-def order_pipeline(
-    graph: JoinGraph,
-    pipeline: str,
-    rank: Callable[[WayFilters], Sequence[int]],
-    pass_fracs: Mapping[Pair, float] | None = None,
-) -> tuple[str, ...]:
-    """Return the order in which the rows of an input meet the windows of the others.
-
-    Args:
-        graph: what is joined with what.
-        pipeline: the input.
-        rank: returns the filters, the best first; all of them.
-        pass_fracs: see ``way_filters``.
-    """
-    filters = way_filters(graph, pipeline, pass_fracs)
-    return filters.order(rank(filters))
+    def nearest(self, order: Sequence[str]) -> tuple[str, ...]:
+        """Return the order along the ways that is nearest to another order."""
+        targets = [each.target for each in self.filters]
+        return self.order(sorted(range(len(targets)), key=lambda at: order.index(targets[at])))
 
 
 def way_filters(
     graph: JoinGraph, pipeline: str, pass_fracs: Mapping[Pair, float] | None = None
 ) -> WayFilters:
-    """Return what there is to rank for the pipeline of an input.
+    """Return the filters of the pipeline of an input.
 
     Args:
         graph: what is joined with what.
         pipeline: the input.
-        pass_fracs: the share of the pairs of rows of two inputs that are joined ([0, 1]); all the
-            same if missing. Only of interest if predicates close a cycle.
+        pass_fracs: the share of the pairs of rows of two inputs that are joined ([0, 1]); 1 where
+            it is missing. It matters only where predicates close a cycle.
     """
     ways = _ways(_tree(graph, pass_fracs or {}), pipeline)
     others = [ways[name] for name in graph.inputs if name != pipeline]
@@ -133,18 +137,33 @@ def way_filters(
     return WayFilters(pipeline, (), tuple(WayFilter(each) for each in others))
 
 
+def has_cycle(graph: JoinGraph) -> bool:
+    """Return whether predicates connect some inputs in more than one way."""
+    classes = [members for members in graph.classes if len(members) > 1]
+    return sum(map(len, classes)) > len(graph.inputs) + len(classes) - 1
+
+
+def neighbours(graph: JoinGraph) -> dict[str, tuple[str, ...]]:
+    """Return the inputs that each one is directly joined with."""
+    return {
+        name: tuple(each for each in graph.inputs if each != name and graph.links((name,), each))
+        for name in graph.inputs
+    }
+
+
 Tree = dict[str, list[int]]
-"""The classes by which each input hangs on a tree."""
+"""The key classes that each input keeps in a tree of inputs and classes."""
 
 
 def _tree(graph: JoinGraph, pass_fracs: Mapping[Pair, float]) -> Tree:
-    """Return the least spanning tree of inputs and classes, by Kruskal's algorithm.
+    """Return the least spanning tree of inputs and classes.
 
-    An input hangs on a class as tightly as its rows are joined with the pickiest other one there.
+    An input hangs on a class as tightly as its rows are joined with the pickiest other input there.
     Where each class is of two inputs that is the tree of the pickiest predicates.
     """
 
-    def looseness(name: str, key: int) -> float:
+    def looseness(link: tuple[str, int]) -> float:
+        name, key = link
         others = graph.classes[key] - {name}
         return min(pass_fracs.get(frozenset({name, other}), 1.0) for other in others)
 
@@ -154,16 +173,24 @@ def _tree(graph: JoinGraph, pass_fracs: Mapping[Pair, float]) -> Tree:
         for key in graph.classes_of[name]
         if len(graph.classes[key]) > 1
     ]
-    part: dict[str | int, int] = {
-        node: at for at, node in enumerate([*graph.inputs, *range(len(graph.classes))])
-    }
     tree: Tree = {name: [] for name in graph.inputs}
-    for name, key in sorted(links, key=lambda link: looseness(*link)):
-        if part[name] != part[key]:
-            tree[name].append(key)
-            joined, other = part[name], part[key]
-            part = {node: joined if of == other else of for node, of in part.items()}
+    for name, key in _spanning(sorted(links, key=looseness)) if has_cycle(graph) else links:
+        tree[name].append(key)
     return {name: sorted(keys) for name, keys in tree.items()}
+
+
+def _spanning(links: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
+    """Return the links of a spanning tree of a connected graph, the first ones that make one."""
+    from scipy.sparse import coo_array  # noqa: PLC0415 - it takes long to load
+    from scipy.sparse.csgraph import minimum_spanning_tree  # noqa: PLC0415
+
+    names = {name: at for at, name in enumerate(dict.fromkeys(name for name, _ in links))}
+    ends = [[names[name] for name, _ in links], [len(names) + key for _, key in links]]
+    size = 1 + max(ends[1])
+    # A rank for a weight: ties are broken by it, and none is 0, which would be no link.
+    ranks = range(1, len(links) + 1)
+    found = minimum_spanning_tree(coo_array((ranks, ends), shape=(size, size)))
+    return [links[int(rank) - 1] for rank in found.data]
 
 
 def _ways(tree: Tree, start: str) -> dict[str, tuple[str, ...]]:

@@ -13,18 +13,19 @@ from dataclasses import astuple, dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from eddyline.errors import QueryError, StateError
-from eddyline.joins.caches.counts import CacheReport
 from eddyline.joins.caches.loop import JoinCaches
 from eddyline.joins.grid_choice import MIN_GAIN, chosen_grid, fullest, gain
 from eddyline.joins.loop import JoinLoop
 from eddyline.joins.operator.probe_counts import JoinWork
 from eddyline.joins.plan import BatchPlan
+from eddyline.joins.profile import JoinProfile
 from eddyline.joins.state_part import JoinPart
 from eddyline.joins.view import (
     STATIC,
@@ -259,7 +260,7 @@ class JoinPipeline:
         return BatchPlan(
             batch_id=batch_id,
             graph=self.graph,
-            orders=dict(self.loop.orders),
+            orders=self.loop.plan,
             lengths={each.name: each.length for each in source.layouts},
             lows=time.lows(latest),
             horizons={name: time.horizon(name, latest) for name in self.graph.inputs},
@@ -268,7 +269,7 @@ class JoinPipeline:
             keys_only=self._keys_only,
             moved=Moved.of(self._part.grid, self._part.buckets, self._grid),
             probing=self.loop.probing(self._grid.shape),
-            caches=self.caches.plan(self.loop.orders, batch_id),
+            caches=self.caches.plan(self.loop.plan, batch_id),
         )
 
     @cached_property
@@ -315,18 +316,10 @@ class JoinPipeline:
         with self._lock:
             self._count(found, arrived)
             self._commit(running, found, arrived)
-            samples = (sample for at in sorted(found) for sample in found[at].samples)
-            join_ns = sum(report.ns for report in found.values())
-            self.entries += self.loop.step(samples, running.batch_id, join_ns)
-            self.entries += self._learn_caches(found, running.batch_id)
+            profile = JoinProfile.of(found[bucket] for bucket in sorted(found))
+            self.entries += self.loop.step(profile, running.batch_id)
+            self.entries += self.caches.step(profile, running.batch_id)
             self._review(running.batch_id)
-
-    def _learn_caches(self, found: dict[int, BucketReport], batch_id: int) -> list[JournalEntry]:
-        """Take in what caches did in a batch."""
-        reports = [each.caches for each in found.values() if each.caches is not None]
-        report = CacheReport.merge(reports) if reports else None
-        work = JoinWork.merge(each.work for each in found.values())
-        return self.caches.learn(batch_id, report, work, len(found))
 
     @staticmethod
     def _reports(pending: PendingMetrics, deadline: float) -> dict[int, BucketReport]:
@@ -425,7 +418,7 @@ class JoinPipeline:
 
     def records(self) -> tuple[Record, ...]:
         """Return how each pipeline and the join stand after a batch."""
-        return (*self.loop.records(), self._record())
+        return (*self.loop.record().pipelines, self._record())
 
     def lines(self) -> tuple[str, ...]:
         """Return the orders in force and what the windows hold in words, for the progress."""
@@ -448,7 +441,7 @@ class JoinPipeline:
 
     def plan(self) -> dict[str, list[str]]:
         """Return the order of each pipeline, by names."""
-        return {name: list(order) for name, order in self.loop.orders.items()}
+        return {name: list(order) for name, order in self.loop.plan.items()}
 
     def view(self) -> JoinView:
         """Return the join as it stands."""
@@ -504,7 +497,7 @@ class JoinPipeline:
 
     def _pipeline_view(self, name: str) -> PipelineView:
         probes, drop_fracs = [], self.loop.drop_fracs(name)
-        for other in self.loop.orders[name]:
+        for other in self.loop.plan[name]:
             done, drop_frac = self.work.probe(name, other), drop_fracs.get(other, float("nan"))
             probes.append(ProbeView(other, done.n_in, done.n_out, done.ns, drop_frac))
         return PipelineView(name, tuple(probes), self.loop.written[name])
@@ -532,7 +525,7 @@ class JoinPipeline:
     def snapshot(self) -> dict[str, Any]:
         """Return what was learned, as plain values."""
         return {
-            "loop": self.loop.snapshot(),
+            "loop": msgspec.to_builtins(self.loop.snapshot()),
             "bins": [[*key, of.tolist()] for key, of in self.bins.items()],
             "counts": {name: list(astuple(of)) for name, of in self.counts.items()},
             "n_results": self.n_results,
