@@ -44,7 +44,7 @@ def chosen_grid(
     Bins are split where the busiest task then has so many times fewer rows as is worth the copies.
 
     Args:
-        graph: what is joined with what.
+        graph: the inputs and their key classes.
         n_buckets: most buckets; fewer where the grid allows no such number.
         bins: what was counted; all inputs alike, and no key more often than others, if omitted.
         timed: the inputs whose rows can be cut by event time; no bin is split without one.
@@ -66,7 +66,7 @@ def gain(graph: JoinGraph, before: Grid, after: Grid, bins: Bins | None, n_tasks
     """Return how many times fewer rows the fullest bucket gets; where bins are split, a task.
 
     Args:
-        graph: what is joined with what.
+        graph: the inputs and their key classes.
         before: a grid.
         after: the one that may take its place.
         bins: what was counted; see ``chosen_grid``.
@@ -85,7 +85,7 @@ def fullest(graph: JoinGraph, grid: Grid, bins: Bins | None = None) -> float:
     The classes of an input are taken as independent of each other.
 
     Args:
-        graph: what is joined with what.
+        graph: the inputs and their key classes.
         grid: the grid.
         bins: what was counted; see ``chosen_grid``.
     """
@@ -98,7 +98,7 @@ def busiest(graph: JoinGraph, grid: Grid, bins: Bins | None, n_tasks: int) -> fl
     Copies make work for all tasks, so they count where there are more buckets than tasks.
 
     Args:
-        graph: what is joined with what.
+        graph: the inputs and their key classes.
         grid: the grid.
         bins: what was counted; see ``chosen_grid``.
         n_tasks: tasks that run at a time.

@@ -57,8 +57,8 @@ class JoinLoop:
     """Keeps the orders of a join good; see ``runtime.operator.Loop``.
 
     Args:
-        graph: what is joined with what.
-        options: how orders are learned.
+        graph: the inputs and their key classes.
+        options: of the learning.
 
     Raises:
         OptionError: the policy or the monitor is unknown or of the wrong kind.
@@ -89,7 +89,7 @@ class JoinLoop:
             self._use_tree({})
 
     def probing(self, n_parts: Sequence[int] = ()) -> DropProbing | None:
-        """Return which new rows of the next batch are profiled; None if none is.
+        """Return the choice of the new rows that the next batch profiles; None if it profiles none.
 
         While profiling has taken more than its share, it goes on only for pipelines of which little
         is known.
@@ -139,7 +139,7 @@ class JoinLoop:
         return self._pipelines[name].drop_fracs() if name in self._pipelines else {}
 
     def record(self) -> OrdersRecord:
-        """Return how the pipelines stand that have something to learn."""
+        """Return the orders after a batch."""
         pipelines = tuple(each.record() for each in self._pipelines.values())
         return OrdersRecord(self.component, pipelines)
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eddyline.joins.caches.hash_kernels import sampled_places
+from eddyline.data.jit import compiled
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -155,3 +155,19 @@ def forget() -> None:
     """Drop the caches of all buckets."""
     with _lock:
         _kept.clear()
+
+
+@compiled
+def sampled_places(hashes: NDArray[np.uint64], bits: int) -> NDArray[np.int64]:
+    """Return the places of hashes whose last bits are all 0.
+
+    Args:
+        hashes: of keys.
+        bits: the number of bits.
+    """
+    mask, n = np.uint64((1 << bits) - 1), 0
+    found = np.empty(hashes.size, np.int64)
+    for at in range(hashes.size):
+        found[n] = at
+        n += (hashes[at] & mask) == np.uint64(0)
+    return found[:n].copy()

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from eddyline.data.unique import distinct
-from eddyline.joins.caches.between_batches import SeenKeys
+from eddyline.joins.caches.between_batches import SeenKeys, sampled_places
 from eddyline.joins.caches.counts import ChangeCounts, KeyCounts, place_of
-from eddyline.joins.caches.hash_kernels import sampled_places
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from eddyline.joins.operator.composites import Composites
 
 FEWER_BITS = 2
-"""Where only caches with partners would be asked one in 4 of the usual keys is sampled: there are
+"""One in 4 of the usual keys is sampled where only caches with partners would be asked: there are
 more such caches, and they pay more rarely."""
 
 
@@ -62,7 +61,7 @@ class CandidateSamples:
 
         Args:
             pipeline: the input whose new rows have their turn.
-            position: where in its pipeline they are.
+            position: of these rows in its pipeline.
             keys: of the combinations that come there.
             partners: the rows that decide which hits are sound; None if no store has partners.
         """
@@ -141,7 +140,7 @@ class CandidateSamples:
         self._report.profile_ns += time.perf_counter_ns() - started
 
     def _known(self, place: Place, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
-        """Return which keys would be kept; all of them if none is sampled any more."""
+        """Return for keys whether they would be kept; true if none of them is sampled any more."""
         seen = self._kept.seen[place]
         mask = np.uint64((1 << seen.bits) - 1)
         is_sampled = (hashes & mask) == 0

@@ -67,7 +67,7 @@ class Changes:
     seen: float
     """Rows that its taps see."""
     kept: float
-    """Those of them whose key it has."""
+    """Rows of these whose key it has."""
 
 
 def benefit(stretch: Stretch, use: CacheUse) -> float:
@@ -88,7 +88,7 @@ def upkeep_cost(changes: Changes, update_cost: float, look_up_cost: float = 0.0)
     """Return the work to keep a store consistent per unit of time [Babu05 (5.b)].
 
     Args:
-        changes: how many there are.
+        changes: the changes of the join.
         update_cost: work to put a row in.
         look_up_cost: work to see whether the key of a row is kept.
     """

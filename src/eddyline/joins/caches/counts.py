@@ -138,7 +138,7 @@ class ChangeCounts:
     """Sampled changes of a join that a candidate would have to keep."""
 
     n_seen: int = 0
-    """Those with a sampled key."""
+    """Changes with a sampled key."""
     n_kept: int = 0
     """Of those, changes whose key is remembered at a place of the store."""
 

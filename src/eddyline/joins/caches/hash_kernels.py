@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from eddyline.data.jit import compiled
-from eddyline.state.run_index_kernels import first_alive, shift_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -29,9 +28,9 @@ def key_hashes(codes: NDArray[np.int64]) -> NDArray[np.uint64]:
         codes: of each key in each class ((classes, keys)).
     """
     found = np.zeros(codes.shape[1], np.uint64)
-    for of in range(codes.shape[0]):
+    for part in range(codes.shape[0]):
         for row in range(codes.shape[1]):
-            bits = found[row] ^ np.uint64(codes[of, row])
+            bits = found[row] ^ np.uint64(codes[part, row])
             bits = (bits ^ (bits >> _HALF)) * _FACTOR
             bits = (bits ^ (bits >> _HALF)) * _FACTOR
             found[row] = bits ^ (bits >> _HALF)
@@ -67,8 +66,8 @@ def find(
     for at in range(hashes.size):
         if at > 0 and hashes[at] == hashes[at - 1]:
             is_same = True
-            for of in range(codes.shape[0]):
-                is_same = is_same and codes[of, at] == codes[of, at - 1]
+            for part in range(codes.shape[0]):
+                is_same = is_same and codes[part, at] == codes[part, at - 1]
             if is_same:
                 found[at] = found[at - 1]
                 continue
@@ -76,8 +75,8 @@ def find(
         entry = slots[slot]
         while entry >= 0:
             is_same = True
-            for of in range(codes.shape[0]):
-                is_same = is_same and codes[of, at] == entry_codes[of, entry]
+            for part in range(codes.shape[0]):
+                is_same = is_same and codes[part, at] == entry_codes[part, entry]
             if is_same:
                 break
             slot = (slot + 1) & mask
@@ -107,8 +106,8 @@ def add(
         slots: see ``find``; filled.
         shift: see ``find``.
         entry_codes: see ``find``; filled, with room for one more per key.
-        n_entries: how many there are.
-        most: how many there may be.
+        n_entries: the number of entries.
+        most: the most entries there may be.
 
     Returns:
         The entry of each key, -1 where none may be made; the first key of each new entry; how many
@@ -122,8 +121,8 @@ def add(
         entry = slots[slot]
         while entry >= 0:
             is_same = True
-            for of in range(codes.shape[0]):
-                is_same = is_same and codes[of, at] == entry_codes[of, entry]
+            for part in range(codes.shape[0]):
+                is_same = is_same and codes[part, at] == entry_codes[part, entry]
             if is_same:
                 break
             slot = (slot + 1) & mask
@@ -131,8 +130,8 @@ def add(
         if entry < 0 and n_entries + n_new < most:
             entry = np.int32(n_entries + n_new)
             slots[slot] = entry
-            for of in range(codes.shape[0]):
-                entry_codes[of, entry] = codes[of, at]
+            for part in range(codes.shape[0]):
+                entry_codes[part, entry] = codes[part, at]
             firsts[n_new] = at
             n_new += 1
         elif entry < 0 and (at == 0 or hashes[at] != hashes[at - 1]):
@@ -193,64 +192,19 @@ def chained_once(
         row, is_there = heads[entries[at]], False
         while row >= since and not is_there:
             is_there = True
-            for of in range(refs.shape[0]):
-                is_there = is_there and refs[of, at] == kept_refs[of, row]
+            for part in range(refs.shape[0]):
+                is_there = is_there and refs[part, at] == kept_refs[part, row]
             row = older[row]
         if is_there:
             continue
         fresh = np.int32(first + n)
-        for of in range(refs.shape[0]):
-            kept_refs[of, fresh] = refs[of, at]
+        for part in range(refs.shape[0]):
+            kept_refs[part, fresh] = refs[part, at]
         older[fresh] = heads[entries[at]]
         heads[entries[at]] = fresh
         chosen[n] = at
         n += 1
     return chosen[:n]
-
-
-@compiled
-def has_like(
-    hashes: NDArray[np.uint64],
-    starts: NDArray[np.int64],
-    until: NDArray[np.int64],
-    checks: NDArray[np.int64],
-    entries: NDArray[np.int64],
-    directory: NDArray[np.uint32],
-    places: NDArray[np.uint32],
-    bounds: NDArray[np.int64],
-    index_checks: NDArray[np.int64],
-    found: NDArray[np.bool_],
-) -> None:
-    """Mark rows of which a run has one with equal codes that started no later and lasts until then.
-
-    Args:
-        hashes: of each row's code.
-        starts: the instant from which each lives (µs).
-        until: the instant until which the other one has to live at least (µs).
-        checks: other codes that must be equal ((codes, rows)).
-        entries: see ``index.Index``, as the next three.
-        directory: see there.
-        places: see there.
-        bounds: see there.
-        index_checks: other codes of the indexed rows ((codes, rows)).
-        found: marked; what is marked already is not looked up.
-    """
-    shift = shift_of(directory)
-    for at in range(hashes.size):
-        if found[at]:
-            continue
-        slot = hashes[at] >> shift
-        low, high = np.int64(directory[slot]), np.int64(directory[slot + np.uint64(1)])
-        place = first_alive(hashes[at], until[at], low, high, entries, bounds)
-        while place < entries.shape[0] and not found[at]:
-            if np.uint64(entries[place, 0]) != hashes[at] or entries[place, 1] > starts[at]:
-                break
-            row = np.int64(places[place]) if places.size else place
-            is_like = entries[place, 2] >= until[at]
-            for code in range(checks.shape[0]):
-                is_like = is_like and checks[code, at] == index_checks[code, row]
-            found[at] = is_like
-            place += 1
 
 
 @compiled
@@ -311,53 +265,30 @@ def in_chains(
     """Return the rows of entries that live on, those of an entry together, the oldest first.
 
     Args:
-        entries: which to keep.
+        entries: the entries to keep.
         heads: see ``chain_pairs``.
         older: see ``chain_pairs``.
         row_ends: see ``chain_pairs``.
         horizon: rows that end before it go (µs).
-        n_rows: how many rows there are.
+        n_rows: the number of rows.
 
     Returns:
         The rows, and for each the place of its entry in ``entries``.
     """
-    rows, of = np.empty(n_rows, np.int64), np.empty(n_rows, np.int32)
+    rows, owners = np.empty(n_rows, np.int64), np.empty(n_rows, np.int32)
     n = 0
     for at in range(entries.size):
         begin, row = n, heads[entries[at]]
         while row >= 0:
             if row_ends[row] >= horizon:
                 rows[n] = row
-                of[n] = at
+                owners[n] = at
                 n += 1
             row = older[row]
         for step in range((n - begin) // 2):
             low, high = begin + step, n - 1 - step
             rows[low], rows[high] = rows[high], rows[low]
-    return rows[:n], of[:n]
-
-
-@compiled
-def moved(
-    numbers: NDArray[np.int64], bases: NDArray[np.int64], shifts: NDArray[np.int64]
-) -> NDArray[np.int64]:
-    """Return numbers shifted by that of the last base that is not above each.
-
-    Args:
-        numbers: to be shifted; those below all bases stay.
-        bases: ascending.
-        shifts: of each base.
-    """
-    found = np.empty(numbers.size, np.int64)
-    place = 0
-    for at in range(numbers.size):
-        number = numbers[at]
-        while place < bases.size and bases[place] <= number:
-            place += 1
-        while place > 0 and bases[place - 1] > number:
-            place -= 1
-        found[at] = number + shifts[place - 1] if place > 0 else number
-    return found
+    return rows[:n], owners[:n]
 
 
 @compiled
@@ -383,19 +314,3 @@ def renumbered(
                 numbers[at] = renamed[offset + within]
                 break
             offset += sizes[run]
-
-
-@compiled
-def sampled_places(hashes: NDArray[np.uint64], bits: int) -> NDArray[np.int64]:
-    """Return the places of hashes whose last bits are all 0.
-
-    Args:
-        hashes: of keys.
-        bits: how many.
-    """
-    mask, n = np.uint64((1 << bits) - 1), 0
-    found = np.empty(hashes.size, np.int64)
-    for at in range(hashes.size):
-        found[n] = at
-        n += (hashes[at] & mask) == np.uint64(0)
-    return found[:n].copy()

@@ -50,8 +50,8 @@ class KeptRows:
     """The keys and joined rows of one store.
 
     Args:
-        store: what is kept.
-        graph: what is joined with what.
+        store: the windows and the key of the rows.
+        graph: the inputs and their key classes.
     """
 
     def __init__(self, store: Store, graph: JoinGraph) -> None:

@@ -71,7 +71,7 @@ class CachesInUse:
         asked = {each.pipeline for each in caches}
         self._bypassed = {name: at for name, at in self._bypassed.items() if name in asked}
         self._patience = {name: n for name, n in self._patience.items() if name in asked}
-        self._stores = {store: of for store, of in self._stores.items() if store in stores}
+        self._stores = {store: each for store, each in self._stores.items() if store in stores}
 
     # -- bypasses -------------------------------------------------------------------------------
 

@@ -43,9 +43,9 @@ class State(Enum):
     """The state of a candidate."""
 
     USED = "used"
-    """It serves probes."""
+    """Serves probes."""
     PROFILED = "profiled"
-    """It serves none, and is measured."""
+    """Serves no probes, and is measured."""
     UNUSED = "unused"
     """Neither."""
 

@@ -56,10 +56,10 @@ class JoinCaches:
     """Decides which caches the pipelines of a join use.
 
     Args:
-        graph: what is joined with what.
+        graph: the inputs and their key classes.
         streams: the inputs that bring new rows in every batch.
         cache_bytes: memory for all caches of a bucket (bytes); with less than a page none is used.
-        is_on: whether caches may be used at all.
+        is_on: False uses no cache.
         costs: the work of caches, before it is measured.
         budget: caches to choose from; those of windows that are not closed only as far as it
             reaches, and all of closed ones (m, ≥ 0).

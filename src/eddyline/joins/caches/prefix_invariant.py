@@ -156,9 +156,9 @@ def candidates(graph: JoinGraph, pipelines: Pipelines, budget: int = 0) -> tuple
     of a pipeline, and so on [Babu05 5.7].
 
     Args:
-        graph: what is joined with what.
+        graph: the inputs and their key classes.
         pipelines: the orders in force.
-        budget: how many there may be before only those with closed windows are taken (m).
+        budget: most caches, unless those with closed windows alone are more (m).
     """
     first = prefix_invariant(graph, pipelines)
     closed = {each.store.windows for each in first}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eddyline.joins.caches.hash_kernels import moved
+from eddyline.data.jit import compiled
 from eddyline.state.run_index import Index
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class RowNumbers:
     """The numbers of the rows in one bucket's windows during one batch.
 
     Args:
-        kept: what was kept of the bucket; changed.
+        kept: the caches of the bucket; changed.
         names: the inputs whose rows are kept.
     """
 
@@ -136,4 +136,27 @@ def _places(runs: Sequence[SortedRun], horizon: int, made: SortedRun) -> NDArray
     places = np.empty(order.size, np.int64)
     places[order] = np.arange(order.size)
     found[stay] = places
+    return found
+
+
+@compiled
+def moved(
+    numbers: NDArray[np.int64], bases: NDArray[np.int64], shifts: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Return numbers shifted by that of the last base that is not above each.
+
+    Args:
+        numbers: to be shifted; those below all bases stay.
+        bases: ascending.
+        shifts: of each base.
+    """
+    found = np.empty(numbers.size, np.int64)
+    place = 0
+    for at in range(numbers.size):
+        number = numbers[at]
+        while place < bases.size and bases[place] <= number:
+            place += 1
+        while place > 0 and bases[place - 1] > number:
+            place -= 1
+        found[at] = number + shifts[place - 1] if place > 0 else number
     return found

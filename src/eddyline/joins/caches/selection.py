@@ -25,7 +25,7 @@ def select(
     """Return the caches to use.
 
     Args:
-        problem: what to choose from. If a store has partners, candidates may exclude each other
+        problem: the candidates. If a store has partners, candidates may exclude each other
             in any way and all sets are tried, so there must be few; see ``candidates``.
         rng: decides how the linear program is rounded, if it comes to that.
         max_shared: most shared stores of which every set is tried.

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from eddyline.data.jit import compiled
 from eddyline.data.unique import distinct
-from eddyline.joins.caches.hash_kernels import has_like
 from eddyline.state.rows import ALWAYS
 from eddyline.state.run_index import stacked
-from eddyline.state.run_index_kernels import hashes_of
+from eddyline.state.run_index_kernels import first_alive, hashes_of, shift_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -37,7 +37,7 @@ class PartnerRows:
     """The rows of all windows in a batch.
 
     Args:
-        graph: what is joined with what.
+        graph: the inputs and their key classes.
         windows: the runs of each input before the batch, the oldest first.
         news: the new rows of each input that has some.
         latest: for some inputs, the latest start of their rows in ``windows``, or later (µs); where
@@ -83,7 +83,7 @@ class PartnerRows:
         return starts, ends
 
     def ask(self, pipeline: str, positions: NDArray[np.int64]) -> tuple[NDArray[np.bool_], int]:
-        """Return which new rows may use their hits, and for how many that had to be looked up.
+        """Return for new rows whether they may use their hits, and the number of look-ups for that.
 
         Args:
             pipeline: their input.
@@ -99,7 +99,7 @@ class PartnerRows:
         return known[rows] > 0, asked.size
 
     def known(self, pipeline: str, positions: NDArray[np.int64]) -> NDArray[np.bool_] | None:
-        """Return which new rows may use their hits by what was asked; None if nothing was."""
+        """Return for new rows whether they surely may use hits; None if none was asked."""
         known = self._supported.get(pipeline)
         return None if known is None else known[positions - self._n_before(pipeline)] > 0
 
@@ -107,7 +107,7 @@ class PartnerRows:
         return sum(map(len, self._windows.get(pipeline, ())))
 
     def _has_like(self, pipeline: str, asked: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Return which new rows have a row in the window that joins all that they join."""
+        """Return for new rows whether a row in the window joins all that they join."""
         key, *others = self.graph.classes_of[pipeline]
         new = self._news[pipeline].rows
         latest = max(last for name, last in self._latest.items() if name != pipeline)
@@ -130,3 +130,48 @@ class PartnerRows:
                 found,
             )
         return found
+
+
+@compiled
+def has_like(
+    hashes: NDArray[np.uint64],
+    starts: NDArray[np.int64],
+    until: NDArray[np.int64],
+    checks: NDArray[np.int64],
+    entries: NDArray[np.int64],
+    directory: NDArray[np.uint32],
+    places: NDArray[np.uint32],
+    bounds: NDArray[np.int64],
+    index_checks: NDArray[np.int64],
+    found: NDArray[np.bool_],
+) -> None:
+    """Mark rows of which a run has one with equal codes that started no later and lasts until then.
+
+    Args:
+        hashes: of each row's code.
+        starts: the instant from which each lives (µs).
+        until: the instant until which the other one has to live at least (µs).
+        checks: other codes that must be equal ((codes, rows)).
+        entries: see ``index.Index``, as the next three.
+        directory: see there.
+        places: see there.
+        bounds: see there.
+        index_checks: other codes of the indexed rows ((codes, rows)).
+        found: marked; what is marked already is not looked up.
+    """
+    shift = shift_of(directory)
+    for at in range(hashes.size):
+        if found[at]:
+            continue
+        slot = hashes[at] >> shift
+        low, high = np.int64(directory[slot]), np.int64(directory[slot + np.uint64(1)])
+        place = first_alive(hashes[at], until[at], low, high, entries, bounds)
+        while place < entries.shape[0] and not found[at]:
+            if np.uint64(entries[place, 0]) != hashes[at] or entries[place, 1] > starts[at]:
+                break
+            row = np.int64(places[place]) if places.size else place
+            is_like = entries[place, 2] >= until[at]
+            for code in range(checks.shape[0]):
+                is_like = is_like and checks[code, at] == index_checks[code, row]
+            found[at] = is_like
+            place += 1

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from eddyline.joins.caches.selection_problem import CacheProblem, Chosen, Joins
 
 RUNS = 8
-"""How often the shares of the linear program are rounded; the best one counts."""
+"""Roundings of the shares of the linear program; the best one counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,9 +200,9 @@ def lp_rounding(problem: CacheProblem, rng: np.random.Generator, n_runs: int = R
     """Return the best of several roundings, polished.
 
     Args:
-        problem: what to choose from.
+        problem: the candidates.
         rng: decides the roundings.
-        n_runs: how many there are (≥ 1).
+        n_runs: the number of roundings (≥ 1).
 
     Raises:
         RuntimeError: the solver gave up.

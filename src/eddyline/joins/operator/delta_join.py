@@ -39,12 +39,12 @@ def results(
     """Join the new rows of a batch with each other and with the windows.
 
     Args:
-        graph: what is joined with what.
+        graph: the inputs and their key classes.
         orders: for each input, the order in which its new rows probe the windows of the others.
         windows: the runs of each input before the batch.
         news: the new rows of each input that has some.
         work: the counts of all probes; added to.
-        shortcut: what may spare probes; none if omitted.
+        shortcut: spares probes; none if omitted.
 
     Returns:
         Tables with the columns of the inputs, named ``input.column``, and the first and the last

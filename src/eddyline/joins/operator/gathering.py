@@ -1,4 +1,4 @@
-"""Rows of several tables that stand for one, without making one of them."""
+"""Rows of several tables that stand for one, without concatenating these."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 def rows_of_parts(parts: Sequence[pa.Table], rows: NDArray[np.int64]) -> pa.Table:
     """Return rows of tables that stand for one.
 
-    Arrow makes one table of several before it takes rows of them: work that grows with the tables,
-    not with the rows. So rows are taken from each, and put where they belong.
+    Arrow concatenates tables before it takes rows of them: work that grows with the tables, not
+    with the rows. So rows are taken from each table and scattered to their places.
 
     Args:
         parts: the tables, at least one, with equal columns.
-        rows: places in all of them, one after the other.
+        rows: places in all tables, counted through.
     """
     if len(parts) == 1:
         return parts[0].take(pa.array(rows))
@@ -48,7 +48,11 @@ def rows_of_parts(parts: Sequence[pa.Table], rows: NDArray[np.int64]) -> pa.Tabl
 def _column(
     parts: Sequence[tuple[pa.ChunkedArray, NDArray[np.int64], NDArray[np.int64]]],
 ) -> pa.Array | pa.ChunkedArray:
-    """Return a column of which each part has some values, and where each of them belongs."""
+    """Return a column from the values of each part.
+
+    Args:
+        parts: a column, the places of its values, and their places in the result.
+    """
     n_rows = sum(order.size for *_, order in parts)
     plain = [values for column, *_ in parts if (values := _values(column)) is not None]
     if len(plain) == len(parts):
@@ -63,7 +67,7 @@ def _column(
 
 
 def _values(column: pa.ChunkedArray) -> NDArray[np.unsignedinteger] | None:
-    """Return the values of a column as plain bits; None if it is not one of words."""
+    """Return the values of a column as bits; None if they have nulls or are no machine words."""
     kind = column.type
     if not pa.types.is_primitive(kind) or kind.bit_width not in (8, 16, 32, 64):
         return None
@@ -81,15 +85,15 @@ def _values(column: pa.ChunkedArray) -> NDArray[np.unsignedinteger] | None:
 def split_by_part(
     rows: NDArray[np.int64], firsts: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Sort rows by the part they are in, those of a part as they came.
+    """Sort rows by the part they are in; rows of a part keep their order.
 
     Args:
-        rows: places in all parts, one after the other.
-        firsts: the first row of each part; and their number.
+        rows: places in all parts, counted through.
+        firsts: the first place of each part; and the number of places.
 
     Returns:
-        Which of the rows they are, their place in their part, and where those of each part start;
-        and their number.
+        The place of each sorted row among the rows; its place in its part; and where the rows of
+        each part start, and their number.
     """
     n_parts = firsts.size - 1
     parts = np.empty(rows.size, np.uint16)
@@ -128,13 +132,13 @@ def put(
     order: NDArray[np.int64],
     found: NDArray[np.unsignedinteger],
 ) -> None:
-    """Put values of a part where they belong.
+    """Scatter values of a part to their places.
 
     Args:
         values: of the part.
-        local: which of them.
-        order: where each belongs.
-        found: filled there.
+        local: places of the values to take.
+        order: the place of each in the result.
+        found: the result; filled.
     """
     for at in range(local.size):
         found[order[at]] = values[local[at]]

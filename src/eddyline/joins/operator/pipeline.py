@@ -22,7 +22,7 @@ Through: TypeAlias = "Callable[[Composites, int, int], Composites | None]"
 
 
 class Shortcut(Protocol):
-    """What may spare a pipeline some of its probes. Results are the same with and without it."""
+    """Spares pipelines some of their probes. Results are the same with and without it."""
 
     def passed(self, pipeline: str, position: int, joined: Composites) -> None:
         """Take note of the combinations at a position, whose probe is still to come.
@@ -74,7 +74,7 @@ class Pipeline:
 
         Args:
             first: the new rows.
-            shortcut: what may spare probes; none if omitted.
+            shortcut: spares probes; none if omitted.
 
         Returns:
             The combinations of all inputs; None if there is none.
@@ -99,7 +99,7 @@ class Pipeline:
             joined: the combinations.
             start: the first position.
             stop: the position behind the last.
-            keeps_codes: whether to keep codes that no later probe looks at.
+            keeps_codes: False drops codes that no later probe looks at.
         """
         for position in range(start, stop):
             name, bound = self.order[position], (self.name, *self.order[:position])

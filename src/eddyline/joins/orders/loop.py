@@ -76,7 +76,7 @@ class PipelineLoop:
 
     Args:
         filters: the filters to rank, two or more.
-        options: how the order is learned.
+        options: of the learning.
         written: the windows in the order in which they were written.
         order: the windows in the order in force.
     """
@@ -162,7 +162,7 @@ class PipelineLoop:
         return dict(zip(self.targets, (weights @ bits / total).tolist(), strict=True))
 
     def record(self) -> BlockRecord:
-        """Return how the pipeline stands after a batch; nan for what is not known."""
+        """Return the pipeline after a batch; nan for figures that are not known."""
         profile = self.loop.window.profile()
         names = self.written
         fracs = dict.fromkeys(names, float("nan"))

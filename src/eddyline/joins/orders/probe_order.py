@@ -123,7 +123,7 @@ def way_filters(
     """Return the filters of the pipeline of an input.
 
     Args:
-        graph: what is joined with what.
+        graph: the inputs and their key classes.
         pipeline: the input.
         pass_fracs: the share of the pairs of rows of two inputs that are joined ([0, 1]); 1 where
             it is missing. It matters only where predicates close a cycle.

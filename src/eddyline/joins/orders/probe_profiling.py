@@ -1,12 +1,11 @@
-"""Drop probing: which windows have no partner for a few sampled rows [Babu05 5.2].
+"""Drop probing: the windows in which a few sampled rows have no partner [Babu05 5.2].
 
-The pipeline of an input shows what windows drop in its own order only. So of the new rows of a
-batch a few are looked up in *all* windows, each along the way that leads to it, until one partner
-is known to be there or not to be. That is what an order is learned from; results never depend on
-it.
+A pipeline shows the drops of its windows in its own order only. So a few of the new rows of a batch
+are looked up in *all* windows, each along the way that leads to it, until a partner is found or
+known not to be there. Orders are learned from that; results never depend on it.
 
-The sampled rows see what the pipeline sees: the runs of the windows, and the new rows of those
-inputs that had their turn before. See ``operator``.
+A sampled row sees the windows as its pipeline does: the runs before the batch, and the new rows of
+inputs that had their turn before; see ``delta_join``.
 """
 
 from __future__ import annotations
@@ -36,19 +35,19 @@ if TYPE_CHECKING:
     from eddyline.state.rows import SortedRun
 
 MOST_PARTNERS = 64
-"""Combinations along a way that a sampled row is followed to: beyond those it is taken to have no
-others. So profiling a row has a bound, whatever it is joined with."""
+"""Most combinations along a way to which a sampled row is followed; so profiling a row has a bound,
+whatever it is joined with."""
 
 N_WARM = 4
-"""Rows that are looked up before the clock runs, as the code is cold at first."""
+"""Rows that are looked up before the clock runs: the first look-ups are slow."""
 
 MOST_PAIRS = 4096
-"""Pairs of a sampled row that are counted in the window of a neighbour."""
+"""Most pairs of a sampled row that are counted in the window of a neighbour."""
 
 
 @dataclass(frozen=True, slots=True)
 class DropProbing:
-    """Which new rows of a batch are profiled, and at what."""
+    """The choice of the new rows of a batch that are profiled, and of what they probe."""
 
     n_rows: int
     """Most sampled rows of each input, per bucket and batch (≥ 1)."""
@@ -56,21 +55,21 @@ class DropProbing:
     """The filters of each pipeline that is profiled."""
     seed: int = 0
     neighbours: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """For each input, the others whose pairs with it are counted: if predicates close a cycle."""
+    """For each input, the others whose pairs with it are counted; none without a cycle."""
     n_parts: tuple[int, ...] = ()
-    """In how many parts each key class is cut; not cut if omitted."""
+    """The number of parts that each key class is cut in; not cut if omitted."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DropSample:
-    """What windows dropped of the sampled rows of one pipeline, in one bucket and batch."""
+    """Outcomes of the sampled rows of one pipeline, in one bucket and batch."""
 
     filters: WayFilters
-    """The pipeline, and what was asked."""
+    """The pipeline and its filters."""
     codes: outcome.Codes
     """Outcome code of each sampled row, or of each sampled combination with the head ((R, B))."""
     prob: float
-    """Probability with which one was sampled ((0, 1])."""
+    """Probability of a row to be sampled ((0, 1])."""
     costs: CostSums
     """Time of the look-ups along the way of each filter."""
     n_partners: NDArray[np.int64]
@@ -82,7 +81,7 @@ class DropSample:
 
     @property
     def drops(self) -> NDArray[np.bool_]:
-        """Which filter drops which sampled row ((R, F))."""
+        """For each sampled row, the filters that drop it ((R, F))."""
         return outcome.unpack(self.codes, len(self.filters.filters))
 
 
@@ -100,20 +99,20 @@ class _Partial:
     def __len__(self) -> int:
         return self.starts.size
 
-    def taken(self, chosen: NDArray[np.int64], units: NDArray[np.int64]) -> _Partial:
-        codes = {key: of[chosen] for key, of in self.codes.items()}
+    def take(self, chosen: NDArray[np.int64], units: NDArray[np.int64]) -> _Partial:
+        codes = {key: codes[chosen] for key, codes in self.codes.items()}
         return _Partial(units, codes, self.starts[chosen], self.ends[chosen])
 
-    def joined(self, run: SortedRun, at: NDArray[np.int64], rows: NDArray[np.int64]) -> _Partial:
-        """Return some of them, each with a row of a run."""
-        found, added = self.taken(at, self.units[at]), run.rows
-        more = {key: of[rows] for key, of in added.codes.items() if key not in found.codes}
+    def join(self, run: SortedRun, at: NDArray[np.int64], rows: NDArray[np.int64]) -> _Partial:
+        """Return some combinations, each with a row of a run."""
+        found, added = self.take(at, self.units[at]), run.rows
+        more = {key: codes[rows] for key, codes in added.codes.items() if key not in found.codes}
         starts = np.maximum(found.starts, added.starts[rows])
         ends = np.minimum(found.ends, added.ends[rows])
         return _Partial(found.units, found.codes | more, starts, ends)
 
     @classmethod
-    def together(cls, parts: Sequence[_Partial], keys: Iterable[int]) -> _Partial:
+    def concat(cls, parts: Sequence[_Partial], keys: Iterable[int]) -> _Partial:
         if len(parts) == 1:
             return parts[0]
         if not parts:
@@ -138,11 +137,11 @@ def drop_samples(
     """Profile some new rows of each input.
 
     Args:
-        probing: which rows, and at what.
-        graph: what is joined with what.
+        probing: the choice of the rows.
+        graph: the inputs and their key classes.
         windows: the runs of each input before the batch.
         news: the new rows of each input that has some.
-        batch_id: chooses the rows, as their places and the seed do.
+        batch_id: chooses the rows, as do their places and the seed.
         clock: monotonic clock (ns), for the costs of filters.
     """
     seen = {name: tuple(windows.get(name, ())) for name in graph.inputs}
@@ -161,11 +160,11 @@ def drop_samples(
 def places(n_rows: int, most: int, seed: int) -> NDArray[np.int64]:
     """Return the sampled places of rows, ascending: one of each of equal stretches.
 
-    Rows are in the order of a key, so no key that many rows have is missed. Each row is as likely
-    as any other.
+    Rows are in the order of a key, so no key of many rows is missed. Each row is as likely as any
+    other.
 
     Args:
-        n_rows: how many rows there are.
+        n_rows: the number of rows.
         most: most places.
         seed: chooses them.
     """
@@ -184,11 +183,11 @@ class _Profiler:
     clock: Callable[[], int]
 
     def sample(self, name: str, new: SortedRun, seed: int) -> DropSample | None:
-        """Return what windows drop of some rows; None if the head has no partner for them."""
+        """Return the outcomes of some rows; None if they have no partner in the head."""
         started, filters = time.perf_counter_ns(), self.probing.ways[name]
         rows = places(len(new), self.probing.n_rows, seed)
         units = np.arange(rows.size)
-        codes = {key: of[rows] for key, of in new.rows.codes.items()}
+        codes = {key: codes[rows] for key, codes in new.rows.codes.items()}
         first = _Partial(units, codes, new.rows.starts[rows], new.rows.ends[rows])
         prob, pairs = rows.size / len(new), self._pairs(name, first)
         bound = (name, *filters.head)
@@ -204,10 +203,10 @@ class _Profiler:
     def _behind(
         self, first: _Partial, bound: tuple[str, ...], other: str, seed: int
     ) -> tuple[_Partial, float]:
-        """Return combinations of the rows with one more input, and which share was taken."""
-        found = self._partners(first, bound, other, len(first)).joined(self._keys(first, other))
+        """Return combinations of the rows with one more input, and the share that was taken."""
+        found = self._partners(first, bound, other, len(first)).join(self._keys(first, other))
         chosen = places(len(found), self.probing.n_rows, seed)
-        return found.taken(chosen, np.arange(chosen.size)), chosen.size / max(len(found), 1)
+        return found.take(chosen, np.arange(chosen.size)), chosen.size / max(len(found), 1)
 
     def _profiled(
         self, first: _Partial, bound: tuple[str, ...], filters: WayFilters
@@ -230,14 +229,14 @@ class _Profiler:
             drops[:, at] = found.counts == 0
             n_partners[at] = found.counts.sum()
             if at in is_on_a_way:
-                behind[at] = found.joined(self._keys(before, way[-1]))
+                behind[at] = found.join(self._keys(before, way[-1]))
         asked = np.full(n_filters, float(len(first)))
         return drops, CostSums.of_calls(asked, np.maximum(taken_ns, 1.0)), n_partners
 
     def _warm(self, first: _Partial, bound: tuple[str, ...], other: str) -> None:
-        """Look a few rows up while no clock runs: whatever is first would seem to be slow."""
+        """Look a few rows up while no clock runs, or the first window would seem to be slow."""
         few = np.arange(min(N_WARM, len(first)))
-        self._partners(first.taken(few, few), bound, other, few.size)
+        self._partners(first.take(few, few), bound, other, few.size)
 
     def _pairs(self, name: str, rows: _Partial) -> dict[str, tuple[int, int]]:
         """Count the pairs of the rows with rows of their neighbours."""
@@ -266,7 +265,7 @@ class _Profiler:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Partners:
-    """What sampled rows are joined with in the runs of a window."""
+    """The partners of sampled rows in the runs of a window."""
 
     before: _Partial
     counts: NDArray[np.int64]
@@ -274,18 +273,18 @@ class _Partners:
     pieces: list[tuple[SortedRun, NDArray[np.int64], NDArray[np.int64]]]
     """The pairs of a combination and a row in each run that has some."""
 
-    def joined(self, keys: Iterable[int]) -> _Partial:
-        """Return the combinations of both.
+    def join(self, keys: Iterable[int]) -> _Partial:
+        """Return the combinations with their partners.
 
         Args:
             keys: their key classes.
         """
-        return _Partial.together([self.before.joined(*each) for each in self.pieces], keys)
+        return _Partial.concat([self.before.join(*each) for each in self.pieces], keys)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _LookUp:
-    """What is looked up in the runs of a window."""
+    """Keys to look up in the runs of a window."""
 
     before: _Partial
     links: tuple[int, ...]
@@ -299,7 +298,7 @@ class _LookUp:
         return cls(before, links, hashes_of(before.codes[links[0]]), checks)
 
     def partners(self, window: Sequence[SortedRun], n_units: int, most: int) -> _Partners:
-        """Return what is found in the runs of a window.
+        """Return the partners in the runs of a window.
 
         Args:
             window: the runs.
