@@ -230,7 +230,7 @@ class JoinLoop:
             StateError: the state is of another join, or damaged.
         """
         try:
-            self._restore(msgspec.convert(state, JoinState))
+            self._restore(msgspec.convert(state, JoinState, from_attributes=True))
         except (msgspec.ValidationError, PlanError) as error:
             msg = (
                 f"the saved orders of the join are damaged: {error}; start from an empty checkpoint"

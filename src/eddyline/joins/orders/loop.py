@@ -18,7 +18,7 @@ from eddyline.errors import PlanError
 from eddyline.options import FilterOptions
 from eddyline.ordering.matrix_view import drop_fracs, expected_cost_ns
 from eddyline.runtime.journal import JournalEntry
-from eddyline.runtime.order_loop import WARMUP_SAMPLES, OrderLoop
+from eddyline.runtime.order_loop import WARMUP_SAMPLES, OrderLoop, OrderState
 from eddyline.runtime.records import BlockRecord
 from eddyline.stats.profile import FilterProfile, merge_tasks
 
@@ -46,7 +46,7 @@ MIN_FILL = 100
 """Fewest profile tuples that an order is learned from, where the window holds as many."""
 
 
-class GrowthState(msgspec.Struct, frozen=True, array_like=True):
+class GrowthState(msgspec.Struct, frozen=True):
     """The saved counts of ``Growth``."""
 
     n_rows: list[float]
@@ -57,8 +57,7 @@ class GrowthState(msgspec.Struct, frozen=True, array_like=True):
 class PipelineState(msgspec.Struct, frozen=True):
     """The saved state of the loop of one pipeline."""
 
-    loop: Any
-    """Of the filters; see ``OrderLoop``."""
+    loop: OrderState
     growth: GrowthState
 
 

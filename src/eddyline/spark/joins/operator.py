@@ -13,7 +13,6 @@ from dataclasses import astuple, dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import numpy as np
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
@@ -525,7 +524,7 @@ class JoinPipeline:
     def snapshot(self) -> dict[str, Any]:
         """Return what was learned, as plain values."""
         return {
-            "loop": msgspec.to_builtins(self.loop.snapshot()),
+            "loop": self.loop.snapshot(),
             "bins": [[*key, of.tolist()] for key, of in self.bins.items()],
             "counts": {name: list(astuple(of)) for name, of in self.counts.items()},
             "n_results": self.n_results,
