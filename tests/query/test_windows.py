@@ -1,12 +1,13 @@
 """How windows are written."""
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from eddyline.errors import QueryError
 from eddyline.query.cql import read_window
-from eddyline.query.windows import RangeWindow, RowsWindow, UnboundedWindow
+from eddyline.query.windows import LONGEST, RangeWindow, RowsWindow, UnboundedWindow
 
 SECOND = 1_000_000
 READ = [
@@ -172,3 +173,17 @@ def test_windows_in_words_are_the_same_windows(text, said):
     window = read_window(text)
     assert window.text == said
     assert read_window(said) == window
+
+
+def test_time_takes_rows_out_of_ranges_only():
+    starts = np.array([-5, 0, 7, LONGEST - 1])
+    assert RangeWindow(3).ends(starts).tolist() == [-2, 3, 10, LONGEST]
+    assert RangeWindow(0).ends(starts).tolist() == starts.tolist()
+    for window in (RangeWindow(LONGEST), RowsWindow(2), UnboundedWindow()):
+        assert window.ends(starts).tolist() == [LONGEST] * 4
+        assert window.length == LONGEST
+
+
+def test_windows_of_rows_count():
+    assert RowsWindow(3, ("k",)).counts == RowsWindow(3, ("k",))
+    assert [each.counts for each in (RangeWindow(0), UnboundedWindow())] == [None, None]

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from eddyline.errors import NotSupportedError
-from eddyline.query.windows import RangeWindow, RowsWindow
+from eddyline.query.windows import UnboundedWindow
 from eddyline.sql.parsing import quoted
-from eddyline.state.rows import FOREVER
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from eddyline.query.query import Input, Query
+    from eddyline.query.windows import RowsWindow, Window
 
 START, KEY, SLOT = "__start", "__key", "__slot"
 """The columns that say the event time of a row (µs), its codes (numbered by key class), and what it
@@ -50,12 +50,9 @@ class InputLayout:
     """Its key classes, ascending."""
     columns: tuple[tuple[str, str], ...]
     """Each column that results need, and the common column that holds or says it."""
-    length: int
-    """Of its window (µs); FOREVER if rows never leave it by time."""
+    window: Window
     keys_only: tuple[tuple[str, int], ...] = ()
     """Columns that are read as keys and for nothing else, and the class whose code is each."""
-    counts: RowsWindow | None = None
-    """Its window if that counts rows."""
     more: tuple[tuple[str, str], ...] = ()
     """More columns, where rows are counted: what they are ordered and grouped by."""
     ties: tuple[str, ...] = ()
@@ -109,7 +106,8 @@ class Layouts:
         """
         each, types = self.query.inputs[number], dict(df.dtypes)
         is_timed = time is not None
-        counts = each.window if isinstance(each.window, RowsWindow) and is_timed else None
+        window = each.window if is_timed else UnboundedWindow()  # rows of a table never leave
+        counts = window.counts
         is_raw = is_timed and (counts is not None or self.query.emits == "rstream")
         # The code of a row that cannot join says nothing.
         codes = {} if is_raw else self._coded(each, types)
@@ -128,9 +126,8 @@ class Layouts:
             number,
             self._classes(each),
             tuple((name, places[name]) for name in columns),
-            each.window.length if isinstance(each.window, RangeWindow) and is_timed else FOREVER,
+            window,
             tuple((name, codes[name]) for name in compared if name not in columns),
-            counts,
             tuple((name, place) for name, place in places.items() if name not in columns),
             ties,
             is_raw=is_raw,

@@ -260,7 +260,7 @@ class JoinPipeline:
             batch_id=batch_id,
             graph=self.graph,
             orders=self.loop.plan,
-            lengths={each.name: each.length for each in source.layouts},
+            lengths={each.name: each.window.length for each in source.layouts},
             lows=time.lows(latest),
             horizons={name: time.horizon(name, latest) for name in self.graph.inputs},
             grid=self._grid,

@@ -6,7 +6,6 @@ import pickle
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext
@@ -19,11 +18,12 @@ from eddyline.joins.operator.probe_counts import JoinWork
 from eddyline.spark.joins.layout import KEY, START
 from eddyline.spark.joins.source import INPUT, PASSES
 from eddyline.state.bucket_state import BucketState
-from eddyline.state.rows import FOREVER, Rows, SortedRun, result_column, values_of
+from eddyline.state.rows import Rows, SortedRun, result_column, values_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    import numpy as np
     from numpy.typing import NDArray
 
     from eddyline.joins.plan import BatchPlan, BucketReport
@@ -65,11 +65,6 @@ class Shape:
         """Return the rows of one input."""
         each = self.layouts[number]
         starts = table[START].to_numpy()
-        if each.length == FOREVER:
-            ends = np.full(starts.size, FOREVER)
-        else:
-            # Where the end of a window is beyond all instants, its rows stay.
-            ends = np.where(starts > FOREVER - each.length, FOREVER, starts + each.length)
         codes = {key: _code(table[f"{KEY}{key}"]) for key in each.keys}
         said = {START: starts} | {f"{KEY}{key}": of for key, of in codes.items()}
         payload = pa.table(
@@ -82,7 +77,7 @@ class Shape:
             names=[name for name, _ in each.carried],
         )
         passes = table[PASSES].to_numpy() if each.is_raw else None
-        return Rows(codes, starts, ends, payload, passes)
+        return Rows(codes, starts, each.window.ends(starts), payload, passes)
 
     def _kind(self, of: InputLayout, column: str) -> pa.DataType:
         return self.results.field(result_column(of.name, column)).type

@@ -352,7 +352,8 @@ class WindowJoin:
             latest: the latest event time of each stream before a batch (µs).
         """
         layouts = {each.name: each for each in self.source.layouts}
-        counts = {name: of.counts for name, of in layouts.items() if of.counts is not None}
+        windows = {name: of.window.counts for name, of in layouts.items()}
+        counts = {name: of for name, of in windows.items() if of is not None}
         if not counts and self.query.emits == "istream":
             return None
         return OrderPlan(
@@ -392,7 +393,7 @@ class WindowJoin:
         found = [df for df in (self.source.streams, self.source.tables) if df is not None]
         df = found[0].unionByName(found[1]) if len(found) > 1 else found[0]
         orders = written_orders(self.graph)
-        lengths = {each.name: each.length for each in self.source.layouts}
+        lengths = {each.name: each.window.length for each in self.source.layouts}
         plan = BatchPlan(0, self.graph, orders, lengths, order=self.order({}))
         arrow = arrow_schema(df.sparkSession, self.task_schema)
         worker = OnceWorker(plan, Shape(self.source.layouts, arrow))
