@@ -14,20 +14,15 @@ MOST_LINES = 450
 MOST_METHODS = 25
 
 LONG_FILES = {
-    "query/rules/reader.py",
     "spark/joins/operator.py",
     "spark/joins/window_join.py",
     "spark/rules/rule_set.py",
-    "sql/inference.py",
 }
 """Files that are still too long; each is to go, none may come."""
 
 LARGE_CLASSES = {
-    "FactsReader",
     "JoinPipeline",
-    "NullForms",
     "RuleSet",
-    "RuleText",
     "_Reader",
 }
 """Classes that still have too many methods; each is to go, none may come."""

@@ -202,7 +202,7 @@ def test_the_word_of_the_author_on_errors_counts():
 
 SAFE_FORMS = [
     ("i / b > 2", "coalesce((try_divide(`i`, `b`) > 2), `i` IS NOT NULL AND `b` IS NOT NULL)"),
-    ("NOT (I + 1 > 2)", "coalesce(NOT ((try_add(`i`, 1) > 2)), `i` IS NOT NULL)"),
+    ("NOT (I + 1 > 2)", "coalesce((NOT (try_add(`i`, 1) > 2)), `i` IS NOT NULL)"),
     ("s > 5", "coalesce((try_cast(`s` AS bigint) > 5), `s` IS NOT NULL)"),
     (
         "s = i",
@@ -211,6 +211,25 @@ SAFE_FORMS = [
     ),
     ("i + 1 IN (1, 2)", "coalesce((try_add(`i`, 1) IN (1, 2)), `i` IS NOT NULL)"),
     ("i - 1 BETWEEN 1 AND 2", "coalesce((try_subtract(`i`, 1) BETWEEN 1 AND 2), `i` IS NOT NULL)"),
+    (
+        "-i > 1",
+        "coalesce(((- nullif(`i`, CAST('-2147483648' AS int))) > 1), `i` IS NOT NULL)",
+    ),
+    (
+        "cast(try_cast(s AS bigint) AS int) > 1",
+        "coalesce((try_cast(TRY_CAST(`s` AS BIGINT) AS INT) > 1), "
+        "TRY_CAST(`s` AS BIGINT) IS NOT NULL)",
+    ),
+    (
+        "i + 1 BETWEEN b AND d",
+        "coalesce((try_add(`i`, 1) BETWEEN `b` AND `d`), "
+        "`i` IS NOT NULL AND try_add(`i`, 1) IS NULL)",
+    ),
+    (
+        'i / length(s || "x") > 1',
+        'coalesce((try_divide(`i`, length((`s` || "x"))) > 1), '
+        '`i` IS NOT NULL AND length((`s` || "x")) IS NOT NULL)',
+    ),
     ("q.st.a + 1 > 2", "coalesce((try_add(`St`.`a`, 1) > 2), `St`.`a` IS NOT NULL)"),
 ]
 
@@ -232,9 +251,8 @@ def test_a_strict_condition_has_a_safe_form(text, form):
         "i + 1 IN (0, NULL)",
         "case when bo then i / b end > 1",
         "cast(d AS decimal(5,2)) > 1",
-        "cast(try_cast(s AS bigint) AS int) > 1",
         "NOT s",
-        "-i > 1",
+        "i / b = i < b",
     ],
 )
 def test_what_is_not_strict_has_none(text):

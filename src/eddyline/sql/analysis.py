@@ -1,9 +1,9 @@
-"""What one SQL condition means for planning: what it reads, and what it may do wrong.
+"""The facts about one SQL expression that a plan needs: its columns, its errors, its chance.
 
 A plan may change which rows a predicate sees, so a predicate that draws lots or that can raise
 must be known before it is moved. The analysis is conservative: a condition that is not known to be
-free of errors may raise. For one kind that may raise, a comparison of strict expressions, it gives
-a form that never raises and can move in its place.
+free of errors may raise. For many that may raise there is a form that never raises and can move in
+its place (``sql.error_free``).
 """
 
 from __future__ import annotations
@@ -14,21 +14,140 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from eddyline.errors import NotSupportedError
-from eddyline.sql.functions import AGGREGATES, GENERATORS, NON_DETERMINISTIC, WINDOWED
-from eddyline.sql.inference import FactsReader, as_name
-from eddyline.sql.names import ColumnRef, Columns
-from eddyline.sql.parsing import offset_of, parse_condition, refuse
-from eddyline.sql.try_form import safe_form
+from eddyline.sql.error_free import Rewriter
+from eddyline.sql.functions import AGGREGATES, GENERATORS, NON_DETERMINISTIC, WINDOWED, as_name
+from eddyline.sql.inference import Inference
+from eddyline.sql.names import Columns
+from eddyline.sql.nodes.table import BINDS, FREE, FREE_CALLS, INFER, INFER_CALLS, WRITE
+from eddyline.sql.parsing import SparkText, offset_of, parse_condition, refuse, tokens_of
+from eddyline.sql.rendering import SqlWriter, UnwritableError, is_read_alike, join_literals
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from sqlglot import Expr
 
+    from eddyline.sql.error_free import ErrorFree
+    from eddyline.sql.inference import Facts
+    from eddyline.sql.names import ColumnRef
+    from eddyline.sql.types import SqlType
+
+
+class Expression:
+    """One SQL expression over the columns of an input: read, resolved, and open to questions.
+
+    Args:
+        text: the expression.
+        what: the subject of errors: ``predicate 'ratio'``.
+        columns: name and Spark type (``bigint``, ``array<int>``) of each column of the input.
+        ansi: whether Spark raises where ANSI SQL does (``spark.sql.ansi.enabled``).
+        qualifiers: names that may stand before a column, such as the alias of the stream;
+            None: any, as the aliases of a DataFrame are not known.
+        functions: names of functions of the user, in lower case.
+        keeps_literals: whether literals are written as in the text; otherwise equal ones are
+            written alike.
+
+    Raises:
+        QueryError: it cannot be read or names an unknown column.
+        NotSupportedError: it holds a subquery, or a function over many rows.
+    """
+
+    def __init__(
+        self,
+        text: str,
+        what: str,
+        columns: Mapping[str, str],
+        *,
+        ansi: bool,
+        qualifiers: Collection[str] | None = (),
+        functions: Collection[str] = (),
+        keeps_literals: bool = False,
+    ) -> None:
+        self.text = text
+        self.what = what
+        self.ansi = ansi
+        tree = parse_condition(text, what)
+        check_is_row_wise(tree, text, what, functions)
+        if tree.find(exp.Concat):
+            tree = join_literals(tree, text, tokens_of(text, what))
+        self.tree = tree
+        self.references = Columns(columns, qualifiers).references(tree, text, what)
+        self.calls: dict[int, tuple[str, int]] = {}
+        """Name and offset of the calls that were taken out, by the ``id`` of what stands there."""
+        self._kept: list[Expr] = []  # nodes are told apart by id
+        self._inference = Inference(self.references, INFER, INFER_CALLS, ansi=ansi)
+        self._writer = SqlWriter(self.references, WRITE, text, what, self.calls, keeps_literals)
+        self._rewriter = Rewriter(self._inference, self._writer, FREE, FREE_CALLS)
+
+    def facts(self, node: Expr) -> Facts:
+        """Return the facts about a part of the tree."""
+        return self._inference.facts(node)
+
+    def type_of(self, node: Expr) -> SqlType:
+        """Return the type of a part of the tree."""
+        return self.facts(node).type
+
+    def write(self, node: Expr) -> str:
+        """Return a part of the tree as Spark SQL.
+
+        Raises:
+            UnwritableError: it holds something that is not known well enough.
+            NotSupportedError: a Python function is called inside of it.
+        """
+        return self._writer.write(node)
+
+    def error_free(self, node: Expr, kind: SqlType | None = None) -> ErrorFree:
+        """Return the form of a part of the tree that never raises.
+
+        Args:
+            node: the part; it may raise, in ANSI mode.
+            kind: the type that Spark casts it to where it is a string, by its place.
+
+        Raises:
+            UnwritableError: it has none.
+        """
+        return self._rewriter.form(node, kind)
+
+    def take_out(self, call: exp.Anonymous) -> Expr:
+        """Put TRUE in the place of a call of a Python function, and return it."""
+        stand_in = exp.Boolean(this=True)
+        self.calls[id(stand_in)] = (str(call.name), offset_of(call))
+        self._kept += [call, stand_in]
+        if call is self.tree:
+            self.tree = stand_in
+        else:
+            call.replace(stand_in)
+        return stand_in
+
+    def cast(self, node: Expr, kind: SqlType) -> Expr:
+        """Return a cast of a part of the tree."""
+        self._kept.append(exp.Cast(this=node, to=exp.DataType.build(kind.text, dialect=SparkText)))
+        return self._kept[-1]
+
+    def references_in(self, node: Expr) -> list[ColumnRef]:
+        """Return the columns that a part of the tree mentions, in the order of the text."""
+        nodes = [each for each in node.find_all(exp.Column) if id(each) in self.references]
+        return [self.references[id(each)] for each in sorted(nodes, key=offset_of)]
+
+    def columns_of(self, node: Expr) -> tuple[str, ...]:
+        """Return the columns that a part of the tree reads, by their names in the schema."""
+        return tuple(dict.fromkeys(ref.column for ref in self.references_in(node)))
+
+    def chance_in(self, node: Expr) -> str:
+        """Return why equal rows may get different answers; empty if they do not."""
+        names = map(as_name, node.walk())
+        name = next((name for name in names if name in NON_DETERMINISTIC), "")
+        return f"{name}() is not deterministic" if name else ""
+
+    @property
+    def is_read_alike(self) -> bool:
+        """Whether Spark surely reads the text into this tree."""
+        return is_read_alike(self.tree, BINDS)
+
 
 @dataclass(frozen=True, slots=True)
 class SqlAnalysis:
-    """What is known of one SQL text over given columns."""
+    """The facts about one SQL text over given columns."""
 
     columns: tuple[str, ...]
     """The columns that it reads, by their names in the schema, in order of first mention."""
@@ -39,8 +158,8 @@ class SqlAnalysis:
     reason: str = ""
     """Why it is not deterministic or may raise."""
     safe_text: str | None = None
-    """If it may raise and is strict: a condition that never raises, true wherever it is true or
-    raises, and not true where it is false."""
+    """If it may raise and has such a form: a condition that never raises, true wherever it is true
+    or raises, and not true where it is false."""
 
 
 def analyse(
@@ -77,9 +196,23 @@ def analyse(
         >>> found.safe_text
         'coalesce((try_divide(`a`, `b`) > 2), `a` IS NOT NULL AND `b` IS NOT NULL)'
     """
-    reading = _Reading(text, columns, name, ansi=ansi, qualifiers=qualifiers)
-    reading.check_is_condition()
-    return reading.analysis(can_raise, deterministic, wants_form=True)
+    found = Expression(
+        text,
+        f"predicate {name!r}",
+        columns,
+        ansi=ansi,
+        qualifiers=qualifiers,
+        keeps_literals=True,
+    )
+    kind = found.type_of(found.tree)
+    if kind.is_known and kind.family != "boolean":
+        message = f"{found.what} is not a condition: it is of type {kind.text}"
+        refuse(message, text, offset_of(found.tree))
+    chance = found.chance_in(found.tree) if deterministic is None else _DECLARED[deterministic]
+    risk = found.facts(found.tree).reason if can_raise is None else _DECLARED_RISK[can_raise]
+    safe = None if chance or not risk else _safe_text(found)
+    columns_read = found.columns_of(found.tree)
+    return SqlAnalysis(columns_read, not chance, bool(risk), chance or risk, safe)
 
 
 def resolve_columns(
@@ -90,7 +223,7 @@ def resolve_columns(
     ansi: bool,
     qualifiers: Collection[str] | None = (),
 ) -> SqlAnalysis:
-    """Return what is known of a SQL expression of any type.
+    """Return the facts about a SQL expression of any type.
 
     Args:
         text: a column or an expression over columns.
@@ -103,8 +236,22 @@ def resolve_columns(
         QueryError: it cannot be read or names an unknown column.
         NotSupportedError: it holds a subquery, or a function over many rows.
     """
-    reading = _Reading(text, columns, name, ansi=ansi, qualifiers=qualifiers)
-    return reading.analysis(None, None, wants_form=False)
+    found = Expression(text, f"predicate {name!r}", columns, ansi=ansi, qualifiers=qualifiers)
+    chance, risk = found.chance_in(found.tree), found.facts(found.tree).reason
+    return SqlAnalysis(found.columns_of(found.tree), not chance, bool(risk), chance or risk)
+
+
+_DECLARED = {True: "", False: "it was declared not deterministic"}
+_DECLARED_RISK = {False: "", True: "it was declared to raise on some rows"}
+
+
+def _safe_text(found: Expression) -> str | None:
+    if not (found.ansi and found.is_read_alike):
+        return None
+    try:
+        return found.error_free(found.tree).true_or_raises
+    except UnwritableError:
+        return None
 
 
 def check_is_row_wise(tree: Expr, text: str, what: str, allowed: Collection[str] = ()) -> None:
@@ -152,64 +299,3 @@ _KINDS = (
     (WINDOWED, "window function"),
     (GENERATORS, "generator"),
 )
-
-
-class _Reading:
-    """One text being read."""
-
-    def __init__(
-        self,
-        text: str,
-        columns: Mapping[str, str],
-        name: str,
-        *,
-        ansi: bool,
-        qualifiers: Collection[str] | None,
-    ) -> None:
-        self._what = f"predicate {name!r}"
-        self._text = text
-        self._tree = parse_condition(text, self._what)
-        check_is_row_wise(self._tree, text, self._what)
-        resolver = Columns(columns, qualifiers)
-        self._references = resolver.references(self._tree, text, self._what)
-        self._reader = FactsReader(self._references, ansi=ansi)
-
-    def check_is_condition(self) -> None:
-        """Refuse what surely is not boolean."""
-        kind = self._reader.facts(self._tree).type
-        if kind.is_known and kind.family != "boolean":
-            message = f"{self._what} is not a condition: it is of type {kind.text}"
-            refuse(message, self._text, offset_of(self._tree))
-
-    def analysis(
-        self, can_raise: bool | None, deterministic: bool | None, *, wants_form: bool
-    ) -> SqlAnalysis:
-        """Return what is known, with the author's word where there is one."""
-        chance = self._chance() if deterministic is None else _SAID_RANDOM[deterministic]
-        risk = self._reader.facts(self._tree).reason if can_raise is None else _SAID_RISK[can_raise]
-        refs = self._refs_in_order()
-        safe = None
-        if risk and wants_form and not chance:
-            safe = safe_form(self._tree, self._references, self._reader, self._text)
-        return SqlAnalysis(
-            columns=tuple(dict.fromkeys(ref.column for ref in refs)),
-            is_deterministic=not chance,
-            may_raise=bool(risk),
-            reason=chance or risk,
-            safe_text=safe,
-        )
-
-    def _chance(self) -> str:
-        for node in self._tree.walk():
-            if as_name(node) in NON_DETERMINISTIC:
-                return f"{as_name(node)}() is not deterministic"
-        return ""
-
-    def _refs_in_order(self) -> list[ColumnRef]:
-        nodes = [node for node in self._tree.find_all(exp.Column) if id(node) in self._references]
-        nodes.sort(key=offset_of)
-        return [self._references[id(node)] for node in nodes]
-
-
-_SAID_RANDOM = {True: "", False: "it was declared not deterministic"}
-_SAID_RISK = {False: "", True: "it was declared to raise on some rows"}

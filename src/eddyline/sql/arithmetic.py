@@ -1,4 +1,4 @@
-"""Numbers in SQL: the types of literals, and what arithmetic gives and how it can fail.
+"""Numbers in SQL: the types of literals and of arithmetic, and the errors of arithmetic.
 
 The types and their limits are those of Spark's ANSI mode. A range that fits its type cannot
 overflow, so ``smallint_column + 1`` (an int) and ``60 * 60 * 24`` never raise.
@@ -47,6 +47,11 @@ def number_type(text: str) -> tuple[SqlType, bool]:
     return decimal(len(digits), 0), never_zero
 
 
+def has_opposite(kind: SqlType) -> bool:
+    """Return whether each value of a type has an opposite: Spark negates with 34 digits."""
+    return kind.family == "float" or (kind.family == "decimal" and kind.precision <= 34)
+
+
 def excludes_zero(kind: SqlType) -> bool:
     """Return whether no value of an integer type is 0."""
     return kind.family == "integer" and not kind.low <= 0 <= kind.high
@@ -55,7 +60,7 @@ def excludes_zero(kind: SqlType) -> bool:
 def result_of(
     operation: type[Expr], left: SqlType, right: SqlType, *, is_never_zero: bool
 ) -> tuple[SqlType, str]:
-    """Return the type of an arithmetic operation, and what may go wrong."""
+    """Return the type of an arithmetic operation, and the error that it may end in."""
     divides = operation in (exp.Div, exp.Mod, exp.IntDiv)
     zero = "divides by what may be 0" if divides and not is_never_zero else ""
     common = common_type(left, right)

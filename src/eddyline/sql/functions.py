@@ -1,12 +1,14 @@
-"""What is known of Spark's functions: which never raise, which draw lots, which do not belong.
+"""Calls in trees, and tables of Spark's functions: safe, strict, not deterministic, refused.
 
 A function that is in no table here may raise. The tables hold what was run against Spark 4.3 with
-edge values in ANSI mode (``tests/query/test_sql_analysis_spark.py``).
+edge values in ANSI mode (``tests/sql/test_analysis_spark.py``).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+from sqlglot import Expr, exp
 
 from eddyline.sql.types import (
     BIGINT,
@@ -24,7 +26,7 @@ from eddyline.sql.types import (
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """Arguments with which a function never raises, and what it returns."""
+    """Arguments with which a function never raises, and the type of its result."""
 
     parameters: tuple[SqlType | str, ...]
     """A type that the argument is cast to, or ``any``, ``array``, ``map`` or ``sized``."""
@@ -41,6 +43,37 @@ class Signature:
     def parameter(self, position: int) -> SqlType | str:
         """Return the parameter of an argument."""
         return self.parameters[min(position, len(self.parameters) - 1)]
+
+
+def as_name(node: Expr) -> str:
+    """Return the name of the function that a node calls, in lower case ("" if it calls none)."""
+    called = as_call(node)
+    return called[0] if called else ""
+
+
+def as_call(node: Expr) -> tuple[str, list[Expr]] | None:
+    """Return name (in lower case) and arguments if the node is a call."""
+    if isinstance(node, exp.Anonymous):
+        return str(node.name).lower(), list(node.expressions)
+    if type(node) not in _TYPED_CALLS:
+        return None
+    name, keys = _TYPED_CALLS[type(node)]
+    if isinstance(node, exp.Trim):
+        name = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(str(node.args.get("position")), name)
+    return name, [node.args[key] for key in keys if node.args.get(key) is not None]
+
+
+_TYPED_CALLS: dict[type, tuple[str, tuple[str, ...]]] = {
+    exp.Substring: ("substring", ("this", "start", "length")),
+    exp.StrPosition: ("position", ("substr", "this", "position")),
+    exp.Trim: ("trim", ("this", "expression")),
+    exp.Extract: ("extract", ("this", "expression")),
+    exp.CurrentDate: ("current_date", ()),
+    exp.CurrentTimestamp: ("current_timestamp", ()),
+    exp.CurrentUser: ("current_user", ()),
+    exp.SessionUser: ("session_user", ()),
+}
+"""Calls with a grammar of their own: SUBSTRING(s FROM 1 FOR 2)."""
 
 
 _LONGEST = 2**31 - 16  # no array of the JVM is longer, so length(s) + 1 never overflows
@@ -142,7 +175,10 @@ STRICT = _words(
     "replace translate substring_index concat year quarter month day dayofmonth dayofweek weekday "
     "dayofyear hour minute second date_add date_sub datediff date_diff"
 )
-"""Those that are NULL exactly when an argument is."""
+"""Safe functions that are NULL exactly where an argument is."""
+
+STRICT_NUMBERS = _words("round bround sqrt cbrt exp expm1 rint sign signum pow power")
+"""Functions of numbers that are NULL exactly where an argument is."""
 
 CASTS = _words(
     "tinyint smallint int bigint float double decimal string boolean date timestamp binary"

@@ -65,6 +65,23 @@ def python_regex(pattern: str) -> PythonRegex | None:
     return PythonRegex(written, int(re.IGNORECASE | re.ASCII) if ignores_case else 0)
 
 
+def is_plain_regex(pattern: str) -> bool:
+    """Return whether a pattern surely is a regular expression for Java.
+
+    Python accepts nearly the same patterns as Java; those that only Python accepts are ruled out.
+    """
+    only_python = re.search(
+        r"\(\?[PaLu(]|\[\^?\]|\[[^\]]*\[|(?<!\\)\{(?!\d+(,\d*)?\})|\\[xuUN0-9]", pattern
+    )
+    if only_python:
+        return False
+    try:
+        re.compile(pattern)
+    except (re.error, OverflowError, RecursionError):
+        return False
+    return True
+
+
 class _Translation:
     """One pattern being read from left to right."""
 

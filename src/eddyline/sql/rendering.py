@@ -1,30 +1,30 @@
-"""Writing a part of a condition as Spark SQL of its own, the same text for the same expression.
+"""Rendering a part of a condition as Spark SQL of its own: equal text for equal expressions.
 
-Every operator is put in parentheses, so that the text means what the tree says. Whether the tree
-says what Spark would read is another question: sqlglot and Spark do not give all operators the
+Every operator is put in parentheses, so that the text means what the tree says. Whether Spark reads
+the user's text as that tree is another question: sqlglot and Spark do not give all operators the
 same precedence (``a | b & c``, ``a = b < c``); ``is_read_alike`` tells where they may differ.
+How each type of node is written stands in ``sql.nodes``.
 """
 
 from __future__ import annotations
 
-import re
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from sqlglot import TokenType, exp
 
-from eddyline.sql.inference import as_call
-from eddyline.sql.parsing import SparkText, offset_of, refuse
+from eddyline.sql.parsing import offset_of, refuse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from sqlglot import Expr, Token
 
     from eddyline.sql.names import ColumnRef
 
+    NodeRule = Callable[["SqlWriter", Any], str]
 
-_SIGNS: dict[type, str] = {
+SIGNS: dict[type, str] = {
     exp.And: "AND",
     exp.Or: "OR",
     exp.EQ: "=",
@@ -52,6 +52,7 @@ _SIGNS: dict[type, str] = {
     exp.BitwiseLeftShift: "<<",
     exp.BitwiseRightShift: ">>",
 }
+"""Operators between two operands."""
 
 
 class UnwritableError(Exception):
@@ -94,23 +95,31 @@ class SqlWriter:
     """Writes parts of one tree.
 
     Args:
-        references: what each column refers to, by the node's ``id``.
-        calls: nodes that stand for calls of Python functions, by ``id``, with their offsets.
+        references: the column of each node that names one, by the node's ``id``.
+        nodes: how each type of node is written.
         text: the text of the tree.
-        what: what the text is, for errors.
+        what: the subject of errors: ``rule 'big'``.
+        calls: name and offset of calls of Python functions, by the ``id`` of the nodes that stand
+            for them; they cannot be written.
+        keeps_literals: whether literals are written as in the text; otherwise equal ones are
+            written alike.
     """
 
     def __init__(
         self,
         references: Mapping[int, ColumnRef],
-        calls: Mapping[int, tuple[str, int]],
+        nodes: Mapping[type[Expr], NodeRule],
         text: str,
         what: str,
+        calls: Mapping[int, tuple[str, int]],
+        keeps_literals: bool = False,
     ) -> None:
-        self._references = references
-        self._calls = calls
-        self._text = text
+        self.references = references
+        self.text = text
+        self.keeps_literals = keeps_literals
+        self._nodes = nodes
         self._what = what
+        self._calls = calls
 
     def write(self, node: Expr) -> str:
         """Return a node as Spark SQL.
@@ -125,131 +134,20 @@ class SqlWriter:
                 f"{self._what}: the function {name} inside a larger expression is not supported; "
                 f"it may stand between AND, OR and NOT, and before IS TRUE or IS NULL"
             )
-            refuse(message, self._text, offset, function=name)
-        handler = self._HANDLERS.get(type(node))
-        if handler is None:
+            refuse(message, self.text, offset, function=name)
+        rule = self._nodes.get(type(node))
+        if rule is None:
             raise UnwritableError(type(node).__name__)
-        return handler(self, node)
+        return rule(self, node)
 
-    def _list(self, nodes: Sequence[Expr]) -> str:
+    def write_list(self, nodes: Iterable[Expr]) -> str:
+        """Return nodes as Spark SQL, with commas between them."""
         return ", ".join(map(self.write, nodes))
 
-    def _column(self, node: Expr) -> str:
-        found = self._references.get(id(node))
-        return node.name.lower() if found is None else found.text
 
-    def _literal(self, node: Expr) -> str:
-        value = str(node.this)
-        return string_literal(value) if node.args.get("is_string") else value
-
-    def _hex(self, node: Expr) -> str:
-        value = str(node.this)
-        if re.fullmatch("[0-9A-Fa-f]*", value) is None or f"'{value}'" not in self._text:
-            raise UnwritableError(value)
-        return f"X'{value}'"
-
-    def _operator(self, node: Expr) -> str:
-        sign = _SIGNS[type(node)]
-        return f"({self.write(node.this)} {sign} {self.write(node.expression)})"
-
-    def _like(self, node: Expr, escape: str = "") -> str:
-        sign = _SIGNS[type(node)]
-        negate = "NOT " if node.args.get("negate") else ""
-        pattern = node.expression
-        written = ""
-        if isinstance(pattern, exp.Any | exp.All):
-            inside = pattern.this.unnest()
-            each = inside.expressions if isinstance(inside, exp.Tuple) else [inside]
-            kind = "ANY" if isinstance(pattern, exp.Any) else "ALL"
-            written = f"{kind} ({self._list(each)})"
-        return f"({self.write(node.this)} {negate}{sign} {written or self.write(pattern)}{escape})"
-
-    def _escaped(self, node: Expr) -> str:
-        if not isinstance(node.this, exp.Like | exp.ILike):
-            raise UnwritableError(type(node.this).__name__)
-        return self._like(node.this, f" ESCAPE {self.write(node.expression)}")
-
-    def _between(self, node: Expr) -> str:
-        low, high = self.write(node.args["low"]), self.write(node.args["high"])
-        return f"({self.write(node.this)} BETWEEN {low} AND {high})"
-
-    def _case(self, node: Expr) -> str:
-        chosen = f" {self.write(node.this)}" if node.this is not None else ""
-        arms = [
-            f" WHEN {self.write(each.this)} THEN {self.write(each.args['true'])}"
-            for each in node.args["ifs"]
-        ]
-        default = node.args.get("default")
-        otherwise = "" if default is None else f" ELSE {self.write(default)}"
-        return f"CASE{chosen}{''.join(arms)}{otherwise} END"
-
-    def _if(self, node: Expr) -> str:
-        parts = [node.this, node.args["true"], node.args.get("false")]
-        return f"if({self._list([part for part in parts if part is not None])})"
-
-    def _cast(self, node: Expr) -> str:
-        name = "TRY_CAST" if isinstance(node, exp.TryCast) else "CAST"
-        if node.args.get("format") or node.args.get("action"):
-            raise UnwritableError(name)
-        return f"{name}({self.write(node.this)} AS {node.args['to'].sql(SparkText)})"
-
-    def _call(self, node: Expr) -> str:
-        called = as_call(node)
-        if called is None or re.fullmatch(r"\w+", called[0]) is None:
-            raise UnwritableError(type(node).__name__)
-        return f"{called[0].lower()}({self._list(called[1])})"
-
-    def _trim(self, node: Expr) -> str:
-        if node.args.get("expression") is not None:
-            raise UnwritableError("TRIM")  # which of two arguments is the text, varies
-        return self._call(node)
-
-    def _extract(self, node: Expr) -> str:
-        return f"EXTRACT({node.this.name} FROM {self.write(node.expression)})"
-
-    def _negative(self, node: Expr) -> str:
-        # Spark reads -1 as one number; what it negates, -(1), it may round.
-        is_apart = isinstance(node.this, exp.Paren) and isinstance(node.this.unnest(), exp.Literal)
-        inner = self.write(node.this)
-        return f"(- ({inner}))" if is_apart else f"(- {inner})"
-
-    def _interval(self, node: Expr) -> str:
-        unit = node.args.get("unit")
-        if not isinstance(unit, exp.Var) or not isinstance(node.this, exp.Literal):
-            raise UnwritableError("INTERVAL")
-        return f"INTERVAL '{node.this.this}' {unit.name}"
-
-    def _bracket(self, node: Expr) -> str:
-        return f"{self.write(node.this)}[{self._list(node.expressions)}]"
-
-    _HANDLERS: ClassVar[dict[type, Callable[[SqlWriter, Any], str]]] = {
-        exp.Column: _column,
-        exp.Literal: _literal,
-        exp.RawString: lambda _self, node: string_literal(str(node.this)),
-        exp.HexString: _hex,
-        exp.Boolean: lambda _self, node: "TRUE" if node.this else "FALSE",
-        exp.Null: lambda _self, _node: "NULL",
-        exp.Paren: lambda self, node: self.write(node.this),
-        exp.Not: lambda self, node: f"(NOT {self.write(node.this)})",
-        exp.Neg: _negative,
-        exp.BitwiseNot: lambda self, node: f"(~ {self.write(node.this)})",
-        exp.In: lambda self, node: f"({self.write(node.this)} IN ({self._list(node.expressions)}))",
-        exp.Between: _between,
-        **dict.fromkeys(_SIGNS, _operator),
-        **dict.fromkeys((exp.Like, exp.ILike), _like),
-        exp.Escape: _escaped,
-        exp.Case: _case,
-        exp.If: _if,
-        **dict.fromkeys((exp.Cast, exp.TryCast), _cast),
-        exp.Bracket: _bracket,
-        exp.Array: lambda self, node: f"array({self._list(node.expressions)})",
-        exp.Interval: _interval,
-        exp.Extract: _extract,
-        exp.Trim: _trim,
-        **dict.fromkeys((exp.Anonymous, exp.Substring, exp.StrPosition), _call),
-        **dict.fromkeys((exp.CurrentDate, exp.CurrentTimestamp), _call),
-        **dict.fromkeys((exp.CurrentUser, exp.SessionUser), _call),
-    }
+def write_operator(writer: SqlWriter, node: Expr) -> str:
+    """Return an operator between two operands as Spark SQL."""
+    return f"({writer.write(node.this)} {SIGNS[type(node)]} {writer.write(node.expression)})"
 
 
 def string_literal(text: str) -> str:
@@ -263,50 +161,35 @@ def string_literal(text: str) -> str:
     return "'" + escaped.replace("${", "\\u0024{") + "'"
 
 
-_LEVELS: dict[type, int] = {
-    exp.Or: 1,
-    exp.And: 2,
-    exp.Not: 3,
-    **dict.fromkeys((exp.Is, exp.Between, exp.In, exp.Escape, exp.Like, exp.ILike), 4),
-    **dict.fromkeys((exp.RegexpLike, exp.NullSafeEQ, exp.NullSafeNEQ), 4),
-    **dict.fromkeys((exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE), 5),
-    exp.BitwiseOr: 6,
-    exp.BitwiseXor: 7,
-    exp.BitwiseAnd: 8,
-    **dict.fromkeys((exp.BitwiseLeftShift, exp.BitwiseRightShift), 9),
-    **dict.fromkeys((exp.Add, exp.Sub, exp.DPipe), 10),
-    **dict.fromkeys((exp.Mul, exp.Div, exp.Mod, exp.IntDiv), 11),
-    **dict.fromkeys((exp.Neg, exp.BitwiseNot), 12),
-}
-"""How tightly operators bind in Spark's grammar; what is not listed stands for itself."""
-_NOT, _PREDICATE, _COMPARISON, _CLOSED = 3, 4, 5, 20
+OR, AND, NOT, PREDICATE, COMPARISON = 1, 2, 3, 4, 5
+BIT_OR, BIT_XOR, BIT_AND, SHIFT, SUM, PRODUCT, SIGN = 6, 7, 8, 9, 10, 11, 12
+CLOSED = 20
+"""How tightly operators bind in Spark's grammar; ``CLOSED`` is no operator."""
 
 
-def is_read_alike(tree: Expr) -> bool:
+def is_read_alike(tree: Expr, binds: Mapping[type[Expr], int]) -> bool:
     """Return whether Spark surely reads a text into the tree that sqlglot made of it.
 
-    >>> from eddyline.sql.parsing import parse_condition
-    >>> is_read_alike(parse_condition("a | b & c = 1"))  # for sqlglot (a | b) & c
-    False
+    Args:
+        tree: sqlglot's tree.
+        binds: how tightly each type of node binds.
     """
-    return all(map(_is_alike, tree.walk()))
 
+    def level(node: Expr) -> int:
+        return binds.get(type(node), CLOSED)
 
-def _is_alike(node: Expr) -> bool:
-    level = _level(node)
-    if level == _CLOSED or isinstance(node, exp.Escape):
-        return True
-    what = node.args.get("expression")
-    if isinstance(node, exp.Is) and not isinstance(what, exp.Null | exp.Boolean):
-        return False
-    first = _level(node.this)
-    if level == _PREDICATE:
-        others = [what, node.args.get("low"), node.args.get("high")]
-        binds = all(_level(other) > _COMPARISON for other in others if other is not None)
-        return first >= _COMPARISON and binds and not node.args.get("symmetric")
-    # Operators of one level group from the left; for AND and OR it makes no difference.
-    return first >= level and (what is None or _level(what) > level or level < _NOT)
+    def is_alike(node: Expr) -> bool:
+        own, right = level(node), node.args.get("expression")
+        if own == CLOSED or isinstance(node, exp.Escape):
+            return True
+        if isinstance(node, exp.Is) and not isinstance(right, exp.Null | exp.Boolean):
+            return False
+        first = level(node.this)
+        if own == PREDICATE:
+            others = [right, node.args.get("low"), node.args.get("high")]
+            binds_all = all(level(other) > COMPARISON for other in others if other is not None)
+            return first >= COMPARISON and binds_all and not node.args.get("symmetric")
+        # Operators of one level group from the left; for AND and OR it makes no difference.
+        return first >= own and (right is None or level(right) > own or own < NOT)
 
-
-def _level(node: Expr) -> int:
-    return _LEVELS.get(type(node), _CLOSED)
+    return all(map(is_alike, tree.walk()))

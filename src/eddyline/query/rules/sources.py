@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from eddyline.errors import NotSupportedError, QueryError
 from eddyline.query.conditions import And, Constant, MayRaise, NativeTest, Rule
 from eddyline.query.predicates import FunctionPredicate, SqlPredicate, as_predicate
-from eddyline.query.rules.reader import RuleText, checked_reads, function_test
+from eddyline.query.rules.python_calls import checked_reads, function_test
+from eddyline.query.rules.reader import RuleText
 from eddyline.sql.analysis import check_is_row_wise
 from eddyline.sql.parsing import parse_condition
 from eddyline.sql.rendering import UnwritableError

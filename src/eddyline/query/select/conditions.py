@@ -16,8 +16,7 @@ from eddyline.query.select.key_classes import Keys, side_of
 from eddyline.query.select.scope import identifier
 from eddyline.sql.analysis import check_is_row_wise
 from eddyline.sql.conjuncts import conjunct_tokens, unwrapped
-from eddyline.sql.functions import NON_DETERMINISTIC
-from eddyline.sql.inference import as_name
+from eddyline.sql.functions import NON_DETERMINISTIC, as_name
 from eddyline.sql.parsing import parse_condition, refuse, slice_of
 
 if TYPE_CHECKING:

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from eddyline.query.query import KeyClass
-from eddyline.sql.inference import FactsReader, as_name
-from eddyline.sql.names import Columns
-from eddyline.sql.parsing import parse_condition
+from eddyline.sql.analysis import Expression
+from eddyline.sql.functions import as_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -58,11 +57,10 @@ def side_of(name: str, text: str, columns: Mapping[str, str]) -> Side | None:
         text: the expression, over its unqualified columns by their names in the schema.
         columns: name and Spark type of the input's columns.
     """
-    tree = parse_condition(text)
-    references = Columns(columns).references(tree, text, text)
-    kind = FactsReader(references, ansi=True).facts(tree).type
+    side = Expression(text, text, columns, ansi=True)
+    tree, kind = side.tree, side.type_of(side.tree)
     is_compound = isinstance(tree, exp.Tuple) or (kind.is_known and kind.family not in _KINDS)
-    types = [columns[ref.column] for ref in references.values()]
+    types = [columns[column] for column in side.columns_of(tree)]
     if is_compound or _has_collation(tree, types):
         return None
     identity = tree.unnest().sql(comments=False, normalize_functions="upper")
