@@ -326,11 +326,11 @@ class Worker:
         from eddyline.options import SharingOptions  # noqa: PLC0415
         from eddyline.rules.compile.program import compile_rules  # noqa: PLC0415
         from eddyline.rules.loop import RuleLoop  # noqa: PLC0415
-        from eddyline.spark.rules.task import RuleBlock  # noqa: PLC0415
+        from eddyline.spark.rules.task import RuleTask  # noqa: PLC0415
 
         program = compile_rules(bound(rules, table))
         options = SharingOptions()
-        self.block = RuleBlock(
+        self.task = RuleTask(
             program_id=uuid.uuid4().hex,
             load=lambda: program,
             plan=RuleLoop(program, options).plan,
@@ -350,8 +350,9 @@ class Worker:
         """Evaluate all rows; returns what was observed."""
         from eddyline.runtime.reports import TaskReport  # noqa: PLC0415
 
-        *_, last = self.block.run(iter(self.batches))
-        return TaskReport.from_bytes(last.field("report")[-1].as_py()).profile
+        *_, last = self.task.run(iter(self.batches))
+        profile: SharingProfile = TaskReport.from_bytes(last.field("report")[-1].as_py()).profile
+        return profile
 
 
 def bound(rules: Rules, table: pa.Table) -> list[Any]:

@@ -16,13 +16,11 @@ MOST_METHODS = 25
 LONG_FILES = {
     "spark/joins/operator.py",
     "spark/joins/window_join.py",
-    "spark/rules/rule_set.py",
 }
 """Files that are still too long; each is to go, none may come."""
 
 LARGE_CLASSES = {
     "JoinPipeline",
-    "RuleSet",
     "_Reader",
 }
 """Classes that still have too many methods; each is to go, none may come."""

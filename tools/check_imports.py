@@ -43,8 +43,6 @@ TO_MEND: set[tuple[str, str]] = set()
 KNOWN_CIRCLES = {
     "spark.joins.operator",
     "spark.joins.window_join",
-    "spark.rules.live",
-    "spark.rules.rule_set",
 }
 """Modules that still import themselves by way of others; each is to go, none may come."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +18,8 @@ from eddyline.query.rules.sources import SqlRule
 from eddyline.rules.compile.program import compile_rules
 from eddyline.rules.match.matcher import Matcher
 from eddyline.rules.planning.access_predicates import plan_of
+from eddyline.spark.operator import Laid, Operator, Pending
+from eddyline.spark.run.job_reports import JobReports
 from eddyline.sql.types import INT
 
 pytestmark = pytest.mark.spark
@@ -82,22 +85,26 @@ def test_a_set_over_two_inputs_keeps_what_it_learned_of_each(spark):
     for df in (first, second) * 3:
         assert matches_of(df, rules) == [["r1"]]
         rules.explain()
-        made.add(id(rules._shown.pipeline))
+        made.add(id(rules._shown))
     assert len(made) == 2
 
 
 def test_a_report_is_learned_once_whoever_asks():
-    rules = el.RuleSet({"r1": "a > 0"})
     learned = []
 
-    class Pipeline:
-        def learn(self, reports, *, timeout_s):
+    class Metrics:
+        def get(self, timeout_s):
+            return {}
+
+    class Slow(Operator):
+        def learn(self, observed, batch):
             threading.Event().wait(0.05)
-            learned.extend(reports)
+            learned.extend(each.name for each in observed)
             return []
 
-    rules._waiting = [(Pipeline(), "report")]
-    threads = [threading.Thread(target=rules._learn, args=(0.0,)) for _ in range(4)]
+    reports, df = JobReports(), SimpleNamespace(isStreaming=False)
+    reports.lay(df, Slow(), lambda observation: Laid(df, (Pending("report", Metrics()),)))
+    threads = [threading.Thread(target=reports.learn, args=(0.0,)) for _ in range(4)]
     for each in threads:
         each.start()
     for each in threads:

@@ -47,8 +47,7 @@ def test_a_set_with_decorated_functions_closures_and_lambdas_is_pickled():
             "r2": "is_below(n) OR one(n)",
             "r3": "odd(n)",
         }
-        _, sources = again.now()
-        functions = sources[0].functions
+        functions = again.store.now()[1]["r1"].functions
         n = pa.array([1, 2, 3])
         assert all(isinstance(each, FunctionPredicate) for each in functions.values())
         assert functions["odd"](n).to_pylist() == [True, False, True]
@@ -76,5 +75,7 @@ def test_a_set_of_a_script_arrives_in_another_process():
     )
     again = pickle.loads(done.stdout)
     assert again.names == ("odd",)
-    _, (source,) = again.now()
-    assert source.functions["odd"](pa.array([1, 2])).to_pylist() == [True, False]
+    assert again.store.now()[1]["odd"].functions["odd"](pa.array([1, 2])).to_pylist() == [
+        True,
+        False,
+    ]

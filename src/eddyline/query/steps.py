@@ -210,15 +210,22 @@ def _input_steps(query: Query, each: Input, made: Mapping[str, Sequence[Step]]) 
                 f"of another join; join all the streams in one query, or filter its results only"
             )
             raise NotSupportedError(message, stream=each.stream)
-        found = [step.renamed(_within(name)) for step in inner]
+        found = inlined(inner, name)
     if each.predicates or not query.is_join:
         found.append(FilterStep(name, each.predicates))
     return found
 
 
-def _within(name: str) -> Callable[[str], str]:
-    """Return the names that relations have inside of the query that makes an input."""
-    return lambda inner: name if inner == RESULT else f"{name}.{inner}"
+def inlined(steps: Sequence[Step], name: str) -> list[Step]:
+    """Return the steps of a query that make an input of another one, over their own relations.
+
+    Args:
+        steps: of the query.
+        name: of the input.
+    """
+    return [
+        step.renamed(lambda inner: name if inner == RESULT else f"{name}.{inner}") for step in steps
+    ]
 
 
 def columns_read(query: Query, texts: Sequence[str]) -> dict[str, tuple[str, ...]]:

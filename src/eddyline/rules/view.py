@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RuleCount:
-    """What one rule came to."""
+    """The counts of one rule."""
 
     name: str
     n_rows: int
@@ -22,6 +22,14 @@ class RuleCount:
     """Of those, the rows for which it had to be decided."""
     n_matches: int
     """Rows that it was true for."""
+
+    def __add__(self, other: RuleCount) -> RuleCount:
+        return RuleCount(
+            self.name,
+            self.n_rows + other.n_rows,
+            self.n_met + other.n_met,
+            self.n_matches + other.n_matches,
+        )
 
 
 @dataclass(frozen=True, slots=True)

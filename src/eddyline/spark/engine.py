@@ -8,12 +8,13 @@ from eddyline.errors import OptionError, QueryError
 from eddyline.options import FilterOptions, JoinOptions
 from eddyline.query.predicates import FunctionPredicate, predicate
 from eddyline.query.select.reader import read_query
-from eddyline.query.steps import steps
+from eddyline.query.steps import ReadStep, inlined, steps
 from eddyline.registry import unknown
 from eddyline.spark.analysis import column_types
 from eddyline.spark.functions import argument_names
 from eddyline.spark.joins.window_join import WindowJoin
 from eddyline.spark.query import RENAME, Query, Relation
+from eddyline.spark.rules.query import RuleQuery
 from eddyline.spark.run.run import already_running
 from eddyline.spark.run.running_query import stop_runs
 from eddyline.spark.session import session
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from eddyline.query.steps import Step
+    from eddyline.spark.rules.rule_set import RuleSet
     from eddyline.spark.run.running_query import RunFace
     from eddyline.spark.shared.group import SharedQueries
     from eddyline.spark.sinks.sinks import BatchWriter
@@ -213,6 +216,48 @@ class Engine:
         )
         made.check()
         return made
+
+    def rules(
+        self,
+        name: str,
+        rules: RuleSet,
+        *,
+        stream: str,
+        column: str = "matches",
+        keep_unmatched: bool = False,
+    ) -> Query:
+        """Make a query of rules: the names of those that are true for each row of a stream.
+
+        Args:
+            name: the query's name.
+            rules: an ``el.RuleSet``, such as from ``el.sigma.load``; each micro-batch has the rules
+                of the moment it starts.
+            stream: the name of a stream, which may be the result of another query.
+            column: the new column, an ``array<string>`` in the order of the set.
+            keep_unmatched: whether rows for which no rule is true are kept, with an empty array.
+
+        Raises:
+            QueryError: the name is taken, there is no such stream, a rule does not fit it, or it
+                has a column of that name.
+        """
+        self._check_free(name)
+        source: list[Step] = [ReadStep(stream, stream)]
+        if stream in self.results:
+            source = inlined(self.results[stream].steps, stream)
+        elif stream not in self.streams:
+            known = [*self.streams, *self.results]
+            raise QueryError(unknown("stream", stream, known), name=name, stream=stream)
+        made = RuleQuery(
+            name,
+            rules,
+            self.relations,
+            column=column,
+            keep_unmatched=keep_unmatched,
+            source=source,
+            rename="engine.rules('…', …)",
+            check_not_running=self.check_not_running,
+        )
+        return self._add(made)
 
     def _check_free(self, name: str) -> None:
         if name in self.queries:

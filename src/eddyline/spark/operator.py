@@ -145,6 +145,11 @@ class Operator:
 
     # -- what people see ------------------------------------------------------------------------
 
+    @property
+    def text(self) -> str:
+        """The operator's part of the query as its author wrote it, if that changes in a run."""
+        return ""
+
     def plan(self) -> Any:
         """Return the plan in force as plain values, for the journal; None if there is none."""
         return None

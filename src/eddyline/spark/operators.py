@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from eddyline.errors import PlanError
 from eddyline.query.steps import FilterStep, ProjectStep, ReadStep
+from eddyline.rules.step import RuleStep
 from eddyline.spark.filters.operator import FilterOperator
 from eddyline.spark.projection import ProjectOperator
+from eddyline.spark.rules.operator import RuleOperator
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 
 OPERATORS: dict[type[Any], Callable[[Any, Site], Operator]] = {
     FilterStep: FilterOperator.of,
+    RuleStep: RuleOperator.of,
     ProjectStep: ProjectOperator.of,
 }
 """By the kind of step: makes its operator over the rows of a site."""

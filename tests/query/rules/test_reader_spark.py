@@ -25,7 +25,7 @@ from eddyline.query.conditions import (
     ValueTest,
 )
 from eddyline.query.rules.sources import SqlRule
-from eddyline.spark.rules.operator import RuleBinder
+from eddyline.spark.rules.binding import RuleBinder
 from eddyline.sql.java_regex import python_regex
 from eddyline.sql.like import is_folded_alike
 from eddyline.testing import rule_strategies

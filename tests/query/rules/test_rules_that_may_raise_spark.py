@@ -24,7 +24,7 @@ from eddyline.query.rules.sources import SqlRule
 from eddyline.rules.compile.program import compile_rules
 from eddyline.rules.match.matcher import Matcher
 from eddyline.rules.planning.access_predicates import plan_of
-from eddyline.spark.rules.operator import looked_at
+from eddyline.spark.rules.binding import looked_at
 from eddyline.testing.reference_rules import possible
 from tests.examples import examples
 

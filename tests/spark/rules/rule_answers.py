@@ -6,7 +6,7 @@ from pyspark.sql import functions as F
 
 import eddyline as el
 from eddyline.query.conditions import NativeTest
-from eddyline.spark.rules.operator import RuleBinder
+from eddyline.spark.rules.binding import RuleBinder
 
 
 def said_by_spark(frame, texts):
@@ -23,7 +23,8 @@ def said_by_rules(frame, texts, **options):
 
 def natives(frame, text):
     """Return the parts of a rule that are left to Spark, each a column of its own."""
-    (rule,) = RuleBinder().bind(frame, el.RuleSet({"r": text}).now()[1], skips=False).rules
+    _, sources = el.RuleSet({"r": text}).store.now()
+    (rule,) = RuleBinder().bind(frame, sources.values(), skips=False).rules
     waiting, found = [rule.tree], []
     while waiting:
         node = waiting.pop()

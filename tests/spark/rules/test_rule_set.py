@@ -327,7 +327,8 @@ def test_restart_from_a_checkpoint(spark, frame, stream, tmp_path):
     paths = {"path": str(tmp_path / "out"), "checkpoint": str(tmp_path / "ckpt")}
     rules = el.RuleSet(RULES, sample_prob=1.0)
     first = finish(rules.start(stream, "parquet", trigger="available_now", **paths))
-    plan, counts = first.pipeline.pipeline.loop.plan, first.view().rules
+    (operator,) = first.chain.operators
+    plan, counts = operator.compiled.loop.plan, first.view().rules
     assert first.view().is_measured
 
     # A crash after the rows were written and before Spark noted it: the batch runs again.
@@ -343,10 +344,10 @@ def test_restart_from_a_checkpoint(spark, frame, stream, tmp_path):
     assert [record.batch_id for record in again.records] == [last]
     assert found(spark.read.parquet(paths["path"])) == matched(frame, RULES)
     assert [e["event"] for e in again.journal if e["component"] == "run"] == ["restore"]
-    assert again.pipeline.pipeline.loop.plan == plan
+    assert again.chain.operators[0].compiled.loop.plan == plan
     assert again.view().rules == counts  # counted before, counts once
     state = json.loads((tmp_path / "ckpt" / "eddyline" / "state.json").read_text())
-    assert state["state"]["plan"]["witnesses"]
+    assert state["state"]["rules"]["plan"]["witnesses"]
 
     other = el.RuleSet({**RULES, "new": "n = 1"})
     run = finish(other.start(stream, "parquet", trigger="available_now", **paths))

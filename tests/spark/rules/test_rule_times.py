@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 import eddyline as el
-from eddyline.spark.rules.operator import RuleBinder
+from eddyline.spark.rules.binding import RuleBinder
 from eddyline.testing.reference_rules import truth
 from tests.examples import examples
 from tests.spark.rules.rule_answers import natives, said_by_rules, said_by_spark
@@ -189,10 +189,7 @@ def test_a_running_set_takes_in_new_constants(spark):
 def test_moments_in_a_tree_are_what_the_session_says(spark, change):
     change(zone="Asia/Kolkata")
     frame = rows_in(spark)
-    (rule,) = (
-        RuleBinder()
-        .bind(frame, el.RuleSet({"r": "NOT at IN ('1970-01-01 05:30:00')"}).now()[1], skips=False)
-        .rules
-    )
+    _, sources = el.RuleSet({"r": "NOT at IN ('1970-01-01 05:30:00')"}).store.now()
+    (rule,) = RuleBinder().bind(frame, sources.values(), skips=False).rules
     assert rule.tree.part.value == 0
     assert truth(rule.tree, {"`at`": dt.datetime(1970, 1, 1, tzinfo=dt.UTC)}) is False

@@ -31,7 +31,7 @@ from eddyline.rules.match.matcher import Matcher
 from eddyline.rules.planning.access_predicates import plan_of
 from eddyline.runtime.reports import TaskReport
 from eddyline.spark.rules import task as rule_worker
-from eddyline.spark.rules.task import MAX_PROGRAMS, RuleBlock
+from eddyline.spark.rules.task import MAX_PROGRAMS, RuleTask
 from eddyline.sql.like import ANY, Wild
 from eddyline.sql.types import INT, STRING
 from eddyline.testing import reference_rules, rule_strategies
@@ -64,7 +64,7 @@ def block(rules=RULES, *, plan=None, is_measured=False, **given):
         "batch_id": 0,
         "name": "rules",
     }
-    return RuleBlock(**fields | given), program
+    return RuleTask(**fields | given), program
 
 
 def batches(program, table, sizes):

@@ -119,6 +119,14 @@ def test_memory_sinks_have_the_rows_of_unshared_queries(engine):
 
 
 @pytest.mark.large
+def test_a_batch_may_have_a_row_of_no_query(engine):
+    engine.query("SELECT id FROM s WHERE id < 3", name="first")
+    engine.query("SELECT id FROM s WHERE id < 2", name="few")
+    runs = engine.start_all("memory", trigger="available_now")
+    assert all(run.await_termination(120) for run in runs)
+    assert [sorted(run.to_arrow()["id"].to_pylist()) for run in runs] == [[0, 1, 2], [0, 1]]
+
+
 def test_other_sinks_have_the_rows_of_unshared_queries(engine, tmp_path):
     def started(made, name, **options):
         return finish(

@@ -2,42 +2,29 @@
 
 from __future__ import annotations
 
-import uuid
 from typing import TYPE_CHECKING, Any
 
 from eddyline.errors import QueryError
 from eddyline.filters.loop import check_options
 from eddyline.options import FilterOptions
 from eddyline.query.predicates import as_predicate, named
-from eddyline.runtime.journal import Journal
-from eddyline.runtime.records import History
 from eddyline.spark.filters.binding import bind_to, fits
 from eddyline.spark.filters.operator import FilterOperator
 from eddyline.spark.filters.parts import ArrowPart, NativePart
-from eddyline.spark.operator import Batch, Observed, collected
-from eddyline.spark.run.observed_metrics import listener
+from eddyline.spark.operator import Batch
+from eddyline.spark.run.job_reports import WAIT_S, JobReports
 from eddyline.watch import filters as words
 from eddyline.watch.terminal.explain import explain
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from pyspark.sql import DataFrame
 
     from eddyline.filters.view import FilterView
     from eddyline.query.predicates import Predicate
-    from eddyline.runtime.journal import JournalEntry
-    from eddyline.spark.operator import Pending
-
-HARVEST_WAIT_S = 1.0
-"""How long ``explain`` and ``journal`` wait for what a job that has just ended reports (s)."""
 
 MAX_HANDED_OVER = 4
 """Attributes that a job hands over to its workers on the chance that one tells classes apart. (The
 engine hands over more, and stops when none does.)"""
-
-MAX_PENDING = 16
-"""Jobs whose reports are still awaited; of more, the oldest were never run and are let go."""
 
 SETTINGS = ("spark.sql.ansi.enabled", "spark.sql.caseSensitive")
 """Settings of the session on which it depends what a predicate means and whether it can raise."""
@@ -56,11 +43,9 @@ class Conjunction:
         self.predicates = predicates
         self.options = options
         self.name = name
-        self._journal = Journal()
+        self._reports = JobReports()
         self._operator: FilterOperator | None = None
         self._columns: list[tuple[str, str]] = []
-        self._waiting: list[Pending] = []
-        self._streams: list[_StreamReports] = []
 
     def __call__(self, df: DataFrame) -> DataFrame:
         """Return the rows on which every predicate is true.
@@ -71,7 +56,7 @@ class Conjunction:
         Raises:
             QueryError: a predicate does not fit the columns; the message names it.
         """
-        self._learn(0.0)
+        self._reports.learn(0.0)
         operator = self._bound_to(df)
         if df.isStreaming:
             return self._apply_streaming(df, operator)
@@ -83,11 +68,13 @@ class Conjunction:
             )
             native = [name for name, p in operator.learning.items() if isinstance(p, NativePart)]
             operator.notes |= dict.fromkeys(native, note)
-        self._take_entries()
         operator.label_texts(df)
-        laid = operator.lay(df, Batch())
-        self._waiting = [*self._waiting, *laid.pending][-MAX_PENDING:]
-        return laid.df
+        return self._laid(df, operator)
+
+    def _laid(self, df: DataFrame, operator: FilterOperator) -> DataFrame:
+        return self._reports.lay(
+            df, operator, lambda observation: operator.lay(df, Batch(), observation=observation)
+        )
 
     def explain(self, *, width: int = 100) -> str:
         """Return the order in force and why, in words.
@@ -96,8 +83,8 @@ class Conjunction:
             width: columns of the text.
         """
         view = self.view()
-        history = History(journal=tuple(self._journal))
-        return explain(view.name, words.sections(view, history), width=width)
+        sections = words.sections(view, self._reports.history())
+        return explain(view.name, sections, width=width)
 
     def view(self) -> FilterView:
         """Return the order in force and why, as values.
@@ -105,7 +92,7 @@ class Conjunction:
         Raises:
             QueryError: the conjunction was not applied to any DataFrame yet.
         """
-        self._learn(HARVEST_WAIT_S)
+        self._reports.learn(WAIT_S)
         if self._operator is None:
             msg = f"{self.name}: not applied to a DataFrame yet; use df.transform(…) first"
             raise QueryError(msg, name=self.name)
@@ -114,8 +101,8 @@ class Conjunction:
     @property
     def journal(self) -> list[dict[str, Any]]:
         """Every decision so far, as rows."""
-        self._learn(HARVEST_WAIT_S)
-        return self._journal.rows()
+        self._reports.learn(WAIT_S)
+        return self._reports.rows()
 
     def __reduce__(self) -> tuple[Any, ...]:
         # What was learned stays: it belongs to jobs of this process.
@@ -134,7 +121,7 @@ class Conjunction:
                 bound, self.options, self.name, max_handed_over=MAX_HANDED_OVER
             )
             self._columns = columns
-            self._waiting = []
+            self._reports.forget()
         return known
 
     def _apply_streaming(self, df: DataFrame, operator: FilterOperator) -> DataFrame:
@@ -153,44 +140,11 @@ class Conjunction:
                 "no class of rows is looked for in a plain streaming DataFrame, whose plan could "
                 "not stop handing columns over; name them with route_by, or use el.Engine"
             )
-        reports = {each: _StreamReports(self, operator, each) for each in arrow}
-        self._streams += reports.values()
-        for report in reports.values():
-            listener(df).take(report.name, report.take)
-        return operator.lay(df, Batch(), observation=lambda component: reports[component].name).df
-
-    def _learn(self, timeout_s: float) -> None:
-        if self._operator is not None and self._waiting:
-            observed, self._waiting = collected(self._waiting, timeout_s)
-            self.note(self._operator.learn(observed, Batch()))
-        self._take_entries()
-
-    def note(self, entries: Iterable[JournalEntry]) -> None:
-        """Take in decisions."""
-        self._journal.extend(entries)
-
-    def _take_entries(self) -> None:
-        if self._operator is not None:
-            self._journal.extend(self._operator.take_entries())
+        return self._laid(df, operator)
 
 
 def _conf(df: DataFrame, name: str) -> Any:
     return df.sparkSession.conf.get(name, None)
-
-
-class _StreamReports:
-    """Feeds what a streaming query's tasks report of one Arrow part into its loop."""
-
-    def __init__(self, keep: Conjunction, operator: FilterOperator, component: str) -> None:
-        self.name = f"{component}_{uuid.uuid4().hex}"
-        self.keep = keep
-        self.operator = operator
-        self.component = component
-
-    def take(self, metrics: dict[str, Any], batch_id: int) -> None:
-        """Take in what one micro-batch reported."""
-        observed = Observed(self.component, metrics)
-        self.keep.note(self.operator.learn([observed], Batch(batch_id)))
 
 
 def all_of(*predicates: Any, name: str | None = None, **options: Any) -> Conjunction:

@@ -1,383 +1,380 @@
-"""A set of rules over the columns of one input: compiled, shipped, and learned from.
+"""The rules of a set over one input: followed while the set changes, and what was learned of them.
 
-The driver's half of the loop: builds the DataFrame of a batch from the plan in force, and feeds
-what the batch observed back.
+Each micro-batch has the rules of the moment it starts. What a job observed belongs to the rules it
+was laid with; a job that ends after a change feeds their loop, not that of the rules of now.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import threading
 import uuid
-from collections import OrderedDict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from pyspark.errors import AnalysisException
+import msgspec
+from msgspec import Struct
 from pyspark.sql import Observation
-from pyspark.sql import functions as F
 
-from eddyline.data.gc_pause import made_of
-from eddyline.errors import EddylineError, QueryError
-from eddyline.query.conditions import (
-    BoundRules,
-    FunctionTest,
-    IsNull,
-    NativeTest,
-    Raise,
-    Rule,
-    SkippedRule,
-    ValueComparison,
-)
-from eddyline.query.rules.timestamps import moments_of, with_moments
+from eddyline.errors import StateError
+from eddyline.rules.changes import entries_of, to_come
 from eddyline.rules.compile.program import compile_rules
+from eddyline.rules.description import counts_of, rule_view
 from eddyline.rules.loop import RuleLoop
 from eddyline.rules.profile import SharingProfile
-from eddyline.runtime.reports import decisions_of, newest_attempts
-from eddyline.spark.analysis import analysed, check_names, column_types
-from eddyline.spark.operator import PREFIX
-from eddyline.spark.rules.task import RuleBlock
-from eddyline.spark.rules.timestamps import micros_of
-from eddyline.spark.rules.udf import add_matches, loader, operand, with_counts
-from eddyline.spark.run.observed_metrics import PendingMetrics, as_bytes
-from eddyline.spark.session import is_ansi
+from eddyline.rules.record import COMPONENT
+from eddyline.rules.view import RuleCount
+from eddyline.runtime.reports import decisions_of
+from eddyline.spark.operator import Laid, Operator, Pending
+from eddyline.spark.rules.binding import settings_of
+from eddyline.spark.rules.task import RuleTask
+from eddyline.spark.rules.udf import loader
+from eddyline.spark.run.observed_metrics import PendingMetrics
+from eddyline.watch import rules as words
+from eddyline.watch.formatting import clipped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
-    from eddyline.options import SharingOptions
-    from eddyline.query.conditions import Node, RuleSource
+    from eddyline.query.conditions import BoundRules, RuleSource, SkippedRule
+    from eddyline.rules.compile.program import Program
+    from eddyline.rules.record import RuleRecord
+    from eddyline.rules.step import RuleStep
+    from eddyline.rules.store import RuleStore
+    from eddyline.rules.view import RuleView
     from eddyline.runtime.journal import JournalEntry
-    from eddyline.runtime.reports import TaskReport
-    from eddyline.sql.literals import Moment
+    from eddyline.runtime.records import History
+    from eddyline.spark.operator import Batch, Observed, Site
+    from eddyline.spark.rules.binding import RuleBinder
+    from eddyline.spark.rules.output import Matches, Output
+    from eddyline.watch.sections import Section
 
-STRUCT = f"{PREFIX}_rules"
-"""The temporary column of matches and reports."""
+MAX_SAVED = 10_000
+"""Most rules whose plan and counts are saved; of more, all is measured again after a restart."""
 
+MAX_LINES = 20
+"""Rules that the text of a set shows."""
 
-SETTINGS = (
-    "spark.sql.ansi.enabled",
-    "spark.sql.caseSensitive",
-    "spark.sql.session.timeZone",
-    "spark.sql.timestampType",
-)
-"""Settings of the session on which it depends what a rule means."""
-
-MAX_INPUTS = 4
-"""Kinds of input over which read rules are remembered."""
+LINE_WIDTH = 160
+"""Characters of each."""
 
 
-SPARE_RULES = 1_000
-"""Rules that are remembered although they are gone."""
+class RulesState(Struct):
+    """What was learned of rules."""
+
+    rules: str
+    """Identifies the rules, their options and their input."""
+    plan: Any
+    """The loop's own."""
+    rows: int
+    """Rows evaluated so far."""
+    counts: list[tuple[str, int, int, int]]
+    """Of each rule, by its name: rows that it was there for, was decided for, was true for."""
 
 
-@dataclass(frozen=True, slots=True)
-class PendingRules:
-    """What a job will observe."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Compiled:
+    """The rules of one moment over one kind of input."""
 
-    pending: PendingMetrics
-    batch_id: int
-
-
-class RuleBinder:
-    """Reads rules over the columns of DataFrames, and remembers those that it has read.
-
-    A set that gets one more rule reads one rule, not all of them.
-    """
-
-    def __init__(self) -> None:
-        self._inputs: OrderedDict[Any, _Input] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def bind(self, df: DataFrame, sources: Iterable[RuleSource], *, skips: bool) -> BoundRules:
-        """Read rules over the columns of a DataFrame.
-
-        Args:
-            df: the input.
-            sources: the rules.
-            skips: whether rules that do not fit are skipped, and not an error.
-
-        Raises:
-            QueryError: a rule does not fit; the message names it and points at the place.
-        """
-        check_names(df)
-        with self._lock:
-            known = self._input(df)
-            found = made_of(known.bound, sources)
-            rules = [each for each in found if isinstance(each, Rule)]
-            wrong = [each for each in found if not isinstance(each, Rule)]
-            if wrong and not skips:
-                raise wrong[0].error
-            rules = known.told(df.sparkSession, rules)
-            refused = known.refused_by_spark(df, rules)
-        bound = BoundRules(tuple(rules), tuple(each.skipped for each in wrong))
-        return _without(bound, refused, skips=skips) if refused else bound
-
-    def keep(self, names: Collection[str]) -> None:
-        """Forget the rules that are no longer there."""
-        with self._lock:
-            for known in self._inputs.values():
-                known.keep(names)
-
-    def _input(self, df: DataFrame) -> _Input:
-        types = column_types(df)
-        settings = [str(df.sparkSession.conf.get(each, None)) for each in SETTINGS]
-        key = (tuple(types.items()), *settings)
-        if key not in self._inputs:
-            self._inputs[key] = _Input(types, is_ansi(df.sparkSession))
-            while len(self._inputs) > MAX_INPUTS:
-                self._inputs.popitem(last=False)
-        self._inputs.move_to_end(key)
-        return self._inputs[key]
-
-
-@dataclass(frozen=True, slots=True)
-class _Wrong:
-    """A rule that does not fit an input."""
-
-    source: RuleSource
-    error: EddylineError
+    made_for: tuple[Any, ...]
+    """Version of the set, columns, settings of the session."""
+    sources: Mapping[str, RuleSource]
+    """All rules of the set."""
+    bound: BoundRules
+    """Those that fit the columns, and why others do not."""
+    loop: RuleLoop
+    load: Callable[[], Program]
+    """Gives workers the compiled rules."""
+    program_id: str
 
     @property
-    def skipped(self) -> SkippedRule:
-        return SkippedRule(self.source.name, self.error.message, self.source.text)
+    def running(self) -> dict[str, RuleSource]:
+        """The rules that fit."""
+        return {each.name: self.sources[each.name] for each in self.bound.rules}
 
 
-class _Input:
-    """The rules that were read over one kind of input."""
-
-    def __init__(self, types: dict[str, str], ansi: bool) -> None:
-        self._types = types
-        self._ansi = ansi
-        self._known: dict[str, tuple[RuleSource, Rule | _Wrong]] = {}
-        self._columns: dict[str, tuple[Rule, frozenset[str]]] = {}
-        self._asked: dict[str, str | None] = {}
-        self._micros: dict[Moment, int] = {}
-
-    def bound(self, source: RuleSource) -> Rule | _Wrong:
-        """Return a rule over the input; read once, as long as it is the same."""
-        known = self._known.get(source.name)
-        if known is not None and known[0] is source:
-            return known[1]
-        found: Rule | _Wrong
-        try:
-            found = source.bind(self._types, ansi=self._ansi)
-        except EddylineError as error:
-            found = _Wrong(source, error)
-        self._known[source.name] = source, found
-        return found
-
-    def told(self, spark: SparkSession, rules: Sequence[Rule]) -> list[Rule]:
-        """Return rules over the input in which every moment is a number, and remember them so."""
-        moments = {rule.name: dict.fromkeys(moments_of(rule.tree)) for rule in rules}
-        new = dict.fromkeys(each for found in moments.values() for each in found)
-        self._micros |= micros_of(spark, [each for each in new if each not in self._micros])
-        found = []
-        for rule in rules:
-            now = rule
-            if moments[rule.name]:
-                now = replace(rule, tree=with_moments(rule.tree, self._micros))
-                self._known[rule.name] = self._known[rule.name][0], now
-            found.append(now)
-        return found
-
-    def keep(self, names: Collection[str]) -> None:
-        """Forget the other rules; as long as they are few, what they were is not worth it."""
-        if len(self._known) <= 2 * len(names) + SPARE_RULES:
-            return
-        self._known = {name: each for name, each in self._known.items() if name in names}
-        self._columns = {name: each for name, each in self._columns.items() if name in names}
-        read = {text for _, columns in self._columns.values() for text in columns}
-        self._asked = {text: why for text, why in self._asked.items() if text in read}
-
-    def refused_by_spark(self, df: DataFrame, rules: Sequence[Rule]) -> dict[str, str]:
-        """Return what Spark refuses of the columns that rules look at, and why."""
-        columns = {text for rule in rules for text in self._columns_of(rule)}
-        new = [text for text in columns if text not in self._asked]
-        self._asked.update(dict.fromkeys(new) | _refused_by_spark(df, new))
-        found = {text: self._asked[text] for text in columns}
-        return {text: why for text, why in found.items() if why is not None}
-
-    def _columns_of(self, rule: Rule) -> frozenset[str]:
-        known = self._columns.get(rule.name)
-        if known is None or known[0] is not rule:
-            known = self._columns[rule.name] = rule, frozenset(looked_at(rule.tree))
-        return known[1]
-
-
-class RulePipeline:
-    """The rules of one set over one input, and what has been learned of them.
+class RuleOperator(Operator):
+    """The rules of a set over one kind of input, and what was learned of them.
 
     Args:
-        df: an input; others must have the same columns.
-        sources: the rules.
-        options: how the plan is made.
-        name: of the set or query.
-        skips: whether rules that do not fit are skipped, and not an error.
-        binder: reads the rules; keeps those that it has read.
+        store: the rules; the name of the set is part of the seed of every sample.
+        binder: reads them; shared by the operators of a set.
+        output: what becomes of the rules that are true for a row.
+        df: a DataFrame with the columns of the input.
+        query: name of the query that the operator is a part of; none for transforms.
+        note: takes in each decision, for the journal of the set.
 
     Raises:
-        QueryError: a rule does not fit; the message names it.
+        QueryError: a rule does not fit the columns; the message names it.
     """
+
+    name = COMPONENT
 
     def __init__(
         self,
+        store: RuleStore,
+        binder: RuleBinder,
+        output: Matches,
         df: DataFrame,
-        sources: Sequence[RuleSource],
-        options: SharingOptions,
-        name: str,
         *,
-        skips: bool,
-        binder: RuleBinder | None = None,
+        query: str = "",
+        note: Callable[[Sequence[JournalEntry]], None] = lambda _entries: None,
     ) -> None:
-        self.options = options = options.resolved()
-        self.name = name
-        self.bound = (binder or RuleBinder()).bind(df, sources, skips=skips)
-        program = compile_rules(self.bound.rules)
-        self.loop = RuleLoop(program, options)
-        self.entries: list[JournalEntry] = []
-        self.notes: list[str] = []
-        self._load = loader(df.sparkSession, program)
-        self._program_id = uuid.uuid4().hex
+        self.store = store
+        self.options = store.options.resolved()
+        self.source = df
+        self.query = query
+        self._binder = binder
+        self._output = output
+        self._note = note
+        self._past: dict[str, RuleCount] = {}
+        self._n_past = 0
         self._n_learned = 0
+        self._entries: list[JournalEntry] = []
         self._lock = threading.RLock()
-        """Reports of streaming queries arrive on Spark's listener thread."""
+        """Reports of plain streaming queries arrive on Spark's listener thread."""
+        self.compiled = self._compile(df)
 
-    def apply(
+    @classmethod
+    def of(cls, step: RuleStep, site: Site) -> Operator:
+        """Return the operator of a step."""
+        made: Operator = step.rules.operator(step, site)
+        return made
+
+    # -- the rules of the moment ------------------------------------------------------------------
+
+    def prepare(self, df: DataFrame, batch: Batch) -> None:
+        """Take in what has changed in the set; other columns or settings start afresh too.
+
+        Raises:
+            QueryError: a rule does not fit the columns; the message names it.
+        """
+        with self._lock:
+            if not self._is_current(df):
+                self._follow(self._compile(df), batch.id)
+
+    def _is_current(self, df: DataFrame) -> bool:
+        return self.compiled.made_for == (self.store.now()[0], *_kind(df))
+
+    def _compile(self, df: DataFrame) -> Compiled:
+        version, sources = self.store.now()
+        bound = self._binder.bind(df, sources.values(), skips=self.store.skips)
+        self._binder.keep(sources)
+        program = compile_rules(bound.rules)
+        return Compiled(
+            made_for=(version, *_kind(df)),
+            sources=sources,
+            bound=bound,
+            loop=RuleLoop(program, self.options),
+            load=loader(df.sparkSession, program),
+            program_id=uuid.uuid4().hex,
+        )
+
+    def _follow(self, made: Compiled, batch_id: int) -> None:
+        """Go on with the rules as they are now; those that stayed keep their counts."""
+        old = self.compiled
+        stayed = {name for name, each in made.sources.items() if old.sources.get(name) is each}
+        self._past = {each.name: each for each in self.counts() if each.name in stayed}
+        self._n_past += old.loop.total.n_rows
+        before, after = old.running, made.running
+        looked_at = (name for name in made.sources if name not in stayed or name in before)
+        skipped = [name for name in looked_at if name not in after]
+        self._entries += entries_of(before, after, skipped, batch_id)
+        self.compiled = made
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a run of the query is active."""
+        active = self.source.sparkSession.streams.active
+        return self.query != "" and any(each.name == self.query for each in active)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The rules that run, by their places."""
+        return self.compiled.loop.program.names
+
+    @property
+    def skipped(self) -> tuple[SkippedRule, ...]:
+        """The rules of the set that do not run, and why; new ones that do not fit a run too."""
+        compiled = self.compiled
+        return self.store.skipped(compiled.sources, compiled.bound.skipped)
+
+    @property
+    def text(self) -> str:
+        """The rules as they were written, those of the last micro-batch; see ``text_of``."""
+        return text_of(self.compiled.sources.values())
+
+    # -- a batch ----------------------------------------------------------------------------------
+
+    def lay(
         self,
         df: DataFrame,
+        batch: Batch,
         *,
-        batch_id: int = -1,
-        as_places: bool = False,
-        observation: Callable[[], Any] = Observation,
-    ) -> tuple[DataFrame, list[PendingRules]]:
-        """Add the temporary column of matches, with the plan in force.
+        output: Output | None = None,
+        observation: Callable[[str, Any], Any] = lambda _name, _facts: Observation(),
+    ) -> Laid:
+        """Find the rules that are true for each row, with the plan in force.
 
         Args:
             df: the input.
-            batch_id: the micro-batch, or -1 if the driver does not know it.
-            as_places: whether matches are places in the set, and not names.
+            batch: which it is.
+            output: what becomes of them, where that is not as for the operator.
             observation: makes what ``DataFrame.observe`` takes: an Observation or a name.
-
-        Returns:
-            The DataFrame with ``STRUCT``, and what it will report when it runs.
         """
-        seen = observation()
-        block = self._block(batch_id, as_places=as_places)
-        result = add_matches(df, block, self.loop.program.columns, STRUCT, seen)
-        return result, _pending(seen, batch_id)
-
-    def count(
-        self, df: DataFrame, *, observation: Callable[[], Any] = Observation
-    ) -> tuple[DataFrame, list[PendingRules]]:
-        """Count by rule the rows that it is true for, with the plan in force.
-
-        Args:
-            df: the input.
-            observation: see ``apply``.
-
-        Returns:
-            A DataFrame of ``rule`` and ``count``, and what it will report when it runs.
-        """
-        seen = observation()
-        result = with_counts(df, self._block(-1), self.loop.program.columns, seen)
-        return result, _pending(seen, -1)
-
-    def _block(self, batch_id: int, *, as_places: bool = False) -> RuleBlock:
         with self._lock:
-            return RuleBlock(
-                program_id=self._program_id,
-                load=self._load,
-                plan=self.loop.plan,
-                is_measured=self.loop.is_measured,
-                options=self.options,
-                run_id=f"{batch_id}.{self._n_learned}",
-                batch_id=batch_id,
-                name=self.name,
-                as_places=as_places,
-            )
+            compiled, task = self.compiled, self._task(batch)
+        seen = observation(self.name, compiled)
+        columns = compiled.loop.program.columns
+        result = (output or self._output).lay(df, task, columns, seen)
+        if isinstance(seen, str):
+            return Laid(result)
+        return Laid(result, (Pending(self.name, PendingMetrics(seen), compiled),))
 
-    def learn(
-        self, reports: Iterable[PendingRules], *, timeout_s: float = 0.0
-    ) -> list[PendingRules]:
-        """Feed what has been reported into the loop.
+    def _task(self, batch: Batch) -> RuleTask:
+        compiled = self.compiled
+        return RuleTask(
+            program_id=compiled.program_id,
+            load=compiled.load,
+            plan=compiled.loop.plan,
+            is_measured=compiled.loop.is_measured,
+            options=self.options,
+            run_id=f"{batch.id}.{self._n_learned}",
+            batch_id=batch.id,
+            name=self.store.name,
+        )
 
-        Args:
-            reports: what jobs will report.
-            timeout_s: how long to wait for each (s).
+    def shape(self, df: DataFrame) -> DataFrame:
+        """Return a DataFrame with the columns of the result, for analysis only."""
+        return self._output.shape(df)
 
-        Returns:
-            The reports whose jobs have not run yet.
-        """
-        waiting = []
-        for report in reports:
-            metrics = report.pending.get(timeout_s)
-            if metrics is None:
-                waiting.append(report)
-            else:
-                self.learn_packed(as_bytes(metrics, "rules"), report.batch_id)
-        return waiting
-
-    def learn_packed(self, packed: list[bytes], batch_id: int) -> None:
-        """Feed the reports of a job's tasks into the loop, each task once."""
-        tasks: list[TaskReport[SharingProfile]] = newest_attempts(packed)
-        if not tasks:
-            return
+    def learn(self, observed: Sequence[Observed], batch: Batch) -> list[JournalEntry]:
+        """Take in the reports of tasks, each by the rules that they were laid with."""
+        entries: list[JournalEntry] = []
         with self._lock:
-            self.entries += decisions_of(tasks, batch_id)
-            whole = SharingProfile.empty(self.loop.program).merge(*(each.profile for each in tasks))
-            self.entries += self.loop.step(whole, batch_id)
-            self._n_learned += 1
+            if not observed:  # nothing of this batch is known, and nothing of the last one counts
+                self.compiled.loop.step(SharingProfile.empty(self.compiled.loop.program), batch.id)
+            for each in observed:
+                reports, loop = each.reports("rules"), each.facts.loop
+                entries += decisions_of(reports, batch.id)
+                profiles = (report.profile for report in reports)
+                whole = SharingProfile.empty(loop.program).merge(*profiles)
+                entries += loop.step(whole, batch.id)
+                # What all tasks learned together is more than what a worker remembers of its own.
+                self._n_learned += bool(reports)
+        self._note(entries)
+        return entries
 
     def take_entries(self) -> list[JournalEntry]:
-        """Return the decisions since the last call."""
+        """Return the changes of the set since the last call."""
         with self._lock:
-            taken, self.entries = self.entries, []
+            taken, self._entries = self._entries, []
+        self._note(taken)
         return taken
 
+    # -- what people see --------------------------------------------------------------------------
 
-def _pending(seen: Any, batch_id: int) -> list[PendingRules]:
-    return [] if isinstance(seen, str) else [PendingRules(PendingMetrics(seen), batch_id)]
+    def counts(self) -> tuple[RuleCount, ...]:
+        """Return the counts of each rule since it was added."""
+        with self._lock:
+            loop = self.compiled.loop
+            found = counts_of(loop.program, loop.total)
+            return tuple(
+                each + self._past[each.name] if each.name in self._past else each for each in found
+            )
+
+    def view(self, notes: tuple[str, ...] = ()) -> RuleView:
+        """Return the rules as they stand."""
+        skipped = self.skipped
+        left_out = {each.name for each in skipped}
+        _, sources = self.store.now()
+        with self._lock:
+            after = {name: each for name, each in sources.items() if name not in left_out}
+            return rule_view(
+                self.store.name,
+                self.compiled.loop,
+                skipped=skipped,
+                rules=self.counts(),
+                titles=_titles(self.compiled.sources),
+                n_rows_before=self._n_past,
+                notes=(*to_come(self.compiled.running, after), *notes),
+            )
+
+    def records(self) -> tuple[RuleRecord]:
+        """Return how the rules stand after a batch."""
+        return (self.compiled.loop.record(),)
+
+    def lines(self) -> tuple[str, ...]:
+        """Return how rules are found in words, for the progress."""
+        return words.lines(self.records())
+
+    def sections(self, history: History) -> list[Section]:
+        """Return for people how rules are found, and what that came to."""
+        return words.sections(self.view(), history)
+
+    def plan(self) -> str:
+        """Return the plan in force, in words."""
+        return str(self.compiled.loop.plan)
+
+    # -- saving -----------------------------------------------------------------------------------
+
+    def snapshot(self) -> Any:
+        """Return what was learned; nothing of very many rules."""
+        with self._lock:
+            loop = self.compiled.loop
+            if loop.program.n_rules > MAX_SAVED:
+                return None
+            counts = [(c.name, c.n_rows, c.n_met, c.n_matches) for c in self.counts()]
+            n_rows = self._n_past + loop.total.n_rows
+            return msgspec.to_builtins(RulesState(self._digest(), loop.snapshot(), n_rows, counts))
+
+    def restore(self, state: Any) -> None:
+        """Continue from what ``snapshot`` returned.
+
+        Raises:
+            StateError: it is damaged, or of other rules or another input.
+        """
+        try:
+            saved = msgspec.convert(state, RulesState)
+        except msgspec.ValidationError as error:
+            msg = f"the saved state of the rules is damaged: {error}"
+            raise StateError(msg) from error
+        with self._lock:
+            if not self._is_current(self.source):
+                self.compiled = self._compile(self.source)
+            if saved.rules != self._digest():
+                msg = "the rules, their options or the columns have changed"
+                raise StateError(msg)
+            self.compiled.loop.restore(saved.plan)
+            self._past = {each[0]: RuleCount(*each) for each in saved.counts}
+            self._n_past = saved.rows
+
+    def _digest(self) -> str:
+        """Return what identifies the rules, their options and their input."""
+        rules = [[rule.name, rule.text] for rule in self.compiled.bound.rules]
+        content = json.dumps([rules, str(self.options), self.compiled.made_for[1:]])
+        return hashlib.blake2b(content.encode(), digest_size=16).hexdigest()
 
 
-def _refused_by_spark(df: DataFrame, columns: Sequence[str]) -> dict[str, str]:
-    """Return the columns that rules look at and Spark refuses, and why."""
-    found = analysed(df, [operand(df, text) for text in columns])
-    paired = zip(columns, found, strict=True)
-    return {text: str(each) for text, each in paired if isinstance(each, AnalysisException)}
+def _kind(df: DataFrame) -> tuple[Any, ...]:
+    """Return on what else it depends what rules mean: columns, and settings of the session."""
+    return df.dtypes, settings_of(df.sparkSession)
 
 
-def _without(bound: BoundRules, refused: dict[str, str], *, skips: bool) -> BoundRules:
-    """Return the rules that look at nothing that Spark refuses.
-
-    Raises:
-        QueryError: there are others, and they are not to be skipped.
-    """
-    kept, skipped = [], list(bound.skipped)
-    for rule in bound.rules:
-        wrong = [text for text in looked_at(rule.tree) if text in refused]
-        if not wrong:
-            kept.append(rule)
-            continue
-        msg = f"rule {rule.name!r}: Spark cannot resolve {wrong[0]}: {refused[wrong[0]]}"
-        if not skips:
-            raise QueryError(msg, name=rule.name)
-        skipped.append(SkippedRule(rule.name, msg, rule.text))
-    return BoundRules(tuple(kept), tuple(skipped))
+def _titles(sources: Mapping[str, RuleSource]) -> dict[str, str]:
+    found = {name: each.info.get("title") for name, each in sources.items()}
+    return {name: title for name, title in found.items() if isinstance(title, str) and title}
 
 
-def looked_at(node: Node) -> Iterator[str]:
-    """Yield the columns and SQL expressions that a rule reads."""
-    for each in node.walk():
-        if isinstance(each, FunctionTest):
-            yield from each.predicate.reads
-        elif isinstance(each, NativeTest):
-            yield each.sql
-        elif isinstance(each, ValueComparison | IsNull | Raise):
-            yield each.operand.sql
-
-
-def matched(df: DataFrame) -> DataFrame:
-    """Return the rows of ``apply`` for which some rule is true."""
-    return df.where(F.size(f"{STRUCT}.matches") > 0)
+def text_of(sources: Collection[RuleSource]) -> str:
+    """Return rules as they were written or by their titles, each on a line, the first of many."""
+    lines = [
+        f"{each.name}: {clipped(str(each.info.get('title') or each.text), LINE_WIDTH)}"
+        for each in islice(sources, MAX_LINES)
+    ]
+    rest = len(sources) - MAX_LINES
+    return "\n".join([*lines, *([f"… {rest:,} more"] if rest > 0 else [])])

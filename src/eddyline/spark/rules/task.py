@@ -60,7 +60,7 @@ _kept: OrderedDict[str, _Kept] = OrderedDict()
 
 
 @dataclass(frozen=True)
-class RuleBlock:
+class RuleTask:
     """Everything that a task needs to evaluate a set of rules."""
 
     program_id: str

@@ -22,7 +22,7 @@ from pyspark.sql.types import (
 )
 
 from eddyline.data.gc_pause import collector_paused
-from eddyline.spark.rules.task import RuleBlock
+from eddyline.spark.rules.task import RuleTask
 from eddyline.sql.parsing import quoted
 
 if TYPE_CHECKING:
@@ -37,13 +37,13 @@ COUNTS = "rule string, count bigint, report binary"
 
 
 def add_matches(
-    df: "DataFrame", block: RuleBlock, columns: tuple[str, ...], column: str, observation: Any
+    df: "DataFrame", task: RuleTask, columns: tuple[str, ...], column: str, observation: Any
 ) -> "DataFrame":
     """Add a struct of the rules that are true for each row, and a report.
 
     Args:
         df: the rows.
-        block: what the workers run.
+        task: what the workers run.
         columns: the columns, or SQL expressions, that are handed to the workers.
         column: name of the struct, with the fields ``matches`` and ``report``.
         observation: an Observation or a name; its metric ``rules`` are the tasks' reports.
@@ -51,9 +51,9 @@ def add_matches(
 
     def evaluate(batches: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
         # Where there is one column, Spark hands over the array itself.
-        return block.run(batch if isinstance(batch, tuple) else (batch,) for batch in batches)
+        return task.run(batch if isinstance(batch, tuple) else (batch,) for batch in batches)
 
-    element = IntegerType() if block.as_places else StringType()
+    element = IntegerType() if task.as_places else StringType()
     matches = StructField("matches", ArrayType(element, containsNull=False))
     result = StructType([matches, StructField("report", BinaryType())])
     # Not deterministic, as the reports hold times; so Spark evaluates it once and where it stands.
@@ -64,19 +64,19 @@ def add_matches(
 
 
 def with_counts(
-    df: "DataFrame", block: RuleBlock, columns: tuple[str, ...], observation: Any
+    df: "DataFrame", task: RuleTask, columns: tuple[str, ...], observation: Any
 ) -> "DataFrame":
     """Return how many rows each rule is true for: the columns ``rule`` and ``count``.
 
     Args:
         df: the rows.
-        block: what the workers run.
+        task: what the workers run.
         columns: see ``add_matches``.
         observation: see ``add_matches``.
     """
 
     def evaluate(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return block.count(tuple(batch.columns) for batch in batches)
+        return task.count(tuple(batch.columns) for batch in batches)
 
     handed = [each.alias(f"c{at}") for at, each in enumerate(_handed(df, columns))]
     counts = df.select(*handed).mapInArrow(evaluate, COUNTS)

@@ -271,8 +271,9 @@ class Run(RunFace):
 
     @property
     def text(self) -> str:
-        """The query as it was written."""
-        return self.job.text
+        """The query as it was written, as of the last micro-batch."""
+        changing = (each.text for each in self.chain.operators)
+        return "\n".join(filter(None, changing)) or self.job.text
 
     def view(self) -> Any:
         """Return the plan in force and why, as values."""

@@ -14,13 +14,12 @@ from eddyline.errors import EddylineError, StateError
 from eddyline.options import FilterOptions
 from eddyline.query.rules.sources import conjunction_source
 from eddyline.spark.analysis import column_types
-from eddyline.spark.rules.live import RuleBatches
+from eddyline.spark.rules.output import Matches
 from eddyline.spark.rules.rule_set import RuleSet
-from eddyline.spark.run.legacy import LegacyOperator
 from eddyline.spark.run.run import Job, Run, has_started, settings_of
 from eddyline.spark.run.running_query import RunFace, stop_runs
 from eddyline.spark.session import is_ansi
-from eddyline.spark.shared.outlet import SharedOutlet, member_of
+from eddyline.spark.shared.outlet import PLACES, SharedOutlet, member_of
 from eddyline.spark.sinks.sinks import sink_of
 from eddyline.sql.functions import NON_DETERMINISTIC
 from eddyline.watch.sections import notes
@@ -265,9 +264,9 @@ class SharedQueries:
         self.runs = tuple(SharedQueryRun(self, member) for member in self.outlet.members.values())
 
     def _operators(self, _: Path) -> list[Operator]:
-        made = RuleBatches(self.rules, self._source, as_places=True)
+        made = self.rules.query_operator(self._source, Matches(PLACES, as_places=True), "")
         self.outlet.names = lambda: made.names
-        return [LegacyOperator("rules", made)]
+        return [made]
 
     def _save_members(self) -> None:
         """Note whose rows the checkpoint has seen: no other query may go on from it."""

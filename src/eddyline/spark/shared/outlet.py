@@ -12,7 +12,6 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 
 from eddyline.spark.operator import PREFIX
-from eddyline.spark.rules.operator import STRUCT, matched
 from eddyline.spark.sinks.sinks import MemorySink
 from eddyline.sql.functions import CASTS, SAFE, STRICT
 from eddyline.sql.parsing import quoted
@@ -108,17 +107,16 @@ class SharedOutlet:
             each.sink.begin(continues=continues)
 
     def write(self, df: DataFrame, batch_id: int) -> Callable[[float], int]:
-        """Write the rows of one micro-batch, each where its queries want it."""
+        """Write the rows of one micro-batch, each where the queries of its ``PLACES`` want it."""
         with self.lock:
             found = [(place, self.members.get(name)) for place, name in enumerate(self.names())]
             here = [(place, each) for place, each in found if each is not None]
-            rows = matched(df).withColumn(PLACES, F.col(f"{STRUCT}.matches")).drop(STRUCT)
             apart = [(place, each) for place, each in here if each.texts is None]
             together = [(place, each) for place, each in here if each.texts is not None]
             if apart:
-                self._write_apart(rows, apart, together, batch_id)
+                self._write_apart(df, apart, together, batch_id)
             else:
-                _write_together(rows, together, batch_id)
+                _write_together(df, together, batch_id)
             self.last_batch = batch_id
             n_kept = sum(each.kept.get(batch_id, 0) for _, each in here)
             return lambda _timeout_s: n_kept
@@ -191,7 +189,8 @@ def _rows_by_place(lists: pa.ChunkedArray) -> dict[int, Any]:
     rows = np.repeat(np.arange(len(whole)), sizes)
     order = np.argsort(places, kind="stable")
     distinct, starts = np.unique(places[order], return_index=True)
-    return dict(zip(distinct.tolist(), np.split(rows[order], starts[1:]), strict=True))
+    # What lies before the first start is nothing, but there where no row has a place.
+    return dict(zip(distinct.tolist(), np.split(rows[order], starts)[1:], strict=True))
 
 
 class _Rows:

@@ -1,0 +1,58 @@
+"""The step of a query that finds the rules which are true for each row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+from eddyline.query.steps import RESULT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from eddyline.options import SharingOptions
+
+
+class Rules(Protocol):
+    """A set of rules that may change while it runs; on Spark, ``el.RuleSet``."""
+
+    @property
+    def name(self) -> str:
+        """The set's name."""
+
+    @property
+    def text(self) -> str:
+        """The rules as they were written, each on a line, the first of many."""
+
+    @property
+    def options(self) -> SharingOptions:
+        """How plans are made."""
+
+    def operator(self, step: RuleStep, site: Any) -> Any:
+        """Return the operator of a step with these rules."""
+
+
+@dataclass(frozen=True, slots=True)
+class RuleStep:
+    """Adds the names of the rules that are true for each row of a relation."""
+
+    input: str
+    rules: Rules
+    column: str = "matches"
+    """The new column: an array of names, in the order of the set."""
+    keep_unmatched: bool = False
+    """Whether rows for which no rule is true stay, with an empty array."""
+    output: str = RESULT
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The relation."""
+        return (self.input,)
+
+    def renamed(self, names: Callable[[str], str]) -> RuleStep:
+        """Return the step over relations of other names."""
+        return replace(self, input=names(self.input), output=names(self.output))
+
+    def __str__(self) -> str:
+        which = "every row" if self.keep_unmatched else "rows with a match"
+        return f"rules {self.rules.name} over {self.input}: {self.column} of {which}"

@@ -1,0 +1,279 @@
+"""The named rules of a set while they change; no Spark, no columns.
+
+Operators ask for the rules of the moment before each micro-batch. What is added from several
+threads, or not at all because of an error, is never seen in part.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Mapping
+from textwrap import shorten
+from typing import TYPE_CHECKING, Any
+
+from eddyline.errors import EddylineError, OptionError, QueryError
+from eddyline.query.conditions import SkippedRule
+from eddyline.query.rules.sources import check_rule, rule_source
+from eddyline.registry import unknown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable
+
+    from eddyline.options import SharingOptions
+    from eddyline.query.conditions import RuleSource
+    from eddyline.query.predicates import FunctionPredicate
+    from eddyline.query.rules.sources import PredicateRule, SqlRule
+
+    Unfit = Callable[[Collection[RuleSource], bool], Iterable[SkippedRule]]
+
+ON_ERROR = ("raise", "skip")
+
+MAX_NAMED = 10
+"""Rules that an error names."""
+
+MAX_SHOWN = 60
+"""Characters of a text that an error shows."""
+
+MAX_CHECKED = 10_000
+"""Rules added at once that are read at once; of more, each is read when it meets columns."""
+
+SIGMA = re.compile(r"^\s*(detection|logsource)\s*:", re.MULTILINE)
+"""A line that Sigma rules have."""
+
+HOW_TO_ADD = (
+    "write add('r1', \"a > 5\") or add({'r1': \"a > 5\"}); Sigma rules, as YAML or files, come "
+    "with add(el.sigma.load(…))"
+)
+
+
+def rules_by_name(rules: Any, rule: Any) -> dict[str, Any]:
+    """Return rules by their names.
+
+    Raises:
+        QueryError: they have none.
+    """
+    if isinstance(rules, Mapping):
+        return dict(rules)
+    if isinstance(rules, str) and rule is not None:
+        return {rules: rule}
+    got = type(rules).__name__
+    if isinstance(rules, str):
+        got = f"the text {shorten(rules, MAX_SHOWN, placeholder='…')!r} alone"
+    msg = f"rules are given by their names, got {got}; {HOW_TO_ADD}"
+    raise QueryError(msg, got=got)
+
+
+class RuleStore:
+    """Named rules in an order.
+
+    Args:
+        name: of the set.
+        options: how plans are made.
+        functions: the Python predicates that texts may call, by name.
+        on_error: ``raise``, or ``skip`` for rules that cannot be read or do not fit.
+        unfit: returns those of some rules that do not fit a stream that is being read, or raises if
+            they may not be skipped: an error is better here than in a run.
+
+    Raises:
+        OptionError: ``on_error`` is neither.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        options: SharingOptions,
+        functions: Mapping[str, FunctionPredicate],
+        on_error: str = "raise",
+        unfit: Unfit = lambda _rules, _skips: (),
+    ) -> None:
+        if on_error not in ON_ERROR:
+            raise OptionError(unknown("on_error", on_error, ON_ERROR), on_error=on_error)
+        self.name = name
+        self.options = options
+        self.functions = functions
+        self.on_error = on_error
+        self.unread: tuple[SkippedRule, ...] = ()
+        """Rules that could not be read at all, and why."""
+        self._unfit_of = unfit
+        self._unfit: dict[str, SkippedRule] = {}
+        self._sources: dict[str, RuleSource] = {}
+        self._version = 0
+        self._lock = threading.RLock()
+
+    @property
+    def skips(self) -> bool:
+        """Whether rules that cannot be read or do not fit are skipped, and not an error."""
+        return self.on_error == "skip"
+
+    def now(self) -> tuple[int, dict[str, RuleSource]]:
+        """Return the rules as they are, and a number that is another one after each change."""
+        with self._lock:
+            return self._version, dict(self._sources)
+
+    def skipped(
+        self, met: Mapping[str, RuleSource], refused: Iterable[SkippedRule]
+    ) -> tuple[SkippedRule, ...]:
+        """Return the rules that do not run, and why.
+
+        Args:
+            met: rules that have met columns; they may be gone or replaced by now.
+            refused: those of them that do not fit.
+        """
+        with self._lock:
+            known = {name for name, each in met.items() if self._sources.get(name) is each}
+            here = (each for each in refused if each.name in known)
+            unfit = (each for name, each in self._unfit.items() if name not in known)
+            return (*self.unread, *here, *unfit)
+
+    # -- changes --------------------------------------------------------------------------------
+
+    def add(self, given: Mapping[str, Any]) -> None:
+        """Add rules of texts and predicates.
+
+        Raises:
+            QueryError: a name is taken, or a rule is no condition or does not fit and may not be
+                skipped; then none is added.
+        """
+        with self._lock:
+            self._check_new(given)
+            made = {name: self._source(name, each) for name, each in given.items()}
+            unread: list[SkippedRule] = []
+            if len(made) <= MAX_CHECKED:
+                wrong = [(each, self._why_unreadable(each)) for each in made.values()]
+                unread = [SkippedRule(each.name, why, each.text) for each, why in wrong if why]
+            left_out = {each.name for each in unread}
+            fine = {name: source for name, source in made.items() if name not in left_out}
+            self.put(fine, unread, skips=self.skips)
+
+    def add_rules(self, rules: Mapping[str, RuleSource], unread: Iterable[SkippedRule]) -> None:
+        """Add rules that were read elsewhere, and those that could not be read.
+
+        Raises:
+            QueryError: as for ``add``.
+        """
+        unread = tuple(unread)
+        with self._lock:
+            self._check_new([*rules, *(each.name for each in unread)])
+            self.put(rules, unread, skips=self.skips)
+
+    def remove(self, names: Collection[str]) -> None:
+        """Remove rules.
+
+        Raises:
+            QueryError: there is no rule of a name; then none is removed.
+        """
+        with self._lock:
+            for name in names:
+                self._check_known(name)
+            for name in names:
+                self._sources.pop(name, None)
+                self._unfit.pop(name, None)
+            self.unread = tuple(each for each in self.unread if each.name not in names)
+            self._version += 1
+
+    def replace(self, name: str, given: Any) -> None:
+        """Replace a rule by a text or predicate, at its place.
+
+        Raises:
+            QueryError: there is no rule of that name, or the new one is no condition or does not
+                fit; then the old one stays, whatever ``on_error`` is.
+        """
+        with self._lock:
+            self._check_known(name)
+            made = self._source(name, given)
+            self._check_readable(made)
+            self.put({name: made})
+
+    def replace_rules(self, rules: Mapping[str, RuleSource], unread: Iterable[SkippedRule]) -> None:
+        """Replace rules by those that were read elsewhere, each at its place.
+
+        Raises:
+            QueryError: as for ``replace``, or a new one could not be read.
+        """
+        unread = tuple(unread)
+        with self._lock:
+            for name in (*rules, *(each.name for each in unread)):
+                self._check_known(name)
+            for each in unread:
+                if each.name in self._sources:
+                    msg = (
+                        f"rule {each.name!r} is not replaced: the new one is skipped: {each.reason}"
+                    )
+                    raise QueryError(msg, name=each.name)
+            self.put(rules, unread)
+
+    def put(
+        self,
+        rules: Mapping[str, RuleSource],
+        unread: Iterable[SkippedRule] = (),
+        *,
+        skips: bool = False,
+    ) -> None:
+        """Take rules in, whether or not there are others of their names.
+
+        Args:
+            rules: the rules.
+            unread: rules that could not be read.
+            skips: whether those that do not fit a stream are skipped, and not an error.
+
+        Raises:
+            QueryError: one does not fit, and may not be skipped; then nothing changes.
+        """
+        with self._lock:
+            unfit = {each.name: each for each in self._unfit_of(rules.values(), skips)}
+            skipped = {each.name: each for each in unread}
+            new = {*rules, *skipped}
+            self.unread = (
+                *(each for each in self.unread if each.name not in new),
+                *skipped.values(),
+            )
+            if rules:
+                kept = {name: why for name, why in self._unfit.items() if name not in rules}
+                self._unfit = kept | unfit
+                self._sources.update(rules)
+                self._version += 1
+
+    # -- checks ---------------------------------------------------------------------------------
+
+    def _source(self, name: Any, rule: Any) -> SqlRule | PredicateRule:
+        if not isinstance(name, str) or not name:
+            msg = f"a rule is named by a text that is not empty, got {name!r}"
+            raise QueryError(msg, name=name)
+        return rule_source(name, rule, self.functions)
+
+    def _why_unreadable(self, source: SqlRule | PredicateRule) -> str:
+        """Return why a rule is skipped; what it names is known when it meets columns."""
+        try:
+            self._check_readable(source)
+        except EddylineError as error:
+            if not self.skips:
+                raise
+            return error.message
+        return ""
+
+    @staticmethod
+    def _check_readable(source: SqlRule | PredicateRule) -> None:
+        try:
+            check_rule(source)
+        except EddylineError as error:
+            if not SIGMA.search(source.text):
+                raise
+            msg = f"rule {source.name!r} is no SQL condition but a Sigma rule; {HOW_TO_ADD}"
+            raise QueryError(msg, name=source.name) from error
+
+    def _check_known(self, name: str) -> None:
+        known = [*self._sources, *(each.name for each in self.unread)]
+        if name not in known:
+            raise QueryError(unknown("rule", name, known), name=name)
+
+    def _check_new(self, names: Iterable[str]) -> None:
+        taken = [name for name in names if name in self._sources]
+        if len(taken) == 1:
+            msg = f"rule {taken[0]!r} exists already; use replace({taken[0]!r}, …)"
+            raise QueryError(msg, name=taken[0])
+        if taken:
+            more = f", … {len(taken) - MAX_NAMED:,} more" if len(taken) > MAX_NAMED else ""
+            listed = ", ".join(map(repr, taken[:MAX_NAMED])) + more
+            msg = f"rules {listed} exist already; use replace"
+            raise QueryError(msg, names=tuple(taken))

@@ -1,0 +1,95 @@
+"""What becomes of the rules that are true for each row: a column, a filter, or counts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+from pyspark.sql import functions as F
+
+from eddyline.errors import QueryError
+from eddyline.spark.operator import PREFIX
+from eddyline.spark.rules.udf import add_matches, with_counts
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from eddyline.spark.rules.task import RuleTask
+
+STRUCT = f"{PREFIX}_rules"
+"""The temporary column of matches and reports."""
+
+Columns = tuple[str, ...]
+"""The columns, or SQL expressions, that workers get."""
+
+
+class Output(Protocol):
+    """Makes a result of what tasks find; their reports are its metric ``rules``."""
+
+    def lay(self, df: DataFrame, task: RuleTask, columns: Columns, observation: Any) -> DataFrame:
+        """Return the result.
+
+        Args:
+            df: the rows.
+            task: what workers run.
+            columns: what they get.
+            observation: an Observation or a name.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Matches:
+    """A column of the rules that are true."""
+
+    column: str = "matches"
+    keep_unmatched: bool = False
+    """Whether rows for which no rule is true are kept, with an empty array."""
+    as_places: bool = False
+    """Whether rules are told by their places in the set, and not by their names."""
+
+    def check(self, df: DataFrame) -> None:
+        """Check that no column of the input would be replaced.
+
+        Raises:
+            QueryError: there is one of that name.
+        """
+        if self.column.lower() in (each.lower() for each in df.columns):
+            msg = (
+                f"the input has a column {self.column!r} already; choose another: matches('…') or "
+                f"column='…'"
+            )
+            raise QueryError(msg, column=self.column)
+
+    def lay(self, df: DataFrame, task: RuleTask, columns: Columns, observation: Any) -> DataFrame:
+        """Add the column."""
+        task = replace(task, as_places=self.as_places)
+        found = add_matches(df, task, columns, STRUCT, observation)
+        kept = found if self.keep_unmatched else _matched(found)
+        return kept.withColumn(self.column, F.col(f"{STRUCT}.matches")).drop(STRUCT)
+
+    def shape(self, df: DataFrame) -> DataFrame:
+        """Return a DataFrame with the columns of the result, for analysis only."""
+        kind = "array<int>" if self.as_places else "array<string>"
+        return df.withColumn(self.column, F.lit(None).cast(kind))
+
+
+class Matched:
+    """The rows for which some rule is true."""
+
+    def lay(self, df: DataFrame, task: RuleTask, columns: Columns, observation: Any) -> DataFrame:
+        """Keep these rows."""
+        task = replace(task, as_places=True)
+        return _matched(add_matches(df, task, columns, STRUCT, observation)).drop(STRUCT)
+
+
+class Counts:
+    """By rule, how many rows it is true for: the columns ``rule`` and ``count``."""
+
+    def lay(self, df: DataFrame, task: RuleTask, columns: Columns, observation: Any) -> DataFrame:
+        """Count within the workers."""
+        return with_counts(df, task, columns, observation)
+
+
+def _matched(df: DataFrame) -> DataFrame:
+    return df.where(F.size(f"{STRUCT}.matches") > 0)

@@ -1,0 +1,120 @@
+"""Rules in an engine: named streams and their lateness, started with other queries, in chains."""
+
+from __future__ import annotations
+
+import pytest
+
+import eddyline as el
+from eddyline.errors import QueryError
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+RULES = {"big": "n > 5", "small": "n < 2"}
+WANTED = {0: ["small"], 1: ["small"], **{n: ["big"] for n in range(6, 10)}}
+
+
+@pytest.fixture(scope="module")
+def folder(spark, tmp_path_factory):
+    path = str(tmp_path_factory.mktemp("queries") / "in")
+    rows = spark.range(10).selectExpr("id AS n", "timestamp_seconds(id) AS at")
+    rows.repartition(2).write.parquet(path)
+    return path
+
+
+@pytest.fixture
+def engine(spark, folder):
+    schema = "n long, at timestamp"
+    stream = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(folder)
+    made = el.Engine(spark)
+    made.stream("packets", stream, time="at", lateness="1 minute")
+    return made
+
+
+def found(run, column="matches"):
+    rows = run.to_arrow().select(["n", column]).to_pylist()
+    return {row["n"]: row[column] for row in rows}
+
+
+def finish(run):
+    assert run.await_termination(120)
+    return run
+
+
+def test_rules_run_over_a_named_stream(engine):
+    rules = el.RuleSet(RULES)
+    query = engine.rules("alerts", rules, stream="packets")
+    assert query.columns == {"n": "bigint", "at": "timestamp", "matches": "array<string>"}
+    assert "rules rules over packets: matches of rows with a match" in query.explain()
+    assert query.source.isStreaming
+    run = finish(query.start("memory", trigger="available_now"))
+    assert (run.name, found(run)) == ("alerts", WANTED)
+    assert run.explain() == rules.explain()
+    assert run.text == "big: n > 5\nsmall: n < 2"
+    assert [each["event"] for each in rules.journal] == [each["event"] for each in run.journal]
+
+
+def test_every_row_may_be_kept_and_the_column_be_named(engine):
+    query = engine.rules("m", el.RuleSet(RULES), stream="packets", column="m", keep_unmatched=True)
+    got = found(finish(query.start(trigger="available_now")), "m")
+    assert got == {n: WANTED.get(n, []) for n in range(10)}
+
+
+def test_rules_start_with_the_other_queries_and_follow_their_set(engine, tmp_path):
+    rules = el.RuleSet(RULES, name="live")
+    engine.rules("alerts", rules, stream="packets")
+    engine.query("SELECT n FROM packets WHERE n = 3", name="threes")
+    engine.query("SELECT n FROM packets WHERE n > 3 AND n < 6", name="others")
+    rules.add("three", "n = 3")
+    runs = engine.start_all("memory", checkpoint=str(tmp_path), trigger="available_now")
+    alerts, threes, _ = map(finish, runs)
+    assert found(alerts) == {**WANTED, 3: ["three"]}
+    assert threes.to_arrow().column("n").to_pylist() == [3]
+    checkpoint = str(tmp_path / "alerts")
+    again = finish(engine.queries["alerts"].start(checkpoint=checkpoint, trigger="available_now"))
+    events = [each["event"] for each in again.journal if each["component"] == "run"]
+    assert events == ["restore"]
+
+
+def test_a_rule_must_fit_the_stream_of_a_running_query(engine):
+    rules = el.RuleSet(RULES)
+    query = engine.rules("alerts", rules, stream="packets")
+    rules.add("later", "zzz > 1")
+    rules.remove("later")
+    run = query.start(trigger="1 hour")
+    try:
+        with pytest.raises(QueryError, match="rule 'unfit'"):
+            rules.add("unfit", "zzz > 1")
+    finally:
+        run.stop()
+
+
+def test_rules_and_queries_are_chained(engine):
+    engine.stream("odd", engine.query("SELECT n, at FROM packets WHERE n % 2 = 1", name="odds"))
+    alerts = engine.rules("alerts", el.RuleSet(RULES), stream="odd")
+    assert found(finish(alerts.start(trigger="available_now"))) == {
+        n: names for n, names in WANTED.items() if n % 2
+    }
+    engine.stream("alarms", alerts)
+    last = engine.query("SELECT n, matches FROM alarms WHERE n < 8", name="last")
+    run = finish(last.start(trigger="available_now"))
+    assert found(run) == {1: ["small"], 7: ["big"]}
+    assert {"rules"} < {each.component for each in run.records[-1].operators}
+
+
+def test_what_does_not_fit_is_refused_at_once(engine):
+    for wrong, given in (
+        (r"rule 'bad'[\s\S]*nowhere", {"rules": el.RuleSet({"bad": "nowhere = 1"})}),
+        ("unknown stream 'packet'", {"stream": "packet"}),
+        ("has a column 'N' already", {"column": "N"}),
+    ):
+        with pytest.raises(QueryError, match=wrong):
+            engine.rules("alerts", **{"rules": el.RuleSet(RULES), "stream": "packets", **given})
+    engine.rules("alerts", el.RuleSet(RULES), stream="packets")
+    with pytest.raises(QueryError, match="query 'alerts' exists already"):
+        engine.rules("alerts", el.RuleSet(RULES), stream="packets")
+
+
+def test_a_set_starts_on_a_stream_of_an_engine(engine):
+    rules = el.RuleSet(RULES)
+    run = finish(rules.start(engine.streams["packets"], trigger="available_now"))
+    assert found(run) == WANTED
