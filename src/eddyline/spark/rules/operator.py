@@ -322,7 +322,7 @@ class RuleOperator(Operator):
 
     # -- saving -----------------------------------------------------------------------------------
 
-    def snapshot(self) -> Any:
+    def snapshot(self) -> RulesState | None:
         """Return what was learned; nothing of very many rules."""
         with self._lock:
             loop = self.compiled.loop
@@ -330,7 +330,7 @@ class RuleOperator(Operator):
                 return None
             counts = [(c.name, c.n_rows, c.n_met, c.n_matches) for c in self.counts()]
             n_rows = self._n_past + loop.total.n_rows
-            return msgspec.to_builtins(RulesState(self._digest(), loop.snapshot(), n_rows, counts))
+            return RulesState(self._digest(), loop.snapshot(), n_rows, counts)
 
     def restore(self, state: Any) -> None:
         """Continue from what ``snapshot`` returned.
