@@ -8,10 +8,10 @@ import sys
 import time
 from pathlib import Path
 
-from benchmarks import results
-from benchmarks.machine import machine
-from benchmarks.scenario import Settings
-from benchmarks.scenarios import SUITES
+from benchmarks.harness import results
+from benchmarks.harness.machine import machine
+from benchmarks.harness.scenario import Settings
+from benchmarks.harness.scenarios import SUITES
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import parquet
 
-from benchmarks.counted import Stream
+from benchmarks.filters.simulated_loop import Stream
 from eddyline.testing.generators import CorrelatedStream
 
 if TYPE_CHECKING:

@@ -11,7 +11,10 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from benchmarks.change_simulation import (
+from benchmarks.change import intrusion as change_intrusion
+from benchmarks.change import monitors as change_monitors
+from benchmarks.change import paper as change_paper
+from benchmarks.change.simulation import (
     Never,
     Slots,
     advance,
@@ -24,10 +27,9 @@ from benchmarks.change_simulation import (
     run_detected,
     run_fixed,
 )
-from benchmarks.counted import Stream
-from benchmarks.scenario import Settings
+from benchmarks.filters.simulated_loop import Stream
+from benchmarks.harness.scenario import Settings
 
-from benchmarks import change_intrusion, change_monitors, change_paper
 from eddyline.change import DETECTORS, options_of
 from eddyline.ordering.greedy import Evidence, restore_invariant
 from eddyline.stats.costs import CostSums

@@ -11,11 +11,14 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from benchmarks.change_priced import Costing, Pair, Price, other_order, texts
-from benchmarks.change_simulation import Never, Outcome, laid_cost, run_detected, run_fixed
-from benchmarks.scenario import Settings
+from benchmarks.change import intrusion as change_intrusion
+from benchmarks.change import paper as change_paper
+from benchmarks.change import priced as change_priced
+from benchmarks.change.priced import Costing, Pair, Price, other_order, texts
+from benchmarks.change.simulation import Never, Outcome, laid_cost, run_detected, run_fixed
+from benchmarks.filters import spark_end_to_end
+from benchmarks.harness.scenario import Settings
 
-from benchmarks import change_intrusion, change_paper, change_priced, spark_end_to_end
 from eddyline.change import options_of
 from eddyline.errors import SourceError
 from eddyline.testing.drifting import DriftingStream

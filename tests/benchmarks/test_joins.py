@@ -13,11 +13,15 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from benchmarks.joins import SPAN_US, joined_by_k
-from benchmarks.joins_data import nexmark_batches_v1, skewed_batches_v1, uniform_batches_v1
-from benchmarks.joins_growth import growing_batches_v1, grown, joined_over
-from benchmarks.joins_operator import FOREVER, Operator, Workload
-from benchmarks.joins_streams import (
+from benchmarks.harness.scenario import Settings
+from benchmarks.joins import operator as joins_operator
+from benchmarks.joins import pathway as joins_pathway
+from benchmarks.joins import real as joins_real
+from benchmarks.joins.chained import SPAN_US, joined_by_k
+from benchmarks.joins.data import nexmark_batches_v1, skewed_batches_v1, uniform_batches_v1
+from benchmarks.joins.growth import growing_batches_v1, grown, joined_over
+from benchmarks.joins.operator import FOREVER, Operator, Workload
+from benchmarks.joins.streams import (
     FACTORS,
     PRIME,
     Contestants,
@@ -29,9 +33,7 @@ from benchmarks.joins_streams import (
     take_turns,
     written,
 )
-from benchmarks.scenario import Settings
 
-from benchmarks import joins_operator, joins_pathway, joins_real
 from eddyline.query.select.reader import read_query
 from eddyline.testing.reference_joins import results
 
@@ -140,7 +142,7 @@ def test_other_answers_are_an_error_not_a_figure(monkeypatch):
         each = {"n_results": 3, "checksum": 4, "seconds": [1.0, 1.0]}
         return {"eddyline": each, "chain": each | {"checksum": 5}}
 
-    monkeypatch.setattr("benchmarks.joins_streams.alone", other)
+    monkeypatch.setattr("benchmarks.joins.streams.alone", other)
     batches = uniform_batches_v1(2, 1, 10, 10, SPAN_US)
     with pytest.raises(AssertionError, match="other answers"):
         race(written(joined_by_k(2), batches, {}), "eddyline", "chain")
@@ -154,9 +156,9 @@ def test_growth_is_of_joins_that_answer_rightly(monkeypatch):
     def wrong(_function, joins, name):
         return {label: each | {"checksum": 0} for label, each in right("", joins, name).items()}
 
-    monkeypatch.setattr("benchmarks.joins_growth.alone", right)
+    monkeypatch.setattr("benchmarks.joins.growth.alone", right)
     assert grown("eddyline", 50, (1, 2), 1)["2"]["n_results"] > 50
-    monkeypatch.setattr("benchmarks.joins_growth.alone", wrong)
+    monkeypatch.setattr("benchmarks.joins.growth.alone", wrong)
     with pytest.raises(AssertionError, match="where DuckDB has"):
         grown("eddyline", 50, (1, 2), 1)
 
@@ -227,7 +229,7 @@ def test_nexmark_is_distributed_as_it_says():
 def test_without_data_or_pathway_nothing_runs(monkeypatch, tmp_path):
     monkeypatch.setenv("EDDYLINE_DATA", str(tmp_path))
     monkeypatch.setenv(joins_pathway.PYTHON, str(tmp_path / "python"))
-    monkeypatch.setattr("benchmarks.joins_streams.alone", None)
+    monkeypatch.setattr("benchmarks.joins.streams.alone", None)
     ticks = next(each for each in joins_real.SCENARIOS if each.id == "joins_ticks")
     for scenario, named in (
         (ticks, "EDDYLINE_DATA"),

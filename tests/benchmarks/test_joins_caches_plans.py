@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from benchmarks.joins_caches_plans import best_caches, burst, first, scanned, second, used_always
+from benchmarks.joins import runs as join_runs
+from benchmarks.joins.caches_plans import best_caches, burst, first, scanned, second, used_always
 
-from benchmarks import join_runs
 from eddyline.joins.caches.prefix_invariant import are_compatible, candidates
 from eddyline.joins.graph import JoinGraph
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from benchmarks.joins_trees import run_tree, told, trees
+from benchmarks.joins import runs as join_runs
+from benchmarks.joins.trees import run_tree, told, trees
 
-from benchmarks import join_runs
 from eddyline.joins.graph import JoinGraph
 
 NAMES = ("r", "s", "t", "u")

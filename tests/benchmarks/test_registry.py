@@ -12,13 +12,19 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from benchmarks.counted import Stream, best_order, code_costs, fixed_work, run_counted
 from benchmarks.filters.policies import BENCHMARK_POLICIES
-from benchmarks.scenario import Measurement, Scenario, Settings, at_least, at_most
-from benchmarks.scenarios import SUITES
+from benchmarks.filters.simulated_loop import (
+    Stream,
+    best_order,
+    code_costs,
+    fixed_work,
+    run_counted,
+)
+from benchmarks.harness import results
+from benchmarks.harness.scenario import Measurement, Scenario, Settings, at_least, at_most
+from benchmarks.harness.scenarios import SUITES
 
 from benchmarks import __main__ as command
-from benchmarks import results
 from eddyline.ordering import ORDERING_POLICIES
 
 SCENARIOS = [scenario for suite in SUITES.values() for scenario in suite]

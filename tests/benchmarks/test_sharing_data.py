@@ -14,7 +14,7 @@ from pyarrow import parquet
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from benchmarks.sharing_data import (
+from benchmarks.rules.data import (
     VARIED,
     _names,
     _slots,
@@ -23,7 +23,7 @@ from benchmarks.sharing_data import (
     sigma_folder,
     written,
 )
-from benchmarks.sharing_rules import (
+from benchmarks.rules.numbers import (
     ABSENT,
     DUCKDB_RULES,
     KINDS,

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import numpy as np
-from benchmarks.sharing_sequences import RearrangementOptions, SequencePolicy
+from benchmarks.rules.sequences import RearrangementOptions, SequencePolicy
 
 from eddyline.rules.match.selection import Selection
 from eddyline.rules.planning.sequence_learning import RegionSample, macro

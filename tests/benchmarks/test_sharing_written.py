@@ -10,10 +10,12 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from benchmarks.alone import alone, peak_bytes, python_below
-from benchmarks.scenario import Settings
-from benchmarks.sharing_forms import differing
-from benchmarks.sharing_written import (
+from benchmarks.harness.isolated import alone, peak_bytes, python_below
+from benchmarks.harness.scenario import Settings
+from benchmarks.rules import automaton as sharing_automaton
+from benchmarks.rules import sigma as sharing_sigma
+from benchmarks.rules.forms import differing
+from benchmarks.rules.written import (
     LOWER,
     CannotWriteError,
     cost_of,
@@ -22,7 +24,6 @@ from benchmarks.sharing_written import (
     spark_sql,
 )
 
-from benchmarks import sharing_automaton, sharing_sigma
 from eddyline.query.conditions import And, IsNull, Not, Operand, Or, Rule, TextTest, ValueTest
 from eddyline.sql.like import Wild
 from eddyline.sql.types import STRING

@@ -9,11 +9,11 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import pyarrow as pa
 import pytest
+from benchmarks.joins import runs as join_runs
 from hypothesis import event, given
 from hypothesis import strategies as st
 from pyarrow import fs
 
-from benchmarks import join_runs
 from eddyline.joins.caches import between_batches
 from eddyline.joins.caches.counts import CachePlan
 from eddyline.joins.caches.prefix_invariant import candidates, prefix_invariant

@@ -6,8 +6,8 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
+from benchmarks.joins import runs as join_runs
 
-from benchmarks import join_runs
 from eddyline.joins.caches.counts import NO_CACHES
 from eddyline.joins.caches.in_use import BYPASSED
 from eddyline.joins.caches.loop import INTERVAL, JoinCaches

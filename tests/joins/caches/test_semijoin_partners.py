@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from benchmarks.joins import runs as join_runs
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from benchmarks import join_runs
 from eddyline.joins.caches import between_batches
 from eddyline.joins.caches.counts import CachePlan
 from eddyline.joins.caches.prefix_invariant import are_compatible, candidates, is_sound, is_told

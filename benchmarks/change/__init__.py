@@ -1,0 +1,1 @@
+"""Change detection: what detectors save against fixed windows, and how well they find."""

@@ -1,0 +1,1 @@
+"""What every suite stands on: scenarios, results, times, the machine."""

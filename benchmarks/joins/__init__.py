@@ -1,0 +1,1 @@
+"""Joins: windowed joins of streams against chains of joins, databases and other engines."""

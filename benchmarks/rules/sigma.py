@@ -1,0 +1,516 @@
+"""Published Sigma rules over real process creations, replicated with varied values.
+
+Needs the folder ``sigma`` of ``EDDYLINE_DATA``: 1,183 rules and 8,534 events. What Spark does is
+measured in processes of their own, each with a session that nothing else has warmed up.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.filters.spark_end_to_end import noop, seconds_of, times_told
+from benchmarks.harness.isolated import alone, peak_bytes, pin, python_below
+from benchmarks.harness.scenario import Measurement, Scenario, Settings, at_least, at_most, skipped
+from benchmarks.harness.statistics import median, spread
+from benchmarks.harness.timing import Times, interleaved
+from benchmarks.rules.data import sigma_files, sigma_folder
+from benchmarks.rules.forms import counts_by_statement, differing, forms, ours_by_rule
+from benchmarks.rules.written import (
+    LOWER,
+    CannotWriteError,
+    folded_columns,
+    polars_expression,
+    spark_sql,
+)
+from benchmarks.workloads import data_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from eddyline.query.conditions import Rule
+    from eddyline.spark.rules.rule_set import RuleSet
+
+HERE = "benchmarks.rules.sigma"
+
+RULES = "rules_process_creation"
+
+NEEDS = frozenset({"spark", "data"})
+
+
+def with_events(run: Callable[[Settings], Measurement]) -> Callable[[Settings], Measurement]:
+    """Return a measurement that is skipped, saying so, without rules and events, or Java."""
+
+    @wraps(run)
+    def checked(settings: Settings) -> Measurement:
+        from eddyline.errors import SourceError  # noqa: PLC0415
+        from eddyline.spark.session import check_java  # noqa: PLC0415 - starts none
+
+        if sigma_folder() is None:
+            return skipped(f"no sigma/ at {data_folder()}; set EDDYLINE_DATA to the folder above")
+        try:
+            check_java()
+        except SourceError as error:
+            return skipped(error.message)
+        return run(settings)
+
+    return checked
+
+
+def rules_folder() -> str:
+    folder = sigma_folder()
+    assert folder is not None
+    return str(folder / RULES)
+
+
+def _session(master: str) -> SparkSession:
+    from eddyline.spark.session import session  # noqa: PLC0415
+
+    # Spark's code generator gives up on large statements in ways that it logs as errors.
+    conf = {"spark.driver.memory": "6g", "spark.log.level": "OFF"}
+    return session(conf, master=master, app="eddyline benchmarks")
+
+
+def _cached(spark: SparkSession, folder: str) -> DataFrame:
+    df = spark.read.parquet(folder).cache()
+    df.count()
+    return df
+
+
+def _rules(**options: Any) -> RuleSet:
+    import eddyline as el  # noqa: PLC0415
+
+    found: RuleSet = el.sigma.load(rules_folder(), **options)
+    return found
+
+
+# -- events per second ----------------------------------------------------------------------------
+
+
+def throughput_alone(folder: str, master: str, core: int | None, n_runs: int) -> dict[str, Any]:
+    """Time all rules over cached events; the first run is left out."""
+    if core is not None:
+        pin(core)
+    spark = _session(master)
+    events, rules = _cached(spark, folder), _rules()
+    files = spark.read.parquet(folder)
+
+    def matched(df: DataFrame) -> DataFrame:
+        return df.transform(rules.matches("found"))
+
+    variants: dict[str, Callable[[], None]] = {
+        "ids and matches": lambda: noop(matched(events).select("event_id", "found")),
+        "whole events that match": lambda: noop(matched(events)),
+        "from Parquet files": lambda: noop(matched(files).select("event_id", "found")),
+        "columns to Python and back": lambda: noop(_there_and_back(events)),
+    }
+    times = interleaved(variants, n_runs)
+    workers = python_below(_pid(spark))
+    return {
+        "n_rows": events.count(),
+        "n_matches": matched(events).selectExpr("sum(size(found))").first()[0],
+        "seconds": seconds_of(times),
+        "worker_peak_bytes": max(map(peak_bytes, workers), default=0),
+        "plan": rules.explain(),
+    }
+
+
+def _pid(spark: SparkSession) -> int:
+    return int(spark._jvm.ProcessHandle.current().pid())  # type: ignore[union-attr]
+
+
+def _there_and_back(df: DataFrame) -> DataFrame:
+    """Hand the columns that the rules look at to a function that does nothing."""
+    from benchmarks.filters.stock_udfs import arrow_crossing  # noqa: PLC0415
+    from eddyline.rules.compile.program import compile_rules  # noqa: PLC0415
+    from eddyline.spark.rules.udf import operand  # noqa: PLC0415
+
+    columns = compile_rules(_bound(df, restrict="auto")).columns
+    return df.select("event_id", arrow_crossing()(*(operand(df, text) for text in columns)))
+
+
+def _bound(df: DataFrame, restrict: str | bool = False) -> list[Rule]:
+    """Return the trees of all rules over a DataFrame."""
+    from eddyline.sigma import read  # noqa: PLC0415
+    from eddyline.spark.filters.binding import column_types  # noqa: PLC0415
+
+    found = read(rules_folder(), restrict=restrict)
+    return [source.bind(column_types(df), ansi=True) for source in found.sources]
+
+
+@with_events
+def throughput(settings: Settings) -> Measurement:
+    """Events per second on one core that JVM and Python share, and beside it on all cores."""
+    n_rows = settings.pick(1_000_000, 100_000)
+    n_runs = settings.pick(5, 2)
+    folder = str(sigma_files(n_rows))
+
+    def rate(found: dict[str, Any], name: str) -> float:
+        return float(n_rows / median(found["seconds"][name]))
+
+    where = f"{HERE}:throughput_alone"
+    pinned = alone(where, folder=folder, master="local[1]", core=0, n_runs=n_runs)
+    loose = alone(where, folder=folder, master="local[1]", core=None, n_runs=n_runs)
+    both = alone(where, folder=folder, master="local[2]", core=None, n_runs=n_runs)
+    value = rate(pinned, "ids and matches")
+    rates = ", ".join(f"{name} {rate(pinned, name):,.0f}" for name in pinned["seconds"])
+    slowest, fastest = (n_rows / pick(pinned["seconds"]["ids and matches"]) for pick in (max, min))
+    note = (
+        f"{n_rows:,} events, pinned to one core: {rates} ({slowest:,.0f}…{fastest:,.0f}); one task "
+        f"not pinned {rate(loose, 'ids and matches'):,.0f}, two tasks "
+        f"{rate(both, 'ids and matches'):,.0f}; worker at most "
+        f"{pinned['worker_peak_bytes'] / 1e6:,.0f} MB; {pinned['n_matches']:,} matches"
+    )
+    return Measurement(value, note, {"pinned": pinned, "one_task": loose, "two_tasks": both})
+
+
+# -- beside hand-tuned Spark SQL ------------------------------------------------------------------
+
+
+def lowered(df: DataFrame, rules: Sequence[Rule]) -> DataFrame:
+    """Return rows with the lower-cased columns beside the others, cached."""
+    found = df.selectExpr("*", *(f"lower({c}) AS {LOWER}{c}" for c in folded_columns(rules)))
+    found = found.cache()
+    found.count()
+    return found
+
+
+def _written(
+    rules: Iterable[Rule], write: Callable[[Any], Any]
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the conditions of rules, and why the others cannot be written."""
+    conditions, reasons = {}, {}
+    for rule in rules:
+        try:
+            conditions[rule.name] = write(rule.tree)
+        except CannotWriteError as error:
+            reasons[rule.name] = str(error)[:200]
+    return conditions, reasons
+
+
+N_PROBED = 40
+"""Rules, about, on which the fastest form of a statement is chosen."""
+
+
+def _found(events: DataFrame, rules: RuleSet) -> DataFrame:
+    return events.transform(rules.matches("found")).select("event_id", "found")
+
+
+def spark_sql_alone(folder: str, larger: str) -> dict[str, Any]:
+    """Time all rules by the form of Spark SQL that is the fastest for some of them, and by us.
+
+    One after the other and not in turns: Spark ends workers that have nothing to do for a minute,
+    which is less than what Spark SQL takes, so ours would start anew for each run.
+    """
+    spark = _session("local[2]")
+    events = _cached(spark, folder)
+    rules = _rules(restrict=False)
+    bound = _bound(events)
+    conditions, unsaid = _written(bound, spark_sql)
+    prepared = lowered(events, bound)
+    some = {name: conditions[name] for name in list(conditions)[:: len(conditions) // N_PROBED]}
+    probed = interleaved(forms(prepared, some), 1)
+    best = min(probed, key=lambda name: probed[name].median)
+    theirs = counts_by_statement(prepared, conditions, 10)
+    different = differing(ours_by_rule(rules, events), theirs)
+    times = interleaved({"Spark SQL": forms(prepared, conditions)[best]}, 1)
+
+    times |= interleaved({"eddyline": lambda: noop(_found(events, rules))}, 5)
+    prepared.unpersist()
+    more = _cached(spark, larger)
+    many = interleaved({"eddyline": lambda: noop(_found(more, rules))}, 3)
+    return {
+        "n_rows": events.count(),
+        "form": best,
+        "probed": {name: each.median for name, each in probed.items()},
+        "n_compared": len(conditions),
+        "n_matches": sum(theirs.values()),
+        "unsaid": unsaid,
+        "different": different,
+        "seconds": seconds_of(times),
+        "n_rows_more": more.count(),
+        "seconds_more": seconds_of(many),
+    }
+
+
+def _compared(found: dict[str, Any], peer: str) -> Measurement:
+    """Return our rate over a peer's; rules with other counts fail unless they are explained."""
+    if found["different"]:
+        msg = f"other counts of {len(found['different'])} rules: {found['different']}"
+        raise AssertionError(msg)
+    times = {name: Times(tuple(each)) for name, each in found["seconds"].items()}
+    gain = times[peer].median / times["eddyline"].median
+    rates = ", ".join(f"{n} {found['n_rows'] / t.median:,.0f}/s" for n, t in times.items())
+    note = (
+        f"{found['n_rows']:,} events, {found['n_compared']:,} rules, {found['n_matches']:,} "
+        f"matches, equal rule by rule; {peer} as {found['form']}; {rates}; {times_told(times)}"
+    )
+    return Measurement(gain, note, found)
+
+
+@with_events
+def hand_tuned(settings: Settings) -> Measurement:
+    """Columns lower-cased once, beforehand, and not timed."""
+    folder = str(sigma_files(settings.pick(68_272, 25_602)))
+    larger = str(sigma_files(settings.pick(1_000_000, 100_000)))
+    found = alone(f"{HERE}:spark_sql_alone", folder=folder, larger=larger)
+    same = _compared(found, "Spark SQL")
+    rate = found["n_rows_more"] / median(found["seconds_more"]["eddyline"])
+    theirs = found["n_rows"] / median(found["seconds"]["Spark SQL"])
+    note = f"; eddyline over {found['n_rows_more']:,} {rate:,.0f}/s, {rate / theirs:,.0f} by rates"
+    return Measurement(same.value, same.note + note, found)
+
+
+# -- beside the official conversion ---------------------------------------------------------------
+
+
+def official(names: Sequence[str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the official conversion of each rule to Spark SQL, and why the others have none."""
+    from sigma.backends.databricks import DatabricksBackend  # noqa: PLC0415
+    from sigma.collection import SigmaCollection  # noqa: PLC0415
+
+    known = set(names)
+    backend, queries, reasons = DatabricksBackend(), {}, {}
+    for path in sorted(Path(rules_folder()).rglob("*.yml")):
+        collection = SigmaCollection.from_yaml(path.read_text("utf-8"))
+        name = str(collection.rules[0].id)
+        if name not in known:
+            continue
+        try:
+            (queries[name],) = backend.convert(collection)
+        except Exception as error:  # noqa: BLE001 - whatever it cannot do is listed
+            reasons[name] = f"{type(error).__name__}: {error}"[:200]
+    return queries, reasons
+
+
+LONGEST = 300
+"""Characters of the command lines on which all counts are compared with the official conversion's.
+
+Its lists of texts become regular expressions that start with ``.*``: they take time with the
+square of a text's length. All rules over 8,534 events, long ones included, had not ended after ten
+minutes.
+"""
+
+N_COMPARED = 2_000
+"""Events on which they are compared."""
+
+N_TIMED = 100
+"""Events that are timed, drawn from all: so few that ours take little more than a job does."""
+
+
+def official_alone(folder: str) -> dict[str, Any]:
+    """Time the official conversion, a statement of ten rules at a time, and ours."""
+    events = _cached(_session("local[2]"), folder)
+    rules = _rules(restrict=False)
+    queries, unsaid = official(rules.names)
+    short = events.where(
+        f"coalesce(length(CommandLine), 0) <= {LONGEST}"
+        f" AND coalesce(length(ParentCommandLine), 0) <= {LONGEST}"
+    )
+    short = short.orderBy("event_id").limit(N_COMPARED).repartition(2).cache()
+    counts = counts_by_statement(short, queries, 10)
+    different = differing(ours_by_rule(rules, short), counts)
+    timed = events.orderBy("event_id").limit(N_TIMED).repartition(2).cache()
+    timed.count()
+    times = interleaved({"official": lambda: counts_by_statement(timed, queries, 10)}, 1)
+    # By themselves, as beside Spark SQL: workers would start anew for each run.
+    times |= interleaved({"eddyline": lambda: noop(_found(timed, rules))}, 5)
+    n_true = sum(count > 0 for count in counts.values())
+    ((longest,),) = timed.selectExpr("coalesce(max(length(CommandLine)), 0)").collect()
+    form = (
+        f"counts of 10 rules a statement (counts, {n_true} of them not 0, compared on "
+        f"{short.count():,} short events; the longest that is timed has {longest:,} letters)"
+    )
+    return {
+        "n_rows": timed.count(),
+        "form": form,
+        "n_compared": len(queries),
+        "n_matches": sum(counts.values()),
+        "unsaid": unsaid,
+        "different": different,
+        "seconds": seconds_of(times),
+    }
+
+
+@with_events
+def beside_official(settings: Settings) -> Measurement:
+    """Short events for the counts, a few of any length for the times."""
+    folder = str(sigma_files(settings.pick(8_534, 8_534)))
+    found = alone(f"{HERE}:official_alone", folder=folder)
+    return _compared(found, "official")
+
+
+# -- beside Polars --------------------------------------------------------------------------------
+
+
+def polars_alone(folder: str, n_runs: int) -> dict[str, Any]:
+    """Time one expression a rule in Polars, all in one query, and ours."""
+    import polars as pl  # noqa: PLC0415
+
+    events = _cached(_session("local[2]"), folder)
+    rules = _rules(restrict=False)
+    bound = _bound(events)
+    conditions, unsaid = _written(bound, polars_expression)
+    frame = pl.read_parquet(f"{folder}/*.parquet")
+    frame = frame.with_columns(
+        pl.col(c).str.to_lowercase().alias(LOWER + c) for c in folded_columns(bound)
+    )
+    for name in list(conditions):
+        with contextlib.suppress(pl.exceptions.PolarsError):
+            frame.head(1).select(conditions[name])
+            continue
+        unsaid[name] = "Polars refuses the expression"
+        del conditions[name]
+
+    def counted() -> dict[str, int]:
+        sums = [each.fill_null(value=False).sum().alias(n) for n, each in conditions.items()]
+        return frame.lazy().select(sums).collect().row(0, named=True)
+
+    theirs = counted()
+    different = differing(ours_by_rule(rules, events), theirs)
+    times = interleaved(
+        {
+            "eddyline": lambda: noop(_found(events, rules)),
+            "Polars": counted,
+        },
+        n_runs,
+    )
+    return {
+        "n_rows": events.count(),
+        "form": "one query",
+        "n_compared": len(conditions),
+        "n_matches": sum(theirs.values()),
+        "unsaid": unsaid,
+        "different": different,
+        "seconds": seconds_of(times),
+    }
+
+
+@with_events
+def beside_polars(settings: Settings) -> Measurement:
+    """Columns lower-cased beforehand, and not timed; lists of texts searched for together."""
+    folder = str(sigma_files(settings.pick(256_020, 25_602)))
+    found = alone(f"{HERE}:polars_alone", folder=folder, n_runs=settings.pick(3, 1))
+    return _compared(found, "Polars")
+
+
+# -- start-up -------------------------------------------------------------------------------------
+
+
+def start_alone(folder: str) -> dict[str, Any]:
+    """Time the way from a folder of rules to the first matches, in a session that runs already."""
+    spark = _session("local[2]")
+    events = _cached(spark, folder).limit(1_000).cache()
+    events.count()
+    started = time.perf_counter()
+    rules = _rules()
+    read_s = time.perf_counter() - started
+    found = events.transform(rules.matches("found"))
+    bound_s = time.perf_counter() - started
+    n_matches = found.selectExpr("sum(size(found))").first()[0]
+    whole_s = time.perf_counter() - started
+    return {
+        "read_s": read_s,
+        "compile_s": bound_s - read_s,
+        "first_matches_s": whole_s - bound_s,
+        "whole_s": whole_s,
+        "n_rules": len(rules),
+        "n_skipped": len(rules.skipped),
+        "n_matches": n_matches,
+        "worker_peak_bytes": max(map(peak_bytes, python_below(_pid(spark))), default=0),
+    }
+
+
+@with_events
+def start(settings: Settings) -> Measurement:
+    """Without any cache of rules, with one, and on a machine that has no compiled kernels."""
+    import tempfile  # noqa: PLC0415
+
+    folder = str(sigma_files(settings.pick(25_602, 8_534)))
+    found: dict[str, list[dict[str, Any]]] = {"cold": [], "warm": [], "no kernels": []}
+    for _ in range(settings.pick(3, 1)):
+        with tempfile.TemporaryDirectory() as cache:
+            for kind in ("cold", "warm"):
+                environment = {"XDG_CACHE_HOME": cache}
+                found[kind].append(
+                    alone(f"{HERE}:start_alone", environment=environment, folder=folder)
+                )
+    with tempfile.TemporaryDirectory() as cache:
+        environment = {"XDG_CACHE_HOME": cache, "NUMBA_CACHE_DIR": cache}
+        found["no kernels"].append(
+            alone(f"{HERE}:start_alone", environment=environment, folder=folder)
+        )
+
+    def told(kind: str) -> str:
+        parts = {
+            part: median(each[part] for each in found[kind])
+            for part in ("whole_s", "read_s", "compile_s", "first_matches_s")
+        }
+        return (
+            f"{kind} {parts['whole_s']:.2f} s (reading {parts['read_s']:.2f}, compiling "
+            f"{parts['compile_s']:.2f}, first matches {parts['first_matches_s']:.2f})"
+        )
+
+    cold = found["cold"]
+    value = max(each["whole_s"] for each in cold)
+    peak = max(each["worker_peak_bytes"] for each in cold)
+    note = (
+        f"{cold[0]['n_rules']:,} rules, {cold[0]['n_skipped']} skipped; "
+        + "; ".join(map(told, found))
+        + f"; of three cold {spread(e['whole_s'] for e in cold)}; worker {peak / 1e6:,.0f} MB"
+    )
+    return Measurement(value, note, dict(found))
+
+
+SCENARIOS = (
+    Scenario(
+        id="sharing_sigma_throughput",
+        shows="events per second of all rules on one core, JVM and Python and the way between",
+        run=throughput,
+        target=at_least(66_000),
+        policies=(),
+        counted=False,
+        needs=NEEDS,
+    ),
+    Scenario(
+        id="sharing_sigma_spark_sql",
+        shows="time of all rules as the fastest hand-tuned Spark SQL over ours, two cores",
+        run=hand_tuned,
+        target=at_least(100),
+        policies=(),
+        counted=False,
+        needs=NEEDS,
+    ),
+    Scenario(
+        id="sharing_sigma_official",
+        shows="the same for the official conversion to Spark SQL (pySigma-backend-databricks)",
+        run=beside_official,
+        target=None,
+        policies=(),
+        counted=False,
+        needs=NEEDS,
+    ),
+    Scenario(
+        id="sharing_sigma_polars",
+        shows="the same for Polars, one expression a rule, all in one query",
+        run=beside_polars,
+        target=None,
+        policies=(),
+        counted=False,
+        needs=NEEDS,
+    ),
+    Scenario(
+        id="sharing_sigma_start",
+        shows="seconds from a folder of 1,183 rules to the first matches, nothing cached, slowest",
+        run=start,
+        target=at_most(10),
+        policies=(),
+        counted=False,
+        needs=NEEDS,
+    ),
+)
