@@ -17,17 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-
-from benchmarks.harness.scenario import Measurement, Scenario, Settings, at_most
-from benchmarks.harness.statistics import median, spread
-from benchmarks.harness.timing import interleaved, paired_ratio
-from benchmarks.rules.sequences import RearrangementOptions, SequencePolicy
-from eddyline.rules.match.selection import Selection
-from eddyline.rules.planning.hybrid_sequence import hybrid
-from eddyline.rules.planning.sequence import SelectionSequence
-from eddyline.rules.planning.sequence_learning import RegionSample, greedy_macro, macro
-from eddyline.testing.reference_sharing import best_and_worst, ticket_routing, visits_after_sets
-from eddyline.testing.rule_data import (
+from tests.oracles.rule_data import (
     CARDINALITY,
     Q3_SIZES,
     RangeRules,
@@ -41,6 +31,16 @@ from eddyline.testing.rule_data import (
     uniform_rows,
     zipf_rows,
 )
+from tests.oracles.sharing import best_and_worst, ticket_routing, visits_after_sets
+
+from benchmarks.harness.scenario import Measurement, Scenario, Settings, at_most
+from benchmarks.harness.statistics import median, spread
+from benchmarks.harness.timing import interleaved, paired_ratio
+from benchmarks.rules.sequences import RearrangementOptions, SequencePolicy
+from eddyline.rules.match.selection import Selection
+from eddyline.rules.planning.hybrid_sequence import hybrid
+from eddyline.rules.planning.sequence import SelectionSequence
+from eddyline.rules.planning.sequence_learning import RegionSample, greedy_macro, macro
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -35,7 +35,7 @@ from benchmarks.joins.streams import (
 )
 
 from eddyline.query.select.reader import read_query
-from eddyline.testing.reference_joins import results
+from tests.oracles.joins import results
 
 SECOND_US = 1_000_000
 

@@ -33,7 +33,7 @@ from benchmarks.rules.numbers import (
     bound,
 )
 
-from eddyline.testing.reference_rules import matches
+from tests.oracles.rules import matches
 
 
 @pytest.fixture(scope="module")

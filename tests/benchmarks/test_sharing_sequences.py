@@ -5,7 +5,7 @@ from benchmarks.rules.sequences import RearrangementOptions, SequencePolicy
 
 from eddyline.rules.match.selection import Selection
 from eddyline.rules.planning.sequence_learning import RegionSample, macro
-from eddyline.testing.rule_data import rules_q1, zipf_rows
+from tests.oracles.rule_data import rules_q1, zipf_rows
 
 
 def test_policy_learns_again_after_a_shift() -> None:

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from eddyline.change import DETECTORS, detector_bank, options_of
 from eddyline.change.single import Detector
-from eddyline.testing.reference_detectors import REFERENCES, ReferenceOptions
 from tests.examples import examples
+from tests.oracles.detectors import REFERENCES, ReferenceOptions
 
 SHORT = [
     options_of("beta_cusum", n_feedback=10, threshold=2.0),

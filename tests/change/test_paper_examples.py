@@ -11,7 +11,7 @@ from eddyline.change.meta import kuiper
 from eddyline.change.recursion import cusum_step
 from eddyline.change.scalar import LoopBank, ScalarDetector, ScalarOptions
 from eddyline.change.single import Detector
-from eddyline.testing.reference_detectors import reference_kuiper
+from tests.oracles.detectors import reference_kuiper
 
 TRAINING = [0.30, 0.32, 0.28, 0.35, 0.25, 0.31, 0.29, 0.33, 0.27, 0.30]
 CHECKED = [0.31, 0.29, 0.30, 0.45, 0.50, 0.48, 0.52, 0.49, 0.51, 0.50]

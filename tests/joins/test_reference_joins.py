@@ -15,10 +15,10 @@ from eddyline.query.predicates import FunctionPredicate, SqlPredicate
 from eddyline.query.query import Input, KeyClass, Query
 from eddyline.query.select.reader import read_query
 from eddyline.query.windows import RangeWindow, RowsWindow, UnboundedWindow
-from eddyline.testing.join_strategies import JoinCase, join_cases, key_classes
-from eddyline.testing.reference_joins import bag, results
 from tests.examples import examples
 from tests.joins.instants import results_by_instants
+from tests.oracles.join_strategies import JoinCase, join_cases, key_classes
+from tests.oracles.joins import bag, results
 
 NOW, ALL = RangeWindow(0), UnboundedWindow()
 

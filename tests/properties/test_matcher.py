@@ -14,8 +14,9 @@ from eddyline.rules.match.matcher import Matcher
 from eddyline.rules.plan import BlockPlan, SharingPlan
 from eddyline.rules.planning.access_predicates import can_witness, cheapest_witness, plan_of
 from eddyline.rules.profile import SharingProfile
-from eddyline.testing import reference_rules, rule_strategies
 from tests.examples import examples
+from tests.oracles import rule_strategies
+from tests.oracles import rules as reference_rules
 
 EVERY_ROW = "every row"
 

@@ -33,9 +33,9 @@ from eddyline.rules.compile.program import compile_rules
 from eddyline.rules.match.matcher import Matcher
 from eddyline.rules.planning.access_predicates import plan_of
 from eddyline.sql.types import BIGINT, STRING
-from eddyline.testing import rule_strategies
-from eddyline.testing.reference_rules import possible
 from tests.examples import examples
+from tests.oracles import rule_strategies
+from tests.oracles.rules import possible
 
 N = Operand("`n`", BIGINT, ("n",))
 SUMS = tuple(Operand(f"try_add(`n`, {each})", BIGINT, ("n",)) for each in (1, 2))

@@ -16,7 +16,7 @@ from eddyline.rules.planning.hybrid_sequence import hybrid
 from eddyline.rules.planning.rearrangement import has_changed
 from eddyline.rules.planning.sequence import Arrow, SelectionSequence
 from eddyline.rules.planning.sequence_learning import RegionSample, greedy_macro, selectivity
-from eddyline.testing.reference_sharing import PaperConstruct, visit
+from tests.oracles.sharing import PaperConstruct, visit
 
 TESTS = (
     ((0, "<", 50), (2, ">=", 40)),

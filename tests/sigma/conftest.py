@@ -10,7 +10,7 @@ import pytest
 
 from eddyline.query.conditions import Constant, NativeTest
 from eddyline.sigma import read
-from eddyline.testing.reference_rules import truth
+from tests.oracles.rules import truth
 
 TYPES = {bool: "boolean", int: "bigint", float: "double", str: "string"}
 HEAD = """\

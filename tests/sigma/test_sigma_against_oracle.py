@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from sigma.rule import SigmaRule as PySigmaRule
 
 from eddyline.sigma import read
-from eddyline.testing import reference_sigma
-from eddyline.testing.reference_rules import truth
+from tests.oracles import sigma as reference_sigma
+from tests.oracles.rules import truth
 
 ALPHABET = "aAbk\\*?%_'\"\n\x00 -/iIİısſßẞΣσςΟ\u212aé\u0301\ufeff\udc80.5"
 PLAIN = ["Text", "text2", "Number", "Ratio", "Flag", "Gone"]

@@ -7,7 +7,7 @@ import pytest
 from eddyline.errors import QueryError
 from eddyline.sigma import read
 from eddyline.sigma.log_sources import CATEGORIES, SERVICES, LogSource, said
-from eddyline.testing.reference_rules import truth
+from tests.oracles.rules import truth
 
 RULE = """\
 title: t

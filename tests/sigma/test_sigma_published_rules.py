@@ -12,8 +12,8 @@ from sigma.rule import SigmaRule as PySigmaRule
 
 import eddyline as el
 from eddyline.sigma import read
-from eddyline.testing import reference_sigma
-from eddyline.testing.reference_rules import truth
+from tests.oracles import sigma as reference_sigma
+from tests.oracles.rules import truth
 
 N_EVENTS = 30
 SPARK_TYPES = {"large_string": "string", "int64": "bigint", "int32": "int"}

@@ -11,7 +11,7 @@ from sigma.rule import SigmaRule as PySigmaRule
 import eddyline as el
 from eddyline.query.conditions import IsNull, NativeTest, TextTest
 from eddyline.sigma import read
-from eddyline.testing import reference_sigma
+from tests.oracles import sigma as reference_sigma
 
 pytestmark = pytest.mark.spark
 

@@ -25,10 +25,10 @@ from eddyline.state.late_rows import read_late
 from eddyline.state.manifest import ManifestFolder
 from eddyline.state.repartitioning import Moved, buckets_for
 from eddyline.state.rows import ALWAYS, FOREVER, Rows
-from eddyline.testing.join_strategies import join_cases
-from eddyline.testing.reference_joins import results, with_time
 from tests.joins.operator.test_bucket import Operator, bag, is_supported
 from tests.joins.plans import split_grids
+from tests.oracles.join_strategies import join_cases
+from tests.oracles.joins import results, with_time
 
 
 class MovingOperator(Operator):

@@ -1,5 +1,6 @@
-"""For tests of eddyline and of extensions: generators, oracles, a simulated loop, checks.
+"""For tests of extensions: generators, conformance checks, a simulated loop, an oracle.
 
-``generators``, ``simulation``, ``reference`` and ``conformance`` need nothing beyond eddyline; what
-is called ``strategies`` needs hypothesis, and ``reference_joins`` needs DuckDB.
+For whoever writes an ordering policy, a detector or a monitor. ``generators``, ``simulation``,
+``reference`` and ``conformance`` need nothing beyond eddyline; ``strategies`` needs hypothesis. The
+oracles of eddyline's own operators stand in ``tests/oracles/``. Nothing else imports this room.
 """

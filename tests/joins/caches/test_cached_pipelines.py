@@ -23,11 +23,11 @@ from eddyline.query.windows import RangeWindow, RowsWindow
 from eddyline.state.bucket_state import BucketState
 from eddyline.state.manifest import ManifestFolder
 from eddyline.state.rows import ALWAYS, FOREVER, Rows
-from eddyline.testing.join_strategies import N_INSTANTS, join_cases
-from eddyline.testing.reference_joins import results
 from tests.examples import examples
 from tests.joins.operator.test_bucket import Operator, bag
 from tests.joins.plans import Q3, on_one_attribute, orders, place_in
+from tests.oracles.join_strategies import N_INSTANTS, join_cases
+from tests.oracles.joins import results
 
 
 @pytest.fixture(autouse=True)

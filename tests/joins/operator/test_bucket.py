@@ -25,9 +25,9 @@ from eddyline.state.compaction import SPARE
 from eddyline.state.grid import Grid
 from eddyline.state.manifest import ManifestFolder
 from eddyline.state.rows import ALWAYS, FOREVER, Rows, SortedRun
-from eddyline.testing.join_strategies import join_cases
-from eddyline.testing.reference_joins import results, with_time
 from tests.joins.plans import place_in
+from tests.oracles.join_strategies import join_cases
+from tests.oracles.joins import results, with_time
 
 
 def sql(text):

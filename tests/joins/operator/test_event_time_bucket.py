@@ -24,9 +24,9 @@ from eddyline.state.grid import Grid
 from eddyline.state.late_rows import read_late
 from eddyline.state.manifest import ManifestFolder
 from eddyline.state.rows import ALWAYS, FOREVER, Rows
-from eddyline.testing.join_strategies import join_cases
-from eddyline.testing.reference_joins import results
 from tests.joins.operator.test_bucket import Operator, bag
+from tests.oracles.join_strategies import join_cases
+from tests.oracles.joins import results
 
 
 class OrderedOperator(Operator):

@@ -25,10 +25,10 @@ from eddyline.options import JoinOptions
 from eddyline.ordering.a_greedy import AGreedyOptions
 from eddyline.state.manifest import ManifestFolder
 from eddyline.state.rows import ALWAYS, Rows, SortedRun
-from eddyline.testing.join_strategies import join_cases
-from eddyline.testing.reference_joins import results
 from tests.joins.operator.test_bucket import Operator, bag, is_supported
 from tests.joins.plans import closed_outwards, place_in, random_graph
+from tests.oracles.join_strategies import join_cases
+from tests.oracles.joins import results
 
 STAR = JoinGraph(("a", "b", "c", "d"), tuple(map(frozenset, ("ab", "ac", "ad"))))
 

@@ -33,8 +33,8 @@ from eddyline.query.rules.sources import SqlRule, conjunction_source, rule_sourc
 from eddyline.sql.like import Wild
 from eddyline.sql.literals import Moment
 from eddyline.sql.types import parse_type
-from eddyline.testing import rule_strategies
-from eddyline.testing.reference_rules import truth
+from tests.oracles import rule_strategies
+from tests.oracles.rules import truth
 
 COLUMNS = {
     "i": "int",

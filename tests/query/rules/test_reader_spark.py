@@ -28,9 +28,9 @@ from eddyline.query.rules.sources import SqlRule
 from eddyline.spark.rules.binding import RuleBinder
 from eddyline.sql.java_regex import python_regex
 from eddyline.sql.like import is_folded_alike
-from eddyline.testing import rule_strategies
-from eddyline.testing.reference_rules import truth
 from tests.examples import examples
+from tests.oracles import rule_strategies
+from tests.oracles.rules import truth
 
 pytestmark = pytest.mark.spark
 

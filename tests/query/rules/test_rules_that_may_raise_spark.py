@@ -25,8 +25,8 @@ from eddyline.rules.compile.program import compile_rules
 from eddyline.rules.match.matcher import Matcher
 from eddyline.rules.planning.access_predicates import plan_of
 from eddyline.spark.rules.binding import looked_at
-from eddyline.testing.reference_rules import possible
 from tests.examples import examples
+from tests.oracles.rules import possible
 
 pytestmark = pytest.mark.spark
 

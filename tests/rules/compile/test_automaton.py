@@ -21,7 +21,7 @@ from eddyline.rules.compile.pattern_tables import (
 from eddyline.rules.match.automaton_kernels import fits, fits_each, scan
 from eddyline.rules.match.lower_case import FOLD, IDENTITY
 from eddyline.sql.like import ANY, ONE, Wild
-from eddyline.testing.reference_rules import is_like
+from tests.oracles.rules import is_like
 
 NO_CODES = np.zeros(1, np.int16)
 

@@ -16,7 +16,7 @@ from eddyline.rules.compile.region_tables import MAX_SPAN
 from eddyline.rules.compile.regions import KeySet
 from eddyline.rules.match.selection import Selection
 from eddyline.rules.planning.sequence import Arrow, SelectionSequence
-from eddyline.testing.rule_data import RangeRules, uniform_rows
+from tests.oracles.rule_data import RangeRules, uniform_rows
 
 if TYPE_CHECKING:
     from eddyline.rules.compile.formula import Formula

@@ -35,8 +35,8 @@ from eddyline.rules.compile.formula import (
     some_of,
 )
 from eddyline.sql.types import INT
-from eddyline.testing.reference_rules import truth
-from eddyline.testing.rule_strategies import trees
+from tests.oracles.rule_strategies import trees
+from tests.oracles.rules import truth
 
 A, B, C = (Compare(Operand(f"`{name}`", INT, (name,)), "=", 1) for name in "abc")
 VALUES = {True: 1, False: 2, None: None}

@@ -14,8 +14,8 @@ from eddyline.query.conditions import Operand, TextTest
 from eddyline.rules.compile.patterns import Hits, construct_of, find
 from eddyline.sql.like import ANY, ONE, Wild
 from eddyline.sql.types import STRING
-from eddyline.testing.reference_rules import is_like
-from eddyline.testing.rule_strategies import texts
+from tests.oracles.rule_strategies import texts
+from tests.oracles.rules import is_like
 
 S = Operand("`s`", STRING, ("s",))
 W, C = Wild(ANY), Wild(ONE)

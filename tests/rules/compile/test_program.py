@@ -29,7 +29,7 @@ from eddyline.rules.compile.formula import literals_of
 from eddyline.rules.compile.program import EXTERNAL, REGION, TEXT, compile_rules
 from eddyline.sql.like import ANY, Wild
 from eddyline.sql.types import parse_type
-from eddyline.testing import rule_strategies
+from tests.oracles import rule_strategies
 
 N, S, T = (
     Operand(f"`{name}`", parse_type(kind), (name,))

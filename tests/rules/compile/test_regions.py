@@ -34,8 +34,8 @@ from eddyline.rules.compile.regions import (
 from eddyline.rules.match.region_kernels import regions_of
 from eddyline.sql.like import ANY, Wild
 from eddyline.sql.types import TIMES, parse_type
-from eddyline.testing.reference_rules import truth
-from eddyline.testing.rule_strategies import comparisons, values_of
+from tests.oracles.rule_strategies import comparisons, values_of
+from tests.oracles.rules import truth
 
 N, S, D = (
     Operand(f"`{name}`", parse_type(kind), (name,))

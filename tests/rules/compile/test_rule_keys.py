@@ -31,8 +31,8 @@ from eddyline.rules.compile.keys import (
 from eddyline.sql.literals import Moment
 from eddyline.sql.types import TIMES as TIME_FAMILIES
 from eddyline.sql.types import parse_type
-from eddyline.testing.reference_rules import truth
-from eddyline.testing.rule_strategies import TIMES
+from tests.oracles.rule_strategies import TIMES
+from tests.oracles.rules import truth
 
 OPS = ("=", "<", "<=", ">", ">=")
 INF, NAN = math.inf, math.nan

@@ -31,7 +31,7 @@ from eddyline.rules.planning.access_predicates import plan_of
 from eddyline.rules.planning.planner import make_plan
 from eddyline.sql.like import ANY, Wild
 from eddyline.sql.types import parse_type
-from eddyline.testing import reference_rules
+from tests.oracles import rules as reference_rules
 
 N, M, S = (
     Operand(f"`{n}`", parse_type(k), (n,)) for n, k in (("n", "int"), ("m", "int"), ("s", "string"))

@@ -39,7 +39,8 @@ from eddyline.rules.planning.access_predicates import (
 from eddyline.rules.profile import SharingProfile
 from eddyline.sql.like import ANY, Wild
 from eddyline.sql.types import parse_type
-from eddyline.testing import reference_rules, rule_strategies
+from tests.oracles import rule_strategies
+from tests.oracles import rules as reference_rules
 
 N, M, S = (
     Operand(f"`{name}`", parse_type(kind), (name,))

@@ -20,12 +20,12 @@ from eddyline.rules.planning.sequence_learning import (
     macro,
 )
 from eddyline.rules.profile import SelectionCounts
-from eddyline.testing.reference_sharing import (
+from tests.oracles.rule_data import RangeRules, class_rows, rules_q1, zipf_rows
+from tests.oracles.sharing import (
     best_and_worst,
     ticket_routing,
     visits_after_sets,
 )
-from eddyline.testing.rule_data import RangeRules, class_rows, rules_q1, zipf_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,7 +12,7 @@ from eddyline.joins.caches.loop import JoinCaches
 from eddyline.joins.caches.prefix_invariant import prefix_invariant
 from eddyline.query.select.reader import read_query
 from eddyline.spark.joins.window_join import WindowJoin
-from eddyline.testing.reference_joins import bag, results
+from tests.oracles.joins import bag, results
 from tests.spark.joins.join_streams import stream_of, write_batch
 
 pytestmark = pytest.mark.spark

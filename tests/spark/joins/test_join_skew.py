@@ -10,7 +10,7 @@ import pytest
 
 import eddyline as el
 from eddyline.spark.joins.window_join import WindowJoin
-from eddyline.testing.reference_joins import bag, results
+from tests.oracles.joins import bag, results
 from tests.spark.joins.join_streams import stream_of, write_batch
 
 pytestmark = pytest.mark.spark

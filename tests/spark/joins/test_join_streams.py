@@ -19,9 +19,9 @@ import eddyline as el
 from eddyline.errors import NotSupportedError, OptionError, QueryError, StateError
 from eddyline.query.windows import RowsWindow
 from eddyline.spark.joins.window_join import WindowJoin
-from eddyline.testing.join_strategies import join_cases
-from eddyline.testing.reference_joins import bag, results
 from tests.examples import examples
+from tests.oracles.join_strategies import join_cases
+from tests.oracles.joins import bag, results
 from tests.spark.joins.join_streams import stream_of, write_batch
 
 pytestmark = pytest.mark.spark

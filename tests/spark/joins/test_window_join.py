@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from eddyline.errors import NotSupportedError, QueryError
 from eddyline.options import JoinOptions
 from eddyline.spark.joins.window_join import WindowJoin
-from eddyline.testing.join_strategies import join_cases
-from eddyline.testing.reference_joins import bag, results
 from tests.examples import examples
+from tests.oracles.join_strategies import join_cases
+from tests.oracles.joins import bag, results
 
 T0 = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 import eddyline as el
 from eddyline.spark.rules.binding import RuleBinder
-from eddyline.testing.reference_rules import truth
 from tests.examples import examples
+from tests.oracles.rules import truth
 from tests.spark.rules.rule_answers import natives, said_by_rules, said_by_spark
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]

@@ -34,8 +34,9 @@ from eddyline.spark.rules import task as rule_worker
 from eddyline.spark.rules.task import MAX_PROGRAMS, RuleTask
 from eddyline.sql.like import ANY, Wild
 from eddyline.sql.types import INT, STRING
-from eddyline.testing import reference_rules, rule_strategies
 from tests.examples import examples
+from tests.oracles import rule_strategies
+from tests.oracles import rules as reference_rules
 
 N = Operand("`n`", INT, ("n",))
 S = Operand("`s`", STRING, ("s",))

@@ -33,8 +33,8 @@ from eddyline.query.conditions import (
 from eddyline.query.predicates import FunctionPredicate
 from eddyline.sql.like import Wild
 from eddyline.sql.types import parse_type
-from eddyline.testing import rule_strategies
-from eddyline.testing.reference_rules import is_like, matches, truth
+from tests.oracles import rule_strategies
+from tests.oracles.rules import is_like, matches, truth
 
 X = Operand("x", parse_type("double"), ("x",))
 S = Operand("s", parse_type("string"), ("s",))

@@ -1,4 +1,3 @@
-# ruff: noqa: D102 the states are explained in ScalarDetector
 """Slow detectors to compare the banks with: one stream, one item, the formula as it is printed.
 
 They keep every item and compute afresh where the banks update. Each takes the options of its bank.

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from eddyline.testing.rule_data import (
+from tests.oracles.rule_data import (
     CARDINALITY,
     DOMAIN,
     Q3_SIZES,
