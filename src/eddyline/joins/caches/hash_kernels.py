@@ -22,7 +22,7 @@ _HALF = np.uint64(32)
 
 @compiled
 def key_hashes(codes: NDArray[np.int64]) -> NDArray[np.uint64]:
-    """Return a hash of each key; of keys of one class the bijective one of ``index_kernels``.
+    """Return a hash of each key; of keys of one class the bijective one of ``run_index_kernels``.
 
     Args:
         codes: of each key in each class ((classes, keys)).
