@@ -13,13 +13,15 @@ import pytest
 
 from eddyline.data import outcome_codes as outcome
 from eddyline.errors import OptionError, StateError
+from eddyline.joins.caches.counts import CacheReport
 from eddyline.joins.graph import JoinGraph
 from eddyline.joins.loop import JoinLoop, written_orders
 from eddyline.joins.operator.delta_join import results
-from eddyline.joins.operator.probe_counts import JoinWork
+from eddyline.joins.operator.probe_counts import JoinWork, ProbeWork
 from eddyline.joins.orders.loop import Growth
 from eddyline.joins.orders.probe_order import has_cycle, way_filters
 from eddyline.joins.orders.probe_profiling import DropSample, drop_samples
+from eddyline.joins.plan import BucketReport
 from eddyline.joins.profile import JoinProfile
 from eddyline.options import JoinOptions
 from eddyline.ordering.a_greedy import AGreedyOptions
@@ -460,3 +462,17 @@ def test_a_damaged_state_is_refused(path, value):
     state = broken(saved(learned), *path, value=value)
     with pytest.raises(StateError, match="empty checkpoint"):
         JoinLoop(STAR, JoinOptions()).restore(state)
+
+
+def test_profiles_of_buckets_merge_in_any_order():
+    def report(bucket):
+        made = BucketReport(bucket, ns=10 + bucket)
+        made.work.probe("r", "s").add(3, bucket, 5)
+        made.caches = CacheReport(profile_ns=7) if bucket else None
+        return made
+
+    merged = JoinProfile.of(map(report, range(3)))
+    assert (merged.n_buckets, merged.ns, merged.caches.profile_ns) == (3, 33, 14)
+    assert merged.work.probes == {("r", "s"): ProbeWork(9, 3, 15)}
+    one, *others = (JoinProfile.of([report(bucket)]) for bucket in (2, 0, 1))
+    assert one.merge(*others) == merged
