@@ -80,13 +80,139 @@ def window_of(text: str, tokens: Sequence[Token], end: int, where: str) -> Windo
     Raises:
         QueryError: it is no window; the message shows where.
     """
-    return CqlText.Parser(dialect=CqlText()).window(text, tokens, end, where)
+    return WindowParser(dialect=CqlText()).window(text, tokens, end, where)
+
+
+class WindowParser(SparkText.Parser):
+    """Reads windows."""
+
+    def window(self, text: str, tokens: Sequence[Token], end: int, where: str) -> Window:
+        """Read a window; see ``window_of``."""
+        self.reset()
+        self.sql, self._end, self._where = text, end, where
+        self._chunks = [list(tokens)]
+        self._advance_chunk()
+        window = self._any_window()
+        if self._curr:
+            message = f"nothing may follow {self._text_from(0)}, got {self._curr.text!r}"
+            self._refuse(message, self._curr.start)
+        return window
+
+    def _any_window(self) -> Window:
+        if self._match_text_seq("NOW"):
+            return RangeWindow(0)
+        if self._match(TokenType.PARTITION_BY):
+            return self._partitioned()
+        is_range = self._match_text_seq("RANGE")
+        is_rows = not is_range and self._match_text_seq("ROWS")
+        if self._match_text_seq("UNBOUNDED"):
+            return UnboundedWindow()
+        if not is_range and not is_rows:
+            self._refuse_next(f"{self._where} is {_FORMS}")
+        return RangeWindow(self._length()) if is_range else RowsWindow(self._n_rows())
+
+    def _partitioned(self) -> RowsWindow:
+        columns: list[str] = []
+        while not columns or self._match(TokenType.COMMA):
+            columns.append(self._column(columns))
+        if not self._match_text_seq("ROWS"):
+            self._refuse_next(
+                f"{self._where} needs ROWS and a number behind the columns of PARTITION BY"
+            )
+        return RowsWindow(self._n_rows(), tuple(columns))
+
+    def _column(self, others: Sequence[str]) -> str:
+        token: Token = self._curr
+        if not _is_name(token) or token.token_type == TokenType.ROWS:
+            self._refuse_next(f"{self._where} needs a column behind PARTITION BY")
+        if token.text.lower() in (other.lower() for other in others):
+            self._refuse(f"column {token.text!r} stands twice in PARTITION BY", token.start)
+        self._advance()
+        if self._curr.token_type == TokenType.DOT:
+            message = "PARTITION BY takes columns of the stream by their bare names"
+            self._refuse(message, token.start)
+        return token.text
+
+    def _n_rows(self) -> int:
+        start = self._offset
+        number = self._number("ROWS needs how many, such as ROWS 1000")
+        if not number.isdecimal():
+            self._refuse(f"ROWS needs a whole number, got {number}", start)
+        if (rows := int(number)) == 0:
+            self._refuse("ROWS 0 would hold nothing; write 1 or more", start)
+        return rows
+
+    def _length(self) -> int:
+        quotes = bool(self._match_text_seq("INTERVAL"))
+        start = self._offset
+        needs = "RANGE needs a number and a unit, such as RANGE 10 SECONDS"
+        number = self._number(needs, quotes=quotes)
+        length = self._unit(number) * Fraction(number)
+        if length > LONGEST:
+            message = f"{self._text_from(0)} is longer than time in 64 bits; write UNBOUNDED"
+            self._refuse(message, start)
+        if length.denominator != 1:
+            message = f"{self._text_from(0)} is not a whole number of microseconds"
+            self._refuse(message, start)
+        return int(length)
+
+    def _number(self, needs: str, *, quotes: bool = False) -> str:
+        """Read a number that is not negative, as text; a string only where quotes may stand."""
+        start = self._index
+        sign = self._prev.text if self._match_set(_SIGNS) else ""
+        lead = "0." if self._match(TokenType.DOT) else ""
+        token: Token = self._curr
+        number = lead + token.text.strip()
+        # 10L is two tokens that stand at one place.
+        is_literal = token.token_type == TokenType.NUMBER and self._shown(token) == token.text
+        is_string = token.token_type == TokenType.STRING and quotes
+        if not (is_literal or is_string) or not _NUMBER.fullmatch(number.lstrip("+-")):
+            offset = self._tokens[start].start if start < len(self._tokens) else self._end
+            self._refuse(f"{needs}{self._got()}", offset)
+        self._advance()
+        if "-" in (sign, number[0]):
+            message = f"a window cannot be negative, got {self._text_from(start)}"
+            self._refuse(message, self._tokens[start].start)
+        return number.lstrip("+")
+
+    def _unit(self, number: str) -> int:
+        if not self._curr:
+            self._refuse(f"RANGE {number} needs a unit, such as SECONDS", self._end)
+        name = self._curr.text.lower()
+        if name.removesuffix("s") not in UNITS or not _is_name(self._curr):
+            known = [f"{unit}s" for unit in UNITS]
+            self._refuse(unknown("unit of time", name, known), self._curr.start)
+        self._advance()
+        return UNITS[name.removesuffix("s")]
+
+    # -- errors of windows --------------------------------------------------------------------
+
+    @property
+    def _offset(self) -> int:
+        """The offset of what comes next."""
+        return self._curr.start if self._curr else self._end
+
+    def _shown(self, token: Token) -> str:
+        return slice_of(self.sql, [token])
+
+    def _got(self) -> str:
+        return f", got {self._shown(self._curr)!r}" if self._curr else ", got nothing"
+
+    def _text_from(self, position: int) -> str:
+        """Return what was read from the token at a position on."""
+        return slice_of(self.sql, self._tokens[position : self._index])
+
+    def _refuse_next(self, needs: str) -> NoReturn:
+        refuse(f"{needs}{self._got()}", self.sql, self._offset)
+
+    def _refuse(self, message: str, offset: int) -> NoReturn:
+        refuse(f"{self._where}: {message}", self.sql, offset)
 
 
 class CqlText(SparkText):
     """Spark SQL as it is written, with CQL's windows and relation-to-stream operators."""
 
-    class Parser(SparkText.Parser):
+    class Parser(WindowParser):
         """See the dialect."""
 
         ADD_JOIN_ON_TRUE: ClassVar[bool] = False  # conditions are those that are written
@@ -231,130 +357,6 @@ class CqlText(SparkText):
                 spans.append((start, self._index))
                 self._advance()
             node.meta[WINDOWS] = spans
-
-        # -- windows ------------------------------------------------------------------------------
-
-        def window(self, text: str, tokens: Sequence[Token], end: int, where: str) -> Window:
-            """Read a window; see ``window_of``."""
-            self.reset()
-            self.sql, self._end, self._where = text, end, where
-            self._chunks = [list(tokens)]
-            self._advance_chunk()
-            window = self._any_window()
-            if self._curr:
-                message = f"nothing may follow {self._text_from(0)}, got {self._curr.text!r}"
-                self._refuse(message, self._curr.start)
-            return window
-
-        def _any_window(self) -> Window:
-            if self._match_text_seq("NOW"):
-                return RangeWindow(0)
-            if self._match(TokenType.PARTITION_BY):
-                return self._partitioned()
-            is_range = self._match_text_seq("RANGE")
-            is_rows = not is_range and self._match_text_seq("ROWS")
-            if self._match_text_seq("UNBOUNDED"):
-                return UnboundedWindow()
-            if not is_range and not is_rows:
-                self._refuse_next(f"{self._where} is {_FORMS}")
-            return RangeWindow(self._length()) if is_range else RowsWindow(self._n_rows())
-
-        def _partitioned(self) -> RowsWindow:
-            columns: list[str] = []
-            while not columns or self._match(TokenType.COMMA):
-                columns.append(self._column(columns))
-            if not self._match_text_seq("ROWS"):
-                self._refuse_next(
-                    f"{self._where} needs ROWS and a number behind the columns of PARTITION BY"
-                )
-            return RowsWindow(self._n_rows(), tuple(columns))
-
-        def _column(self, others: Sequence[str]) -> str:
-            token: Token = self._curr
-            if not _is_name(token) or token.token_type == TokenType.ROWS:
-                self._refuse_next(f"{self._where} needs a column behind PARTITION BY")
-            if token.text.lower() in (other.lower() for other in others):
-                self._refuse(f"column {token.text!r} stands twice in PARTITION BY", token.start)
-            self._advance()
-            if self._curr.token_type == TokenType.DOT:
-                message = "PARTITION BY takes columns of the stream by their bare names"
-                self._refuse(message, token.start)
-            return token.text
-
-        def _n_rows(self) -> int:
-            start = self._offset
-            number = self._number("ROWS needs how many, such as ROWS 1000")
-            if not number.isdecimal():
-                self._refuse(f"ROWS needs a whole number, got {number}", start)
-            if (rows := int(number)) == 0:
-                self._refuse("ROWS 0 would hold nothing; write 1 or more", start)
-            return rows
-
-        def _length(self) -> int:
-            quotes = bool(self._match_text_seq("INTERVAL"))
-            start = self._offset
-            needs = "RANGE needs a number and a unit, such as RANGE 10 SECONDS"
-            number = self._number(needs, quotes=quotes)
-            length = self._unit(number) * Fraction(number)
-            if length > LONGEST:
-                message = f"{self._text_from(0)} is longer than time in 64 bits; write UNBOUNDED"
-                self._refuse(message, start)
-            if length.denominator != 1:
-                message = f"{self._text_from(0)} is not a whole number of microseconds"
-                self._refuse(message, start)
-            return int(length)
-
-        def _number(self, needs: str, *, quotes: bool = False) -> str:
-            """Read a number that is not negative, as text; a string only where quotes may stand."""
-            start = self._index
-            sign = self._prev.text if self._match_set(_SIGNS) else ""
-            lead = "0." if self._match(TokenType.DOT) else ""
-            token: Token = self._curr
-            number = lead + token.text.strip()
-            # 10L is two tokens that stand at one place.
-            is_literal = token.token_type == TokenType.NUMBER and self._shown(token) == token.text
-            is_string = token.token_type == TokenType.STRING and quotes
-            if not (is_literal or is_string) or not _NUMBER.fullmatch(number.lstrip("+-")):
-                offset = self._tokens[start].start if start < len(self._tokens) else self._end
-                self._refuse(f"{needs}{self._got()}", offset)
-            self._advance()
-            if "-" in (sign, number[0]):
-                message = f"a window cannot be negative, got {self._text_from(start)}"
-                self._refuse(message, self._tokens[start].start)
-            return number.lstrip("+")
-
-        def _unit(self, number: str) -> int:
-            if not self._curr:
-                self._refuse(f"RANGE {number} needs a unit, such as SECONDS", self._end)
-            name = self._curr.text.lower()
-            if name.removesuffix("s") not in UNITS or not _is_name(self._curr):
-                known = [f"{unit}s" for unit in UNITS]
-                self._refuse(unknown("unit of time", name, known), self._curr.start)
-            self._advance()
-            return UNITS[name.removesuffix("s")]
-
-        # -- errors of windows --------------------------------------------------------------------
-
-        @property
-        def _offset(self) -> int:
-            """The offset of what comes next."""
-            return self._curr.start if self._curr else self._end
-
-        def _shown(self, token: Token) -> str:
-            return slice_of(self.sql, [token])
-
-        def _got(self) -> str:
-            return f", got {self._shown(self._curr)!r}" if self._curr else ", got nothing"
-
-        def _text_from(self, position: int) -> str:
-            """Return what was read from the token at a position on."""
-            return slice_of(self.sql, self._tokens[position : self._index])
-
-        def _refuse_next(self, needs: str) -> NoReturn:
-            refuse(f"{needs}{self._got()}", self.sql, self._offset)
-
-        def _refuse(self, message: str, offset: int) -> NoReturn:
-            refuse(f"{self._where}: {message}", self.sql, offset)
 
 
 def _is_name(token: Token) -> bool:
