@@ -3,7 +3,13 @@
 import pytest
 
 from eddyline.errors import QueryError
-from eddyline.query.script import CreateFunction, CreateTable, read_script
+from eddyline.query.script import (
+    CreateFunction,
+    CreateResult,
+    CreateRules,
+    CreateTable,
+    read_script,
+)
 
 SCRIPT = """-- streams; a semicolon in a comment ends nothing
 CREATE STREAM packets WITH (
@@ -53,6 +59,30 @@ def test_tables_are_read_with_streams():
     assert [each.name for each in script.streams] == ["s"]
 
 
+def test_streams_are_made_of_queries():
+    script = read_script(
+        "CREATE STREAM a AS SELECT v FROM s;\n"
+        "create stream b with (time='ts', lateness='1 minute')\n as dstream(SELECT v FROM a, s)"
+    )
+    assert script.results == (
+        CreateResult("a", "SELECT v FROM s", {}),
+        CreateResult("b", "dstream(SELECT v FROM a, s)", {"time": "ts", "lateness": "1 minute"}, 3),
+    )
+    assert script.streams == ()
+
+
+def test_rules_are_of_a_stream():
+    script = read_script(
+        "CREATE RULES r ON s FROM 'rules/';"
+        "CREATE RULES q ON `ab` FROM 'q.yml' "
+        "WITH (sink='parquet', path='out/', column='rules', keep_unmatched=TRUE)"
+    )
+    assert script.rules == (
+        CreateRules("r", "s", "rules/", {}),
+        CreateRules("q", "ab", "q.yml", {"sink": "parquet", "path": "out/"}, "rules", True),
+    )
+
+
 def test_an_empty_script_defines_nothing():
     assert read_script(" -- nothing\n ; ").queries == ()
 
@@ -62,17 +92,18 @@ def test_a_stream_and_a_query_may_share_a_name():
 
 
 A = "CREATE STREAM a WITH (format='x'"
+R = "CREATE RULES r ON s FROM 'r/'"
 T = "CREATE TABLE a WITH (format='x'"
 MISTAKES = [
     ("DROP STREAM a", "expected CREATE, got 'DROP'", (1, 1)),
     (
         "\n  SELECT 1",
-        "the form is: CREATE STREAM, CREATE TABLE, CREATE FUNCTION or CREATE QUERY",
+        "the form is: CREATE STREAM, CREATE TABLE, CREATE FUNCTION, CREATE QUERY, CREATE RULES",
         (2, 3),
     ),
-    ("CREATE VIEW a", "expected STREAM or TABLE or FUNCTION or QUERY, got 'VIEW'", (1, 8)),
+    ("CREATE VIEW a", "expected STREAM or TABLE or FUNCTION or QUERY or RULES, got 'VIEW'", (1, 8)),
     ("CREATE OR REPLACE STREAM a", "got 'OR'", (1, 8)),
-    ("CREATE STREAM a", "expected WITH, got the end of the statement", (1, 15)),
+    ("CREATE STREAM a", "expected WITH or AS, got the end of the statement", (1, 15)),
     ("CREATE STREAM a WITH (path='x')", "stream 'a' has no format; add format='parquet'", (1, 1)),
     (f"{A}, format='y')", "option 'format' is said twice", (1, 35)),
     (f"{A}, lateness='1 minute')", "has a lateness but no time column; add time=", (1, 1)),
@@ -80,7 +111,12 @@ MISTAKES = [
     (A, "expected , or ), got the end of the statement", (1, 32)),
     ("CREATE STREAM a WITH (format 'x')", "expected option = 'value'", (1, 33)),
     (f"{A},)", "expected option = 'value'", (1, 34)),
-    (f"{A}) foo", "expected the end of the statement, got 'foo'", (1, 35)),
+    (f"{A}) foo", "expected AS, got 'foo'", (1, 35)),
+    (f"{A}) AS SELECT 1", "stream 'a' is made by a query, so it has no format", (1, 23)),
+    ("CREATE STREAM a AS", "expected SELECT, got the end of the statement", (1, 18)),
+    ("CREATE STREAM a WITH (lateness='1 s') AS SELECT 1", "no time column; add time=", (1, 1)),
+    (f"{A});\nCREATE STREAM A AS SELECT 1", "stream 'A' is created twice", (2, 15)),
+    (f"{T});\nCREATE STREAM A AS SELECT 1", "a stream and a table are called 'A'", (2, 15)),
     ("CREATE STREAM 'a' WITH (format='x')", "expected a name, got 'a'", (1, 15)),
     (f"{A});\n{A.replace(' a ', ' A ')})", "stream 'A' is created twice", (2, 15)),
     ("CREATE TABLE a", "form is: CREATE TABLE name WITH (format='parquet', path='…')", (1, 14)),
@@ -100,6 +136,14 @@ MISTAKES = [
     ("CREATE QUERY q WITH (snk='x') AS SELECT 1", "did you mean 'sink'?", (1, 22)),
     ("CREATE QUERY AS SELECT 1", "expected WITH or AS, got 'SELECT'", (1, 17)),
     ("CREATE QUERY q AS SELECT 'x", "a quote or a comment that is left open", (1, 26)),
+    ("CREATE RULES r", "expected ON, got the end of the statement", (1, 14)),
+    ("CREATE RULES r ON s", "the form is: CREATE RULES name ON stream FROM 'rules/'", (1, 19)),
+    ("CREATE RULES r ON s FROM rules", "expected the path of the rules in quotes", (1, 26)),
+    (f"{R} WITH (colum='m')", "unknown option of rules 'r' 'colum'", (1, 37)),
+    (f"{R} WITH (keep_unmatched='maybe')", "is true or false, got 'maybe'", (1, 37)),
+    (f"{R} foo", "expected WITH, got 'foo'", (1, 31)),
+    (f"{R};\nCREATE QUERY r AS SELECT 1", "a query and a set of rules are called", (2, 14)),
+    (f"{R};\n{R}", "set of rules 'r' is created twice", (2, 14)),
 ]
 
 

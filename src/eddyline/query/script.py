@@ -1,10 +1,11 @@
-"""Reads a script: streams, tables, functions and queries, each a statement up to a semicolon.
+"""Reads a script: streams, tables, functions, queries and rules, each up to a semicolon.
 
 CREATE STREAM packets WITH (format='parquet', path='in/', schema='port INT, payload STRING');
 CREATE TABLE hosts WITH (format='csv', path='hosts.csv', header=true);
 CREATE FUNCTION suspicious USING 'rules:suspicious';
-CREATE QUERY bad WITH (sink='parquet', path='out/') AS
-  SELECT * FROM packets WHERE port > 1024 AND suspicious(payload, port);
+CREATE STREAM odd AS SELECT * FROM packets WHERE port > 1024 AND suspicious(payload, port);
+CREATE QUERY bad WITH (sink='parquet', path='out/') AS SELECT * FROM odd WHERE port < 5000;
+CREATE RULES known ON packets FROM 'rules/' WITH (sink='parquet', path='known/', column='rules');
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from sqlglot import TokenType
 
+from eddyline.query.cql import EMITS
 from eddyline.registry import unknown
 from eddyline.sql.parsing import place, refuse, tokens_of
 
@@ -24,18 +26,24 @@ if TYPE_CHECKING:
     from sqlglot import Token
 
 QUERY_OPTIONS = ("sink", "path", "checkpoint", "trigger")
-"""What a query may say in WITH: the arguments of ``Query.start``."""
+"""Options of a query in WITH: the arguments of ``Query.start``."""
 
 OF_STREAMS = ("time", "lateness")
-"""What only a stream may say in WITH."""
+"""Options of streams that tables do not have, and the only ones of streams made by a query."""
+
+OF_RULES = ("column", "keep_unmatched")
+"""Options of rules beside those of a query."""
 
 _TARGET = re.compile(r"[^\W\d][\w.]*:[^\W\d]\w*")
 _SYNTAX = {
-    "STREAM": "CREATE STREAM name WITH (format='parquet', path='…')",
+    "STREAM": "CREATE STREAM name WITH (format='parquet', path='…'), or … name AS SELECT …",
     "TABLE": "CREATE TABLE name WITH (format='parquet', path='…')",
     "FUNCTION": "CREATE FUNCTION name USING 'module:attribute'",
     "QUERY": "CREATE QUERY name [WITH (sink='parquet', path='…')] AS SELECT …",
+    "RULES": "CREATE RULES name ON stream FROM 'rules/' [WITH (sink='parquet', path='…')]",
 }
+_KINDS = ", ".join(f"CREATE {kind}" for kind in _SYNTAX)
+_TRUTH = {"true": True, "false": False}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +54,19 @@ class CreateStream:
     options: Mapping[str, str]
     """``format`` and, if said, ``path``, ``schema``, ``time``, ``lateness``; all others are
     options of Spark's reader."""
+
+
+@dataclass(frozen=True, slots=True)
+class CreateResult:
+    """A stream that is made of the results of a query."""
+
+    name: str
+    text: str
+    """The SELECT, as written."""
+    options: Mapping[str, str]
+    """Some of ``OF_STREAMS``."""
+    line: int = 1
+    """The line of the script on which the SELECT starts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +100,23 @@ class CreateQuery:
     """The line of the script on which the SELECT starts."""
 
 
-Created = CreateStream | CreateTable | CreateFunction | CreateQuery
+@dataclass(frozen=True, slots=True)
+class CreateRules:
+    """Rules over a stream, and where the rows that they match go."""
+
+    name: str
+    stream: str
+    path: str
+    """The file or folder of the rules."""
+    options: Mapping[str, str]
+    """Some of ``QUERY_OPTIONS``."""
+    column: str = "matches"
+    """The column of the names of the rules that a row matches."""
+    keep_unmatched: bool = False
+    """Whether rows that no rule matches are kept, too."""
+
+
+Created = CreateStream | CreateResult | CreateTable | CreateFunction | CreateQuery | CreateRules
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +126,10 @@ class Script:
     streams: tuple[CreateStream, ...] = ()
     tables: tuple[CreateTable, ...] = ()
     functions: tuple[CreateFunction, ...] = ()
+    results: tuple[CreateResult, ...] = ()
+    """Streams made by queries; one may read those before it."""
     queries: tuple[CreateQuery, ...] = ()
+    rules: tuple[CreateRules, ...] = ()
 
 
 def read_script(text: str) -> Script:
@@ -112,13 +152,29 @@ def read_script(text: str) -> Script:
         streams=tuple(each for each in made if isinstance(each, CreateStream)),
         tables=tuple(each for each in made if isinstance(each, CreateTable)),
         functions=tuple(each for each in made if isinstance(each, CreateFunction)),
+        results=tuple(each for each in made if isinstance(each, CreateResult)),
         queries=tuple(each for each in made if isinstance(each, CreateQuery)),
+        rules=tuple(each for each in made if isinstance(each, CreateRules)),
     )
 
 
-def _space(made: Created) -> type[Created]:
-    """Return a kind within which names differ: those of streams and tables all do."""
-    return CreateStream if isinstance(made, CreateTable) else type(made)
+_SPACES: tuple[dict[type[Created], str], ...] = (
+    {CreateStream: "stream", CreateResult: "stream", CreateTable: "table"},
+    {CreateFunction: "function"},
+    {CreateQuery: "query", CreateRules: "set of rules"},
+)
+"""Kinds within which names differ: whatever FROM names, and whatever runs."""
+
+
+def _clash(one: Created, other: Created) -> str:
+    """Return why two statements cannot both be; empty if they can."""
+    kinds = next(each for each in _SPACES if type(one) in each)
+    if type(other) not in kinds or one.name.lower() != other.name.lower():
+        return ""
+    words = list(dict.fromkeys(kinds[each] for each in kinds if each in (type(one), type(other))))
+    if len(words) == 1:
+        return f"{words[0]} {one.name!r} is created twice; choose another name"
+    return f"a {words[0]} and a {words[1]} are called {one.name!r}; choose another name"
 
 
 def _statements(tokens: Sequence[Token]) -> Iterator[list[Token]]:
@@ -141,7 +197,7 @@ class _Statement:
         self._tokens = tokens
         self._next = 0
         self._places: dict[str, int] = {}  # the offsets of options that were read
-        self._syntax = "CREATE STREAM, CREATE TABLE, CREATE FUNCTION or CREATE QUERY"
+        self._syntax = _KINDS
 
     def read(self, made: Sequence[Created]) -> Created:
         """Return what the statement creates; ``made`` is what those before it created."""
@@ -155,10 +211,7 @@ class _Statement:
         if self._next < len(self._tokens):
             self._refuse_token("the end of the statement")
         for other in made:
-            if _space(other) is _space(statement) and other.name.lower() == name.lower():
-                message = f"{kind.lower()} {name!r} is created twice; choose another name"
-                if type(other) is not type(statement):
-                    message = f"a stream and a table are called {name!r}; choose another name"
+            if message := _clash(statement, other):
                 refuse(message, self._text, (at or start or self._tokens[0]).start, name=name)
         return statement
 
@@ -167,16 +220,27 @@ class _Statement:
             return self._stream(name)
         if kind == "TABLE":
             return self._table(name)
+        if kind == "RULES":
+            return self._rules(name)
         return self._function(name) if kind == "FUNCTION" else self._query(name)
 
-    def _stream(self, name: str) -> CreateStream:
-        self._word("WITH")
-        options = self._options()
-        self._check_format(f"stream {name!r}", name, options)
+    def _stream(self, name: str) -> CreateStream | CreateResult:
+        options: dict[str, str] = {}
+        is_result = self._word("WITH", "AS") == "AS"
+        if not is_result:
+            options = self._options()
+            is_result = self._peek() is not None and self._word("AS") == "AS"
         if "lateness" in options and "time" not in options:
             message = f"stream {name!r} has a lateness but no time column; add time='…'"
             refuse(message, self._text, self._tokens[0].start, name=name)
-        return CreateStream(name, options)
+        if not is_result:
+            self._check_format(f"stream {name!r}", name, options)
+            return CreateStream(name, options)
+        for option in options:
+            if option not in OF_STREAMS:
+                message = f"stream {name!r} is made by a query, so it has no {option}"
+                refuse(message, self._text, self._places[option], option=option)
+        return CreateResult(name, *self._select(options))
 
     def _table(self, name: str) -> CreateTable:
         self._word("WITH")
@@ -210,14 +274,34 @@ class _Statement:
         if self._word("WITH", "AS") == "WITH":
             options = self._options(QUERY_OPTIONS, f"option of query {name!r}")
             self._word("AS")
+        return CreateQuery(name, *self._select(options))
+
+    def _rules(self, name: str) -> CreateRules:
+        self._word("ON")
+        stream = self._name()
+        self._word("FROM")
+        path = self._take("the path of the rules in quotes", TokenType.STRING).text
+        options: dict[str, str] = {}
+        if self._peek() is not None:
+            self._word("WITH")
+            options = self._options((*QUERY_OPTIONS, *OF_RULES), f"option of rules {name!r}")
+        keeps = options.pop("keep_unmatched", "false").lower()
+        if keeps not in _TRUTH:
+            message = f"rules {name!r}: keep_unmatched is true or false, got {keeps!r}"
+            refuse(message, self._text, self._places["keep_unmatched"], option="keep_unmatched")
+        column = options.pop("column", "matches")
+        return CreateRules(name, stream, path, options, column, _TRUTH[keeps])
+
+    # Parts
+
+    def _select(self, options: dict[str, str]) -> tuple[str, dict[str, str], int]:
+        """Read the rest as a query: its text, the options before it, and its line."""
         first = self._peek()
-        if first is None or first.text.upper() != "SELECT":
+        if first is None or first.text.upper() not in ("SELECT", *EMITS):
             self._refuse_token("SELECT")
         self._next = len(self._tokens)
         text = self._text[first.start : self._tokens[-1].end + 1]
-        return CreateQuery(name, text, options, place(self._text, first.start)["line"])
-
-    # Parts
+        return text, options, place(self._text, first.start)["line"]
 
     def _options(self, known: Sequence[str] = (), kind: str = "option") -> dict[str, str]:
         self._take("(", TokenType.L_PAREN)
