@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import importlib
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark import cloudpickle
 
-from eddyline.errors import QueryError, SourceError
+from eddyline.errors import NotSupportedError, QueryError, SourceError
 from eddyline.query.script import read_script
 from eddyline.spark.engine import Engine
+from eddyline.spark.joins.window_join import WindowJoin
 from eddyline.spark.shared.group import Start, start_together
 
 if TYPE_CHECKING:
@@ -19,8 +21,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from eddyline.query.script import CreateQuery, Script
-    from eddyline.spark.joins.window_join import WindowJoin
+    from eddyline.query.script import CreateQuery, CreateResult, Script
     from eddyline.spark.query import Query
     from eddyline.spark.run.running_query import RunFace
 
@@ -60,8 +61,18 @@ def run_script(
     if not script.queries:
         msg = f"{file} has no query; add: CREATE QUERY name AS SELECT … FROM stream WHERE …"
         raise QueryError(msg, path=str(file))
+    if script.rules:
+        msg = f"{file}: CREATE RULES {script.rules[0].name} is not run yet; use el.RuleSet"
+        raise NotSupportedError(msg, path=str(file))
     engine = Engine(spark)
     _define(engine, script, file.absolute().parent)
+    for made in script.results:
+        query = _query(engine, replace(made, name=f"stream {made.name}"), file, adaptive=adaptive)
+        if isinstance(query, WindowJoin):
+            msg = f"{file}, stream {made.name!r}: a stream made by a join is not supported yet"
+            raise NotSupportedError(msg, path=str(file))
+        time, lateness = made.options.get("time"), made.options.get("lateness")
+        engine.stream(made.name, query, time=time, lateness=lateness)
     queries = [_query(engine, each, file, adaptive=adaptive) for each in script.queries]
     starts = []
     for query, written in zip(queries, script.queries, strict=True):
@@ -71,7 +82,7 @@ def run_script(
 
 
 def _query(
-    engine: Engine, written: CreateQuery, file: Path, *, adaptive: bool
+    engine: Engine, written: CreateQuery | CreateResult, file: Path, *, adaptive: bool
 ) -> Query | WindowJoin:
     """Return a query of a script; its errors also say where in the file it stands."""
     try:
