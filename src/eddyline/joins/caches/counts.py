@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Self, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from eddyline.joins.caches.prefix_invariant import Candidate, Store
+
+Key = TypeVar("Key")
+Counts = TypeVar("Counts", bound="_Counts")
 
 Place = tuple[str, int, tuple[int, ...]]
 """The place at which a cache is, or would be, asked: pipeline, position, and classes of the key."""
@@ -50,7 +53,17 @@ NO_CACHES = CachePlan()
 
 
 @dataclass(slots=True)
-class UseCounts:
+class _Counts:
+    """Counts that add up."""
+
+    def add(self, other: Self) -> None:
+        """Add the counts of the same thing in another bucket."""
+        for each in fields(self):
+            setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
+
+
+@dataclass(slots=True)
+class UseCounts(_Counts):
     """The counts of one cache."""
 
     n_rows: int = 0
@@ -70,20 +83,9 @@ class UseCounts:
     miss_ns: int = 0
     """Of that, the joins of missing keys (ns)."""
 
-    def add(self, other: UseCounts) -> None:
-        """Add the counts of the same cache elsewhere."""
-        self.n_rows += other.n_rows
-        self.n_keys += other.n_keys
-        self.n_hits += other.n_hits
-        self.n_out += other.n_out
-        self.n_put += other.n_put
-        self.n_asked += other.n_asked
-        self.ns += other.ns
-        self.miss_ns += other.miss_ns
-
 
 @dataclass(slots=True)
-class StoreCounts:
+class StoreCounts(_Counts):
     """The counts of keeping one store true."""
 
     n_seen: int = 0
@@ -99,18 +101,9 @@ class StoreCounts:
     n_bytes: int = 0
     """Their size."""
 
-    def add(self, other: StoreCounts) -> None:
-        """Add the counts of the same store elsewhere."""
-        self.n_seen += other.n_seen
-        self.n_kept += other.n_kept
-        self.ns += other.ns
-        self.n_entries += other.n_entries
-        self.n_rows += other.n_rows
-        self.n_bytes += other.n_bytes
-
 
 @dataclass(slots=True)
-class KeyCounts:
+class KeyCounts(_Counts):
     """Sampled keys at the place of a candidate."""
 
     n_new: int = 0
@@ -124,28 +117,15 @@ class KeyCounts:
     n_looked: int = 0
     """Look-ups that this took. The other counts are scaled up to all keys, this one is not."""
 
-    def add(self, other: KeyCounts) -> None:
-        """Add the counts of another bucket."""
-        self.n_new += other.n_new
-        self.n_rows += other.n_rows
-        self.n_asked += other.n_asked
-        self.n_supported += other.n_supported
-        self.n_looked += other.n_looked
-
 
 @dataclass(slots=True)
-class ChangeCounts:
+class ChangeCounts(_Counts):
     """Sampled changes of a join that a candidate would have to keep."""
 
     n_seen: int = 0
     """Changes with a sampled key."""
     n_kept: int = 0
     """Of those, changes whose key is remembered at a place of the store."""
-
-    def add(self, other: ChangeCounts) -> None:
-        """Add the counts of another bucket."""
-        self.n_seen += other.n_seen
-        self.n_kept += other.n_kept
 
 
 @dataclass(slots=True)
@@ -165,13 +145,14 @@ class CacheReport:
         """Return the sum of several buckets."""
         whole = cls()
         for part in parts:
-            for cache, use in part.uses.items():
-                whole.uses.setdefault(cache, UseCounts()).add(use)
-            for store, kept in part.stores.items():
-                whole.stores.setdefault(store, StoreCounts()).add(kept)
-            for place, keys in part.keys.items():
-                whole.keys.setdefault(place, KeyCounts()).add(keys)
-            for store, changes in part.changes.items():
-                whole.changes.setdefault(store, ChangeCounts()).add(changes)
+            _add_all(whole.uses, part.uses)
+            _add_all(whole.stores, part.stores)
+            _add_all(whole.keys, part.keys)
+            _add_all(whole.changes, part.changes)
             whole.profile_ns += part.profile_ns
         return whole
+
+
+def _add_all(sums: dict[Key, Counts], part: Mapping[Key, Counts]) -> None:
+    for key, counts in part.items():
+        sums.setdefault(key, type(counts)()).add(counts)
