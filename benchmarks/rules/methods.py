@@ -15,7 +15,7 @@ from benchmarks.harness.scenario import Measurement, Scenario, Settings, at_most
 from benchmarks.harness.timing import interleaved, paired_ratio
 from eddyline.options import SharingOptions
 from eddyline.query.conditions import And, Compare, Operand, Rule
-from eddyline.rules.compile.bitmap_blocks import Blocks
+from eddyline.rules.compile.bitmap_blocks import BitmapBlocks
 from eddyline.rules.compile.program import compile_rules
 from eddyline.rules.match.matcher import Matcher
 from eddyline.rules.planning.planner import make_plan
@@ -65,7 +65,7 @@ def equality_rules(n_rules: int, rng: np.random.Generator) -> tuple[Rule, ...]:
 
 def _matched(program: Program, method: str, batches: list[list[pa.Array]]) -> Callable[[], int]:
     """Return what evaluates all batches by one method, planned from the first."""
-    blocks = Blocks(program)
+    blocks = BitmapBlocks(program)
     options = SharingOptions(method=method)
     matcher = Matcher(program, make_plan(blocks, options), blocks)
     sample = np.arange(2_000)

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from eddyline.rules.compile.bitmap_block import SelectionBlock
+    from eddyline.rules.compile.bitmap_block import BitmapBlock
 
     Ints = NDArray[np.int64]
 
@@ -91,7 +91,7 @@ class Run:
 
 
 def adaptive(
-    block: SelectionBlock, rows: Ints, learner: str, *, skips: bool = False, **given: Any
+    block: BitmapBlock, rows: Ints, learner: str, *, skips: bool = False, **given: Any
 ) -> Run:
     """Run a stream under a policy that starts without knowing anything."""
     size = HYBRID_SAMPLE_ROWS if learner == "hybrid" else SAMPLE_ROWS
@@ -117,13 +117,13 @@ def adaptive(
     return Run(np.array(evaluations), n_sampled, n_learned, micro_frac, rows.shape[1])
 
 
-def fixed(block: SelectionBlock, rows: Ints, plan: SelectionSequence, **given: Any) -> float:
+def fixed(block: BitmapBlock, rows: Ints, plan: SelectionSequence, **given: Any) -> float:
     """Return the evaluations per row of a sequence that stays."""
     nulls = np.zeros(rows.shape, dtype=np.bool_)
     return Selection(block, plan, **given).select(rows, nulls).counts.n_evaluated / rows.shape[1]
 
 
-def everything(block: SelectionBlock, rows: Ints) -> RegionSample:
+def everything(block: BitmapBlock, rows: Ints) -> RegionSample:
     """Return all rows as a sample."""
     nulls = np.zeros(rows.shape, dtype=np.bool_)
     return RegionSample.of(block, block.regions(rows, nulls, np.arange(rows.shape[1])))
@@ -320,7 +320,7 @@ def recovery_drifting(settings: Settings) -> Measurement:
     )
 
 
-def _best(block: SelectionBlock, rows: Ints) -> tuple[int, ...]:
+def _best(block: BitmapBlock, rows: Ints) -> tuple[int, ...]:
     return best_and_worst(visits_after_sets(everything(block, rows).bitmaps, block.initial))[0][1]
 
 

@@ -17,7 +17,7 @@ from eddyline.rules.planning.sequence_learning import RegionSample
 
 if TYPE_CHECKING:
     from eddyline.data.arrays import Floats, Int32s
-    from eddyline.rules.compile.bitmap_block import SelectionBlock
+    from eddyline.rules.compile.bitmap_block import BitmapBlock
     from eddyline.rules.profile import SelectionCounts
 
 
@@ -44,7 +44,7 @@ class SequencePolicy:
     """
 
     def __init__(
-        self, block: SelectionBlock, options: RearrangementOptions, costs: Floats | None = None
+        self, block: BitmapBlock, options: RearrangementOptions, costs: Floats | None = None
     ) -> None:
         self._block = block
         self._options = options
@@ -80,7 +80,7 @@ class SequencePolicy:
         return is_new
 
 
-def _covering(block: SelectionBlock, macro: tuple[int, ...]) -> tuple[int, ...]:
+def _covering(block: BitmapBlock, macro: tuple[int, ...]) -> tuple[int, ...]:
     """Return the constructs at the start of an order that together decide every rule."""
     uncovered = block.initial.copy()
     for length, construct in enumerate(macro, 1):

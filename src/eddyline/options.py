@@ -117,11 +117,11 @@ class SharingOptions(_Keywords):
     """
 
     method: str = "auto"
-    """How the rows are found that may make a rule true: ``auto`` (by measurement), ``witnesses``,
-    ``blocks`` (bitmaps by attribute) or ``every_row``."""
+    """The way to the rows that may make a rule true: ``auto`` (by measurement), ``witnesses``
+    (access predicates), ``blocks`` (bitmaps by attribute) or ``every_row``."""
     sequence: str = "macro"
-    """In which order a block looks at attributes: ``macro``, ``greedy`` (the paper's), ``hybrid``
-    (by region as well) or ``fixed``."""
+    """The order in which a bitmap block looks at attributes: ``macro``, ``greedy`` (the paper's),
+    ``hybrid`` (by region as well) or ``fixed``."""
     adaptive: bool = True
     """False keeps the plan that is made before any row is seen."""
     sample_prob: float = 0.01

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from eddyline.rules.compile.bitmap_block import SelectionBlock
+from eddyline.rules.compile.bitmap_block import BitmapBlock
 from eddyline.rules.compile.formula import Literal, all_of
 from eddyline.rules.compile.regions import KeySet
 
@@ -137,7 +137,7 @@ class RangeRules:
             rules.append(tuple(zip(chosen.tolist(), low.tolist(), high.tolist(), strict=True)))
         return cls(tuple(rules))
 
-    def block(self) -> SelectionBlock:
+    def block(self) -> BitmapBlock:
         """Return the rules as a block; literals are numbered by rule and range."""
         flat = [each for rule in self.ranges for each in rule]
         numbers = iter(range(len(flat)))
@@ -145,7 +145,7 @@ class RangeRules:
             all_of(Literal(next(numbers)) for _ in rule) for rule in self.ranges
         ]
         keys = [KeySet(((low, high),), holds_null=False) for _, low, high in flat]
-        return SelectionBlock.build(rules, lambda i: flat[i][0], keys.__getitem__)
+        return BitmapBlock.build(rules, lambda i: flat[i][0], keys.__getitem__)
 
     def holds(self, rows: Ints) -> Bits:
         """Return which rule is true for which row ((R, k)), range by range."""
@@ -156,7 +156,7 @@ class RangeRules:
         return found
 
 
-def bitmap_spread(block: SelectionBlock) -> float:
+def bitmap_spread(block: BitmapBlock) -> float:
     """Return by how much regions of a construct differ in how many rules they leave possible.
 
     The standard deviation, over the regions of a construct other than NULL, of the share of rules

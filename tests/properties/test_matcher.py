@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from eddyline.rules.compile.program import compile_rules
 from eddyline.rules.match.matcher import Matcher
-from eddyline.rules.plan import BlockPlan, SharingPlan
-from eddyline.rules.planning.access_predicates import can_witness, cheapest_witness, plan_of
+from eddyline.rules.plan import BitmapBlockPlan, SharingPlan
+from eddyline.rules.planning.access_predicates import can_access, cheapest_access_predicate, plan_of
 from eddyline.rules.profile import SharingProfile
 from tests.examples import examples
 from tests.oracles import rule_strategies
@@ -23,7 +23,7 @@ EVERY_ROW = "every row"
 
 @st.composite
 def plans(draw, program):
-    """Any plan that is one: each rule by some witness, in some block, or met by every row."""
+    """Any plan: each rule by an access predicate, in a bitmap block, or met by every row."""
     kind = draw(st.sampled_from(["cheapest", EVERY_ROW, "blocks", "mixed"]))
     if kind == "cheapest":
         return plan_of(program)
@@ -33,15 +33,17 @@ def plans(draw, program):
     blocked = [
         rule for rule in undecided if kind == "blocks" or (kind == "mixed" and draw(st.booleans()))
     ]
-    witnesses = [None] * program.n_rules
+    access = [None] * program.n_rules
     if kind == "mixed":
         for rule in set(undecided) - set(blocked):
-            found = cheapest_witness(program.formulas[rule], rates, can_witness(program))
-            witnesses[rule] = found and found[1]
+            found = cheapest_access_predicate(program.formulas[rule], rates, can_access(program))
+            access[rule] = found and found[1]
     size = draw(st.integers(1, 4))
-    blocks = tuple(BlockPlan(tuple(blocked[at : at + size])) for at in range(0, len(blocked), size))
+    blocks = tuple(
+        BitmapBlockPlan(tuple(blocked[at : at + size])) for at in range(0, len(blocked), size)
+    )
     by_value = draw(st.sets(st.integers(0, max(0, len(program.texts) - 1))))
-    return SharingPlan(tuple(witnesses), blocks, frozenset(by_value))
+    return SharingPlan(tuple(access), blocks, frozenset(by_value))
 
 
 @examples(300, deadline=None)

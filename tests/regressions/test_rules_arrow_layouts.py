@@ -25,7 +25,7 @@ from eddyline.query.conditions import (
 from eddyline.query.predicates import FunctionPredicate
 from eddyline.rules.compile.program import compile_rules
 from eddyline.rules.match.matcher import Matcher
-from eddyline.rules.plan import BlockPlan, SharingPlan
+from eddyline.rules.plan import BitmapBlockPlan, SharingPlan
 from eddyline.rules.planning.access_predicates import plan_of
 from eddyline.sql.like import ANY, Wild
 from eddyline.sql.types import STRING, parse_type
@@ -76,7 +76,7 @@ def matched(rules, plan, columns, n_rows, sample=None):
 def blocks_by_value(program):
     rules = tuple(np.flatnonzero(program.constant < 0).tolist())
     by_value = frozenset(range(len(program.texts)))
-    return SharingPlan((None,) * program.n_rules, (BlockPlan(rules),), by_value)
+    return SharingPlan((None,) * program.n_rules, (BitmapBlockPlan(rules),), by_value)
 
 
 @pytest.mark.parametrize("plan", [plan_of, blocks_by_value])

@@ -7,7 +7,7 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from eddyline.rules.compile.bitmap_block import SelectionBlock
+from eddyline.rules.compile.bitmap_block import BitmapBlock
 from eddyline.rules.compile.formula import All, Literal
 from eddyline.rules.compile.keys import HIGHEST, LOWEST
 from eddyline.rules.compile.regions import KeySet
@@ -48,12 +48,12 @@ def interval(op: str, c: int) -> tuple[int, int]:
 
 
 @pytest.fixture(scope="module")
-def block() -> SelectionBlock:
+def block() -> BitmapBlock:
     flat = [test for rule in TESTS for test in rule]
     rules = [All((Literal(2 * j), Literal(2 * j + 1))) for j in range(len(TESTS))]
     # Cut as the paper does, at both sides of each constant.
     cuts = {a: [cut for c in CONSTANTS[a] for cut in (c, c + 1)] for a in range(4)}
-    return SelectionBlock.build(
+    return BitmapBlock.build(
         rules,
         lambda i: flat[i][0],
         lambda i: KeySet((interval(*flat[i][1:]),), holds_null=False),
@@ -77,7 +77,7 @@ def keys(*names: str) -> np.ndarray:
     return np.array([TUPLES[name] for name in names], dtype=np.int64).T.copy()
 
 
-def sample(block: SelectionBlock, *names: str) -> RegionSample:
+def sample(block: BitmapBlock, *names: str) -> RegionSample:
     values = keys(*names)
     nulls = np.zeros(values.shape, dtype=np.bool_)
     return RegionSample.of(block, block.regions(values, nulls, np.arange(len(names))))
@@ -87,7 +87,7 @@ def mask(text: str) -> np.ndarray:
     return np.array([int(text[::-1], 2)], dtype=np.uint64)
 
 
-def table(block: SelectionBlock, construct: int) -> list[str]:
+def table(block: BitmapBlock, construct: int) -> list[str]:
     return [bits(w) for w in block.bitmaps[block.region_at[construct] + 1 :, 0][:5]]
 
 
@@ -107,7 +107,7 @@ CAB = [
 
 
 @pytest.mark.parametrize("a", range(4))
-def test_tables(block: SelectionBlock, constructs: list[PaperConstruct], a: int) -> None:
+def test_tables(block: BitmapBlock, constructs: list[PaperConstruct], a: int) -> None:
     assert table(block, a) == QRB[a].split()
     assert [bits(w) for w in constructs[a].bitmaps[1:]] == QRB[a].split()
     assert bits(block.usage[a, 0]) == bits(constructs[a].usage) == QUB[a]
@@ -121,7 +121,7 @@ def test_tables(block: SelectionBlock, constructs: list[PaperConstruct], a: int)
 def test_fewer_cuts_say_the_same() -> None:
     flat = [test for rule in TESTS for test in rule]
     rules = [All((Literal(2 * j), Literal(2 * j + 1))) for j in range(len(TESTS))]
-    coarse = SelectionBlock.build(
+    coarse = BitmapBlock.build(
         rules, lambda i: flat[i][0], lambda i: KeySet((interval(*flat[i][1:]),), holds_null=False)
     )
     assert coarse.n_regions(0) == 4  # NULL, below 50, to 70, above
@@ -130,7 +130,7 @@ def test_fewer_cuts_say_the_same() -> None:
     assert (found.rows.tolist(), found.rules.tolist()) == ([1], [3])
 
 
-def test_e1_regions_of_a2(block: SelectionBlock, constructs: list[PaperConstruct]) -> None:
+def test_e1_regions_of_a2(block: BitmapBlock, constructs: list[PaperConstruct]) -> None:
     assert constructs[1].region(20) == 2
     assert table(block, 1)[1] == "1110"
     usages = [each.usage for each in constructs]
@@ -139,13 +139,13 @@ def test_e1_regions_of_a2(block: SelectionBlock, constructs: list[PaperConstruct
 
 @pytest.mark.parametrize("name", TUPLES)
 def test_regions_are_the_papers(
-    block: SelectionBlock, constructs: list[PaperConstruct], name: str
+    block: BitmapBlock, constructs: list[PaperConstruct], name: str
 ) -> None:
     expected = [asc.region(x) for asc, x in zip(constructs, TUPLES[name], strict=True)]
     assert sample(block, name).regions[0].tolist() == expected
 
 
-def test_e2_macro_evaluation(block: SelectionBlock, constructs: list[PaperConstruct]) -> None:
+def test_e2_macro_evaluation(block: BitmapBlock, constructs: list[PaperConstruct]) -> None:
     seen = {name: visit(constructs, TUPLES[name], (0, 1, 2, 3)) for name in TUPLES}
     told = {name: [bits(left) for left in each.left] for name, each in seen.items()}
     assert told["t1"] == told["t3"] == ["0111", "0010", "0000"]
@@ -161,18 +161,18 @@ def test_e2_macro_evaluation(block: SelectionBlock, constructs: list[PaperConstr
     assert (found.rows.tolist(), found.rules.tolist()) == ([1], [3])
 
 
-def test_e3_cover_sets(block: SelectionBlock) -> None:
+def test_e3_cover_sets(block: BitmapBlock) -> None:
     usage = block.usage[:, 0]
     pairs = {(a, b) for a, b in permutations(range(4), 2) if usage[a] | usage[b] == 15 and a < b}
     assert {(0, 1), (2, 3)} <= pairs
     assert pairs == {(0, 1), (0, 3), (1, 2), (2, 3)}
 
 
-def test_e4_drop_ratio(block: SelectionBlock) -> None:
+def test_e4_drop_ratio(block: BitmapBlock) -> None:
     assert sample(block, "t1", "t2", "t3").drop_frac((0, 1, 2)) == pytest.approx(2 / 3)
 
 
-def test_e5_one_tuple_per_period(block: SelectionBlock) -> None:
+def test_e5_one_tuple_per_period(block: BitmapBlock) -> None:
     first = sample(block, "t1").bitmaps
     assert selectivity(first, block.initial).tolist() == [3 / 4, 1 / 2, 3 / 4, 3 / 4]
     second = sample(block, "t2").bitmaps
@@ -183,11 +183,11 @@ def test_e5_one_tuple_per_period(block: SelectionBlock) -> None:
     assert third.drop_frac((1, 0, 3)) == 0.0
 
 
-def test_e5_from_one_sample(block: SelectionBlock) -> None:
+def test_e5_from_one_sample(block: BitmapBlock) -> None:
     assert greedy_macro(sample(block, "t1", "t2", "t3")).macro == (1, 0, 2, 3)
 
 
-def test_e6_arrows_of_regions(block: SelectionBlock, constructs: list[PaperConstruct]) -> None:
+def test_e6_arrows_of_regions(block: BitmapBlock, constructs: list[PaperConstruct]) -> None:
     t4 = sample(block, "t4").bitmaps
     after = t4[:, 0][:, None] & t4[:, [1, 3]]
     # The paper divides by all four rules; only two are left, which ranks alike.
@@ -198,7 +198,7 @@ def test_e6_arrows_of_regions(block: SelectionBlock, constructs: list[PaperConst
     assert (t5.drop_frac((0, 1, 2)), t5.drop_frac((0, 1, 3))) == (0.0, 1.0)
 
 
-def test_e6_learned(block: SelectionBlock) -> None:
+def test_e6_learned(block: BitmapBlock) -> None:
     learned = hybrid(sample(block, *["t4"] * 30), SelectionSequence((0, 3, 1, 2)))
     assert learned == SelectionSequence((0, 3, 1, 2), (1,), (Arrow(0, 5, 4),))
     # A4 and then A2 drops t5 as soon as the paper's A2 and then A4.
@@ -211,7 +211,7 @@ def test_e6_learned(block: SelectionBlock) -> None:
     assert too_few == SelectionSequence((0, 1, 2, 3))
 
 
-def test_e7_hybrid_evaluation(block: SelectionBlock, constructs: list[PaperConstruct]) -> None:
+def test_e7_hybrid_evaluation(block: BitmapBlock, constructs: list[PaperConstruct]) -> None:
     assert visit(constructs, TUPLES["t6"], (0, 1, 2, 3), MICRO).constructs == (0, 1, 3)
     assert visit(constructs, TUPLES["t7"], (0, 1, 2, 3), MICRO).constructs == (0, 1, 2, 3)
     arrows = tuple(Arrow(a, region, to) for (a, region), to in MICRO.items())
@@ -236,7 +236,7 @@ def test_equation_5() -> None:
 @pytest.mark.parametrize("order", list(permutations(range(4))))
 @pytest.mark.parametrize("skips", [False, True])
 def test_every_order_gives_the_same(
-    block: SelectionBlock,
+    block: BitmapBlock,
     constructs: list[PaperConstruct],
     order: tuple[int, ...],
     skips: bool,

@@ -57,21 +57,24 @@ def test_patterns_that_show_no_rule_are_left_out():
     assert all(each.users and each.n_users for each in view.patterns)
 
 
+PLAN = "3 by an access predicate"
+
+
 def test_plans_that_read_alike_are_not_shown_as_a_change():
-    entry = JournalEntry(4, "rules", "sharing", "3 by a witness", "3 by a witness", {})
+    entry = JournalEntry(4, "rules", "sharing", PLAN, PLAN, {})
     text = told(a_rule_view(), entry, width=120)
-    assert "3 by a witness (the parts are others, or in another order)" in text
+    assert "3 by an access predicate (the parts are others, or in another order)" in text
     assert "before" not in text
 
 
 def test_the_report_folds_up_all_rules_without_a_match(tmp_path):
     pytest.importorskip("plotly")
     view = replace(a_view_of(IDS), n_rules=len(IDS))
-    entry = JournalEntry(4, "rules", "sharing", "3 by a witness", "3 by a witness", {})
+    entry = JournalEntry(4, "rules", "sharing", PLAN, PLAN, {})
     run = run_of(view, (), (entry,), text="\n".join(IDS))
     page = write_report(run, tmp_path / "report.html").read_text("utf-8")
     listed = page.partition("rules were true for no row</h2>")[2].partition("</details>")[0]
     assert all(f"({each})" in listed for each in IDS)
     assert "<summary>40 lines</summary><pre>" in page
-    assert "<dt>Witness</dt>" in page
+    assert "<dt>Access predicate</dt>" in page
     assert "the parts are others, or in another order:" in page

@@ -73,7 +73,12 @@ def a_loop(n_rows=N, *, texts=None, **options):
 
 
 MOVED = JournalEntry(
-    4, "rules", "sharing", "6 by a witness", "4 by a witness, 2 in 1 block(s)", {"why": "a look"}
+    4,
+    "rules",
+    "sharing",
+    "6 by an access predicate",
+    "4 by an access predicate, 2 in 1 bitmap block(s)",
+    {"why": "a look"},
 )
 """A plan that changed."""
 
@@ -171,7 +176,7 @@ def test_blocks_name_their_regions():
     assert block.is_learned
     assert set(block.sequence[0].split(", ")) == {"`a`", "`b`"}
     text = told(view)
-    assert "block of 8 rules, by bitmaps" in text
+    assert "bitmap block of 8 rules" in text
     assert "learned order" in text
 
 
@@ -242,7 +247,7 @@ def test_regions_of_ranks(bounds, want):
 def test_the_report_escapes_what_users_wrote(tmp_path):
     pytest.importorskip("plotly")
     view = a_rule_view(rules=(RuleCount(EVIL, 10, 5, 3), RuleCount("dead" + EVIL, 10, 5, 0)))
-    record = RuleRecord(6, "4 by a witness", 30, 7)
+    record = RuleRecord(6, "4 by an access predicate", 30, 7)
     batches = tuple(BatchRecord(i, 1_000, 7, 0.5, 1.79e9 + i, (record,)) for i in range(3))
     run = run_of(view, batches, query="q " + EVIL, text="text " + EVIL)
     page = write_report(run, tmp_path / "report.html").read_text("utf-8")
@@ -257,15 +262,17 @@ def test_the_report_escapes_what_users_wrote(tmp_path):
 
 
 def test_progress_says_how_rules_go():
-    record = RuleRecord(1_183, "1,183 by a witness", 30, 7)
+    record = RuleRecord(1_183, "1,183 by an access predicate", 30, 7)
     batch = BatchRecord(0, 1_000, 5, 0.5, operators=(record,), lines=rules.lines([record]))
     assert "7 matches" in batch_line(batch)
-    assert "rules: 1,183: 1,183 by a witness" in batch_line(batch)
+    assert "rules: 1,183: 1,183 by an access predicate" in batch_line(batch)
     console = Console(force_terminal=False, width=200, record=True, file=StringIO())
     with ProgressLine("q", console=console) as line:
         line.update(batch)
         line.update(replace(batch, batch_id=1, operators=(replace(record, plan="another"),)))
-        assert "changed: batch 1, rules before: 1,183 by a witness" in console.export_text()
+        assert (
+            "changed: batch 1, rules before: 1,183 by an access predicate" in console.export_text()
+        )
 
 
 # -- what was learned, as plain values ----------------------------------------------------------
@@ -284,28 +291,30 @@ def test_a_plan_comes_back():
 def damaged():
     loop = a_loop(method="witnesses")
     state = plain(loop.plan)
-    rule = next(at for at, each in enumerate(state["witnesses"]) if each)
+    rule = next(at for at, each in enumerate(state["access_predicates"]) if each)
     other = next(
-        at for at in range(len(loop.program.literals.kinds)) if at not in state["witnesses"][rule]
+        at
+        for at in range(len(loop.program.literals.kinds))
+        if at not in state["access_predicates"][rule]
     )
-    with_witness = list(state["witnesses"])
-    with_witness[rule] = [other]
-    return loop, state, rule, with_witness
+    with_other = list(state["access_predicates"])
+    with_other[rule] = [other]
+    return loop, state, rule, with_other
 
 
 def test_a_plan_that_could_change_an_answer_is_refused():
     loop, state, rule, wrong = damaged()
     block = {"rules": [rule], "sequence": None}
-    without = [None if at == rule else each for at, each in enumerate(state["witnesses"])]
-    assert plan_from({**state, "witnesses": without, "blocks": [block]}, loop.blocks)
+    without = [None if at == rule else each for at, each in enumerate(state["access_predicates"])]
+    assert plan_from({**state, "access_predicates": without, "blocks": [block]}, loop.blocks)
     for bad in (
-        {**state, "witnesses": wrong},
-        {**state, "witnesses": state["witnesses"][1:]},
-        {**state, "blocks": [block]},  # the rule has a witness, too
-        {**state, "witnesses": without, "blocks": [block, block]},
-        {**state, "witnesses": without, "blocks": [{"rules": [99], "sequence": None}]},
-        {**state, "witnesses": [[10_000]] * len(wrong)},
-        {"witnesses": []},
+        {**state, "access_predicates": wrong},
+        {**state, "access_predicates": state["access_predicates"][1:]},
+        {**state, "blocks": [block]},  # the rule has an access predicate, too
+        {**state, "access_predicates": without, "blocks": [block, block]},
+        {**state, "access_predicates": without, "blocks": [{"rules": [99], "sequence": None}]},
+        {**state, "access_predicates": [[10_000]] * len(wrong)},
+        {"access_predicates": []},
         {},
     ):
         with pytest.raises(StateError, match="does not fit the rules"):

@@ -11,9 +11,9 @@ from eddyline.query.conditions import Raise, ValueTest
 from eddyline.rules.compile.program import REGION, TEXT
 from eddyline.rules.planning.sequence import SelectionSequence
 from eddyline.rules.view import (
+    BitmapBlockView,
     ConstructView,
     NativeView,
-    RuleBlockView,
     RuleCount,
     RuleView,
     TestView,
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from eddyline.query.conditions import SkippedRule
-    from eddyline.rules.compile.bitmap_block import SelectionBlock
+    from eddyline.rules.compile.bitmap_block import BitmapBlock
     from eddyline.rules.compile.program import Program
     from eddyline.rules.loop import RuleLoop
     from eddyline.rules.plan import SharingPlan
@@ -64,9 +64,9 @@ def rule_view(
         n_rules=program.n_rules,
         skipped=skipped,
         plan=str(plan),
-        n_witnessed=plan.n_witnessed,
+        n_accessed=plan.n_accessed,
         n_blocked=plan.n_blocked,
-        n_other=program.n_rules - plan.n_witnessed - plan.n_blocked,
+        n_other=program.n_rules - plan.n_accessed - plan.n_blocked,
         is_adaptive=loop.is_adaptive,
         is_measured=loop.is_measured,
         n_rows=total.n_rows,
@@ -87,7 +87,7 @@ def rule_view(
 
 
 def counts_of(program: Program, total: SharingProfile) -> tuple[RuleCount, ...]:
-    """Return what each rule of a program came to."""
+    """Return the counts of each rule of a program."""
     found = zip(program.names, total.candidates.tolist(), total.matches.tolist(), strict=True)
     return tuple(RuleCount(name, total.n_rows, met, matches) for name, met, matches in found)
 
@@ -125,7 +125,7 @@ def _constructs(program: Program, total: SharingProfile) -> tuple[ConstructView,
 
 
 def _python(program: Program, total: SharingProfile) -> list[ConstructView]:
-    """Return what Python is asked about, by the columns that it reads."""
+    """Return the tests that Python decides, by the columns that they read."""
     groups: dict[str, list[int]] = defaultdict(list)
     for at, each in enumerate(program.externals):
         if not isinstance(each.test, Raise):
@@ -152,7 +152,7 @@ def _ratio(part: Any, whole: float) -> float:
     return float(part) / whole if whole else float("nan")
 
 
-def _block_views(loop: RuleLoop) -> tuple[RuleBlockView, ...]:
+def _block_views(loop: RuleLoop) -> tuple[BitmapBlockView, ...]:
     program, recent = loop.program, loop.profile.blocks
     found = []
     for plan in loop.plan.blocks:
@@ -160,14 +160,14 @@ def _block_views(loop: RuleLoop) -> tuple[RuleBlockView, ...]:
         names = [construct_name(program, program.regions[each]) for each in block.attributes]
         sequence = plan.sequence or SelectionSequence.as_numbered(block.n_constructs)
 
-        def region_name(construct: int, region: int, block: SelectionBlock = block) -> str:
+        def region_name(construct: int, region: int, block: BitmapBlock = block) -> str:
             keys = block.region_keys(construct, region)
             return region_text(program.regions[block.attributes[construct]], keys)
 
         counts = recent.get(plan)
         n_rows = counts.n_rows if counts else 0
         found.append(
-            RuleBlockView(
+            BitmapBlockView(
                 n_rules=len(plan.rules),
                 sequence=tuple(sequence.in_words(names, region_name)),
                 is_learned=plan.sequence is not None,
@@ -211,27 +211,27 @@ def _natives(program: Program) -> tuple[NativeView, ...]:
 
 def _patterns(program: Program, plan: SharingPlan, total: SharingProfile) -> tuple[TestView, ...]:
     tests = _pattern_tests(program)
-    witnessed: dict[int, list[str]] = defaultdict(list)
-    for rule, witness in enumerate(plan.witnesses):
-        for pattern in {p for literal in witness or () for p in _patterns_of(program, literal)}:
-            witnessed[pattern].append(program.names[rule])
+    users: dict[int, list[str]] = defaultdict(list)
+    for rule, access in enumerate(plan.access_predicates):
+        for pattern in {p for literal in access or () for p in _patterns_of(program, literal)}:
+            users[pattern].append(program.names[rule])
     ranked = np.argsort(-total.pattern_counts, kind="stable").tolist()
-    shown = [pattern for pattern in ranked if pattern in witnessed][:MAX_TESTS]
+    shown = [pattern for pattern in ranked if pattern in users][:MAX_TESTS]
     return tuple(
         TestView(
             text=tests.get(pattern, f"pattern {pattern}"),
             n_rows=int(total.pattern_counts[pattern]),
             share=_ratio(total.pattern_counts[pattern], total.n_sampled),
             cost_ns=float("nan"),
-            users=tuple(witnessed[pattern][:MAX_USERS]),
-            n_users=len(witnessed[pattern]),
+            users=tuple(users[pattern][:MAX_USERS]),
+            n_users=len(users[pattern]),
         )
         for pattern in shown
     )
 
 
 def _patterns_of(program: Program, literal: int) -> tuple[int, ...]:
-    """Return the patterns that show a literal."""
+    """Return the patterns by which a literal is found."""
     kind, place = program.literals.kinds[literal], int(program.literals.places[literal])
     if kind == REGION:
         return ()
@@ -239,7 +239,7 @@ def _patterns_of(program: Program, literal: int) -> tuple[int, ...]:
 
 
 def _pattern_tests(program: Program) -> Mapping[int, str]:
-    """Return what each pattern is, in words."""
+    """Return each pattern in words."""
     found: dict[int, str] = {}
     for literal in np.flatnonzero(program.literals.kinds == TEXT).tolist():
         test = program.tests[program.test_of[literal]]

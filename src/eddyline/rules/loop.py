@@ -14,7 +14,7 @@ import numpy as np
 
 from eddyline.data.sampling import sampled_rows
 from eddyline.data.unique import distinct
-from eddyline.rules.compile.bitmap_blocks import Blocks
+from eddyline.rules.compile.bitmap_blocks import BitmapBlocks
 from eddyline.rules.plan_codec import plan_from
 from eddyline.rules.planning.access_predicates import MIN_ROWS
 from eddyline.rules.planning.planner import make_plan
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from eddyline.data.arrays import Ints
     from eddyline.options import SharingOptions
     from eddyline.rules.compile.program import Program
-    from eddyline.rules.plan import BlockPlan, SharingPlan
+    from eddyline.rules.plan import BitmapBlockPlan, SharingPlan
 
 FIRST_ROWS = 500
 """First rows of a stream of which nothing is known: every construct looks at them."""
@@ -73,7 +73,7 @@ class RuleLoop:
     ) -> None:
         self.program = program
         self.options = options
-        self.blocks = Blocks(program)
+        self.blocks = BitmapBlocks(program)
         self.plan = make_plan(self.blocks, options) if plan is None else plan
         self.total = SharingProfile.empty(program)
         """The counts of all rows, without samples."""
@@ -84,7 +84,7 @@ class RuleLoop:
         self._is_measured = is_measured
         self._last = self._since = self.total
         self._first: SharingProfile | None = None
-        self._monitors: dict[BlockPlan, RearrangementMonitor] = {}
+        self._monitors: dict[BitmapBlockPlan, RearrangementMonitor] = {}
 
     @property
     def is_adaptive(self) -> bool:
@@ -191,7 +191,7 @@ class RuleLoop:
             monitor = self._monitors.get(block)
             if monitor is not None and monitor.is_due(counts):
                 share = round(counts.drop_frac, 4)
-                return {"why": "a block drops other rows", "drop_frac": share}
+                return {"why": "a bitmap block drops other rows", "drop_frac": share}
         if self._since.n_rows < self.options.review_rows:
             return None
         now, self._since = self._since, SharingProfile.empty(self.program)
@@ -229,7 +229,8 @@ class RuleLoop:
             self._monitors[block] = monitor
         if self.plan == before:
             return []
-        n_moved = sum(a != b for a, b in zip(before.witnesses, self.plan.witnesses, strict=True))
+        moved = zip(before.access_predicates, self.plan.access_predicates, strict=True)
+        n_moved = sum(a != b for a, b in moved)
         evidence = {**evidence, "rules_moved": n_moved, "sampled_rows": self.profile.n_sampled}
         return [JournalEntry(batch_id, COMPONENT, "sharing", str(before), str(self.plan), evidence)]
 

@@ -1,4 +1,4 @@
-"""How a set of rules is evaluated: an immutable value that changes the work, never the answer.
+"""The plan of a set of rules: an immutable value that changes the work, never the answer.
 
 msgspec encodes plans and decodes them by these types.
 """
@@ -13,8 +13,8 @@ from eddyline.rules.planning.sequence import (
 
 
 @dataclass(frozen=True, slots=True)
-class BlockPlan:
-    """Rules that are evaluated together by bitmaps, and in which sequence."""
+class BitmapBlockPlan:
+    """A bitmap block: rules that are evaluated together by bitmaps, along a sequence."""
 
     rules: tuple[int, ...]
     """Their places in the set, in the order of their bits."""
@@ -24,31 +24,31 @@ class BlockPlan:
 
 @dataclass(frozen=True, slots=True)
 class SharingPlan:
-    """For each rule, how the rows are found that may make it true."""
+    """For each rule, the way to the rows that may make it true."""
 
-    witnesses: tuple[tuple[int, ...] | None, ...]
+    access_predicates: tuple[tuple[int, ...] | None, ...]
     """Of each rule, literals of which one holds wherever the rule is true; only rows with one of
-    them meet the rule. None: it is in a block, or every row meets it, or no row changes it."""
-    blocks: tuple[BlockPlan, ...] = ()
+    them meet the rule. None: it is in a bitmap block, every row meets it, or no row changes it."""
+    blocks: tuple[BitmapBlockPlan, ...] = ()
     by_value: frozenset[int] = frozenset()
-    """Text constructs that look at each distinct value of a batch once, as values repeat."""
-    n_witnessed: int = field(default=0, init=False, compare=False, repr=False)
-    """Rules that are found by a witness; counted once, as each batch asks for it."""
+    """Text constructs that look at each distinct value of a batch once, because values repeat."""
+    n_accessed: int = field(default=0, init=False, compare=False, repr=False)
+    """Rules with an access predicate; counted once, because each batch asks for it."""
 
     def __post_init__(self) -> None:
-        n_witnessed = len(self.witnesses) - self.witnesses.count(None)
-        object.__setattr__(self, "n_witnessed", n_witnessed)
+        n_accessed = len(self.access_predicates) - self.access_predicates.count(None)
+        object.__setattr__(self, "n_accessed", n_accessed)
 
     @property
     def n_blocked(self) -> int:
-        """Rules that are evaluated in blocks."""
+        """Rules that are evaluated in bitmap blocks."""
         return sum(len(block.rules) for block in self.blocks)
 
     def __str__(self) -> str:
-        rest = len(self.witnesses) - self.n_witnessed - self.n_blocked
+        rest = len(self.access_predicates) - self.n_accessed - self.n_blocked
         parts = [
-            f"{self.n_witnessed} by a witness" if self.n_witnessed else "",
-            f"{self.n_blocked} in {len(self.blocks)} block(s)" if self.blocks else "",
+            f"{self.n_accessed} by an access predicate" if self.n_accessed else "",
+            f"{self.n_blocked} in {len(self.blocks)} bitmap block(s)" if self.blocks else "",
             f"{rest} met by every row or by none" if rest else "",
             f"{len(self.by_value)} attribute(s) by distinct value" if self.by_value else "",
         ]

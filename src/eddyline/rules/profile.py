@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from eddyline.data.arrays import Int32s, Ints
     from eddyline.rules.compile.program import Program
-    from eddyline.rules.plan import BlockPlan
+    from eddyline.rules.plan import BitmapBlockPlan
 
 MAX_SAMPLED = 2_000
 """Sampled rows that a profile keeps: the newest."""
@@ -92,12 +92,12 @@ class SharingProfile:
     value_rows: Ints
     """Rows in which the values of each text construct's column were counted."""
     distinct_values: Ints
-    """How many there were, batch by batch."""
+    """Their number, batch by batch."""
     dropped: int = 0
     """Rows that no rule was met by."""
     evaluation_ns: int = 0
     """Time that all of it took (ns)."""
-    blocks: Mapping[BlockPlan, SelectionCounts] = field(default_factory=dict)
+    blocks: Mapping[BitmapBlockPlan, SelectionCounts] = field(default_factory=dict)
     """The counts of each bitmap block under each sequence."""
 
     @classmethod
@@ -125,7 +125,7 @@ class SharingProfile:
         )
 
     def region_sums(self, construct: int, n_regions: int) -> Ints:
-        """Return how many of the sampled rows lie below each region, as far as they are kept.
+        """Return the number of sampled rows below each region, as far as they are kept.
 
         Args:
             construct: the region construct.
@@ -169,8 +169,9 @@ class SharingProfile:
 
 
 def _added(
-    first: Mapping[BlockPlan, SelectionCounts], other: Mapping[BlockPlan, SelectionCounts]
-) -> dict[BlockPlan, SelectionCounts]:
+    first: Mapping[BitmapBlockPlan, SelectionCounts],
+    other: Mapping[BitmapBlockPlan, SelectionCounts],
+) -> dict[BitmapBlockPlan, SelectionCounts]:
     added = dict(first)
     for plan, counts in other.items():
         added[plan] = added[plan] + counts if plan in added else counts

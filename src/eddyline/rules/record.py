@@ -1,4 +1,4 @@
-"""How a set of rules stands after a micro-batch."""
+"""The record of a set of rules after a micro-batch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class RuleRecord:
 
     n_rules: int
     plan: str
-    """How rules are found, in words."""
+    """The plan in words."""
     n_met: int
     """Pairs of a row of the batch and a rule that had to be decided."""
     n_matches: int

@@ -1,4 +1,4 @@
-"""How a set of rules stands, as values for people."""
+"""A set of rules as it stands, as values for people."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class ConstructView:
 
 
 @dataclass(frozen=True, slots=True)
-class RuleBlockView:
+class BitmapBlockView:
     """Rules that are evaluated together by bitmaps."""
 
     n_rules: int
@@ -86,7 +86,7 @@ class TestView:
     users: tuple[str, ...]
     """The first rules that use it; of a pattern, those that are met by it."""
     n_users: int
-    """How many there are."""
+    """Their number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +95,11 @@ class NativeView:
 
     text: str
     reason: str
-    """Why nothing else evaluates it."""
+    """The reason why Spark evaluates it."""
     users: tuple[str, ...]
     """The first rules that use it."""
     n_users: int
-    """How many there are."""
+    """Their number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +111,8 @@ class RuleView:
     """Rules that run."""
     skipped: tuple[SkippedRule, ...]
     plan: str
-    """How rules are found, in words."""
-    n_witnessed: int
+    """The plan in words."""
+    n_accessed: int
     n_blocked: int
     n_other: int
     """Rules that every row meets, or that no row changes."""
@@ -130,7 +130,7 @@ class RuleView:
     n_matches: int
     """Pairs of a row and a rule that is true for it."""
     constructs: tuple[ConstructView, ...]
-    blocks: tuple[RuleBlockView, ...]
+    blocks: tuple[BitmapBlockView, ...]
     tests: tuple[TestView, ...]
     """The dearest first."""
     patterns: tuple[TestView, ...]
@@ -140,7 +140,7 @@ class RuleView:
     rules: tuple[RuleCount, ...]
     """In the order of the set."""
     titles: Mapping[str, str] = field(default_factory=dict)
-    """What people call rules, where that is not their name."""
+    """The titles of rules, where they have one."""
     notes: tuple[str, ...] = ()
     """Other things worth knowing."""
     n_rows_before: int = 0
@@ -148,5 +148,5 @@ class RuleView:
     ``rules`` as far as a rule was there, and in no other number."""
 
     def label(self, name: str) -> str:
-        """Return what to call a rule: its title, or else its name."""
+        """Return the title of a rule, or else its name."""
         return self.titles.get(name) or name

@@ -29,7 +29,7 @@ _TEXTS = TextTest(_S, (Wild(ANY), "x", Wild(ANY), "y"), folded=True)
 _NUMBERS = And((Compare(_A, "=", 1), Compare(_B, "=", 2)))
 
 _WAYS: tuple[tuple[str, Node], ...] = (("witnesses", _TEXTS), ("blocks", _NUMBERS))
-"""How rows are looked at, and a rule for it; each takes about as long to compile."""
+"""Methods, and a rule for each; both take about as long to compile."""
 
 
 def load_kernels(first: int = 0) -> None:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from eddyline.query.conditions import SkippedRule
-    from eddyline.rules.view import NativeView, RuleBlockView, RuleCount, RuleView, TestView
+    from eddyline.rules.view import BitmapBlockView, NativeView, RuleCount, RuleView, TestView
     from eddyline.watch.sections import Part
 
 CHANGES = ("sharing",)
@@ -83,10 +83,13 @@ PATTERNS = (
     Column("of sampled", "share"),
 )
 WORDS = (
-    ("Witness", "a test that is true whenever its rule is: only rows that show it meet the rule"),
-    ("Block", "rules without a good witness, evaluated together, a bit for each rule"),
+    (
+        "Access predicate",
+        "a test that is true whenever its rule is: other rows do not meet the rule",
+    ),
+    ("Bitmap block", "rules without a rare test, evaluated together, a bit for each rule"),
     ("Region", "values of an attribute that no rule tells apart, such as those above 5 up to 10"),
-    ("Pairs decided", "a row and a rule that the row's witness or block did not rule out"),
+    ("Pairs decided", "a row and a rule that neither access predicate nor bitmap block ruled out"),
     ("Hits per row", "patterns that were met in a sampled row, on average"),
 )
 """Meanings of the words of these sections."""
@@ -186,7 +189,7 @@ def _attributes(view: RuleView) -> list[Section]:
     return [Section("attributes", (Table(ATTRIBUTES, rows, note),))]
 
 
-def _block(block: RuleBlockView) -> Section:
+def _block(block: BitmapBlockView) -> Section:
     order = "learned order" if block.is_learned else "as numbered"
     first, *regions = block.sequence
     parts: list[Part] = [Text(f"Attributes, {order}: {first or 'none'}.")]
@@ -199,7 +202,7 @@ def _block(block: RuleBlockView) -> Section:
                 f"left without a rule."
             )
         )
-    return Section(f"block of {counted(block.n_rules, 'rule')}, by bitmaps", tuple(parts))
+    return Section(f"bitmap block of {counted(block.n_rules, 'rule')}", tuple(parts))
 
 
 def _natives(view: RuleView) -> list[Section]:

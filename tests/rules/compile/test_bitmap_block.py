@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eddyline.errors import PlanError
-from eddyline.rules.compile.bitmap_block import SelectionBlock
+from eddyline.rules.compile.bitmap_block import BitmapBlock
 from eddyline.rules.compile.formula import All, Always, Literal, Some
 from eddyline.rules.compile.keys import HIGHEST, LOWEST, float_keys
 from eddyline.rules.compile.region_tables import MAX_SPAN
@@ -55,7 +55,7 @@ def rule_sets(
 
 
 @st.composite
-def sequences(draw: st.DrawFn, block: SelectionBlock) -> SelectionSequence:
+def sequences(draw: st.DrawFn, block: BitmapBlock) -> SelectionSequence:
     n = block.n_constructs
     macro = tuple(draw(st.permutations(range(n))))
     if n == 0:
@@ -87,8 +87,8 @@ def holds(formula: Formula, row: list[int | None], literals: list[tuple[int, Key
     return join(holds(part, row, literals) for part in formula.parts)
 
 
-def built(rules: list[Formula], literals: list[tuple[int, KeySet]]) -> SelectionBlock:
-    return SelectionBlock.build(rules, lambda i: literals[i][0], lambda i: literals[i][1])
+def built(rules: list[Formula], literals: list[tuple[int, KeySet]]) -> BitmapBlock:
+    return BitmapBlock.build(rules, lambda i: literals[i][0], lambda i: literals[i][1])
 
 
 @given(st.data(), rule_sets())
@@ -232,7 +232,7 @@ def test_tables_and_searches_agree(span: int) -> None:
 
 def test_floats_are_cut_like_the_papers_constants() -> None:
     low, high = float_keys(np.array([50.0, 70.0])).tolist()
-    block = SelectionBlock.build(
+    block = BitmapBlock.build(
         [All((Literal(0), Literal(1)))],
         lambda _: 0,
         lambda i: KeySet(((low, HIGHEST),) if i else ((LOWEST, high - 1),), False),
@@ -270,7 +270,7 @@ def test_inputs_may_be_read_only_and_stay_as_they_are() -> None:
 
 def test_errors_say_what_does_not_fit() -> None:
     with pytest.raises(PlanError, match="at most 512 rules, got 513"):
-        SelectionBlock.build([Always(True)] * 513, lambda _: 0, lambda _: KeySet((), False))
+        BitmapBlock.build([Always(True)] * 513, lambda _: 0, lambda _: KeySet((), False))
     block = RangeRules.hot_spots(5, 10, 3, seed=1).block()
     with pytest.raises(PlanError, match="2 constructs does not fit a block of 3"):
         Selection(block, SelectionSequence((0, 1)))

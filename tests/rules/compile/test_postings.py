@@ -1,4 +1,4 @@
-"""Witnesses turned round: the rules that each pattern and region may make true."""
+"""Access predicates turned round: the rules that each pattern and region may make true."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from eddyline.query.conditions import And, Compare, Operand, Or, Rule, TextTest,
 from eddyline.rules.compile.postings import _cover, postings_of
 from eddyline.rules.compile.program import compile_rules
 from eddyline.rules.match.matcher import Matcher
-from eddyline.rules.plan import BlockPlan, SharingPlan
+from eddyline.rules.plan import BitmapBlockPlan, SharingPlan
 from eddyline.rules.planning.access_predicates import plan_of
 from eddyline.sql.like import ANY, Wild
 from eddyline.sql.types import parse_type
@@ -60,7 +60,7 @@ def test_rules_of_patterns():
 
 def test_rules_that_every_row_meets_and_those_in_blocks():
     program = program_of(Compare(N, "=", 1), Compare(N, "=", 2), Compare(N, "=", 3))
-    plan = SharingPlan((None, None, (2,)), (BlockPlan((1,)),))
+    plan = SharingPlan((None, None, (2,)), (BitmapBlockPlan((1,)),))
     tables = postings_of(program, plan).tables
     assert tables.everywhere.tolist() == [0]
     assert tables.region_rules.tolist() == [2]
@@ -73,7 +73,7 @@ def test_intervals_take_little_memory_and_are_met_where_they_hold(n_rules):
     trees = [And((Compare(N, ">=", at), Compare(N, "<", at + n_rules))) for at in range(n_rules)]
     program = program_of(*[Compare(N, ">=", at) for at in range(n_rules)], *trees)
     plan = plan_of(program, method="witnesses")
-    assert plan.n_witnessed == 2 * n_rules
+    assert plan.n_accessed == 2 * n_rules
     tables = postings_of(program, plan).tables
     assert len(tables.region_rules) <= 2 * n_rules * 2 * (np.log2(n_rules) + 3)
     values = [-1, 0, n_rules // 2, n_rules - 1, n_rules, 2 * n_rules, -(2**63), 2**63 - 1, None]

@@ -22,11 +22,11 @@ from eddyline.query.conditions import (
     TextTest,
     ValueTest,
 )
-from eddyline.rules.compile.bitmap_blocks import Blocks
+from eddyline.rules.compile.bitmap_blocks import BitmapBlocks
 from eddyline.rules.compile.program import compile_rules
 from eddyline.rules.match.matcher import Matcher
 from eddyline.rules.match.pairs import Pairs, pairs_of
-from eddyline.rules.plan import BlockPlan, SharingPlan
+from eddyline.rules.plan import BitmapBlockPlan, SharingPlan
 from eddyline.rules.planning.access_predicates import plan_of
 from eddyline.rules.planning.planner import make_plan
 from eddyline.sql.like import ANY, Wild
@@ -96,7 +96,7 @@ def test_sets_of_any_size(n_rules):
     wanted = [[int(name[1:]) for name in row] for row in reference_rules.matches(rules, table)]
     program = compile_rules(rules)
     columns = [table[each].combine_chunks() for each in program.columns]
-    blocks, profile = Blocks(program), None
+    blocks, profile = BitmapBlocks(program), None
     for method in METHODS:
         for sequence in ("macro", "hybrid", "fixed"):
             options = SharingOptions(method=method, sequence=sequence)
@@ -233,7 +233,9 @@ def test_blocks_of_one_rule_and_of_rules_in_any_order():
     program = compiled(*trees)
     order = np.random.default_rng(1).permutation(70).tolist()
     for size in (1, 63, 64, 65):
-        blocks = tuple(BlockPlan(tuple(order[at : at + size])) for at in range(0, len(order), size))
+        blocks = tuple(
+            BitmapBlockPlan(tuple(order[at : at + size])) for at in range(0, len(order), size)
+        )
         found, seen = Matcher(program, SharingPlan((None,) * 70, blocks)).match(
             [pa.array([3, None, 9], pa.int32())], n_rows=3
         )

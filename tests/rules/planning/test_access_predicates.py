@@ -31,8 +31,8 @@ from eddyline.rules.compile.program import compile_rules
 from eddyline.rules.match.matcher import Matcher
 from eddyline.rules.planning.access_predicates import (
     MIN_ROWS,
-    can_witness,
-    cheapest_witness,
+    can_access,
+    cheapest_access_predicate,
     literal_rates,
     plan_of,
 )
@@ -57,11 +57,11 @@ def program_of(*trees):
     return compile_rules([Rule(f"r{at}", tree) for at, tree in enumerate(trees)])
 
 
-def witness_tests(program, plan):
-    """Return the tests of each rule's witness."""
+def access_tests(program, plan):
+    """Return the tests of each rule's access predicate."""
     return [
         None if each is None else [program.tests[program.test_of[literal]] for literal in each]
-        for each in plan.witnesses
+        for each in plan.access_predicates
     ]
 
 
@@ -75,11 +75,11 @@ def test_an_and_takes_its_rarest_part_and_an_or_one_of_each():
     equal, low, text = Compare(N, "=", 1), Compare(M, "<", 5), contains("powershell")
     program = program_of(And((low, equal)), Or((low, equal)), And((Or((equal, text)), low)))
     plan = plan_of(program, method="witnesses")
-    assert witness_tests(program, plan) == [[equal], [low, equal], [equal, text]]
-    assert plan.n_witnessed == 3
+    assert access_tests(program, plan) == [[equal], [low, equal], [equal, text]]
+    assert plan.n_accessed == 3
 
 
-def test_what_shows_nothing_is_no_witness():
+def test_what_is_not_looked_up_is_no_access_predicate():
     regex = ValueTest(S, "regex", "a+")
     needed = ValueTest(S, "regex", "a+b", 0, (contains("ab"),))
     text = contains("a")
@@ -87,35 +87,35 @@ def test_what_shows_nothing_is_no_witness():
         Not(text), regex, needed, Not(needed), Is(text, FALSE | UNKNOWN), IsNull(S)
     )
     plan = plan_of(program, method="witnesses")
-    assert witness_tests(program, plan) == [None, None, [needed], None, None, [IsNull(S)]]
+    assert access_tests(program, plan) == [None, None, [needed], None, None, [IsNull(S)]]
     mixed = program_of(Or((Compare(N, "=", 1), Not(text))), And((Compare(N, "=", 1), Not(text))))
-    assert plan_of(mixed, method="witnesses").witnesses[0] is None
-    assert plan_of(mixed, method="witnesses").n_witnessed == 1
+    assert plan_of(mixed, method="witnesses").access_predicates[0] is None
+    assert plan_of(mixed, method="witnesses").n_accessed == 1
 
 
 @given(st.data())
-def test_wherever_a_rule_is_true_its_witness_holds(data):
+def test_wherever_a_rule_is_true_its_access_predicate_holds(data):
     rules = data.draw(rule_strategies.rules(min_size=1))
     program = compile_rules(rules)
     seed = data.draw(st.integers(0, 2**32))
     rates = np.random.default_rng(seed).random(len(program.literals.kinds))
     table = data.draw(rule_strategies.rule_rows())
     rows, types = table.to_pylist(), dict(zip(table.column_names, table.schema.types, strict=True))
-    can = can_witness(program)
+    can = can_access(program)
     bit = {True: 1, False: 2, None: 4}
     for rule, formula in zip(rules, program.formulas, strict=True):
-        witness = cheapest_witness(formula, rates, can)
-        if witness is None:
+        access = cheapest_access_predicate(formula, rates, can)
+        if access is None:
             continue
-        assert witness[0] == pytest.approx(rates[list(dict.fromkeys(witness[1]))].sum()) or (
-            witness[0] >= rates[list(witness[1])].sum() - 1e-9  # parts may share literals
+        assert access[0] == pytest.approx(rates[list(dict.fromkeys(access[1]))].sum()) or (
+            access[0] >= rates[list(access[1])].sum() - 1e-9  # parts may share literals
         )
         for row in rows:
             if reference_rules.truth(rule.tree, row, types):
                 assert any(
                     bit[_truth(program.tests[program.test_of[literal]], row, types)]
                     & program.literals.outcomes[literal]
-                    for literal in witness[1]
+                    for literal in access[1]
                 )
 
 
@@ -151,7 +151,7 @@ def test_a_test_of_python_is_as_rare_as_what_it_needs():
     profile = observed(program, [pa.array(texts)], 900)
     assert literal_rates(program, profile) == pytest.approx([0.1, 1 / 3, 0.5], abs=0.003)
     plan = plan_of(program, profile, method="witnesses")
-    assert witness_tests(program, plan)[:2] == [[regex], [regex]]
+    assert access_tests(program, plan)[:2] == [[regex], [regex]]
 
 
 def test_no_rate_is_nothing():
@@ -167,11 +167,11 @@ def test_methods(n_rules):
     program = program_of(*trees, Constant(True), Constant(False), contains("x"))
     total = n_rules + 3
     witnesses = plan_of(program, method="witnesses")
-    assert (witnesses.n_witnessed, witnesses.n_blocked) == (n_rules + 1, 0)
+    assert (witnesses.n_accessed, witnesses.n_blocked) == (n_rules + 1, 0)
     every_row = plan_of(program, method="every_row")
-    assert (every_row.n_witnessed, every_row.n_blocked) == (0, 0)
+    assert (every_row.n_accessed, every_row.n_blocked) == (0, 0)
     blocks = plan_of(program, method="blocks")
-    assert (blocks.n_witnessed, blocks.n_blocked) == (0, n_rules + 1)
+    assert (blocks.n_accessed, blocks.n_blocked) == (0, n_rules + 1)
     sizes = [len(block.rules) for block in blocks.blocks]
     assert max(sizes) <= MAX_RULES
     assert len(sizes) == -(-(n_rules + 1) // MAX_RULES)
@@ -181,7 +181,9 @@ def test_methods(n_rules):
     ]
     auto = plan_of(program)
     blocked = {rule for block in auto.blocks for rule in block.rules}
-    assert all((auto.witnesses[rule] is None) or rule not in blocked for rule in range(total))
+    assert all(
+        (auto.access_predicates[rule] is None) or rule not in blocked for rule in range(total)
+    )
 
 
 def test_blocks_take_the_rules_that_many_rows_would_meet():
@@ -196,7 +198,7 @@ def test_blocks_take_the_rules_that_many_rows_would_meet():
     profile = observed(program, [columns[each] for each in program.columns], 2_000)
     plan = plan_of(program, profile)
     assert plan.n_blocked > 150
-    assert plan.witnesses[200] is not None  # every row meets it, but no bitmap rules it out
+    assert plan.access_predicates[200] is not None  # every row meets it, but no bitmap rules it out
 
 
 def test_without_rows_a_plan_is_guessed():

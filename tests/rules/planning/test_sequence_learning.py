@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from eddyline.rules.compile.bitmap_block import SelectionBlock
+from eddyline.rules.compile.bitmap_block import BitmapBlock
 from eddyline.rules.match.selection import Selection
 from eddyline.rules.planning.hybrid_sequence import hybrid
 from eddyline.rules.planning.rearrangement import RearrangementMonitor
@@ -120,7 +120,7 @@ def test_arrows_that_say_what_the_macro_sequence_says_are_left_out() -> None:
 
 @pytest.mark.parametrize("learner", [macro, greedy_macro, hybrid])
 def test_learners_take_any_sample(learner: Callable[[RegionSample], SelectionSequence]) -> None:
-    empty = SelectionBlock.build([], lambda _: -1, lambda _: None)  # type: ignore[arg-type,return-value]
+    empty = BitmapBlock.build([], lambda _: -1, lambda _: None)  # type: ignore[arg-type,return-value]
     none = RegionSample.of(empty, np.zeros((0, 0), np.int32))
     assert learner(none) == SelectionSequence(())
     block = rules_q1(0).block()

@@ -1,4 +1,4 @@
-"""A block of rules that are evaluated together: attribute selection constructs with bitmaps.
+"""A bitmap block: rules that are evaluated together, by attribute selection constructs.
 
 A construct cuts one attribute's domain where some rule of the block changes; each region has a
 bitmap of the rules that can still be true there. The AND of a row's bitmaps are the rules that
@@ -42,12 +42,12 @@ MAX_HYBRID = 64
 """Most constructs with micro-arrows: what a row has visited is one word."""
 
 PLAIN: tuple[Any, ...] = ("C", "W")
-"""How arrays lie in memory that kernels read: others would be compiled for their own kind."""
+"""Layout of the arrays that kernels read; another one would be compiled for its own kind."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SelectionBlock:
-    """The constructs of a block of rules; immutable, and the same for every sequence."""
+class BitmapBlock:
+    """The constructs of some rules; immutable, and the same for every sequence."""
 
     n_rules: int
     """k, at most ``MAX_RULES``."""
@@ -56,17 +56,17 @@ class SelectionBlock:
     tables: CutTables
     """Where the keys of each construct are cut."""
     bitmaps: Words
-    """Which rules can be true in each region, bit j of word w for rule 64 w + j ((regions, W))."""
+    """The rules that can be true in each region, bit j of word w for 64 w + j ((regions, W))."""
     region_at: Ints
     """Where the regions of each construct start ((n + 1,))."""
     usage: Words
-    """Which rules each construct can decide ((n, W))."""
+    """The rules that each construct can decide ((n, W))."""
     initial: Words
     """Rules that some construct can decide ((W,))."""
     everywhere: Words
     """Rules that none can: they survive for every row, and no row is dropped for them ((W,))."""
     needs_check: Mask
-    """Which rules may survive for rows that they are not true for ((k,))."""
+    """A mask of the rules that may survive for rows that they are not true for ((k,))."""
 
     @classmethod
     def build(
@@ -77,7 +77,7 @@ class SelectionBlock:
         *,
         further_cuts: Mapping[int, Sequence[int]] | None = None,
     ) -> Self:
-        """Return the block of some rules.
+        """Return the bitmap block of some rules.
 
         Args:
             rules: the rules, in the order of their bits.
@@ -133,7 +133,7 @@ class SelectionBlock:
         return len(self.initial)
 
     def n_regions(self, construct: int) -> int:
-        """Return how many regions a construct has, that of NULL included."""
+        """Return the number of regions of a construct, that of NULL included."""
         return int(self.region_at[construct + 1] - self.region_at[construct])
 
     def cuts_of(self, construct: int) -> Ints:

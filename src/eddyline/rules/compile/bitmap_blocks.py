@@ -1,4 +1,4 @@
-"""The blocks of a program, built once and kept for as long as plans use them."""
+"""The bitmap blocks of a program, built once and kept for as long as plans use them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eddyline.rules.compile.bitmap_block import SelectionBlock
+from eddyline.rules.compile.bitmap_block import BitmapBlock
 from eddyline.rules.compile.keys import LOWEST
 from eddyline.rules.compile.program import REGION
 from eddyline.rules.compile.regions import KeySet
@@ -20,15 +20,15 @@ MAX_KEPT = 1024
 """Blocks that are kept; the one unused for longest goes first."""
 
 
-class Blocks:
-    """Blocks by their rules."""
+class BitmapBlocks:
+    """Bitmap blocks by their rules."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self._built: OrderedDict[tuple[int, ...], SelectionBlock] = OrderedDict()
+        self._built: OrderedDict[tuple[int, ...], BitmapBlock] = OrderedDict()
         self._representatives: list[Ints] | None = None
 
-    def of(self, rules: tuple[int, ...]) -> SelectionBlock:
+    def of(self, rules: tuple[int, ...]) -> BitmapBlock:
         """Return the block of some rules."""
         if rules not in self._built:
             self._built[rules] = self._build(rules)
@@ -37,7 +37,7 @@ class Blocks:
         self._built.move_to_end(rules)
         return self._built[rules]
 
-    def _build(self, rules: tuple[int, ...]) -> SelectionBlock:
+    def _build(self, rules: tuple[int, ...]) -> BitmapBlock:
         literals, key_sets = self.program.literals, self.program.key_sets
 
         def attribute_of(literal: int) -> int:
@@ -48,7 +48,7 @@ class Blocks:
             return key_sets[literal] or KeySet((), holds_null=False)
 
         formulas = [self.program.formulas[rule] for rule in rules]
-        return SelectionBlock.build(formulas, attribute_of, keys_of)
+        return BitmapBlock.build(formulas, attribute_of, keys_of)
 
     def regions(self, rules: tuple[int, ...], sampled: Int32s) -> Int32s:
         """Return regions of the program's constructs as regions of a block's.

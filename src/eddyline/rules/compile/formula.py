@@ -88,11 +88,11 @@ class LiteralTable:
         return Literal(found)
 
     def formula(self, tree: Node) -> Formula:
-        """Return where a rule is true."""
+        """Return the formula of the rows for which a rule is true."""
         return self._holds(tree, TRUE)
 
     def _holds(self, node: Node, outcomes: int) -> Formula:
-        """Return where a node has one of some truth values."""
+        """Return the formula of the rows for which a node has one of some truth values."""
         while isinstance(node, Not | Is):  # a loop: thousands may stand one in the other
             outcomes = _asked_within(node, outcomes)
             node = node.part
@@ -113,7 +113,7 @@ class LiteralTable:
         return self.literal(node, outcomes)
 
     def _checked(self, node: MayRaise, outcomes: int) -> Formula:
-        """Return where a test that may raise has one of some truth values, or raises.
+        """Return the formula of a test that may raise: it has one of some truth values, or raises.
 
         A row on which it raises hangs on the error whichever truth values are asked for, so NOT
         does not turn an error into its absence.
@@ -128,7 +128,7 @@ class LiteralTable:
         return all_of((self.literal(node.test, outcomes | UNKNOWN), some_of((holds, error))))
 
     def _joined(self, parts: Sequence[Node], outcomes: int) -> Formula:
-        """Return where an AND has one of some truth values."""
+        """Return the formula of the rows for which an AND has one of some truth values."""
 
         def every(wanted: int) -> Formula:
             return all_of(self._holds(part, wanted) for part in parts)
@@ -150,7 +150,7 @@ class LiteralTable:
 
 
 def _asked_within(node: Not | Is, outcomes: int) -> int:
-    """Return which truth values of its part give a node one of some truth values."""
+    """Return the truth values of its part that give a node one of some truth values."""
     if isinstance(node, Not):
         return _negated(outcomes)
     return (node.outcomes if outcomes & TRUE else 0) | (

@@ -199,7 +199,7 @@ def _time_of(kind: SqlType, micros: int) -> datetime | int:
 
 
 def nulls_of(values: pa.Array) -> Mask:
-    """Return which values are NULL (NaN is not)."""
+    """Return a mask of the values that are NULL (NaN is not)."""
     if values.null_count == 0:
         return np.zeros(len(values), dtype=np.bool_)
     found: Mask = values.is_null(nan_is_null=False).to_numpy(zero_copy_only=False)

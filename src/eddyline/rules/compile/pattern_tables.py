@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from eddyline.data.arrays import Bytes, Int32s, Ints, Mask
 
 INSIDE, START, END = 0, 1, 2
-"""Where in a text the patterns of an automaton stand."""
+"""Places in texts of the patterns of an automaton."""
 
 ANY_CODE, ONE_CODE = 256, 257
 """Wildcards in the code of a pattern: any characters, and one character; below are bytes."""
@@ -55,7 +55,7 @@ class Texts(NamedTuple):
     offsets: Ints
     """Where each starts; one more than there are rows."""
     nulls: Mask
-    """Which are NULL."""
+    """A mask of those that are NULL."""
 
 
 class Codes(NamedTuple):
@@ -66,4 +66,4 @@ class Codes(NamedTuple):
     code: NDArray[np.int16]
     """Bytes, ``ANY_CODE`` and ``ONE_CODE``."""
     fold: Bytes
-    """What each byte of a text counts as (256)."""
+    """The symbol of each byte of a text (256)."""

@@ -77,7 +77,7 @@ class TextConstruct:
 
     @property
     def n_units(self) -> int:
-        """How many walks a text takes."""
+        """The number of walks that a text takes."""
         return len(self.walks) + bool(len(self.everywhere))
 
     @cached_property

@@ -1,4 +1,4 @@
-"""A plan's witnesses turned round: for each pattern and region, the rules that it may make true.
+"""Access predicates turned round: for each pattern and region, the rules that it may make true.
 
 A literal on regions can hold in many of them; so a construct's regions are the leaves of a binary
 tree, and a rule stands at the few nodes that together cover its regions: memory grows with the
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Witnessed:
-    """The witnesses of a plan, and where a batch must be looked at to see them."""
+class AccessIndex:
+    """The access predicates of a plan, and the constructs in which they are looked up."""
 
     tables: Postings
     texts: tuple[int, ...]
-    """The text constructs with witnesses."""
+    """The text constructs with access predicates."""
     units: Ints
     """Their walks."""
 
 
-def postings_of(program: Program, plan: SharingPlan) -> Witnessed:
+def postings_of(program: Program, plan: SharingPlan) -> AccessIndex:
     """Return the postings of a plan."""
     by_pattern: list[tuple[int, int]] = []
     by_region: dict[int, list[tuple[int, int, int]]] = {}
@@ -43,10 +43,10 @@ def postings_of(program: Program, plan: SharingPlan) -> Witnessed:
     starts, low, high = (each.tolist() for each in (literals.starts, literals.low, literals.high))
     blocked = {rule for block in plan.blocks for rule in block.rules}
     everywhere = []
-    for rule, witness in enumerate(plan.witnesses):
-        if witness is None and rule not in blocked and program.constant[rule] < 0:
+    for rule, access in enumerate(plan.access_predicates):
+        if access is None and rule not in blocked and program.constant[rule] < 0:
             everywhere.append(rule)
-        for literal in witness or ():
+        for literal in access or ():
             place = places[literal]
             if kinds[literal] == REGION:
                 intervals = by_region.setdefault(place, [])
@@ -70,7 +70,7 @@ def postings_of(program: Program, plan: SharingPlan) -> Witnessed:
         everywhere=np.array(everywhere, np.int32),
         **_trees(program, by_region),
     )
-    return Witnessed(tables, texts, np.array(units, np.int64))
+    return AccessIndex(tables, texts, np.array(units, np.int64))
 
 
 def _trees(program: Program, by_region: dict[int, list[tuple[int, int, int]]]) -> dict[str, Any]:

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from eddyline.rules.compile.regions import Places
 
 REGION, TEXT, EXTERNAL = 0, 1, 2
-"""What decides a literal: a region, a pattern in a text, or a call of Python."""
+"""Kinds of literals: decided by a region, a pattern in a text, or a call of Python."""
 
 
 class Literals(NamedTuple):
@@ -115,9 +115,9 @@ class Program:
     """The column of each text construct."""
     externals: tuple[ExternalTest, ...]
     reads_regions: Mask
-    """Which region constructs each rule reads ((rules, constructs))."""
+    """The region constructs that each rule reads ((rules, constructs))."""
     reads_texts: Mask
-    """Which text constructs each rule reads ((rules, constructs))."""
+    """The text constructs that each rule reads ((rules, constructs))."""
     externals_at: Ints
     """Where the external tests of each rule start in ``rule_externals``; one more than rules."""
     rule_externals: Int32s
@@ -368,7 +368,7 @@ class _Compiler:
         texts: tuple[TextConstruct, ...],
         externals: tuple[ExternalTest, ...],
     ) -> _Reads:
-        """Return what each rule reads, by what decides a literal."""
+        """Return the constructs that each rule reads, by the kind of literal."""
         n_rules = len(self._formulas)
         text_of = [at for at, each in enumerate(texts) for _ in each.patterns]
         regions = np.zeros((n_rules, len(self._region_keys)), np.bool_)
@@ -403,7 +403,7 @@ def _texts(tests: Sequence[Test]) -> list[str]:
 
 
 def _needs(test: ValueTest | FunctionTest | Raise) -> tuple[TextTest, ...]:
-    """Return what is necessary for a test, in lower case where that is as good.
+    """Return the necessary texts of a test, in lower case where that is as good.
 
     A text that holds ASCII characters holds them in lower case when it is lowered; so they are
     found in the walk over the lowered text that others need anyway. A wildcard for one character
@@ -432,11 +432,11 @@ def _as_operand(test: Test) -> Test:
 
 
 _ASKED: dict[type, float] = {ValueTest: 1e3, FunctionTest: 1e6, Raise: 1e9}
-"""What it costs to ask, in steps."""
+"""Cost of asking Python, in steps."""
 
 
 def _cost(literals: Literals, externals: Sequence[ExternalTest]) -> Callable[[int], float]:
-    """Return what a literal costs once its construct was looked at, in steps."""
+    """Return the cost of a literal once its construct was looked at, in steps."""
     asked = np.array([_ASKED[type(each.test)] for each in externals] or [0.0])
     is_external = literals.kinds == EXTERNAL
     costs = np.where(is_external, asked[np.where(is_external, literals.places, 0)], 1.0).tolist()

@@ -1,4 +1,4 @@
-"""Where the keys of constructs are cut, with tables that say in which region a key lies.
+"""The cuts of constructs, with tables from keys to regions.
 
 A table has an entry per *bucket*, a range of keys as wide as a power of two: the region of its
 first key. What is left is to pass the cuts inside the bucket, of which there are few; none where
@@ -48,7 +48,7 @@ class CutTables(NamedTuple):
     last: Ints
     """Last cut of each table; keys above are of the same region ((n,))."""
     shift: Ints
-    """How wide the buckets of each table are, as a power of two ((n,))."""
+    """The width of the buckets of each table, as a power of two ((n,))."""
 
 
 def cut_tables(cuts: Sequence[Ints]) -> CutTables:

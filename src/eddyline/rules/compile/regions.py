@@ -95,7 +95,7 @@ class RegionConstruct:
 
 
 def region_key(test: Test) -> tuple[Operand, bool] | None:
-    """Return the construct that a test is decided by, or None if it is no test on regions."""
+    """Return the construct that decides a test, or None if it is no test on regions."""
     if isinstance(test, IsNull):
         return test.operand, False
     if isinstance(test, TextTest):
@@ -197,7 +197,7 @@ def _true_of(test: Compare | OneOf | TextTest, places: Places | None) -> Iterato
 
 
 def cuts_of(sets: Sequence[KeySet]) -> Ints:
-    """Return where some sets of keys start and end."""
+    """Return the starts and ends of some sets of keys."""
     starts = {low for keys in sets for low, _ in keys.intervals}
     starts |= {high + 1 for keys in sets for _, high in keys.intervals if high < HIGHEST}
     cuts = np.array(sorted(starts), np.int64)

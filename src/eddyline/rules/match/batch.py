@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from eddyline.data.arrays import Ints
     from eddyline.rules.compile.program import Program
     from eddyline.rules.compile.region_tables import CutTables
-    from eddyline.rules.plan import BlockPlan
+    from eddyline.rules.plan import BitmapBlockPlan
     from eddyline.rules.profile import SelectionCounts
 
 LOOKED_AT = 500
@@ -49,7 +49,7 @@ class Batch:
         self.keyed: set[int] = set()
         self.looked_up: set[int] = set()
         self.found: set[int] = set()
-        self.blocks: dict[BlockPlan, SelectionCounts] = {}
+        self.blocks: dict[BitmapBlockPlan, SelectionCounts] = {}
         n_constructs = n_regions + len(program.texts)
         self.construct_rows = np.zeros(n_constructs, np.int64)
         self.construct_ns = np.zeros(n_constructs, np.int64)
@@ -119,7 +119,7 @@ class Batch:
         self.nulls[column] = nulls_of(values)
 
     def distinct_values(self) -> list[int]:
-        """Return how many values the first rows have in the column of each text construct."""
+        """Return the number of values of the first rows in the column of each text construct."""
         first = [self.columns[column].slice(0, LOOKED_AT) for column in self.program.text_columns]
         return [pc.count_distinct(values, mode="all").as_py() for values in first]
 
@@ -128,7 +128,7 @@ class Batch:
         self.construct_ns[construct] += time.perf_counter_ns() - started
 
     def pattern_counts(self, rows: Ints) -> Ints:
-        """Return how many of some rows each pattern was met in."""
+        """Return the number of rows, of some, in which each pattern was found."""
         starts, ends = self.hits.starts[:, rows].ravel(), self.hits.ends[:, rows].ravel()
         sizes = ends - starts
         if not sizes.any():

@@ -1,4 +1,4 @@
-"""Selection of a block of rules, a chunk of rows at a time, in compiled loops.
+"""Selection by a bitmap block, a chunk of rows at a time, in compiled loops.
 
 Region r of construct c has number ``region_at[c] + r`` among all regions; its bitmap says which
 rules can still be true, a rule per bit, 64 to a word. A chunk visits one construct after the other
@@ -63,7 +63,7 @@ class SequenceArrays(NamedTuple):
 
 
 class Tally(NamedTuple):
-    """What kernels count; added to."""
+    """Counts, to which kernels add."""
 
     evaluated: Ints
     """Rows that each construct looked at ((n,))."""

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from eddyline.data.arrays import Bytes, Ints
 
 FOLD: Bytes = np.arange(256, dtype=np.uint8)
-"""What each byte counts as in lower case, as far as ASCII goes."""
+"""Each byte in lower case, as far as ASCII goes."""
 FOLD[ord("A") : ord("Z") + 1] += ord("a") - ord("A")
 
 IDENTITY: Bytes = np.arange(256, dtype=np.uint8)
-"""What each byte counts as where case matters."""
+"""Each byte as it is, where case matters."""
 
 
 def is_ascii(values: pa.Array) -> bool:
@@ -38,7 +38,7 @@ def bytes_of(values: pa.Array) -> Bytes:
 
 
 def offsets_of(values: pa.Array) -> Ints:
-    """Return where each text starts in the buffer of a string array; one more than there are."""
+    """Return the start of each text in the buffer of a string array; one more than there are."""
     kind = np.int64 if pa.types.is_large_string(values.type) else np.int32
     buffer = values.buffers()[1]
     if buffer is None or len(values) == 0:

@@ -1,8 +1,8 @@
 """Evaluates a program over batches under a plan: moves rows, decides nothing.
 
-A batch goes through blocks and witnesses, which leave pairs of a row and a rule that may be true.
-Constructs that no witness needed are looked at only for rows with such pairs; then the pairs are
-decided, and what still hangs on a call of Python is asked, the cheapest question first.
+Bitmap blocks and access predicates leave candidates: pairs of a row and a rule that may be true.
+Constructs that no access predicate needed are looked at only for rows with candidates; then these
+are decided, and the residual tests are asked of Python, the cheapest first.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from eddyline.data import jit
 from eddyline.data.unique import distinct
 from eddyline.query.conditions import ValueTest
-from eddyline.rules.compile.bitmap_blocks import Blocks
+from eddyline.rules.compile.bitmap_blocks import BitmapBlocks
 from eddyline.rules.compile.postings import postings_of
 from eddyline.rules.compile.region_tables import cut_tables
 from eddyline.rules.match.batch import LOOKED_AT, Batch
@@ -36,15 +36,17 @@ if TYPE_CHECKING:
     from eddyline.data.arrays import Int32s, Ints, Mask
     from eddyline.rules.compile.program import Program
     from eddyline.rules.match.pairs import Found
-    from eddyline.rules.plan import BlockPlan, SharingPlan
+    from eddyline.rules.plan import BitmapBlockPlan, SharingPlan
 
 
 class Matcher:
     """A program under a plan; keeps what is worth keeping between batches."""
 
-    def __init__(self, program: Program, plan: SharingPlan, blocks: Blocks | None = None) -> None:
+    def __init__(
+        self, program: Program, plan: SharingPlan, blocks: BitmapBlocks | None = None
+    ) -> None:
         self.program = program
-        self._blocks = Blocks(program) if blocks is None else blocks
+        self._blocks = BitmapBlocks(program) if blocks is None else blocks
         self._tables = cut_tables([each.cuts for each in program.regions])
         self._tick = 1
         self._met = np.zeros(max(1, program.n_patterns), np.int64)
@@ -67,12 +69,12 @@ class Matcher:
     def _lay(self, plan: SharingPlan) -> None:
         """Turn a plan into what kernels read."""
         blocks = {each.rules: self._blocks.of(each.rules) for each in plan.blocks}
-        self._selections: tuple[tuple[BlockPlan, Int32s, Selection], ...] = tuple(
+        self._selections: tuple[tuple[BitmapBlockPlan, Int32s, Selection], ...] = tuple(
             (each, np.array(each.rules, np.int32), Selection(blocks[each.rules], each.sequence))
             for each in plan.blocks
         )
         self._postings = postings_of(self.program, plan)
-        self._witness_texts = self._postings.texts
+        self._access_texts = self._postings.texts
         self._block_attributes = sorted({at for each in blocks.values() for at in each.attributes})
 
     def match(
@@ -102,7 +104,7 @@ class Matcher:
         for construct in self._postings.tables.constructs.tolist():
             batch.look_up(construct, everything)
         exact, checked = self._select(batch)
-        for text in self._witness_texts:
+        for text in self._access_texts:
             self._find(batch, text, everything)
         pairs = self._candidates(batch, checked)
         self._look_further(batch, pairs, sampled)
@@ -112,7 +114,7 @@ class Matcher:
         return matches, replace(seen, evaluation_ns=time.perf_counter_ns() - started)
 
     def _select(self, batch: Batch) -> tuple[Found, Pairs]:
-        """Return the pairs that blocks decide, and those that they leave to be decided."""
+        """Return the pairs that bitmap blocks decide, and those that they leave to be decided."""
         exact: list[Found] = []
         checked: list[Found] = []
         for plan, rules_of_bits, selection in self._selections:
@@ -139,7 +141,7 @@ class Matcher:
         return tick
 
     def _candidates(self, batch: Batch, checked: Pairs) -> Pairs:
-        """Return the pairs that witnesses show and blocks left."""
+        """Return the pairs that access predicates find and bitmap blocks left."""
         n_rows = batch.n_rows
         rules = np.empty(4 * n_rows + 2 * len(self._rule_stamps), np.int32)
         starts = np.zeros(n_rows + 1, np.int64)
@@ -168,7 +170,7 @@ class Matcher:
         return gathered([(rows, rules[:n_pairs]), (checked.row_of, checked.rules)])
 
     def _look_further(self, batch: Batch, pairs: Pairs, sampled: Ints) -> None:
-        """Look at what the candidates of some rows read and no witness needed."""
+        """Look at the constructs that candidates read and no access predicate needed."""
         # Rules are counted, not sorted: there are many more pairs than rules, or than rows.
         rules = np.flatnonzero(np.bincount(pairs.rules)).astype(np.int32)
         rows = distinct(np.concatenate([pairs.rows, sampled]))
@@ -185,7 +187,7 @@ class Matcher:
                 batch.null_of(self.program.externals[external].columns[0])
 
     def _decide(self, batch: Batch, pairs: Pairs) -> tuple[Pairs, dict[int, tuple[int, int]]]:
-        """Return the pairs that are true, and what was asked: rows and time (ns) by test."""
+        """Return the pairs that are true, and rows and time (ns) of each test that was asked."""
         asked: dict[int, tuple[int, int]] = {}
         true, left = [], pairs
         while len(left.rules):
@@ -201,7 +203,7 @@ class Matcher:
         return gathered([(each.row_of, each.rules) for each in true]), asked
 
     def _status(self, batch: Batch, pairs: Pairs) -> tuple[NDArray[np.int8], Int32s]:
-        """Return what is known of each pair, and what those hang on that are open."""
+        """Return the state of each pair, and the test that it hangs on if it is open."""
         status = np.empty(len(pairs.rules), np.int8)
         asks = np.empty(len(pairs.rules), np.int32)
         decide(
@@ -273,6 +275,6 @@ class Matcher:
 
 
 def _read_by(reads: Mask, rules: Int32s) -> Mask:
-    """Return what at least one of some rules reads."""
+    """Return a mask of the constructs that at least one of some rules reads."""
     found: Mask = np.logical_or.reduce(reads[rules], axis=0)
     return found

@@ -1,4 +1,4 @@
-"""What the evaluation of a batch comes to: which rules are true for which rows."""
+"""The result of a batch: pairs of a row and a rule that is true for it."""
 
 from __future__ import annotations
 

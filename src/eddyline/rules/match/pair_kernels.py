@@ -1,4 +1,4 @@
-"""Compiled: which rules a row may make true by its witnesses, and whether it does."""
+"""Compiled: rules whose access predicate a row meets, and whether it makes them true."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ if TYPE_CHECKING:
     from eddyline.rules.compile.program import Literals
 
 DROPPED, TRUE_NOW, OPEN = 0, 1, 2
-"""What is known of a pair of row and rule: not true, true, or it hangs on a call of Python."""
+"""States of a pair of row and rule: not true, true, or it hangs on a call of Python."""
 
 NOT_MET, IS_TRUE, IS_FALSE, IS_UNKNOWN, ASKED_IN_VAIN = 0, 1, 2, 4, 8
-"""What is known of an external test for a row; the first: nothing yet."""
+"""Answers of an external test for a row; the first: not asked yet."""
 
 
 class Postings(NamedTuple):
-    """Which rules a pattern or a region is a witness of."""
+    """The rules whose access predicate has a pattern or a region."""
 
     pattern_at: Ints
     """Where the rules of each pattern start; one more than there are patterns."""
     pattern_rules: Int32s
     constructs: Int32s
-    """The region constructs with witnesses."""
+    """The region constructs with access predicates."""
     leaf_at: Ints
     """Number of the node of each one's region 0, in the tree of its regions."""
     node_at: Ints
@@ -41,7 +41,7 @@ class Postings(NamedTuple):
     """Where the rules of each node start; one more than there are nodes."""
     region_rules: Int32s
     everywhere: Int32s
-    """Rules without a witness: candidates of every row."""
+    """Rules without an access predicate: candidates of every row."""
 
 
 @compiled
@@ -60,17 +60,17 @@ def candidates(  # noqa: C901, PLR0912 - calls inside the loop cost more than wh
     n_pairs: int,
     pair_at: Ints,
 ) -> tuple[int, int]:
-    """Find, row by row, the rules one of whose witnesses a row carries.
+    """Find, row by row, the rules whose access predicate the row meets.
 
     Args:
         first_row: where to start.
         n_rows: rows of the batch.
-        units: walks whose hits may be witnesses.
+        units: walks whose hits may be in access predicates.
         hit_starts: where the hits of each walk and row start ((walks, rows)).
         hit_ends: where they end.
         patterns: the hits.
         regions: region of each row, by construct ((constructs, rows)).
-        postings: the witnesses.
+        postings: the access predicates.
         stamps: for each rule, the tick at which it was last found; changed.
         tick: larger than any before; row r uses ``tick + r``.
         pair_rules: the rules found, row by row; filled.

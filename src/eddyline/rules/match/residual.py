@@ -72,7 +72,7 @@ def ask(
 
 
 def no_answers(program: Program, n_rows: int) -> Answers:
-    """Return what is known of each external test and row before anything was asked."""
+    """Return the answers of each external test and row before anything was asked."""
     answers = np.zeros((max(1, len(program.externals)), n_rows), np.int8)
     answers[[isinstance(each.test, Raise) for each in program.externals] or [False]] = ASKED_IN_VAIN
     return answers
@@ -88,7 +88,7 @@ def _answers(external: ExternalTest, columns: Sequence[pa.Array], rows: Ints) ->
 
 
 def _of_values(test: ValueTest, values: pa.Array) -> Answers:
-    """Return what a value test says of each text; NULL is unknown."""
+    """Return the answer of a value test for each text; NULL is unknown."""
     coded = as_text(values).dictionary_encode()
     says = _says(test)
     distinct = np.array(
@@ -117,7 +117,7 @@ def _says(test: ValueTest) -> Callable[[str], bool]:
 
 
 def _of_function(predicate: FunctionPredicate, columns: list[pa.Array]) -> Answers:
-    """Return what a function says of each row, by halves where it raises."""
+    """Return the answer of a function for each row, by halves where it raises."""
     n_rows = len(columns[0])
     answers = np.full(n_rows, ASKED_IN_VAIN, np.int8)
     pending = [(0, n_rows)]

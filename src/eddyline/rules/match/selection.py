@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from eddyline.data.arrays import Int32s, Ints, Mask
-    from eddyline.rules.compile.bitmap_block import SelectionBlock
+    from eddyline.rules.compile.bitmap_block import BitmapBlock
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Selected:
     rules: Int32s
     """Rule of each pair: its place in the block; ascending for each row."""
     counts: SelectionCounts
-    """What it took."""
+    """The counts of the selection."""
 
 
 class Selection:
@@ -51,7 +51,7 @@ class Selection:
 
     def __init__(
         self,
-        block: SelectionBlock,
+        block: BitmapBlock,
         sequence: SelectionSequence | None = None,
         *,
         skips: bool = False,
@@ -64,7 +64,7 @@ class Selection:
         self._sequence = _sequence_arrays(block, sequence, skips)
 
     def select(self, keys: Ints, nulls: Mask) -> Selected:
-        """Return the rules that survive for each row of a batch, and what it took.
+        """Return the rules that survive for each row of a batch, and counts.
 
         Args:
             keys: keys of the attributes, rows of the matrix contiguous ((attributes, R)).
@@ -91,7 +91,7 @@ class Selection:
 
 
 def _sequence_arrays(
-    block: SelectionBlock, sequence: SelectionSequence, skips: bool
+    block: BitmapBlock, sequence: SelectionSequence, skips: bool
 ) -> SequenceArrays:
     macro = np.array(sequence.macro, dtype=np.int64)
     nodes = range(sequence.n_nodes)
@@ -106,8 +106,8 @@ def _sequence_arrays(
     )
 
 
-def _arrow_table(block: SelectionBlock, sequence: SelectionSequence) -> tuple[Ints, Int32s]:
-    """Return where each node's arrows start, and all arrows: one per region of those nodes."""
+def _arrow_table(block: BitmapBlock, sequence: SelectionSequence) -> tuple[Ints, Int32s]:
+    """Return the start of each node's arrows, and all arrows: one per region of those nodes."""
     starts = np.full(max(sequence.n_nodes, 1), -1, dtype=np.int64)
     size = 0
     for node in dict.fromkeys(arrow.node for arrow in sequence.arrows):

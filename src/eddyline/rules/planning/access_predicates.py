@@ -1,9 +1,9 @@
-"""Chooses the witnesses of rules, and which rules are better evaluated in blocks.
+"""Access predicates of rules, and the rules that are better evaluated in bitmap blocks.
 
-A witness of a rule is a set of literals of which one holds wherever the rule is true. A row meets a
-rule if it carries one of them; what that costs is how often it happens. Of an AND any part's
-witness will do, the rarest is taken; an OR needs one of each part. How often a literal holds is
-measured on sampled rows (``profile``), and guessed before there are any.
+The access predicate of a rule is a set of literals of which at least one is true whenever the rule
+is: only rows with such a literal are candidates, and the rarer they are the less the rule costs.
+AND: the set of the rarest part; OR: the union of the parts' sets. Rates of literals are measured on
+sampled rows (``profile``), and guessed before there are any.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from eddyline.query.conditions import TRUE, IsNull, OneOf, TextTest
 from eddyline.rules.compile.bitmap_block import MAX_RULES
 from eddyline.rules.compile.formula import All, Always, Literal
 from eddyline.rules.compile.program import EXTERNAL, REGION, TEXT
-from eddyline.rules.plan import BlockPlan, SharingPlan
+from eddyline.rules.plan import BitmapBlockPlan, SharingPlan
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,28 +27,28 @@ if TYPE_CHECKING:
     from eddyline.rules.profile import SharingProfile
 
 PAIR_NS = 50.0
-"""What it takes to meet a rule and to decide it for a row (ns), measured on two cores."""
+"""Time to meet a rule and to decide it for a row (ns), measured on two cores."""
 
 LOOK_UP_NS = 7.0
-"""What it takes to look a row up in a construct of a block (ns), its key included."""
+"""Time to look a row up in a construct of a bitmap block (ns), its key included."""
 
 WALK_NS = 9.0
-"""What it takes to look for witnesses in a region construct (ns), key and region included."""
+"""Time to look a row up in a region construct with access predicates (ns), key included."""
 
 WORD_NS = 0.5
-"""What it takes to AND a word of 64 rules (ns)."""
+"""Time to AND a word of 64 rules (ns)."""
 
 MEAN_LOOK_UPS = 6
 """Constructs that a row is looked up in until no rule is left, if there are as many."""
 
 MAX_BLOCKS = 256
-"""Most blocks: building one takes some 30 ms, which every worker pays, up to 8 s."""
+"""Most bitmap blocks: building one takes some 30 ms, which every worker pays, up to 8 s."""
 
 MIN_ROWS = 200
 """Sampled rows before their counts are believed."""
 
-Witness = tuple[float, tuple[int, ...]]
-"""How often a row carries it (0 to its number of literals), and its literals."""
+AccessPredicate = tuple[float, tuple[int, ...]]
+"""Its rate among rows (0 to its number of literals), and its literals."""
 
 
 def plan_of(
@@ -62,9 +62,9 @@ def plan_of(
         method: see ``SharingOptions.method``.
     """
     rates = literal_rates(program, profile)
-    can = can_witness(program)
+    can = can_access(program)
     found = [
-        cheapest_witness(formula, rates, can) if program.constant[rule] < 0 else None
+        cheapest_access_predicate(formula, rates, can) if program.constant[rule] < 0 else None
         for rule, formula in enumerate(program.formulas)
     ]
     if method == "every_row":
@@ -98,7 +98,7 @@ def literal_rates(program: Program, profile: SharingProfile | None) -> Floats:
             first, last = literals.starts[literal], literals.starts[literal + 1]
             low, high = literals.low[first:last], literals.high[first:last]
             rates[literal] = int((sums[place][high + 1] - sums[place][low]).sum())
-        else:  # a row carries it as a witness where it has something that the test needs
+        else:  # a row is a candidate where it has something that the test needs
             needs = list(program.externals[place].needs)
             met = int(profile.pattern_counts[needs].sum())
             rates[literal] = min(met, n_rows) if needs else n_rows * 0.5
@@ -125,8 +125,8 @@ def _guessed(program: Program) -> Floats:
     return rates
 
 
-def can_witness(program: Program) -> Mask:
-    """Return which literals can be witnesses: those that show where they hold."""
+def can_access(program: Program) -> Mask:
+    """Return a mask of the literals that can be in access predicates: those that are looked up."""
     literals = program.literals
     known = np.array([bool(each.needs) for each in program.externals] or [False])
     is_needed = known[np.where(literals.kinds == EXTERNAL, literals.places, 0)]
@@ -135,13 +135,13 @@ def can_witness(program: Program) -> Mask:
     return found
 
 
-def cheapest_witness(formula: Formula, rates: Floats, can: Mask) -> Witness | None:
-    """Return the rarest witness of a formula, or None if it has none."""
+def cheapest_access_predicate(formula: Formula, rates: Floats, can: Mask) -> AccessPredicate | None:
+    """Return the rarest access predicate of a formula, or None if it has none."""
     if isinstance(formula, Literal):
         return (float(rates[formula.id]), (formula.id,)) if can[formula.id] else None
     if isinstance(formula, Always):
         return None
-    found = [cheapest_witness(part, rates, can) for part in formula.parts]
+    found = [cheapest_access_predicate(part, rates, can) for part in formula.parts]
     if isinstance(formula, All):
         return min((each for each in found if each is not None), default=None, key=lambda w: w[0])
     known = [each for each in found if each is not None]
@@ -151,14 +151,14 @@ def cheapest_witness(formula: Formula, rates: Floats, can: Mask) -> Witness | No
     return sum(each[0] for each in known), tuple(joined)
 
 
-def _blocked(program: Program, found: Sequence[Witness | None], rates: Floats) -> set[int]:
-    """Return the rules that bitmaps find for less than their witnesses would."""
+def _blocked(program: Program, found: Sequence[AccessPredicate | None], rates: Floats) -> set[int]:
+    """Return the rules that bitmaps find for less than their access predicates would."""
     savings = []
-    for rule, witness in enumerate(found):
+    for rule, access in enumerate(found):
         formula = program.formulas[rule]
         if program.constant[rule] >= 0 or not _deciders(formula, program.literals):
             continue
-        met = 1.0 if witness is None else min(1.0, witness[0])
+        met = 1.0 if access is None else min(1.0, access[0])
         left = _let_through(formula, program.literals, rates)
         savings.append(((met - left) * PAIR_NS, rule))
     savings.sort(reverse=True)
@@ -170,7 +170,7 @@ def _blocked(program: Program, found: Sequence[Witness | None], rates: Floats) -
         gained += saved_ns
         n_blocks = -(-count // MAX_RULES)
         net = gained - n_looked_up * (n_blocks * LOOK_UP_NS + count / 64 * WORD_NS)
-        if count == len(found):  # then nobody looks for witnesses
+        if count == len(found):  # then nothing is looked up for access predicates
             net += len(program.regions) * WALK_NS
         if net > best:
             best, chosen = net, count
@@ -191,7 +191,7 @@ def _let_through(formula: Formula, literals: Literals, rates: Floats) -> float:
 
 
 def _deciders(formula: Formula, literals: Literals) -> set[int]:
-    """Return the region constructs that can rule a rule out by themselves."""
+    """Return the region constructs each of which can rule a rule out."""
     if isinstance(formula, Literal):
         is_region = literals.kinds[formula.id] == REGION
         return {int(literals.places[formula.id])} if is_region else set()
@@ -201,11 +201,11 @@ def _deciders(formula: Formula, literals: Literals) -> set[int]:
     return set.union(*found) if isinstance(formula, All) else set.intersection(*found)
 
 
-def _blocks(program: Program, rules: Sequence[int]) -> tuple[BlockPlan, ...]:
-    """Return blocks of rules that read the same constructs, as far as that goes."""
+def _blocks(program: Program, rules: Sequence[int]) -> tuple[BitmapBlockPlan, ...]:
+    """Return bitmap blocks of rules that read the same constructs, as far as that goes."""
     reads = program.reads_regions
     alike = sorted(rules, key=lambda rule: (reads[rule].tobytes(), rule))
     return tuple(
-        BlockPlan(tuple(alike[start : start + MAX_RULES]))
+        BitmapBlockPlan(tuple(alike[start : start + MAX_RULES]))
         for start in range(0, len(alike), MAX_RULES)
     )

@@ -1,4 +1,4 @@
-"""Makes the whole plan of a program from what was observed: witnesses, blocks, sequences."""
+"""Makes the plan of a program from a profile: access predicates, bitmap blocks, sequences."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ from eddyline.rules.planning.sequence_learning import RegionSample, greedy_macro
 if TYPE_CHECKING:
     from eddyline.data.arrays import Floats
     from eddyline.options import SharingOptions
-    from eddyline.rules.compile.bitmap_block import SelectionBlock
-    from eddyline.rules.compile.bitmap_blocks import Blocks
-    from eddyline.rules.plan import BlockPlan, SharingPlan
+    from eddyline.rules.compile.bitmap_block import BitmapBlock
+    from eddyline.rules.compile.bitmap_blocks import BitmapBlocks
+    from eddyline.rules.plan import BitmapBlockPlan, SharingPlan
     from eddyline.rules.profile import SharingProfile
 
 MAX_DISTINCT = 0.5
 """Share of distinct values from which on each row is looked at by itself."""
 
 STEP_COST = 0.2
-"""What a step of a binary search costs, in table look-ups."""
+"""Cost of a step of a binary search, in table look-ups."""
 
 LEARNERS: dict[str, Any] = {"macro": macro, "greedy": greedy_macro, "hybrid": hybrid}
 """Ways to learn a sequence: the cheapest order found, the paper's greedy one, with micro-arrows."""
 
 
 def make_plan(
-    blocks: Blocks, options: SharingOptions, profile: SharingProfile | None = None
+    blocks: BitmapBlocks, options: SharingOptions, profile: SharingProfile | None = None
 ) -> SharingPlan:
     """Return the cheapest plan that the options allow.
 
     Args:
         blocks: of the program.
         options: method and sequence.
-        profile: what was observed; guesses without it.
+        profile: of sampled rows; guesses without it.
     """
     found = plan_of(blocks.program, profile, method=options.method)
     if profile is not None:
@@ -56,17 +56,17 @@ def _repeating(profile: SharingProfile) -> frozenset[int]:
     return frozenset(np.flatnonzero(counted & (share < MAX_DISTINCT)).tolist())
 
 
-def _costs(block: SelectionBlock) -> Floats:
-    """Return what it costs to look a row up in each construct, in table look-ups."""
+def _costs(block: BitmapBlock) -> Floats:
+    """Return the cost of looking a row up in each construct, in table look-ups."""
     n_regions = [block.n_regions(construct) for construct in range(block.n_constructs)]
     searched = 1.0 + STEP_COST * np.log2(np.array(n_regions, np.float64))
     return np.where(block.tables.table_at < 0, searched, 1.0)
 
 
 def _arranged(
-    blocks: Blocks, plan: BlockPlan, options: SharingOptions, profile: SharingProfile
-) -> BlockPlan:
-    """Return a block with the sequence that its sample asks for."""
+    blocks: BitmapBlocks, plan: BitmapBlockPlan, options: SharingOptions, profile: SharingProfile
+) -> BitmapBlockPlan:
+    """Return a bitmap block with the sequence that is learned from its sample."""
     regions = blocks.regions(plan.rules, profile.sampled_regions)
     block = blocks.of(plan.rules)
     sample = RegionSample.thinned(block, regions, _costs(block))

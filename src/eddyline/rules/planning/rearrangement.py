@@ -1,4 +1,4 @@
-"""When a sequence is learned again: when it no longer does what it did when it was adopted.
+"""Tells when a sequence has to be learned again: it drops other rows than when it was adopted.
 
 The paper compares the share of rows that the covering part of the sequence drops [ASC Eq 5]. A
 shift that keeps this share and changes which construct does the work escapes it, so the share of

@@ -1,4 +1,4 @@
-"""What orders of constructs cost on sampled rows, whose bitmaps are all known."""
+"""Costs of orders of constructs on sampled rows whose bitmaps are all known."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def order_cost(
     costs: Floats,
     skips: bool,
 ) -> float:
-    """Return what some rows cost if they visit constructs in an order until they are dropped.
+    """Return the cost of some rows that visit constructs in an order until they are dropped.
 
     Args:
         bitmaps: bitmap of each row in each construct ((T, n, W)).
@@ -49,7 +49,7 @@ def order_cost(
 
 @compiled
 def subset_visits(bitmaps: Words, initial: Words, usage: Words, skips: bool) -> Ints:
-    """Return how many rows would visit a construct after each set of others ((2**n, n)).
+    """Return the number of rows that would visit a construct after each set of others ((2**n, n)).
 
     Whatever the order within the set: the rules that a row has left depend on the set alone.
 

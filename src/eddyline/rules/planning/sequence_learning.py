@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from eddyline.data.arrays import Floats, Indices, Int32s, Words
-    from eddyline.rules.compile.bitmap_block import SelectionBlock
+    from eddyline.rules.compile.bitmap_block import BitmapBlock
 
 MAX_EXACT = 10
 """Most constructs for which all orders are weighed: there are 2**n sets of them."""
@@ -35,7 +35,7 @@ MAX_WORK = 1 << 28
 class RegionSample:
     """Sampled rows by their regions, over a block."""
 
-    block: SelectionBlock
+    block: BitmapBlock
     regions: Int32s
     """Region of each row in each construct ((T, n))."""
     costs: Floats
@@ -51,7 +51,7 @@ class RegionSample:
     @classmethod
     def of(
         cls,
-        block: SelectionBlock,
+        block: BitmapBlock,
         regions: Int32s,
         costs: Floats | None = None,
         *,
@@ -61,7 +61,7 @@ class RegionSample:
         return cls(block, regions, np.ones(block.n_constructs) if costs is None else costs, skips)
 
     @classmethod
-    def thinned(cls, block: SelectionBlock, regions: Int32s, costs: Floats) -> Self:
+    def thinned(cls, block: BitmapBlock, regions: Int32s, costs: Floats) -> Self:
         """Return a sample of at most about ``MAX_WORDS`` words: every so many rows."""
         words = block.n_constructs * len(block.initial)
         step = max(1, -(-len(regions) * words // MAX_WORDS))
@@ -73,7 +73,7 @@ class RegionSample:
         return len(self.regions)
 
     def cost(self, order: Sequence[int]) -> float:
-        """Return what a row costs on average under an order of all constructs."""
+        """Return the mean cost of a row under an order of all constructs."""
         return self.cost_left(np.arange(self.n_rows), self.at_first(), order) / self.n_rows
 
     def drop_frac(self, constructs: Sequence[int]) -> float:
@@ -88,7 +88,7 @@ class RegionSample:
         return np.repeat(self.block.initial[None, :], self.n_rows, axis=0)
 
     def cost_left(self, rows: Indices, left: Words, order: Sequence[int]) -> float:
-        """Return what some rows cost altogether with the rules that they have left.
+        """Return the cost of some rows together with the rules that they have left.
 
         Args:
             rows: the rows.
@@ -142,7 +142,7 @@ def greedy_macro(sample: RegionSample) -> SelectionSequence:
 
 
 def macro(sample: RegionSample) -> SelectionSequence:
-    """Return the cheapest macro-sequence on the sample that is found.
+    """Return the cheapest macro-sequence found on the sample.
 
     The cheapest of all up to ``MAX_EXACT`` constructs; beyond, the paper's greedy one improved by
     moving one construct at a time for as long as that saves and ``MAX_WORK`` lasts; where there are

@@ -161,7 +161,7 @@ class _Input:
         self._asked = {text: why for text, why in self._asked.items() if text in read}
 
     def refused_by_spark(self, df: DataFrame, rules: Sequence[Rule]) -> dict[str, str]:
-        """Return what Spark refuses of the columns that rules look at, and why."""
+        """Return the columns that rules look at and Spark refuses, and why."""
         columns = {text for rule in rules for text in self._columns_of(rule)}
         new = [text for text in columns if text not in self._asked]
         self._asked.update(dict.fromkeys(new) | _refused_by_spark(df, new))
@@ -188,7 +188,7 @@ def _refused_by_spark(df: DataFrame, columns: Sequence[str]) -> dict[str, str]:
 
 
 def _without(bound: BoundRules, refused: dict[str, str], *, skips: bool) -> BoundRules:
-    """Return the rules that look at nothing that Spark refuses.
+    """Return the rules all of whose columns Spark knows.
 
     Raises:
         QueryError: there are others, and they are not to be skipped.

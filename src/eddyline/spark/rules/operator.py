@@ -1,4 +1,4 @@
-"""The rules of a set over one input: followed while the set changes, and what was learned of them.
+"""The rules of a set over one input, followed while the set changes.
 
 Each micro-batch has the rules of the moment it starts. What a job observed belongs to the rules it
 was laid with; a job that ends after a change feeds their loop, not that of the rules of now.
@@ -64,7 +64,7 @@ LINE_WIDTH = 160
 
 
 class RulesState(Struct):
-    """What was learned of rules."""
+    """The saved state of rules."""
 
     rules: str
     """Identifies the rules, their options and their input."""
@@ -98,7 +98,7 @@ class Compiled:
 
 
 class RuleOperator(Operator):
-    """The rules of a set over one kind of input, and what was learned of them.
+    """Finds the rules of a set that are true for each row, and learns how.
 
     Args:
         store: the rules; the name of the set is part of the seed of every sample.
@@ -309,7 +309,7 @@ class RuleOperator(Operator):
         return (self.compiled.loop.record(),)
 
     def lines(self) -> tuple[str, ...]:
-        """Return how rules are found in words, for the progress."""
+        """Return the plan in words, for the progress."""
         return words.lines(self.records())
 
     def sections(self, history: History) -> list[Section]:
@@ -323,7 +323,7 @@ class RuleOperator(Operator):
     # -- saving -----------------------------------------------------------------------------------
 
     def snapshot(self) -> RulesState | None:
-        """Return what was learned; nothing of very many rules."""
+        """Return the plan and the counts; nothing of very many rules."""
         with self._lock:
             loop = self.compiled.loop
             if loop.program.n_rules > MAX_SAVED:
@@ -354,7 +354,7 @@ class RuleOperator(Operator):
             self._n_past = saved.rows
 
     def _digest(self) -> str:
-        """Return what identifies the rules, their options and their input."""
+        """Return a digest of the rules, their options and their input."""
         rules = [[rule.name, rule.text] for rule in self.compiled.bound.rules]
         content = json.dumps([rules, str(self.options), self.compiled.made_for[1:]])
         return hashlib.blake2b(content.encode(), digest_size=16).hexdigest()

@@ -1,4 +1,4 @@
-"""What becomes of the rules that are true for each row: a column, a filter, or counts."""
+"""Outputs of rules: a column of those that are true, a filter, or counts."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ class RuleQuery(Query):
         return "\n".join(map(str, self.steps))
 
     def job(self) -> Job:
-        """Return what a run of the query runs."""
+        """Return the job of a run of the query."""
         return replace(super().job(), rename=self._rename)
 
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from eddyline.spark.sinks.sinks import BatchWriter
 
 RENAME = "el.RuleSet(…, name='…') or el.sigma.load(…, name='…')"
-"""How a set gets another name."""
+"""The ways to give a set another name."""
 
 KEEPS_RULES = (
     "a plain streaming DataFrame keeps the rules that it was started with; rules.start(…) and "
@@ -150,7 +150,7 @@ class RuleSet:
 
     @property
     def info(self) -> dict[str, Mapping[str, Any]]:
-        """What is known of each rule: its text, and what its source tells (title, level, tags)."""
+        """Facts about each rule: its text, and those that its source has (title, level, tags)."""
         _, sources = self.store.now()
         return {name: {"text": source.text, **source.info} for name, source in sources.items()}
 
@@ -360,7 +360,7 @@ class RuleSet:
         return explain(view.name, words.sections(view, self._reports.history()), width=width)
 
     def view(self) -> RuleView:
-        """Return how the rules are evaluated, as values: over the input they last met.
+        """Return the rules as they stand, as values: over the input they last met.
 
         Raises:
             QueryError: the rules were not applied to any DataFrame yet.

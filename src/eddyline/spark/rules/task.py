@@ -1,4 +1,4 @@
-"""What runs in Spark's Python workers: the rules of one set, over the Arrow batches of a task.
+"""The rules of one set in Spark's Python workers, over the Arrow batches of a task.
 
 The compiled rules travel once per worker process (a broadcast where there is one); what a task is
 shipped is the plan in force. A worker process keeps rules, plan and evidence between tasks.
@@ -49,7 +49,7 @@ MAX_NAMES_BYTES = 2**31 - 1
 
 @dataclass
 class _Kept:
-    """What a worker process keeps of one compiled set."""
+    """Things of one compiled set that a worker process keeps."""
 
     program: Program
     matcher: Matcher | None = None
@@ -73,7 +73,7 @@ class RuleTask:
     """Whether it was made from rows."""
     options: SharingOptions
     run_id: str
-    """Whose evidence this is: a worker shares it among tasks of one run."""
+    """Identifies the evidence, which a worker shares among the tasks of one run."""
     batch_id: int
     """The micro-batch, or -1 where only the task knows it."""
     name: str
@@ -194,7 +194,7 @@ class RuleTask:
 def _pieces(
     columns: tuple[pa.Array, ...], first: int, pairs_per_row: float
 ) -> list[tuple[int, int]]:
-    """Return how a batch is cut, so that no piece takes much memory.
+    """Return the cuts of a batch, so that no piece takes much memory.
 
     Args:
         columns: the batch.
@@ -213,8 +213,8 @@ def _pieces(
 
 
 def _pairs_per_row(plan: SharingPlan, profile: SharingProfile) -> float:
-    """Return how many rules a row may meet: all that have no witness, or as many as rows did."""
-    everywhere = len(plan.witnesses) - plan.n_witnessed - plan.n_blocked
+    """Return the rules that a row may meet: all without an access predicate, or as rows did."""
+    everywhere = len(plan.access_predicates) - plan.n_accessed - plan.n_blocked
     return max(everywhere, float(profile.candidates.sum()) / max(1, profile.n_rows))
 
 

@@ -1,4 +1,4 @@
-"""When points in time are, as a session reads them: one look-up for all that rules name."""
+"""Reads points in time as a session does: one look-up for all that rules name."""
 
 from __future__ import annotations
 

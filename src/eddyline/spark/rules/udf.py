@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from eddyline.rules.compile.program import Program
 
 COUNTS = "rule string, count bigint, report binary"
-"""What tasks return that count: rules, and in a row without one what was observed."""
+"""Columns that counting tasks return: rules, and a row without one for the report."""
 
 # No ``from __future__ import annotations`` here: Spark reads the type hints of ``evaluate``.
 
@@ -66,7 +66,7 @@ def add_matches(
 def with_counts(
     df: "DataFrame", task: RuleTask, columns: tuple[str, ...], observation: Any
 ) -> "DataFrame":
-    """Return how many rows each rule is true for: the columns ``rule`` and ``count``.
+    """Return the number of rows that each rule is true for: the columns ``rule`` and ``count``.
 
     Args:
         df: the rows.
@@ -91,7 +91,7 @@ def _handed(df: "DataFrame", columns: tuple[str, ...]) -> "list[Column]":
 
 
 def loader(spark: "SparkSession", program: "Program") -> Callable[[], "Program"]:
-    """Return what gives workers the compiled rules: a broadcast, or the rules themselves."""
+    """Return a loader of the compiled rules for workers: a broadcast, or the rules themselves."""
     with collector_paused():
         packed = cloudpickle.dumps(program)  # type: ignore[no-untyped-call]
     try:
@@ -108,5 +108,5 @@ def _unpacked(packed: bytes) -> "Program":
 
 
 def operand(df: "DataFrame", text: str) -> "Column":
-    """Return the column of exactly that name, or else what the text means as SQL."""
+    """Return the column of exactly that name, or else the text as SQL."""
     return F.expr(quoted(text) if text in df.columns else text)
