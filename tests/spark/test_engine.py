@@ -69,6 +69,8 @@ def test_memory_sink(spark, engine, folder):
     assert [record.n_rows for record in run.records] == [8_000] * 3
     assert sum(record.n_kept for record in run.records) == len(expected(spark, folder))
     assert "seldom" in run.explain()
+    assert run.explain().splitlines()[1:4] == list(run.run_view().steps)
+    assert run.run_view().steps[0].startswith("project packets: ")
     assert not run.isActive
     assert run.recentProgress
 

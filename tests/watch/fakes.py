@@ -18,7 +18,7 @@ from eddyline.joins.view import (
 )
 from eddyline.rules.view import RuleView
 from eddyline.runtime.journal import JournalEntry
-from eddyline.runtime.records import BatchRecord, BlockRecord, History
+from eddyline.runtime.records import BatchRecord, History, OrderRecord
 from eddyline.stats.costs import CostSums
 from eddyline.stats.profile import FilterProfile
 from eddyline.watch import filters, joins, rules
@@ -189,7 +189,7 @@ def _batch(batch_id, names, order, *, drops, costs, rng) -> BatchRecord:
     n_rows = int(rng.integers(90_000, 110_000))
     reach = np.concatenate([[1.0], np.cumprod(1 - drops[list(order)])[:-1]])
     cost, written = _cost(order, drops, costs), _cost(tuple(range(len(names))), drops, costs)
-    block = BlockRecord(
+    block = OrderRecord(
         component="arrow",
         filter_ids=names,
         order=order,
@@ -314,7 +314,7 @@ def a_join_run(n_batches: int = 12, view: JoinView | None = None) -> RunView:
     batches = []
     for at in range(n_batches):
         order = (0, 1) if at < 5 else (1, 0)
-        block = BlockRecord("pipeline o", ("p", "geo"), order, (0.3, 0.6), 90.0, 120.0)
+        block = OrderRecord("pipeline o", ("p", "geo"), order, (0.3, 0.6), 90.0, 120.0)
         records = (block, a_join_record(at, inputs))
         ended, lines = 1_790_000_000.0 + at, joins.lines(records)
         batches.append(BatchRecord(at, 1_000, 490 + at, 0.5, ended, records, lines))

@@ -74,4 +74,3 @@ def check_harmless(page: str) -> None:
     assert [tag for tag, _ in found].count("script") == n_scripts
     assert not {tag for tag, _ in found} & {"img", "b", "iframe", "link"}
     assert not [attrs for _, attrs in found if any(name.startswith("on") for name in attrs)]
-    assert "49" not in re.sub(r"[\d.,]{3,}", "", own_part(page)) or "{{ 7 * 7 }}" in page

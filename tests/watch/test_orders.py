@@ -5,14 +5,14 @@ from dataclasses import replace
 
 import pytest
 
-from eddyline.runtime.records import BatchRecord, BlockRecord
+from eddyline.runtime.records import BatchRecord, OrderRecord
 from eddyline.watch.orders import MAX_LINES, order_series
 from eddyline.watch.series import points_of
 from tests.watch.fakes import many_names
 
 
 def a_batch(batch_id: int, order: tuple[int, ...], **changes: object) -> BatchRecord:
-    block = BlockRecord(
+    block = OrderRecord(
         component="arrow",
         filter_ids=tuple("abcdef"[: len(order)]),
         order=order,
@@ -46,7 +46,7 @@ def test_a_point_has_the_rate_over_its_batches_and_the_newest_order():
     (point,) = points_of([a_batch(0, (0, 1)), slow], max_points=1)
     assert point.batch_id == 1
     assert point.rows_per_s == 2.0
-    newest, oldest = point.records(BlockRecord)
+    newest, oldest = point.records(OrderRecord)
     assert (newest.order, oldest.order) == ((1, 0), (0, 1))
     assert newest.n_evaluations + oldest.n_evaluations == 14
 

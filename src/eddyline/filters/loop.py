@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from eddyline.query.attributes import Attribute
     from eddyline.routing.table import RouteTable
     from eddyline.runtime.journal import JournalEntry
-    from eddyline.runtime.records import BlockRecord
+    from eddyline.runtime.records import OrderRecord
     from eddyline.stats.profile import FilterProfile
 
 FIRST_ROWS = 500
@@ -191,7 +191,7 @@ class FilterLoop(OrderLoop):
 
     # -- seeing and saving ----------------------------------------------------------------------
 
-    def record(self) -> BlockRecord:
+    def record(self) -> OrderRecord:
         """Return how the block stands after a batch; nan for what is not known."""
         routed_by = () if self.table is None else self.table.attributes
         return replace(super().record(), routed_by=routed_by)

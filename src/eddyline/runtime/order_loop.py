@@ -20,7 +20,7 @@ from eddyline.ordering.matrix_view import drop_fracs, expected_cost_ns
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.monitors import monitor as find_monitor
 from eddyline.runtime.order_cost import costs_ns
-from eddyline.runtime.records import BlockRecord
+from eddyline.runtime.records import OrderRecord
 from eddyline.stats.costs import CostSums
 from eddyline.stats.profile import FilterProfile, merge
 from eddyline.stats.window import ProfileWindow
@@ -316,7 +316,7 @@ class OrderLoop:
         """Return the names of the filters in that order."""
         return [self.filter_ids[f] for f in order]
 
-    def record(self) -> BlockRecord:
+    def record(self) -> OrderRecord:
         """Return how the block stands after a batch; nan for what is not known."""
         profile = self.window.profile()
         written = tuple(range(len(self.order)))
@@ -329,7 +329,7 @@ class OrderLoop:
             if profile.costs.is_known.any():
                 cost = expected_cost_ns(self.order, profile)
                 as_written = expected_cost_ns(written, profile)
-        return BlockRecord(
+        return OrderRecord(
             component=self.component,
             filter_ids=self.filter_ids,
             order=self.order,

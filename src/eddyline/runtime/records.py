@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class BlockRecord:
-    """One block after one micro-batch."""
+class OrderRecord:
+    """A learned order, of filters or of look-ups, after one micro-batch."""
 
     component: str
     filter_ids: tuple[str, ...]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eddyline.ordering.matrix_view import drop_fracs, expected_cost_ns
-from eddyline.runtime.records import BlockRecord, History
+from eddyline.runtime.records import History, OrderRecord
 from eddyline.watch.formatting import (
     cost_text,
     count,
@@ -18,11 +18,11 @@ from eddyline.watch.formatting import (
 )
 from eddyline.watch.orders import lines, order_series
 from eddyline.watch.sections import (
-    Column,
     Facts,
     Section,
     Table,
     Text,
+    columns,
     last_change,
     notes,
 )
@@ -39,16 +39,11 @@ __all__ = ["lines", "sections"]
 CHANGES = ("order", "routes")
 """Events of the journal that are another plan."""
 
-FILTERS = (
-    Column("#", "count"),
-    Column("written", "count"),
-    Column("filter"),
-    Column("drops", "share"),
-    Column("reached by", "share"),
-    Column("cost each", "ns"),
-    Column("of the cost", "share"),
+FILTERS = columns(
+    "#: count, written: count, filter, "
+    "drops: share, reached by: share, cost each: ns, of the cost: share"
 )
-ROUTES = (Column("rows"), Column("order"), Column("of sampled", "share"))
+ROUTES = columns("rows, order, of sampled: share")
 
 
 def sections(view: FilterView, history: History | None = None) -> list[Section]:
@@ -81,11 +76,9 @@ def _series(block: BlockView, history: History) -> OrderSeries | None:
 def _lead(view: FilterView, ran: dict[str, OrderSeries]) -> Section:
     if not view.blocks:
         return Section("", (Text("No filter of it has an order to learn."),))
-    return Section(
-        "",
-        tuple(Text(each.outcome(f"The order of the {name} block")) for name, each in ran.items()),
-        tuple(tile for each in ran.values() for tile in each.tiles()),
-    )
+    said = (each.outcome(f"The order of the {_block_name(name)}") for name, each in ran.items())
+    tiles = (tile for each in ran.values() for tile in each.tiles())
+    return Section("", tuple(map(Text, said)), tuple(tiles))
 
 
 def _block(view: BlockView, ran: OrderSeries | None) -> Section:
@@ -103,7 +96,17 @@ def _block(view: BlockView, ran: OrderSeries | None) -> Section:
     parts += _routes(view)
     if ran is not None:
         parts += ran.figures("filter", "Rows dropped of those that reach a filter")
-    return Section(f"{view.component} block: {state}", tuple(parts))
+    return Section(f"{_block_name(view.component)}: {state}", tuple(parts))
+
+
+def _block_name(component: str) -> str:
+    """Return what a block is called, by its component.
+
+    >>> _block_name("native"), _block_name("arrow#2 of s")
+    ('native block', 'arrow#2 block of s')
+    """
+    kind, of, relation = component.partition(" of ")
+    return f"{kind} block{of}{relation}"
 
 
 def _filter_rows(view: BlockView, *, has_evidence: bool) -> tuple[tuple[Any, ...], ...]:
@@ -192,7 +195,7 @@ def _work(history: History, components: set[str]) -> list[Section]:
     made = [
         sum(
             each.n_evaluations
-            for each in point.records(BlockRecord)
+            for each in point.records(OrderRecord)
             if each.component in components
         )
         for point in points

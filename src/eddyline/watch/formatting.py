@@ -214,8 +214,12 @@ def cost_text(cost_ns: float | None, as_written_ns: float | None) -> str:
 
 def one_line(text: str) -> str:
     """Return the text on one line, without control characters that a terminal would obey."""
-    spaced = " ".join(text.split())
-    return "".join(char if char.isprintable() else "�" for char in spaced)
+    return printable(" ".join(text.split()))
+
+
+def printable(text: str) -> str:
+    """Return a line as it is, without control characters that a terminal would obey."""
+    return "".join(char if char.isprintable() else "�" for char in text)
 
 
 def clipped(text: str, width: int = NAME_WIDTH) -> str:

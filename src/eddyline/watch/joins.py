@@ -7,7 +7,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from eddyline.joins.view import JoinRecord
-from eddyline.runtime.records import BlockRecord, History
+from eddyline.runtime.records import History, OrderRecord
 from eddyline.watch import orders
 from eddyline.watch.formatting import (
     TIMES,
@@ -26,7 +26,6 @@ from eddyline.watch.formatting import (
 )
 from eddyline.watch.orders import order_series
 from eddyline.watch.sections import (
-    Column,
     Facts,
     Figure,
     Line,
@@ -34,6 +33,7 @@ from eddyline.watch.sections import (
     Table,
     Text,
     Tile,
+    columns,
     last_change,
     notes,
 )
@@ -64,39 +64,15 @@ _EMITS = {
 }
 """Kinds of output, in words."""
 
-ARRIVED = (
-    Column("input"),
-    Column("window"),
-    Column("arrived", "count"),
-    Column("joined", "count"),
-    Column("late", "count"),
-    Column("no time", "count"),
+ARRIVED = columns("input, window, arrived: count, joined: count, late: count, no time: count")
+KEPT = columns("input, kept: count, size: bytes, runs: count, latest (UTC): time")
+PROBES = columns(
+    "rows of, meet, #: count, written: count, "
+    "looked up: count, found: count, drops: share, time each: ns"
 )
-KEPT = (
-    Column("input"),
-    Column("kept", "count"),
-    Column("size", "bytes"),
-    Column("runs", "count"),
-    Column("latest (UTC)", "time"),
-)
-PROBES = (
-    Column("rows of"),
-    Column("meet"),
-    Column("#", "count"),
-    Column("written", "count"),
-    Column("looked up", "count"),
-    Column("found", "count"),
-    Column("drops", "share"),
-    Column("time each", "ns"),
-)
-CACHES = (
-    Column("rows of"),
-    Column("cached"),
-    Column("asked", "count"),
-    Column("had", "share"),
-    Column("saves per batch", "ns"),
-    Column("costs per batch", "ns"),
-    Column("size", "bytes"),
+CACHES = columns(
+    "rows of, cached, asked: count, "
+    "had: share, saves per batch: ns, costs per batch: ns, size: bytes"
 )
 WORDS = (
     ("Window", "the rows of an input that new rows of the others can still meet"),
@@ -115,7 +91,7 @@ def lines(records: Iterable[Record]) -> tuple[str, ...]:
     """Return the orders in force and what the windows hold, for the progress."""
     found: list[str] = []
     for each in records:
-        if isinstance(each, BlockRecord):
+        if isinstance(each, OrderRecord):
             found += orders.lines([each])
         elif isinstance(each, JoinRecord):
             found.append(f"windows {_held(each)}")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eddyline.runtime.records import BlockRecord
+from eddyline.runtime.records import OrderRecord
 from eddyline.watch.formatting import (
     cost_text,
     counted,
@@ -38,7 +38,7 @@ SHOWN_NAMES = 5
 """Filters of an order that progress names."""
 
 
-def lines(records: Iterable[BlockRecord]) -> tuple[str, ...]:
+def lines(records: Iterable[OrderRecord]) -> tuple[str, ...]:
     """Return the orders in force and what they cost, for the progress."""
     found: list[str] = []
     for each in records:
@@ -61,7 +61,7 @@ class OrderSeries:
     filter_ids: tuple[str, ...]
     batch_ids: tuple[int, ...]
     """The batch at which each point is drawn ((P,))."""
-    records: tuple[BlockRecord | None, ...]
+    records: tuple[OrderRecord | None, ...]
     """The order at each point; None where there was none ((P,))."""
     shown: tuple[int, ...]
     """The filters that have a line, the most telling ones first, as filter indices."""
@@ -154,7 +154,7 @@ def order_series(
         (batch, record)
         for batch in batches
         for record in batch.operators
-        if isinstance(record, BlockRecord) and record.component == component
+        if isinstance(record, OrderRecord) and record.component == component
     ]
     if not pairs:
         return None
@@ -166,7 +166,7 @@ def order_series(
         next(
             (
                 each
-                for each in point.records(BlockRecord)
+                for each in point.records(OrderRecord)
                 if each.component == component and each.filter_ids == newest
             ),
             None,
@@ -189,7 +189,7 @@ def order_series(
 
 
 def _mean_costs(
-    pairs: Sequence[tuple[BatchRecord, BlockRecord]],
+    pairs: Sequence[tuple[BatchRecord, OrderRecord]],
 ) -> tuple[float | None, float | None]:
     """Return both expected costs per row, over the batches in which both are known."""
     known = [
@@ -205,7 +205,7 @@ def _mean_costs(
     )
 
 
-def _shown(records: Sequence[BlockRecord], costs_ns: NDArray[np.float64] | None) -> tuple[int, ...]:
+def _shown(records: Sequence[OrderRecord], costs_ns: NDArray[np.float64] | None) -> tuple[int, ...]:
     """Return the filters whose place changed most; among those that changed alike, the costliest.
 
     A place counts as 1 / position: the filters at the front do nearly all of the work, so one

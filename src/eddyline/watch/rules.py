@@ -18,12 +18,12 @@ from eddyline.watch.formatting import (
     significant,
 )
 from eddyline.watch.sections import (
-    Column,
     Facts,
     Items,
     Section,
     Table,
     Text,
+    columns,
     last_change,
     notes,
 )
@@ -48,40 +48,14 @@ _NAME_WIDTH = 60
 _USER_WIDTH = 40
 """Most characters of a rule beside its test."""
 
-COUNTS = (
-    Column("rule"),
-    Column("rows", "count"),
-    Column("decided for", "count"),
-    Column("true for", "count"),
-    Column("in vain", "share"),
+COUNTS = columns("rule, rows: count, decided for: count, true for: count, in vain: share")
+ATTRIBUTES = columns(
+    "attribute, kind, tests: count, rules: count, "
+    "rows: count, of all: share, hits per row: number, cost each: ns, time: ns"
 )
-ATTRIBUTES = (
-    Column("attribute"),
-    Column("kind"),
-    Column("tests", "count"),
-    Column("rules", "count"),
-    Column("rows", "count"),
-    Column("of all", "share"),
-    Column("hits per row", "number"),
-    Column("cost each", "ns"),
-    Column("time", "ns"),
-)
-NATIVES = (Column("test"), Column("why"), Column("used by"), Column("rules", "count"))
-ASKED = (
-    Column("test"),
-    Column("used by"),
-    Column("rules", "count"),
-    Column("rows asked", "count"),
-    Column("of all", "share"),
-    Column("cost each", "ns"),
-)
-PATTERNS = (
-    Column("pattern"),
-    Column("shows"),
-    Column("rules", "count"),
-    Column("rows", "count"),
-    Column("of sampled", "share"),
-)
+NATIVES = columns("test, why, used by, rules: count")
+ASKED = columns("test, used by, rules: count, rows asked: count, of all: share, cost each: ns")
+PATTERNS = columns("pattern, shows, rules: count, rows: count, of sampled: share")
 WORDS = (
     (
         "Access predicate",

@@ -9,7 +9,7 @@ are plain: who renders them puts them on one line and escapes them.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from eddyline.runtime.records import History
 from eddyline.watch.formatting import Unit, change_texts, evidence_text, finite
@@ -54,6 +54,16 @@ class Column:
 
     title: str
     unit: Unit = "text"
+
+
+def columns(text: str) -> tuple[Column, ...]:
+    """Return columns from their titles, each with its unit behind a colon if it is no text.
+
+    >>> columns("input, size: bytes")
+    (Column(title='input', unit='text'), Column(title='size', unit='bytes'))
+    """
+    pairs = (each.partition(": ") for each in text.split(", "))
+    return tuple(Column(title, cast("Unit", unit or "text")) for title, _, unit in pairs)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from eddyline.filters.binding import Pinned
 from eddyline.filters.view import RouteView
 from eddyline.runtime.journal import JournalEntry
 from eddyline.watch.html import figures
-from eddyline.watch.html.report import MAX_ENTRIES, write_report
+from eddyline.watch.html.report import MAX_ENTRIES, check_packages, write_report
 from eddyline.watch.sections import MAX_COLOURS, RunView
 from eddyline.watch.series import MAX_POINTS
 from tests.watch.fakes import NAMES, a_block, a_run, a_view, many_names, run_of
@@ -175,8 +175,11 @@ def test_labels_keep_apart_and_inside():
     assert moved[-1] <= 1.02
 
 
-def test_without_plotly_the_error_says_what_to_install(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "plotly.offline", None)
+@pytest.mark.parametrize("package", ["plotly.offline", "jinja2"])
+def test_without_a_package_the_error_says_what_to_install(tmp_path, monkeypatch, package):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(PluginError, match=package.split(".")[0]):
+        check_packages()
     with pytest.raises(PluginError, match=r"pip install 'eddyline\[report\]'"):
         write_report(a_run(2), tmp_path / "report.html")
     assert not (tmp_path / "report.html").exists()

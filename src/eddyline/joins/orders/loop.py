@@ -19,7 +19,7 @@ from eddyline.options import FilterOptions
 from eddyline.ordering.matrix_view import drop_fracs, expected_cost_ns
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.order_loop import WARMUP_SAMPLES, OrderLoop, OrderState
-from eddyline.runtime.records import BlockRecord
+from eddyline.runtime.records import OrderRecord
 from eddyline.stats.profile import FilterProfile, merge_tasks
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class OrdersRecord:
     """The orders of a join after one micro-batch."""
 
     component: str
-    pipelines: tuple[BlockRecord, ...]
+    pipelines: tuple[OrderRecord, ...]
     """The pipelines that have something to learn."""
 
 
@@ -160,7 +160,7 @@ class PipelineLoop:
             return {}
         return dict(zip(self.targets, (weights @ bits / total).tolist(), strict=True))
 
-    def record(self) -> BlockRecord:
+    def record(self) -> OrderRecord:
         """Return the pipeline after a batch; nan for figures that are not known."""
         profile = self.loop.window.profile()
         names = self.written
@@ -174,7 +174,7 @@ class PipelineLoop:
             fracs |= {self.targets[at]: frac for at, frac in zip(ranking, shown, strict=True)}
             cost = expected_cost_ns(ranking, profile)
             as_written = expected_cost_ns(self._ranking(self.written), profile)
-        return BlockRecord(
+        return OrderRecord(
             component=self.component,
             filter_ids=names,
             order=tuple(names.index(name) for name in self.order),

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from eddyline.filters.binding import BoundConjunction, Segment
     from eddyline.query.attributes import Attribute
     from eddyline.query.steps import FilterStep
-    from eddyline.runtime.records import BlockRecord, History
+    from eddyline.runtime.records import History, OrderRecord
     from eddyline.spark.filters.guard import Guard
     from eddyline.spark.filters.parts import LearningPart, Part
     from eddyline.spark.operator import Batch, Observed, Site
@@ -300,7 +300,7 @@ class FilterOperator(Operator):
             return "adaptation is switched off: the order stands as written"
         return self.notes.get(component, "")
 
-    def records(self) -> tuple[BlockRecord, ...]:
+    def records(self) -> tuple[OrderRecord, ...]:
         """Return how each part stands after a batch."""
         return tuple(each.loop.record() for each in self.learning.values())
 

@@ -275,6 +275,11 @@ class Run(RunFace):
         changing = (each.text for each in self.chain.operators)
         return "\n".join(filter(None, changing)) or self.job.text
 
+    @property
+    def steps(self) -> tuple[str, ...]:
+        """The steps of the query as lines of a tree."""
+        return self.job.steps
+
     def view(self) -> Any:
         """Return the plan in force and why, as values."""
         views = [each for each in self.chain.operators if hasattr(each, "view")]

@@ -69,6 +69,11 @@ class RunFace(ABC):
     def text(self) -> str:
         """The query as it was written."""
 
+    @property
+    @abstractmethod
+    def steps(self) -> tuple[str, ...]:
+        """The steps of the query as lines of a tree; none where it is not made of steps."""
+
     @abstractmethod
     def view(self) -> Any:
         """Return the plan in force and why, as values of its operator."""
@@ -117,7 +122,7 @@ class RunFace(ABC):
 
     def explain(self, *, width: int = 100) -> str:
         """Return the plan in force and why, in words."""
-        return explain(self.name, self.sections(), width=width)
+        return explain(self.name, self.sections(), steps=self.steps, width=width)
 
     @property
     def journal(self) -> list[dict[str, Any]]:
@@ -129,6 +134,7 @@ class RunFace(ABC):
         return RunView(
             query=self.name,
             text=self.text,
+            steps=self.steps,
             history=self._history(),
             sections=tuple(self.sections()),
             settings=dict(self._settings()),

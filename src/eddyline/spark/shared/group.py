@@ -13,6 +13,7 @@ from eddyline.data.durable_files import replace_file
 from eddyline.errors import EddylineError, StateError
 from eddyline.options import FilterOptions
 from eddyline.query.rules.sources import conjunction_source
+from eddyline.query.steps import tree
 from eddyline.spark.analysis import column_types
 from eddyline.spark.rules.output import Matches
 from eddyline.spark.rules.rule_set import RuleSet
@@ -327,6 +328,11 @@ class SharedQueryRun(RunFace):
     def text(self) -> str:
         """The query as it was written."""
         return self.query.text
+
+    @property
+    def steps(self) -> tuple[str, ...]:
+        """The steps of the query as lines of a tree."""
+        return tree(self.query.steps)
 
     @property
     def _is_in(self) -> bool:

@@ -13,7 +13,7 @@ from rich.padding import Padding
 from rich.table import Table as Grid
 from rich.text import Text as Words
 
-from eddyline.watch.formatting import clipped, count, one_line, value_in
+from eddyline.watch.formatting import clipped, count, one_line, printable, value_in
 from eddyline.watch.sections import Facts, Figure, Items, Table, Text
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def explain(
     with console.capture() as capture:
         console.print(Words(one_line(title), style="bold"))
         for step in steps:
-            console.print(Words(step, style="dim"))
+            console.print(Words(printable(step), style="dim"))
         for section in sections:
             console.print(Group(*_section(section, max_rows)))
     return "".join(line.rstrip() + "\n" for line in capture.get().splitlines())
