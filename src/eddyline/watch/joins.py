@@ -130,7 +130,7 @@ def sections(view: JoinView, history: History | None = None) -> list[Section]:
         *map(_order, ran),
         *last_change(known.last(*CHANGES, components=components)),
         *notes(view.notes),
-        Section("the words", (Facts(WORDS),), is_aside=True),
+        Section("what the words mean", (Facts(WORDS),), is_aside=True),
     ]
 
 

@@ -101,7 +101,7 @@ def sections(view: RuleView, history: History | None = None) -> list[Section]:
         *_work(known),
         *last_change(known.last(*CHANGES)),
         *notes(view.notes),
-        Section("the words", (Facts(WORDS),), is_aside=True),
+        Section("what the words mean", (Facts(WORDS),), is_aside=True),
     ]
 
 
