@@ -249,6 +249,20 @@ def test_an_error_counts_only_on_rows_on_which_its_query_hangs(engine):
         assert not run.isActive
 
 
+def test_an_output_column_that_may_raise_is_for_the_rows_of_its_query(spark, tmp_path):
+    spark.createDataFrame([(1, 0), (4, 2)], "a int, b int").write.parquet(str(tmp_path / "in"))
+    stream = spark.readStream.schema("a int, b int").parquet(str(tmp_path / "in"))
+    engine = el.Engine(spark)
+    engine.stream("events", stream)
+    engine.query("SELECT `a` / b AS q FROM events WHERE b <> 0", name="ratios")
+    engine.query("SELECT a FROM events WHERE b = 0", name="zeros")
+    runs = {run.name: run for run in engine.start_all("memory", trigger="available_now")}
+    for run in runs.values():
+        run.await_termination(60)
+    assert runs["ratios"].to_arrow().column("q").to_pylist() == [2.0]
+    assert runs["zeros"].to_arrow().column("a").to_pylist() == [1]
+
+
 def test_names_that_run_are_taken(engine):
     with_queries(engine)
     runs = engine.start_all(trigger="1 minute")

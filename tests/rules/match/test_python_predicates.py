@@ -1,4 +1,4 @@
-"""What Python predicates in rules may be, say and raise.
+"""Python predicates in rules: what they may be, return and raise.
 
 An instance of a data class that can be called has no hash, and rules looked tests up by theirs. A
 necessary text with a wildcard for one character was looked for in the lowered text, where ``İ`` is
@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from eddyline.errors import PredicateError
@@ -143,3 +144,23 @@ def test_needs_with_a_wildcard_for_one_character(text):
     other = TextTest(S, (Wild(ANY), "zz", Wild(ANY)), folded=True)
     found, _ = fires(test, other, values=pa.array([text, "ab", None]))
     assert found == [(0, 0)]
+
+
+def test_a_function_is_asked_only_about_rows_on_which_a_rule_hangs():
+    asked = {"f": 0, "g": 0}
+
+    def counted(name, values):
+        asked[name] += len(values)
+        return pc.greater(values, 0)
+
+    a, b = Operand("`a`", INT, ("a",)), Operand("`b`", INT, ("b",))
+    f = FunctionTest(FunctionPredicate(lambda x: counted("f", x), ("`a`",), "f"))
+    g = FunctionTest(FunctionPredicate(lambda x: counted("g", x), ("`a`",), "g"))
+    rule = Rule("r", Or((And((Compare(b, ">", 0), f)), And((Compare(a, ">=", 0), g)))))
+    program = compile_rules([rule])
+    columns = {"`a`": pa.array(np.arange(100), pa.int32()), "`b`": pa.array([0] * 100, pa.int32())}
+    found, _ = Matcher(program, plan_of(program)).match(
+        [columns[each] for each in program.columns], n_rows=100
+    )
+    assert len(found.rows) == 99
+    assert asked == {"f": 0, "g": 100}
