@@ -70,7 +70,7 @@ def test_memory_sink(spark, engine, folder):
     assert sum(record.n_kept for record in run.records) == len(expected(spark, folder))
     assert "seldom" in run.explain()
     assert run.explain().splitlines()[1:4] == list(run.run_view().steps)
-    assert run.run_view().steps[0].startswith("project packets: ")
+    assert run.run_view().steps[0].startswith("project s: ")
     assert not run.isActive
     assert run.recentProgress
 

@@ -1,5 +1,7 @@
-"""What people see: values of operators as sections, rendered for a terminal or as HTML.
+"""What people see: sections, made by each operator's module and rendered for whoever looks.
 
-``filters/``, ``rules/`` and ``joins/`` say in words what their operator's view holds;
-``terminal/`` and ``html/`` render sections and name no operator.
+``filters``, ``rules`` and ``joins`` say in words and figures what their operator's view and its
+run's history hold; ``orders`` and ``series`` help them. ``terminal/``, ``html/`` and
+``sections.sections_json`` render sections and name no operator. Imports what stands above
+``watch/``, and never Spark.
 """
