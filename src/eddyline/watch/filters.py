@@ -200,7 +200,8 @@ def _work(history: History, components: set[str]) -> list[Section]:
         )
         for point in points
     ]
-    return work_section("evaluations", points, made)
+    relation = min(components, default="").partition(" of ")[2]
+    return work_section(f"evaluations of {relation}" if relation else "evaluations", points, made)
 
 
 def _pinned(view: FilterView) -> list[Section]:

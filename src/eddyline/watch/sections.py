@@ -8,14 +8,14 @@ are plain: who renders them puts them on one line and escapes them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from eddyline.runtime.records import History
 from eddyline.watch.formatting import Unit, change_texts, evidence_text, finite
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from eddyline.runtime.journal import JournalEntry
 
@@ -162,9 +162,39 @@ def last_change(entry: JournalEntry | None) -> list[Section]:
     return [Section(title, (Facts(tuple(pairs)),))]
 
 
+NOTES = "notes"
+
+
 def notes(texts: Sequence[str]) -> list[Section]:
     """Return other things worth knowing, if there are any."""
-    return [Section("notes", (Items(tuple(texts)),))] if texts else []
+    return [Section(NOTES, (Items(tuple(texts)),))] if texts else []
+
+
+def arranged(sections: Iterable[Section]) -> list[Section]:
+    """Return the sections of several operators as one explanation.
+
+    What leads comes first, notes and what helps to read come last, each once.
+    """
+    found: dict[tuple[int, str | int], Section] = {}
+    for place, each in enumerate(sections):
+        rank = 3 if each.is_aside else {"": 0, NOTES: 2}.get(each.title, 1)
+        key = (rank, place if rank == 1 else each.title)
+        before = found.get(key, replace(each, parts=(), tiles=()))
+        found[key] = replace(
+            each, parts=_merged(before.parts, each.parts), tiles=(*before.tiles, *each.tiles)
+        )
+    return [found[key] for key in sorted(found, key=lambda key: key[0])]
+
+
+def _merged(before: tuple[Part, ...], parts: tuple[Part, ...]) -> tuple[Part, ...]:
+    """Return parts behind others, without those that are there; items go on in one list."""
+    found = list(before)
+    for each in parts:
+        if found and isinstance(each, Items) and isinstance(last := found[-1], Items):
+            found[-1] = Items(tuple(dict.fromkeys((*last.texts, *each.texts))))
+        elif each not in found:
+            found.append(each)
+    return tuple(found)
 
 
 def sections_json(sections: Sequence[Section]) -> list[dict[str, Any]]:

@@ -33,7 +33,7 @@ from eddyline.spark.run.observed_metrics import PendingMetrics
 from eddyline.spark.run.running_query import RunFace
 from eddyline.spark.sinks.sinks import file_system, temporary_folder
 from eddyline.state.manifest import ManifestFolder
-from eddyline.watch.sections import notes
+from eddyline.watch.sections import arranged, notes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -288,7 +288,7 @@ class Run(RunFace):
 
     def sections(self) -> list[Section]:
         """Return what there is to say of the run."""
-        return [*self.chain.sections(self._history()), *notes(self.notes)]
+        return arranged([*self.chain.sections(self._history()), *notes(self.notes)])
 
     @property
     def records(self) -> list[BatchRecord]:

@@ -23,7 +23,7 @@ from eddyline.spark.session import is_ansi
 from eddyline.spark.shared.outlet import PLACES, SharedOutlet, member_of
 from eddyline.spark.sinks.sinks import sink_of
 from eddyline.sql.functions import NON_DETERMINISTIC
-from eddyline.watch.sections import notes
+from eddyline.watch.sections import arranged, notes
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -345,7 +345,7 @@ class SharedQueryRun(RunFace):
 
     def sections(self) -> list[Section]:
         """Return what there is to say of all the queries that run together."""
-        return [*self.shared.run.sections(), *notes([self._note()])]
+        return arranged([*self.shared.run.sections(), *notes([self._note()])])
 
     def _note(self) -> str:
         n_others = len(self.shared.outlet.members) - self._is_in

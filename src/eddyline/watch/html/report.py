@@ -120,8 +120,8 @@ def _page(view: RunView) -> str:
         sections=[
             *(each for each in view.sections if each.title),
             *_work(points, marks),
-            *_settings(view),
         ],
+        settings=_settings(view),
         journal=_journal(view.history.journal[-MAX_ENTRIES:]),
         figures=_Figures(),
         plotly_js=plotly.get_plotlyjs(),

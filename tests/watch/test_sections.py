@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+from eddyline.watch import filters, joins
+from eddyline.watch.sections import Items, Section, Text, Tile, arranged, notes
+from tests.watch.fakes import a_block, a_join_view, a_view, told
+
+
+def test_several_operators_are_one_explanation():
+    first = filters.sections(a_view(notes=("one", "two")))
+    other = filters.sections(
+        a_view(blocks=(a_block(component="arrow of s"),), notes=("two", "three"), pinned=())
+    )
+    found = arranged([*first, *joins.sections(a_join_view()), *other, *notes(["of the run"])])
+    titles = [each.title for each in found]
+    assert titles == [
+        "",
+        "arrow block: order is learned",
+        "pinned: keeps its place",
+        "inputs",
+        "pipelines: orders are learned",
+        "caches of joined rows",
+        "arrow block of s: order is learned",
+        "notes",
+        "what the words mean",
+    ]
+    noted = ("one", "two", "a note", "three", "of the run")
+    assert found[-2].parts == (Items(noted),)
+
+
+def test_nothing_is_lost_or_said_twice():
+    lead = Section("", (Text("a"), Text("b")), (Tile("x", 1.0, "count"),))
+    more = Section("", (Text("b"), Text("c")), (Tile("y", 2.0, "count"),))
+    body = Section("t", (Text("d"),))
+    found = arranged([body, lead, body, more])
+    assert [each.title for each in found] == ["", "t", "t"]
+    assert found[0].parts == (Text("a"), Text("b"), Text("c"))
+    assert [tile.name for tile in found[0].tiles] == ["x", "y"]
+    assert arranged([]) == []
+    assert arranged(arranged([body, lead, more])) == arranged([body, lead, more])
+
+
+def test_one_operators_sections_stay_as_they_are():
+    for view, words in ((a_view(), filters), (a_join_view(), joins)):
+        made = words.sections(view)
+        assert arranged(made) == made
+    assert told(replace(a_view(), notes=())).endswith("it may raise\n")
