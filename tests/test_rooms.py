@@ -13,15 +13,10 @@ TOOL = Path(__file__).resolve().parents[1] / "tools" / "check_imports.py"
 MOST_LINES = 450
 MOST_METHODS = 25
 
-LONG_FILES = {
-    "spark/joins/operator.py",
-    "spark/joins/window_join.py",
-}
+LONG_FILES = set()
 """Files that are still too long; each is to go, none may come."""
 
-LARGE_CLASSES = {
-    "JoinPipeline",
-}
+LARGE_CLASSES = set()
 """Classes that still have too many methods; each is to go, none may come."""
 
 

@@ -274,7 +274,7 @@ class Contestants:
                 "rows": sum(each.n_kept for each in inputs),
                 "bytes": sum(each.n_bytes for each in inputs),
                 "runs": sum(each.n_runs for each in inputs),
-                "disk_bytes": _bytes_below(checkpoint / "eddyline" / "windows"),
+                "disk_bytes": _bytes_below(checkpoint / "eddyline" / "state"),
                 "late": sum(each.n_late for each in inputs),
                 "probe_s": sum(p.ns for each in run.view().pipelines for p in each.probes) / 1e9,
             }

@@ -40,7 +40,7 @@ def written(folder, name):
 def committed(folder, batch_id, *names, **more):
     """A manifest of a join with some runs, and of more operators."""
     bucket = BucketState({"s": tuple(written(folder, name) for name in names)})
-    part = JoinPart(GRID, {0: bucket}, {"s": batch_id})
+    part = JoinPart(GRID, {0: bucket}, n_late={"s": batch_id})
     return folder.commit(batch_id, "query", {"join": part.packed(), **more})
 
 
@@ -60,7 +60,7 @@ def test_a_manifest_comes_back_and_the_last_two_stay(folder):
     again = ManifestFolder(FILES, folder.folder)
     assert again.latest() == made[3]
     part = again.latest().parts["join"].read(JoinPart)
-    assert (part.grid, part.latest) == (GRID, {"s": 3})
+    assert (part.grid, part.n_late) == (GRID, {"s": 3})
     assert [file.name for file in part.buckets[0].runs["s"]] == ["r3"]
 
 

@@ -1,4 +1,4 @@
-"""What is joined with what: inputs, and the classes of columns that are equal in every result."""
+"""The graph of a join: inputs, and the classes of columns that are equal in every result."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def chosen_grid(
     Args:
         graph: the inputs and their key classes.
         n_buckets: most buckets; fewer where the grid allows no such number.
-        bins: what was counted; all inputs alike, and no key more often than others, if omitted.
+        bins: histograms of hashes; all inputs alike, and no key more often than others, if omitted.
         timed: the inputs whose rows can be cut by event time; no bin is split without one.
         n_tasks: tasks that run at a time; as many as there are buckets if omitted.
     """
@@ -63,13 +63,13 @@ def chosen_grid(
 
 
 def gain(graph: JoinGraph, before: Grid, after: Grid, bins: Bins | None, n_tasks: int) -> float:
-    """Return how many times fewer rows the fullest bucket gets; where bins are split, a task.
+    """Return the factor by which the fullest bucket shrinks, or the busiest task with splits.
 
     Args:
         graph: the inputs and their key classes.
         before: a grid.
         after: the one that may take its place.
-        bins: what was counted; see ``chosen_grid``.
+        bins: histograms of hashes; see ``chosen_grid``.
         n_tasks: tasks that run at a time.
     """
     if before.splits or after.splits:
@@ -80,27 +80,27 @@ def gain(graph: JoinGraph, before: Grid, after: Grid, bins: Bins | None, n_tasks
 
 
 def fullest(graph: JoinGraph, grid: Grid, bins: Bins | None = None) -> float:
-    """Return how many rows the fullest bucket of a grid gets, as far as bins tell.
+    """Return the rows of the fullest bucket of a grid, as far as bins tell.
 
     The classes of an input are taken as independent of each other.
 
     Args:
         graph: the inputs and their key classes.
         grid: the grid.
-        bins: what was counted; see ``chosen_grid``.
+        bins: histograms of hashes; see ``chosen_grid``.
     """
     return float(_loads(graph, grid, bins).max())
 
 
 def busiest(graph: JoinGraph, grid: Grid, bins: Bins | None, n_tasks: int) -> float:
-    """Return how many rows one of so many tasks at a time gets, at least.
+    """Return the least rows of the busiest of so many tasks at a time.
 
     Copies make work for all tasks, so they count where there are more buckets than tasks.
 
     Args:
         graph: the inputs and their key classes.
         grid: the grid.
-        bins: what was counted; see ``chosen_grid``.
+        bins: histograms of hashes; see ``chosen_grid``.
         n_tasks: tasks that run at a time.
     """
     loads = _loads(graph, grid, bins)
@@ -108,7 +108,7 @@ def busiest(graph: JoinGraph, grid: Grid, bins: Bins | None, n_tasks: int) -> fl
 
 
 def _loads(graph: JoinGraph, grid: Grid, bins: Bins | None) -> NDArray[np.float64]:
-    """Return how many rows each bucket gets."""
+    """Return the rows of each bucket."""
     load = np.zeros(grid.shape)
     for name in graph.inputs:
         part, n_rows = np.ones(grid.shape), 1.0
@@ -122,7 +122,7 @@ def _loads(graph: JoinGraph, grid: Grid, bins: Bins | None) -> NDArray[np.float6
 
 
 def _by_part(grid: Grid, name: str, key: int, counts: NDArray[Any]) -> NDArray[np.float64]:
-    """Return how many rows of an input each part of a key class gets."""
+    """Return the rows of an input in each part of a key class."""
     size, whole = grid.shape[key], np.array(counts, np.float64)
     found = np.zeros(size)
     for split in grid.splits:
@@ -198,7 +198,7 @@ def _sides(
 
 
 def _n_in_part(rows: Mapping[str, float], sides: Mapping[str, int]) -> float:
-    """Return how many rows of a bin one part of it gets."""
+    """Return the rows of a bin in one part of it."""
     return sum(n / sides.get(name, 1) for name, n in rows.items())
 
 

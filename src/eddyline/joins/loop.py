@@ -16,6 +16,7 @@ from eddyline.errors import PlanError, StateError
 from eddyline.joins.orders.loop import CHANGE, KEPT, OrdersRecord, PipelineLoop, PipelineState
 from eddyline.joins.orders.probe_order import Orders, has_cycle, neighbours, way_filters
 from eddyline.joins.orders.probe_profiling import DropProbing
+from eddyline.joins.plan import COMPONENT
 from eddyline.ordering import policy as find_policy
 from eddyline.runtime.budget import Budget
 from eddyline.runtime.journal import JournalEntry
@@ -64,7 +65,7 @@ class JoinLoop:
         OptionError: the policy or the monitor is unknown or of the wrong kind.
     """
 
-    component = "join"
+    component = COMPONENT
 
     def __init__(self, graph: JoinGraph, options: JoinOptions) -> None:
         find_policy(options.policy)

@@ -1,4 +1,4 @@
-"""How a batch is joined, and what came of it: values between the driver and its tasks."""
+"""Values between a join's driver and tasks: the plan of a batch, the report of a bucket."""
 
 from __future__ import annotations
 
@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from eddyline.state.event_time import OrderPlan
     from eddyline.state.repartitioning import Moved
     from eddyline.state.rows import KeyColumn
+
+
+COMPONENT = "join"
+"""Name of a join in journals, reports of tasks and manifests."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The durable state of a join: its part of the query's manifest."""
+"""The durable state of a join and of its inputs: their parts of the query's manifest."""
 
 from __future__ import annotations
 
@@ -16,11 +16,16 @@ class JoinPart(Struct, frozen=True, forbid_unknown_fields=True):
     """Cut of the rows into buckets."""
     buckets: dict[int, BucketState] = field(default_factory=dict)
     """The files of each bucket, by its number."""
-    latest: dict[str, int] = field(default_factory=dict)
-    """The latest event time of each stream so far (µs)."""
     n_late: dict[str, int] = field(default_factory=dict)
     """Late rows of each input so far."""
 
     def packed(self) -> StatePart:
         """Return the part as a manifest holds it."""
         return StatePart.of(self, files_of(self.buckets.values()))
+
+
+class InputsPart(Struct, frozen=True, forbid_unknown_fields=True):
+    """The state of the inputs of a join after a batch."""
+
+    latest: dict[str, int]
+    """The latest event time of each stream so far (µs)."""

@@ -188,7 +188,8 @@ def steps(query: Query, made: Mapping[str, Sequence[Step]] | None = None) -> tup
     if not query.is_join:
         return (*found, ProjectStep(names[0], query.projections))
     output = " ⋈ ".join(names)
-    needed = columns_read(query, (*query.projections, *query.residual))
+    qualifiers = [each.name for each in query.inputs]
+    needed = columns_read(qualifiers, (*query.projections, *query.residual))
     joined = tuple(
         JoinedInput(each.name, name, each.window, needed[each.name])
         for name, each in zip(names, query.inputs, strict=True)
@@ -228,14 +229,14 @@ def inlined(steps: Sequence[Step], name: str) -> list[Step]:
     ]
 
 
-def columns_read(query: Query, texts: Sequence[str]) -> dict[str, tuple[str, ...]]:
+def columns_read(inputs: Sequence[str], texts: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """Return, by input, the columns that expressions with qualified columns read.
 
     Args:
-        query: the query that they are of.
+        inputs: the names by which columns are qualified.
         texts: the expressions, perhaps with a name behind AS.
     """
-    found: dict[str, dict[str, None]] = {each.name: {} for each in query.inputs}
+    found: dict[str, dict[str, None]] = {name: {} for name in inputs}
     for text in texts:
         for node in parse_one(f"SELECT {text}", read=SparkText).find_all(exp.Column):
             parts = [part.name for part in node.parts]
@@ -268,7 +269,7 @@ def _branch(
 ) -> list[str]:
     """Return the lines of a step and of all that it reads."""
     lines = [say(steps[position])]
-    children = [_maker(steps, position, name) for name in steps[position].inputs]
+    children = [maker(steps, position, name) for name in steps[position].inputs]
     for number, child in enumerate(children):
         is_last = number == len(children) - 1
         branch = _branch(steps, child, say, indent)
@@ -277,6 +278,6 @@ def _branch(
     return lines
 
 
-def _maker(steps: Sequence[Step], position: int, name: str) -> int:
-    """Return the position of the step that makes what the step at a position reads."""
+def maker(steps: Sequence[Step], position: int, name: str) -> int:
+    """Return the position of the step that makes a relation which the step at a position reads."""
     return next(at for at in reversed(range(position)) if steps[at].output == name)

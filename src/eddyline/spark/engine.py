@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from eddyline.errors import OptionError, QueryError
 from eddyline.options import FilterOptions, JoinOptions
@@ -13,7 +13,8 @@ from eddyline.registry import unknown
 from eddyline.spark.analysis import column_types
 from eddyline.spark.functions import argument_names
 from eddyline.spark.joins.window_join import WindowJoin
-from eddyline.spark.query import RENAME, Query, Relation
+from eddyline.spark.query import RENAME, Query
+from eddyline.spark.relation import Relation
 from eddyline.spark.rules.query import RuleQuery
 from eddyline.spark.run.run import already_running
 from eddyline.spark.run.running_query import stop_runs
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
     from eddyline.spark.run.running_query import RunFace
     from eddyline.spark.shared.group import SharedQueries
     from eddyline.spark.sinks.sinks import BatchWriter
-
-AnyQuery = TypeVar("AnyQuery", "Query", WindowJoin)
 
 
 class Engine:
@@ -55,7 +54,7 @@ class Engine:
         self.results: dict[str, Query] = {}
         """The queries whose results are streams, by the name of the stream."""
         self.functions: dict[str, FunctionPredicate] = {}
-        self.queries: dict[str, Query | WindowJoin] = {}
+        self.queries: dict[str, Query] = {}
         self.groups: list[SharedQueries] = []
         """Queries that run together."""
         self.runs: list[RunFace] = []
@@ -167,7 +166,7 @@ class Engine:
         self.functions[name] = made
         return made
 
-    def query(self, text: str, *, name: str | None = None, **options: Any) -> Query | WindowJoin:
+    def query(self, text: str, *, name: str | None = None, **options: Any) -> Query:
         """Read a continuous query.
 
         Args:
@@ -185,37 +184,20 @@ class Engine:
         columns = {each: column_types(known.df) for each, known in self.relations.items()}
         columns |= {each: made.columns for each, made in self.results.items()}
         read = read_query(text, columns, self.functions, tables=self.tables)
-        if read.is_join:
-            return self._add(self._join(text, name, JoinOptions.of(**options)))
-        chosen = name or f"{read.inputs[0].stream}_{len(self.queries) + 1}"
+        stem = "join" if read.is_join else read.inputs[0].stream
+        chosen = name or f"{stem}_{len(self.queries) + 1}"
         self._check_free(chosen)
         inner = {each: made.steps for each, made in self.results.items()}
-        made = Query(
+        kind, given = (WindowJoin, JoinOptions) if read.is_join else (Query, FilterOptions)
+        made = kind(
             chosen,
             text,
             steps(read, inner),
             self.relations,
-            FilterOptions.of(**options),
+            given.of(**options),
             check_not_running=self.check_not_running,
         )
         return self._add(made)
-
-    def _join(self, text: str, name: str | None, options: JoinOptions) -> WindowJoin:
-        """Read a join over windows."""
-        chosen = name or f"join_{len(self.queries) + 1}"
-        self._check_free(chosen)
-        made = WindowJoin(
-            text,
-            {each: known.df for each, known in self.relations.items()},
-            {each: known.time for each, known in self.relations.items()},
-            {each: known.lateness for each, known in self.relations.items()},
-            chosen,
-            options,
-            functions=self.functions,
-            rename=RENAME,
-        )
-        made.check()
-        return made
 
     def rules(
         self,
@@ -264,7 +246,7 @@ class Engine:
             msg = f"query {name!r} exists already; choose another name"
             raise QueryError(msg, name=name)
 
-    def _add(self, made: AnyQuery) -> AnyQuery:
+    def _add(self, made: Query) -> Query:
         self.queries[made.name] = made
         return made
 

@@ -201,6 +201,8 @@ class Stateful(Protocol):
     def open(self, part: StatePart | None, again: StatePart | None, batch: Batch) -> None:
         """Start from the state after the batch before; called first of all for a batch.
 
+        Called with the newest state, too, when a run starts from a checkpoint.
+
         Args:
             part: that state; None before the first batch.
             again: the state that an earlier attempt at this batch has committed, if one did.

@@ -9,14 +9,20 @@ from eddyline.errors import PlanError
 from eddyline.query.steps import FilterStep, ProjectStep, ReadStep
 from eddyline.rules.step import RuleStep
 from eddyline.spark.filters.operator import FilterOperator
+from eddyline.spark.joins.bound import bind_join
+from eddyline.spark.joins.operator import operators_of_join
+from eddyline.spark.operator import Site
 from eddyline.spark.projection import ProjectOperator
 from eddyline.spark.rules.operator import RuleOperator
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from pyspark.sql import DataFrame
 
     from eddyline.query.steps import Step
-    from eddyline.spark.operator import Operator, Site
+    from eddyline.spark.operator import Operator
+    from eddyline.spark.relation import Relation
 
 OPERATORS: dict[type[Any], Callable[[Any, Site], Operator]] = {
     FilterStep: FilterOperator.of,
@@ -24,6 +30,32 @@ OPERATORS: dict[type[Any], Callable[[Any, Site], Operator]] = {
     ProjectStep: ProjectOperator.of,
 }
 """By the kind of step: makes its operator over the rows of a site."""
+
+
+def laid_out(
+    steps: Sequence[Step], relations: Mapping[str, Relation], query: str, options: Any
+) -> tuple[DataFrame, list[Operator]]:
+    """Return the rows that a query reads, and its operators.
+
+    The inputs of a join are one DataFrame, over which the steps before it are laid.
+
+    Args:
+        steps: of the query.
+        relations: the streams and tables that it reads, by name.
+        query: its name.
+        options: of the query.
+
+    Raises:
+        PlanError: a step that nothing runs.
+        QueryError: a step that does not fit the columns before it.
+    """
+    join = bind_join(steps, relations, query, options)
+    if join is None:
+        (relation,) = relations.values()
+        return relation.rows, operators_of(steps, Site(relation.rows, query, options))
+    before = operators_of_join(join)
+    results = Site(join.empty_results, query, options, is_source=False)
+    return join.source.rows, [*before, *operators_of(join.after, results)]
 
 
 def operators_of(steps: Iterable[Step], site: Site) -> list[Operator]:

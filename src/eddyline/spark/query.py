@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +11,7 @@ from eddyline.errors import QueryError
 from eddyline.query.steps import FilterStep, ProjectStep, ReadStep, tree
 from eddyline.spark.analysis import column_types
 from eddyline.spark.filters.operator import FilterOperator
-from eddyline.spark.operator import Site
-from eddyline.spark.operators import operators_of
+from eddyline.spark.operators import laid_out
 from eddyline.spark.projection import ProjectOperator
 from eddyline.spark.run.run import Job, Run, SinkOutlet, settings_of
 from eddyline.spark.sinks.sinks import sink_of
@@ -27,28 +25,11 @@ if TYPE_CHECKING:
     from eddyline.query.predicates import Predicate
     from eddyline.query.steps import Step
     from eddyline.spark.operator import Operator
+    from eddyline.spark.relation import Relation
     from eddyline.spark.sinks.sinks import BatchWriter
 
 RENAME = "engine.query(…, name='…')"
 """How a query gets another name."""
-
-
-@dataclass(frozen=True, slots=True)
-class Relation:
-    """A stream or a table under its name."""
-
-    df: DataFrame
-    time: str | None = None
-    """Its event-time column; None for a table, whose rows were always there."""
-    lateness: str | None = None
-    """How late its rows may come, such as ``1 minute``."""
-
-    @property
-    def rows(self) -> DataFrame:
-        """The rows, with a watermark if they may be late."""
-        if self.lateness is None or self.time is None:
-            return self.df
-        return self.df.withWatermark(self.time, self.lateness)
 
 
 class Query:
@@ -61,6 +42,7 @@ class Query:
         relations: the streams and tables that it reads, by name.
         options: how its plan is learned.
         check_not_running: raises QueryError if a query of a name is running.
+        rename: how the query gets another name, for errors.
 
     Raises:
         QueryError: a step that does not fit the columns before it.
@@ -75,6 +57,7 @@ class Query:
         options: Any,
         *,
         check_not_running: Callable[[str], None] = lambda _name: None,
+        rename: str = RENAME,
     ) -> None:
         self.name = name
         self.text = text
@@ -84,7 +67,9 @@ class Query:
         }
         self.options = options
         self._check_not_running = check_not_running
-        self._made: list[Operator] = self._operators()
+        self._rename = rename
+        self.source, self._made = self._laid_out()
+        """The rows that the query reads; of a join, those of all its inputs."""
         shape = self.source
         for each in self._made:
             shape = each.shape(shape)
@@ -104,6 +89,7 @@ class Query:
             self.relations,
             self.options,
             check_not_running=self._check_not_running,
+            rename=self._rename,
         )
 
     @property
@@ -111,19 +97,13 @@ class Query:
         """The streams that the query reads, by name."""
         return tuple(name for name, each in self.relations.items() if each.df.isStreaming)
 
-    @cached_property
-    def source(self) -> DataFrame:
-        """The rows of the stream that the query reads."""
-        (relation,) = self.relations.values()
-        return relation.rows
-
-    def _operators(self) -> list[Operator]:
-        return operators_of(self.steps, Site(self.source, self.name, self.options))
-
     def _new_operators(self) -> list[Operator]:
         """Return operators that have learned nothing: those of the check, when first asked."""
         made, self._made = self._made, []
-        return made or self._operators()
+        return made or self._laid_out()[1]
+
+    def _laid_out(self) -> tuple[DataFrame, list[Operator]]:
+        return laid_out(self.steps, self.relations, self.name, self.options)
 
     @property
     def identity(self) -> str:
@@ -160,7 +140,7 @@ class Query:
     @cached_property
     def pinned(self) -> tuple[Pinned, ...]:
         """The predicates of a query that only filters which keep their place."""
-        made = self._made or self._operators()
+        made = self._made or self._laid_out()[1]
         return next(each.bound.pinned for each in made if isinstance(each, FilterOperator))
 
     def project(self, df: DataFrame) -> DataFrame:
@@ -202,14 +182,22 @@ class Query:
             OptionError: an unknown sink or trigger, or a path that is missing.
             SourceError: the sink's path cannot be written.
         """
-        self.check_not_running()
-        if not self.source.isStreaming:
-            msg = f"{self.name!r} reads batch DataFrames only; get its results by .to_df()"
-            raise QueryError(msg, query=self.name)
+        self.check_can_start()
         return Run(self.job(), SinkOutlet(sink_of(sink, path)), checkpoint, trigger)
 
-    def job(self) -> Job:
-        """Return what a run of the query alone runs."""
+    def check_can_start(self) -> None:
+        """Raise QueryError if a query of its name is running, or if it reads no stream."""
+        self.check_not_running()
+        if not self.source.isStreaming:
+            msg = f"{self.name!r} reads batch DataFrames; get its results by .to_df()"
+            raise QueryError(msg, query=self.name)
+
+    def job(self, state: str | None = None) -> Job:
+        """Return what a run of the query alone runs.
+
+        Args:
+            state: folder of durable state; in the checkpoint if omitted.
+        """
         return Job(
             name=self.name,
             text=self.text,
@@ -217,6 +205,7 @@ class Query:
             source=self.source,
             settings=settings_of(self.options),
             operators=lambda _: self._new_operators(),
+            state=state,
             steps=tree(self.steps),
-            rename=RENAME,
+            rename=self._rename,
         )

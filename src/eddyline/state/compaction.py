@@ -1,4 +1,4 @@
-"""Which runs of a window go, and which become one: decided from what the manifest says of them."""
+"""Compaction of windows: old runs go as a whole, runs of a size become one of the next size."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SPARE = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Upkeep:
-    """What to do with the runs of a window before a batch."""
+    """The compaction of a window before a batch."""
 
     stay: tuple[RunFile, ...]
     """Those whose rows may still join, the oldest first."""
@@ -30,7 +30,7 @@ class Upkeep:
 
 
 def upkeep_of(runs: Sequence[RunFile], *, horizon: int, length: int) -> Upkeep:
-    """Return what to do with runs.
+    """Return the compaction of some runs.
 
     A run goes as a whole when all its rows have left their window. Runs of a size become one of the
     next size, so that a row is written again once for each power of FAN_IN by which its window is

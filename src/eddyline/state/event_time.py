@@ -39,7 +39,7 @@ class EventTime:
     """
 
     lateness: Mapping[str, int]
-    """Of each stream (µs); static tables are not in it."""
+    """By stream (µs); static tables are missing."""
 
     def low(self, name: str, latest: Mapping[str, int]) -> int:
         """Return the instant before which rows of a stream are late (µs).
@@ -57,7 +57,7 @@ class EventTime:
         return {name: self.low(name, latest) for name in self.lateness}
 
     def horizon(self, name: str, latest: Mapping[str, int]) -> int | None:
-        """Return from when on rows are not needed; see ``Retention.horizon``."""
+        """Return the horizon of an input; see ``Retention.horizon``."""
         others = [self.low(other, latest) for other in self.lateness if other != name]
         return min(others, default=None)
 
@@ -72,7 +72,7 @@ class Answered:
     """The instant before which all is answered (µs)."""
 
     def horizon(self, name: str, latest: Mapping[str, int]) -> int | None:
-        """Return from when on rows are not needed; see ``Retention.horizon``."""
+        """Return the horizon of an input; see ``Retention.horizon``."""
         if self.emits == "rstream":
             return self.until
         if self.emits == "dstream":
@@ -83,7 +83,7 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class OrderPlan:
-    """What a bucket must know to wait for rows that are still to come."""
+    """The order in which a bucket answers, and the rows that it waits for."""
 
     emits: Emits
     time: EventTime
@@ -92,9 +92,9 @@ class OrderPlan:
     rows: Mapping[str, RowsWindow] = field(default_factory=dict)
     """The windows that count rows, by input."""
     ties: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Of those inputs, the columns that order rows of one instant, the first one first."""
+    """By those inputs: the columns that order rows of one instant, the first one first."""
     columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Of those inputs, the columns that results need."""
+    """By those inputs: the columns that results need."""
 
     @property
     def awaited(self) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Which bucket a row belongs to: a grid of hashes with one dimension for each key class.
+"""Grids of hashes with one dimension for each key class: they tell the buckets of a row.
 
 A row lies where the hashes of its keys say; along a class in which its input has no key it lies
 everywhere, so a copy of it is in each of those buckets. A result has one key in every class, so all
@@ -61,7 +61,7 @@ def _rotated(bits: NDArray[np.uint64], by: int) -> NDArray[np.uint64]:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """How the rows of one bin are cut by their event times, too."""
+    """A bin whose rows are cut by their event times, too."""
 
     key: int
     """The key class."""
@@ -71,7 +71,7 @@ class Split:
 
     @property
     def n_parts(self) -> int:
-        """In how many parts the bin is cut."""
+        """Number of parts of the bin."""
         return prod(size for _, size in self.sides)
 
     def side(self, name: str) -> tuple[int, int]:
@@ -83,12 +83,12 @@ class Split:
         return self.sides[at][1], prod(size for _, size in self.sides[at + 1 :])
 
     def copies(self, name: str) -> list[int]:
-        """Return where the copies of a row of an input are, from the first one on."""
+        """Return the parts with copies of the first row of an input."""
         size, step = self.side(name)
         return [part for part in range(self.n_parts) if part // step % size == 0]
 
     def part(self, place: int, size: int) -> int:
-        """Return which part of the bin lies at a place of its key class.
+        """Return the part of the bin that lies at a place of its key class.
 
         Args:
             place: where along the class.
@@ -100,20 +100,20 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """How the rows of a join are cut into buckets."""
+    """A cut of rows into buckets."""
 
     shape: tuple[int, ...]
-    """In how many parts each key class is cut; each a divisor of N_BINS, 1 if it is not cut."""
+    """Number of parts of each key class; each a divisor of N_BINS, 1 if it is not cut."""
     splits: tuple[Split, ...] = ()
     """The bins that are cut by event time, too; each in no more parts than its key class."""
 
     @property
     def n_buckets(self) -> int:
-        """How many buckets there are."""
+        """Number of buckets."""
         return prod(self.shape)
 
     def place(self, bucket: int) -> tuple[int, ...]:
-        """Return where a bucket is in the grid."""
+        """Return the coordinates of a bucket in the grid."""
         return tuple(int(each) for each in np.unravel_index(bucket, self.shape or (1,)))
 
     def holds(
@@ -123,7 +123,7 @@ class Grid:
         codes: Mapping[int, NDArray[np.int64]],
         starts: NDArray[np.int64],
     ) -> NDArray[np.bool_]:
-        """Return which rows of an input belong to a bucket.
+        """Return a mask of the rows of an input that belong to a bucket.
 
         Args:
             bucket: its number.

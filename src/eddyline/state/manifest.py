@@ -38,7 +38,7 @@ class StatePart(msgspec.Struct, frozen=True):
     files: tuple[str, ...]
     """Names of its files in the folder of runs, without their endings."""
     content: msgspec.Raw
-    """What the operator says of its state, in JSON; only the operator knows its type."""
+    """Description of the state by the operator, in JSON; only the operator knows its type."""
 
     @classmethod
     def of(cls, content: msgspec.Struct, files: Iterable[str]) -> StatePart:
@@ -51,7 +51,7 @@ class StatePart(msgspec.Struct, frozen=True):
         return cls(tuple(files), msgspec.Raw(msgspec.json.encode(content)))
 
     def read(self, kind: type[ContentT]) -> ContentT:
-        """Return what ``of`` was given.
+        """Return the description, as ``of`` was given it.
 
         Args:
             kind: the type of the value.
@@ -105,7 +105,7 @@ class ManifestFolder:
         files.create_dir(self._runs, recursive=True)
 
     def place(self, operator: str) -> StatePlace:
-        """Return where an operator of the query keeps its files."""
+        """Return the folders for the files of an operator."""
         place = StatePlace(self.files, self.folder, operator)
         if operator:
             self.files.create_dir(place.late, recursive=True)

@@ -1,4 +1,4 @@
-"""Where an operator keeps its state: run files, and late rows beside them."""
+"""The folders of an operator's state: run files, and late rows beside them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Until when a window of the latest N rows holds a row: until the row N places later comes.
+"""Windows of the latest N rows: a row leaves when the row N places later comes.
 
 Places are counted in the stream, or in each group of PARTITION BY, in the order of event time and,
 among equal times, of the rows' contents. Only what is counted is kept: how many rows each group
@@ -59,7 +59,7 @@ def stream_order(starts: NDArray[np.int64], contents: pa.Table) -> NDArray[np.in
 
 
 def _sort_keys(number: int, column: pa.ChunkedArray) -> dict[str, pa.ChunkedArray]:
-    """Return what a column is sorted by: NULL first, and NaN behind all values."""
+    """Return the sort keys of a column: NULL first, and NaN behind all values."""
     keys = {f"{number} is there": pc.is_valid(column)} if column.null_count else {}
     if pa.types.is_floating(column.type):
         is_nan = pc.is_nan(column)
@@ -163,19 +163,19 @@ class Arrivals:
     """Rows that a stream went on by, with their places in their groups."""
 
     n_latest: int
-    """How many rows of a group its window holds."""
+    """Number of rows of a group in its window."""
     groups: Groups
     """After the rows; groups of which none came included."""
     before: NDArray[np.int64]
-    """How many rows each group had before them."""
+    """Number of rows that each group had before them."""
     firsts: NDArray[np.int64]
-    """Where the rows of each group start, and their number."""
+    """First row of each group, and the number of all."""
     starts: NDArray[np.int64]
     """Their event times, group by group (µs)."""
     group: NDArray[np.int64]
     """The id of each row's group."""
     rank: NDArray[np.int64]
-    """How many rows of its group came before each row."""
+    """Number of rows of its group before each row."""
 
     @classmethod
     def of(
@@ -185,7 +185,7 @@ class Arrivals:
         starts: NDArray[np.int64],
         values: pa.Table,
     ) -> Arrivals:
-        """Return where rows stand.
+        """Return the places of rows in their groups.
 
         Args:
             groups: before the rows; None if there was none.

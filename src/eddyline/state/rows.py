@@ -30,7 +30,7 @@ class KeyColumn:
     key: int
     """The class."""
     kind: pa.DataType
-    """Of its values: whole numbers, booleans, dates, or timestamps of µs."""
+    """Type of its values: whole numbers, booleans, dates, or timestamps of µs."""
 
     def values(self, codes: Mapping[int, NDArray[np.int64]]) -> pa.Array:
         """Return its values of rows with some codes, by class."""
@@ -47,7 +47,7 @@ def result_column(name: str, column: str) -> str:
 
 
 def values_of(codes: NDArray[np.int64], kind: pa.DataType) -> pa.Array:
-    """Return what codes say: numbers, 0 and 1 for booleans, days since 1970, or µs since then."""
+    """Return the values of codes: numbers, 0 and 1 of booleans, days or µs since 1970."""
     said = pa.array(codes, pa.int64())
     return said.cast(pa.int32()).cast(kind) if pa.types.is_date32(kind) else said.cast(kind)
 
@@ -57,7 +57,7 @@ class Rows:
     """Rows of one input."""
 
     codes: dict[int, NDArray[np.int64]]
-    """Of each row, by key class of the input."""
+    """Codes of the rows, by key class of the input."""
     starts: NDArray[np.int64]
     """The instant from which each row is in its window: its event time (µs)."""
     ends: NDArray[np.int64]
@@ -66,8 +66,8 @@ class Rows:
     payload: pa.Table
     """The columns that results need."""
     passes: NDArray[np.bool_] | None = None
-    """Of each row, whether it can join at all; all can if omitted. One that cannot may be there
-    because a window counts it, and its codes say nothing."""
+    """Mask of the rows that can join; all can if omitted. One that cannot is there because a
+    window counts it, and its codes say nothing."""
 
     def __len__(self) -> int:
         return self.starts.size

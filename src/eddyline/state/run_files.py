@@ -38,7 +38,7 @@ _INDEX_PARTS = (
 
 @dataclass(frozen=True, slots=True)
 class RunFile:
-    """What a manifest says of one run."""
+    """Description of one run, as state names it."""
 
     name: str
     """Unique in its folder."""
@@ -48,7 +48,7 @@ class RunFile:
     last_end: int
     """The last instant at which one of its rows is in its window (µs)."""
     n_bytes: int
-    """Of both files."""
+    """Size of its files."""
 
 
 def write_run(files: fs.FileSystem, folder: str, name: str, run: SortedRun) -> RunFile:
@@ -112,7 +112,7 @@ def open_run(files: fs.FileSystem, folder: str, name: str, keys: Sequence[int]) 
 
 
 def _is_whole(parts: dict[str, Any], keys: Sequence[int], payload: pa.Table) -> bool:
-    """Return whether what was read of a run has the lengths that it must have; shapes entries."""
+    """Return whether the parts of a run have the lengths that they must have; shapes entries."""
     wanted = {f"{part}_{key}" for key in keys for part in ("codes", *dict(_INDEX_PARTS))}
     if not keys or not wanted <= parts.keys():
         return False

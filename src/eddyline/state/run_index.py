@@ -20,10 +20,10 @@ sorts each slot by itself, grows with the square of the rows in it."""
 
 
 class Probes(NamedTuple):
-    """What is looked up in an index."""
+    """Probes into an index."""
 
     hashes: NDArray[np.uint64]
-    """Of the code of each probe; ascending is fastest."""
+    """Hashes of the codes; ascending is fastest."""
     starts: NDArray[np.int64]
     """The instant from which each lives (µs)."""
     ends: NDArray[np.int64]
@@ -33,7 +33,7 @@ class Probes(NamedTuple):
 
 
 class Pairs(NamedTuple):
-    """What was found: a probe and a row each."""
+    """Pairs of a probe and a row that were found."""
 
     probes: NDArray[np.int64]
     rows: NDArray[np.int64]
@@ -70,7 +70,7 @@ class Index:
     ascending order of hashes (without sign) and starts. Ends ascend among equal hashes, unless
     there are bounds ((entries, 3))."""
     directory: NDArray[np.uint32]
-    """Where the entries of each of 2^b equal ranges of hashes start, and their number."""
+    """First entry of each of 2^b equal ranges of hashes, and the number of all."""
     places: NDArray[np.uint32] = field(default_factory=lambda: np.empty(0, np.uint32))
     """Their rows in the run; none if these are in the same order."""
     bounds: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))

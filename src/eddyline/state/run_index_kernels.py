@@ -45,7 +45,7 @@ def hashes_of(codes: NDArray[np.int64]) -> NDArray[np.uint64]:
 
 @compiled
 def directory_of(hashes: NDArray[np.uint64], bits: int) -> NDArray[np.uint32]:
-    """Return where the entries of each of 2^bits slots start when sorted, and their number.
+    """Return the first entry of each of 2^bits slots when sorted, and the number of all.
 
     Args:
         hashes: of each row, in any order.

@@ -16,17 +16,28 @@ from pyarrow import fs
 from eddyline.joins.graph import JoinGraph
 from eddyline.joins.operator.event_time_bucket import OrderedBatch, latest_after, results_of_all
 from eddyline.joins.plan import BatchPlan
-from eddyline.joins.state_part import JoinPart
+from eddyline.joins.state_part import InputsPart, JoinPart
 from eddyline.query.windows import RangeWindow, RowsWindow
 from eddyline.state.bucket_state import BucketState
 from eddyline.state.event_time import EventTime, OrderPlan
 from eddyline.state.grid import Grid
 from eddyline.state.late_rows import read_late
-from eddyline.state.manifest import ManifestFolder
+from eddyline.state.manifest import ManifestFolder, StatePart
 from eddyline.state.rows import ALWAYS, FOREVER, Rows
 from tests.joins.operator.test_bucket import Operator, bag
 from tests.oracles.join_strategies import join_cases
 from tests.oracles.joins import results
+
+
+def parts_of(part, latest):
+    """The state of a join and of its inputs, as a manifest holds it."""
+    return {"join": part.packed(), "inputs": StatePart.of(InputsPart(latest), ())}
+
+
+def read_parts(manifest):
+    """The state of a join, and the latest event times of its inputs."""
+    parts = manifest.parts
+    return parts["join"].read(JoinPart), parts["inputs"].read(InputsPart).latest
 
 
 class OrderedOperator(Operator):
@@ -37,7 +48,7 @@ class OrderedOperator(Operator):
     def __init__(self, case, draw, folder):
         super().__init__(case, draw, folder)
         self.manifests = ManifestFolder(fs.LocalFileSystem(), folder)
-        self.part = JoinPart(Grid((1,) * len(self.query.keys)))
+        self.part, self.latest = JoinPart(Grid((1,) * len(self.query.keys))), {}
         self.timed = [
             each.name for each in self.query.inputs if case.times[each.stream] is not None
         ]
@@ -53,10 +64,9 @@ class OrderedOperator(Operator):
             name: tuple(self.case.tables[by_name[name].stream].column_names) for name in rows
         }
         time = EventTime(dict.fromkeys(self.timed, self.case.lateness))
-        return OrderPlan(self.query.emits, time, self.part.latest, rows, columns, columns)
+        return OrderPlan(self.query.emits, time, self.latest, rows, columns, columns)
 
     def plan(self, number):
-        self.latest = self.part.latest
         lows = {
             name: self.latest[name] - self.case.lateness if name in self.latest else ALWAYS
             for name in self.timed
@@ -80,21 +90,21 @@ class OrderedOperator(Operator):
                     break
         task = OrderedBatch(plan, place, before)
         self.found += task.run(inputs)
-        latest = dict(self.part.latest)
+        latest = dict(self.latest)
         for name in self.timed:
             if name in inputs:
                 newest = int(inputs[name].starts.max())
                 latest[name] = max(latest.get(name, newest), newest)
-        made = JoinPart(self.part.grid, {0: task.report.after}, latest)
-        self.manifests.commit(number, "drawn", {"join": made.packed()})
+        made = JoinPart(self.part.grid, {0: task.report.after})
+        self.manifests.commit(number, "drawn", parts_of(made, latest))
         self.manifests = ManifestFolder(self.manifests.files, self.folder)  # a restart
-        self.part = self.manifests.latest().parts["join"].read(JoinPart)
-        assert self.part == made
+        self.part, self.latest = read_parts(self.manifests.latest())
+        assert (self.part, self.latest) == (made, latest)
 
     def answered(self):
         """The instant before which all was emitted."""
         order = self.order()
-        return order.until(self.part.latest)
+        return order.until(self.latest)
 
 
 def wanted(case, until=None):
@@ -157,22 +167,21 @@ class Feed:
 
     def plan(self):
         """The manifest of the last batch, and how the next one is joined."""
-        latest = self.manifests.latest()
-        before = JoinPart(Grid((1,)))
-        if latest is not None:
-            before = latest.parts["join"].read(JoinPart)
-        batch_id = -1 if latest is None else latest.batch_id
+        manifest, before, latest = self.manifests.latest(), JoinPart(Grid((1,))), {}
+        if manifest is not None:
+            before, latest = read_parts(manifest)
+        batch_id = -1 if manifest is None else manifest.batch_id
         counts = {name: of for name, of in self.windows.items() if isinstance(of, RowsWindow)}
         columns = dict.fromkeys(counts, ("ts", "k", "v"))
         order = OrderPlan(
             self.emits,
             EventTime(dict.fromkeys("st", self.lateness)),
-            before.latest,
+            latest,
             counts,
             columns,
             dict.fromkeys(counts, ("v",)),
         )
-        lows = order.time.lows(before.latest)
+        lows = order.time.lows(latest)
         lengths = {name: getattr(of, "length", FOREVER) for name, of in self.windows.items()}
         plan = BatchPlan(
             batch_id + 1,
@@ -195,8 +204,8 @@ class Feed:
         found = list(task.run(arrived))
         latest = latest_after(plan.order, arrived)
         self.report = task.report
-        part = JoinPart(Grid((1,)), {0: task.report.after}, latest)
-        self.manifests.commit(plan.batch_id, "fed", {"join": part.packed()})
+        part = JoinPart(Grid((1,)), {0: task.report.after})
+        self.manifests.commit(plan.batch_id, "fed", parts_of(part, latest))
         rows = [row for table in found for row in listed(table)]
         return sorted(rows, key=lambda row: [-1 if each is None else each for each in row])
 

@@ -6,6 +6,13 @@ import os
 
 import pyarrow.parquet as pq
 
+from eddyline.options import JoinOptions
+from eddyline.query.select.reader import read_query
+from eddyline.query.steps import steps
+from eddyline.spark.analysis import column_types
+from eddyline.spark.joins.window_join import WindowJoin
+from eddyline.spark.relation import Relation
+
 FIRST_S = 1_700_000_000
 """When the first file was last changed (s): files are read in the order of that."""
 
@@ -25,3 +32,20 @@ def stream_of(spark, folder, name, *, schema=None):
     path = str(folder / name)
     schema = schema or spark.read.parquet(path).schema
     return spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(path)
+
+
+def join_of(text, frames, times, lateness=None, name="join", options=None, functions=None):
+    """A join of DataFrames, by its text."""
+    lateness = lateness or {}
+    relations = {
+        each: Relation(df, times.get(each), lateness.get(each)) for each, df in frames.items()
+    }
+    columns = {each: column_types(df) for each, df in frames.items()}
+    query = read_query(text, columns, functions or {})
+    return WindowJoin(name, text, steps(query), relations, options or JoinOptions())
+
+
+def value_of(join):
+    """The query of a join as a value."""
+    columns = {name: column_types(each.df) for name, each in join.relations.items()}
+    return read_query(join.text, columns)

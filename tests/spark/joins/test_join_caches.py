@@ -11,9 +11,8 @@ from eddyline.joins.caches.counts import NO_CACHES, CachePlan
 from eddyline.joins.caches.loop import JoinCaches
 from eddyline.joins.caches.prefix_invariant import prefix_invariant
 from eddyline.query.select.reader import read_query
-from eddyline.spark.joins.window_join import WindowJoin
 from tests.oracles.joins import bag, results
-from tests.spark.joins.join_streams import stream_of, write_batch
+from tests.spark.joins.join_streams import join_of, stream_of, write_batch
 
 pytestmark = pytest.mark.spark
 
@@ -63,7 +62,7 @@ def test_caches_in_workers_never_change_an_answer(spark, tmp_path, monkeypatch, 
     frames = {name: stream_of(spark, tmp_path, name) for name in "rst"}
     times = dict.fromkeys("rst", "ts")
     made = el.options.JoinOptions.of(buckets=n_buckets, sample_rows=0)
-    run = WindowJoin(TEXT, frames, times, {}, "cached", made).start(trigger="available_now")
+    run = join_of(TEXT, frames, times, {}, "cached", made).start(trigger="available_now")
     assert run.await_termination(120)
     whole = {name: pa.concat_tables([each[name] for each in batches]) for name in "rst"}
     columns = {name: {"ts": "timestamp", "k": "bigint", "v": "bigint"} for name in "rst"}

@@ -131,7 +131,7 @@ def test_killed_at_random_instants(spark, tmp_path):
     output, _ = process.communicate(timeout=300)
     assert output.split() == ["started", "done"]
     assert got(tmp_path) == expected(N_BATCHES)
-    windows = tmp_path / "ckpt" / "eddyline" / "windows"
+    windows = tmp_path / "ckpt" / "eddyline" / "state"
     assert len(list(windows.glob("manifest-*"))) == 2, "old manifests go"
 
 
@@ -168,15 +168,15 @@ def started(engine, folder, **options):
 def test_a_full_disk_is_said_and_nothing_is_lost(engine, tmp_path):
     """The disk is full when the second manifest is written, and has room when started again."""
     run = started(engine, tmp_path)
-    commit = run.pipeline.folder.commit
-    disk = FullDisk(run.pipeline.folder.files)
+    commit = run.chain._folder.commit
+    disk = FullDisk(run.chain._folder.files)
 
     def fails(batch_id, identity, parts):
         if batch_id == 1:
-            run.pipeline.folder.files = disk
+            run.chain._folder.files = disk
         commit(batch_id, identity, parts)
 
-    run.pipeline.folder.commit = fails
+    run.chain._folder.commit = fails
     with pytest.raises(StateError, match=r"batch 1 cannot be written .*No space left on device"):
         run.await_termination(120)
     again = started(engine, tmp_path, name="again")
@@ -186,7 +186,7 @@ def test_a_full_disk_is_said_and_nothing_is_lost(engine, tmp_path):
 
 @pytest.mark.large
 def test_windows_that_a_task_cannot_reach_are_said_and_nothing_is_lost(engine, tmp_path):
-    runs = tmp_path / "ckpt" / "eddyline" / "windows" / "runs"
+    runs = tmp_path / "ckpt" / "eddyline" / "state" / "runs"
     away = runs.with_name("runs-away")
     sink = ParquetSink(str(tmp_path / "out"))
 

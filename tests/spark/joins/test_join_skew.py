@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 import eddyline as el
-from eddyline.spark.joins.window_join import WindowJoin
+from eddyline.spark.joins.bound import BoundJoin
 from tests.oracles.joins import bag, results
-from tests.spark.joins.join_streams import stream_of, write_batch
+from tests.spark.joins.join_streams import stream_of, value_of, write_batch
 
 pytestmark = pytest.mark.spark
 
@@ -47,7 +47,7 @@ def ran(spark, folder, **options):
 
 
 def test_a_key_with_half_of_the_rows_is_split(spark, tmp_path, monkeypatch):
-    monkeypatch.setattr(WindowJoin, "n_tasks", 8)  # as if there were so many cores
+    monkeypatch.setattr(BoundJoin, "n_tasks", 8)  # as if there were so many cores
     on_time = {"s": [], "t": []}
 
     def arrive(number, n_late=0):
@@ -86,7 +86,7 @@ def test_a_key_with_half_of_the_rows_is_split(spark, tmp_path, monkeypatch):
     assert last.view().splits == other.view().splits
 
     wholes = {name: pa.concat_tables(parts) for name, parts in on_time.items()}
-    wanted = results(query.query, wholes, dict.fromkeys(wholes, "ts")).drop_columns("_at")
+    wanted = results(value_of(query), wholes, dict.fromkeys(wholes, "ts")).drop_columns("_at")
     assert wanted.num_rows > 20_000
     got = duckdb.sql(f"SELECT a, b FROM '{tmp_path}/out/*.parquet'").to_arrow_table()
     assert bag(got) == bag(wanted)

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from eddyline.errors import NotSupportedError, QueryError
 from eddyline.options import JoinOptions
-from eddyline.spark.joins.window_join import WindowJoin
 from tests.examples import examples
 from tests.oracles.join_strategies import join_cases
 from tests.oracles.joins import bag, results
+from tests.spark.joins.join_streams import join_of
 
 T0 = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 
@@ -22,7 +22,7 @@ T0 = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 @examples(24, phases=[Phase.explicit, Phase.reuse, Phase.generate])  # jobs are slow
 def test_joins_are_those_of_the_definition(spark, case, n_buckets):
     frames = {name: spark.createDataFrame(rows) for name, rows in case.tables.items()}
-    join = WindowJoin(case.query.text, frames, case.times, options=JoinOptions(buckets=n_buckets))
+    join = join_of(case.query.text, frames, case.times, options=JoinOptions(buckets=n_buckets))
     wanted = results(case.query, case.tables, case.times).drop_columns("_at")
     assert bag(join.to_df().toArrow()) == bag(wanted)
 
@@ -49,7 +49,7 @@ def rows_of(spark, kind, values):
 def test_keys_are_equal_where_spark_says_so(spark, kind, keys, wanted):
     df = rows_of(spark, kind, [(0, key) for key in keys])
     text = "SELECT s.k AS a, t.k AS b FROM s [NOW], t [NOW] WHERE s.k = t.k"
-    found = WindowJoin(text, {"s": df, "t": df}, {"s": "ts", "t": "ts"}).to_df()
+    found = join_of(text, {"s": df, "t": df}, {"s": "ts", "t": "ts"}).to_df()
     plain = df.alias("s").join(df.alias("t")).where("s.k = t.k").selectExpr("s.k AS a", "t.k AS b")
     assert found.schema == plain.schema
     answer = found.toArrow()
@@ -64,10 +64,10 @@ def test_an_input_may_give_nothing_but_its_key(spark, kind):
     df = rows_of(spark, kind, [(0, None), (1, pa.scalar(1, pa.int32()).cast(kind).as_py())])
     frames, times = {"s": df, "t": df}, {"s": "ts", "t": "ts"}
     text = "SELECT s.ts AS at FROM s [NOW], t [NOW] WHERE s.k = t.k"
-    found = WindowJoin(text, frames, times).to_df().toArrow()
+    found = join_of(text, frames, times).to_df().toArrow()
     assert found["at"].to_pylist() == [T0 + dt.timedelta(seconds=1)]
     text = "SELECT 1 AS one FROM s [NOW], t [NOW] WHERE s.k = t.k"
-    assert WindowJoin(text, frames, times).to_df().toArrow().to_pylist() == [{"one": 1}]
+    assert join_of(text, frames, times).to_df().toArrow().to_pylist() == [{"one": 1}]
 
 
 def test_names_with_dots_are_told_apart(spark):
@@ -75,7 +75,7 @@ def test_names_with_dots_are_told_apart(spark):
     plain = spark.createDataFrame(pa.table({"ts": times, "k": key, "b.c": ["of a"]}))
     dotted = spark.createDataFrame(pa.table({"ts": times, "k": key, "c": ["of a.b"]}))
     text = "SELECT a.`b.c` AS x, `a.b`.c AS y FROM a [NOW], `a.b` [NOW] WHERE a.k = `a.b`.k"
-    found = WindowJoin(text, {"a": plain, "a.b": dotted}, {"a": "ts", "a.b": "ts"}).to_df()
+    found = join_of(text, {"a": plain, "a.b": dotted}, {"a": "ts", "a.b": "ts"}).to_df()
     assert found.toArrow().to_pylist() == [{"x": "of a", "y": "of a.b"}]
 
 
@@ -83,7 +83,7 @@ def test_windows_hold_both_ends(spark):
     s = rows_of(spark, pa.int32(), [(0, 1), (10, 1), (11, 1)])
     t = rows_of(spark, pa.int64(), [(10, 1), (21, 1)])
     text = "SELECT s.ts AS a, t.ts AS b FROM s [RANGE 10 SECONDS], t [NOW] WHERE s.k = t.k"
-    found = WindowJoin(text, {"s": s, "t": t}, {"s": "ts", "t": "ts"}).to_df().toArrow().to_pylist()
+    found = join_of(text, {"s": s, "t": t}, {"s": "ts", "t": "ts"}).to_df().toArrow().to_pylist()
     seconds = Counter(tuple((row[name] - T0).seconds for name in "ab") for row in found)
     assert seconds == Counter({(0, 10): 1, (10, 10): 1, (11, 21): 1})
 
@@ -106,16 +106,16 @@ def test_what_does_not_run_says_so(spark, text, error, message):
         "t": t.withColumnsRenamed({"k": "j", "ts": "at"}),
     }
     with pytest.raises(error, match=message):
-        WindowJoin(text, frames, {"s": "ts", "t": "at"}).to_df()
+        join_of(text, frames, {"s": "ts", "t": "at"}).to_df()
 
 
 def test_an_event_time_is_a_column_and_a_time(spark):
     df = rows_of(spark, pa.int32(), [])
     text = "SELECT s.k FROM s, t WHERE s.k = t.k"
     with pytest.raises(QueryError, match="time column 'tz'"):
-        WindowJoin(text, {"s": df, "t": df}, {"s": "tz", "t": "ts"})
+        join_of(text, {"s": df, "t": df}, {"s": "tz", "t": "ts"})
     with pytest.raises(QueryError, match="'k' of 't' is of type int"):
-        WindowJoin(text, {"s": df, "t": df}, {"s": "ts", "t": "k"}).to_df()
+        join_of(text, {"s": df, "t": df}, {"s": "ts", "t": "k"}).to_df()
 
 
 @pytest.mark.parametrize("n_rows", [1, 2, 3, 4, 5])
@@ -134,7 +134,7 @@ def test_rows_of_one_instant_are_ordered_by_all_that_is_in_them(spark, n_rows):
     s = spark.sql(f"SELECT * FROM VALUES {values} AS s (ts, k, x, m, nothing, number)")
     t = spark.sql("SELECT timestamp_seconds(1) AS ts, 1 AS k")
     text = f"SELECT s.number FROM s [ROWS {n_rows}], t [NOW] WHERE s.k = t.k"
-    found = WindowJoin(text, {"s": s, "t": t}, {"s": "ts", "t": "ts"}).to_df().toArrow()
+    found = join_of(text, {"s": s, "t": t}, {"s": "ts", "t": "ts"}).to_df().toArrow()
     assert sorted(found["number"].to_pylist()) == list(range(6 - n_rows, 6))
 
 
@@ -142,7 +142,7 @@ def test_rows_that_are_kept_out_are_counted_all_the_same(spark):
     s = rows_of(spark, pa.int32(), [(0, 1), (1, None), (2, 2), (3, 1)])
     t = rows_of(spark, pa.int32(), [(1, 1), (2, 1), (4, 1)])
     text = "SELECT s.ts AS a, t.ts AS b FROM s [ROWS 2], t [NOW] WHERE s.k = t.k AND s.k < 2"
-    found = WindowJoin(text, {"s": s, "t": t}, {"s": "ts", "t": "ts"}).to_df().toArrow().to_pylist()
+    found = join_of(text, {"s": s, "t": t}, {"s": "ts", "t": "ts"}).to_df().toArrow().to_pylist()
     seconds = Counter(tuple((row[name] - T0).seconds for name in "ab") for row in found)
     assert seconds == Counter({(0, 1): 1, (3, 4): 1})
 
@@ -151,7 +151,7 @@ def test_a_result_is_there_at_each_instant_of_any_stream(spark):
     s = rows_of(spark, pa.int32(), [(0, 1), (5, None)])
     t = rows_of(spark, pa.int32(), [(2, 1), (4, 7), (4, 8), (9, 7)])
     text = "RSTREAM(SELECT s.ts AS a FROM s [RANGE 5 SECONDS], t [RANGE 9 SECONDS] WHERE s.k = t.k)"
-    found = WindowJoin(text, {"s": s, "t": t}, {"s": "ts", "t": "ts"}).to_df()
+    found = join_of(text, {"s": s, "t": t}, {"s": "ts", "t": "ts"}).to_df()
     assert found.count() == len([2, 4, 5])
-    ended = WindowJoin("D" + text[1:], {"s": s, "t": t}, {"s": "ts", "t": "ts"}).to_df()
+    ended = join_of("D" + text[1:], {"s": s, "t": t}, {"s": "ts", "t": "ts"}).to_df()
     assert ended.count() == 1

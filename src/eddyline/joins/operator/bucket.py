@@ -1,4 +1,4 @@
-"""What a task does with one bucket in one batch: open its windows, join, keep the new rows.
+"""The work of a task on one bucket in one batch: open its windows, join, keep the new rows.
 
 Nothing that is there is changed: new runs get names of their own, and count once the manifest of
 the batch names them.
@@ -57,7 +57,7 @@ class BucketBatch:
     before: BucketState
     bucket: int = 0
     report: BucketReport = field(init=False)
-    """What was done; complete once the results were taken."""
+    """Report of the work; complete once the results were taken."""
     _caches: CachedBatch | None = field(init=False, default=None)
 
     def run(self, batch: Mapping[str, Rows]) -> Iterator[pa.Table]:
@@ -146,7 +146,7 @@ class BucketBatch:
         return rows if moved is None else moved.taken(grid, self.bucket, name, file.name, rows)
 
     def _counts(self, name: str, rows: Rows) -> NDArray[np.bool_]:
-        """Return which rows count here, as other buckets may have copies of them."""
+        """Return a mask of the rows that count here; other buckets may have copies of them."""
         return self.plan.grid.is_first(self.bucket, name, rows.codes, rows.starts)
 
     def _count(self, name: str, run: SortedRun) -> None:

@@ -1,4 +1,4 @@
-"""What a join emits between two instants: what comes to be, what ceases to be, or all there is.
+"""Emission of results between two instants: as they begin, as they end, or all that hold.
 
 All three come from one operator. Results that cease to be are found as those that come to be are:
 by the delta rule, with the rows that leave in the place of the rows that come. So none is kept
@@ -37,7 +37,7 @@ CHUNK_ROWS = 65_536
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Emission:
-    """What is emitted from an instant until just before another."""
+    """The results that are emitted from an instant until just before another."""
 
     graph: JoinGraph
     orders: Mapping[str, Sequence[str]]
@@ -53,7 +53,7 @@ class Emission:
     instants: NDArray[np.int64]
     """Those at which a row of a stream came between the two; ascending, each once (µs)."""
     work: JoinWork
-    """What pipelines do is added to it."""
+    """Counts of the probes, to which these are added."""
 
     def tables(self, emits: Emits) -> Iterator[pa.Table]:
         """Yield the results: see ``operator.results``; the instant of each is in ``_at``."""

@@ -56,9 +56,9 @@ class Kept:
 
     run: SortedRun
     file: RunFile | None = None
-    """Where it is; None if it is still to be written."""
+    """Its file; None if it is still to be written."""
     ends: RunFile | None = None
-    """Where its ends are; None if they are in the run, or still to be written."""
+    """The file of its ends; None if they are in the run, or still to be written."""
     has_new_ends: bool = False
     """Whether they are still to be written."""
 
@@ -70,7 +70,7 @@ class Released:
     rows: Rows
     """Those that can join."""
     arrivals: Arrivals | None
-    """Where all of them stand in their groups; None if their window does not count rows."""
+    """Places of all of them in their groups; None if their window does not count rows."""
 
 
 @dataclass(slots=True)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from eddyline.spark.operator import PREFIX
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
@@ -40,6 +42,16 @@ class Guard:
             kept = F.expr(f"CASE WHEN {self.condition} THEN coalesce(({condition}\n), false) END")
             return df.withColumn(self.marks, F.coalesce(kept, F.col(self.marks)))
         return df.where(f"NOT ({self.rows}) OR ({condition}\n)" if self.rows else condition)
+
+
+def settled(df: DataFrame) -> DataFrame:
+    """Return a DataFrame such that what is laid over it meets no row that it drops.
+
+    Spark moves a filter below others as long as what it reads is deterministic. A random number is
+    not. (A row number would do as well, but streaming DataFrames have none.)
+    """
+    last = f"{PREFIX}_last"
+    return df.withColumn(last, F.rand(0)).where(f"{last} >= 0").drop(last)
 
 
 EVERY_ROW = Guard()

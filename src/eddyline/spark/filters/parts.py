@@ -12,16 +12,14 @@ import uuid
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import functions as F
-
 from eddyline.data.sampling import seed_of
 from eddyline.filters.routing_loop import MAX_ROWS
 from eddyline.query.predicates import FunctionPredicate
 from eddyline.runtime.reports import decisions_of
-from eddyline.spark.filters.guard import EVERY_ROW, Guard
+from eddyline.spark.filters.guard import EVERY_ROW, Guard, settled
 from eddyline.spark.filters.task import FilterTask
 from eddyline.spark.filters.udf import apply_arrow_block
-from eddyline.spark.operator import PREFIX, Pending
+from eddyline.spark.operator import Pending
 from eddyline.spark.run.observed_metrics import PendingMetrics
 from eddyline.stats.profile import merge_tasks
 
@@ -229,14 +227,9 @@ class LastPart:
         """Check the predicates that can raise, then raise the errors that are still there."""
         df = laying.df
         if self.checks:
-            # A random number is not deterministic, so Spark moves no filter below it: what can
-            # raise meets no row that anything above would have dropped. (A row number would do as
-            # well, but streaming DataFrames have none.)
-            last = f"{PREFIX}_last"
-            df = df.withColumn(last, F.rand(0)).where(f"{last} >= 0")
+            df = settled(df)
             for check in self.checks:
                 df = self.guard.where(df, check.text)
-            df = df.drop(last)
         # A row that is only marked has its errors on it although it is dropped.
         survivors = Guard(marks=self.guard.marks)
         for column in laying.errors:

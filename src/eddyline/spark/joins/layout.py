@@ -1,7 +1,9 @@
-"""Where the rows of each input of a join are in the DataFrame that all inputs share.
+"""The places of each input's columns in the DataFrame that all inputs of a join share.
 
 Columns of the same type take turns in the same place, so a row carries the columns of the widest
-input and not those of all. What a code or the event time says travels as that alone.
+input and not those of all. What a code or the event time says travels as that alone. An input with
+predicates carries what these and its keys read in *raw* places, until the keys are known: a key is
+computed for rows that pass alone, and the shuffle carries nothing raw.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from eddyline.errors import NotSupportedError
+from eddyline.query.steps import ProjectStep
 from eddyline.query.windows import UnboundedWindow
 from eddyline.sql.parsing import quoted
 
@@ -18,15 +21,18 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from eddyline.query.query import Input, Query
+    from eddyline.query.steps import FilterStep, JoinStep
     from eddyline.query.windows import RowsWindow, Window
 
-START, KEY, SLOT = "__start", "__key", "__slot"
-"""The columns that say the event time of a row (µs), its codes (numbered by key class), and what it
-carries (numbered)."""
+INPUT, PASSES, START = "__input", "__passes", "__start"
+"""The columns of a row's input, by number, whether it can join at all, and its event time (µs)."""
+
+KEY, SLOT, RAW = "__key", "__slot", "__raw"
+"""The columns of its codes (numbered by key class), of what it carries (numbered), and of what its
+predicates and keys read before there are codes (numbered)."""
 
 TEXT_OF = "\0text of "
-"""What stands before the name of a column in that of its text."""
+"""Prefix of a column's name in the name of its text."""
 
 WIDTHS = ("tinyint", "smallint", "int", "bigint")
 
@@ -39,18 +45,17 @@ _PLAIN = (*EXACT, "float", "double", "string", "binary")
 
 @dataclass(frozen=True, slots=True)
 class InputLayout:
-    """Where the rows of one input are in the common DataFrame."""
+    """The places of one input's columns in the common DataFrame."""
 
     name: str
-    stream: str
-    """The stream or table that it is of."""
     number: int
-    """What the column INPUT says."""
+    """The value of the column INPUT."""
     keys: tuple[int, ...]
     """Its key classes, ascending."""
     columns: tuple[tuple[str, str], ...]
     """Each column that results need, and the common column that holds or says it."""
     window: Window
+    """Its window; a table is in one that keeps all rows."""
     keys_only: tuple[tuple[str, int], ...] = ()
     """Columns that are read as keys and for nothing else, and the class whose code is each."""
     more: tuple[tuple[str, str], ...] = ()
@@ -65,110 +70,143 @@ class InputLayout:
         """Every column that comes, and the common column that holds or says it."""
         return (*self.columns, *self.more)
 
+    @property
+    def slots(self) -> dict[str, str]:
+        """The columns that the common columns for them hold, by name."""
+        return {name: place for name, place in self.carried if place.startswith(SLOT)}
+
+
+@dataclass(frozen=True, slots=True)
+class JoinInput:
+    """One input of a join: the rows of a stream or table, and the steps before they are joined."""
+
+    name: str
+    """The name by which expressions qualify its columns."""
+    relation: str
+    """The relation that is joined, which its last step makes."""
+    stream: str
+    """The stream or table that it is of."""
+    df: DataFrame
+    """The rows of the stream or table."""
+    time: str | None
+    """Event-time column of the stream; None for a table, whose rows were always there."""
+    lateness: int
+    """Time by which rows may come late (µs)."""
+    window: Window
+    steps: tuple[FilterStep | ProjectStep, ...]
+    """The steps over its rows alone."""
+    shape: DataFrame
+    """A DataFrame with the columns that are joined, for analysis only."""
+    needed: tuple[str, ...]
+    """The columns that results need."""
+    compared: tuple[str, ...]
+    """The columns that equalities read."""
+
+    @property
+    def is_projected(self) -> bool:
+        """Whether its columns are computed, and not those of the stream."""
+        return any(isinstance(each, ProjectStep) for each in self.steps)
+
+
+class SharedColumns:
+    """Common columns of one kind, in which inputs take turns.
+
+    Args:
+        prefix: of their names.
+    """
+
+    def __init__(self, prefix: str) -> None:
+        self.prefix = prefix
+        self.kinds: list[str] = []
+
+    def take(self, kind: str, taken: Collection[str]) -> str:
+        """Return a column of a type that is none of some; one is added if there is none."""
+        for number, known in enumerate(self.kinds):
+            place = f"{self.prefix}{number}"
+            if known == kind and place not in taken:
+                return place
+        self.kinds.append(kind)
+        return f"{self.prefix}{len(self.kinds) - 1}"
+
+    @property
+    def types(self) -> dict[str, str]:
+        """The type of each column."""
+        return {f"{self.prefix}{number}": kind for number, kind in enumerate(self.kinds)}
+
 
 class Layouts:
     """Gives the inputs of a join their places.
 
     Args:
-        query: the join.
+        step: the join.
         kinds: the type in which the members of each key class are compared.
-        needed: by input, the columns that results need.
-        compared: by input, the columns that equalities read. Results need them as well where
-            codes are hashes, as these are compared again.
     """
 
-    def __init__(
-        self,
-        query: Query,
-        kinds: Sequence[str],
-        needed: Mapping[str, Collection[str]],
-        compared: Mapping[str, Collection[str]],
-    ) -> None:
-        self.query = query
+    def __init__(self, step: JoinStep, kinds: Sequence[str]) -> None:
+        self.step = step
         self.kinds = kinds
         self.rough = tuple(k for k, kind in enumerate(kinds) if kind not in EXACT)
         """Key classes whose codes are hashes."""
-        self.slots: list[str] = []
-        """The types of the columns that are shared so far."""
-        self._needed = needed
-        self._compared = compared
+        self.slots = SharedColumns(SLOT)
+        self.raws = SharedColumns(RAW)
 
-    def add(self, number: int, df: DataFrame, time: str | None) -> InputLayout:
-        """Return where the rows of an input are; common columns that are missing are added.
+    def add(self, number: int, each: JoinInput) -> InputLayout:
+        """Return the layout of an input; common columns that are missing are added.
 
         Args:
             number: of the input.
-            df: its rows.
-            time: its event-time column; None for a table.
+            each: the input.
 
         Raises:
             NotSupportedError: rows are grouped by a column that has no order.
         """
-        each, types = self.query.inputs[number], dict(df.dtypes)
-        is_timed = time is not None
-        window = each.window if is_timed else UnboundedWindow()  # rows of a table never leave
-        counts = window.counts
-        is_raw = is_timed and (counts is not None or self.query.emits == "rstream")
+        types, is_timed = dict(each.shape.dtypes), each.time is not None
+        window = each.window if is_timed else UnboundedWindow()
+        is_raw = is_timed and (window.counts is not None or self.step.emits == "rstream")
         # The code of a row that cannot join says nothing.
         codes = {} if is_raw else self._coded(each, types)
-        compared = self._compared[each.name]
-        read = compared if self.rough else [name for name in compared if name not in codes]
-        columns = tuple(dict.fromkeys((*self._needed[each.name], *read)))
-        ties = () if counts is None else _ties(each, counts, types)
+        # Where codes are hashes, keys are compared again.
+        read = [name for name in each.compared if self.rough or name not in codes]
+        columns = tuple(dict.fromkeys((*each.needed, *read)))
+        ties = () if window.counts is None else _ties(each, window.counts, types)
         types |= dict.fromkeys([name for name in ties if name not in types], "string")
-        said = {name: f"{KEY}{k}" for name, k in codes.items()}
-        if time is not None and not is_raw:
-            said.setdefault(time, START)
-        places = self._places(dict.fromkeys((*columns, *ties)), types, said)
+        places = {name: f"{KEY}{k}" for name, k in codes.items()}
+        if each.time is not None and not is_raw and not each.is_projected:
+            places.setdefault(each.time, START)
+        carried = dict.fromkeys((*columns, *ties))
+        places = {name: place for name, place in places.items() if name in carried}
+        for name in carried:
+            if name not in places:
+                places[name] = self.slots.take(types[name], places.values())
         return InputLayout(
             each.name,
-            each.stream,
             number,
-            self._classes(each),
+            self.classes(each),
             tuple((name, places[name]) for name in columns),
             window,
-            tuple((name, codes[name]) for name in compared if name not in columns),
-            tuple((name, place) for name, place in places.items() if name not in columns),
+            tuple((name, codes[name]) for name in each.compared if name not in columns),
+            tuple((name, places[name]) for name in carried if name not in columns),
             ties,
-            is_raw=is_raw,
+            is_raw,
         )
 
-    def _classes(self, each: Input) -> tuple[int, ...]:
-        return tuple(k for k, key in enumerate(self.query.keys) if each.name in key.members)
+    def classes(self, each: JoinInput) -> tuple[int, ...]:
+        """Return the key classes of an input, ascending."""
+        return tuple(k for k, key in enumerate(self.step.keys) if each.name in key.members)
 
-    def _coded(self, each: Input, types: Mapping[str, str]) -> dict[str, int]:
+    def _coded(self, each: JoinInput, types: Mapping[str, str]) -> dict[str, int]:
         """Return the columns of an input whose values codes are, and the class of each."""
-        exact = [k for k in self._classes(each) if k not in self.rough]
+        exact = [k for k in self.classes(each) if k not in self.rough]
         return {
             name: k
             for k in exact
             for name in types
-            if {name, quoted(name)} & {*self.query.keys[k].members[each.name]}
+            if {name, quoted(name)} & {*self.step.keys[k].members[each.name]}
         }
 
-    def _places(
-        self, columns: Collection[str], types: Mapping[str, str], said: Mapping[str, str]
-    ) -> dict[str, str]:
-        """Return the common columns that hold some columns, or say them."""
-        places: dict[str, str] = {}
-        for name in columns:
-            if name in said:
-                places[name] = said[name]
-                continue
-            free = [
-                f"{SLOT}{number}"
-                for number, kind in enumerate(self.slots)
-                if kind == types[name] and f"{SLOT}{number}" not in places.values()
-            ]
-            if not free:
-                self.slots.append(types[name])
-                free = [f"{SLOT}{len(self.slots) - 1}"]
-            places[name] = free[0]
-        return places
 
-
-def _ties(each: Input, window: RowsWindow, types: Mapping[str, str]) -> tuple[str, ...]:
-    """Return what orders rows of one instant: all columns, those without an order as text."""
+def _ties(each: JoinInput, window: RowsWindow, types: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the columns that order rows of one instant: all, those without an order as text."""
     for name in window.partition_by:
         if not _is_plain(types[name]):
             msg = f"PARTITION BY {name} of {each.name!r}: {types[name]} is no type to group by"

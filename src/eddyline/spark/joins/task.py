@@ -1,8 +1,7 @@
-"""What runs in Spark's Python workers for a join: one partition, which is one bucket."""
+"""The work of Spark's Python workers for a join: one partition, which is one bucket."""
 
 from __future__ import annotations
 
-import pickle
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
@@ -15,8 +14,9 @@ from eddyline.joins.operator.bucket import BucketBatch
 from eddyline.joins.operator.delta_join import results
 from eddyline.joins.operator.event_time_bucket import OrderedBatch, results_of_all
 from eddyline.joins.operator.probe_counts import JoinWork
-from eddyline.spark.joins.layout import KEY, START
-from eddyline.spark.joins.source import INPUT, PASSES
+from eddyline.joins.plan import COMPONENT
+from eddyline.runtime.reports import TaskReport
+from eddyline.spark.joins.layout import INPUT, KEY, PASSES, START
 from eddyline.state.bucket_state import BucketState
 from eddyline.state.rows import Rows, SortedRun, result_column, values_of
 
@@ -39,7 +39,7 @@ REPORT = "__report"
 
 @dataclass(frozen=True)
 class Shape:
-    """How rows come in and results go out."""
+    """The columns of rows that come in and of results that go out."""
 
     layouts: tuple[InputLayout, ...]
     results: pa.Schema
@@ -65,6 +65,7 @@ class Shape:
         """Return the rows of one input."""
         each = self.layouts[number]
         starts = table[START].to_numpy()
+        ends = each.window.ends(starts)
         codes = {key: _code(table[f"{KEY}{key}"]) for key in each.keys}
         said = {START: starts} | {f"{KEY}{key}": of for key, of in codes.items()}
         payload = pa.table(
@@ -77,7 +78,7 @@ class Shape:
             names=[name for name, _ in each.carried],
         )
         passes = table[PASSES].to_numpy() if each.is_raw else None
-        return Rows(codes, starts, each.window.ends(starts), payload, passes)
+        return Rows(codes, starts, ends, payload, passes)
 
     def _kind(self, of: InputLayout, column: str) -> pa.DataType:
         return self.results.field(result_column(of.name, column)).type
@@ -95,7 +96,10 @@ class Shape:
     def report(self, report: BucketReport) -> pa.RecordBatch:
         """Return the row that brings a report home."""
         nothing = [pa.nulls(1, field.type) for field in self.results if field.name != REPORT]
-        packed = pa.array([pickle.dumps(report, pickle.HIGHEST_PROTOCOL)], pa.binary())
+        context = TaskContext.get()
+        attempt = 0 if context is None else context.taskAttemptId()
+        sent = TaskReport(COMPONENT, report.bucket, attempt, report).to_bytes()
+        packed = pa.array([sent], pa.binary())
         return pa.RecordBatch.from_arrays([*nothing, packed], schema=self.results)
 
 

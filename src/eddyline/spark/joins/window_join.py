@@ -2,51 +2,35 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections import Counter
 from collections.abc import Mapping
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from pyspark.errors import AnalysisException
-from pyspark.sql import functions as F
-from pyspark.sql.types import BinaryType, StructField, StructType
-
-from eddyline.errors import OptionError, QueryError, StateError
-from eddyline.joins.graph import JoinGraph
-from eddyline.joins.grid_choice import chosen_grid
-from eddyline.joins.loop import written_orders
-from eddyline.joins.plan import BatchPlan
+from eddyline.errors import OptionError, QueryError
 from eddyline.options import JoinOptions
 from eddyline.query.cql import read_window
 from eddyline.query.select.reader import read_query
-from eddyline.query.steps import columns_read
-from eddyline.query.windows import LONGEST
+from eddyline.query.steps import steps
 from eddyline.registry import unknown
 from eddyline.spark.analysis import column_types
-from eddyline.spark.joins.operator import JoinPipeline
-from eddyline.spark.joins.source import arrow_schema, placed, source_of
-from eddyline.spark.joins.task import REPORT, OnceWorker, Shape
-from eddyline.spark.projection import ProjectOperator
-from eddyline.spark.run.legacy import LegacyOperator
-from eddyline.spark.run.run import Job, Run, SinkOutlet, has_started, settings_of
-from eddyline.spark.sinks.sinks import file_system, sink_of
+from eddyline.spark.joins.inputs import JoinInputs
+from eddyline.spark.joins.operator import JoinOperator
+from eddyline.spark.operator import Batch
+from eddyline.spark.query import Query
+from eddyline.spark.relation import Relation
+from eddyline.spark.run.run import Run, SinkOutlet
+from eddyline.spark.sinks.sinks import sink_of
 from eddyline.sql.parsing import quoted
-from eddyline.state.event_time import EventTime, OrderPlan
-from eddyline.state.rows import result_column
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
-
     import pyarrow as pa
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
     from eddyline.query.predicates import FunctionPredicate
-    from eddyline.spark.joins.layout import InputLayout
-    from eddyline.spark.joins.source import Source
     from eddyline.spark.sinks.sinks import BatchWriter
+
+ONCE = Batch(is_first=True)
+"""The job of batch DataFrames."""
 
 RENAME = "el.window_join(…, name='…')"
 """How a join gets another name."""
@@ -109,14 +93,19 @@ def window_join(
             read_window(window, f"the window of {each!r}")
         parts.append(quoted(each) + ("" if window is None else f" [{window.strip().strip('[]')}]"))
     text = f"SELECT {select or _all_columns(inputs)} FROM {', '.join(parts)} WHERE {on}"
-    times = {each: time.get(each) for each in inputs}
     allowed = dict.fromkeys(time, lateness) if isinstance(lateness, str) else dict(lateness or {})
     chosen = name or "_".join(inputs)
-    made = WindowJoin(
-        text, inputs, times, allowed, chosen, JoinOptions.of(**options), functions=functions
+    relations = {
+        each: Relation(df, time.get(each), allowed.get(each)) for each, df in inputs.items()
+    }
+    columns = {each: column_types(df) for each, df in inputs.items()}
+    query = read_query(text, columns, functions)
+    if not query.is_join:
+        msg = "a join needs two streams or more"
+        raise QueryError(msg, query=text)
+    return WindowJoin(
+        chosen, text, steps(query), relations, JoinOptions.of(**options), rename=RENAME
     )
-    made.check()
-    return made
 
 
 def _check_given(inputs: Any, **by_input: Any) -> None:
@@ -156,226 +145,8 @@ def _all_columns(inputs: Mapping[str, DataFrame]) -> str:
     )
 
 
-class WindowJoin:
-    """A join of DataFrames over windows; made by ``el.window_join`` or ``Engine.query``.
-
-    Args:
-        text: ``SELECT … FROM s [RANGE 10 SECONDS], t [RANGE 1 MINUTE] WHERE s.k = t.k AND …``.
-        frames: the DataFrame of each stream and table by the name in FROM.
-        times: its event-time column; None for a table, whose rows were always there.
-        lateness: how late rows of a stream may come, such as ``1 minute``; not at all if omitted.
-        name: of the query.
-        options: how it is run.
-        functions: Python predicates that conditions over one input may call.
-        rename: how it gets another name, for errors.
-
-    Raises:
-        QueryError: the text cannot be understood, or does not fit the columns.
-        NotSupportedError: a join that eddyline does not run, with its position.
-    """
-
-    def __init__(
-        self,
-        text: str,
-        frames: Mapping[str, DataFrame],
-        times: Mapping[str, str | None],
-        lateness: Mapping[str, str | None] | None = None,
-        name: str = "join",
-        options: JoinOptions | None = None,
-        *,
-        functions: Mapping[str, FunctionPredicate] | None = None,
-        rename: str = RENAME,
-    ) -> None:
-        for stream, time in times.items():
-            if time is not None and time not in frames[stream].columns:
-                msg = f"{stream!r}: {unknown('time column', time, frames[stream].columns)}"
-                raise QueryError(msg, name=stream, time=time)
-        columns = {each: column_types(df) for each, df in frames.items()}
-        self.query = read_query(text, columns, functions)
-        if not self.query.is_join:
-            msg = "a join needs two streams or more"
-            raise QueryError(msg, query=text)
-        used = {each.stream for each in self.query.inputs}
-        self.name = name
-        self.frames = {each: df for each, df in frames.items() if each in used}
-        self.times = {each: times.get(each) for each in self.frames}
-        self.lateness = {
-            each: _micros(given, each)
-            for each, given in (lateness or {}).items()
-            if given is not None and each in used
-        }
-        self.options = options or JoinOptions()
-        self.rename = rename
-        names = tuple(each.name for each in self.query.inputs)
-        self.graph = JoinGraph(names, tuple(frozenset(key.members) for key in self.query.keys))
-        self._check_streams()
-
-    def _check_streams(self) -> None:
-        """Raise QueryError unless all streams are of one kind, and tables can be read."""
-        timed = {each: self.frames[each].isStreaming for each, time in self.times.items() if time}
-        if not timed:
-            msg = "every input is a static table; give the event-time column of at least one stream"
-            raise QueryError(msg, query=self.text)
-        if len(set(timed.values())) > 1:
-            batch = ", ".join(sorted(each for each, streams in timed.items() if not streams))
-            msg = (
-                f"{batch} has a time column but is no streaming DataFrame, as others are; a table "
-                f"that does not change is joined without a time"
-            )
-            raise QueryError(msg, query=self.text)
-        for each, time in self.times.items():
-            if time is None and self.frames[each].isStreaming:
-                msg = f"stream {each!r} needs an event-time column to be joined: time='…'"
-                raise QueryError(msg, stream=each)
-
-    is_filter = False
-
-    @property
-    def text(self) -> str:
-        """The query as it was written."""
-        return self.query.text
-
-    def check(self) -> None:
-        """Check keys and output columns, without running anything.
-
-        Raises:
-            QueryError: keys that cannot be compared, event times that are no times, or an output
-                column that cannot be computed.
-        """
-        spark = next(iter(self.frames.values())).sparkSession
-        empty = spark.createDataFrame([], self.result_schema)
-        for condition in self.conditions:
-            try:
-                empty = empty.where(condition)
-            except AnalysisException as error:
-                msg = f"query {self.name!r}: {error.getMessage() or error}"
-                raise QueryError(msg, query=self.name) from error
-        self.project(empty)
-
-    @cached_property
-    def identity(self) -> str:
-        """What the windows of a checkpoint must be of, to go on from them."""
-        types = {each: column_types(df) for each, df in sorted(self.frames.items())}
-        plain = json.dumps([types, sorted(self.times.items())], default=str)
-        return f"{self.text} #{hashlib.blake2b(plain.encode(), digest_size=6).hexdigest()}"
-
-    @cached_property
-    def source(self) -> Source:
-        """The inputs as one DataFrame.
-
-        Raises:
-            QueryError: keys that cannot be compared, or an event time that is no time.
-        """
-        query = self.query
-        needed = columns_read(query, (*query.projections, *query.residual))
-        return source_of(
-            query, self.frames, self.times, needed, columns_read(query, query.equalities)
-        )
-
-    @cached_property
-    def result_schema(self) -> StructType:
-        """What results are: a struct for each input."""
-        return StructType([StructField(name, of) for name, of in self._fields.items()])
-
-    @cached_property
-    def task_schema(self) -> StructType:
-        """What tasks return: the columns of all inputs, named ``input.column``, and the report."""
-        columns = [
-            StructField(result_column(name, column.name), column.dataType)
-            for name, of in self._fields.items()
-            for column in of
-        ]
-        return StructType([*columns, StructField(REPORT, BinaryType())])
-
-    @cached_property
-    def _fields(self) -> dict[str, StructType]:
-        """The columns of results by input."""
-        return {
-            each.name: self.fields_of(each, [name for name, _ in each.columns])
-            for each in self.source.layouts
-        }
-
-    def fields_of(self, layout: InputLayout, names: Iterable[str]) -> StructType:
-        """Return some columns of an input."""
-        schema = self.frames[layout.stream].schema
-        return StructType([StructField(name, schema[name].dataType) for name in names])
-
-    def found_in(self, df: DataFrame) -> DataFrame:
-        """Return the results in what tasks returned: a struct for each input."""
-        conditions = [f"{REPORT} IS NULL", *(f"({each}\n)" for each in self.conditions)]
-        return df.select(*self._structs, REPORT).where(" AND ".join(conditions))
-
-    @cached_property
-    def _structs(self) -> list[Column]:
-        def found(name: str, column: str) -> Column:
-            return F.col(quoted(result_column(name, column))).alias(column)
-
-        return [
-            F.struct(*[found(name, column) for column in of.names]).alias(name)
-            for name, of in self._fields.items()
-        ]
-
-    @property
-    def conditions(self) -> tuple[str, ...]:
-        """What is checked on results: all but the equalities, and these if codes are hashes."""
-        return (*self.query.residual, *(self.query.equalities if self.source.rough else ()))
-
-    @property
-    def n_buckets(self) -> int:
-        """Most buckets that rows are cut into: one where every row of a stream has to be seen."""
-        if self.order({}) is not None:
-            return 1
-        spark = next(iter(self.frames.values())).sparkSession
-        return self.options.buckets or int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
-
-    @property
-    def n_tasks(self) -> int:
-        """Tasks that Spark runs at a time."""
-        spark = next(iter(self.frames.values())).sparkSession
-        return int(spark.sparkContext.defaultParallelism)
-
-    @cached_property
-    def event_time(self) -> EventTime:
-        """The streams, and by how much their rows may come late."""
-        return EventTime(
-            {
-                each.name: self.lateness.get(each.stream, 0)
-                for each in self.query.inputs
-                if self.times[each.stream] is not None
-            }
-        )
-
-    def order(self, latest: Mapping[str, int]) -> OrderPlan | None:
-        """Return what rows wait for; None if no answer hangs on their order.
-
-        Args:
-            latest: the latest event time of each stream before a batch (µs).
-        """
-        layouts = {each.name: each for each in self.source.layouts}
-        windows = {name: of.window.counts for name, of in layouts.items()}
-        counts = {name: of for name, of in windows.items() if of is not None}
-        if not counts and self.query.emits == "istream":
-            return None
-        return OrderPlan(
-            emits=self.query.emits,
-            time=self.event_time,
-            latest=dict(latest),
-            rows=counts,
-            ties={name: layouts[name].ties for name in counts},
-            columns={name: tuple(of for of, _ in layouts[name].columns) for name in counts},
-        )
-
-    def project(self, df: DataFrame) -> DataFrame:
-        """Return the output columns of results.
-
-        Raises:
-            QueryError: one cannot be computed.
-        """
-        try:
-            return df.selectExpr(*self.query.projections)
-        except AnalysisException as error:
-            msg = f"query {self.name!r}: {error.getMessage() or error}"
-            raise QueryError(msg, query=self.name) from error
+class WindowJoin(Query):
+    """A join of DataFrames over windows; made by ``el.window_join`` or ``Engine.query``."""
 
     def to_df(self) -> DataFrame:
         """Return all results over batch DataFrames: one row when it comes to be (ISTREAM).
@@ -384,21 +155,19 @@ class WindowJoin:
         any stream at which the result is there. After the last rows nothing is waited for.
 
         Raises:
-            QueryError: an input is a stream, keys that cannot be compared, or a stream whose event
-                time is no time.
+            QueryError: an input is a stream.
         """
-        if any(df.isStreaming for df in self.frames.values()):
+        if any(each.df.isStreaming for each in self.relations.values()):
             msg = f"{self.name!r} joins streams, which never end; start it: .start('parquet', …)"
             raise QueryError(msg, query=self.name)
-        found = [df for df in (self.source.streams, self.source.tables) if df is not None]
-        df = found[0].unionByName(found[1]) if len(found) > 1 else found[0]
-        orders = written_orders(self.graph)
-        lengths = {each.name: each.window.length for each in self.source.layouts}
-        plan = BatchPlan(0, self.graph, orders, lengths, order=self.order({}))
-        arrow = arrow_schema(df.sparkSession, self.task_schema)
-        worker = OnceWorker(plan, Shape(self.source.layouts, arrow))
-        rows = placed(df, chosen_grid(self.graph, self.n_buckets), self.source)
-        return self.project(self.found_in(rows.mapInArrow(worker.run, self.task_schema)))
+        df = self.source
+        for each in self._new_operators():
+            if isinstance(each, JoinInputs | JoinOperator):
+                df = each.once(df)
+            else:
+                each.prepare(df, ONCE)
+                df = each.lay(df, ONCE).df
+        return df
 
     def start(
         self,
@@ -429,45 +198,15 @@ class WindowJoin:
             StateError: the checkpoint is of another query.
             SourceError: the sink's path cannot be written.
         """
-        streams = self.source.streams
-        if streams is None or not streams.isStreaming:
-            msg = f"{self.name!r} joins batch DataFrames; get its results by .to_df()"
-            raise QueryError(msg, query=self.name)
-        job = Job(
-            name=self.name,
-            text=self.text,
-            identity=self.identity,
-            source=streams,
-            settings=settings_of(self.options),
-            operators=lambda folder: [
-                LegacyOperator("join", self._pipeline(folder, state)),
-                ProjectOperator(self.name, "project", self.query.projections),
-            ],
-            rename=self.rename,
-        )
-        outlet = SinkOutlet(sink_of(sink, path))
-        return JoinRun(job, outlet, checkpoint, trigger)
-
-    def _pipeline(self, checkpoint: Path, state: str | None) -> JoinPipeline:
-        files, folder = file_system(state or str(checkpoint / "eddyline" / "windows"))
-        made = JoinPipeline(self, files, folder)
-        if made.has_windows and not has_started(checkpoint):
-            msg = (
-                f"{folder} holds the windows of another run of this query; give that run's "
-                f"checkpoint to go on from it, or another folder"
-            )
-            raise StateError(msg, folder=folder)
-        return made
+        self.check_can_start()
+        return JoinRun(self.job(state), SinkOutlet(sink_of(sink, path)), checkpoint, trigger)
 
 
 class JoinRun(Run):
     """A join that runs; behaves like Spark's StreamingQuery."""
 
-    @property
-    def pipeline(self) -> JoinPipeline:
-        """The join, and what was learned of it."""
-        found: JoinPipeline = self.chain.operators[0].pipeline  # type: ignore[attr-defined]
-        return found
+    def _shown(self) -> JoinOperator:
+        return next(each for each in self.chain.operators if isinstance(each, JoinOperator))
 
     def late_rows(self, name: str) -> pa.Table:
         """Return the rows of one input that came too late to be joined.
@@ -482,21 +221,4 @@ class JoinRun(Run):
             QueryError: the query has no such input.
             StateError: they cannot be read, such as when a temporary checkpoint went with its run.
         """
-        return self.pipeline.late_rows(name)
-
-
-def _micros(text: str, stream: str) -> int:
-    """Return an interval in µs.
-
-    Raises:
-        OptionError: it is none.
-    """
-    try:
-        window = read_window(f"RANGE {text}", f"the lateness of {stream!r}")
-    except QueryError as error:
-        msg = f"the lateness of {stream!r} is an interval such as '1 minute', got {text!r}"
-        raise OptionError(msg, stream=stream, lateness=text) from error
-    if window.length == LONGEST:
-        msg = f"the lateness of {stream!r} must end, got {text!r}"
-        raise OptionError(msg, stream=stream, lateness=text)
-    return window.length
+        return self._shown().late_rows(name)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from eddyline.query.steps import ReadStep
@@ -17,8 +16,7 @@ if TYPE_CHECKING:
 
     from eddyline.query.steps import Step
     from eddyline.rules.step import Rules
-    from eddyline.spark.query import Relation
-    from eddyline.spark.run.run import Job
+    from eddyline.spark.relation import Relation
 
 DEFAULT_NAME = "rules"
 """Of a set without a name, and of its first run."""
@@ -56,7 +54,6 @@ class RuleQuery(Query):
         rename: str,
         check_not_running: Callable[[str], None] = lambda _name: None,
     ) -> None:
-        self._rename = rename
         step = RuleStep(source[-1].output, rules, column, keep_unmatched)
         super().__init__(
             name,
@@ -65,16 +62,13 @@ class RuleQuery(Query):
             relations,
             rules.options,
             check_not_running=check_not_running,
+            rename=rename,
         )
 
     @property
     def identity(self) -> str:
         """The steps; the rules change while they run, and their operator knows which it learned."""
         return "\n".join(map(str, self.steps))
-
-    def job(self) -> Job:
-        """Return the job of a run of the query."""
-        return replace(super().job(), rename=self._rename)
 
 
 def free_name(stream: DataFrame) -> str:

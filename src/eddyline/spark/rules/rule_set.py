@@ -15,7 +15,7 @@ from eddyline.options import SharingOptions
 from eddyline.rules.store import RuleStore, rules_by_name
 from eddyline.spark.functions import named_functions
 from eddyline.spark.operator import Batch
-from eddyline.spark.query import Relation
+from eddyline.spark.relation import Relation
 from eddyline.spark.rules.binding import MAX_INPUTS, RuleBinder
 from eddyline.spark.rules.operator import RuleOperator, text_of
 from eddyline.spark.rules.output import Counts, Matched, Matches

@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from eddyline.errors import StateError
-from eddyline.spark.operator import Stateful, collected
+from eddyline.spark.operator import Batch, Stateful, collected
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.operator import Record
     from eddyline.runtime.records import History
-    from eddyline.spark.operator import Batch, Observed, Operator, Pending
+    from eddyline.spark.operator import Observed, Operator, Pending
     from eddyline.state.manifest import ManifestFolder
     from eddyline.watch.sections import Section
 
@@ -57,16 +57,21 @@ class Chain:
             self._folder = folder()
             for each in self._stateful:
                 each.attach(self._folder.place(each.name))
-            self._check_identity(self._folder)
+            self._start(self._folder)
 
-    def _check_identity(self, folder: ManifestFolder) -> None:
+    def _start(self, folder: ManifestFolder) -> None:
+        """Let the operators know the newest state, for people to see before the first batch."""
         latest = folder.latest()
-        if latest is not None and latest.identity != self.identity:
+        if latest is None:
+            return
+        if latest.identity != self.identity:
             msg = (
                 f"{folder.folder} holds the state of another query ({latest.identity}); this one "
                 f"is {self.identity}. Give another checkpoint, or the query as it was"
             )
             raise StateError(msg, folder=folder.folder)
+        for each in self._stateful:
+            each.open(latest.parts.get(each.name), None, Batch(latest.batch_id + 1))
 
     @property
     def has_state(self) -> bool:
@@ -88,11 +93,21 @@ class Chain:
             part = None if before is None else before.parts.get(each.name)
             each.open(part, None if again is None else again.parts.get(each.name), batch)
 
-    def lay(self, df: DataFrame, batch: Batch) -> tuple[DataFrame, Awaited]:
-        """Prepare the operators for a batch and lay them over its rows."""
+    def lay(
+        self, rows: DataFrame, batch: Batch, observed: DataFrame | None = None
+    ) -> tuple[DataFrame, Awaited]:
+        """Prepare the operators for a batch and lay them over its rows.
+
+        Args:
+            rows: of the batch.
+            batch: which it is.
+            observed: the rows with an observation of them, over which the first operator is laid;
+                it looks at others before, as an observation belongs to one job.
+        """
         awaited = {}
+        df = rows if observed is None else observed
         for each in self.operators:
-            each.prepare(df, batch)
+            each.prepare(rows if df is observed else df, batch)
             laid = each.lay(df, batch)
             df, awaited[each.name] = laid.df, laid.pending
         return df, awaited

@@ -231,7 +231,7 @@ class Run(RunFace):
         chain, arrived = self.chain, Observation()
         chain.open(batch)
         source = df.observe(arrived, F.count(F.lit(1)).alias("n"))
-        result, awaited = chain.lay(source, batch)
+        result, awaited = chain.lay(df, batch, source)
         kept = self.outlet.write(result, batch.id)
         # One wait for all: a sink that ran no job has nothing to report.
         deadline = time.monotonic() + REPORT_WAIT_S
@@ -282,13 +282,16 @@ class Run(RunFace):
 
     def view(self) -> Any:
         """Return the plan in force and why, as values."""
-        views = [each for each in self.chain.operators if hasattr(each, "view")]
-        view = views[0].view()
+        view = self._shown().view()
         return replace(view, notes=(*view.notes, *self.notes))
 
     def sections(self) -> list[Section]:
         """Return what there is to say of the run."""
         return arranged([*self.chain.sections(self._history()), *notes(self.notes)])
+
+    def _shown(self) -> Any:
+        """Return the operator of which ``view`` tells."""
+        return next(each for each in self.chain.operators if hasattr(each, "view"))
 
     @property
     def records(self) -> list[BatchRecord]:

@@ -1,0 +1,134 @@
+"""The loop of a grid: hashes are counted batch by batch, and rows are moved where that pays."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from eddyline.joins.grid_choice import MIN_GAIN, chosen_grid, fullest, gain
+from eddyline.joins.plan import COMPONENT
+from eddyline.runtime.journal import JournalEntry
+from eddyline.state.grid import N_BINS, Grid
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from eddyline.joins.graph import JoinGraph
+    from eddyline.state.grid import Bins, Split
+
+REVIEW_EVERY = 8
+"""Batches between two looks at the grid, once so many have run."""
+
+FRESH = 0.8
+"""Weight of what was counted in a batch one batch later."""
+
+
+class GridLoop:
+    """Keeps the cut of a join's rows into buckets good.
+
+    Args:
+        graph: the inputs and their key classes.
+        n_buckets: most buckets.
+        n_tasks: tasks that run at a time.
+        timed: the inputs that are streams, whose rows can be cut by event time.
+        is_adaptive: whether the grid may change.
+    """
+
+    component = COMPONENT
+
+    def __init__(
+        self,
+        graph: JoinGraph,
+        n_buckets: int,
+        n_tasks: int,
+        timed: Collection[str],
+        *,
+        is_adaptive: bool,
+    ) -> None:
+        self.graph = graph
+        self.n_buckets = n_buckets
+        self.n_tasks = n_tasks
+        self.timed = timed
+        self.is_adaptive = is_adaptive
+        self.bins: Bins = {
+            (name, key): np.zeros(N_BINS) for name in graph.inputs for key in graph.classes_of[name]
+        }
+        """Histograms of the hashes of rows, older batches counting less."""
+        self.plan = chosen_grid(graph, n_buckets)
+        """The grid of the next batch."""
+
+    def start(self, before: Grid) -> None:
+        """Choose the grid of the first batch of a run.
+
+        Args:
+            before: the grid of the state that the run starts from.
+        """
+        better = self._better()
+        is_other = better.n_buckets != before.n_buckets
+        self.plan = better if is_other or self._is_worth_it(before, better) else before
+
+    def step(self, fresh: Iterable[Bins], batch_id: int = -1) -> list[JournalEntry]:
+        """Take in what the buckets of a batch counted, and look now and then at the grid.
+
+        Args:
+            fresh: of each bucket, how the hashes of its new rows are spread.
+            batch_id: the micro-batch, for the journal.
+        """
+        counted = list(fresh)
+        for key in self.bins:
+            new = [bins[key] for bins in counted if key in bins]
+            self.bins[key] = FRESH * self.bins[key] + sum(new, np.zeros(N_BINS))
+        if batch_id > REVIEW_EVERY and batch_id % REVIEW_EVERY:
+            return []
+        before, better = self.plan, self._better()
+        if better == before or not self._is_worth_it(before, better):
+            return []
+        self.plan = better
+        evidence = {
+            "rows_in_fullest_before": fullest(self.graph, before, self.bins),
+            "rows_in_fullest_after": fullest(self.graph, better, self.bins),
+        }
+        return [JournalEntry(batch_id, COMPONENT, "grid", _plain(before), _plain(better), evidence)]
+
+    @property
+    def _known(self) -> Bins | None:
+        """The histograms; None if nothing was counted, or if it may make no difference."""
+        return (
+            self.bins if self.is_adaptive and any(of.any() for of in self.bins.values()) else None
+        )
+
+    def _better(self) -> Grid:
+        return chosen_grid(
+            self.graph, self.n_buckets, self._known, timed=self.timed, n_tasks=self.n_tasks
+        )
+
+    def _is_worth_it(self, before: Grid, better: Grid) -> bool:
+        won = gain(self.graph, before, better, self._known, self.n_tasks)
+        return self.is_adaptive and won >= MIN_GAIN
+
+    # -- saving ---------------------------------------------------------------------------------
+
+    def snapshot(self) -> list[tuple[str, int, list[float]]]:
+        """Return the histograms."""
+        return [(*key, of.tolist()) for key, of in self.bins.items()]
+
+    def restore(self, state: list[tuple[str, int, list[float]]]) -> None:
+        """Continue from what ``snapshot`` returned; what is of other inputs is left out."""
+        for name, key, of in state:
+            if (name, key) in self.bins and len(of) == N_BINS:
+                self.bins[name, key] = np.array(of)
+
+
+def _plain(grid: Grid) -> Any:
+    """Return a grid as plain values: its shape, and which bins are split if some are."""
+    shape = list(grid.shape)
+    if not grid.splits:
+        return shape
+    splits = [f"bin {each.bin}: {split_text(each)}" for each in grid.splits]
+    return {"shape": shape, "splits": splits}
+
+
+def split_text(split: Split) -> str:
+    """Return in words into how many parts the inputs are cut in a bin."""
+    return ", ".join(f"{name} in {size}" for name, size in split.sides)

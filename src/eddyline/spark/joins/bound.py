@@ -1,0 +1,295 @@
+"""A windowed join bound to its DataFrames: all that is known of it before a row comes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import BinaryType, StructField, StructType
+
+from eddyline.errors import NotSupportedError, OptionError, QueryError
+from eddyline.joins.graph import JoinGraph
+from eddyline.options import FilterOptions, JoinOptions
+from eddyline.query.cql import read_window
+from eddyline.query.predicates import SqlPredicate
+from eddyline.query.steps import FilterStep, JoinStep, ProjectStep, ReadStep, columns_read, maker
+from eddyline.query.windows import LONGEST
+from eddyline.registry import unknown
+from eddyline.spark.joins.layout import JoinInput
+from eddyline.spark.joins.source import source_of
+from eddyline.spark.joins.task import REPORT
+from eddyline.sql.parsing import quoted
+from eddyline.state.event_time import EventTime, OrderPlan
+from eddyline.state.rows import KeyColumn, result_column
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from eddyline.query.steps import JoinedInput, Step
+    from eddyline.spark.joins.layout import InputLayout
+    from eddyline.spark.joins.source import Source
+    from eddyline.spark.relation import Relation
+
+
+@dataclass(frozen=True)
+class BoundJoin:
+    """The facts of a join: what is asked, of which columns, and how rows travel."""
+
+    name: str
+    """Name of the query."""
+    step: JoinStep
+    inputs: tuple[JoinInput, ...]
+    steps_after: tuple[Step, ...]
+    """The steps over results, as they are in the query."""
+    graph: JoinGraph
+    options: JoinOptions
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session of the inputs."""
+        return self.inputs[0].df.sparkSession
+
+    @cached_property
+    def filter_options(self) -> FilterOptions:
+        """The way in which the order of predicates over one input is learned."""
+        return FilterOptions.like(self.options)
+
+    @cached_property
+    def source(self) -> Source:
+        """The inputs as one DataFrame.
+
+        Raises:
+            QueryError: keys that cannot be compared, an event time that is no time, or a step that
+                does not fit the columns of its input.
+        """
+        return source_of(self.step, self.inputs, self.filter_options)
+
+    @cached_property
+    def after(self) -> tuple[Step, ...]:
+        """The steps over results. Where codes are hashes, keys are compared again before others."""
+        if not self.source.rough:
+            return self.steps_after
+        equalities = tuple(map(SqlPredicate, self.step.equalities))
+        first, *rest = self.steps_after
+        if isinstance(first, FilterStep):
+            return (replace(first, predicates=(*equalities, *first.predicates)), *rest)
+        return (FilterStep(self.step.output, equalities), *self.steps_after)
+
+    # -- time -----------------------------------------------------------------------------------
+
+    @cached_property
+    def timed(self) -> tuple[str, ...]:
+        """The inputs that are streams."""
+        return tuple(each.name for each in self.inputs if each.time is not None)
+
+    @cached_property
+    def event_time(self) -> EventTime:
+        """The streams, and by how much their rows may come late."""
+        return EventTime(
+            {each.name: each.lateness for each in self.inputs if each.time is not None}
+        )
+
+    def order(self, latest: Mapping[str, int]) -> OrderPlan | None:
+        """Return the order of event time to answer in; None if no answer depends on it.
+
+        Args:
+            latest: the latest event time of each stream before a batch (µs).
+        """
+        layouts = {each.name: each for each in self.source.layouts}
+        counts = {
+            name: of.window.counts for name, of in layouts.items() if of.window.counts is not None
+        }
+        if not counts and self.step.emits == "istream":
+            return None
+        return OrderPlan(
+            emits=self.step.emits,
+            time=self.event_time,
+            latest=dict(latest),
+            rows=counts,
+            ties={name: layouts[name].ties for name in counts},
+            columns={name: tuple(of for of, _ in layouts[name].columns) for name in counts},
+        )
+
+    # -- work -----------------------------------------------------------------------------------
+
+    @property
+    def n_buckets(self) -> int:
+        """Most buckets that rows are cut into: one where every row of a stream has to be seen."""
+        if self.order({}) is not None:
+            return 1
+        partitions = self.spark.conf.get("spark.sql.shuffle.partitions")
+        return self.options.buckets or int(partitions or 1)
+
+    @property
+    def n_tasks(self) -> int:
+        """Tasks that Spark runs at a time."""
+        return int(self.spark.sparkContext.defaultParallelism)
+
+    # -- columns --------------------------------------------------------------------------------
+
+    @cached_property
+    def result_schema(self) -> StructType:
+        """The columns of results: a struct for each input."""
+        return StructType([StructField(name, of) for name, of in self._fields.items()])
+
+    @cached_property
+    def task_schema(self) -> StructType:
+        """The columns that tasks return: those of all inputs, ``input.column``, and the report."""
+        columns = [
+            StructField(result_column(name, column.name), column.dataType)
+            for name, of in self._fields.items()
+            for column in of
+        ]
+        return StructType([*columns, StructField(REPORT, BinaryType())])
+
+    @cached_property
+    def _fields(self) -> dict[str, StructType]:
+        """The columns of results by input."""
+        return {
+            each.name: self.fields_of(each, [name for name, _ in each.columns])
+            for each in self.source.layouts
+        }
+
+    def fields_of(self, layout: InputLayout, names: Iterable[str]) -> StructType:
+        """Return some columns of an input."""
+        schema = self.inputs[layout.number].shape.schema
+        return StructType([StructField(name, schema[name].dataType) for name in names])
+
+    @cached_property
+    def keys_only(self) -> dict[str, tuple[KeyColumn, ...]]:
+        """By input, the columns that late rows have and others need not carry."""
+        found = {}
+        for each in self.source.layouts:
+            fields = self.fields_of(each, [name for name, _ in each.keys_only])
+            kinds = [field.type for field in to_arrow_schema(fields, timezone="UTC")]
+            columns = zip(each.keys_only, kinds, strict=True)
+            found[each.name] = tuple(KeyColumn(*column, kind) for column, kind in columns)
+        return found
+
+    @property
+    def empty_results(self) -> DataFrame:
+        """No results, for analysis."""
+        return self.spark.createDataFrame([], self.result_schema)
+
+    def results(self, df: DataFrame) -> DataFrame:
+        """Return the results in what tasks returned: a struct for each input."""
+        return df.where(f"{REPORT} IS NULL").select(*self._structs)
+
+    @cached_property
+    def _structs(self) -> list[Column]:
+        def found(name: str, column: str) -> Column:
+            return F.col(quoted(result_column(name, column))).alias(column)
+
+        return [
+            F.struct(*[found(name, column) for column in of.names]).alias(name)
+            for name, of in self._fields.items()
+        ]
+
+
+def bind_join(
+    steps: Sequence[Step], relations: Mapping[str, Relation], name: str, options: object
+) -> BoundJoin | None:
+    """Return the join among the steps of a query; None if there is none.
+
+    Args:
+        steps: of the query.
+        relations: the streams and tables that it reads, by name.
+        name: of the query.
+        options: of the query.
+
+    Raises:
+        QueryError: streams without event times, or of different kinds.
+        NotSupportedError: steps before the join that it cannot be laid over.
+        OptionError: a lateness that is no interval.
+    """
+    at = next((number for number, each in enumerate(steps) if isinstance(each, JoinStep)), None)
+    if at is None:
+        return None
+    step = steps[at]
+    assert isinstance(step, JoinStep)
+    names = [each.name for each in step.joined]
+    compared = columns_read(names, step.equalities)
+    inputs = tuple(_input(steps[:at], each, relations, compared[each.name]) for each in step.joined)
+    _check_streams(inputs)
+    graph = JoinGraph(tuple(names), tuple(frozenset(key.members) for key in step.keys))
+    after = tuple(steps[at + 1 :])
+    return BoundJoin(name, step, inputs, after, graph, JoinOptions.like(options))
+
+
+def _input(
+    before: Sequence[Step],
+    joined: JoinedInput,
+    relations: Mapping[str, Relation],
+    compared: tuple[str, ...],
+) -> JoinInput:
+    """Return an input: the stream or table that it starts from, and the steps over it."""
+    found: list[FilterStep | ProjectStep] = []
+    relation, position = joined.input, len(before)
+    while not isinstance(step := before[position := maker(before, position, relation)], ReadStep):
+        if not isinstance(step, FilterStep | ProjectStep):
+            msg = f"{joined.name!r} is joined after {step}, which is not supported yet"
+            raise NotSupportedError(msg, input=joined.name)
+        found.insert(0, step)
+        (relation,) = step.inputs
+    read = relations[step.stream]
+    if read.time is not None and read.time not in read.df.columns:
+        msg = f"{step.stream!r}: {unknown('time column', read.time, read.df.columns)}"
+        raise QueryError(msg, name=step.stream, time=read.time)
+    shape = read.df
+    for each in found:
+        shape = shape.selectExpr(*each.projections) if isinstance(each, ProjectStep) else shape
+    lateness = 0 if read.lateness is None else _micros(read.lateness, step.stream)
+    return JoinInput(
+        joined.name,
+        joined.input,
+        step.stream,
+        read.df,
+        read.time,
+        lateness,
+        joined.window,
+        tuple(found),
+        shape,
+        joined.columns,
+        compared,
+    )
+
+
+def _check_streams(inputs: Sequence[JoinInput]) -> None:
+    """Raise QueryError unless all streams are of one kind, and tables can be read."""
+    timed = {each.stream: each.df.isStreaming for each in inputs if each.time is not None}
+    if not timed:
+        msg = "every input is a static table; give the event-time column of at least one stream"
+        raise QueryError(msg)
+    if len(set(timed.values())) > 1:
+        batch = ", ".join(sorted(name for name, streams in timed.items() if not streams))
+        msg = (
+            f"{batch} has a time column but is no streaming DataFrame, as others are; a table "
+            f"that does not change is joined without a time"
+        )
+        raise QueryError(msg)
+    for each in inputs:
+        if each.time is None and each.df.isStreaming:
+            msg = f"stream {each.stream!r} needs an event-time column to be joined: time='…'"
+            raise QueryError(msg, stream=each.stream)
+
+
+def _micros(text: str, stream: str) -> int:
+    """Return an interval in µs.
+
+    Raises:
+        OptionError: it is none.
+    """
+    try:
+        window = read_window(f"RANGE {text}", f"the lateness of {stream!r}")
+    except QueryError as error:
+        msg = f"the lateness of {stream!r} is an interval such as '1 minute', got {text!r}"
+        raise OptionError(msg, stream=stream, lateness=text) from error
+    if window.length == LONGEST:
+        msg = f"the lateness of {stream!r} must end, got {text!r}"
+        raise OptionError(msg, stream=stream, lateness=text)
+    return window.length

@@ -1,0 +1,350 @@
+"""The steps over one input of a join, laid over the DataFrame that all its inputs share.
+
+Each works on the rows of its input alone, under the names of the input's own columns while it is
+laid. What a step computes stands in common columns that go before the shuffle.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import reduce
+from operator import and_
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import Observation
+from pyspark.sql import functions as F
+from sqlglot import exp, parse_one
+
+from eddyline.query.predicates import FunctionPredicate, named
+from eddyline.query.steps import FilterStep
+from eddyline.spark.analysis import column_types
+from eddyline.spark.filters.binding import bind_to
+from eddyline.spark.filters.guard import Guard, settled
+from eddyline.spark.filters.operator import FilterOperator
+from eddyline.spark.joins.layout import INPUT, PASSES, TEXT_OF
+from eddyline.spark.operator import Laid, Operator
+from eddyline.spark.session import is_ansi
+from eddyline.sql.analysis import resolve_columns
+from eddyline.sql.parsing import SparkText, quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from pyspark.sql import Column, DataFrame
+
+    from eddyline.filters.binding import BoundConjunction
+    from eddyline.options import FilterOptions
+    from eddyline.query.query import KeyClass
+    from eddyline.query.steps import ProjectStep
+    from eddyline.spark.joins.layout import InputLayout, JoinInput, SharedColumns
+    from eddyline.spark.operator import Batch
+    from eddyline.sql.analysis import SqlAnalysis
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The columns of an input in the common DataFrame."""
+
+    number: int
+    """The number of the input."""
+    places: Mapping[str, str]
+    """The common column that holds each column, by name."""
+
+    @property
+    def is_mine(self) -> Column:
+        """Whether a row is of the input."""
+        return F.col(INPUT) == self.number
+
+    def named(self, df: DataFrame) -> DataFrame:
+        """Return the common DataFrame with the columns of the input under their own names."""
+        return _renamed(df, {place: name for name, place in self.places.items()})
+
+    def unnamed(self, df: DataFrame) -> DataFrame:
+        """Return the common DataFrame with common columns alone, as ``named`` was given it."""
+        return _renamed(df, self.places)
+
+
+@dataclass(frozen=True, slots=True)
+class InputPredicates:
+    """A filter step over one input."""
+
+    relation: str
+    scope: Scope
+    bound: BoundConjunction
+    marks: str
+    """The column that is set to false on rows that are dropped; they go if empty."""
+    is_first: bool
+    """Whether it is the first step over its input, so that its columns are those of the stream."""
+
+
+@dataclass(frozen=True, slots=True)
+class InputColumns:
+    """A projection of one input."""
+
+    relation: str
+    scope: Scope
+    computed: Mapping[str, str]
+    """The SQL of each column that is computed, by its common column."""
+    may_raise: bool
+
+    def lay(self, df: DataFrame) -> DataFrame:
+        """Compute the columns for the rows of the input."""
+        df = self.scope.named(settled(df) if self.may_raise else df)
+        mine = self.scope.is_mine
+        columns = {
+            place: F.when(mine, F.expr(text)).otherwise(F.col(place))
+            for place, text in self.computed.items()
+        }
+        return self.scope.unnamed(df.withColumns(columns) if columns else df)
+
+
+@dataclass(frozen=True, slots=True)
+class InputKeys:
+    """The keys of an input that has steps, and what it carries through the shuffle."""
+
+    scope: Scope
+    codes: Mapping[str, Column]
+    """The code of each key, by its common column."""
+    slots: Mapping[str, str]
+    """The columns that results need, by the common column that is to hold each."""
+    may_raise: bool
+    """Whether some key may raise an error, which counts only on rows that pass."""
+    is_raw: bool
+    """Whether rows that cannot join are there."""
+
+    def lay(self, df: DataFrame) -> DataFrame:
+        """Compute them for the rows of the input that can join."""
+        df = self.scope.named(settled(df) if self.may_raise else df)
+        mine, passes = self.scope.is_mine, F.col(PASSES)
+        can_join = mine & passes if self.is_raw else mine
+        values = {place: F.when(can_join, code) for place, code in self.codes.items()}
+        values |= {place: F.when(mine, column_of(name)) for place, name in self.slots.items()}
+        df = df.withColumns({place: of.otherwise(F.col(place)) for place, of in values.items()})
+        passes = reduce(and_, [F.col(place).isNotNull() for place in self.codes], passes)
+        df = df.withColumn(PASSES, F.when(mine, passes).otherwise(F.col(PASSES)))
+        return self.scope.unnamed(df)
+
+
+@dataclass(frozen=True, slots=True)
+class LaidInput:
+    """An input that has steps: what they are, and the columns that they start from."""
+
+    start: Mapping[str, str]
+    """The columns of the stream that are carried, by name, and the common column of each."""
+    steps: tuple[InputPredicates | InputColumns, ...]
+    keys: InputKeys
+
+
+def laid_input(
+    each: JoinInput,
+    layout: InputLayout,
+    keys: Mapping[int, KeyClass],
+    codes: Mapping[str, Column],
+    raws: SharedColumns,
+    options: FilterOptions,
+) -> LaidInput:
+    """Return the steps of an input over common columns; those that are missing are added.
+
+    Args:
+        each: the input.
+        layout: its places.
+        keys: its key classes by number.
+        codes: the codes of its keys.
+        raws: the common columns that go before the shuffle.
+        options: how the order of predicates is learned.
+
+    Raises:
+        QueryError: a step that does not fit the columns before it.
+    """
+    df, types = each.df, dict(each.df.dtypes)
+    # Where nothing is projected, columns are where results find them from the start.
+    places = (
+        {}
+        if each.is_projected
+        else {name: place for name, place in layout.slots.items() if not name.startswith(TEXT_OF)}
+    )
+    for name in _read(each, keys):
+        places.setdefault(name, "")
+    for name, place in places.items():
+        places[name] = place or raws.take(types[name], places.values())
+    start = dict(places)
+    laid: list[InputPredicates | InputColumns] = []
+    for step in each.steps:
+        scope = Scope(layout.number, places)
+        if isinstance(step, FilterStep):
+            marks = PASSES if layout.is_raw and step.input == each.relation else ""
+            columns = df.select(*[F.col(quoted(name)) for name in places])
+            bound = bind_to(columns, named(step.predicates), options)
+            laid.append(InputPredicates(step.input, scope, bound, marks, not laid))
+        else:
+            projected, places, df = _projected(df, step, scope, raws)
+            laid.append(projected)
+    scope = Scope(layout.number, places)
+    slots = {place: name for name, place in layout.slots.items() if places.get(name) != place}
+    may_raise = any(
+        _facts(df, text).may_raise for key in keys.values() for text in key.members[each.name]
+    )
+    return LaidInput(start, tuple(laid), InputKeys(scope, codes, slots, may_raise, layout.is_raw))
+
+
+def _projected(
+    df: DataFrame, step: ProjectStep, scope: Scope, raws: SharedColumns
+) -> tuple[InputColumns, dict[str, str], DataFrame]:
+    """Return a projection, the place of each of its columns, and a DataFrame with these."""
+    shape = df.selectExpr(*step.projections)
+    texts = _columns_of(step, df)
+    places: dict[str, str] = {}
+    computed: dict[str, str] = {}
+    for (name, kind), text in zip(shape.dtypes, texts, strict=True):
+        if isinstance(_expression(text), exp.Column):
+            (column,) = _facts(df, text).columns
+            if dict(df.dtypes)[column] == kind:  # else it is a field of a struct
+                places[name] = scope.places[column]
+                continue
+        places[name] = raws.take(kind, {*scope.places.values(), *places.values()})
+        computed[places[name]] = text
+    may_raise = any(_facts(df, text).may_raise for text in computed.values())
+    return InputColumns(step.output, scope, computed, may_raise), places, shape
+
+
+def _columns_of(step: ProjectStep, df: DataFrame) -> list[str]:
+    """Return the SQL of each column of a projection, one for each column of a star."""
+    return [
+        each
+        for text in step.projections
+        for each in ([quoted(name) for name in df.columns] if text.strip() == "*" else [text])
+    ]
+
+
+def _read(each: JoinInput, keys: Mapping[int, KeyClass]) -> dict[str, None]:
+    """Return the columns of the stream that the steps and keys of an input read."""
+    texts: list[str] = []
+    for step in each.steps:
+        if not isinstance(step, FilterStep):
+            texts += _columns_of(step, each.df)
+            return _columns_in(each.df, texts)
+        for predicate in step.predicates:
+            if isinstance(predicate, FunctionPredicate):
+                texts += predicate.reads
+            else:
+                texts.append(predicate.text)
+    texts += [text for key in keys.values() for text in key.members[each.name]]
+    return _columns_in(each.df, texts)
+
+
+def _columns_in(df: DataFrame, texts: Iterable[str]) -> dict[str, None]:
+    """Return the columns that some expressions read, in order of first mention."""
+    found: dict[str, None] = {}
+    for text in texts:
+        # A column by its exact name need not be SQL.
+        names = (text,) if text in df.columns else _facts(df, text).columns
+        found.update(dict.fromkeys(names))
+    return found
+
+
+def _facts(df: DataFrame, text: str) -> SqlAnalysis:
+    """Return the facts of an expression, which may have an alias."""
+    plain = _expression(text).sql(dialect=SparkText)
+    ansi = is_ansi(df.sparkSession)
+    return resolve_columns(plain, column_types(df), name=text, ansi=ansi, qualifiers=None)
+
+
+def _expression(text: str) -> exp.Expression:
+    """Return the tree of an expression, without its alias."""
+    tree: exp.Expression = parse_one(f"SELECT {text}", read=SparkText).expressions[0].unalias()
+    return tree
+
+
+def column_of(name: str) -> Column:
+    """Return a column that an input carries, or the text of one."""
+    plain = F.col(quoted(name.removeprefix(TEXT_OF)))
+    return F.when(plain.isNotNull(), F.to_json(F.array(plain))) if TEXT_OF in name else plain
+
+
+class InputFilter(FilterOperator):
+    """The predicates of one input of a join.
+
+    Args:
+        step: the predicates.
+        options: how orders are learned.
+        query: name of the join.
+        rows: returns the rows of the newest batch, which can be looked at before the job.
+    """
+
+    def __init__(
+        self,
+        step: InputPredicates,
+        options: FilterOptions,
+        query: str,
+        rows: Callable[[], DataFrame | None],
+    ) -> None:
+        self.step = step
+        self._rows = rows
+        guard = Guard(f"{INPUT} = {step.scope.number}", step.marks)
+        super().__init__(step.bound, options, query, relation=step.relation, guard=guard)
+
+    def prepare(self, df: DataFrame, batch: Batch) -> None:
+        """Look at a micro-batch before it runs; see ``FilterOperator.prepare``."""
+        rows = self._rows() if self.step.is_first and batch.id >= 0 else None
+        super().prepare(self.step.scope.named(df if rows is None else rows), batch)
+
+    def lay(
+        self,
+        df: DataFrame,
+        batch: Batch,
+        *,
+        observation: Callable[[str], Any] = lambda _component: Observation(),
+    ) -> Laid:
+        """Lay the predicates over the rows of the input; see ``FilterOperator.lay``."""
+        laid = super().lay(self.step.scope.named(df), batch, observation=observation)
+        return Laid(self.step.scope.unnamed(laid.df), laid.pending)
+
+
+class InputProject(Operator):
+    """A projection of one input of a join.
+
+    Args:
+        step: the projection.
+    """
+
+    def __init__(self, step: InputColumns) -> None:
+        self.step = step
+        self.name = f"project {step.relation}"
+
+    def lay(self, df: DataFrame, batch: Batch) -> Laid:  # noqa: ARG002 - the same for every batch
+        """Compute the columns."""
+        return Laid(self.step.lay(df))
+
+
+def operators_of_inputs(
+    inputs: Iterable[LaidInput],
+    options: FilterOptions,
+    query: str,
+    rows: Callable[[], DataFrame | None],
+) -> list[Operator]:
+    """Return the operators of the steps over one input of a join each, in the order of inputs.
+
+    Args:
+        inputs: those that have steps.
+        options: how the order of predicates is learned.
+        query: name of the join.
+        rows: returns the rows of the newest batch.
+    """
+    found: list[Operator] = []
+    for laid in inputs:
+        for step in laid.steps:
+            made: Operator
+            if isinstance(step, InputPredicates):
+                made = InputFilter(step, options, query, rows)
+            else:
+                made = InputProject(step)
+            n_before = sum(each.name.partition("#")[0] == made.name for each in found)
+            made.name += f"#{n_before + 1}" if n_before else ""
+            found.append(made)
+    return found
+
+
+def _renamed(df: DataFrame, names: Mapping[str, str]) -> DataFrame:
+    """Return a DataFrame with other names for some columns."""
+    columns = [F.col(quoted(each)).alias(names.get(each, each)) for each in df.columns]
+    return df.select(*columns)

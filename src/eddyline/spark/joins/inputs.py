@@ -1,0 +1,137 @@
+"""The inputs of a join on Spark: what arrives of each, and how far its event time has come."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from pyspark.sql import Observation
+from pyspark.sql import functions as F
+
+from eddyline.errors import StateError
+from eddyline.joins.state_part import InputsPart
+from eddyline.spark.joins.layout import INPUT, START
+from eddyline.spark.operator import Laid, Operator, Pending
+from eddyline.spark.run.observed_metrics import PendingMetrics
+from eddyline.state.manifest import StatePart
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import Column, DataFrame
+
+    from eddyline.runtime.journal import JournalEntry
+    from eddyline.spark.joins.source import Source
+    from eddyline.spark.operator import Batch, Observed
+    from eddyline.state.place import StatePlace
+
+
+class ArrivalCounts(msgspec.Struct):
+    """Rows that arrived of one input."""
+
+    n_arrived: int = 0
+    n_untimed: int = 0
+    """Those of them without an event time."""
+
+
+class JoinInputs(Operator):
+    """Counts what arrives, keeps the latest event time of each stream, and adds the tables.
+
+    Args:
+        source: the inputs.
+        timed: the inputs that are streams.
+    """
+
+    name = "inputs"
+
+    def __init__(self, source: Source, timed: Sequence[str]) -> None:
+        self.source = source
+        self.timed = timed
+        self.latest: dict[str, int] = {}
+        self.counts = {each.name: ArrivalCounts() for each in source.layouts}
+        self._is_empty = True
+        self.rows: DataFrame | None = None
+        """The rows of the newest batch, without any observation of them."""
+
+    def attach(self, place: StatePlace) -> None:
+        """Take note of the place of files, of which there are none."""
+
+    def open(
+        self,
+        part: StatePart | None,
+        again: StatePart | None,  # noqa: ARG002 - of the protocol
+        batch: Batch,  # noqa: ARG002
+    ) -> None:
+        """Start from the event times after the batch before."""
+        self.latest = {} if part is None else part.read(InputsPart).latest
+        self._is_empty = part is None
+
+    def prepare(self, df: DataFrame, batch: Batch) -> None:  # noqa: ARG002 - of the protocol
+        """Keep the rows for who looks at some of them before the job."""
+        self.rows = self.source.timed(df, is_first=self._is_empty)
+
+    def lay(self, df: DataFrame, batch: Batch) -> Laid:  # noqa: ARG002
+        """Count the rows of a batch; the first one brings those of the tables as well."""
+        seen = Observation()
+        df = df.observe(seen, *self._counted())
+        laid = self.source.timed(df, is_first=self._is_empty)
+        return Laid(laid, (Pending("arrived", PendingMetrics(seen)),))
+
+    def once(self, df: DataFrame) -> DataFrame:
+        """Return all rows of batch DataFrames, with those of the tables."""
+        return self.source.timed(df, is_first=True)
+
+    def _counted(self) -> list[Column]:
+        """Return the counts of the rows of a batch before any is dropped."""
+        columns = []
+        for each in self.source.layouts:
+            is_mine = F.col(INPUT) == each.number
+            start = F.when(is_mine, F.col(START))
+            columns += [
+                F.max(start).alias(f"latest{each.number}"),
+                F.count(start).alias(f"timed{each.number}"),
+                F.count(F.when(is_mine, 1)).alias(f"all{each.number}"),
+            ]
+        return columns
+
+    def is_whole(self, observed: Sequence[Observed]) -> bool:
+        """Return whether the arrivals were counted."""
+        return bool(observed)
+
+    def close(self, observed: Sequence[Observed], batch: Batch) -> StatePart:  # noqa: ARG002
+        """Return the event times after the batch."""
+        metrics = observed[0].metrics
+        for each in self.source.layouts:
+            newest = metrics.get(f"latest{each.number}")
+            if newest is not None and each.name in self.timed:
+                self.latest[each.name] = max(self.latest.get(each.name, newest), int(newest))
+        return StatePart.of(InputsPart(self.latest), ())
+
+    def learn(self, observed: Sequence[Observed], batch: Batch) -> list[JournalEntry]:  # noqa: ARG002
+        """Count what arrived."""
+        for each in self.source.layouts:
+            counts = self.counts[each.name]
+            n_all, n_timed = (
+                int(observed[0].metrics.get(f"{kind}{each.number}") or 0)
+                for kind in ("all", "timed")
+            )
+            counts.n_arrived += n_all
+            counts.n_untimed += n_all - n_timed
+        return []
+
+    def snapshot(self) -> Any:
+        """Return the counts."""
+        return self.counts
+
+    def restore(self, state: Any) -> None:
+        """Continue from what ``snapshot`` returned.
+
+        Raises:
+            StateError: it is damaged, or of other inputs.
+        """
+        try:
+            counts = msgspec.convert(state, dict[str, ArrivalCounts])
+            self.counts = {name: counts[name] for name in self.counts}
+        except (KeyError, msgspec.ValidationError) as error:
+            msg = f"what is known of the inputs of the join cannot be read: {error!r}"
+            raise StateError(msg) from error

@@ -1,0 +1,98 @@
+"""Keys of a join as codes: 64 bits that are equal wherever SQL says that keys are equal."""
+
+from __future__ import annotations
+
+from functools import reduce
+from operator import and_
+from typing import TYPE_CHECKING
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import functions as F
+
+from eddyline.errors import QueryError
+from eddyline.spark.joins.layout import KEY, WIDTHS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from pyspark.sql import Column
+
+    from eddyline.query.query import KeyClass
+    from eddyline.spark.joins.layout import JoinInput
+
+EPOCH = "TIMESTAMP_NTZ '1970-01-01 00:00:00'"
+
+
+def codes_of(name: str, keys: Mapping[int, KeyClass], kinds: Sequence[str]) -> dict[str, Column]:
+    """Return the codes of an input by common column; NULL on rows that cannot join.
+
+    Where several expressions of an input are members of one class, only rows on which they are
+    equal can join, and no key is computed on others.
+
+    Args:
+        name: the input.
+        keys: its key classes by number.
+        kinds: the type in which the members of every key class are compared.
+    """
+    tests = [
+        F.expr(f"({first}\n) = ({other}\n)")
+        for key in keys.values()
+        for first, *others in [key.members[name]]
+        for other in others
+    ]
+    codes = {f"{KEY}{k}": _code(key.members[name][0], kinds[k]) for k, key in keys.items()}
+    if not tests:
+        return codes
+    return {place: F.when(reduce(and_, tests), code) for place, code in codes.items()}
+
+
+def key_type(key: KeyClass, inputs: Iterable[JoinInput]) -> str:
+    """Return the type in which the members of a key class are compared.
+
+    Raises:
+        QueryError: a member cannot be resolved, or they are of types that SQL would convert.
+    """
+    found: dict[str, str] = {}
+    for each in inputs:
+        for text in key.members.get(each.name, ()):
+            try:
+                found[f"{each.name}: {text}"] = each.shape.select(F.expr(text)).dtypes[0][1]
+            except AnalysisException as error:
+                msg = f"the key {text!r} of {each.name!r} cannot be resolved: {error}"
+                raise QueryError(msg, input=each.name, key=text) from error
+    kinds = set(found.values())
+    if kinds <= set(WIDTHS):
+        return max(kinds, key=WIDTHS.index)
+    if kinds <= {"float", "double"}:
+        return "double"
+    if len(kinds) == 1:
+        return kinds.pop()
+    if all(kind in WIDTHS or kind.startswith("decimal") for kind in kinds):
+        return "decimal"
+    listed = ", ".join(f"{what} ({kind})" for what, kind in found.items())
+    msg = f"keys of different types are compared: {listed}; cast them to one type"
+    raise QueryError(msg, types=found)
+
+
+def _code(text: str, kind: str) -> Column:
+    """Return the code of a key: equal wherever SQL says that the keys are equal."""
+    value = F.expr(f"({text}\n)")
+    if kind in WIDTHS:
+        return value.cast("bigint")
+    if kind == "boolean":
+        return value.cast("int").cast("bigint")
+    if kind == "date":
+        return F.unix_date(value).cast("bigint")
+    if kind == "timestamp":
+        return F.unix_micros(value)
+    if kind == "timestamp_ntz":
+        return F.expr(f"timestampdiff(MICROSECOND, {EPOCH}, ({text}\n))")
+    there = value.isNotNull()
+    if kind == "double":
+        # 0.0 and -0.0 are equal, and so are all NaN.
+        wide = value.cast("double")
+        value = F.when(wide == 0, 0.0).when(F.isnan(wide), F.lit(float("nan"))).otherwise(wide)
+    elif kind == "decimal":
+        # Equal ones are equal as doubles, too; unequal ones are compared again.
+        value = value.cast("double")
+    return F.when(there, F.xxhash64(value))
