@@ -211,4 +211,4 @@ def test_a_query_over_the_results_of_a_join_and_a_join_over_those_of_a_filter(en
     plan = outer.explain()
     assert plan.count("join") == 1
     assert "filter pairs.few.s" in plan
-    assert "native of pairs.few" in run.explain()
+    assert "native block of pairs.few" in run.explain()
