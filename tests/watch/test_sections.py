@@ -2,17 +2,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from eddyline.watch import filters, joins
 from eddyline.watch.sections import Items, Section, Text, Tile, arranged, notes
-from tests.watch.fakes import a_block, a_join_view, a_view, told
+from tests.watch.fakes import a_block, a_join_view, a_view, sections_of, told
 
 
 def test_several_operators_are_one_explanation():
-    first = filters.sections(a_view(notes=("one", "two")))
-    other = filters.sections(
+    first = sections_of(a_view(notes=("one", "two")))
+    other = sections_of(
         a_view(blocks=(a_block(component="arrow of s"),), notes=("two", "three"), pinned=())
     )
-    found = arranged([*first, *joins.sections(a_join_view()), *other, *notes(["of the run"])])
+    found = arranged([*first, *sections_of(a_join_view()), *other, *notes(["of the run"])])
     titles = [each.title for each in found]
     assert titles == [
         "",
@@ -42,7 +41,7 @@ def test_nothing_is_lost_or_said_twice():
 
 
 def test_one_operators_sections_stay_as_they_are():
-    for view, words in ((a_view(), filters), (a_join_view(), joins)):
-        made = words.sections(view)
+    for view in (a_view(), a_join_view()):
+        made = sections_of(view)
         assert arranged(made) == made
     assert told(replace(a_view(), notes=())).endswith("it may raise\n")

@@ -15,7 +15,7 @@ class RouteView:
     """The rows that take one of the orders of a route table."""
 
     rows: str
-    """Which rows, in words."""
+    """The rows, in words."""
     order: Order
     """Their order: ``order[position] -> filter index``."""
     share: float
@@ -35,11 +35,11 @@ class BlockView:
     profile: FilterProfile
     """The evidence in the window."""
     texts: tuple[str, ...]
-    """What each filter is, by filter index: SQL text or ``function(columns)``."""
+    """The filters by their index, in words: SQL text or ``function(columns)``."""
     is_adaptive: bool
     """Whether the order may still change."""
     note: str = ""
-    """How the order came about or why it cannot change, in a sentence."""
+    """The origin of the order, or the reason why it cannot change, in a sentence."""
     totals: FilterProfile | None = None
     """Counts over the whole life of the block (rows, evaluations), without codes."""
     routes: tuple[RouteView, ...] = ()
@@ -47,7 +47,7 @@ class BlockView:
     routed_by: tuple[str, ...] = ()
     """The attributes that tell the classes apart."""
     route_note: str = ""
-    """What is known of classes of rows, in a sentence."""
+    """The state of routing, in a sentence."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What a person may want to see of a windowed join, as values."""
+"""A windowed join as people may want to see it, as values."""
 
 from __future__ import annotations
 
@@ -79,14 +79,14 @@ class CacheView:
     cost_ns: float
     """Time that keeping it true costs per batch (ns)."""
     n_bytes: int
-    """What it holds."""
+    """Size of its rows."""
     partners: tuple[str, ...] = ()
     """The inputs without a row of which a joined row may be missing."""
 
 
 @dataclass(frozen=True, slots=True)
 class PipelineView:
-    """How the new rows of one input meet the windows of the others."""
+    """The probes of one input: its new rows are looked up in the windows of the others."""
 
     name: str
     """The input."""

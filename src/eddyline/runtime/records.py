@@ -47,7 +47,7 @@ class BatchRecord:
     seconds: float
     """Wall time of the batch (s)."""
     ended_at: float = 0.0
-    """When it ended (seconds since the epoch)."""
+    """End of the batch (seconds since the epoch)."""
     operators: tuple[Record, ...] = ()
     """Each component of the query's operators."""
     lines: tuple[str, ...] = ()

@@ -46,25 +46,26 @@ FILTERS = columns(
 ROUTES = columns("rows, order, of sampled: share")
 
 
-def sections(view: FilterView, history: History | None = None) -> list[Section]:
+def sections(view: FilterView, history: History) -> list[Section]:
     """Return a conjunction as people may want to see it.
 
     Args:
         view: the conjunction as it stands.
-        history: its run, or what was decided outside of one.
+        history: the batches and decisions so far; empty outside of a run.
     """
-    known = history or History()
     components = {block.component for block in view.blocks}
     ran = {
-        each.component: found for each in view.blocks if (found := _series(each, known)) is not None
+        each.component: found
+        for each in view.blocks
+        if (found := _series(each, history)) is not None
     }
     said = {block.note for block in view.blocks}
     return [
         _lead(view, ran),
         *(_block(each, ran.get(each.component)) for each in view.blocks),
-        *_work(known, components),
+        *_work(history, components),
         *_pinned(view),
-        *last_change(known.last(*CHANGES, components=components)),
+        *last_change(history.last(*CHANGES, components=components)),
         *notes([note for note in view.notes if note not in said]),
     ]
 
@@ -100,7 +101,7 @@ def _block(view: BlockView, ran: OrderSeries | None) -> Section:
 
 
 def _block_name(component: str) -> str:
-    """Return what a block is called, by its component.
+    """Return the name of a block, from its component.
 
     >>> _block_name("native"), _block_name("arrow#2 of s")
     ('native block', 'arrow#2 block of s')
@@ -178,7 +179,7 @@ def _counts(view: BlockView) -> list[str]:
 
 
 def _routes(view: BlockView) -> list[Part]:
-    """Return which classes of rows have orders of their own."""
+    """Return the classes of rows that have orders of their own."""
     if not view.routes:
         return [Text(f"Routing {view.route_note}.")] if view.route_note else []
     ids = view.profile.filter_ids
@@ -190,7 +191,7 @@ def _routes(view: BlockView) -> list[Part]:
 
 
 def _work(history: History, components: set[str]) -> list[Section]:
-    """Return how many evaluations the batches took."""
+    """Return the evaluations made for the batches."""
     points = points_of(history.batches)
     made = [
         sum(

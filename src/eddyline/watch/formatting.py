@@ -1,4 +1,4 @@
-"""How numbers, orders and evidence are written for people: one wording for every surface.
+"""Numbers, orders and evidence as texts for people: one wording for every surface.
 
 A value that is not known (None, NaN, infinite) is written as a dash, never as zero.
 """

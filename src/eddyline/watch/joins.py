@@ -107,28 +107,27 @@ def _held(record: JoinRecord) -> str:
     return f"{count(sum(record.n_kept))} rows, {size(sum(record.n_bytes))}: {shown}{more}"
 
 
-def sections(view: JoinView, history: History | None = None) -> list[Section]:
+def sections(view: JoinView, history: History) -> list[Section]:
     """Return a join as people may want to see it.
 
     Args:
         view: the join as it stands.
-        history: its run.
+        history: the batches and decisions so far; empty outside of a run.
     """
-    known = history or History()
-    points = points_of(known.batches)
+    points = points_of(history.batches)
     ran = [
         found
         for each in view.pipelines
-        if (found := order_series(f"pipeline {each.name}", known.batches)) is not None
+        if (found := order_series(f"pipeline {each.name}", history.batches)) is not None
     ]
     components = {"join", *(f"pipeline {each.name}" for each in view.pipelines)}
     return [
-        _lead(view, points, known, ran),
+        _lead(view, points, history, ran),
         Section("inputs", (_arrived(view), _kept(view), *_series(points))),
         _pipelines(view),
         *_caches(view),
         *map(_order, ran),
-        *last_change(known.last(*CHANGES, components=components)),
+        *last_change(history.last(*CHANGES, components=components)),
         *notes(view.notes),
         Section("what the words mean", (Facts(WORDS),), is_aside=True),
     ]
@@ -192,7 +191,7 @@ def _found(view: JoinView) -> str:
 
 
 def holding_back(view: JoinView) -> list[str]:
-    """Return which stream keeps rows in the windows of the others, if one does.
+    """Name the stream that keeps rows in the windows of the others, if one does.
 
     A row leaves a window when no row that is still awaited can meet it. So the stream whose
     awaited rows are the earliest decides for the others.
@@ -213,7 +212,7 @@ def holding_back(view: JoinView) -> list[str]:
 
 
 def waiting(view: JoinView) -> list[str]:
-    """Return which rows are kept back until event time has passed them, if any are."""
+    """Count the rows that are kept back until event time has passed them, if any are."""
     found = [
         f"{clipped(each.name, NAME_WIDTH)} {count(each.n_waiting)}"
         for each in view.inputs
@@ -305,13 +304,13 @@ def _order(ran: OrderSeries) -> Section:
 
 
 def _series(points: Sequence[Point]) -> list[Figure]:
-    """Return what was recorded of the batches, if anything was."""
+    """Return the figures of the batches, if there are records of them."""
     is_known = any(True for point in points for _ in point.records(JoinRecord))
     return [*_windows(points), *_outcome(points)] if is_known else []
 
 
 def _windows(points: Sequence[Point]) -> list[Figure]:
-    """Return how many rows the window of each input holds after each batch, and their size."""
+    """Return the rows in the window of each input after each batch, and their size."""
     records = [next(point.records(JoinRecord), None) for point in points]
     inputs = next((each.inputs for each in reversed(records) if each is not None), ())
     # After a restart with other inputs, what came before is of other windows.

@@ -81,7 +81,7 @@ class OrderSeries:
         return f"{said}."
 
     def tiles(self) -> tuple[Tile, ...]:
-        """Return what a row costs, where that is known."""
+        """Return the cost of a row, where that is known."""
         if self.mean_cost_ns is None:
             return ()
         saving = saving_text(self.mean_cost_ns, self.mean_as_written_ns)

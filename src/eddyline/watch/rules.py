@@ -7,7 +7,6 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from eddyline.rules.record import RuleRecord
-from eddyline.runtime.records import History
 from eddyline.watch.formatting import (
     clipped,
     count,
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
 
     from eddyline.query.conditions import SkippedRule
     from eddyline.rules.view import BitmapBlockView, NativeView, RuleCount, RuleView, TestView
+    from eddyline.runtime.records import History
     from eddyline.watch.sections import Part
 
 CHANGES = ("sharing",)
@@ -70,7 +70,7 @@ WORDS = (
 
 
 def lines(records: Iterable[RuleRecord]) -> tuple[str, ...]:
-    """Return how rules are found and how many matches a batch had, for the progress."""
+    """Return the plan and the matches of a batch in words, for the progress."""
     return tuple(
         line
         for each in records
@@ -81,14 +81,13 @@ def lines(records: Iterable[RuleRecord]) -> tuple[str, ...]:
     )
 
 
-def sections(view: RuleView, history: History | None = None) -> list[Section]:
+def sections(view: RuleView, history: History) -> list[Section]:
     """Return a set of rules as people may want to see it.
 
     Args:
         view: the rules as they stand.
-        history: their run, or what was decided outside of one.
+        history: the batches and decisions so far; empty outside of a run.
     """
-    known = history or History()
     return [
         Section("", tuple(map(Text, summary(view)))),
         *_skipped(view),
@@ -98,8 +97,8 @@ def sections(view: RuleView, history: History | None = None) -> list[Section]:
         *_asked(view),
         *_met(view),
         *_counts(view),
-        *_work(known),
-        *last_change(known.last(*CHANGES)),
+        *_work(history),
+        *last_change(history.last(*CHANGES)),
         *notes(view.notes),
         Section("what the words mean", (Facts(WORDS),), is_aside=True),
     ]
@@ -220,7 +219,7 @@ def _users(view: RuleView, each: TestView | NativeView) -> str:
 
 
 def _counts(view: RuleView) -> list[Section]:
-    """Return what each rule came to: by matches, in vain, and those that were true for no row."""
+    """Return the rules by matches, those met in vain, and those that were true for no row."""
     seen = [each for each in view.rules if each.n_rows]
     true = sorted((each for each in seen if each.n_matches), key=lambda each: -each.n_matches)
     vain = [each for each in view.rules if each.n_met > each.n_matches]
@@ -256,7 +255,7 @@ def _table(view: RuleView, rules: Iterable[RuleCount], note: str) -> Table:
 
 
 def _work(history: History) -> list[Section]:
-    """Return how many pairs of a row and a rule were decided in the batches."""
+    """Return the pairs of a row and a rule that were decided in the batches."""
     points = points_of(history.batches)
     decided = [sum(each.n_met for each in point.records(RuleRecord)) for point in points]
     return work_section("pairs decided", points, decided)

@@ -73,7 +73,7 @@ class Table:
     columns: tuple[Column, ...]
     rows: tuple[tuple[Any, ...], ...]
     note: str = ""
-    """What a page says of it."""
+    """Stands above it on a page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class Line:
     is_muted: bool = False
     """Whether it is there for comparison."""
     details: tuple[str, ...] = ()
-    """What else is to be said of each value."""
+    """One for each value: stands beside it where a reader points at it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,12 +143,12 @@ class RunView:
     """Its steps, line by line."""
     history: History = field(default_factory=History)
     sections: tuple[Section, ...] = ()
-    """What its operators have to say."""
+    """The explanations of its operators."""
     settings: Mapping[str, str] = field(default_factory=dict)
 
 
 def last_change(entry: JournalEntry | None) -> list[Section]:
-    """Return what the last change of a plan was, if there was one."""
+    """Return the last change of a plan, if there was one."""
     if entry is None:
         return []
     before, after = change_texts(entry.before, entry.after)

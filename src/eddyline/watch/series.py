@@ -62,7 +62,7 @@ def points_of(batches: Sequence[BatchRecord], max_points: int = MAX_POINTS) -> t
 
 
 def work_section(what: str, points: Sequence[Point], made: Sequence[int]) -> list[Section]:
-    """Return how much work the rows took, where that was counted.
+    """Return the work that the rows took, where that was counted.
 
     Args:
         what: the work, such as ``evaluations``.

@@ -91,6 +91,37 @@ def _package(name: str) -> Any:
 
 def _page(view: RunView) -> str:
     plotly, jinja2 = _package("plotly.offline"), _package("jinja2")
+    batches = view.history.batches
+    points, marks = points_of(batches), _marks(view.sections)
+    page: str = (
+        _templates(jinja2)
+        .get_template("page.html")
+        .render(
+            view=view,
+            when=_when(view),
+            leads=[part for each in view.sections if not each.title for part in each.parts],
+            tiles=[
+                *_tiles(points, len(batches)),
+                *(t for each in view.sections for t in each.tiles),
+            ],
+            notes=_notes(points, len(batches), marks),
+            sections=[
+                *(each for each in view.sections if each.title),
+                *_work(points, marks),
+            ],
+            settings=_settings(view),
+            journal=_journal(view.history.journal[-MAX_ENTRIES:]),
+            figures=_Figures(),
+            plotly_js=plotly.get_plotlyjs(),
+            max_rows=MAX_ROWS,
+            max_items=MAX_ITEMS,
+        )
+    )
+    return page
+
+
+def _templates(jinja2: Any) -> Any:
+    """Return the templates; they escape every text."""
     templates = jinja2.Environment(
         loader=jinja2.PackageLoader("eddyline.watch.html"),
         autoescape=True,
@@ -109,27 +140,7 @@ def _page(view: RunView) -> str:
         "cell": lambda value, unit: value_in(unit, value),
     }
     templates.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
-    batches = view.history.batches
-    points, marks = points_of(batches), _marks(view.sections)
-    page: str = templates.get_template("page.html").render(
-        view=view,
-        when=_when(view),
-        leads=[part for each in view.sections if not each.title for part in each.parts],
-        tiles=[*_tiles(points, len(batches)), *(t for each in view.sections for t in each.tiles)],
-        notes=_notes(points, len(batches), marks),
-        sections=[
-            *(each for each in view.sections if each.title),
-            *_work(points, marks),
-        ],
-        settings=_settings(view),
-        journal=_journal(view.history.journal[-MAX_ENTRIES:]),
-        figures=_Figures(),
-        plotly_js=plotly.get_plotlyjs(),
-        max_rows=MAX_ROWS,
-        max_items=MAX_ITEMS,
-        max_entries=MAX_ENTRIES,
-    )
-    return page
+    return templates
 
 
 class _Figures:
@@ -200,7 +211,7 @@ def _marks(sections: Sequence[Section]) -> tuple[int, ...]:
 
 
 def _work(points: Sequence[Point], marks: tuple[int, ...]) -> list[Section]:
-    """Return how fast the batches were."""
+    """Return the speed of the batches."""
     if not points:
         return []
     line = Line("rows per second", tuple(point.rows_per_s for point in points))

@@ -114,7 +114,7 @@ def _part(part: Part, max_rows: int) -> list[RenderableType]:
 
 
 def _rest(n_all: int, n_shown: int) -> list[Words]:
-    """Return how many are not shown, if there are such."""
+    """Return the number of those that are not shown, if there are such."""
     return [Words(f"… {count(n_all - n_shown)} more", style="dim")] if n_all > n_shown else []
 
 

@@ -1,4 +1,4 @@
-"""What a person sees while a run lasts: rows per second, the plans in force, the last change.
+"""The progress of a run for people: rows per second, the plans in force, the last change.
 
 On a terminal a few lines are redrawn in place; anywhere else (a file, a pipe, a notebook) every
 batch is one plain line without control codes.
