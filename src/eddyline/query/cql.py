@@ -19,7 +19,7 @@ from eddyline.registry import unknown
 from eddyline.sql.parsing import SparkText, refuse, slice_of, tokens_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from sqlglot import Expr, Token
 
@@ -303,14 +303,29 @@ class CqlText(SparkText):
                 columns.append(column)
             return columns
 
-        def _parse_disjunction(self) -> Expr | None:
-            start, before = self._index, self._prev
-            tree: Expr | None = super()._parse_disjunction()
+        def _spanned(self, parse: Callable[..., Expr | None], *args: Any, **how: Any) -> Any:
+            """Note the span of what a method parses."""
+            start = self._index
+            tree = parse(*args, **how)
             if tree is not None:
                 tree.meta[SPAN] = (start, self._index)
-            elif before.token_type == TokenType.ON:
+            return tree
+
+        def _parse_disjunction(self) -> Any:  # a condition
+            before = self._prev
+            tree = self._spanned(super()._parse_disjunction)
+            if tree is None and before.token_type == TokenType.ON:
                 refuse("the condition of ON is missing", self.sql, before.start)
             return tree
+
+        def _parse_equality(self, *args: Any, **how: Any) -> Any:  # a conjunct
+            return self._spanned(super()._parse_equality, *args, **how)
+
+        def _parse_comparison(self, *args: Any, **how: Any) -> Any:  # a side of an equality
+            return self._spanned(super()._parse_comparison, *args, **how)
+
+        def _parse_lambda(self, *args: Any, **how: Any) -> Any:  # an argument
+            return self._spanned(super()._parse_lambda, *args, **how)
 
         def _parse_using_identifiers(self) -> list[Expr]:
             using = self._prev

@@ -10,26 +10,25 @@ from typing import TYPE_CHECKING, NoReturn
 
 from sqlglot import exp
 
-from eddyline.errors import NotSupportedError, QueryError
+from eddyline.errors import NotSupportedError
 from eddyline.query.predicates import SqlPredicate
 from eddyline.query.select.key_classes import Keys, side_of
 from eddyline.query.select.scope import identifier
 from eddyline.sql.analysis import check_is_row_wise
-from eddyline.sql.conjuncts import conjunct_tokens, unwrapped
 from eddyline.sql.functions import NON_DETERMINISTIC, as_name
-from eddyline.sql.parsing import parse_condition, refuse, slice_of
+from eddyline.sql.parsing import refuse
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sqlglot import Expr, Token
+    from sqlglot import Expr
 
     from eddyline.query.predicates import Predicate
     from eddyline.query.select.calls import Call, Calls
     from eddyline.query.select.key_classes import Side
     from eddyline.query.select.names import Names, ScopedNames
     from eddyline.query.select.scope import Named
-    from eddyline.query.select.statement import Statement
+    from eddyline.query.select.statement import Part, Statement
 
 
 class Conditions:
@@ -46,37 +45,35 @@ class Conditions:
         self, statement: Statement, calls: Calls, names: Names, inputs: Sequence[str]
     ) -> None:
         self.statement = statement
-        self._text = statement.text
         self._calls = calls
         self._names = names
         self.predicates: dict[str, list[Predicate]] = {name: [] for name in inputs}
         """By input, the conjuncts that read it alone; the first input has what reads none."""
-        self._part = "WHERE"
+        self._word = "WHERE"
 
-    def add(self, part: str, tree: Expr) -> None:
+    def add(self, word: str, tree: Expr) -> None:
         """Sort the conjuncts of a condition.
 
         Args:
-            part: ``ON`` or ``WHERE``.
+            word: ``ON`` or ``WHERE``.
             tree: the condition.
 
         Raises:
             QueryError: a column that is unknown or ambiguous, or a call that does not fit.
             NotSupportedError: a condition that eddyline does not run yet, with its position.
         """
-        self._part = part
-        check_is_row_wise(tree, self._text, part, self._calls.functions)
-        for tokens in conjunct_tokens(self._text, self.statement.tokens_of(tree)):
-            call = self._calls.call(tokens)
-            if call is not None:
+        self._word = word
+        check_is_row_wise(tree, self.statement.text, word, self._calls.functions)
+        for conjunct in self.statement.conjuncts(tree):
+            call = self._calls.call(conjunct.tree)
+            if call is None:
+                self._add_conjunct(conjunct, self._names.inputs(conjunct, self._word))
+            else:
                 self._add_call(call)
-                continue
-            self._calls.check_none(tokens)
-            self._add_conjunct(tokens, self._names.inputs(tokens, part))
 
-    def _add_conjunct(self, tokens: Sequence[Token], inputs: Sequence[str]) -> None:
+    def _add_conjunct(self, part: Part, inputs: Sequence[str]) -> None:
         """Add a conjunct that reads one input, or none."""
-        written = SqlPredicate(self._names.unqualified(tokens, self._part))
+        written = SqlPredicate(self._names.unqualified(part, self._word))
         self._predicates_of(inputs).append(written)
 
     def _predicates_of(self, inputs: Sequence[str]) -> list[Predicate]:
@@ -84,8 +81,9 @@ class Conditions:
 
     def _add_call(self, call: Call) -> None:
         """Add a conjunct that calls a function of the user."""
-        if call.arguments:
-            names = [self._names.inputs(each, self._part) for each in call.arguments]
+        arguments = [self.statement.part(each) for each in call.arguments]
+        if arguments:
+            names = [self._names.inputs(each, self._word) for each in arguments]
             inputs = list(dict.fromkeys(name for each in names for name in each))
         else:
             reads, inputs = self._names.own_reads(call)
@@ -95,9 +93,9 @@ class Conditions:
                 f"over several inputs it is not supported yet"
             )
             facts = {"function": call.function.name}
-            refuse(message, self._text, call.name.start, NotSupportedError, **facts)
-        if call.arguments:
-            reads = [self._names.unqualified(each, self._part) for each in call.arguments]
+            refuse(message, self.statement.text, call.start, NotSupportedError, **facts)
+        if arguments:
+            reads = [self._names.unqualified(each, self._word) for each in arguments]
         self._predicates_of(inputs).append(call.predicate(reads))
 
 
@@ -129,58 +127,41 @@ class JoinConditions(Conditions):
         sides = [(each.input, identifier(each.column)) for each in (left, right)]
         self._add_equality(sides, f"{left.text} = {right.text}", start)
 
-    def _add_conjunct(self, tokens: Sequence[Token], inputs: Sequence[str]) -> None:
+    def _add_conjunct(self, part: Part, inputs: Sequence[str]) -> None:
         if len(inputs) != 1:
-            self._check_deterministic(tokens)
+            self._check_deterministic(part)
         if len(inputs) < 2:
-            super()._add_conjunct(tokens, inputs)
+            super()._add_conjunct(part, inputs)
             return
-        qualified = self._scoped.qualified(tokens, self._part)
-        sides = self._sides(tokens)
-        read = [self._scoped.inputs(side, self._part) for side in sides]
+        qualified = self._scoped.qualified(part, self._word)
+        sides = self._sides(part.tree)
+        read = [self._scoped.inputs(side, self._word) for side in sides]
         if [len(each) for each in read] != [1, 1] or read[0] == read[1]:
             self.residual.append(qualified)
             return
-        texts = [self._scoped.canonical(side, self._part) for side in sides]
+        texts = [self._scoped.canonical(side, self._word) for side in sides]
         named = [(name, text) for (name,), text in zip(read, texts, strict=True)]
-        self._add_equality(named, qualified, tokens[0].start)
+        self._add_equality(named, qualified, part.start)
 
-    def _check_deterministic(self, tokens: Sequence[Token]) -> None:
-        for node in self._parsed(tokens).walk():
+    def _check_deterministic(self, part: Part) -> None:
+        for node in part.tree.walk():
             if as_name(node) in NON_DETERMINISTIC:
                 message = (
-                    f"{self._part}: {as_name(node)}() is not deterministic, "
+                    f"{self._word}: {as_name(node)}() is not deterministic, "
                     f"which is not supported yet in a condition over several inputs"
                 )
-                self.statement.refuse(message, tokens[0].start)
+                self.statement.refuse(message, part.start)
 
     # -- equalities -------------------------------------------------------------------------------
 
-    def _sides(self, tokens: Sequence[Token]) -> list[Sequence[Token]]:
-        """Return the two sides of an equality; nothing if it is none."""
-        tokens = unwrapped(tokens)
-        tree = self._parsed(tokens)
+    def _sides(self, tree: Expr) -> list[Part]:
+        """Return the two sides of an equality, without parentheses; nothing if it is none."""
         if not isinstance(tree, exp.EQ):
             return []
-        for position in range(1, len(tokens) - 1):
-            left, right = tokens[:position], tokens[position + 1 :]
-            if self._reads_as(left, tree.left) and self._reads_as(right, tree.right):
-                return [self._without_parentheses(left), self._without_parentheses(right)]
-        return []
-
-    def _without_parentheses(self, tokens: Sequence[Token]) -> Sequence[Token]:
-        """Return an expression without parentheses around it, unless they make it a row."""
-        is_row = isinstance(self._parsed(tokens).unnest(), exp.Tuple)
-        return tokens if is_row else unwrapped(tokens)
-
-    def _reads_as(self, tokens: Sequence[Token], tree: Expr) -> bool:
-        try:
-            return bool(self._parsed(tokens) == tree)
-        except QueryError:
-            return False
-
-    def _parsed(self, tokens: Sequence[Token]) -> Expr:
-        return parse_condition(slice_of(self._text, tokens))
+        bare = [(side, side.unnest()) for side in (tree.left, tree.right)]
+        # Parentheses make a row of several expressions.
+        trees = [side if isinstance(inner, exp.Tuple) else inner for side, inner in bare]
+        return [self.statement.part(each) for each in trees]
 
     def _add_equality(self, sides: Sequence[tuple[str, str]], written: str, start: int) -> None:
         """Add an equality of two expressions, each of one input, as written at an offset."""

@@ -5,24 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from sqlglot import TokenType, exp
+from sqlglot import exp
 
 from eddyline.errors import NotSupportedError
 from eddyline.query.select.scope import Scope, identifier
-from eddyline.sql.names import column_nodes, is_no_column
-from eddyline.sql.parsing import (
-    offset_of,
-    parse_condition,
-    quoted,
-    refuse,
-    slice_of,
-    tokens_of,
-)
+from eddyline.query.select.statement import Part
+from eddyline.sql.names import is_no_column
+from eddyline.sql.parsing import offset_of, parse_condition, quoted, refuse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
-    from sqlglot import Expr, Token
+    from collections.abc import Callable, Mapping, Sequence
 
     from eddyline.query.select.calls import Call
     from eddyline.query.select.from_clause import FromItem
@@ -32,49 +24,41 @@ if TYPE_CHECKING:
 class Names(Protocol):
     """Resolves the names in parts of a query; ``what`` is what a part is, for errors."""
 
-    def inputs(self, tokens: Sequence[Token], what: str) -> list[str]:
-        """Return the inputs that a part of the text reads.
+    def inputs(self, part: Part, what: str) -> list[str]:
+        """Return the inputs that a part reads.
 
         Raises:
             QueryError: a column that is unknown or ambiguous.
             NotSupportedError: a star, which would read every input.
         """
 
-    def unqualified(self, tokens: Sequence[Token], what: str) -> str:
-        """Return a part of the text without the inputs before its columns."""
+    def unqualified(self, part: Part, what: str) -> str:
+        """Return a part's text without the inputs before its columns."""
 
     def own_reads(self, call: Call) -> tuple[Sequence[str], list[str]]:
         """Return what a function reads that is called without arguments, and of which inputs."""
 
 
 class OneInput:
-    """The names of a query over one input. Columns are resolved where it is bound to a stream.
+    """The names of a query over one input. Columns are resolved where it is bound to a stream."""
 
-    Args:
-        text: the query.
-        item: its input.
-    """
-
-    def __init__(self, text: str, item: FromItem) -> None:
-        self._text = text
+    def __init__(self, item: FromItem) -> None:
         self._name = item.name
         self._qualifiers = {item.name.lower(), item.stream.lower()}
 
-    def inputs(self, tokens: Sequence[Token], what: str) -> list[str]:  # noqa: ARG002
+    def inputs(self, part: Part, what: str) -> list[str]:  # noqa: ARG002
         """Return the input."""
         return [self._name]
 
-    def unqualified(self, tokens: Sequence[Token], what: str) -> str:  # noqa: ARG002
-        """Return a part of the text without ``alias.`` in front of columns."""
-        pieces, position, before = [], tokens[0].start, None
-        for token, dot, column in zip(tokens, tokens[1:], tokens[2:], strict=False):
-            is_first = dot.token_type == TokenType.DOT and before != TokenType.DOT
-            is_name = token.token_type not in (TokenType.STRING, TokenType.NUMBER)
-            if is_first and is_name and token.text.lower() in self._qualifiers:
-                pieces.append(self._text[position : token.start])
-                position = column.start
-            before = token.token_type
-        return "".join([*pieces, self._text[position : tokens[-1].end + 1]])
+    def unqualified(self, part: Part, what: str = "") -> str:  # noqa: ARG002
+        """Return a part's text without ``alias.`` in front of columns."""
+        changes = []
+        for node in sorted(part.tree.find_all(exp.Column), key=offset_of):
+            first, *rest = node.parts
+            if rest and first.name.lower() in self._qualifiers:
+                end = rest[0].meta.get("start", part.query.find("*", offset_of(first)))
+                changes.append((offset_of(first), end, ""))
+        return part.rewritten(changes)
 
     def own_reads(self, call: Call) -> tuple[Sequence[str], list[str]]:
         """Return the columns of the function."""
@@ -95,18 +79,11 @@ class Mention:
 
 
 class ScopedNames:
-    """The names of a query over several inputs, resolved in those that were read so far.
+    """The names of a query over several inputs, resolved in those that were read so far."""
 
-    Args:
-        text: a query or an expression.
-        tree: its tree, which knows where in the text its names stand.
-        scope: the columns that may be read.
-    """
-
-    def __init__(self, text: str, tree: Expr, scope: Scope | None = None) -> None:
+    def __init__(self, text: str) -> None:
         self._text = text
-        self._nodes = {offset_of(node): node for node in column_nodes(tree)}
-        self.scope = scope or Scope({}, ())
+        self.scope = Scope({}, ())
 
     def add(self, item: FromItem, columns: Mapping[str, str]) -> list[tuple[Named, Named]]:
         """Let the columns of one more input be read.
@@ -121,80 +98,71 @@ class ScopedNames:
             pair = (scope.resolve(name, self._text, start, "USING") for scope in (self.scope, own))
             (left, _), (right, _) = pair
             using.append((left, right))
-        self.scope = self.scope.joined(
-            item.name, columns, [each for pair in using for each in pair]
-        )
+        both = [each for pair in using for each in pair]
+        self.scope = self.scope.joined(item.name, columns, both)
         return using
 
-    def mentions(self, tokens: Sequence[Token], what: str) -> list[Mention]:
-        """Return the places in a part of the text that name a column; see ``Names``."""
+    def mentions(self, part: Part, what: str) -> list[Mention]:
+        """Return the places in a part that name a column; see ``Names``."""
         names = {each.column.lower() for each in self.scope.output}
         found: list[Mention] = []
-        for position, token in enumerate(tokens):
-            node = self._nodes.get(token.start)
-            if node is None or (len(node.parts) == 1 and is_no_column(node, names)):
+        for node in part.columns:
+            if len(node.parts) == 1 and is_no_column(node, names):
                 continue
-            parts = [part.name for part in node.parts]
-            named, is_qualified = self.scope.resolve(parts, self._text, token.start, what)
-            last = tokens[position + 2] if is_qualified else token
-            found.append(Mention(named, token.start, last.end + 1, slice_of(self._text, [last])))
+            parts, start = [each.name for each in node.parts], offset_of(node)
+            named, is_qualified = self.scope.resolve(parts, part.query, start, what)
+            place = node.parts[is_qualified].meta
+            written = part.query[place["start"] : place["end"] + 1]
+            found.append(Mention(named, start, place["end"] + 1, written))
         return found
 
-    def inputs(self, tokens: Sequence[Token], what: str) -> list[str]:
-        """Return the inputs that a part of the text reads; see ``Names``."""
-        tree = parse_condition(slice_of(self._text, tokens))
-        self.check_no_star(tree, tokens[0].start, what)
-        return list(dict.fromkeys(each.named.input for each in self.mentions(tokens, what)))
+    def inputs(self, part: Part, what: str) -> list[str]:
+        """Return the inputs that a part reads; see ``Names``."""
+        self.check_no_star(part, what)
+        return list(dict.fromkeys(each.named.input for each in self.mentions(part, what)))
 
-    def check_no_star(self, tree: Expr, start: int, what: str) -> None:
+    def check_no_star(self, part: Part, what: str) -> None:
         """Refuse hash(*), which would read every input.
 
         Raises:
             NotSupportedError: there is a star.
         """
-        if tree.find(exp.Star) is not None:
+        if part.tree.find(exp.Star) is not None:
             message = f"{what}: a star (name the columns) is not supported yet"
-            refuse(message, self._text, start, NotSupportedError)
+            refuse(message, part.query, part.start, NotSupportedError)
 
-    def unqualified(self, tokens: Sequence[Token], what: str) -> str:
-        """Return a part of the text without the inputs before its columns."""
-        return self._rewritten(tokens, self.mentions(tokens, what), _bare_name)
+    def unqualified(self, part: Part, what: str) -> str:
+        """Return a part's text without the inputs before its columns."""
+        return self._rewritten(part, what, _bare_name)
 
-    def canonical(self, tokens: Sequence[Token], what: str) -> str:
-        """Return an expression over one input with its columns named as in the schema."""
-        mentions = self.mentions(tokens, what)
-        return self._rewritten(tokens, mentions, lambda each: identifier(each.named.column))
+    def canonical(self, part: Part, what: str) -> str:
+        """Return the text of a part over one input, with columns named as in the schema."""
+        return self._rewritten(part, what, lambda each: identifier(each.named.column))
 
-    def qualified(self, tokens: Sequence[Token], what: str) -> str:
-        """Return a part of the text with every column qualified by its input."""
-        return self._rewritten(tokens, self.mentions(tokens, what), lambda each: each.named.text)
+    def qualified(self, part: Part, what: str) -> str:
+        """Return a part's text with every column qualified by its input."""
+        return self._rewritten(part, what, lambda each: each.named.text)
 
     def own_reads(self, call: Call) -> tuple[Sequence[str], list[str]]:
         """Return what a function reads that is called without arguments, and of which inputs."""
         reads: list[str] = []
         inputs: list[str] = []
-        what, start = call.function.name, call.name.start
+        what = call.function.name
         for text in call.function.reads:
             if self.scope.has(text):  # a column by its name, which need not be SQL
-                named, _ = self.scope.resolve([text], self._text, start, what)
+                named, _ = self.scope.resolve([text], self._text, call.start, what)
                 reads.append(text)
                 inputs.append(named.input)
                 continue
-            own = ScopedNames(text, parse_condition(text, f"what {what} reads"), self.scope)
-            tokens = tokens_of(text)
-            reads.append(own.unqualified(tokens, what))
-            inputs += own.inputs(tokens, what)
+            part = Part(text, parse_condition(text, f"what {what} reads"), 0, len(text))
+            reads.append(self.unqualified(part, what))
+            inputs += self.inputs(part, what)
         return reads, list(dict.fromkeys(inputs))
 
-    def _rewritten(
-        self, tokens: Sequence[Token], mentions: Iterable[Mention], write: Callable[[Mention], str]
-    ) -> str:
-        """Return a part of the text with other names for its columns."""
-        pieces, position = [], tokens[0].start
-        for mention in mentions:
-            pieces += [self._text[position : mention.start], write(mention)]
-            position = mention.end
-        return "".join([*pieces, self._text[position : tokens[-1].end + 1]])
+    def _rewritten(self, part: Part, what: str, write: Callable[[Mention], str]) -> str:
+        """Return a part's text with other names for its columns."""
+        mentions = self.mentions(part, what)
+        return part.rewritten((each.start, each.end, write(each)) for each in mentions)
 
 
 def _bare_name(mention: Mention) -> str:

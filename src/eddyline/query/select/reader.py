@@ -10,14 +10,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sqlglot import TokenType
-
 from eddyline.query.query import Input, Query
 from eddyline.query.select.calls import Calls
 from eddyline.query.select.conditions import Conditions, JoinConditions
 from eddyline.query.select.from_clause import FromReader
 from eddyline.query.select.names import OneInput, ScopedNames
-from eddyline.query.select.output_columns import OutputColumns
+from eddyline.query.select.output_columns import OutputColumns, is_star
 from eddyline.query.select.statement import Statement
 from eddyline.sql.analysis import check_is_row_wise
 
@@ -86,12 +84,12 @@ def read_query(
 def _filter(statement: Statement, calls: Calls, item: FromItem) -> Query:
     """Read a query over one input."""
     _check_output(statement, calls)
-    names = OneInput(statement.text, item)
-    projections = [names.unqualified(tokens, "") for tokens, _ in statement.output_columns]
+    names = OneInput(item)
+    projections = tuple(map(names.unqualified, statement.output_columns))
     conditions = Conditions(statement, calls, names, [item.name])
     _add_where(conditions)
     read = _inputs([item], conditions)
-    return Query(read, (), (), (), tuple(projections), "istream", statement.text)
+    return Query(read, (), (), (), projections, "istream", statement.text)
 
 
 def _join(
@@ -101,7 +99,7 @@ def _join(
     columns: Mapping[str, Mapping[str, str]],
 ) -> Query:
     """Read a query over several inputs."""
-    names = ScopedNames(statement.text, statement.tree)
+    names = ScopedNames(statement.text)
     conditions = JoinConditions(statement, calls, names, [item.name for item in items])
     called = {item.stream.lower(): f"{item.stream} is called {item.name} here" for item in items}
     later = {item.name.lower(): f"{item.name} is joined after this ON" for item in items}
@@ -133,10 +131,10 @@ def _add_where(conditions: Conditions) -> None:
 
 def _check_output(statement: Statement, calls: Calls) -> None:
     """Refuse output columns that need more than one row, or call functions of the user."""
-    for tokens, tree in statement.output_columns:
-        if tokens[-1].token_type != TokenType.STAR:
-            calls.check_none_in(tree)
-            check_is_row_wise(tree, statement.text, statement.called(tokens))
+    for column in statement.output_columns:
+        if not is_star(column.tree):
+            calls.check_none(column.tree)
+            check_is_row_wise(column.tree, statement.text, f"output column {column.text!r}")
 
 
 def _inputs(items: Sequence[FromItem], conditions: Conditions) -> tuple[Input, ...]:

@@ -1,7 +1,7 @@
-"""One SELECT as a tree, with the tokens of its parts, and what of SQL is not run yet.
+"""One SELECT as a tree, with the text of its parts, and what of SQL is not run yet.
 
-What runs on Spark stays the user's text, cut at tokens; the tree only says what the text is and
-whether it is supported.
+What runs on Spark stays the user's text; the tree only says what the text is and whether it is
+supported.
 """
 
 from __future__ import annotations
@@ -14,14 +14,45 @@ from sqlglot.errors import ParseError
 
 from eddyline.errors import NotSupportedError
 from eddyline.query.cql import EMITS, EMITTED, FIRST, ITEM, SPAN, CqlText
-from eddyline.sql.parsing import offset_of, refuse, slice_of, syntax_error, tokens_of
+from eddyline.sql.names import column_nodes
+from eddyline.sql.parsing import offset_of, refuse, syntax_error, tokens_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from sqlglot import Expr, Token
 
+    from eddyline.query.cql import Span
     from eddyline.query.query import Emits
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """An expression of a query, and where its text stands."""
+
+    query: str
+    tree: Expr
+    start: int
+    end: int
+    """The offset behind its last character."""
+
+    @property
+    def text(self) -> str:
+        """The expression as it was written."""
+        return self.query[self.start : self.end]
+
+    @property
+    def columns(self) -> list[exp.Column]:
+        """What names columns, in the order of the text; see ``column_nodes``."""
+        return sorted(column_nodes(self.tree), key=offset_of)
+
+    def rewritten(self, changes: Iterable[tuple[int, int, str]]) -> str:
+        """Return the text with other text between some offsets."""
+        pieces, position = [], self.start
+        for start, end, text in changes:
+            pieces += [self.query[position:start], text]
+            position = end
+        return "".join([*pieces, self.query[position : self.end]])
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +104,7 @@ class Statement:
         where, joins = self.tree.args.get("where"), self.tree.args.get("joins")
         if where is not None and joins:  # sqlglot takes FROM s WHERE v > 3, t
             last = self.tokens[joins[-1].meta[FIRST]]
-            if last.start > self.tokens_of(where.this)[0].start:
+            if last.start > self.part(where.this).start:
                 message = f"nothing may follow the condition of WHERE, got {last.text!r}"
                 refuse(message, self.text, last.start)
 
@@ -90,28 +121,43 @@ class Statement:
         return [(first, None), *((join.this, join) for join in self.tree.args.get("joins") or ())]
 
     @property
-    def output_columns(self) -> list[tuple[Sequence[Token], Expr]]:
-        """Tokens, with those of its name, and tree of each output column."""
-        return [(self._part(each.meta[ITEM]), each) for each in self.tree.expressions]
+    def output_columns(self) -> list[Part]:
+        """The output columns with their names."""
+        return [self._part(each, each.meta[ITEM]) for each in self.tree.expressions]
 
-    def tokens_of(self, tree: Expr) -> Sequence[Token]:
-        """Return the tokens of a condition, or of an output column without its name."""
-        return self._part(tree.meta[SPAN])
+    def conjuncts(self, condition: Expr) -> list[Part]:
+        """Return what stands between the ANDs of a condition, without parentheses around it."""
+        found, rest = [], [condition]
+        while rest:
+            tree = rest.pop()
+            inner = tree.unnest()
+            if isinstance(inner, exp.And):
+                rest += [inner.right, inner.left]
+            else:  # sqlglot takes (v > 3 name), which Spark refuses
+                found.append(self.part(tree if isinstance(inner, exp.Alias) else inner))
+        return found
 
-    def _part(self, span: tuple[int, int]) -> Sequence[Token]:
-        return self.tokens[slice(*span)]
+    def part(self, tree: Expr) -> Part:
+        """Return a condition, a side of an equality, an argument or a column without its name."""
+        return self._part(tree, _span(tree))
 
-    def source_text(self, tokens: Sequence[Token]) -> str:
-        """Return a part of the text."""
-        return slice_of(self.text, tokens)
-
-    def called(self, tokens: Sequence[Token]) -> str:
-        """Return what an output column is called in errors."""
-        return f"output column {self.source_text(tokens)!r}"
+    def _part(self, tree: Expr, span: Span) -> Part:
+        first, last = self.tokens[span[0]], self.tokens[span[1] - 1]
+        return Part(self.text, tree, first.start, last.end + 1)
 
     def refuse(self, message: str, offset: int) -> NoReturn:
         """Raise that something is not supported."""
         refuse(message, self.text, offset, NotSupportedError)
+
+
+def _span(tree: Expr) -> Span:
+    """Return the span of a tree; of one that the parser put together, that of its parts."""
+    if SPAN in tree.meta:
+        span: Span = tree.meta[SPAN]
+        return span
+    if isinstance(tree, exp.Binary):  # a = b, of a = b = c
+        return _span(tree.left)[0], _span(tree.right)[1]
+    return _span(tree.this)
 
 
 def _refuse_word(text: str, tokens: Sequence[Token], *words: str) -> NoReturn:
