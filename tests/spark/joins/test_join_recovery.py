@@ -5,9 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import random
-import signal
-import subprocess
-import sys
 import time
 
 import duckdb
@@ -18,6 +15,7 @@ import eddyline as el
 from eddyline.errors import StateError
 from eddyline.spark.sinks.sinks import ParquetSink
 from tests.spark.joins.join_streams import stream_of, write_batch
+from tests.spark.processes import Process, soon_started
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
@@ -95,41 +93,28 @@ def got(folder):
     return duckdb.sql(f"SELECT a, b, c FROM '{folder}/out/*.parquet' ORDER BY ALL").fetchall()
 
 
-def start(folder):
+def command_for(folder):
     script = folder / "script.py"
     script.write_text(SCRIPT)
-    return subprocess.Popen(
-        [sys.executable, str(script), str(folder), TEXT],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        start_new_session=True,
-        env={
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join(["src", "."]),
-            "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1",  # it starts sooner
-        },
-    )
+    return script, folder, TEXT
 
 
 @pytest.mark.large
-def test_killed_at_random_instants(spark, tmp_path):
-    for number in range(N_BATCHES):
-        for name in "stu":
+def test_killed_at_random_instants(spark, tmp_path, tmp_path_factory):
+    one = tmp_path_factory.mktemp("one")
+    for name in "stu":
+        write_batch(one, name, 0, rows_of(name, 0))
+        for number in range(N_BATCHES):
             write_batch(tmp_path, name, number, rows_of(name, number))
+    java, command = soon_started(*command_for(one)), command_for(tmp_path)
     drawn = random.Random(11)
-    n_killed = 0
-    while n_killed < N_KILLS:
-        process = start(tmp_path)
-        assert process.stdout.readline().strip() == "started"
+    for _ in range(N_KILLS):
+        process = Process(*command, java=java)
+        process.await_start()
         time.sleep(drawn.uniform(0.0, 3.0))
-        assert process.poll() is None, "it was done before it was killed often enough"
-        os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
-        n_killed += 1
-    process = start(tmp_path)
-    output, _ = process.communicate(timeout=300)
-    assert output.split() == ["started", "done"]
+        process.check_runs()
+        process.kill()
+    assert Process(*command, java=java).finish().split()[-1] == "done"
     assert got(tmp_path) == expected(N_BATCHES)
     windows = tmp_path / "ckpt" / "eddyline" / "state"
     assert len(list(windows.glob("manifest-*"))) == 2, "old manifests go"
@@ -141,9 +126,7 @@ def test_a_worker_killed_in_the_middle_counts_once(spark, tmp_path):
         for name in "stu":
             write_batch(tmp_path, name, number, rows_of(name, number))
     (tmp_path / "kill-me").write_text("")
-    process = start(tmp_path)
-    output, _ = process.communicate(timeout=300)
-    assert output.split() == ["started", "done"]
+    assert Process(*command_for(tmp_path)).finish().split()[-1] == "done"
     assert not (tmp_path / "kill-me").exists()
     assert got(tmp_path) == expected(3)
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import random
-import sys
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 import eddyline as el
 from tests.spark.joins.join_streams import stream_of
+from tests.spark.processes import main
 
 N_ROWS = 500
 SCHEMA = "id BIGINT, ts TIMESTAMP, k BIGINT"
@@ -53,15 +52,4 @@ def start(spark, folder):
 
 
 if __name__ == "__main__":
-    place = Path(sys.argv[1])
-    session = el.session(
-        {
-            "spark.driver.memory": "1g",
-            "spark.local.dir": str(place / "tmp"),
-            "spark.sql.warehouse.dir": str(place / "wh"),
-        },
-        master="local[2]",
-    )
-    for each in start(session, place):
-        each.await_termination()
-        print("done", flush=True)  # noqa: T201 - for the test
+    main(start)

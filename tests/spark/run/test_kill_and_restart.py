@@ -5,10 +5,6 @@ The loops of many kills are large tests; this is the one of every day.
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 import time
 
 import duckdb
@@ -16,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from tests.spark.joins.join_streams import write_batch
+from tests.spark.processes import Process
 from tests.spark.run import killed
 
 pytestmark = pytest.mark.spark
@@ -52,24 +49,11 @@ def test_every_operator_is_killed_and_goes_on(spark, tmp_path):
         for name in "st":
             write_batch(tmp_path, name, number, killed.rows_of(name, number))
     wanted = expected()
-    process = subprocess.Popen(
-        [sys.executable, "-m", killed.__name__, str(tmp_path)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-        env={
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join(["src", "."]),
-            "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1",  # it starts sooner
-        },
-    )
+    process = Process("-m", killed.__name__, tmp_path)
     while any(len(written(tmp_path, name)) < N_WRITTEN for name in wanted):
-        assert process.poll() is None, process.communicate()[1]
+        process.check_runs()
         time.sleep(0.02)
-    os.killpg(process.pid, signal.SIGKILL)
-    said, _ = process.communicate()
-    assert said.split().count("done") < len(wanted), "it was done before it was killed"
+    assert process.kill().count("done") < len(wanted), "it was done before it was killed"
 
     runs = killed.start(spark, tmp_path)
     assert {run.name for run in runs} == wanted.keys()

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import signal
-import subprocess
-import sys
 import time
 
 import pytest
 from pyspark.sql import functions as F
+
+from tests.spark.processes import Process
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -58,23 +56,7 @@ def folder(spark, tmp_path_factory):
 def start(folder, tmp_path, marker="-"):
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
-    arguments = [folder, str(tmp_path / "out"), str(tmp_path / "ckpt"), str(marker)]
-    return subprocess.Popen(
-        [sys.executable, str(script), *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    )
-
-
-def check_started(process):
-    lines = []
-    for line in process.stdout:
-        lines.append(line)
-        if line.strip() == "started":
-            return
-    raise AssertionError("".join(lines))
+    return Process(script, folder, tmp_path / "out", tmp_path / "ckpt", marker)
 
 
 def check(spark, folder, tmp_path):
@@ -89,22 +71,17 @@ def check(spark, folder, tmp_path):
 def test_killed_at_random_instants(spark, folder, tmp_path):
     for wait_s in (0.3, 1.5, 2.8):
         process = start(folder, tmp_path)
-        check_started(process)
+        process.await_start()
         time.sleep(wait_s)
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-    process = start(folder, tmp_path)
-    output, _ = process.communicate(timeout=200)
-    assert process.returncode == 0, output
+        process.kill()
+    start(folder, tmp_path).finish()
     check(spark, folder, tmp_path)
 
 
 @pytest.mark.large
 def test_killed_while_the_first_batch_was_written(spark, folder, tmp_path):
     """Spark starts with a batch 0 only where nothing is in the folder of its log."""
-    process = start(folder, tmp_path)
-    output, _ = process.communicate(timeout=200)
-    assert process.returncode == 0, output
+    start(folder, tmp_path).finish()
     checkpoint = tmp_path / "ckpt"
     shutil.rmtree(checkpoint / "eddyline")
     shutil.rmtree(tmp_path / "out")
@@ -113,9 +90,7 @@ def test_killed_while_the_first_batch_was_written(spark, folder, tmp_path):
             path.unlink()
         for name in (".0.7d2a3c.tmp", "..0.7d2a3c.tmp.crc"):
             (checkpoint / "spark" / left / name).write_text("")
-    process = start(folder, tmp_path)
-    output, _ = process.communicate(timeout=200)
-    assert process.returncode == 0, output
+    start(folder, tmp_path).finish()
     check(spark, folder, tmp_path)
     assert not list((checkpoint / "spark").rglob("*7d2a3c*"))
 
@@ -124,9 +99,7 @@ def test_killed_while_the_first_batch_was_written(spark, folder, tmp_path):
 def test_a_worker_killed_in_the_middle_counts_once(spark, folder, tmp_path):
     marker = tmp_path / "kill-me"
     marker.write_text("")
-    process = start(folder, tmp_path, marker)
-    output, _ = process.communicate(timeout=200)
-    assert process.returncode == 0, output
+    output = start(folder, tmp_path, marker).finish()
     assert not marker.exists()
     check(spark, folder, tmp_path)
     counted = int(output.split("n_rows")[1].split()[0])

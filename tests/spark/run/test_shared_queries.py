@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import random
-import signal
-import subprocess
-import sys
 import time
 
 import duckdb
@@ -26,6 +22,7 @@ from eddyline.spark.shared.group import (
     start_together,
     why_not_shared,
 )
+from tests.spark.processes import Process
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -429,26 +426,13 @@ spark.stop()
 def test_killed_at_random_instants(spark, folder, tmp_path):
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
-    command = [sys.executable, str(script), folder, str(tmp_path / "out"), str(tmp_path / "ckpt")]
-
-    def start():
-        return subprocess.Popen(
-            command,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            start_new_session=True,
-        )
-
+    command = script, folder, tmp_path / "out", tmp_path / "ckpt"
     for wait_s in (0.5, 4.0, 7.0):
-        process = start()
-        assert process.stdout.readline().strip() == "started"
+        process = Process(*command)
+        process.await_start()
         time.sleep(wait_s)
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-    process = start()
-    process.communicate(timeout=300)
-    assert process.returncode == 0
+        process.kill()
+    Process(*command).finish()
     for n in range(4):
         want = spark.read.parquet(folder).where(f"a > {4 * n} AND s <> 'x'").select("id", "a")
         got = pq.read_table(tmp_path / "out" / f"q{n}")

@@ -1,0 +1,191 @@
+"""The proof that an operator is one line: one that only tests know runs like those of the package.
+
+It runs through the engine, ``explain``, journal, progress, report, checkpoint, kills and restarts
+without an edit in ``src/``: see ``newest.py`` for all that there is to write.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import random
+import time
+
+import duckdb
+import pyarrow as pa
+import pytest
+from pyspark.errors import AnalysisException
+
+from eddyline.errors import PlanError, StateError
+from eddyline.spark.operators import OPERATORS
+from eddyline.spark.sinks.sinks import ParquetSink
+from eddyline.watch.terminal.progress import batch_line
+from tests.operators import killed
+from tests.operators.newest import NewestOperator, NewestStep
+from tests.spark.joins.join_streams import write_batch
+from tests.spark.processes import Process, soon_started
+
+pytestmark = pytest.mark.spark
+
+N_BATCHES, N_KILLS = 5, 10
+
+
+@pytest.fixture(autouse=True)
+def _registered(monkeypatch):
+    monkeypatch.setitem(OPERATORS, NewestStep, NewestOperator.of)
+
+
+def expected(n_batches=N_BATCHES):
+    with duckdb.connect() as connection:
+        connection.register("s", pa.concat_tables(map(killed.rows_of, range(n_batches))))
+        return connection.sql(killed.ANSWER).fetchall()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    made = tmp_path_factory.mktemp("newest")
+    for number in range(N_BATCHES):
+        write_batch(made, "s", number, killed.rows_of(number))
+    return made
+
+
+@pytest.fixture
+def query(spark, folder):
+    return functools.partial(killed.query_over, spark, folder)
+
+
+def finish(run):
+    assert run.await_termination(240)
+    return run
+
+
+def found(run):
+    table = run.to_arrow()
+    return sorted(zip(*(column.to_pylist() for column in table.columns), strict=True), key=repr)
+
+
+def places(run):
+    return [entry["after"] for entry in run.journal if entry["event"] == "place"]
+
+
+def test_it_runs_as_a_step_of_a_query(query, tmp_path):
+    made = query()
+    assert [type(each) for each in made.steps].index(NewestStep) == 2
+    tree = made.explain()
+    assert "newest s: the greatest v so far of each k" in tree
+    assert tree.index("project") < tree.index("newest s") < tree.index("filter s")
+
+    run = finish(made.start(trigger="available_now"))
+    assert found(run) == sorted(expected(), key=repr)
+    assert places(run) == ["early"]
+    (change,) = [entry for entry in run.journal if entry["event"] == "place"]
+    assert change["evidence"]["stale_frac"] > 0.5
+
+    said = run.explain()
+    assert "newest s: the greatest v so far of each k" in said
+    assert "Newest rows" in said
+    assert "last change: newest place" in said
+    assert "stale rows dropped early" in run.records[-1].lines
+    assert "stale rows dropped early" in batch_line(run.records[-1])
+    assert {each.component for each in run.records[-1].operators} >= {"newest", "native"}
+    page = run.report(tmp_path / "page.html").read_text("utf-8")
+    assert "Newest rows" in page
+    assert "Rows &lt;older&gt; than the newest of their k" in page
+    assert "stale rows" in page
+
+
+def test_any_plan_gives_the_same_rows(query):
+    run = finish(query(adaptive=False).start(trigger="available_now"))
+    assert found(run) == sorted(expected(), key=repr)
+    assert run.journal == []
+    assert run.records[-1].lines[-1] == "stale rows dropped late"
+
+
+def test_a_restart_goes_on_with_state_and_plan(query, tmp_path):
+    """The last batch looks as if the process had died after its rows were written."""
+    paths = {"path": str(tmp_path / "out"), "checkpoint": str(tmp_path / "ckpt")}
+    finish(query().start("parquet", trigger="available_now", **paths))
+    commits = tmp_path / "ckpt" / "spark" / "commits"
+    for name in (f"{N_BATCHES - 1}", f".{N_BATCHES - 1}.crc"):
+        (commits / name).unlink()
+    manifests = sorted((tmp_path / "ckpt" / "eddyline").rglob("manifest-*.json"))
+    assert [json.loads(each.read_text())["parts"].keys() for each in manifests] == [{"newest"}] * 2
+
+    run = finish(query().start("parquet", trigger="available_now", **paths))
+    assert [record.batch_id for record in run.records] == [N_BATCHES - 1]
+    (restored,) = [entry for entry in run.journal if entry["event"] == "restore"]
+    assert restored["after"]["newest"] == "early"
+    assert places(run) == ["early"], "it is counted once, and decided once"
+    assert written(tmp_path) == expected()
+
+
+def written(folder):
+    return duckdb.sql(f"SELECT * FROM '{folder}/out/*.parquet' ORDER BY ALL").fetchall()
+
+
+def test_what_is_learned_and_damaged_is_dropped(query, tmp_path):
+    checkpoint = str(tmp_path / "ckpt")
+    run = finish(query().start(checkpoint=checkpoint, trigger="available_now"))
+    state = tmp_path / "ckpt" / "eddyline" / "state.json"
+    saved = json.loads(state.read_text())
+    saved["state"]["newest"] = {"plan": "sometimes", "n_rows": 1, "n_stale": 1}
+    state.write_text(json.dumps(saved))
+    again = finish(query().start(checkpoint=checkpoint, trigger="available_now"))
+    (dropped,) = [entry for entry in again.journal if entry["event"] == "drop_state"]
+    assert "no plan 'sometimes'" in dropped["evidence"]["why"]
+    assert len(run.records) == N_BATCHES
+
+
+def test_state_that_is_damaged_is_said_to_be(query, tmp_path):
+    checkpoint = tmp_path / "ckpt"
+    finish(query().start(checkpoint=str(checkpoint), trigger="available_now"))
+    (checkpoint / "spark" / "commits" / f"{N_BATCHES - 1}").unlink()
+    (checkpoint / "spark" / "commits" / f".{N_BATCHES - 1}.crc").unlink()
+    before = next((checkpoint / "eddyline").rglob(f"manifest-{N_BATCHES - 2:08}.json"))
+    manifest = json.loads(before.read_text())
+    manifest["parts"]["newest"]["content"] = {"files": 5}
+    before.write_text(json.dumps(manifest))
+    run = query().start(checkpoint=str(checkpoint), trigger="available_now")
+    with pytest.raises(StateError, match="cannot be read as NewestState"):
+        run.await_termination(120)
+
+
+def test_a_sink_that_takes_a_part_loses_nothing(query, tmp_path, monkeypatch):
+    monkeypatch.setattr("eddyline.spark.run.run.REPORT_WAIT_S", 0.2)
+    sink = ParquetSink(str(tmp_path / "out"))
+    first = expected(2)
+
+    def from_the_third_batch_on(df, batch_id):
+        if batch_id > 1:
+            sink.write(df, batch_id)
+
+    finish(query().start(from_the_third_batch_on, trigger="available_now"))
+    assert written(tmp_path) == [row for row in expected() if row not in first]
+
+
+def test_what_does_not_fit_is_said_when_the_query_is_made(query, monkeypatch):
+    with pytest.raises(AnalysisException, match="nope"):
+        query(step=NewestStep("s", "nope", "v", ("id",)))
+    monkeypatch.delitem(OPERATORS, NewestStep)
+    with pytest.raises(PlanError, match=r"no operator runs NewestStep .*FilterStep"):
+        query()
+
+
+@pytest.mark.large
+@pytest.mark.timeout(1200)
+def test_killed_at_random_instants(spark, tmp_path, tmp_path_factory):
+    n_batches, drawn = 24, random.Random(5)
+    one = tmp_path_factory.mktemp("one")
+    write_batch(one, "s", 0, killed.rows_of(0))
+    for number in range(n_batches):
+        write_batch(tmp_path, "s", number, killed.rows_of(number))
+    module = "-m", killed.__name__
+    java = soon_started(*module, one)
+    for _ in range(N_KILLS):
+        process = Process(*module, tmp_path, java=java)
+        process.await_start()
+        time.sleep(drawn.uniform(0.0, 3.0))
+        process.check_runs()
+        process.kill()
+    assert "done" in Process(*module, tmp_path, java=java).finish()
+    assert written(tmp_path) == expected(n_batches)
