@@ -18,9 +18,11 @@ from tests.watch.fakes import (
     NAMES,
     SWAPPED,
     a_block,
+    a_run,
     a_view,
     many_names,
     nothing_known,
+    run_of,
     sections_of,
     some_totals,
     told,
@@ -158,6 +160,13 @@ def test_users_texts_are_neither_markup_nor_control_codes():
     assert "[red]x[/red]" in text
     assert "[bold]q[/bold] :smile:" in text
     assert "\x1b" not in text
+
+
+def test_nothing_is_said_of_the_order_of_one_filter():
+    one, several = (a_run(3, NAMES[:n], (1.0,) * n).history.batches for n in (1, 3))
+    for batches, n in ((one, 1), (several, 3)):
+        (lead, *_) = run_of(a_view(blocks=(a_block(NAMES[:n]),)), batches).sections
+        assert bool(lead.parts) == (n > 1)
 
 
 def test_a_conjunction_without_blocks_says_so():

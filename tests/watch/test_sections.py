@@ -3,6 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from eddyline.watch.sections import Items, Section, Text, Tile, arranged, notes
+from eddyline.watch.terminal.explain import explain
 from tests.watch.fakes import a_block, a_join_view, a_view, sections_of, told
 
 
@@ -38,6 +39,14 @@ def test_nothing_is_lost_or_said_twice():
     assert [tile.name for tile in found[0].tiles] == ["x", "y"]
     assert arranged([]) == []
     assert arranged(arranged([body, lead, more])) == arranged([body, lead, more])
+
+
+def test_steps_stand_above_and_long_ones_go_on_below_their_text():
+    steps = ("project s: a", "└─ filter s: " + "word " * 30, "   └─ read s")
+    lines = explain("q", [], steps=steps, width=40).splitlines()
+    assert lines[:3] == ["q", "project s: a", "└─ filter s: word word word word word"]
+    assert all(line.startswith("   word") for line in lines[3:-1])
+    assert lines[-1] == "   └─ read s"
 
 
 def test_one_operators_sections_stay_as_they_are():

@@ -77,7 +77,11 @@ def _series(block: BlockView, history: History) -> OrderSeries | None:
 def _lead(view: FilterView, ran: dict[str, OrderSeries]) -> Section:
     if not view.blocks:
         return Section("", (Text("No filter of it has an order to learn."),))
-    said = (each.outcome(f"The order of the {_block_name(name)}") for name, each in ran.items())
+    said = (
+        each.outcome(f"The order of the {_block_name(name)}")
+        for name, each in ran.items()
+        if len(each.filter_ids) > 1
+    )
     tiles = (tile for each in ran.values() for tile in each.tiles())
     return Section("", tuple(map(Text, said)), tuple(tiles))
 

@@ -40,6 +40,9 @@ _GAP = 3
 
 _INDENT = (0, 0, 0, 2)
 
+_BRANCHES = " │├└─"
+"""Characters before the text of a step."""
+
 
 def explain(
     title: str,
@@ -76,10 +79,21 @@ def explain(
     with console.capture() as capture:
         console.print(Words(one_line(title), style="bold"))
         for step in steps:
-            console.print(Words(printable(step), style="dim"))
+            console.print(_step(printable(step)))
         for section in sections:
             console.print(Group(*_section(section, max_rows)))
     return "".join(line.rstrip() + "\n" for line in capture.get().splitlines())
+
+
+def _step(line: str) -> RenderableType:
+    """Return a line of a tree; where it is too long, it goes on below its text."""
+    text = line.lstrip(_BRANCHES)
+    if text == line:
+        return Words(line)
+    grid = Grid.grid()
+    grid.add_column(no_wrap=True)
+    grid.add_row(Words(line.removesuffix(text)), Words(text))
+    return grid
 
 
 def _section(section: Section, max_rows: int) -> list[RenderableType]:
