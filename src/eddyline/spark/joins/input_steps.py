@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import reduce
 from operator import and_
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
@@ -261,6 +261,16 @@ def column_of(name: str) -> Column:
     return F.when(plain.isNotNull(), F.to_json(F.array(plain))) if TEXT_OF in name else plain
 
 
+class Arrivals(Protocol):
+    """The rows of the inputs, as the operator before all steps knows them."""
+
+    def rows(self) -> DataFrame | None:
+        """Return the rows of the newest batch, which can be looked at before the job."""
+
+    def has(self, number: int) -> bool:
+        """Return whether the newest batch may have rows of an input."""
+
+
 class InputFilter(FilterOperator):
     """The predicates of one input of a join.
 
@@ -268,7 +278,7 @@ class InputFilter(FilterOperator):
         step: the predicates.
         options: how orders are learned.
         query: name of the join.
-        rows: returns the rows of the newest batch, which can be looked at before the job.
+        arrivals: the rows of the inputs.
     """
 
     def __init__(
@@ -276,16 +286,18 @@ class InputFilter(FilterOperator):
         step: InputPredicates,
         options: FilterOptions,
         query: str,
-        rows: Callable[[], DataFrame | None],
+        arrivals: Arrivals,
     ) -> None:
         self.step = step
-        self._rows = rows
+        self._arrivals = arrivals
         guard = Guard(f"{INPUT} = {step.scope.number}", step.marks)
         super().__init__(step.bound, options, query, relation=step.relation, guard=guard)
 
     def prepare(self, df: DataFrame, batch: Batch) -> None:
         """Look at a micro-batch before it runs; see ``FilterOperator.prepare``."""
-        rows = self._rows() if self.step.is_first and batch.id >= 0 else None
+        if not self._arrivals.has(self.step.scope.number):
+            return
+        rows = self._arrivals.rows() if self.step.is_first else None
         super().prepare(self.step.scope.named(df if rows is None else rows), batch)
 
     def lay(
@@ -296,6 +308,8 @@ class InputFilter(FilterOperator):
         observation: Callable[[str], Any] = lambda _component: Observation(),
     ) -> Laid:
         """Lay the predicates over the rows of the input; see ``FilterOperator.lay``."""
+        if not self._arrivals.has(self.step.scope.number):
+            return Laid(df)
         laid = super().lay(self.step.scope.named(df), batch, observation=observation)
         return Laid(self.step.scope.unnamed(laid.df), laid.pending)
 
@@ -320,7 +334,7 @@ def operators_of_inputs(
     inputs: Iterable[LaidInput],
     options: FilterOptions,
     query: str,
-    rows: Callable[[], DataFrame | None],
+    arrivals: Arrivals,
 ) -> list[Operator]:
     """Return the operators of the steps over one input of a join each, in the order of inputs.
 
@@ -328,14 +342,14 @@ def operators_of_inputs(
         inputs: those that have steps.
         options: how the order of predicates is learned.
         query: name of the join.
-        rows: returns the rows of the newest batch.
+        arrivals: the rows of the inputs.
     """
     found: list[Operator] = []
     for laid in inputs:
         for step in laid.steps:
             made: Operator
             if isinstance(step, InputPredicates):
-                made = InputFilter(step, options, query, rows)
+                made = InputFilter(step, options, query, arrivals)
             else:
                 made = InputProject(step)
             n_before = sum(each.name.partition("#")[0] == made.name for each in found)

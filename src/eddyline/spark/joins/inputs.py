@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -50,8 +51,7 @@ class JoinInputs(Operator):
         self.latest: dict[str, int] = {}
         self.counts = {each.name: ArrivalCounts() for each in source.layouts}
         self._is_empty = True
-        self.rows: DataFrame | None = None
-        """The rows of the newest batch, without any observation of them."""
+        self._rows: DataFrame | None = None
 
     def attach(self, place: StatePlace) -> None:
         """Take note of the place of files, of which there are none."""
@@ -68,12 +68,22 @@ class JoinInputs(Operator):
 
     def prepare(self, df: DataFrame, batch: Batch) -> None:  # noqa: ARG002 - of the protocol
         """Keep the rows for who looks at some of them before the job."""
-        self.rows = self.source.timed(df, is_first=self._is_empty)
+        self._rows = df
+
+    def rows(self) -> DataFrame | None:
+        """Return the rows of the newest batch, without any observation of them."""
+        if self._rows is None:
+            return None
+        return self.source.timed(self._rows, is_first=self._is_empty)
+
+    def has(self, number: int) -> bool:
+        """Return whether the newest batch may have rows of an input: tables come but once."""
+        return self._is_empty or self.source.layouts[number].name in self.timed
 
     def lay(self, df: DataFrame, batch: Batch) -> Laid:  # noqa: ARG002
         """Count the rows of a batch; the first one brings those of the tables as well."""
         seen = Observation()
-        df = df.observe(seen, *self._counted())
+        df = df.observe(seen, *self._counted)
         laid = self.source.timed(df, is_first=self._is_empty)
         return Laid(laid, (Pending("arrived", PendingMetrics(seen)),))
 
@@ -81,8 +91,9 @@ class JoinInputs(Operator):
         """Return all rows of batch DataFrames, with those of the tables."""
         return self.source.timed(df, is_first=True)
 
+    @cached_property
     def _counted(self) -> list[Column]:
-        """Return the counts of the rows of a batch before any is dropped."""
+        """The counts of the rows of a batch before any is dropped."""
         columns = []
         for each in self.source.layouts:
             is_mine = F.col(INPUT) == each.number

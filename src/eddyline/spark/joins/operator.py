@@ -407,7 +407,5 @@ class JoinOperator(Operator):
 def operators_of_join(bound: BoundJoin) -> list[Operator]:
     """Return the operators of a join: its inputs, the steps over one of them each, and itself."""
     inputs = JoinInputs(bound.source, bound.timed)
-    steps = operators_of_inputs(
-        bound.source.laid, bound.filter_options, bound.name, lambda: inputs.rows
-    )
+    steps = operators_of_inputs(bound.source.laid, bound.filter_options, bound.name, inputs)
     return [inputs, *steps, JoinOperator(bound, inputs)]
