@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
 
-from benchmarks.filters.spark_end_to_end import noop
+from pyspark.sql import DataFrame
+
+from benchmarks.harness.spark import noop
 from benchmarks.rules.written import spark_text
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from pyspark.sql import DataFrame
-
-    from eddyline.spark.rules.rule_set import RuleSet
+from eddyline.spark.rules.rule_set import RuleSet
 
 Statement = dict[str, str]
 """Conditions by rule."""
