@@ -188,7 +188,7 @@ class NewestTask:
         bucket, attempt, _ = task_ids()
         newest = self.read(self.before.files[bucket])
         at_first, kept, n_stale = dict(newest), [], 0
-        schema = to_arrow_schema(self.columns)
+        schema = to_arrow_schema(self.columns, timezone="UTC")
         parts = list(batches)
         rows = pa.Table.from_batches(parts).cast(schema) if parts else schema.empty_table()
         rows = rows.sort_by([(name, "ascending") for name in self.step.arrival])

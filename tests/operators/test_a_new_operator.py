@@ -12,7 +12,6 @@ import random
 import time
 
 import duckdb
-import pyarrow as pa
 import pytest
 from pyspark.errors import AnalysisException
 
@@ -21,8 +20,8 @@ from eddyline.spark.operators import OPERATORS
 from eddyline.spark.sinks.sinks import ParquetSink
 from eddyline.watch.terminal.progress import batch_line
 from tests.operators import killed
+from tests.operators.killed import expected
 from tests.operators.newest import NewestOperator, NewestStep
-from tests.spark.joins.join_streams import write_batch
 from tests.spark.processes import Process, soon_started
 
 pytestmark = pytest.mark.spark
@@ -35,17 +34,10 @@ def _registered(monkeypatch):
     monkeypatch.setitem(OPERATORS, NewestStep, NewestOperator.of)
 
 
-def expected(n_batches=N_BATCHES):
-    with duckdb.connect() as connection:
-        connection.register("s", pa.concat_tables(map(killed.rows_of, range(n_batches))))
-        return connection.sql(killed.ANSWER).fetchall()
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     made = tmp_path_factory.mktemp("newest")
-    for number in range(N_BATCHES):
-        write_batch(made, "s", number, killed.rows_of(number))
+    killed.write(made, N_BATCHES)
     return made
 
 
@@ -76,7 +68,7 @@ def test_it_runs_as_a_step_of_a_query(query, tmp_path):
     assert tree.index("project") < tree.index("newest s") < tree.index("filter s")
 
     run = finish(made.start(trigger="available_now"))
-    assert found(run) == sorted(expected(), key=repr)
+    assert found(run) == sorted(expected("newest", N_BATCHES), key=repr)
     assert places(run) == ["early"]
     (change,) = [entry for entry in run.journal if entry["event"] == "place"]
     assert change["evidence"]["stale_frac"] > 0.5
@@ -96,7 +88,7 @@ def test_it_runs_as_a_step_of_a_query(query, tmp_path):
 
 def test_any_plan_gives_the_same_rows(query):
     run = finish(query(adaptive=False).start(trigger="available_now"))
-    assert found(run) == sorted(expected(), key=repr)
+    assert found(run) == sorted(expected("newest", N_BATCHES), key=repr)
     assert run.journal == []
     assert run.records[-1].lines[-1] == "stale rows dropped late"
 
@@ -116,11 +108,11 @@ def test_a_restart_goes_on_with_state_and_plan(query, tmp_path):
     (restored,) = [entry for entry in run.journal if entry["event"] == "restore"]
     assert restored["after"]["newest"] == "early"
     assert places(run) == ["early"], "it is counted once, and decided once"
-    assert written(tmp_path) == expected()
+    assert written(tmp_path / "out") == expected("newest", N_BATCHES)
 
 
 def written(folder):
-    return duckdb.sql(f"SELECT * FROM '{folder}/out/*.parquet' ORDER BY ALL").fetchall()
+    return duckdb.sql(f"SELECT * FROM '{folder}/*.parquet' ORDER BY ALL").fetchall()
 
 
 def test_what_is_learned_and_damaged_is_dropped(query, tmp_path):
@@ -153,14 +145,14 @@ def test_state_that_is_damaged_is_said_to_be(query, tmp_path):
 def test_a_sink_that_takes_a_part_loses_nothing(query, tmp_path, monkeypatch):
     monkeypatch.setattr("eddyline.spark.run.run.REPORT_WAIT_S", 0.2)
     sink = ParquetSink(str(tmp_path / "out"))
-    first = expected(2)
+    first, every = expected("newest", 2), expected("newest", N_BATCHES)
 
     def from_the_third_batch_on(df, batch_id):
         if batch_id > 1:
             sink.write(df, batch_id)
 
     finish(query().start(from_the_third_batch_on, trigger="available_now"))
-    assert written(tmp_path) == [row for row in expected() if row not in first]
+    assert written(tmp_path / "out") == [row for row in every if row not in first]
 
 
 def test_what_does_not_fit_is_said_when_the_query_is_made(query, monkeypatch):
@@ -171,21 +163,41 @@ def test_what_does_not_fit_is_said_when_the_query_is_made(query, monkeypatch):
         query()
 
 
+# -- behind a join: two operators with state in one query -----------------------------------------
+
+
+def test_it_runs_behind_a_join(spark, folder, tmp_path):
+    made = killed.join_over(spark, folder)
+    tree = made.explain()
+    assert tree.index("newest result") < tree.index("join s") < tree.index("filter t:")
+    run = finish(made.start(checkpoint=str(tmp_path), trigger="available_now"))
+    assert found(run) == sorted(expected("joined", N_BATCHES), key=repr)
+    assert places(run) == ["early"]
+    manifest = json.loads(max((tmp_path / "eddyline").rglob("manifest-*.json")).read_text())
+    assert manifest["parts"].keys() >= {"join", "newest"}, "one manifest has the state of both"
+    said = run.explain()
+    assert "Newest rows" in said
+    assert "newest result: the greatest v so far of each k" in said
+
+
 @pytest.mark.large
 @pytest.mark.timeout(1200)
 def test_killed_at_random_instants(spark, tmp_path, tmp_path_factory):
+    """By itself and behind a join: each row that DuckDB finds is there once, after ten kills."""
     n_batches, drawn = 24, random.Random(5)
     one = tmp_path_factory.mktemp("one")
-    write_batch(one, "s", 0, killed.rows_of(0))
-    for number in range(n_batches):
-        write_batch(tmp_path, "s", number, killed.rows_of(number))
+    killed.write(one, 1)
+    killed.write(tmp_path, n_batches)
     module = "-m", killed.__name__
     java = soon_started(*module, one)
     for _ in range(N_KILLS):
         process = Process(*module, tmp_path, java=java)
         process.await_start()
-        time.sleep(drawn.uniform(0.0, 3.0))
+        time.sleep(drawn.uniform(0.0, 4.0))
         process.check_runs()
         process.kill()
-    assert "done" in Process(*module, tmp_path, java=java).finish()
-    assert written(tmp_path) == expected(n_batches)
+    assert Process(*module, tmp_path, java=java).finish().count("done") == 2
+    for name in ("newest", "joined"):
+        rows = expected(name, n_batches)
+        assert len(rows) > 50
+        assert written(tmp_path / "out" / name) == rows
