@@ -63,7 +63,13 @@ def test_a_detector_loads_only_what_it_needs():
 
 @pytest.mark.parametrize(
     "module",
-    ["runtime.order_loop", "filters.executor", "ordering", "stats.window", "watch.explain"],
+    [
+        "runtime.order_loop",
+        "filters.executor",
+        "ordering",
+        "stats.window",
+        "watch.terminal.explain",
+    ],
 )
 def test_what_decides_needs_no_spark(module):
     assert "pyspark" not in loaded_by(f"import eddyline.{module}")

@@ -46,7 +46,7 @@ def optimal(profile: FilterProfile) -> Order:
 
 
 def histogram(profile: FilterProfile) -> Floats:
-    """Return the weight of the rows that exactly the filters of a set drop ((2^F,), by bit mask)."""
+    """Return the weight of the rows that just the filters of a set drop ((2^F,), by mask)."""
     n = profile.n_filters
     bits, weights = profile.bits()
     found = np.bincount(bits @ (1 << np.arange(n)), weights, minlength=2**n).astype(np.float64)
