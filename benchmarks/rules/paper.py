@@ -5,8 +5,8 @@ sampled row counts as an evaluation of every construct on top of its normal way.
 worst fixed order are exact, over the same rows, known beforehand.
 
 The paper's rules and laws are not described, and its census is not at hand:
-``tests.oracles.rule_data`` says what stands in for them. In place of D3 there are 15 columns of 8 values each, correlated
-through a class that no column tells, because the rules that the paper runs on it name 15
+``tests.oracles.rule_data`` says what stands in for them. In place of D3 there are 15 columns of 8
+values each, correlated through a class that no column tells, because the rules that the paper runs on it name 15
 attributes.
 """
 
