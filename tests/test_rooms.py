@@ -115,7 +115,7 @@ def test_what_serves_every_operator_names_none(breaches, path, code, said):
     [
         ("watch/rules.py", "from eddyline.rules.view import RuleView"),
         ("watch/terminal/x.py", "from eddyline.query.rules import sources"),
-        ("spark/rules/live.py", "from eddyline.watch import rules"),
+        ("spark/rules/operator.py", "from eddyline.watch import rules"),
         ("spark/engine.py", "from eddyline.spark.joins.window_join import window_join"),
         ("runtime/x.py", "from eddyline.runtime.records import joins"),
     ],

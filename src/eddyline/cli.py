@@ -49,6 +49,7 @@ def run(
     """Run the queries of a script until they end or Ctrl-C."""
     if report is not None:
         check_packages()
+    from eddyline.sigma.loading import load_rules  # noqa: PLC0415
     from eddyline.spark.run.running_query import watch  # noqa: PLC0415
     from eddyline.spark.script import run_script  # noqa: PLC0415 - pyspark loads slowly
 
@@ -57,6 +58,7 @@ def run(
         checkpoint=None if checkpoint is None else str(checkpoint),
         trigger=trigger,
         adaptive=adaptive,
+        load_rules=load_rules,
     )
     watch(runs, quiet=quiet)
     for each in runs:

@@ -6,7 +6,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from eddyline.errors import NotSupportedError, QueryError
+from eddyline.errors import NotSupportedError, QueryError, SourceError
+from eddyline.sigma.loading import load_rules
 from eddyline.spark.script import run_script
 
 pytestmark = pytest.mark.spark
@@ -47,7 +48,61 @@ def test_an_error_of_such_a_stream_says_where_it_stands(spark, script):
         run_script(file, spark=spark)
 
 
+RULES = """CREATE FUNCTION odd USING 'checks:odd';
+CREATE STREAM high AS SELECT k, v FROM s WHERE v > 3;
+CREATE RULES alerts ON high FROM '{0}/rules.json'
+  WITH (sink='parquet', path='{0}/alerts', column='m')
+"""
+
+
+@pytest.fixture
+def rules_file(tmp_path):
+    (tmp_path / "checks.py").write_text(
+        "import pyarrow.compute as pc\nimport eddyline as el\n\n\n"
+        "@el.predicate('v')\ndef odd(v):\n    return pc.equal(pc.bit_wise_and(v, 1), 1)\n"
+    )
+    file = tmp_path / "rules.json"
+    file.write_text('{"big": "k > 7", "odd": "odd(v) AND k < 9"}')
+    return file
+
+
+def test_rules_run_over_a_stream_that_a_query_makes(spark, script, rules_file, tmp_path):
+    (run,) = run_script(script(RULES), spark=spark, trigger="available_now", load_rules=load_rules)
+    assert run.await_termination(120)
+    rows = pq.read_table(tmp_path / "alerts").sort_by("k").to_pylist()
+    assert {row["k"]: row["m"] for row in rows} == {5: ["odd"], 7: ["odd"], 8: ["big"], 9: ["big"]}
+
+
+def test_sigma_rules_run_by_a_script(spark, script, tmp_path):
+    pytest.importorskip("sigma.collection", reason="pip install 'eddyline[sigma]'")
+    (tmp_path / "rules").mkdir()
+    (tmp_path / "rules" / "five.yml").write_text(
+        "title: five\nid: aaaaaaaa-0000-4000-8000-000000000005\nlogsource: {product: windows}\n"
+        "detection: {s: {k: 5}, condition: s}\n"
+    )
+    file = script("CREATE RULES r ON s FROM '{0}/rules' WITH (sink='memory', keep_unmatched=true)")
+    (run,) = run_script(file, spark=spark, trigger="available_now", load_rules=load_rules)
+    assert run.await_termination(120)
+    rows = run.to_arrow().to_pylist()
+    assert len(rows) == 10
+    assert [row["k"] for row in rows if row["matches"]] == [5]
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        ("[1]", "cannot read rules from"),
+        (None, "cannot read rules from"),
+        ('{"bad": "zzz > 1"}', r"script.sql, rules 'alerts': rule 'bad'[\s\S]*zzz"),
+    ],
+)
+def test_rules_that_cannot_run_are_told(spark, script, rules_file, content, why):
+    rules_file.unlink() if content is None else rules_file.write_text(content)
+    with pytest.raises((QueryError, SourceError), match=why):
+        run_script(script(RULES), spark=spark, load_rules=load_rules)
+
+
 def test_rules_are_not_left_out_without_a_word(spark, script):
     file = script("CREATE RULES r ON s FROM 'rules/'; CREATE QUERY q AS SELECT k FROM s")
-    with pytest.raises(NotSupportedError, match="CREATE RULES r is not run yet"):
+    with pytest.raises(NotSupportedError, match="rules 'r': nothing reads rules here"):
         run_script(file, spark=spark)

@@ -9,6 +9,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from eddyline.errors import OptionError, PluginError, QueryError, SourceError
 from eddyline.options import SharingOptions
 from eddyline.registry import unknown
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
     from sigma.processing.pipeline import ProcessingPipeline
 
+    from eddyline.query.predicates import FunctionPredicate
     from eddyline.sigma.documents import Source
     from eddyline.sigma.reading import Progress
     from eddyline.spark.rules.rule_set import RuleSet
@@ -88,6 +91,41 @@ def load(
         source, pipeline, restrict=restrict, missing=missing, cache=cache, on_error=on_error
     )
     return RuleSet.of(found.sources, found.skipped, on_error=on_error, name=name, **options)
+
+
+def load_rules(
+    path: Path,
+    *,
+    name: str,
+    functions: Mapping[str, FunctionPredicate] | None = None,
+    **options: Any,
+) -> RuleSet:
+    """Return the rules of a file or folder: Sigma rules, or SQL conditions by names in JSON.
+
+    Args:
+        path: a folder or file of Sigma rules, or a ``.json`` file: ``{"r1": "a > 5", …}``.
+        name: what the set is called.
+        functions: the Python predicates that SQL may call, by name.
+        **options: of the set, as for ``load``.
+
+    Raises:
+        SourceError: the file cannot be read, or is no JSON object of texts.
+        QueryError: a text in JSON is no condition.
+        PluginError: the extra ``sigma`` is not installed.
+    """
+    from eddyline.spark.rules.rule_set import RuleSet  # noqa: PLC0415
+
+    if path.suffix != ".json":
+        return load(path, name=name, **options)
+    try:
+        texts = msgspec.json.decode(path.read_bytes(), type=dict[str, str])
+    except (OSError, msgspec.MsgspecError) as error:
+        msg = (
+            f"cannot read rules from {path}: {error}; write an object of conditions by their "
+            f'names, such as {{"r1": "a > 5"}}'
+        )
+        raise SourceError(msg, path=str(path)) from error
+    return RuleSet(texts, functions=functions, name=name, **options)
 
 
 def _check_options(options: Mapping[str, Any]) -> None:

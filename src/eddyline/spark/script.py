@@ -17,13 +17,16 @@ from eddyline.spark.joins.window_join import WindowJoin
 from eddyline.spark.shared.group import Start, start_together
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from eddyline.query.script import CreateQuery, CreateResult, Script
+    from eddyline.query.script import CreateQuery, CreateResult, CreateRules, Script
     from eddyline.spark.query import Query
+    from eddyline.spark.rules.rule_set import RuleSet
     from eddyline.spark.run.running_query import RunFace
+
+    LoadRules = Callable[..., RuleSet]
 
 FILE_FORMATS = {"parquet", "orc", "json", "csv", "text", "avro"}
 """Formats whose columns can be read off the files that are there already."""
@@ -37,6 +40,7 @@ def run_script(
     trigger: str | None = None,
     adaptive: bool = True,
     shared: bool = True,
+    load_rules: LoadRules | None = None,
 ) -> list[RunFace]:
     """Start every query of a script; those over one stream run together, see ``docs/sharing.md``.
 
@@ -47,10 +51,12 @@ def run_script(
         trigger: for queries that do not say their own.
         adaptive: False keeps every order as written, and each query by itself.
         shared: False runs each query by itself.
+        load_rules: returns the rules of a file or folder as a set; its other arguments are the
+            set's name, functions and ``adaptive``. Without it, rules are refused.
 
     Raises:
         QueryError: the script cannot be understood; the message says where.
-        SourceError: it cannot be read, or the input of a stream or table cannot.
+        SourceError: it cannot be read, or the input of a stream or table, or rules cannot.
     """
     try:
         text = file.read_text("utf-8")
@@ -58,26 +64,26 @@ def run_script(
         msg = f"cannot read the script {file}: {getattr(error, 'strerror', None) or error}"
         raise SourceError(msg, path=str(file)) from error
     script = read_script(text)
-    if not script.queries:
+    if not script.queries and not script.rules:
         msg = f"{file} has no query; add: CREATE QUERY name AS SELECT … FROM stream WHERE …"
         raise QueryError(msg, path=str(file))
-    if script.rules:
-        msg = f"{file}: CREATE RULES {script.rules[0].name} is not run yet; use el.RuleSet"
-        raise NotSupportedError(msg, path=str(file))
     engine = Engine(spark)
     _define(engine, script, file.absolute().parent)
-    for made in script.results:
-        query = _query(engine, replace(made, name=f"stream {made.name}"), file, adaptive=adaptive)
+    for each in script.results:
+        query = _query(engine, replace(each, name=f"stream {each.name}"), file, adaptive=adaptive)
         if isinstance(query, WindowJoin):
-            msg = f"{file}, stream {made.name!r}: a stream made by a join is not supported yet"
+            msg = f"{file}, stream {each.name!r}: a stream made by a join is not supported yet"
             raise NotSupportedError(msg, path=str(file))
-        time, lateness = made.options.get("time"), made.options.get("lateness")
-        engine.stream(made.name, query, time=time, lateness=lateness)
-    queries = [_query(engine, each, file, adaptive=adaptive) for each in script.queries]
-    starts = []
-    for query, written in zip(queries, script.queries, strict=True):
-        options: dict[str, Any] = {"sink": "console", "trigger": trigger, **written.options}
-        starts.append(Start(query, **options))
+        time, lateness = each.options.get("time"), each.options.get("lateness")
+        engine.stream(each.name, query, time=time, lateness=lateness)
+    made: list[tuple[Any, Mapping[str, str]]] = [
+        (_query(engine, each, file, adaptive=adaptive), each.options) for each in script.queries
+    ]
+    for rules in script.rules:
+        loaded = _rules(engine, rules, file, load_rules, adaptive=adaptive)
+        made.append((loaded, rules.options))
+    common: dict[str, Any] = {"sink": "console", "trigger": trigger}
+    starts = [Start(each, **{**common, **written}) for each, written in made]
     return start_together(starts, engine.groups, checkpoint=checkpoint, shared=shared)
 
 
@@ -89,6 +95,34 @@ def _query(
         return engine.query(written.text, name=written.name, adaptive=adaptive)
     except QueryError as error:
         msg = f"{file}, query {written.name!r}, SELECT from line {written.line} on: {error.message}"
+        raise type(error)(msg, **error.facts) from error
+
+
+def _rules(
+    engine: Engine,
+    written: CreateRules,
+    file: Path,
+    load: LoadRules | None,
+    *,
+    adaptive: bool,
+) -> Query:
+    """Return the query of the rules of a file or folder; its errors also name it."""
+    try:
+        if load is None:
+            msg = "nothing reads rules here; run the script by `eddyline run`"
+            raise NotSupportedError(msg)
+        rules = load(
+            Path(written.path), name=written.name, functions=engine.functions, adaptive=adaptive
+        )
+        return engine.rules(
+            written.name,
+            rules,
+            stream=written.stream,
+            column=written.column,
+            keep_unmatched=written.keep_unmatched,
+        )
+    except QueryError as error:
+        msg = f"{file}, rules {written.name!r}: {error.message}"
         raise type(error)(msg, **error.facts) from error
 
 

@@ -158,7 +158,7 @@ def test_totals_are_of_the_same_rows(stream):
     view = run.view()
     assert view.n_rows_before == run.records[0].n_rows > 0
     assert view.n_rows == sum(each.n_rows for each in run.records[1:])
-    assert view.n_matches == sum(each.rules.n_matches for each in run.records[1:])
+    assert view.n_matches == sum(each.operators[0].n_matches for each in run.records[1:])
     said = run.explain(width=200)
     assert (
         f"{view.n_rows} rows evaluated since the rules changed or the run started again "
