@@ -6,8 +6,8 @@ worst fixed order are exact, over the same rows, known beforehand.
 
 The paper's rules and laws are not described, and its census is not at hand:
 ``tests.oracles.rule_data`` says what stands in for them. In place of D3 there are 15 columns of 8
-values each, correlated through a class that no column tells, because the rules that the paper runs on it name 15
-attributes.
+values each, correlated through a class that no column tells, because the rules that the paper runs
+on it name 15 attributes.
 """
 
 from __future__ import annotations
