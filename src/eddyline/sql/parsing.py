@@ -154,20 +154,6 @@ def slice_of(text: str, tokens: Sequence[Token]) -> str:
     return text[tokens[0].start : tokens[-1].end + 1]
 
 
-def closing(tokens: Sequence[Token], opening: int) -> int:
-    """Return the position of the parenthesis that closes the one at ``opening``.
-
-    Without one, the position behind the last token.
-    """
-    depth = 0
-    for position in range(opening, len(tokens)):
-        kind = tokens[position].token_type
-        depth += (kind == TokenType.L_PAREN) - (kind == TokenType.R_PAREN)
-        if depth == 0:
-            return position
-    return len(tokens)
-
-
 def quoted(name: str) -> str:
     """Return an identifier in backticks.
 

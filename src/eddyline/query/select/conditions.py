@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from eddyline.query.predicates import Predicate
     from eddyline.query.select.calls import Call, Calls
     from eddyline.query.select.key_classes import Side
-    from eddyline.query.select.names import Names, ScopedNames
+    from eddyline.query.select.names import JoinNames, Names
     from eddyline.query.select.scope import Named
     from eddyline.query.select.statement import Part, Statement
 
@@ -103,7 +103,7 @@ class JoinConditions(Conditions):
     """The conditions of a query over several inputs; see ``Conditions``."""
 
     def __init__(
-        self, statement: Statement, calls: Calls, names: ScopedNames, inputs: Sequence[str]
+        self, statement: Statement, calls: Calls, names: JoinNames, inputs: Sequence[str]
     ) -> None:
         super().__init__(statement, calls, names, inputs)
         self._scoped = names

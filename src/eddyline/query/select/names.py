@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
@@ -21,37 +21,32 @@ if TYPE_CHECKING:
     from eddyline.query.select.scope import Named
 
 
-class Names(Protocol):
-    """Resolves the names in parts of a query; ``what`` is what a part is, for errors."""
+class Names:
+    """The names of a query over one input, which its columns are looked for in once it is bound.
 
-    def inputs(self, part: Part, what: str) -> list[str]:
+    Args:
+        item: the input.
+    """
+
+    def __init__(self, item: FromItem) -> None:
+        self._input = item.name
+        self._qualifiers = {item.name.lower(), item.stream.lower()}
+
+    def inputs(self, part: Part, what: str) -> list[str]:  # noqa: ARG002
         """Return the inputs that a part reads.
+
+        Args:
+            part: a part of the query.
+            what: the part in words, for errors.
 
         Raises:
             QueryError: a column that is unknown or ambiguous.
             NotSupportedError: a star, which would read every input.
         """
-
-    def unqualified(self, part: Part, what: str) -> str:
-        """Return a part's text without the inputs before its columns."""
-
-    def own_reads(self, call: Call) -> tuple[Sequence[str], list[str]]:
-        """Return what a function reads that is called without arguments, and of which inputs."""
-
-
-class OneInput:
-    """The names of a query over one input. Columns are resolved where it is bound to a stream."""
-
-    def __init__(self, item: FromItem) -> None:
-        self._name = item.name
-        self._qualifiers = {item.name.lower(), item.stream.lower()}
-
-    def inputs(self, part: Part, what: str) -> list[str]:  # noqa: ARG002
-        """Return the input."""
-        return [self._name]
+        return [self._input]
 
     def unqualified(self, part: Part, what: str = "") -> str:  # noqa: ARG002
-        """Return a part's text without ``alias.`` in front of columns."""
+        """Return a part's text without the inputs before its columns."""
         changes = []
         for node in sorted(part.tree.find_all(exp.Column), key=offset_of):
             first, *rest = node.parts
@@ -61,8 +56,8 @@ class OneInput:
         return part.rewritten(changes)
 
     def own_reads(self, call: Call) -> tuple[Sequence[str], list[str]]:
-        """Return the columns of the function."""
-        return call.function.reads, [self._name]
+        """Return what a function reads that is called without arguments, and of which inputs."""
+        return call.function.reads, [self._input]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +73,7 @@ class Mention:
     """The column's name as it is written, without the input's."""
 
 
-class ScopedNames:
+class JoinNames(Names):
     """The names of a query over several inputs, resolved in those that were read so far."""
 
     def __init__(self, text: str) -> None:
@@ -117,7 +112,7 @@ class ScopedNames:
         return found
 
     def inputs(self, part: Part, what: str) -> list[str]:
-        """Return the inputs that a part reads; see ``Names``."""
+        """Return the inputs that a part reads."""
         self.check_no_star(part, what)
         return list(dict.fromkeys(each.named.input for each in self.mentions(part, what)))
 
@@ -131,7 +126,7 @@ class ScopedNames:
             message = f"{what}: a star (name the columns) is not supported yet"
             refuse(message, part.query, part.start, NotSupportedError)
 
-    def unqualified(self, part: Part, what: str) -> str:
+    def unqualified(self, part: Part, what: str = "") -> str:
         """Return a part's text without the inputs before its columns."""
         return self._rewritten(part, what, _bare_name)
 
@@ -144,7 +139,7 @@ class ScopedNames:
         return self._rewritten(part, what, lambda each: each.named.text)
 
     def own_reads(self, call: Call) -> tuple[Sequence[str], list[str]]:
-        """Return what a function reads that is called without arguments, and of which inputs."""
+        """Return the columns of the function, without inputs before them, and these inputs."""
         reads: list[str] = []
         inputs: list[str] = []
         what = call.function.name

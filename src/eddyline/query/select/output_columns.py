@@ -12,7 +12,7 @@ from eddyline.sql.parsing import refuse
 if TYPE_CHECKING:
     from sqlglot import Expr
 
-    from eddyline.query.select.names import ScopedNames
+    from eddyline.query.select.names import JoinNames
     from eddyline.query.select.statement import Part, Statement
 
 
@@ -24,7 +24,7 @@ class OutputColumns:
         names: resolves the names in its parts; all inputs are in its scope.
     """
 
-    def __init__(self, statement: Statement, names: ScopedNames) -> None:
+    def __init__(self, statement: Statement, names: JoinNames) -> None:
         self._statement = statement
         self._names = names
 

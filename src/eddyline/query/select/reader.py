@@ -14,7 +14,7 @@ from eddyline.query.query import Input, Query
 from eddyline.query.select.calls import Calls
 from eddyline.query.select.conditions import Conditions, JoinConditions
 from eddyline.query.select.from_clause import FromReader
-from eddyline.query.select.names import OneInput, ScopedNames
+from eddyline.query.select.names import JoinNames, Names
 from eddyline.query.select.output_columns import OutputColumns, is_star
 from eddyline.query.select.statement import Statement
 from eddyline.sql.analysis import check_is_row_wise
@@ -84,7 +84,7 @@ def read_query(
 def _filter(statement: Statement, calls: Calls, item: FromItem) -> Query:
     """Read a query over one input."""
     _check_output(statement, calls)
-    names = OneInput(item)
+    names = Names(item)
     projections = tuple(map(names.unqualified, statement.output_columns))
     conditions = Conditions(statement, calls, names, [item.name])
     _add_where(conditions)
@@ -99,7 +99,7 @@ def _join(
     columns: Mapping[str, Mapping[str, str]],
 ) -> Query:
     """Read a query over several inputs."""
-    names = ScopedNames(statement.text)
+    names = JoinNames(statement.text)
     conditions = JoinConditions(statement, calls, names, [item.name for item in items])
     called = {item.stream.lower(): f"{item.stream} is called {item.name} here" for item in items}
     later = {item.name.lower(): f"{item.name} is joined after this ON" for item in items}
