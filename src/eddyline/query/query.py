@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ class Input:
     window: Window
     predicates: tuple[Predicate, ...] = ()
     """The conjuncts that read this input alone, over its unqualified columns."""
+    start: int = field(default=0, compare=False)
+    """The offset of the stream's name in the query's text, for errors."""
 
 
 @dataclass(frozen=True, slots=True)

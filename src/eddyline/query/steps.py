@@ -14,7 +14,7 @@ from sqlglot import exp, parse_one
 from eddyline.errors import NotSupportedError
 from eddyline.query.predicates import SqlPredicate
 from eddyline.query.select.scope import identifier
-from eddyline.sql.parsing import SparkText
+from eddyline.sql.parsing import SparkText, refuse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -210,7 +210,7 @@ def _input_steps(query: Query, each: Input, made: Mapping[str, Sequence[Step]]) 
                 f"{each.stream!r} is the result of a join, which is not supported yet as the input "
                 f"of another join; join all the streams in one query, or filter its results only"
             )
-            raise NotSupportedError(message, stream=each.stream)
+            refuse(message, query.text, each.start, NotSupportedError, stream=each.stream)
         found = inlined(inner, name)
     if each.predicates or not query.is_join:
         found.append(FilterStep(name, each.predicates))

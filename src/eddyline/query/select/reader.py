@@ -138,7 +138,8 @@ def _check_output(statement: Statement, calls: Calls) -> None:
 
 
 def _inputs(items: Sequence[FromItem], conditions: Conditions) -> tuple[Input, ...]:
+    predicates = [tuple(conditions.predicates[item.name]) for item in items]
     return tuple(
-        Input(item.name, item.stream, item.window, tuple(conditions.predicates[item.name]))
-        for item in items
+        Input(item.name, item.stream, item.window, given, item.start)
+        for item, given in zip(items, predicates, strict=True)
     )
