@@ -28,7 +28,7 @@ from eddyline.spark.rules.udf import operand
 from eddyline.spark.session import is_ansi
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterator
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -60,7 +60,7 @@ class RuleBinder:
         self._inputs: OrderedDict[Any, _Input] = OrderedDict()
         self._lock = threading.Lock()
 
-    def bind(self, df: DataFrame, sources: Iterable[RuleSource], *, skips: bool) -> BoundRules:
+    def bind(self, df: DataFrame, sources: Collection[RuleSource], *, skips: bool) -> BoundRules:
         """Read rules over the columns of a DataFrame.
 
         Args:
@@ -73,16 +73,18 @@ class RuleBinder:
         """
         check_names(df)
         with self._lock:
-            known = self._input(df)
-            found = made_of(known.bound, sources)
-            rules = [each for each in found if isinstance(each, Rule)]
-            wrong = [each for each in found if not isinstance(each, Rule)]
-            if wrong and not skips:
-                raise wrong[0].error
-            rules = known.told(df.sparkSession, rules)
-            refused = known.refused_by_spark(df, rules)
-        bound = BoundRules(tuple(rules), tuple(each.skipped for each in wrong))
-        return _without(bound, refused, skips=skips) if refused else bound
+            found = self._input(df).read(df, sources)
+        rules: list[Rule] = []
+        skipped: list[SkippedRule] = []
+        for each in found:
+            if isinstance(each.rule, Rule):
+                rules.append(each.rule)
+            elif skips:
+                name, text = each.source.name, each.source.text
+                skipped.append(SkippedRule(name, each.rule.message, text))
+            else:
+                raise each.rule
+        return BoundRules(tuple(rules), tuple(skipped))
 
     def keep(self, names: Collection[str]) -> None:
         """Forget the rules that are no longer there."""
@@ -101,16 +103,12 @@ class RuleBinder:
         return self._inputs[key]
 
 
-@dataclass(frozen=True, slots=True)
-class _Wrong:
-    """A rule that does not fit an input."""
+@dataclass(slots=True)
+class _Read:
+    """A rule over an input, or the error why it does not fit."""
 
     source: RuleSource
-    error: EddylineError
-
-    @property
-    def skipped(self) -> SkippedRule:
-        return SkippedRule(self.source.name, self.error.message, self.source.text)
+    rule: Rule | EddylineError
 
 
 class _Input:
@@ -119,91 +117,68 @@ class _Input:
     def __init__(self, types: dict[str, str], ansi: bool) -> None:
         self._types = types
         self._ansi = ansi
-        self._known: dict[str, tuple[RuleSource, Rule | _Wrong]] = {}
-        self._columns: dict[str, tuple[Rule, frozenset[str]]] = {}
-        self._asked: dict[str, str | None] = {}
-        self._micros: dict[Moment, int] = {}
+        self._known: dict[str, _Read] = {}
+        self._refused: dict[str, str] = {}
+        """By column or expression that Spark has analysed, its error; empty if there is none."""
 
-    def bound(self, source: RuleSource) -> Rule | _Wrong:
-        """Return a rule over the input; read once, as long as it is the same."""
-        known = self._known.get(source.name)
-        if known is not None and known[0] is source:
-            return known[1]
-        found: Rule | _Wrong
-        try:
-            found = source.bind(self._types, ansi=self._ansi)
-        except EddylineError as error:
-            found = _Wrong(source, error)
-        self._known[source.name] = source, found
-        return found
-
-    def told(self, spark: SparkSession, rules: Sequence[Rule]) -> list[Rule]:
-        """Return rules over the input in which every moment is a number, and remember them so."""
-        moments = {rule.name: dict.fromkeys(moments_of(rule.tree)) for rule in rules}
-        new = dict.fromkeys(each for found in moments.values() for each in found)
-        self._micros |= micros_of(spark, [each for each in new if each not in self._micros])
-        found = []
-        for rule in rules:
-            now = rule
-            if moments[rule.name]:
-                now = replace(rule, tree=with_moments(rule.tree, self._micros))
-                self._known[rule.name] = self._known[rule.name][0], now
-            found.append(now)
-        return found
+    def read(self, df: DataFrame, sources: Collection[RuleSource]) -> list[_Read]:
+        """Return rules over the input; those that are the same as before are not read again."""
+        new = made_of(self._bound, (each for each in sources if not self._is_known(each)))
+        self._read_timestamps(df.sparkSession, new)
+        self._check_by_spark(df, new)
+        self._known.update((each.source.name, each) for each in new)
+        return [self._known[each.name] for each in sources]
 
     def keep(self, names: Collection[str]) -> None:
         """Forget the other rules; as long as they are few, what they were is not worth it."""
-        if len(self._known) <= 2 * len(names) + SPARE_RULES:
-            return
-        self._known = {name: each for name, each in self._known.items() if name in names}
-        self._columns = {name: each for name, each in self._columns.items() if name in names}
-        read = {text for _, columns in self._columns.values() for text in columns}
-        self._asked = {text: why for text, why in self._asked.items() if text in read}
+        if len(self._known) > 2 * len(names) + SPARE_RULES:
+            self._known = {name: each for name, each in self._known.items() if name in names}
+            self._refused = {}
 
-    def refused_by_spark(self, df: DataFrame, rules: Sequence[Rule]) -> dict[str, str]:
-        """Return the columns that rules look at and Spark refuses, and why."""
-        columns = {text for rule in rules for text in self._columns_of(rule)}
-        new = [text for text in columns if text not in self._asked]
-        self._asked.update(dict.fromkeys(new) | _refused_by_spark(df, new))
-        found = {text: self._asked[text] for text in columns}
-        return {text: why for text, why in found.items() if why is not None}
+    def _is_known(self, source: RuleSource) -> bool:
+        known = self._known.get(source.name)
+        return known is not None and known.source is source
 
-    def _columns_of(self, rule: Rule) -> frozenset[str]:
-        known = self._columns.get(rule.name)
-        if known is None or known[0] is not rule:
-            known = self._columns[rule.name] = rule, frozenset(looked_at(rule.tree))
-        return known[1]
+    def _bound(self, source: RuleSource) -> _Read:
+        try:
+            return _Read(source, source.bind(self._types, ansi=self._ansi))
+        except EddylineError as error:
+            return _Read(source, error)
+
+    @staticmethod
+    def _read_timestamps(spark: SparkSession, new: Collection[_Read]) -> None:
+        """Put numbers in the place of timestamp literals, which only the session can read."""
+        dated: list[tuple[_Read, Rule]] = []
+        literals: dict[Moment, None] = {}
+        for each in new:
+            if isinstance(each.rule, Rule) and (own := dict.fromkeys(moments_of(each.rule.tree))):
+                dated.append((each, each.rule))
+                literals |= own
+        micros = micros_of(spark, list(literals))
+        for each, rule in dated:
+            each.rule = replace(rule, tree=with_moments(rule.tree, micros))
+
+    def _check_by_spark(self, df: DataFrame, new: Collection[_Read]) -> None:
+        """Refuse the rules that look at a column or expression that Spark refuses."""
+        looks = [
+            (each, each.rule, dict.fromkeys(looked_at(each.rule.tree)))
+            for each in new
+            if isinstance(each.rule, Rule)
+        ]
+        texts = dict.fromkeys(text for *_, own in looks for text in own)
+        unknown = [text for text in texts if text not in self._refused]
+        found = analysed(df, [operand(df, text) for text in unknown])
+        for text, kind in zip(unknown, found, strict=True):
+            self._refused[text] = str(kind) if isinstance(kind, AnalysisException) else ""
+        for each, rule, own in looks:
+            if wrong := next((text for text in own if self._refused[text]), ""):
+                msg = f"rule {rule.name!r}: Spark cannot resolve {wrong}: {self._refused[wrong]}"
+                each.rule = QueryError(msg, name=rule.name)
 
 
 def settings_of(spark: SparkSession) -> list[str]:
     """Return the settings of a session on which it depends what a rule means."""
     return [str(spark.conf.get(each, None)) for each in SETTINGS]
-
-
-def _refused_by_spark(df: DataFrame, columns: Sequence[str]) -> dict[str, str]:
-    """Return the columns that rules look at and Spark refuses, and why."""
-    found = analysed(df, [operand(df, text) for text in columns])
-    paired = zip(columns, found, strict=True)
-    return {text: str(each) for text, each in paired if isinstance(each, AnalysisException)}
-
-
-def _without(bound: BoundRules, refused: dict[str, str], *, skips: bool) -> BoundRules:
-    """Return the rules all of whose columns Spark knows.
-
-    Raises:
-        QueryError: there are others, and they are not to be skipped.
-    """
-    kept, skipped = [], list(bound.skipped)
-    for rule in bound.rules:
-        wrong = [text for text in looked_at(rule.tree) if text in refused]
-        if not wrong:
-            kept.append(rule)
-            continue
-        msg = f"rule {rule.name!r}: Spark cannot resolve {wrong[0]}: {refused[wrong[0]]}"
-        if not skips:
-            raise QueryError(msg, name=rule.name)
-        skipped.append(SkippedRule(rule.name, msg, rule.text))
-    return BoundRules(tuple(kept), tuple(skipped))
 
 
 def looked_at(node: Node) -> Iterator[str]:
