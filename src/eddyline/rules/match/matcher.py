@@ -20,9 +20,8 @@ from eddyline.rules.compile.bitmap_blocks import BitmapBlocks
 from eddyline.rules.compile.postings import postings_of
 from eddyline.rules.compile.region_tables import cut_tables
 from eddyline.rules.match.batch import LOOKED_AT, Batch
-from eddyline.rules.match.matches import Matches
 from eddyline.rules.match.pair_kernels import OPEN, TRUE_NOW, candidates, decide
-from eddyline.rules.match.pairs import Pairs, gathered, in_order, joined, where
+from eddyline.rules.match.pairs import Matches, Pairs, gathered, in_order, joined, where
 from eddyline.rules.match.residual import ask
 from eddyline.rules.match.selection import Selection
 from eddyline.rules.profile import SharingProfile

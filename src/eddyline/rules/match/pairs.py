@@ -1,4 +1,4 @@
-"""Pairs of a row and a rule that may be true for it."""
+"""Pairs of a row and a rule that may be, or is, true for it."""
 
 from __future__ import annotations
 
@@ -14,6 +14,18 @@ if TYPE_CHECKING:
 
     Found = tuple[Ints, Int32s]
     """Row and rule of pairs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Matches:
+    """Pairs of a row and a rule that is true for it, by row and then by rule."""
+
+    n_rows: int
+    """Rows of the batch."""
+    rows: Ints
+    """Row of each pair, from 0."""
+    rules: Int32s
+    """Rule of each pair: its place in the set."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from eddyline.options import SharingOptions
     from eddyline.rules.compile.program import Program
-    from eddyline.rules.match.matches import Matches
+    from eddyline.rules.match.pairs import Matches
     from eddyline.rules.plan import SharingPlan
 
     RuleReport = TaskReport[SharingProfile]
