@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 _NUMBER = re.compile(r"[+-]?\d{1,30}(\.\d{1,30})?", re.ASCII)
 _EXACT = "DECIMAL(38,18)"
-"""What texts are read as to be compared with numbers: holds every 64-bit integer exactly."""
+"""Type of texts that are compared with numbers: it holds every 64-bit integer exactly."""
 
 _PARTS = {
     "minute": "minute",

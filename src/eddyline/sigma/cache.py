@@ -30,7 +30,7 @@ FORMAT = 2
 
 
 def folder() -> Path:
-    """Return where caches are: ``XDG_CACHE_HOME`` or ``~/.cache``, in ``eddyline/sigma``."""
+    """Return the folder of caches: ``XDG_CACHE_HOME`` or ``~/.cache``, in ``eddyline/sigma``."""
     base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     return Path(base) / "eddyline" / "sigma"
 

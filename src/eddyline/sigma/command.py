@@ -1,4 +1,4 @@
-"""What ``eddyline sigma run`` and ``eddyline sigma check`` do."""
+"""The commands ``eddyline sigma run`` and ``eddyline sigma check``."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ _COLOURS = {"critical": "bold red", "high": "red", "medium": "yellow", "low": "c
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """What ``eddyline sigma run`` was asked for."""
+    """The arguments of ``eddyline sigma run``."""
 
     rules: Path
     events: Path
     pipeline: Sequence[Path] = ()
     out: Path | None = None
-    """Where events go with their matches: ``.parquet`` or ``.json``."""
+    """The file of events with their matches: ``.parquet`` or ``.json``."""
     top: int = 20
     """Rules that are shown (0: all)."""
     keep_unmatched: bool = False

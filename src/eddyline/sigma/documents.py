@@ -1,4 +1,4 @@
-"""Where rules come from: folders, files and texts, cut into YAML documents."""
+"""Sources of rules: folders, files and texts, cut into YAML documents."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _BLANK = re.compile(r"\s*(?:[#%].*)?")
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What a file holds, or a text that was given."""
+    """The content of a file, or a text that was given."""
 
     path: str
     """Of the file; empty for a text."""
@@ -39,7 +39,7 @@ class Document:
 
     text: str
     line: int
-    """Where it starts, from 1."""
+    """Its first line, from 1."""
 
 
 def contents(source: Source | Sequence[Source]) -> list[Content]:

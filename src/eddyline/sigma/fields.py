@@ -1,4 +1,4 @@
-"""Where the fields of rules are found among the columns of events.
+"""Finds the fields of rules among the columns of events.
 
 A field is a column by its exact name, else by its name in any case, else a path of names with
 dots into a struct or map. What is not found is NULL for every event.
@@ -80,7 +80,7 @@ class Columns:
             self._folded.setdefault(name.lower(), name)
 
     def find(self, field: str) -> Found | None:
-        """Return where a field is, or None if events lack it."""
+        """Return the value of a field, or None if events lack it."""
         if field not in self._found:
             self._found[field] = self._searched(field)
         return self._found[field]
@@ -108,7 +108,7 @@ class Columns:
         return name if name in self._columns else self._folded.get(name.lower())
 
     def _along(self, path: str) -> Found | None:
-        """Return what a path leads to: the longest column name that starts it goes first."""
+        """Return the value at a path: the longest column name that starts it goes first."""
         names = path.split(".")
         for n_first in range(len(names) - 1, 0, -1):
             column = self._spelled(".".join(names[:n_first]))
@@ -119,7 +119,7 @@ class Columns:
 
 
 def _within(found: Found, names: list[str]) -> Found | None:
-    """Return what the names lead to within a struct or map."""
+    """Return the value at a path of names within a struct or map."""
     if not names:
         return None if found.type.family == "null" else found
     if found.type.family == "map":

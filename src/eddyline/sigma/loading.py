@@ -219,7 +219,7 @@ def _read(
 
 
 def _versions() -> tuple[str, ...]:
-    """Return what decides how rules are read: pySigma's version and the code of this room."""
+    """Return the versions of all that reads rules: pySigma's, and the code of this room."""
     code = hashlib.sha256()
     for path in sorted(Path(__file__).parent.glob("*.py")):
         code.update(path.read_bytes())

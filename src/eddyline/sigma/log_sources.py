@@ -1,4 +1,4 @@
-"""Which events a log source of Windows means: the channels they are written to, and their ids.
+"""The events of log sources of Windows: the channels they are written to, and their ids.
 
 A category is known by Sysmon's ids and, where Windows audits the same, by ids of other channels; a
 service is a channel. What is not listed here restricts nothing.
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from eddyline.sigma.fields import Columns, Found
 
 CHANNEL_FIELDS = ("Channel", "winlog.channel", "System.Channel")
-"""Where events say their channel: the first that they have."""
+"""Fields with the channel of an event: the first that it has counts."""
 
 ID_FIELDS = ("EventID", "winlog.event_id", "event.code", "System.EventID")
-"""Where events say their id: the first that they have."""
+"""Fields with the id of an event: the first that it has counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Events:
 
 @dataclass(frozen=True, slots=True)
 class LogSource:
-    """What a rule says of the log it is for."""
+    """The log that a rule is for."""
 
     category: str | None = None
     product: str | None = None
@@ -55,7 +55,7 @@ class LogSource:
         return both or (Events(channels),)
 
     def __str__(self) -> str:
-        """Return what is said of it, in a fixed order."""
+        """Return its parts in a fixed order."""
         said = {"category": self.category, "product": self.product, "service": self.service}
         return ", ".join(f"{key}: {value}" for key, value in said.items() if value)
 
@@ -178,7 +178,7 @@ SERVICES: dict[str, tuple[str, ...]] = {
 
 
 def restriction(source: LogSource, columns: Columns, *, demanded: bool) -> Node | None:
-    """Return what holds for the events that a log source means, as far as the events say it.
+    """Return the condition of a log source on events, as far as they say where they are from.
 
     Args:
         source: the log source.

@@ -1,4 +1,4 @@
-"""Where in its file a rule has a fault, as far as the YAML tells.
+"""The place of a fault in a rule's file, as far as the YAML tells.
 
 A line is given only where one is known: of the YAML's own error, of a key that stands there twice,
 of the field, the condition or the part of the rule that was refused.
@@ -31,11 +31,11 @@ class Place:
     path: str
     """Of the file; empty for a text."""
     n_file: int = 0
-    """Which of the files it is, from 0."""
+    """The number of its file, from 0."""
     first_line: int = 1
-    """Where the document starts."""
+    """The line on which the document starts."""
     number: int = 1
-    """Which document of the file it is, from 1."""
+    """The number of the document within its file, from 1."""
     n_documents: int = 1
 
     def at(self, line: int | None) -> str:
@@ -60,7 +60,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What is wrong with a document."""
+    """A fault of a document."""
 
     reason: str
     line: int | None = None
@@ -118,7 +118,7 @@ def fault(text: str, error: Exception) -> Fault:
 
 
 def message(error: Exception) -> str:
-    """Return what an error says, with its class only where that is not pySigma's or ours."""
+    """Return the text of an error, with its class only where that is not pySigma's or ours."""
     if isinstance(error, EddylineError):
         return error.message
     if isinstance(error, exceptions.SigmaError):
@@ -127,7 +127,7 @@ def message(error: Exception) -> str:
 
 
 def line_of(text: str, *path: str) -> int | None:
-    r"""Return where the key stands that a path of keys leads to; None if there is none.
+    r"""Return the line of the key at a path of keys; None if there is none.
 
     >>> line_of("a: 1\nb:\n  c: 2\n", "b", "c")
     3
@@ -164,7 +164,7 @@ def _worded(reason: str, key: _Key | None = None) -> str:
 
 
 def _refusal(key: _Key) -> str | None:
-    """Return what pySigma says against one test, or None if it takes it."""
+    """Return pySigma's objection to one test, or None if it takes it."""
     try:
         value = _value(key.value)
         SigmaDetectionItem.from_mapping(key.text, value)
@@ -210,7 +210,7 @@ def _below(node: yaml.Node) -> Iterator[_Key]:
 
 
 def _repeated(text: str) -> int | None:
-    """Return where a key stands for the second time in its mapping."""
+    """Return the line on which a key stands for the second time in its mapping."""
     waiting = [_root(text)]
     known: set[int] = set()  # a node can stand below itself, by an alias
     while waiting:

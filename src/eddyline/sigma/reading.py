@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 def _policy() -> dict[str, Any]:
-    """Return what makes pySigma 2 take all regular expressions of Python's, as version 1 does."""
+    """Return options that make pySigma 2 take all regular expressions, as version 1 does."""
     try:
         profiles = import_module("sigma.policy.profiles")  # only pySigma 2 has it
     except ImportError:
@@ -52,7 +52,7 @@ _UUID = re.compile(r"[0-9a-fA-F-]{36}")
 
 @dataclass(frozen=True, slots=True)
 class ReadRules:
-    """What became of the documents."""
+    """The rules of documents, and those that do not run."""
 
     rules: tuple[SigmaRule, ...]
     skipped: tuple[SkippedSigmaRule, ...]
@@ -137,7 +137,7 @@ class _Reader:
         return rules
 
     def parsed(self, document: _Document) -> PySigmaRule | SigmaFilter | None:
-        """Return what pySigma reads in a document, or None if it is of no use."""
+        """Return pySigma's rule of a document, or None if it is of no use."""
         body = copy.deepcopy(document.body)
         if "correlation" in body:
             reason = "correlation rules (several events at once) are not supported"

@@ -25,13 +25,13 @@ def _columns(columns: tuple[tuple[str, str], ...]) -> Columns:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How rules are understood where events can be less than what the rules expect."""
+    """The reading of rules whose events have less than the rules expect."""
 
     restrict: str | bool = "auto"
     """Whether a rule meets only events of its log source: ``auto`` (as far as the events carry
     a channel and an event id), True (they have to carry them) or False."""
     missing: str = "null"
-    """What a test is whose field an event lacks: ``null`` (unknown) or ``false``."""
+    """The value of a test whose field an event lacks: ``null`` (unknown) or ``false``."""
 
     def __post_init__(self) -> None:
         if self.restrict not in ("auto", True, False):
@@ -66,7 +66,7 @@ class SigmaRule:
     log_source: LogSource
     """The events it is for."""
     reading: Reading = field(default=Reading())
-    """How it is understood."""
+    """The reading of it."""
 
     def named(self, name: str) -> SigmaRule:
         """Return the rule under another name."""

@@ -49,7 +49,7 @@ _LONG = 2**53
 """From here on a float has no digits behind the point: it was an integer."""
 
 _CONDITION = ("detection", "condition")
-"""Where the condition of a rule stands."""
+"""Path of the condition of a rule."""
 
 _WORDS = ("and", "or", "not", "of", "all", "any", "them")
 """Words of conditions."""
@@ -61,7 +61,7 @@ _SELECTOR = re.compile(r"\b(?:1|any|all)\s+of\s+([\w*-]+)")
 
 
 def condition_of(rule: ParsedRule) -> Condition:
-    """Return what a rule asks; of several conditions, one has to hold.
+    """Return the condition of a rule; of several, one has to hold.
 
     Raises:
         QueryError: the condition cannot be understood, or asks for what is not supported.
@@ -92,7 +92,7 @@ def condition_of(rule: ParsedRule) -> Condition:
 
 
 def _hint(condition: str, rule: ParsedRule) -> str:
-    """Return what to do about operators that are read as names, if there are any."""
+    """Return advice about operators that are read as names, if there are any."""
     words = set(re.findall(r"[\w*-]+", condition)) - set(map(str, rule.detection.detections))
     shouted = sorted(words & {word.upper() for word in _WORDS})
     if not shouted:

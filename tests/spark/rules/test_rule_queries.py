@@ -45,7 +45,7 @@ def test_rules_run_over_a_named_stream(engine):
     query = engine.rules("alerts", rules, stream="packets")
     assert query.columns == {"n": "bigint", "at": "timestamp", "matches": "array<string>"}
     assert "rules rules over packets: matches of rows with a match" in query.explain()
-    assert query.source.isStreaming
+    assert "EventTimeWatermark" in query.source._jdf.queryExecution().analyzed().toString()
     run = finish(query.start("memory", trigger="available_now"))
     assert (run.name, found(run)) == ("alerts", WANTED)
     assert rules.explain().partition("\n")[2] in run.explain()
@@ -100,6 +100,10 @@ def test_rules_and_queries_are_chained(engine):
     run = finish(last.start(trigger="available_now"))
     assert found(run) == {1: ["small"], 7: ["big"]}
     assert {"rules"} < {each.component for each in run.records[-1].operators}
+    both = engine.rules(
+        "both", el.RuleSet({"one": "array_contains(matches, 'small')"}), stream="alarms", column="m"
+    )
+    assert found(finish(both.start(trigger="available_now")), "m") == {1: ["one"]}
 
 
 def test_what_does_not_fit_is_refused_at_once(engine):

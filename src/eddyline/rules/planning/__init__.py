@@ -1,4 +1,4 @@
-"""Which access predicates, bitmap blocks and sequences a program is evaluated with.
+"""Chooses access predicates, bitmap blocks and sequences for a program.
 
 Code that decides and never sees rows. Imports ``rules/compile``.
 """

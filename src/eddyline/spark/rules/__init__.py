@@ -1,1 +1,5 @@
-"""Rule sets on Spark: one Arrow UDF over all rules, and the driver's half of their loop."""
+"""Rules on Spark: one operator that follows a set, one Arrow UDF over all of its rules.
+
+``rule_set`` is the user's face of a set; ``binding`` reads rules over columns, ``operator`` lays and
+learns, ``task`` runs in workers. Imports no other operator.
+"""
