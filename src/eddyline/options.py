@@ -158,7 +158,8 @@ class JoinOptions(_Keywords):
     """
 
     policy: Any = "a_greedy"
-    """Ordering policy of each pipeline; see ``FilterOptions.policy``."""
+    """Ordering policy of each pipeline, and of conditions over one input; see
+    ``FilterOptions.policy``."""
     monitor: Any = "two_sample"
     """Which evidence is fresh; see ``FilterOptions.monitor``."""
     adaptive: bool = True
@@ -167,7 +168,7 @@ class JoinOptions(_Keywords):
     """Most buckets that rows are cut into; Spark's shuffle partitions if None ([1, 240])."""
     sample_rows: int = 200
     """New rows of each input whose partners are looked up in every window, per bucket and batch
-    ([0, 2^20]); 0 keeps the orders as written."""
+    ([0, 2^20]); 0 keeps the orders of pipelines as written."""
     window_rows: int = 1000
     """Profile tuples that an order is chosen by: the newest (≥ 1)."""
     caches: bool = False
