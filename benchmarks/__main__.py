@@ -11,12 +11,12 @@ from pathlib import Path
 from benchmarks.harness import results
 from benchmarks.harness.machine import machine
 from benchmarks.harness.scenario import Settings
-from benchmarks.harness.scenarios import MODULES, scenarios
+from benchmarks.harness.scenarios import SUITES
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run a suite; one line per scenario."""
-    chosen = [s for s in scenarios(arguments.suite) if re.search(arguments.pattern, s.id)]
+    chosen = [s for s in SUITES[arguments.suite] if re.search(arguments.pattern, s.id)]
     if not chosen:
         print(f"no scenario of {arguments.suite} matches {arguments.pattern!r}", file=sys.stderr)
         return 2
@@ -43,9 +43,10 @@ STATUSES = ("ok", "short", "report", "skipped", "failed")
 
 def show(arguments: argparse.Namespace) -> int:
     """List the scenarios."""
-    for suite in [arguments.suite] if arguments.suite else MODULES:
-        for each in scenarios(suite):
-            print(f"{suite}  {each.id:34} {each.target or 'report'!s:>8}  {each.shows}")
+    for suite, scenarios in SUITES.items():
+        if arguments.suite in (None, suite):
+            for each in scenarios:
+                print(f"{suite}  {each.id:34} {each.target or 'report'!s:>8}  {each.shows}")
     return 0
 
 
@@ -70,14 +71,14 @@ def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     commands = top.add_subparsers(required=True)
     command = commands.add_parser("run", help="run a suite, one line per scenario")
-    command.add_argument("suite", choices=MODULES)
+    command.add_argument("suite", choices=SUITES)
     command.add_argument("-k", dest="pattern", default="", help="only ids that match")
     command.add_argument("-o", dest="output", type=Path, help="write the results as JSON")
     command.add_argument("--quick", action="store_true", help="less data: for a look")
     command.add_argument("--strict", action="store_true", help="exit with 1 if one is short")
     command.set_defaults(call=run)
     command = commands.add_parser("list", help="list the scenarios")
-    command.add_argument("suite", nargs="?", choices=MODULES)
+    command.add_argument("suite", nargs="?", choices=SUITES)
     command.set_defaults(call=show)
     command = commands.add_parser("compare", help="compare two results as markdown")
     command.add_argument("base", type=Path)

@@ -7,17 +7,23 @@ one; the ratio that counts is that of equal clocks, and the other stands beside 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from benchmarks.harness.scenario import Measurement, Runs, Settings, skipped
+from benchmarks.harness.scenario import Measurement, Scenario, Settings, at_least, skipped
 from benchmarks.harness.statistics import spread
 from benchmarks.harness.timing import interleaved, paired_ratio
 from eddyline.change import DETECTORS, detector, detector_bank
-from eddyline.change.protocol import DetectorBank
-from eddyline.data.arrays import Floats
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from eddyline.change.protocol import DetectorBank
+
+    Floats = NDArray[np.float64]
 
 AS_RIVER: dict[str, Any] = {"significance": 0.002, "min_part": 5, "n_feedback": 10}
 """The defaults of ``river.drift.ADWIN``, its clock left out."""
@@ -121,8 +127,29 @@ def one_detector(settings: Settings) -> Measurement:
     return Measurement(max(cost.values()), note, {"us_per_item": cost})
 
 
-RUNS: Runs = {
-    "change_bank_10000": against_river(10000),
-    "change_bank_64": against_river(64),
-    "change_bank_1": one_detector,
-}
+SCENARIOS = (
+    Scenario(
+        id="change_bank_10000",
+        shows="time of a loop over 10,000 ADWINs of river over that of a bank, equal clocks",
+        run=against_river(10_000),
+        target=at_least(1.0),
+        policies=(),
+        counted=False,
+    ),
+    Scenario(
+        id="change_bank_64",
+        shows="time of a loop over 64 ADWINs of river over that of a bank, equal clocks",
+        run=against_river(64),
+        target=at_least(1.0),
+        policies=(),
+        counted=False,
+    ),
+    Scenario(
+        id="change_bank_1",
+        shows="microseconds per item of a single detector, the dearest",
+        run=one_detector,
+        target=None,
+        policies=(),
+        counted=False,
+    ),
+)

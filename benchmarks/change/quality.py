@@ -7,13 +7,17 @@ of a case are detectors of one bank.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from benchmarks.harness.scenario import Measurement, Runs, Settings
+from benchmarks.harness.scenario import Measurement, Scenario, Settings, at_most
 from eddyline.change import detector_bank
-from eddyline.data.arrays import Floats
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
 
 BLOCK_ROWS = 50
 
@@ -71,7 +75,14 @@ def streams(
 ) -> Floats:
     """Return block estimates of streams whose fraction shifts once ((blocks, runs)).
 
-    The change takes ``ramp`` blocks, or none; an item is a share of ``block_rows`` rows.
+    Args:
+        p_before: fraction at first.
+        p_after: fraction in the end.
+        n_before: blocks before the change.
+        n_after: blocks from its beginning on.
+        n_runs: streams.
+        ramp: blocks that the change takes; 0: it is abrupt.
+        block_rows: rows that an item is a share of.
     """
     rng = np.random.default_rng((n_before, n_after, n_runs, ramp, round(1000 * p_after)))
     since = np.arange(n_before + n_after) - n_before
@@ -208,10 +219,40 @@ def large_blocks(settings: Settings) -> Measurement:
     return Measurement(reported["min_shift 0.02, .30->0.31"], note, {"found": table})
 
 
-RUNS: Runs = {
-    "change_quality_t10": abrupt,
-    "change_quality_dilution": dilution,
-    "change_quality_grid": gradual,
-    "change_quality_threshold": thresholds,
-    "change_quality_large_blocks": large_blocks,
-}
+SCENARIOS = (
+    Scenario(
+        id="change_quality_t10",
+        shows="blocks until β-CUSUM reports a shift of a drop fraction from .30 to .50, median",
+        run=abrupt,
+        target=at_most(50),
+        policies=(),
+    ),
+    Scenario(
+        id="change_quality_dilution",
+        shows="delay of β-CUSUM with a memory of 120 after 3000 stable blocks over that after 100",
+        run=dilution,
+        target=at_most(1.25),
+        policies=(),
+    ),
+    Scenario(
+        id="change_quality_grid",
+        shows="share of abrupt and gradual changes that β-CUSUM misses, mean of twelve cases",
+        run=gradual,
+        target=None,
+        policies=(),
+    ),
+    Scenario(
+        id="change_quality_threshold",
+        shows="false alarms of one β-CUSUM in 1000 blocks of a constant drop fraction",
+        run=thresholds,
+        target=None,
+        policies=(),
+    ),
+    Scenario(
+        id="change_quality_large_blocks",
+        shows="share of shifts of .01 that β-CUSUM reports on large blocks in spite of min_shift",
+        run=large_blocks,
+        target=at_most(0.05),
+        policies=(),
+    ),
+)

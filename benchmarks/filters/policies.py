@@ -16,27 +16,42 @@ trial, and there is no separate warm-up.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from eddyline.data.arrays import Floats
+from eddyline.errors import OptionError
+from eddyline.options import in_range
 from eddyline.ordering.fixed import Fixed
 from eddyline.ordering.protocol import OrderingPolicy, PolicyOptions, Proposal, WindowPolicy
-from eddyline.stats.profile import FilterProfile, Order
+from eddyline.registry import unknown
+
+if TYPE_CHECKING:
+    from eddyline.data.arrays import Floats
+    from eddyline.stats.profile import FilterProfile, Order
 
 _CERTAIN = 100
 """Likeliness (percent) of trying a swap that never failed; halved by each failure, at least 1."""
 
+MEASURES = ("time", "evaluations")
+"""What a hill climber can minimise per row: measured ns, or counted evaluations."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankOptions:
-    """Where the drop fractions come from."""
+    """Where the drop fractions come from.
+
+    Raises:
+        OptionError: a value is out of its range.
+    """
 
     counters: bool = False
     """Use the counts of the main pass, which depend on the order in force, instead of samples."""
     min_fill: int = 50
     """Profile tuples, or counted rows, before it ranks (≥ 1)."""
+
+    def __post_init__(self) -> None:
+        in_range(self, "min_fill", 1, 2**31)
 
     def build(self, n_filters: int, rng: np.random.Generator) -> OrderingPolicy:  # noqa: ARG002 protocol
         """Return a fresh policy."""
@@ -84,7 +99,11 @@ def _ranked(order: Order, fracs: Floats, window: FilterProfile) -> Proposal | No
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HillClimbOptions:
-    """How long a trial lasts and what it measures."""
+    """How long a trial lasts and what it measures.
+
+    Raises:
+        OptionError: a value is out of its range.
+    """
 
     trial_rows: int = 10 * 2048
     """Rows on which a swap is tried (≥ 1). Ten vectors of DuckDB."""
@@ -93,6 +112,12 @@ class HillClimbOptions:
     measure: str = "time"
     """``time``: measured ns per row; ``evaluations``: evaluations per row, which is repeatable but
     blind to what a filter costs."""
+
+    def __post_init__(self) -> None:
+        in_range(self, "trial_rows", 1, 2**31)
+        in_range(self, "settle_rows", 1, 2**31)
+        if self.measure not in MEASURES:
+            raise OptionError(unknown("measure", self.measure, MEASURES), measure=self.measure)
 
     def build(self, n_filters: int, rng: np.random.Generator) -> HillClimb:
         """Return a fresh policy that draws its swaps from ``rng``."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,23 +18,28 @@ from benchmarks.filters.simulated_loop import (
     THESIS,
     CountedRun,
     Stream,
-    best_work,
+    best_order,
     code_costs,
     concatenated,
     fixed_work,
     next_sample,
     run_counted,
 )
-from benchmarks.harness.scenario import Measurement, Run, Runs, Settings
+from benchmarks.harness.scenario import Measurement, Scenario, Settings, at_least, at_most
 from benchmarks.harness.statistics import median, spread
 from benchmarks.workloads import SPREAD_FRACS, correlated_v1, exact_histogram
-from eddyline.data.arrays import Floats, Ints, Mask
 from eddyline.filters.executor import ArrowExecutor
 from eddyline.filters.loop import FilterLoop
 from eddyline.options import FilterOptions
 from eddyline.ordering.a_greedy import AGreedyOptions
 from eddyline.query.predicates import predicate
-from eddyline.testing.reference_orders import cheapest_order
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
 
 UNIT_NS = 100.0
 """Declared cost of one evaluation where all filters cost the same."""
@@ -51,46 +56,61 @@ DEFAULTS: dict[str, Any] = {"policy": "a_greedy"}
 """eddyline as it comes: the budget of ``max_overhead`` caps the sampling."""
 
 
+# -- convergence: Figures 4.11 to 4.14 ------------------------------------------------------------
+
+
 def _ratio_after_warm_up(run: CountedRun, stream: Stream, warm_up: int) -> float:
     """Return work of a run over work of the best fixed order on the same rows, warm-up left out."""
     histograms = stream.histograms()[warm_up:]
-    return run.work_ns[warm_up:].sum() / best_work(histograms, stream.costs_ns)
+    best = best_order(histograms.sum(0), stream.costs_ns)
+    return run.work_ns[warm_up:].sum() / fixed_work(histograms, best, stream.costs_ns).sum()
 
 
-def converge(points: dict[str, tuple[int, float, int]], *quick: str) -> Run:
-    """Return what runs every algorithm on streams: F, pass fraction and group size by label."""
+def _converge(points: Iterable[tuple[str, int, float, int]], settings: Settings) -> Measurement:
+    """Run every algorithm on streams (label, F, pass fraction, group size)."""
+    n_rows = settings.pick(1_200_000, 500_000)
+    warm_up = settings.pick(20, 25)
+    algorithms = {"eddyline": DEFAULTS, **AS_THESIS}
+    table: dict[str, dict[str, float]] = {}
+    worst_spread = ""
+    for label, n, pass_frac, group_size in points:
+        ratios: dict[str, list[float]] = {name: [] for name in algorithms}
+        for seed in settings.seeds(5, 2):
+            costs = np.full(n, UNIT_NS)
+            stream = correlated_v1((pass_frac,) * n, group_size, n_rows, seed, costs)
+            for name, options in algorithms.items():
+                run = run_counted(stream, seed=seed, **options)
+                ratios[name].append(_ratio_after_warm_up(run, stream, warm_up))
+        table[label] = {name: round(median(each), 4) for name, each in ratios.items()}
+        if table[label]["eddyline"] == max(row["eddyline"] for row in table.values()):
+            worst_spread = f"{label}: {spread(ratios['eddyline'])}"
+    worst = {name: max(row[name] for row in table.values()) for name in algorithms}
+    others = ", ".join(f"{name} {value:.3f}" for name, value in worst.items())
+    note = f"worst point of each: {others}; seeds of the worst point {worst_spread}"
+    return Measurement(worst["eddyline"], note, {"ratio_to_best_fixed": table})
+
+
+def converge_filters(settings: Settings) -> Measurement:
+    """Figure 4.11: the number of filters varies."""
+    counts = (3, 5, 8) if settings.quick else range(3, 11)
+    return _converge(((f"n={n}", n, 0.5, 2) for n in counts), settings)
+
+
+def converge_pass_frac(settings: Settings) -> Measurement:
+    """Figure 4.12: the pass fraction varies."""
+    fracs = (0.2, 0.5, 0.8) if settings.quick else tuple(np.arange(1, 10) / 10)
+    return _converge(((f"pass={s:g}", 8, float(s), 2) for s in fracs), settings)
+
+
+def converge_correlation(n_filters: int) -> Callable[[Settings], Measurement]:
+    """Figures 4.13 and 4.14: the correlation factor varies."""
 
     def run(settings: Settings) -> Measurement:
-        n_rows = settings.pick(1_200_000, 500_000)
-        warm_up = settings.pick(20, 25)
-        algorithms = {"eddyline": DEFAULTS, **AS_THESIS}
-        table: dict[str, dict[str, float]] = {}
-        worst_spread = ""
-        for label in quick if settings.quick else points:
-            n, pass_frac, group_size = points[label]
-            ratios: dict[str, list[float]] = {name: [] for name in algorithms}
-            for seed in settings.seeds(5, 2):
-                costs = np.full(n, UNIT_NS)
-                stream = correlated_v1((pass_frac,) * n, group_size, n_rows, seed, costs)
-                for name, options in algorithms.items():
-                    ran = run_counted(stream, seed=seed, **options)
-                    ratios[name].append(_ratio_after_warm_up(ran, stream, warm_up))
-            table[label] = {name: round(median(each), 4) for name, each in ratios.items()}
-            if table[label]["eddyline"] == max(row["eddyline"] for row in table.values()):
-                worst_spread = f"{label}: {spread(ratios['eddyline'])}"
-        worst = {name: max(row[name] for row in table.values()) for name in algorithms}
-        others = ", ".join(f"{name} {value:.3f}" for name, value in worst.items())
-        note = f"worst point of each: {others}; seeds of the worst point {worst_spread}"
-        return Measurement(worst["eddyline"], note, {"ratio_to_best_fixed": table})
+        full = range(1, n_filters + 1)
+        sizes = sorted({1, 2, n_filters}) if settings.quick else full
+        return _converge(((f"group={g}", n_filters, 0.5, g) for g in sizes), settings)
 
     return run
-
-
-BY_FILTERS = {f"n={n}": (n, 0.5, 2) for n in range(3, 11)}
-BY_PASS_FRAC = {f"pass={s:g}": (8, float(s), 2) for s in np.arange(1, 10) / 10}
-BY_GROUP_3 = {f"group={g}": (3, 0.5, g) for g in range(1, 4)}
-BY_GROUP_8 = {f"group={g}": (8, 0.5, g) for g in range(1, 9)}
-"""Points of Figures 4.11 to 4.14."""
 
 
 def whole_run(settings: Settings) -> Measurement:
@@ -105,7 +125,7 @@ def whole_run(settings: Settings) -> Measurement:
             costs = UNIT_NS * rng.choice([1.0, 10.0], size=n)
             stream = correlated_v1(fracs, 2, n_rows, seed, costs)
             histograms = stream.histograms()
-            best = cheapest_order(histograms.sum(0), costs)
+            best = best_order(histograms.sum(0), costs)
             run = run_counted(stream, written=best[::-1], seed=seed, **DEFAULTS)
             each.append(run.total_ns / fixed_work(histograms, best, costs).sum())
         ratios[f"n={n}"] = each
@@ -113,6 +133,8 @@ def whole_run(settings: Settings) -> Measurement:
     note = ", ".join(f"{name} {medians[name]:.3f} ({spread(ratios[name])})" for name in ratios)
     return Measurement(max(medians.values()), note, {"ratio_to_best_fixed": ratios})
 
+
+# -- overhead: Table 4.2 --------------------------------------------------------------------------
 
 TABLE_4_2 = {
     "n=3 p=0.01": (98.77, 0.88, 0.20 + 0.15),
@@ -154,11 +176,11 @@ def overhead_counted(settings: Settings) -> Measurement:
 class _Probe:
     """A filter of Table 4.2: looks a value up in an index of 10,000 keys."""
 
-    def __init__(self, keys: Ints) -> None:
+    def __init__(self, keys: NDArray[np.int64]) -> None:
         self.keys = np.sort(keys)
         self.n_rows = 0
 
-    def __call__(self, values: Ints) -> Mask:
+    def __call__(self, values: NDArray[np.int64]) -> NDArray[np.bool_]:
         self.n_rows += len(values)
         places = np.minimum(np.searchsorted(self.keys, values), len(self.keys) - 1)
         return self.keys[places] == values
@@ -219,6 +241,8 @@ def overhead_time(settings: Settings) -> Measurement:
     return Measurement(table["n=8 p=0.01"][2], note, {"percent": table, "thesis": TABLE_4_2})
 
 
+# -- adaptivity: Figures 4.19 to 4.24 -------------------------------------------------------------
+
 STEP_AT = 600_000
 """Row of the change [Babu05 4.7.4]."""
 
@@ -232,7 +256,7 @@ STEADY_BLOCKS = 3
 def _lag_rows(run: CountedRun, fracs: tuple[float, ...], costs: Floats) -> float:
     """Return rows from the change until the order is good for the new rows, or infinity."""
     histogram = exact_histogram(fracs, 2)
-    best = best_work(histogram, costs)
+    best = float(histogram @ code_costs(best_order(histogram, costs), costs))
     after = run.orders[STEP_AT // BATCH_ROWS :]
     cost = np.array([float(histogram @ code_costs(order, costs)) for order in after])
     blocks = cost[: len(cost) // BLOCK_BATCHES * BLOCK_BATCHES].reshape(-1, BLOCK_BATCHES).mean(1)
@@ -286,9 +310,7 @@ def _periodic_ratio(period: int, n_phases: int, seed: int, options: dict[str, An
         for number, each in enumerate(fracs)
     ]
     oracle = sum(
-        fixed_work(
-            stream.histograms(), cheapest_order(exact_histogram(each, 2), costs), costs
-        ).sum()
+        fixed_work(stream.histograms(), best_order(exact_histogram(each, 2), costs), costs).sum()
         for stream, each in zip(streams, fracs, strict=True)
     )
     return run_counted(concatenated(streams), seed=seed, **options).total_ns / oracle
@@ -318,14 +340,72 @@ def periodic_changes(settings: Settings) -> Measurement:
     return Measurement(fall, f"work over oracle: {told}", {"work_over_oracle": table})
 
 
-RUNS: Runs = {
-    "thesis_convergence_filters": converge(BY_FILTERS, "n=3", "n=5", "n=8"),
-    "thesis_convergence_pass_frac": converge(BY_PASS_FRAC, "pass=0.2", "pass=0.5", "pass=0.8"),
-    "thesis_convergence_correlation_3": converge(BY_GROUP_3, *BY_GROUP_3),
-    "thesis_convergence_correlation_8": converge(BY_GROUP_8, "group=1", "group=2", "group=8"),
-    "stationary_whole_run": whole_run,
-    "thesis_overhead_counted": overhead_counted,
-    "thesis_overhead_time": overhead_time,
-    "thesis_step_change": step_change,
-    "thesis_periodic_changes": periodic_changes,
-}
+ALL_FOUR = tuple(AS_THESIS)
+
+SCENARIOS = (
+    Scenario(
+        id="thesis_convergence_filters",
+        shows="work over best fixed order once converged, worst of 3 to 10 filters (Fig 4.11)",
+        run=converge_filters,
+        target=at_most(1.05),
+        policies=ALL_FOUR,
+    ),
+    Scenario(
+        id="thesis_convergence_pass_frac",
+        shows="the same, worst of pass fractions 0.1 to 0.9 at 8 filters (Fig 4.12)",
+        run=converge_pass_frac,
+        target=at_most(1.05),
+        policies=ALL_FOUR,
+    ),
+    Scenario(
+        id="thesis_convergence_correlation_3",
+        shows="the same, worst of correlation factors 1 to 3 at 3 filters (Fig 4.13)",
+        run=converge_correlation(3),
+        target=at_most(1.05),
+        policies=ALL_FOUR,
+    ),
+    Scenario(
+        id="thesis_convergence_correlation_8",
+        shows="the same, worst of correlation factors 1 to 8 at 8 filters (Fig 4.14)",
+        run=converge_correlation(8),
+        target=at_most(1.05),
+        policies=ALL_FOUR,
+    ),
+    Scenario(
+        id="stationary_whole_run",
+        shows="work over best fixed order, 1 M rows from the first on, worst written order",
+        run=whole_run,
+        target=at_most(1.05),
+        policies=("a_greedy",),
+    ),
+    Scenario(
+        id="thesis_overhead_counted",
+        shows="% of evaluations that profiling adds at 8 filters, p = 0.01 (Table 4.2)",
+        run=overhead_counted,
+        target=at_most(3.0),
+        policies=("a_greedy",),
+    ),
+    Scenario(
+        id="thesis_overhead_time",
+        shows="% of time in window, view and decisions at 8 filters, p = 0.01 (Table 4.2)",
+        run=overhead_time,
+        target=None,
+        policies=("a_greedy",),
+        counted=False,
+    ),
+    Scenario(
+        id="thesis_step_change",
+        shows="neighbours of the thesis' ranking by lag that stand right, of 3 (Figs 4.19-4.21)",
+        run=step_change,
+        target=at_least(3),
+        policies=ALL_FOUR,
+    ),
+    Scenario(
+        id="thesis_periodic_changes",
+        shows="what sweep gains on a_greedy from changes every 100,000 rows to every million "
+        "(Figs 4.22-4.24)",
+        run=periodic_changes,
+        target=at_least(1),
+        policies=ALL_FOUR,
+    ),
+)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from benchmarks.harness.scenario import Measurement, Scenario
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from benchmarks.harness.scenario import Measurement, Scenario
 
 NOISE = 0.03
 """Relative change of a timed value below which a comparison says nothing."""

@@ -6,14 +6,16 @@ Spark's own clock of a micro-batch, from looking for files to the commit.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from benchmarks.harness.scenario import Measurement, Runs, Settings
+from benchmarks.harness.scenario import Measurement, Scenario, Settings, at_least
 from benchmarks.harness.statistics import median, spread
 from benchmarks.joins.data import NAMES, skewed_batches_v1, uniform_batches_v1
-from benchmarks.joins.streams import Joined, race, rate, ratios, told, written
+from benchmarks.joins.streams import Joined, race, rate, ratios, told, with_java, written
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 NEEDS = frozenset({"spark"})
 
@@ -53,7 +55,14 @@ def _three(settings: Settings) -> dict[str, Any]:
 def beside_chain(
     n_streams: int, n_batches: int, chain: str = "chain", n_rows: int = 100_000
 ) -> Callable[[Settings], Measurement]:
-    """Return what measures eddyline beside a chain of Spark's joins, with its state store."""
+    """Return what measures eddyline beside a chain of Spark's joins.
+
+    Args:
+        n_streams: how many are joined.
+        n_batches: how many.
+        chain: the chain, by its state store.
+        n_rows: of each stream in a batch.
+    """
 
     def run(settings: Settings) -> Measurement:
         sizes = settings.pick(n_batches, 3), settings.pick(n_rows, 10_000)
@@ -67,9 +76,10 @@ def beside_chain(
         )
         return Measurement(median(gains), note, found)
 
-    return run
+    return with_java(run)
 
 
+@with_java
 def state_bytes(settings: Settings) -> Measurement:
     """What is kept after the last batch of ``joins_chained_3``.
 
@@ -91,6 +101,7 @@ def state_bytes(settings: Settings) -> Measurement:
     return Measurement(theirs["bytes"] / ours["bytes"], note, details)
 
 
+@with_java
 def floor(settings: Settings) -> Measurement:
     """A micro-batch that reads the same files and counts them."""
     found = _three(settings)
@@ -100,9 +111,12 @@ def floor(settings: Settings) -> Measurement:
     return Measurement(median(seconds), note, {"seconds": found["no join"]["seconds"]})
 
 
+# -- one key that half the rows have --------------------------------------------------------------
+
 SKEW_SPAN_US = 10_000_000
 
 
+@with_java
 def skew(settings: Settings) -> Measurement:
     """The rows of one key meet those within 200 µs; uniform keys have windows of a batch.
 
@@ -124,13 +138,46 @@ def skew(settings: Settings) -> Measurement:
     return Measurement(rates["skewed"] / rates["uniform"], note, found)
 
 
-RUNS: Runs = {
-    "joins_chained_3": beside_chain(3, 10),
-    "joins_state_bytes": state_bytes,
-    "joins_floor": floor,
-    "joins_chained_3_rocksdb": beside_chain(3, 5, "chain on RocksDB"),
-    "joins_chained_3_large": beside_chain(3, 8, n_rows=500000),
-    "joins_chained_4": beside_chain(4, 5),
-    "joins_chained_5": beside_chain(5, 4),
-    "joins_skew": skew,
-}
+def _chain_scenario(
+    id: str, shows: str, run: Callable[[Settings], Measurement], *, least: float | None = None
+) -> Scenario:
+    target = None if least is None else at_least(least)
+    return Scenario(
+        id=id, shows=shows, run=run, target=target, policies=(), counted=False, needs=NEEDS
+    )
+
+
+SCENARIOS = (
+    _chain_scenario(
+        "joins_chained_3",
+        "rows per second of a join of 3 streams over Spark's chain of stream-stream joins",
+        beside_chain(3, 10),
+        least=10,
+    ),
+    _chain_scenario(
+        "joins_state_bytes",
+        "memory of the state of Spark's chain, as it says, over the bytes of ours",
+        state_bytes,
+        least=5,
+    ),
+    _chain_scenario(
+        "joins_floor", "seconds of a micro-batch that reads the same files and joins nothing", floor
+    ),
+    _chain_scenario(
+        "joins_chained_3_rocksdb",
+        "the same as joins_chained_3, Spark's state in RocksDB",
+        beside_chain(3, 5, "chain on RocksDB"),
+    ),
+    _chain_scenario(
+        "joins_chained_3_large",
+        "the same as joins_chained_3 in batches of 1,500,000 rows",
+        beside_chain(3, 8, n_rows=500_000),
+    ),
+    _chain_scenario("joins_chained_4", "the same for 4 streams", beside_chain(4, 5)),
+    _chain_scenario("joins_chained_5", "the same for 5 streams", beside_chain(5, 4)),
+    _chain_scenario(
+        "joins_skew",
+        "rows per second where half the rows have one key over uniform keys, as many results",
+        skew,
+    ),
+)

@@ -7,18 +7,20 @@ values as its windows have rows: whatever a window holds, a row finds one row of
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from benchmarks.harness.isolated import alone
-from benchmarks.harness.scenario import Measurement, Runs, Settings
+from benchmarks.harness.scenario import Measurement, Scenario, Settings, at_most
 from benchmarks.harness.statistics import median, spread
 from benchmarks.joins.data import NAMES, batch_v1
-from benchmarks.joins.streams import HERE, Joined, answer_of, duckdb_once, written
+from benchmarks.joins.streams import HERE, Joined, answer_of, duckdb_once, with_java, written
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
 SPAN_US = 1_000_000
 """How long a batch is (µs of event time); a window is as many of them as it needs for its rows."""
@@ -29,9 +31,13 @@ STREAMS = NAMES[:3]
 def growing_batches_v1(
     n_batches: int, n_rows: int, windows: Sequence[int], seed: int = 0
 ) -> list[dict[str, pa.Table]]:
-    """Return batches of streams with a key for each size of a window (in batches), all uniform.
+    """Return batches of streams with a key for each size of a window, all uniform.
 
-    The key ``k_<batches>`` has as many values as rows of a stream come in them.
+    Args:
+        n_batches: how many.
+        n_rows: of each stream in each batch.
+        windows: in batches; the key ``k_<batches>`` has as many values as rows come in them.
+        seed: of everything.
     """
     rng = np.random.default_rng([seed, 67])
 
@@ -58,8 +64,14 @@ def joined_over(n: int) -> Joined:
 def grown(name: str, n_rows: int, windows: Sequence[int], n_timed: int) -> dict[str, Any]:
     """Let joins over windows of several sizes take turns; their answers are checked by DuckDB.
 
-    ``n_timed`` batches come after those that fill the largest window. Returns what each found, by
-    its window, and what a batch takes in which nothing is joined.
+    Args:
+        name: of the contestant that runs them.
+        n_rows: of each stream in a batch.
+        windows: in batches.
+        n_timed: batches that come after those that fill the largest windows.
+
+    Returns:
+        What each found, by its window; and what a batch takes in which nothing is joined.
 
     Raises:
         AssertionError: an answer is wrong.
@@ -116,10 +128,27 @@ def over_windows(
         )
         return Measurement(own[largest] / own[smallest], note, found)
 
-    return run
+    return with_java(run)
 
 
-RUNS: Runs = {
-    "joins_growth": over_windows("eddyline", (1, 10, 100), 27),
-    "joins_growth_chain": over_windows("chain", (1, 10), 27),
-}
+SCENARIOS = (
+    Scenario(
+        id="joins_growth",
+        shows="time of batches on Spark over windows of 10^7 rows, by that over windows of 10^5; "
+        "without what they take if nothing is joined",
+        run=over_windows("eddyline", (1, 10, 100), 27),
+        target=at_most(1.3),
+        policies=(),
+        counted=False,
+        needs=frozenset({"spark"}),
+    ),
+    Scenario(
+        id="joins_growth_chain",
+        shows="the same for Spark's chain, windows of 10^6 rows by those of 10^5",
+        run=over_windows("chain", (1, 10), 27),
+        target=None,
+        policies=(),
+        counted=False,
+        needs=frozenset({"spark"}),
+    ),
+)

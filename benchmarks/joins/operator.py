@@ -10,41 +10,36 @@ from __future__ import annotations
 import multiprocessing
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 from pyarrow import fs
 
-from benchmarks.harness.scenario import Measurement, Runs, Settings
+from benchmarks.harness.scenario import Measurement, Scenario, Settings, at_least, at_most
 from benchmarks.harness.timing import Times, paired_ratio
 from benchmarks.joins.data import (
     NAMES,
     T0_US,
     batch_v1,
-    hot_keys,
     skewed_batches_v1,
     times_of,
     uniform_batches_v1,
 )
 from benchmarks.joins.streams import FACTORS, PRIME
-from eddyline.data.arrays import Ints
-from eddyline.joins.graph import JoinGraph
-from eddyline.joins.grid_choice import chosen_grid
-from eddyline.joins.loop import written_orders
-from eddyline.joins.operator.bucket import BucketBatch
-from eddyline.joins.plan import BatchPlan, BucketReport
-from eddyline.joins.state_part import JoinPart
-from eddyline.state.bucket_state import BucketState
-from eddyline.state.compaction import FAN_IN
-from eddyline.state.grid import N_BINS, Grid, bins_of
-from eddyline.state.manifest import ManifestFolder
-from eddyline.state.rows import Rows, SortedRun
-from eddyline.state.run_files import RunFile, write_run
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from eddyline.joins.graph import JoinGraph
+    from eddyline.joins.plan import BucketReport
+    from eddyline.state.bucket_state import BucketState
+    from eddyline.state.grid import Grid
+    from eddyline.state.rows import Rows
+    from eddyline.state.run_files import RunFile
 
 FOREVER = np.iinfo(np.int64).max
 SECOND_US = 1_000_000
@@ -52,11 +47,21 @@ SECOND_US = 1_000_000
 
 def graph_of(names: Sequence[str]) -> JoinGraph:
     """Return the graph of streams that are joined by one key."""
+    from eddyline.joins.graph import JoinGraph  # noqa: PLC0415
+
     return JoinGraph(tuple(names), (frozenset(names),))
 
 
 def rows_of(table: pa.Table, length: int, payload: Sequence[str] = ("id", "k", "v")) -> Rows:
-    """Return the rows of a table with ``ts`` and ``k`` as the operator takes them."""
+    """Return the rows of a table as the operator takes them.
+
+    Args:
+        table: with ``ts`` and ``k``.
+        length: of their window (µs).
+        payload: the columns that results need.
+    """
+    from eddyline.state.rows import Rows  # noqa: PLC0415
+
     starts = table["ts"].cast(pa.int64()).to_numpy()
     ends = np.full(starts.size, FOREVER) if length == FOREVER else starts + length
     return Rows({0: table["k"].to_numpy()}, starts, ends, table.select(list(payload)))
@@ -86,6 +91,10 @@ class Operator:
     batch_id: int = 0
 
     def __post_init__(self) -> None:
+        from eddyline.joins.loop import written_orders  # noqa: PLC0415
+        from eddyline.state.bucket_state import BucketState  # noqa: PLC0415
+        from eddyline.state.manifest import ManifestFolder  # noqa: PLC0415
+
         self.manifests = ManifestFolder(fs.LocalFileSystem(), self.folder)
         self.graph = graph_of(self.names)
         self.orders = written_orders(self.graph)
@@ -93,6 +102,11 @@ class Operator:
 
     def batch(self, tables: Mapping[str, pa.Table]) -> tuple[int, BucketReport]:
         """Join the rows of a batch; returns the number of results, each of them gathered."""
+        from eddyline.joins.operator.bucket import BucketBatch  # noqa: PLC0415
+        from eddyline.joins.plan import BatchPlan  # noqa: PLC0415
+        from eddyline.joins.state_part import JoinPart  # noqa: PLC0415
+        from eddyline.state.grid import Grid  # noqa: PLC0415
+
         lows = dict(self.latest) if self.checks_expiry else {}
         horizons: dict[str, int | None] = {}
         for name in self.names:
@@ -164,6 +178,8 @@ def one_bucket(
     workload: Workload, part: int, n_parts: int, barrier: Any, sums: bool
 ) -> dict[str, Any]:
     """Time one bucket of several over ten batches, in a process of its own."""
+    from eddyline.state.grid import bins_of  # noqa: PLC0415
+
     batches = workload.batches()
     if n_parts > 1:
         batches = [
@@ -217,6 +233,8 @@ def _duckdb_answer(connection: Any, workload: Workload) -> list[int]:
 
 def _against_duckdb(workload: Workload, cores: int, n_runs: int) -> dict[str, Any]:
     """Time buckets and DuckDB in turns, on as many cores; the first round compares answers."""
+    import duckdb  # noqa: PLC0415
+
     ours, theirs = [], []
     with duckdb.connect(config={"threads": cores}) as connection:
         for name in workload.NAMES:
@@ -233,16 +251,8 @@ def _against_duckdb(workload: Workload, cores: int, n_runs: int) -> dict[str, An
     return {"eddyline": ours, "DuckDB": theirs, "n_results": found[0]}
 
 
-def beside_duckdb(settings: Settings, per_key: int, length: int) -> Measurement:
-    """The lesser of the ratios on one core and on two.
-
-    Args:
-        settings: how much is run.
-        per_key: rows of a stream that have the same key, on average.
-        length: of the windows (µs).
-    """
-    n_rows, n_runs = settings.pick(1_000_000, 100_000), settings.pick(5, 2)
-    workload = Workload(n_rows, n_rows // per_key, length)
+def _beside_duckdb(workload: Workload, n_runs: int) -> Measurement:
+    """Return the lesser of the ratios on one core and on two."""
     gains, notes, details = [], [], {}
     for cores in (1, 2):
         found = _against_duckdb(workload, cores, n_runs)
@@ -255,11 +265,28 @@ def beside_duckdb(settings: Settings, per_key: int, length: int) -> Measurement:
     return Measurement(min(gains), note, details)
 
 
+def beside_duckdb(settings: Settings) -> Measurement:
+    """Windows of a batch, as in ``joins_chained_3``."""
+    n_rows = settings.pick(1_000_000, 100_000)
+    workload = Workload(n_rows, n_rows // 10, 10 * SECOND_US)
+    return _beside_duckdb(workload, settings.pick(5, 2))
+
+
+def beside_duckdb_unbounded(settings: Settings) -> Measurement:
+    """Windows that keep all rows; a key comes once in a stream, on average."""
+    n_rows = settings.pick(1_000_000, 100_000)
+    return _beside_duckdb(Workload(n_rows, n_rows, FOREVER), settings.pick(5, 2))
+
+
 # -- how much state there is ----------------------------------------------------------------------
 
 
-def _window(folder: str, name: str, keys: Ints, n_rows: int) -> tuple[RunFile, ...]:
+def _window(folder: str, name: str, keys: NDArray[np.int64], n_rows: int) -> tuple[RunFile, ...]:
     """Write rows as runs of the sizes that upkeep leaves after batches of so many rows."""
+    from eddyline.state.compaction import FAN_IN  # noqa: PLC0415
+    from eddyline.state.rows import SortedRun  # noqa: PLC0415
+    from eddyline.state.run_files import write_run  # noqa: PLC0415
+
     files, at, left = [], 0, keys.size // n_rows
     power = max(1, int(np.log(left) / np.log(FAN_IN) + 1e-9) + 1)
     for size in (FAN_IN**p for p in range(power, -1, -1)):
@@ -282,6 +309,8 @@ def _window(folder: str, name: str, keys: Ints, n_rows: int) -> tuple[RunFile, .
 
 def _stocked(folder: str, n_keys: int, n_rows: int) -> Operator:
     """Return an operator whose windows hold each key once."""
+    from eddyline.state.bucket_state import BucketState  # noqa: PLC0415
+
     operator = Operator(NAMES[:3], FOREVER, folder)
     rng = np.random.default_rng([n_keys, 62])
     runs = {name: _window(folder, name, rng.permutation(n_keys), n_rows) for name in operator.names}
@@ -381,16 +410,12 @@ def no_eviction(settings: Settings) -> Measurement:
 # -- keys that are much more frequent than others -------------------------------------------------
 
 
-def _counted(codes: Mapping[str, Mapping[int, Ints]]) -> dict[tuple[str, int], Ints]:
-    """Return how many rows of each input fall in each bin of each key class."""
-    return {
-        (name, key): np.bincount(bins_of(of), minlength=N_BINS)
-        for name, each in codes.items()
-        for key, of in each.items()
-    }
+def _fullest(grid: Grid, codes: Mapping[str, Mapping[int, NDArray[np.int64]]]) -> int:
+    """Return how many rows the fullest bucket of a grid really gets."""
+    return max(_in_buckets(grid, codes))
 
 
-def _in_buckets(grid: Grid, codes: Mapping[str, Mapping[int, Ints]]) -> list[int]:
+def _in_buckets(grid: Grid, codes: Mapping[str, Mapping[int, NDArray[np.int64]]]) -> list[int]:
     """Return how many rows each bucket of a grid really gets, one at a time."""
     return [
         sum(
@@ -403,11 +428,15 @@ def _in_buckets(grid: Grid, codes: Mapping[str, Mapping[int, Ints]]) -> list[int
 
 def skewed_grid(settings: Settings) -> Measurement:
     """``t.j = u.j AND s.k = t.k``: half the rows have one ``k``, so ``j`` is what can be cut."""
+    from eddyline.joins.graph import JoinGraph  # noqa: PLC0415
+    from eddyline.joins.grid_choice import chosen_grid  # noqa: PLC0415
+    from eddyline.state.grid import N_BINS, bins_of  # noqa: PLC0415
+
     n_rows, n_buckets = settings.pick(1_000_000, 100_000), 8
     rng = np.random.default_rng(64)
 
-    def drawn(size: int, share: float) -> Ints:
-        return hot_keys(rng, size, share, n_rows)
+    def drawn(size: int, share: float) -> NDArray[np.int64]:
+        return np.where(rng.random(size) < share, -1, rng.integers(0, n_rows, size))
 
     small = n_rows // 10
     codes = {
@@ -416,8 +445,13 @@ def skewed_grid(settings: Settings) -> Measurement:
         "u": {0: drawn(small, 0.0)},
     }
     graph = JoinGraph(("s", "t", "u"), (frozenset("tu"), frozenset("st")))
-    first, counted = (chosen_grid(graph, n_buckets, *bins) for bins in ((), (_counted(codes),)))
-    rows = {grid.shape: max(_in_buckets(grid, codes)) for grid in (first, counted)}
+    bins = {
+        (name, key): np.bincount(bins_of(of), minlength=N_BINS)
+        for name, each in codes.items()
+        for key, of in each.items()
+    }
+    first, counted = chosen_grid(graph, n_buckets), chosen_grid(graph, n_buckets, bins)
+    rows = {grid.shape: _fullest(grid, codes) for grid in (first, counted)}
     note = (
         f"{n_rows:,} rows of t, {small:,} of s and of u, half of s and t with one k; at most "
         f"{n_buckets} buckets; "
@@ -429,12 +463,20 @@ def skewed_grid(settings: Settings) -> Measurement:
 
 def skewed_split(settings: Settings) -> Measurement:
     """``s.k = t.k AND t.k = u.k``: half the rows have one ``k``, and no other key can be cut."""
+    from eddyline.joins.grid_choice import chosen_grid  # noqa: PLC0415
+    from eddyline.state.grid import N_BINS, bins_of  # noqa: PLC0415
+
     n_rows, n_buckets, names = settings.pick(1_000_000, 100_000), 8, NAMES[:3]
     graph, notes, gains = graph_of(names), [], {}
     for share in (0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0):
         rng = np.random.default_rng([65, int(100 * share)])
-        codes = {name: {0: hot_keys(rng, n_rows, share, n_rows)} for name in names}
-        bins = _counted(codes)
+        codes = {
+            name: {0: np.where(rng.random(n_rows) < share, -1, rng.integers(0, n_rows, n_rows))}
+            for name in names
+        }
+        bins = {
+            (name, 0): np.bincount(bins_of(of[0]), minlength=N_BINS) for name, of in codes.items()
+        }
         whole = chosen_grid(graph, n_buckets, bins)
         grid = chosen_grid(graph, n_buckets, bins, timed=names)
         before, after = _in_buckets(whole, codes), _in_buckets(grid, codes)
@@ -453,12 +495,18 @@ def skewed_tasks(settings: Settings) -> Measurement:
 
     A row of the key finds about as many others as a row of uniform keys would in a batch.
     """
+    from eddyline.joins.grid_choice import chosen_grid  # noqa: PLC0415
+    from eddyline.state.grid import N_BINS, bins_of  # noqa: PLC0415
+
     n_batches, n_rows = settings.pick(8, 3), settings.pick(100_000, 10_000)
     span, names, graph = 10 * SECOND_US, NAMES[:3], graph_of(NAMES[:3])
     notes, ratios = [], {}
     for share in (0.5, 0.9):
         batches = list(skewed_batches_v1(3, n_batches, n_rows, share, span))
-        bins = _counted({name: {0: each["k"].to_numpy()} for name, each in batches[0].items()})
+        bins = {
+            (name, 0): np.bincount(bins_of(table["k"].to_numpy()), minlength=N_BINS)
+            for name, table in batches[0].items()
+        }
         grids = [chosen_grid(graph, 8, bins, timed=timed) for timed in ((), names)]
         with tempfile.TemporaryDirectory() as folder:
             kinds = [
@@ -501,12 +549,58 @@ def _by_bucket(
     return seconds, n_found
 
 
-RUNS: Runs = {
-    "joins_operator_duckdb": partial(beside_duckdb, per_key=10, length=10 * SECOND_US),
-    "joins_operator_duckdb_unbounded": partial(beside_duckdb, per_key=1, length=FOREVER),
-    "joins_flat": flat,
-    "joins_no_eviction": no_eviction,
-    "joins_skew_grid": skewed_grid,
-    "joins_skew_split": skewed_split,
-    "joins_skew_tasks": skewed_tasks,
-}
+SCENARIOS = (
+    Scenario(
+        id="joins_operator_duckdb",
+        shows="time of DuckDB joining the rows once from memory over the operator's in ten batches",
+        run=beside_duckdb,
+        target=at_least(1),
+        policies=(),
+        counted=False,
+    ),
+    Scenario(
+        id="joins_operator_duckdb_unbounded",
+        shows="the same for windows that keep all rows: an equality and nothing else for DuckDB",
+        run=beside_duckdb_unbounded,
+        target=None,
+        policies=(),
+        counted=False,
+    ),
+    Scenario(
+        id="joins_flat",
+        shows="time of a batch with 10^7 rows of state over that with 10^5, equal rows and results",
+        run=flat,
+        target=at_most(1.3),
+        policies=(),
+        counted=False,
+    ),
+    Scenario(
+        id="joins_no_eviction",
+        shows="runs and bytes that differ where nothing expires, expiry checked or not",
+        run=no_eviction,
+        target=at_most(0),
+        policies=(),
+    ),
+    Scenario(
+        id="joins_skew_grid",
+        shows="rows in the fullest bucket of the grid from counts over the first one's",
+        run=skewed_grid,
+        target=None,
+        policies=(),
+    ),
+    Scenario(
+        id="joins_skew_split",
+        shows="rows in the fullest of 8 buckets with a key of half the rows split over not split",
+        run=skewed_split,
+        target=None,
+        policies=(),
+    ),
+    Scenario(
+        id="joins_skew_tasks",
+        shows="time of the slowest of 8 buckets with a key of half the rows split over not split",
+        run=skewed_tasks,
+        target=None,
+        policies=(),
+        counted=False,
+    ),
+)

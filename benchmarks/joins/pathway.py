@@ -11,18 +11,20 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyarrow import csv
 
-from benchmarks.harness.scenario import Measurement, Runs, Settings, skipped
+from benchmarks.harness.scenario import Measurement, Scenario, Settings, skipped
 from benchmarks.harness.timing import Times
 from benchmarks.joins.chained import SPAN_US, joined_by_k
 from benchmarks.joins.data import uniform_batches_v1
-from benchmarks.joins.streams import answer_of, race, rate, told, written
+from benchmarks.joins.streams import answer_of, race, rate, told, with_java, written
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 PYTHON = "EDDYLINE_PATHWAY_PYTHON"
 
@@ -104,6 +106,7 @@ def _run(python: Path, folder: str, kind: str) -> dict[str, Any]:
     return found
 
 
+@with_java
 def beside_pathway(settings: Settings) -> Measurement:
     """The rows of ``joins_chained_3``: pathway takes all at once, eddyline batch by batch."""
     python = environment()
@@ -134,4 +137,14 @@ def beside_pathway(settings: Settings) -> Measurement:
     return Measurement(value, note, {"pathway": theirs, "eddyline": ours})
 
 
-RUNS: Runs = {"joins_pathway": beside_pathway}
+SCENARIOS = (
+    Scenario(
+        id="joins_pathway",
+        shows="rows per second of a join of 3 streams over pathway's interval joins",
+        run=beside_pathway,
+        target=None,
+        policies=(),
+        counted=False,
+        needs=frozenset({"spark"}),
+    ),
+)

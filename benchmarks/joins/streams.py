@@ -12,24 +12,26 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
-from functools import reduce
+from functools import reduce, wraps
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import duckdb
-import pyarrow as pa
 from pyarrow import parquet
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.functions import expr
-from pyspark.sql.streaming.query import StreamingQuery
 
-import eddyline as el
 from benchmarks.harness.isolated import alone, peak_bytes, python_below
+from benchmarks.harness.scenario import skipped
 from benchmarks.harness.statistics import median, spread
-from eddyline.spark.session import session
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from benchmarks.harness.scenario import Measurement, Settings
 
 HERE = "benchmarks.joins.streams"
 
@@ -93,10 +95,11 @@ class Joined:
         )
 
     def steps(self, dot: str, plus: Callable[[str, int], str]) -> list[tuple[str, str]]:
-        """Return each input but the first, and on what it is joined to those before it, as SQL.
+        """Return each input but the first, and on what it is joined to those before it.
 
-        ``dot`` stands between the name of an input and that of a column; ``plus`` returns an
-        instant so many µs after another.
+        Args:
+            dot: what stands between the name of an input and that of a column.
+            plus: returns an instant that is so many µs after another, as SQL.
         """
         names, steps = list(self.windows), []
         for number, name in enumerate(names[1:], 1):
@@ -155,6 +158,23 @@ def written(
 def _write(table: pa.Table, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     parquet.write_table(table, path)
+
+
+def with_java(run: Callable[[Settings], Measurement]) -> Callable[[Settings], Measurement]:
+    """Return a measurement that is skipped, saying so, where Spark cannot run."""
+
+    @wraps(run)
+    def checked(settings: Settings) -> Measurement:
+        from eddyline.errors import SourceError  # noqa: PLC0415
+        from eddyline.spark.session import check_java  # noqa: PLC0415 - starts none
+
+        try:
+            check_java()
+        except SourceError as error:
+            return skipped(error.message)
+        return run(settings)
+
+    return checked
 
 
 # -- contestants ----------------------------------------------------------------------------------
@@ -223,20 +243,19 @@ class Contestants:
     def _table(self, name: str) -> DataFrame:
         return self.spark.read.parquet(f"{self.join.folder}/tables/{name}.parquet")
 
-    def _count(
-        self, answers: list[tuple[int, int]], *what: str
-    ) -> Callable[[DataFrame, int], None]:
-        """Return a sink that counts results and sums their ids up."""
-        columns = what or ("count(*)", self.join.checksum())
+    def _count(self, answers: list[tuple[int, int]]) -> Callable[[DataFrame, int], None]:
+        checksum = self.join.checksum()
 
         def count(df: DataFrame, _batch_id: int) -> None:
-            row = df.selectExpr(*columns).first()
+            row = df.selectExpr("count(*)", checksum).first()
             assert row is not None
             answers.append((int(row[0]), int(row[1] or 0)))
 
         return count
 
     def _eddyline(self, place: Path) -> Contestant:
+        import eddyline as el  # noqa: PLC0415
+
         engine = el.Engine(self.spark)
         lateness = f"{self.join.lateness_us} microseconds"
         for name, length in self.join.windows.items():
@@ -263,6 +282,8 @@ class Contestants:
         return Contestant(place, run.streaming_query, answers, state)
 
     def _chain(self, place: Path, name: str) -> Contestant:
+        from pyspark.sql.functions import expr  # noqa: PLC0415
+
         provider = "spark.sql.streaming.stateStore.providerClass"
         if STORES[name]:
             self.spark.conf.set(provider, STORES[name])
@@ -304,6 +325,8 @@ class Contestants:
 
     def _in_parts(self, df: DataFrame, name: str) -> DataFrame:
         """Return a stream with the parts of time in which its rows are met, if they are."""
+        from pyspark.sql.functions import expr  # noqa: PLC0415
+
         if not self.join.part_us:
             return df
         part = f"unix_micros(ts) div {self.join.part_us}"
@@ -317,7 +340,11 @@ class Contestants:
         df = reduce(lambda one, other: one.unionByName(other), parts)
         answers: list[tuple[int, int]] = []
 
-        count = self._count(answers, "count(ts)", "sum(id)")
+        def count(rows: DataFrame, _batch_id: int) -> None:
+            row = rows.selectExpr("count(ts)", "sum(id)").first()
+            assert row is not None
+            answers.append((int(row[0]), int(row[1] or 0)))
+
         query = self._started(df, "no join", place / "checkpoint", count)
         return Contestant(place, query, answers, dict)
 
@@ -375,6 +402,8 @@ def take_turns(
 @contextmanager
 def arena() -> Iterator[tuple[SparkSession, Path]]:
     """Return a session for contestants, and a folder; both are gone afterwards."""
+    from eddyline.spark.session import session  # noqa: PLC0415
+
     with tempfile.TemporaryDirectory(prefix="eddyline_race_", ignore_cleanup_errors=True) as folder:
         conf = {
             "spark.driver.memory": "6g",
@@ -396,9 +425,14 @@ def arena() -> Iterator[tuple[SparkSession, Path]]:
 
 
 def race_alone(join: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """Let contestants take turns over all batches of a join, given as plain values.
+    """Let contestants take turns over all batches of a join.
 
-    Returns what each found, how long each batch took and what it keeps.
+    Args:
+        join: a ``Joined``, as plain values.
+        names: of the contestants.
+
+    Returns:
+        By contestant, what it found, how long each batch took and what it keeps.
     """
     said = Joined(**join)
     with arena() as (spark, _):
@@ -412,8 +446,12 @@ def race_alone(join: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
 def joins_alone(joins: dict[str, dict[str, Any]], name: str) -> dict[str, Any]:
     """Let several joins of the same files take turns, and a query that joins nothing.
 
-    All are run by the contestant of that name. Returns by join, and for ``no join``, what was
-    found, how long each batch took and what is kept.
+    Args:
+        joins: each a ``Joined``, as plain values.
+        name: of the contestant that runs them.
+
+    Returns:
+        By join, and for ``no join``, what was found, how long each batch took and what is kept.
     """
     said = {label: Joined(**join) for label, join in joins.items()}
     first = next(iter(said.values()))
@@ -463,7 +501,14 @@ def rows_of(join: Joined) -> list[int]:
 
 
 def duckdb_once(join: Joined, threads: int = 2) -> dict[str, Any]:
-    """Join all rows at once from memory; loading them into tables is not timed."""
+    """Join all rows at once from memory.
+
+    Args:
+        join: the join; its rows are loaded into tables first, which is not timed.
+        threads: of DuckDB.
+    """
+    import duckdb  # noqa: PLC0415
+
     with duckdb.connect(config={"threads": threads}) as connection:
         for name, length in join.windows.items():
             place = f"tables/{name}" if length is None else f"*/{name}"

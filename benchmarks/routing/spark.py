@@ -6,18 +6,32 @@ rows the five regexes drop alike: one order for all has nothing to win.
 
 from __future__ import annotations
 
+import tempfile
 from functools import cache
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame
+import pyarrow.compute as pc
+from pyarrow import parquet
 
-import eddyline as el
-from benchmarks.harness.scenario import Measurement, Run, Runs, Settings
-from benchmarks.harness.spark import cached, noop, written
-from benchmarks.harness.timing import interleaved, on_over_off, paired_ratio, seconds_of, times_told
-from benchmarks.workloads import LOG_REGEXES, log_lines_v1, regex_predicates
+from benchmarks.filters.spark_end_to_end import (
+    NEEDS_SPARK,
+    noop,
+    seconds_of,
+    spark_session,
+    times_told,
+    with_spark,
+)
+from benchmarks.harness.scenario import Measurement, Scenario, Settings, at_least
+from benchmarks.harness.timing import interleaved, paired_ratio
+from benchmarks.workloads import LOG_REGEXES, log_lines_v1
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from benchmarks.harness.timing import Times
 
 FRACS = (0.05, 0.9, 0.9, 0.9, 0.9)
 """Share of a tenant's lines that hold a marker: the first is the tenant's own."""
@@ -39,18 +53,47 @@ def _lines(n_rows: int) -> DataFrame:
     for number in range(3):
         noise = pa.array(rng.integers(0, 20, table.num_rows))
         table = table.append_column(f"noise{number}", noise)
-    return cached(written(table))
+    folder = Path(tempfile.mkdtemp(prefix="eddyline_bench_"))
+    step = -(-table.num_rows // 8)
+    for number in range(8):
+        parquet.write_table(table.slice(number * step, step), folder / f"part-{number}.parquet")
+    df = spark_session().read.parquet(str(folder)).cache()
+    df.count()
+    return df
 
 
 def _predicates(kind: str) -> list[Any]:
-    """Return the five regexes in SQL, or as functions over arrays of a kind."""
     if kind == "sql":
         return [f"line RLIKE '{regex}'" for regex in LOG_REGEXES]
-    return list(regex_predicates(kind, case=False))
+    make = _by_pandas if kind == "pandas" else _predicate
+    return [make(regex, number) for number, regex in enumerate(LOG_REGEXES)]
 
 
-def _by_tenant(kind: str) -> Run:
+def _by_pandas(regex: str, number: int) -> Any:
+    """Return a predicate of some 2.5 µs a row, as in ``spark_python_chain``."""
+    import eddyline as el  # noqa: PLC0415
+
+    def matches(line: Any) -> Any:
+        return line.str.contains(regex, case=False)
+
+    return el.predicate(matches, reads=["line"], arrays="pandas", name=f"marker_{number}")
+
+
+def _predicate(regex: str, number: int) -> Any:
+    """Return a predicate by Arrow's compiled kernel, of some 60 ns a row."""
+    import eddyline as el  # noqa: PLC0415
+
+    def matches(line: pa.Array) -> Any:
+        return pc.match_substring_regex(line, regex)
+
+    return el.predicate(matches, reads=["line"], name=f"marker_{number}")
+
+
+def _by_tenant(kind: str) -> Any:
+    @with_spark
     def run(settings: Settings) -> Measurement:
+        import eddyline as el  # noqa: PLC0415
+
         df = _lines(settings.pick(600_000 if kind == "pandas" else 1_500_000, 300_000))
         known = el.all_of(*_predicates(kind))
         single = el.all_of(*_predicates(kind), routing=False)
@@ -62,32 +105,75 @@ def _by_tenant(kind: str) -> Run:
             },
             settings.pick(5, 3),
         )
-        routed_by = known.view().blocks[0].routed_by
-        gain = paired_ratio(times["one order"], times["known"])
-        fresh = paired_ratio(times["one order"], times["fresh"])
-        by = ", ".join(routed_by) or "nothing"
-        note = f"routed by {by}; a fresh conjunction {fresh:.3f}; {times_told(times)}"
-        details = {**seconds_of(times), "fresh": fresh, "routed_by": routed_by}
-        return Measurement(gain, note, details)
+        return _measured(times, known.view().blocks[0].routed_by)
 
     return run
 
 
+def _measured(times: dict[str, Times], routed_by: tuple[str, ...]) -> Measurement:
+    gain = paired_ratio(times["one order"], times["known"])
+    fresh = paired_ratio(times["one order"], times["fresh"])
+    by = ", ".join(routed_by) or "nothing"
+    note = f"routed by {by}; a fresh conjunction {fresh:.3f}; {times_told(times)}"
+    return Measurement(gain, note, {**seconds_of(times), "fresh": fresh, "routed_by": routed_by})
+
+
+@with_spark
 def nothing_to_route(settings: Settings) -> Measurement:
     """Two regexes of a few ns; four attributes are handed over and tell nothing."""
+    import eddyline as el  # noqa: PLC0415
+
     df = _lines(settings.pick(1_500_000, 300_000)).drop("tenant")
-    predicates = regex_predicates("arrow", ("zebra", "yak"))
-    value, control, times = on_over_off(
-        lambda routing: noop(df.transform(el.all_of(*predicates, routing=routing))),
+    predicates = [_predicate(regex, number) for number, regex in enumerate(("zebra", "yak"))]
+    times = interleaved(
+        {
+            "off": lambda: noop(df.transform(el.all_of(*predicates, routing=False))),
+            "on": lambda: noop(df.transform(el.all_of(*predicates))),
+            "off again": lambda: noop(df.transform(el.all_of(*predicates, routing=False))),
+        },
         settings.pick(9, 3),
     )
+    control = paired_ratio(times["off again"], times["off"])
     note = f"off against off {control:.3f}; {times_told(times)}"
-    return Measurement(value, note, seconds_of(times))
+    return Measurement(paired_ratio(times["on"], times["off"]), note, seconds_of(times))
 
 
-RUNS: Runs = {
-    "routing_spark_python": _by_tenant("pandas"),
-    "routing_spark_kernels": _by_tenant("arrow"),
-    "routing_spark_sql": _by_tenant("sql"),
-    "routing_spark_neutral": nothing_to_route,
-}
+SCENARIOS = (
+    Scenario(
+        id="routing_spark_python",
+        shows="time of one learned order over an order per class, Python regexes as in "
+        "spark_python_chain, learned before",
+        run=_by_tenant("pandas"),
+        target=at_least(1.0),
+        policies=("a_greedy",),
+        counted=False,
+        needs=NEEDS_SPARK,
+    ),
+    Scenario(
+        id="routing_spark_kernels",
+        shows="the same by Arrow's compiled regex kernel, too cheap for routing to pay",
+        run=_by_tenant("kernels"),
+        target=at_least(1.0),
+        policies=("a_greedy",),
+        counted=False,
+        needs=NEEDS_SPARK,
+    ),
+    Scenario(
+        id="routing_spark_sql",
+        shows="the same, SQL regexes in the JVM",
+        run=_by_tenant("sql"),
+        target=at_least(1.0),
+        policies=("a_greedy",),
+        counted=False,
+        needs=NEEDS_SPARK,
+    ),
+    Scenario(
+        id="routing_spark_neutral",
+        shows="routing on over off where no attribute tells anything, end to end",
+        run=nothing_to_route,
+        target=None,
+        policies=("a_greedy",),
+        counted=False,
+        needs=NEEDS_SPARK,
+    ),
+)

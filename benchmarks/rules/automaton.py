@@ -8,33 +8,39 @@ likes best: bytes, in lower case already, its fastest kind of automaton.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import parquet
 
-from benchmarks.harness.needs import data_folder
-from benchmarks.harness.scenario import Measurement, Runs, Settings, skipped
+from benchmarks.filters.spark_end_to_end import seconds_of
+from benchmarks.harness.scenario import Measurement, Scenario, Settings, skipped
 from benchmarks.harness.statistics import median, spread
-from benchmarks.harness.timing import interleaved, paired_ratio, seconds_of
+from benchmarks.harness.timing import interleaved, paired_ratio
 from benchmarks.rules.data import sigma_folder
-from eddyline.data.arrays import Ints
-from eddyline.query.conditions import Node, TextTest
-from eddyline.rules.compile.patterns import Hits, construct_of, find
-from eddyline.sigma import read
-from eddyline.sql.like import Wild
+from benchmarks.workloads import data_folder
 
-Found = Ints
-"""Row and pattern of each hit ((2, hits)), each pair once, sorted."""
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from eddyline.query.conditions import Node, TextTest
+
+    Found = NDArray[np.int64]
+    """Row and pattern of each hit ((2, hits)), each pair once, sorted."""
 
 COLUMN = "CommandLine"
 
 
 def contained(columns: dict[str, str]) -> list[TextTest]:
     """Return what the rules look for anywhere in the command line, in lower case."""
+    from eddyline.query.conditions import TextTest  # noqa: PLC0415
+    from eddyline.sigma import read  # noqa: PLC0415
+    from eddyline.sql.like import Wild  # noqa: PLC0415
+
     folder = sigma_folder()
     assert folder is not None
     found: dict[TextTest, None] = {}
@@ -53,6 +59,8 @@ def contained(columns: dict[str, str]) -> list[TextTest]:
 
 def by_ours(texts: pa.Array, tests: list[TextTest]) -> Callable[[], Found]:
     """Return what finds the patterns by our automaton."""
+    from eddyline.rules.compile.patterns import Hits, construct_of, find  # noqa: PLC0415
+
     construct = construct_of(tests[0].operand, tests, 0, folded=True)
     n_rows = len(texts)
     rows = np.arange(n_rows)
@@ -127,4 +135,14 @@ def automaton(settings: Settings) -> Measurement:
     return Measurement(paired_ratio(times[best], times["ours"]), note, details)
 
 
-RUNS: Runs = {"sharing_automaton": automaton}
+SCENARIOS = (
+    Scenario(
+        id="sharing_automaton",
+        shows="time of ahocorasick_rs over our automaton's: all patterns in real command lines",
+        run=automaton,
+        target=None,
+        policies=(),
+        counted=False,
+        needs=frozenset({"data"}),
+    ),
+)

@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+import tempfile
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import parquet
 
-from benchmarks.harness.needs import data_folder
-from benchmarks.harness.spark import written
-from eddyline.data.arrays import Bytes, Ints, Mask
+from benchmarks.workloads import data_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import NDArray
+
+    Bytes = NDArray[np.uint8]
+    Ints = NDArray[np.int64]
+
+# -- numbers and texts, and rules on them ---------------------------------------------------------
 
 N_NUMBERS = 10
 """Columns ``a0`` to ``a9``: whole numbers, uniform."""
@@ -57,8 +66,12 @@ def rows_v1(n_rows: int, seed: int = 0) -> pa.Table:
 def range_rules_v1(n_rules: int, seed: int = 0, *, first_value: int = 0) -> dict[str, str]:
     """Return rules of four ranges each (50 rules: 200 range predicates, as in DESIGN 6).
 
-    A range holds for 5 to 35 % of the rows, a rule for one row in some 500. ``first_value`` is
-    added to both ends; from ``DOMAIN`` on no row is inside.
+    A range holds for 5 to 35 % of the rows, a rule for one row in some 500.
+
+    Args:
+        n_rules: rules.
+        seed: chooses them.
+        first_value: what is added to both ends; from ``DOMAIN`` on no row is inside.
     """
     rng = np.random.default_rng([seed, 42])
     rules = {}
@@ -77,7 +90,10 @@ def range_rules_v1(n_rules: int, seed: int = 0, *, first_value: int = 0) -> dict
 def equality_rules_v1(n_rules: int, seed: int = 0, *, first_code: int = 0) -> dict[str, str]:
     """Return rules of two or three equalities on the codes and the tenant.
 
-    ``first_code`` is added to every code; from 20,000 on no row has it.
+    Args:
+        n_rules: rules.
+        seed: chooses them.
+        first_code: what is added to every code; from 20,000 on no row has it.
     """
     rng = np.random.default_rng([seed, 43])
     rules = {}
@@ -92,7 +108,10 @@ def equality_rules_v1(n_rules: int, seed: int = 0, *, first_code: int = 0) -> di
 def mixed_rules_v1(n_rules: int, seed: int = 0, *, absent: str = "") -> dict[str, str]:
     """Return rules of an equality, a range and texts, with OR and NOT.
 
-    ``absent`` is added to every text; one that no row has keeps a rule from holding.
+    Args:
+        n_rules: rules.
+        seed: chooses them.
+        absent: what is added to every text; one that no row has keeps a rule from holding.
     """
     rng = np.random.default_rng([seed, 44])
 
@@ -117,6 +136,8 @@ def mixed_rules_v1(n_rules: int, seed: int = 0, *, absent: str = "") -> dict[str
         rules[f"mixed_{rule}"] = text
     return rules
 
+
+# -- events ---------------------------------------------------------------------------------------
 
 VARIED = ("CommandLine", "ParentCommandLine", "Image", "ParentImage", "CurrentDirectory", "User",
           "ParentUser", "Computer", "ProcessGuid", "ParentProcessGuid", "LogonGuid", "LogonId",
@@ -201,7 +222,7 @@ class _Changes:
     """By how much digits and letters of ids move on, by their place ((R, places))."""
     names: Bytes
     """Letters that names are made of ((R, places))."""
-    is_kept: Mask
+    is_kept: NDArray[np.bool_]
     """Events whose texts stay."""
 
     @classmethod
@@ -312,7 +333,23 @@ def _with_strings(table: pa.Table) -> pa.Table:
     return table.cast(pa.schema(fields))
 
 
+# -- files ----------------------------------------------------------------------------------------
+
+
 @cache
 def sigma_files(n_rows: int) -> Path:
     """Return a folder with ``sigma_events_v1`` as eight Parquet files, gone with this process."""
     return written(sigma_events_v1(n_rows), n_files=8)
+
+
+_folders: list[tempfile.TemporaryDirectory[str]] = []
+
+
+def written(table: pa.Table, *, n_files: int) -> Path:
+    """Return a folder with a table as Parquet files, gone with this process."""
+    _folders.append(tempfile.TemporaryDirectory(prefix="eddyline_bench_"))
+    folder = Path(_folders[-1].name)
+    step = -(-table.num_rows // n_files)
+    for number in range(n_files):
+        parquet.write_table(table.slice(number * step, step), folder / f"part-{number}.parquet")
+    return folder

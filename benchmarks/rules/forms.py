@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
-from pyspark.sql import DataFrame
-
-from benchmarks.harness.spark import noop
+from benchmarks.filters.spark_end_to_end import noop
 from benchmarks.rules.written import spark_text
-from eddyline.spark.rules.rule_set import RuleSet
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from pyspark.sql import DataFrame
+
+    from eddyline.spark.rules.rule_set import RuleSet
 
 Statement = dict[str, str]
 """Conditions by rule."""

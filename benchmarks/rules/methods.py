@@ -6,21 +6,25 @@ from the same sampled rows; times are interleaved.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from benchmarks.harness.scenario import Measurement, Runs, Settings
+from benchmarks.harness.scenario import Measurement, Scenario, Settings, at_most
 from benchmarks.harness.timing import interleaved, paired_ratio
 from eddyline.options import SharingOptions
 from eddyline.query.conditions import And, Compare, Operand, Rule
 from eddyline.rules.compile.bitmap_blocks import BitmapBlocks
-from eddyline.rules.compile.program import Program, compile_rules
+from eddyline.rules.compile.program import compile_rules
 from eddyline.rules.match.matcher import Matcher
 from eddyline.rules.planning.planner import make_plan
 from eddyline.sql.types import INT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from eddyline.rules.compile.program import Program
 
 N_COLUMNS = 10
 BATCH_ROWS = 10_000
@@ -109,4 +113,13 @@ def _methods(settings: Settings) -> Measurement:
     return Measurement(worst, "worst of nine sets of rules", details)
 
 
-RUNS: Runs = {"sharing_methods": _methods}
+SCENARIOS = (
+    Scenario(
+        id="sharing_methods",
+        shows="the method that is chosen over the better of witnesses and blocks, time",
+        run=_methods,
+        target=at_most(1.2),
+        policies=(),
+        counted=False,
+    ),
+)

@@ -6,22 +6,21 @@ true for, or which rules are true for each row.
 
 from __future__ import annotations
 
-import time
 import uuid
-from collections.abc import Callable
 from functools import cache, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import duckdb
-import polars as pl
-import pyarrow as pa
-from pyspark.sql import DataFrame
-
-import eddyline as el
+from benchmarks.filters.spark_end_to_end import (
+    NEEDS_SPARK,
+    noop,
+    seconds_of,
+    spark_session,
+    times_told,
+    with_spark,
+)
 from benchmarks.harness.isolated import alone, peak_bytes, python_below
-from benchmarks.harness.scenario import Measurement, Run, Runs, Settings
-from benchmarks.harness.spark import noop, spark_session, written
-from benchmarks.harness.timing import Times, interleaved, paired_ratio, seconds_of, times_told
+from benchmarks.harness.scenario import Measurement, Scenario, Settings, at_least, at_most
+from benchmarks.harness.timing import interleaved, paired_ratio
 from benchmarks.rules.data import (
     CODE_VALUES,
     DOMAIN,
@@ -29,6 +28,7 @@ from benchmarks.rules.data import (
     mixed_rules_v1,
     range_rules_v1,
     rows_v1,
+    written,
 )
 from benchmarks.rules.forms import (
     arrays_by_statement,
@@ -37,17 +37,19 @@ from benchmarks.rules.forms import (
     differing,
     ours_by_rule,
 )
-from eddyline.options import SharingOptions
-from eddyline.query.rules.sources import rule_source
-from eddyline.rules.compile.program import compile_rules
-from eddyline.rules.loop import RuleLoop
-from eddyline.rules.profile import SharingProfile
-from eddyline.runtime.reports import TaskReport
-from eddyline.spark.rules.rule_set import RuleSet
-from eddyline.spark.rules.task import RuleTask
 
-Rules = dict[str, str]
-Ways = dict[str, Callable[[], Any]]
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+    from benchmarks.harness.timing import Times
+    from eddyline.rules.profile import SharingProfile
+    from eddyline.spark.rules.rule_set import RuleSet
+
+    Rules = dict[str, str]
+    Ways = dict[str, Callable[[], Any]]
 
 KINDS: dict[str, Callable[..., dict[str, str]]] = {
     "ranges": range_rules_v1,
@@ -67,14 +69,19 @@ def _rows(n_rows: int) -> DataFrame:
 
 
 def _ours(rules: Rules) -> RuleSet:
+    import eddyline as el  # noqa: PLC0415
+
     return el.RuleSet(rules)
+
+
+# -- one Spark statement --------------------------------------------------------------------------
 
 
 def _arrays(df: DataFrame, rules: RuleSet) -> None:
     noop(df.transform(rules.matches("found", keep_unmatched=True)).select("a0", "found"))
 
 
-def statement(n_rules: int, *, is_tuned: bool) -> Run:
+def statement(n_rules: int, *, is_tuned: bool) -> Callable[[Settings], Measurement]:
     """Return the measurement of range rules beside the fastest single statements of Spark's.
 
     Two outputs are asked for, each of both engines: how many rows each rule is true for, and which
@@ -88,6 +95,7 @@ def statement(n_rules: int, *, is_tuned: bool) -> Run:
             fall back to being interpreted.
     """
 
+    @with_spark
     def run(settings: Settings) -> Measurement:
         rules = range_rules_v1(n_rules)
         ours = _ours(rules)
@@ -147,6 +155,8 @@ def _check_equal(ours: dict[str, int], theirs: dict[str, int]) -> None:
         raise AssertionError(msg)
 
 
+# -- from ten rules to a hundred thousand ---------------------------------------------------------
+
 SIZES = (10, 100, 500, 1_000, 10_000, 100_000)
 
 MOST_ROWS = 1_000_000
@@ -193,6 +203,8 @@ def _table(n_rows: int) -> pa.Table:
 
 @cache
 def _database(n_rows: int) -> Any:
+    import duckdb  # noqa: PLC0415
+
     database = duckdb.connect()
     database.execute("SET threads = 2")
     database.register("arriving", _table(n_rows))
@@ -211,18 +223,23 @@ def _by_duckdb(n_rows: int, rules: Rules) -> dict[str, int]:
 
 @cache
 def _frame(n_rows: int) -> Any:
+    import polars as pl  # noqa: PLC0415
+
     return pl.from_arrow(_table(n_rows))
 
 
 def _by_polars(n_rows: int, rules: Rules) -> dict[str, int]:
+    import polars as pl  # noqa: PLC0415
+
     sums = [pl.sql_expr(text).sum().alias(name) for name, text in rules.items()]
     found: dict[str, int] = _frame(n_rows).lazy().select(sums).collect().row(0, named=True)
     return found
 
 
-def by_number(kind: str) -> Run:
+def by_number(kind: str) -> Callable[[Settings], Measurement]:
     """Return the measurement of one kind of rule at every size."""
 
+    @with_spark
     def run(settings: Settings) -> Measurement:
         sizes = SIZES[: settings.pick(len(SIZES), 4)]
         details = {
@@ -288,6 +305,8 @@ def _beside(
     return {"gain": gain, "n_rows": n_rows, **seconds_of(times)}
 
 
+# -- rules that cannot match ----------------------------------------------------------------------
+
 BATCH_ROWS = 10_000
 
 N_BASE, N_ADDED = 1_000, 9_000
@@ -304,6 +323,11 @@ class Worker:
     """The rules of a set as Spark's workers run them, without Spark."""
 
     def __init__(self, rules: Rules, table: pa.Table) -> None:
+        from eddyline.options import SharingOptions  # noqa: PLC0415
+        from eddyline.rules.compile.program import compile_rules  # noqa: PLC0415
+        from eddyline.rules.loop import RuleLoop  # noqa: PLC0415
+        from eddyline.spark.rules.task import RuleTask  # noqa: PLC0415
+
         program = compile_rules(bound(rules, table))
         options = SharingOptions()
         self.task = RuleTask(
@@ -324,6 +348,8 @@ class Worker:
 
     def run(self) -> SharingProfile:
         """Evaluate all rows; returns what was observed."""
+        from eddyline.runtime.reports import TaskReport  # noqa: PLC0415
+
         *_, last = self.task.run(iter(self.batches))
         profile: SharingProfile = TaskReport.from_bytes(last.field("report")[-1].as_py()).profile
         return profile
@@ -331,6 +357,8 @@ class Worker:
 
 def bound(rules: Rules, table: pa.Table) -> list[Any]:
     """Return the trees of SQL rules over a table."""
+    from eddyline.query.rules.sources import rule_source  # noqa: PLC0415
+
     types = {name: "int" if name[0] in "ac" else "string" for name in table.column_names}
     return [rule_source(name, text).bind(types, ansi=True) for name, text in rules.items()]
 
@@ -345,8 +373,19 @@ def base_rules() -> Rules:
     )  # fmt: skip
 
 
-def flat(settings: Settings, *, counted: bool) -> Measurement:
-    """10,000 rules over 1,000, learned before: rules met and constructs looked at, or time."""
+def flat(settings: Settings) -> Measurement:
+    """Time of 10,000 rules over 1,000, 9,000 of which hold for no row, learned before."""
+    return _flat(settings, counted=False)
+
+
+def flat_counted(settings: Settings) -> Measurement:
+    """Rules met and constructs looked at per row, likewise."""
+    return _flat(settings, counted=True)
+
+
+def _flat(settings: Settings, *, counted: bool) -> Measurement:
+    import time  # noqa: PLC0415
+
     table = rows_v1(settings.pick(200_000, 50_000))
     base = base_rules()
     workers = {"1,000": Worker(base, table)}
@@ -390,8 +429,13 @@ def _work(worker: Worker, n_rows: int) -> dict[str, float]:
     }
 
 
+# -- memory ---------------------------------------------------------------------------------------
+
+
 def memory_alone(n_rules: int, n_rows: int) -> dict[str, Any]:
     """Compile rules and run them on Spark; returns what driver and worker held at most."""
+    import time  # noqa: PLC0415
+
     rules = equality_rules_v1(n_rules)
     df = _rows(n_rows)
     spark = df.sparkSession
@@ -415,6 +459,7 @@ def memory_alone(n_rules: int, n_rows: int) -> dict[str, Any]:
     }
 
 
+@with_spark
 def memory(settings: Settings) -> Measurement:
     """The larger of a worker's and the driver's Python process."""
     n_rules, n_rows = settings.pick(100_000, 10_000), settings.pick(200_000, 50_000)
@@ -428,12 +473,69 @@ def memory(settings: Settings) -> Measurement:
     return Measurement(max(worker, driver), note, found)
 
 
-RUNS: Runs = {
-    "sharing_500_queries_spark_statement": statement(500, is_tuned=False),
-    "sharing_500_queries_spark_by_operator": statement(500, is_tuned=True),
-    "sharing_50_queries_spark_statement": statement(50, is_tuned=True),
-    **{f"sharing_number_{kind}": by_number(kind) for kind in KINDS},
-    "sharing_flat_cannot_match": partial(flat, counted=False),
-    "sharing_flat_counted": partial(flat, counted=True),
-    "sharing_memory_100k": memory,
-}
+SCENARIOS = (
+    Scenario(
+        id="sharing_500_queries_spark_statement",
+        shows="time of the fastest single Spark statement over ours, 500 rules of four ranges, the "
+        "worse of counts and arrays",
+        run=statement(500, is_tuned=False),
+        target=at_least(50),
+        policies=(),
+        counted=False,
+        needs=NEEDS_SPARK,
+    ),
+    Scenario(
+        id="sharing_500_queries_spark_by_operator",
+        shows="the same if an internal setting keeps Spark from generating code for whole stages",
+        run=statement(500, is_tuned=True),
+        target=at_least(50),
+        policies=(),
+        counted=False,
+        needs=NEEDS_SPARK,
+    ),
+    Scenario(
+        id="sharing_50_queries_spark_statement",
+        shows="the same for 50 rules",
+        run=statement(50, is_tuned=True),
+        target=None,
+        policies=(),
+        counted=False,
+        needs=NEEDS_SPARK,
+    ),
+    *(
+        Scenario(
+            id=f"sharing_number_{kind}",
+            shows=f"time of the fastest peer over ours at 1,000 rules ({kind}); from 10 to 100,000",
+            run=by_number(kind),
+            target=None,
+            policies=(),
+            counted=False,
+            needs=NEEDS_SPARK,
+        )
+        for kind in KINDS
+    ),
+    Scenario(
+        id="sharing_flat_cannot_match",
+        shows="time of 10,000 rules over that of 1,000 where the 9,000 hold for no row, the worst",
+        run=flat,
+        target=at_most(1.2),
+        policies=(),
+        counted=False,
+    ),
+    Scenario(
+        id="sharing_flat_counted",
+        shows="the same by what is counted: rules met, or constructs looked at",
+        run=flat_counted,
+        target=at_most(1.2),
+        policies=(),
+    ),
+    Scenario(
+        id="sharing_memory_100k",
+        shows="GiB of the largest Python process with 100,000 rules of equalities",
+        run=memory,
+        target=at_most(2.0),
+        policies=(),
+        counted=False,
+        needs=NEEDS_SPARK,
+    ),
+)

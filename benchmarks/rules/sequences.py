@@ -6,16 +6,19 @@ In a set of rules, ``rules.loop.RuleLoop`` does so with the plan as a whole.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eddyline.data.arrays import Floats, Int32s
-from eddyline.rules.compile.bitmap_block import BitmapBlock
 from eddyline.rules.planning.planner import LEARNERS
 from eddyline.rules.planning.rearrangement import RearrangementMonitor
 from eddyline.rules.planning.sequence import SelectionSequence
 from eddyline.rules.planning.sequence_learning import RegionSample
-from eddyline.rules.profile import SelectionCounts
+
+if TYPE_CHECKING:
+    from eddyline.data.arrays import Floats, Int32s
+    from eddyline.rules.compile.bitmap_block import BitmapBlock
+    from eddyline.rules.profile import SelectionCounts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

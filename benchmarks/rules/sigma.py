@@ -7,22 +7,16 @@ measured in processes of their own, each with a session that nothing else has wa
 from __future__ import annotations
 
 import contextlib
-import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
+from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import polars as pl
-from pyspark.sql import DataFrame, SparkSession
-
-import eddyline as el
-from benchmarks.filters.stock_udfs import arrow_crossing
+from benchmarks.filters.spark_end_to_end import noop, seconds_of, times_told
 from benchmarks.harness.isolated import alone, peak_bytes, pin, python_below
-from benchmarks.harness.scenario import Measurement, Runs, Settings
-from benchmarks.harness.spark import cached, noop
+from benchmarks.harness.scenario import Measurement, Scenario, Settings, at_least, at_most, skipped
 from benchmarks.harness.statistics import median, spread
-from benchmarks.harness.timing import Times, interleaved, seconds_of, times_told
+from benchmarks.harness.timing import Times, interleaved
 from benchmarks.rules.data import sigma_files, sigma_folder
 from benchmarks.rules.forms import counts_by_statement, differing, forms, ours_by_rule
 from benchmarks.rules.written import (
@@ -32,14 +26,40 @@ from benchmarks.rules.written import (
     polars_expression,
     spark_sql,
 )
-from eddyline.query.conditions import Rule
-from eddyline.spark.rules.rule_set import RuleSet
+from benchmarks.workloads import data_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from eddyline.query.conditions import Rule
+    from eddyline.spark.rules.rule_set import RuleSet
 
 HERE = "benchmarks.rules.sigma"
 
 RULES = "rules_process_creation"
 
 NEEDS = frozenset({"spark", "data"})
+
+
+def with_events(run: Callable[[Settings], Measurement]) -> Callable[[Settings], Measurement]:
+    """Return a measurement that is skipped, saying so, without rules and events, or Java."""
+
+    @wraps(run)
+    def checked(settings: Settings) -> Measurement:
+        from eddyline.errors import SourceError  # noqa: PLC0415
+        from eddyline.spark.session import check_java  # noqa: PLC0415 - starts none
+
+        if sigma_folder() is None:
+            return skipped(f"no sigma/ at {data_folder()}; set EDDYLINE_DATA to the folder above")
+        try:
+            check_java()
+        except SourceError as error:
+            return skipped(error.message)
+        return run(settings)
+
+    return checked
 
 
 def rules_folder() -> str:
@@ -56,9 +76,20 @@ def _session(master: str) -> SparkSession:
     return session(conf, master=master, app="eddyline benchmarks")
 
 
+def _cached(spark: SparkSession, folder: str) -> DataFrame:
+    df = spark.read.parquet(folder).cache()
+    df.count()
+    return df
+
+
 def _rules(**options: Any) -> RuleSet:
+    import eddyline as el  # noqa: PLC0415
+
     found: RuleSet = el.sigma.load(rules_folder(), **options)
     return found
+
+
+# -- events per second ----------------------------------------------------------------------------
 
 
 def throughput_alone(folder: str, master: str, core: int | None, n_runs: int) -> dict[str, Any]:
@@ -66,7 +97,7 @@ def throughput_alone(folder: str, master: str, core: int | None, n_runs: int) ->
     if core is not None:
         pin(core)
     spark = _session(master)
-    events, rules = cached(folder, spark), _rules()
+    events, rules = _cached(spark, folder), _rules()
     files = spark.read.parquet(folder)
 
     def matched(df: DataFrame) -> DataFrame:
@@ -95,6 +126,7 @@ def _pid(spark: SparkSession) -> int:
 
 def _there_and_back(df: DataFrame) -> DataFrame:
     """Hand the columns that the rules look at to a function that does nothing."""
+    from benchmarks.filters.stock_udfs import arrow_crossing  # noqa: PLC0415
     from eddyline.rules.compile.program import compile_rules  # noqa: PLC0415
     from eddyline.spark.rules.udf import operand  # noqa: PLC0415
 
@@ -111,6 +143,7 @@ def _bound(df: DataFrame, restrict: str | bool = False) -> list[Rule]:
     return [source.bind(column_types(df), ansi=True) for source in found.sources]
 
 
+@with_events
 def throughput(settings: Settings) -> Measurement:
     """Events per second on one core that JVM and Python share, and beside it on all cores."""
     n_rows = settings.pick(1_000_000, 100_000)
@@ -134,6 +167,9 @@ def throughput(settings: Settings) -> Measurement:
         f"{pinned['worker_peak_bytes'] / 1e6:,.0f} MB; {pinned['n_matches']:,} matches"
     )
     return Measurement(value, note, {"pinned": pinned, "one_task": loose, "two_tasks": both})
+
+
+# -- beside hand-tuned Spark SQL ------------------------------------------------------------------
 
 
 def lowered(df: DataFrame, rules: Sequence[Rule]) -> DataFrame:
@@ -172,7 +208,7 @@ def spark_sql_alone(folder: str, larger: str) -> dict[str, Any]:
     which is less than what Spark SQL takes, so ours would start anew for each run.
     """
     spark = _session("local[2]")
-    events = cached(folder, spark)
+    events = _cached(spark, folder)
     rules = _rules(restrict=False)
     bound = _bound(events)
     conditions, unsaid = _written(bound, spark_sql)
@@ -186,7 +222,7 @@ def spark_sql_alone(folder: str, larger: str) -> dict[str, Any]:
 
     times |= interleaved({"eddyline": lambda: noop(_found(events, rules))}, 5)
     prepared.unpersist()
-    more = cached(larger, spark)
+    more = _cached(spark, larger)
     many = interleaved({"eddyline": lambda: noop(_found(more, rules))}, 3)
     return {
         "n_rows": events.count(),
@@ -217,6 +253,7 @@ def _compared(found: dict[str, Any], peer: str) -> Measurement:
     return Measurement(gain, note, found)
 
 
+@with_events
 def hand_tuned(settings: Settings) -> Measurement:
     """Columns lower-cased once, beforehand, and not timed."""
     folder = str(sigma_files(settings.pick(68_272, 25_602)))
@@ -227,6 +264,9 @@ def hand_tuned(settings: Settings) -> Measurement:
     theirs = found["n_rows"] / median(found["seconds"]["Spark SQL"])
     note = f"; eddyline over {found['n_rows_more']:,} {rate:,.0f}/s, {rate / theirs:,.0f} by rates"
     return Measurement(same.value, same.note + note, found)
+
+
+# -- beside the official conversion ---------------------------------------------------------------
 
 
 def official(names: Sequence[str]) -> tuple[dict[str, str], dict[str, str]]:
@@ -265,7 +305,7 @@ N_TIMED = 100
 
 def official_alone(folder: str) -> dict[str, Any]:
     """Time the official conversion, a statement of ten rules at a time, and ours."""
-    events = cached(folder, _session("local[2]"))
+    events = _cached(_session("local[2]"), folder)
     rules = _rules(restrict=False)
     queries, unsaid = official(rules.names)
     short = events.where(
@@ -297,6 +337,7 @@ def official_alone(folder: str) -> dict[str, Any]:
     }
 
 
+@with_events
 def beside_official(settings: Settings) -> Measurement:
     """Short events for the counts, a few of any length for the times."""
     folder = str(sigma_files(settings.pick(8_534, 8_534)))
@@ -304,9 +345,14 @@ def beside_official(settings: Settings) -> Measurement:
     return _compared(found, "official")
 
 
+# -- beside Polars --------------------------------------------------------------------------------
+
+
 def polars_alone(folder: str, n_runs: int) -> dict[str, Any]:
     """Time one expression a rule in Polars, all in one query, and ours."""
-    events = cached(folder, _session("local[2]"))
+    import polars as pl  # noqa: PLC0415
+
+    events = _cached(_session("local[2]"), folder)
     rules = _rules(restrict=False)
     bound = _bound(events)
     conditions, unsaid = _written(bound, polars_expression)
@@ -328,7 +374,11 @@ def polars_alone(folder: str, n_runs: int) -> dict[str, Any]:
     theirs = counted()
     different = differing(ours_by_rule(rules, events), theirs)
     times = interleaved(
-        {"eddyline": lambda: noop(_found(events, rules)), "Polars": counted}, n_runs
+        {
+            "eddyline": lambda: noop(_found(events, rules)),
+            "Polars": counted,
+        },
+        n_runs,
     )
     return {
         "n_rows": events.count(),
@@ -341,6 +391,7 @@ def polars_alone(folder: str, n_runs: int) -> dict[str, Any]:
     }
 
 
+@with_events
 def beside_polars(settings: Settings) -> Measurement:
     """Columns lower-cased beforehand, and not timed; lists of texts searched for together."""
     folder = str(sigma_files(settings.pick(256_020, 25_602)))
@@ -348,10 +399,13 @@ def beside_polars(settings: Settings) -> Measurement:
     return _compared(found, "Polars")
 
 
+# -- start-up -------------------------------------------------------------------------------------
+
+
 def start_alone(folder: str) -> dict[str, Any]:
     """Time the way from a folder of rules to the first matches, in a session that runs already."""
     spark = _session("local[2]")
-    events = cached(folder, spark).limit(1_000).cache()
+    events = _cached(spark, folder).limit(1_000).cache()
     events.count()
     started = time.perf_counter()
     rules = _rules()
@@ -372,21 +426,25 @@ def start_alone(folder: str) -> dict[str, Any]:
     }
 
 
+@with_events
 def start(settings: Settings) -> Measurement:
     """Without any cache of rules, with one, and on a machine that has no compiled kernels."""
+    import tempfile  # noqa: PLC0415
+
     folder = str(sigma_files(settings.pick(25_602, 8_534)))
     found: dict[str, list[dict[str, Any]]] = {"cold": [], "warm": [], "no kernels": []}
-
-    def once(kind: str, **environment: str) -> None:
-        where = f"{HERE}:start_alone"
-        found[kind].append(alone(where, environment=environment, folder=folder))
-
     for _ in range(settings.pick(3, 1)):
         with tempfile.TemporaryDirectory() as cache:
-            once("cold", XDG_CACHE_HOME=cache)
-            once("warm", XDG_CACHE_HOME=cache)
+            for kind in ("cold", "warm"):
+                environment = {"XDG_CACHE_HOME": cache}
+                found[kind].append(
+                    alone(f"{HERE}:start_alone", environment=environment, folder=folder)
+                )
     with tempfile.TemporaryDirectory() as cache:
-        once("no kernels", XDG_CACHE_HOME=cache, NUMBA_CACHE_DIR=cache)
+        environment = {"XDG_CACHE_HOME": cache, "NUMBA_CACHE_DIR": cache}
+        found["no kernels"].append(
+            alone(f"{HERE}:start_alone", environment=environment, folder=folder)
+        )
 
     def told(kind: str) -> str:
         parts = {
@@ -409,10 +467,50 @@ def start(settings: Settings) -> Measurement:
     return Measurement(value, note, dict(found))
 
 
-RUNS: Runs = {
-    "sharing_sigma_throughput": throughput,
-    "sharing_sigma_spark_sql": hand_tuned,
-    "sharing_sigma_official": beside_official,
-    "sharing_sigma_polars": beside_polars,
-    "sharing_sigma_start": start,
-}
+SCENARIOS = (
+    Scenario(
+        id="sharing_sigma_throughput",
+        shows="events per second of all rules on one core, JVM and Python and the way between",
+        run=throughput,
+        target=at_least(66_000),
+        policies=(),
+        counted=False,
+        needs=NEEDS,
+    ),
+    Scenario(
+        id="sharing_sigma_spark_sql",
+        shows="time of all rules as the fastest hand-tuned Spark SQL over ours, two cores",
+        run=hand_tuned,
+        target=at_least(100),
+        policies=(),
+        counted=False,
+        needs=NEEDS,
+    ),
+    Scenario(
+        id="sharing_sigma_official",
+        shows="the same for the official conversion to Spark SQL (pySigma-backend-databricks)",
+        run=beside_official,
+        target=None,
+        policies=(),
+        counted=False,
+        needs=NEEDS,
+    ),
+    Scenario(
+        id="sharing_sigma_polars",
+        shows="the same for Polars, one expression a rule, all in one query",
+        run=beside_polars,
+        target=None,
+        policies=(),
+        counted=False,
+        needs=NEEDS,
+    ),
+    Scenario(
+        id="sharing_sigma_start",
+        shows="seconds from a folder of 1,183 rules to the first matches, nothing cached, slowest",
+        run=start,
+        target=at_most(10),
+        policies=(),
+        counted=False,
+        needs=NEEDS,
+    ),
+)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from benchmarks.filters.policies import BENCHMARK_POLICIES, HillClimbOptions, RankOptions
 
+from eddyline.errors import OptionError
 from eddyline.stats.costs import CostSums
 from eddyline.stats.profile import FilterProfile
 from eddyline.testing.conformance import check_policy
@@ -123,3 +124,10 @@ def test_hill_climb_drops_a_trial_when_the_order_is_changed_from_outside():
         policy.observe(fresh, (0, 1, 2))
     policy.observe(fresh, (2, 1, 0))
     assert policy.snapshot()["trial"] is None
+
+
+def test_hill_climb_options_are_validated():
+    with pytest.raises(OptionError, match="did you mean 'time'"):
+        HillClimbOptions(measure="times")
+    with pytest.raises(OptionError, match="trial_rows"):
+        HillClimbOptions(trial_rows=0)
