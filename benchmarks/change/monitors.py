@@ -14,6 +14,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from tests.oracles.drifting import DriftingStream
 
 from benchmarks.change.simulation import oracle_work
 from benchmarks.filters.simulated_loop import BATCH_ROWS, CountedLoop, CountedRun, Stream
@@ -22,7 +23,6 @@ from benchmarks.harness.statistics import median
 from eddyline.change import DETECTORS
 from eddyline.data.sampling import seed_of
 from eddyline.runtime.monitors.detectors import DetectorMonitorOptions
-from eddyline.testing.drifting import DriftingStream
 
 if TYPE_CHECKING:
     from collections.abc import Callable

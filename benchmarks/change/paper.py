@@ -34,13 +34,13 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from tests.oracles.drifting import DriftingStream
 
 from benchmarks.change.simulation import Never, Outcome, oracle_work, run_detected, run_fixed
 from benchmarks.filters.simulated_loop import BATCH_ROWS
 from benchmarks.harness.scenario import Measurement, Scenario, Settings, at_least, at_most
 from eddyline.change import DETECTORS, options_of
 from eddyline.change.beta_cusum import BetaCusumOptions
-from eddyline.testing.drifting import DriftingStream
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

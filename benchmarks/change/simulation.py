@@ -32,9 +32,9 @@ from benchmarks.filters.simulated_loop import BATCH_ROWS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+    from tests.oracles.drifting import DriftingStream
 
     from eddyline.change.protocol import DetectorBank, DetectorOptions
-    from eddyline.testing.drifting import DriftingStream
 
     Bytes = NDArray[np.uint8]
     Floats = NDArray[np.float64]

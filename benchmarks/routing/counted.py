@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow.compute as pc
 from pyarrow import parquet
+from tests.oracles.star import StarStream
 
 from benchmarks.filters.predicate_eval import N_PARTITIONS
 from benchmarks.filters.simulated_loop import (
@@ -34,7 +35,6 @@ from benchmarks.workloads import data_folder, skewed_partitions_v1
 from eddyline.query.attributes import Attribute
 from eddyline.routing.gain import count, gains
 from eddyline.routing.partitions import Partition, choose_partition
-from eddyline.testing.star import StarStream
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -34,8 +34,9 @@ from eddyline.change import DETECTORS, options_of
 from eddyline.ordering.greedy import Evidence, restore_invariant
 from eddyline.stats.costs import CostSums
 from eddyline.stats.profile import FilterProfile
-from eddyline.testing.drifting import DriftingStream
-from eddyline.testing.reference_orders import matrix_view, static_greedy
+from eddyline.testing.reference_orders import static_greedy
+from tests.oracles.conjunctions import matrix_view
+from tests.oracles.drifting import DriftingStream
 
 HYSTERESIS = 0.9
 

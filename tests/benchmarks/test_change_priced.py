@@ -21,7 +21,7 @@ from benchmarks.harness.scenario import Settings
 
 from eddyline.change import options_of
 from eddyline.errors import SourceError
-from eddyline.testing.drifting import DriftingStream
+from tests.oracles.drifting import DriftingStream
 
 OUTCOME = Outcome(1000.0, 0.0, 0.5, 9, 7, (0, 1), laid_work=1200.0, n_laid=3)
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eddyline.data import outcome_codes as codes
-from eddyline.testing import strategies
+from tests.oracles import profile_strategies as strategies
 
 WIDE = strategies.drops(n_filters=st.integers(1, 130))
 

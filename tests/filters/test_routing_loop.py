@@ -22,7 +22,7 @@ from eddyline.query.predicates import predicate
 from eddyline.routing.partitions import Partition
 from eddyline.routing.table import RouteTable
 from eddyline.stats.profile import FilterProfile, merge_tasks
-from eddyline.testing.star import StarStream
+from tests.oracles.star import StarStream
 
 N_FILTERS = 4
 COST_NS = 3_000.0

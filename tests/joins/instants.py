@@ -21,7 +21,7 @@ from sqlglot import exp
 
 from eddyline.query.predicates import FunctionPredicate
 from eddyline.query.windows import RangeWindow, RowsWindow
-from eddyline.testing.reference import kleene_and, kleene_not, kleene_or
+from tests.oracles.conjunctions import kleene_and, kleene_not, kleene_or
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,1 +1,1 @@
-"""Slow oracles, data and strategies for tests and benchmarks of eddyline's own operators."""
+"""Slow oracles, data and strategies for tests and benchmarks of eddyline itself."""

@@ -35,7 +35,7 @@ from eddyline.query.conditions import (
 )
 from eddyline.query.predicate_results import coerce_outcome
 from eddyline.sql.like import ANY, Wild
-from eddyline.testing.reference import kleene_and, kleene_not, kleene_or
+from tests.oracles.conjunctions import kleene_and, kleene_not, kleene_or
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from sigma import conditions as parsed
 from sigma import types
 
-from eddyline.testing.reference import kleene_and, kleene_not, kleene_or
+from tests.oracles.conjunctions import kleene_and, kleene_not, kleene_or
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

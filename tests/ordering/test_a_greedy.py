@@ -13,11 +13,11 @@ from eddyline.ordering.a_greedy import AGreedyOptions, z_scores
 from eddyline.ordering.matrix_view import expected_cost_ns, joint_drops
 from eddyline.stats.costs import CostSums
 from eddyline.stats.profile import FilterProfile
-from eddyline.testing import strategies
 from eddyline.testing.generators import CorrelatedStream
-from eddyline.testing.reference import TupleAGreedy
-from eddyline.testing.reference_orders import matrix_view, static_greedy
+from eddyline.testing.reference_orders import static_greedy
 from eddyline.testing.simulation import simulate
+from tests.oracles import profile_strategies as strategies
+from tests.oracles.conjunctions import TupleAGreedy, matrix_view
 
 PURE = AGreedyOptions(hysteresis=1, min_fill=1, min_gain=0, prior_tuples=0)
 

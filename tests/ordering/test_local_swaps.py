@@ -9,9 +9,9 @@ from eddyline.errors import OptionError
 from eddyline.ordering.local_swaps import LocalSwapsOptions
 from eddyline.stats.costs import CostSums
 from eddyline.stats.profile import FilterProfile
-from eddyline.testing import strategies
-from eddyline.testing.reference_orders import matrix_view
 from eddyline.testing.simulation import run_batch
+from tests.oracles import profile_strategies as strategies
+from tests.oracles.conjunctions import matrix_view
 
 
 def rng() -> np.random.Generator:

@@ -12,10 +12,14 @@ from eddyline.ordering.matrix_view import drop_fracs, expected_cost_ns
 from eddyline.ordering.sweep import SweepOptions
 from eddyline.stats.costs import CostSums
 from eddyline.stats.profile import FilterProfile
-from eddyline.testing import strategies
-from eddyline.testing.reference import TupleAGreedy, count_evaluations, view_by_definition
-from eddyline.testing.reference_orders import matrix_view
 from eddyline.testing.simulation import run_batch
+from tests.oracles import profile_strategies as strategies
+from tests.oracles.conjunctions import (
+    TupleAGreedy,
+    count_evaluations,
+    matrix_view,
+    view_by_definition,
+)
 
 
 def outcomes_of(profile: FilterProfile) -> np.ndarray:

@@ -12,10 +12,10 @@ from eddyline.errors import OptionError
 from eddyline.ordering.sweep import SweepOptions
 from eddyline.stats.costs import CostSums
 from eddyline.stats.profile import FilterProfile
-from eddyline.testing import strategies
 from eddyline.testing.generators import CorrelatedStream
-from eddyline.testing.reference_orders import matrix_view
 from eddyline.testing.simulation import run_batch, simulate
+from tests.oracles import profile_strategies as strategies
+from tests.oracles.conjunctions import matrix_view
 
 
 def rng() -> np.random.Generator:

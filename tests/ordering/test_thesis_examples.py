@@ -15,9 +15,9 @@ from eddyline.ordering.matrix_view import drop_fracs, expected_cost_ns
 from eddyline.stats.costs import CostSums
 from eddyline.stats.profile import FilterProfile
 from eddyline.stats.window import ProfileWindow
-from eddyline.testing.reference import TupleAGreedy, count_evaluations
-from eddyline.testing.reference_orders import matrix_view, optimal, static_greedy
+from eddyline.testing.reference_orders import optimal, static_greedy
 from eddyline.testing.simulation import run_batch
+from tests.oracles.conjunctions import TupleAGreedy, count_evaluations, matrix_view
 
 F1, F2, F3, F4 = range(4)
 NAMES = ("F1", "F2", "F3", "F4")

@@ -17,8 +17,8 @@ from eddyline.filters.executor import ArrowExecutor, Groups, Sample
 from eddyline.filters.loop import FilterLoop
 from eddyline.options import FilterOptions
 from eddyline.query.predicates import predicate
-from eddyline.testing import reference
-from eddyline.testing.strategies import tables
+from tests.oracles import conjunctions
+from tests.oracles.profile_strategies import tables
 
 
 def by_row(function):
@@ -62,7 +62,7 @@ def oracle(table, names):
         lambda row, column=ROW_PREDICATES[f][0], test=ROW_PREDICATES[f][1]: test(row[column])
         for f in names
     ]
-    return [row["id"] for row in reference.conjunction(rows, checks)]
+    return [row["id"] for row in conjunctions.conjunction(rows, checks)]
 
 
 def run(table, names, batch_rows, prob, *, order=None, extra=None, **options):

@@ -20,8 +20,8 @@ from eddyline.routing.learning import (
 )
 from eddyline.stats.costs import CostSums
 from eddyline.stats.profile import FilterProfile
-from eddyline.testing import strategies
 from eddyline.testing.reference_orders import static_greedy
+from tests.oracles import profile_strategies as strategies
 
 
 def outcomes_of(drops, weights=None):

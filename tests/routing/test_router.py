@@ -16,7 +16,7 @@ from eddyline.routing.router import Router
 from eddyline.routing.table import RouteTable
 from eddyline.stats.attributes import AttributeSample, joined
 from eddyline.testing.generators import CorrelatedStream
-from eddyline.testing.star import StarStream
+from tests.oracles.star import StarStream
 
 
 def router_of(stream, **given):

@@ -12,7 +12,7 @@ from eddyline.data import outcome_codes as outcome
 from eddyline.errors import PlanError
 from eddyline.stats.costs import CostSums
 from eddyline.stats.profile import FilterProfile, merge
-from eddyline.testing import strategies
+from tests.oracles import profile_strategies as strategies
 
 NAMES = ("a", "b", "c")
 PROFILES = strategies.profiles(n_filters=st.just(3), max_rows=10)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from eddyline.stats.costs import CostSums
 from eddyline.stats.profile import FilterProfile, merge
 from eddyline.stats.window import ProfileWindow
-from eddyline.testing import strategies
+from tests.oracles import profile_strategies as strategies
 
 NAMES = ("a", "b", "c")
 

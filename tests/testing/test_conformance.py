@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -120,3 +122,13 @@ def test_a_broken_policy_is_caught(broken, error, words):
 def test_options_that_do_not_survive_pickling_are_caught():
     with pytest.raises(AssertionError, match="pickling"):
         check_policy(Forgotten())
+
+
+def test_the_room_needs_neither_hypothesis_nor_pyspark():
+    code = (
+        "import sys; sys.modules['hypothesis'] = None; sys.modules['pyspark'] = None\n"
+        "import eddyline.testing.conformance, eddyline.testing.generators\n"
+        "import eddyline.testing.reference_orders, eddyline.testing.detector_conformance\n"
+        "import eddyline.testing.simulation, eddyline.ordering\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

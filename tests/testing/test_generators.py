@@ -11,9 +11,9 @@ from eddyline.errors import OptionError
 from eddyline.ordering.a_greedy import AGreedyOptions
 from eddyline.ordering.matrix_view import expected_cost_ns
 from eddyline.testing.generators import Below, CorrelatedStream
-from eddyline.testing.reference import count_evaluations
 from eddyline.testing.reference_orders import optimal, static_greedy
 from eddyline.testing.simulation import simulate
+from tests.oracles.conjunctions import count_evaluations
 
 # Expected evaluations per row, exact to the printed digits. Equal costs.
 GREEDY_BY_N = {

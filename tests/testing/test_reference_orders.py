@@ -12,9 +12,9 @@ from eddyline.ordering.a_greedy import AGreedyOptions
 from eddyline.ordering.independent import IndependentOptions
 from eddyline.ordering.matrix_view import expected_cost_ns
 from eddyline.stats.profile import FilterProfile
-from eddyline.testing import strategies
 from eddyline.testing.generators import CorrelatedStream
 from eddyline.testing.reference_orders import MAX_FILTERS, optimal, static_greedy
+from tests.oracles import profile_strategies as strategies
 
 
 def rng() -> np.random.Generator:

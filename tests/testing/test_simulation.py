@@ -8,10 +8,10 @@ from eddyline.ordering.a_greedy import AGreedyOptions
 from eddyline.ordering.fixed import FixedOptions
 from eddyline.ordering.local_swaps import LocalSwapsOptions
 from eddyline.ordering.sweep import SweepOptions
-from eddyline.testing import strategies
 from eddyline.testing.generators import CorrelatedStream
-from eddyline.testing.reference import count_evaluations
 from eddyline.testing.simulation import run_batch, simulate
+from tests.oracles import profile_strategies as strategies
+from tests.oracles.conjunctions import count_evaluations
 
 POLICIES = st.sampled_from([AGreedyOptions(), SweepOptions(), LocalSwapsOptions(), FixedOptions()])
 

@@ -1,6 +1,6 @@
-"""For tests of extensions: generators, conformance checks, a simulated loop, an oracle.
+"""For tests of extensions: generated streams, conformance checks, a simulated loop.
 
-For whoever writes an ordering policy, a detector or a monitor. ``generators``, ``simulation``,
-``reference`` and ``conformance`` need nothing beyond eddyline; ``strategies`` needs hypothesis. The
-oracles of eddyline's own operators stand in ``tests/oracles/``. Nothing else imports this room.
+For whoever writes an ordering policy, a detector or a monitor. It needs nothing beyond eddyline and
+may import any room; no other room imports it. Oracles, data and strategies of eddyline's own
+operators stand in ``tests/oracles/``.
 """

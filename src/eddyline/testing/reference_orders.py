@@ -14,7 +14,6 @@ import numpy as np
 
 from eddyline.errors import OptionError
 from eddyline.ordering.greedy import Evidence, restore_invariant
-from eddyline.ordering.matrix_view import joint_drops, view_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -86,19 +85,3 @@ def _cheapest_last(alive: Floats, costs: Floats) -> NDArray[np.int8]:
             best[with_f[better]] = cost[better]
             last[with_f[better]] = f
     return last
-
-
-def matrix_view(order: Order, profile: FilterProfile) -> Floats:
-    """Return the matrix view V of an order ((F, F), upper triangular).
-
-    ``V[i, j]`` is the weight of the profile tuples that no filter at the positions before i drops
-    and that the filter at position j ≥ i drops (input rows) [Babu05 4.3.2].
-
-    >>> from eddyline.stats.profile import FilterProfile
-    >>> drops = np.array([[True, True], [False, True]])
-    >>> matrix_view((0, 1), FilterProfile.of_sample(("a", "b"), drops))
-    array([[1., 2.],
-           [0., 1.]])
-    """
-    bits, weights = profile.bits()
-    return view_of(joint_drops(order, bits, weights))

@@ -1,7 +1,4 @@
-"""Hypothesis strategies for what the engine works on: outcomes, profiles, orders and tables.
-
-Importing this module needs hypothesis; the rest of ``eddyline.testing`` does not.
-"""
+"""Hypothesis strategies for what the engine works on: outcomes, profiles, orders and tables."""
 
 from __future__ import annotations
 

@@ -1,17 +1,19 @@
-"""Slow oracles, tuple by tuple and by definition: what the vectorised code must agree with.
-
-Nothing here is fast and nothing outside of tests may use it.
-"""
+"""Conjunctions and A-Greedy tuple by tuple and by definition, with three-valued logic."""
 
 from __future__ import annotations
 
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
+from eddyline.ordering.matrix_view import joint_drops, view_of
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     import numpy as np
+
+    from eddyline.data.arrays import Floats
+    from eddyline.stats.profile import FilterProfile, Order
 
     Row = Mapping[str, Any]
     Predicate = Callable[[Row], bool | None]
@@ -181,3 +183,13 @@ class TupleAGreedy:
             position += 1
         self.n_reorders += 1
         self.view = view_by_definition(self.window, self.order)
+
+
+def matrix_view(order: Order, profile: FilterProfile) -> Floats:
+    """Return the matrix view V of an order ((F, F), upper triangular).
+
+    ``V[i, j]`` is the weight of the profile tuples that no filter at the positions before i drops
+    and that the filter at position j ≥ i drops (input rows) [Babu05 4.3.2].
+    """
+    bits, weights = profile.bits()
+    return view_of(joint_drops(order, bits, weights))

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from eddyline.testing.reference import (
+from tests.oracles.conjunctions import (
     TupleAGreedy,
     conjunction,
     kleene_and,

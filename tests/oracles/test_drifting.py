@@ -7,8 +7,8 @@ import pytest
 
 from eddyline.errors import OptionError
 from eddyline.ordering.matrix_view import expected_cost_ns
-from eddyline.testing.drifting import DriftingStream, copy_probs
 from eddyline.testing.generators import CorrelatedStream
+from tests.oracles.drifting import DriftingStream, copy_probs
 
 
 def some(**given):

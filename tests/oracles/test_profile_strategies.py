@@ -1,15 +1,13 @@
 from __future__ import annotations
 
 import math
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 from hypothesis import find, given
 from hypothesis import strategies as st
 
-from eddyline.testing import strategies
+from tests.oracles import profile_strategies as strategies
 
 
 @given(strategies.ordered_profiles())
@@ -35,12 +33,3 @@ def test_edges_are_reachable():
     assert nan.num_rows >= 1
     assert find(strategies.tables(), lambda t: t["s"].null_count > 0 and "" in t["s"].to_pylist())
     assert find(strategies.costs(3), lambda c: len(np.unique(c)) < 3) is not None
-
-
-def test_only_the_strategies_need_hypothesis():
-    code = (
-        "import sys; sys.modules['hypothesis'] = None; sys.modules['pyspark'] = None\n"
-        "import eddyline.testing.conformance, eddyline.testing.generators\n"
-        "import eddyline.testing.reference, eddyline.testing.simulation, eddyline.ordering\n"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from eddyline.errors import OptionError
-from eddyline.testing.star import N_KEYS, StarStream
+from tests.oracles.star import N_KEYS, StarStream
 
 
 @pytest.mark.parametrize(
