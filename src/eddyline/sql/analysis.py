@@ -99,9 +99,7 @@ class Expression:
     def error_free(self, node: Expr, kind: SqlType | None = None) -> ErrorFree:
         """Return the form of a part of the tree that never raises.
 
-        Args:
-            node: the part; it may raise, in ANSI mode.
-            kind: the type that Spark casts it to where it is a string, by its place.
+        A string is read as ``kind``, to which Spark casts it by its place.
 
         Raises:
             UnwritableError: it has none.
@@ -174,16 +172,9 @@ def analyse(
 ) -> SqlAnalysis:
     """Return the facts about a condition; the word of its author comes first.
 
-    Args:
-        text: the condition.
-        columns: name and Spark type (``bigint``, ``array<int>``) of each column of the input.
-        name: the predicate, for errors.
-        ansi: whether Spark raises where ANSI SQL does (``spark.sql.ansi.enabled``).
-        qualifiers: names that may stand before a column, such as the alias of the stream;
-            None: any, as the aliases of a DataFrame are not known.
-        can_raise: the author's word on whether a row can make it raise; None: found out.
-        deterministic: the author's word on whether equal rows always get equal answers; None:
-            found out.
+    Columns, ``ansi`` and ``qualifiers`` are as for ``Expression``. What its author says in
+    ``can_raise`` (whether a row can make it raise) and ``deterministic`` (whether equal rows always
+    get equal answers) is believed; None: found out.
 
     Raises:
         QueryError: it cannot be read, names an unknown column, or is surely not a condition.
@@ -225,12 +216,7 @@ def resolve_columns(
 ) -> SqlAnalysis:
     """Return the facts about a SQL expression of any type.
 
-    Args:
-        text: a column or an expression over columns.
-        columns: name and Spark type of each column of the input.
-        name: the predicate that reads it, for errors.
-        ansi: whether Spark raises where ANSI SQL does.
-        qualifiers: as for ``analyse``.
+    Arguments are as for ``analyse``.
 
     Raises:
         QueryError: it cannot be read or names an unknown column.
@@ -257,11 +243,7 @@ def _safe_text(found: Expression) -> str | None:
 def check_is_row_wise(tree: Expr, text: str, what: str, allowed: Collection[str] = ()) -> None:
     """Refuse what needs more than one row: subqueries, aggregates, windows, generators, stars.
 
-    Args:
-        tree: the expression.
-        text: the text that it was read from.
-        what: what it is, for the error.
-        allowed: names of functions of the user (in lower case), whatever else has the name.
+    Names in ``allowed`` (in lower case) are functions of the user, whatever else has the name.
 
     Raises:
         NotSupportedError: the tree holds one; the message points at it.

@@ -133,10 +133,7 @@ class Part:
 def strict(sql: str, *parts: Part, raises: bool = False) -> Part:
     """Return a part that is NULL where one below it is, and else only where it raises.
 
-    Args:
-        sql: the part.
-        *parts: those below it.
-        raises: whether its own work may raise, and not only those below it.
+    With ``raises`` its own work may raise, and not only the parts below it.
     """
     there = tuple(dict.fromkeys(each for part in parts for each in part.there))
     is_known = all(part.raised is not None for part in parts)
@@ -149,24 +146,15 @@ def strict(sql: str, *parts: Part, raises: bool = False) -> Part:
 
 
 def lax(sql: str, raised: str) -> Part:
-    """Return a part that may be NULL for other reasons.
-
-    Args:
-        sql: the part.
-        raised: where it raises.
-    """
+    """Return a part that raises where ``raised`` says, and may be NULL for other reasons."""
     return Part(sql, (f"({sql} IS NOT NULL OR {raised})",), raised, None)
 
 
 class Rewriter:
     """Writes the forms of parts of one tree.
 
-    Args:
-        inference: the facts about the parts, in ANSI mode.
-        writer: writes parts that do not raise.
-        nodes: the rule for each type of node.
-        calls: the rules of functions that have one of their own, by name and number of arguments
-            (-1: any number).
+    The facts are those of ANSI mode; the writer writes what does not raise. Rules of functions are
+    found by name and number of arguments (-1: any number).
     """
 
     def __init__(
@@ -185,9 +173,7 @@ class Rewriter:
     def form(self, node: Expr, kind: SqlType | None = None) -> ErrorFree:
         """Return the form of an expression.
 
-        Args:
-            node: the expression.
-            kind: the type that Spark casts it to where it is a string, by its place.
+        A string is read as ``kind``, to which Spark casts it by its place.
 
         Raises:
             UnwritableError: it has none.
@@ -221,13 +207,7 @@ class Rewriter:
         return self.cast(node, kind.text, raises=raises)
 
     def cast(self, node: Expr, target: str, *, raises: bool = True) -> Part:
-        """Return the form of a cast.
-
-        Args:
-            node: the expression that is cast.
-            target: the type, as Spark writes it.
-            raises: whether the cast may raise.
-        """
+        """Return the form of a cast; ``raises``: whether the cast itself may."""
         source = self.inference.type_of(node)
         if parse_type(target).family not in _STRICT_CASTS.get(source.family, ()):
             raise NoFormError(f"{source.text} read as {target}")
@@ -290,10 +270,6 @@ def is_surely_evaluated(kind: SqlType, values: Sequence[Scalar]) -> bool:
 
     Where a constant is no value of the operand's type, or the greatest or least, Spark may know
     the answer without the operand, which then does not raise.
-
-    Args:
-        kind: the operand's type.
-        values: the constants.
 
     Example:
         >>> from eddyline.sql.types import INT

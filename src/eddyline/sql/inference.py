@@ -50,12 +50,8 @@ class Facts:
 class Inference:
     """Infers the facts about the nodes of one tree.
 
-    Args:
-        references: the column of each node that names one, by the node's ``id``.
-        nodes: the rule for each type of node.
-        calls: the rules of functions that have one of their own, by name and number of arguments
-            (-1: any number).
-        ansi: whether Spark raises where ANSI SQL does.
+    The column of each node that names one is found by the node's ``id``, rules of functions by name
+    and number of arguments (-1: any number).
     """
 
     def __init__(
@@ -94,10 +90,7 @@ class Inference:
     def combine(self, kind: SqlType, parts: Iterable[Expr], *problems: str) -> Facts:
         """Return the facts about a node.
 
-        Args:
-            kind: its type.
-            parts: the nodes below it; it may raise where one of them may.
-            *problems: why its own work may raise; empty ones do not count.
+        It may raise where one of its parts may, or by its own work: empty problems do not count.
         """
         here = next(filter(None, problems), "")
         below = (self.facts(part).reason for part in parts)

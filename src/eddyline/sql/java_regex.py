@@ -38,10 +38,7 @@ class _ForeignError(Exception):
 
 
 def python_regex(pattern: str) -> PythonRegex | None:
-    r"""Return the Python expression that is found in the same texts, or None if that is not sure.
-
-    Args:
-        pattern: an expression that Java accepts.
+    r"""Return the Python expression that is found in the same texts as one of Java; None: not sure.
 
     Example:
         >>> python_regex("a.b")

@@ -23,9 +23,7 @@ class Wild:
 def like_parts(pattern: str, escape: str) -> tuple[str | Wild, ...] | None:
     r"""Return the parts of a LIKE pattern, or None if Spark refuses it.
 
-    Args:
-        pattern: the pattern.
-        escape: the character that makes the next one a literal.
+    The character ``escape`` makes the next one a literal.
 
     >>> like_parts("a%b!_", "!")
     ('a', Wild(what='%'), 'b_')

@@ -176,9 +176,7 @@ def date_constant(text: str) -> SqlConstant | None:
 def scalars_for(kind: SqlType, constants: Sequence[SqlConstant]) -> list[Scalar] | None:
     """Return with what values an operand is compared exactly, or None if Spark must do it.
 
-    Args:
-        kind: the operand's type.
-        constants: what it is compared with in one comparison or list; none is NULL.
+    The constants are those of one comparison or list; none is NULL.
     """
     if kind.family in TIMES:
         times = [_time(kind, constant) for constant in constants]

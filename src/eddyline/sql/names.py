@@ -88,12 +88,7 @@ class Columns:
 
 
 def is_no_column(node: exp.Column, names: Collection[str]) -> bool:
-    """Return whether a name without qualifier is a unit of time, or a function without ().
-
-    Args:
-        node: the name.
-        names: those of the columns, in lower case.
-    """
+    """Return whether a name is a unit of time, or a function without () and no column."""
     name = node.name.lower()
     call = node.parent
     if isinstance(call, exp.Anonymous) and call.name.lower() in WITH_UNIT:

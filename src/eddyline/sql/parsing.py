@@ -72,10 +72,6 @@ def tokens_of(text: str, what: str = "SQL") -> list[Token]:
 def parse_condition(text: str, what: str = "SQL") -> Expr:
     """Return the tree of an expression.
 
-    Args:
-        text: one SQL expression.
-        what: what the text is, for the error ("predicate 'ratio'").
-
     Raises:
         QueryError: it is not an expression; the message shows where.
     """

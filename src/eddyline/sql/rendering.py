@@ -62,10 +62,7 @@ class UnwritableError(Exception):
 def join_literals(tree: Expr, text: str, tokens: Sequence[Token]) -> Expr:
     """Make neighbouring string literals one, as Spark reads them: ``'it''s'``, ``'a' 'b'``.
 
-    Args:
-        tree: the tree; it is changed.
-        text: the text that it was read from.
-        tokens: the tokens of the text.
+    The tree is changed.
     """
     position = {token.start: index for index, token in enumerate(tokens)}
     for node in list(tree.find_all(exp.Concat)):
@@ -94,15 +91,9 @@ def _joined_text(text: str, run: Sequence[Token]) -> str:
 class SqlWriter:
     """Writes parts of one tree.
 
-    Args:
-        references: the column of each node that names one, by the node's ``id``.
-        nodes: how each type of node is written.
-        text: the text of the tree.
-        what: the subject of errors: ``rule 'big'``.
-        calls: name and offset of calls of Python functions, by the ``id`` of the nodes that stand
-            for them; they cannot be written.
-        keeps_literals: whether literals are written as in the text; otherwise equal ones are
-            written alike.
+    Calls of Python functions cannot be written; they are named, with their offsets, by the ``id``
+    of the nodes that stand for them. Unless literals are kept as in the text, equal ones are
+    written alike.
     """
 
     def __init__(
@@ -170,9 +161,7 @@ CLOSED = 20
 def is_read_alike(tree: Expr, binds: Mapping[type[Expr], int]) -> bool:
     """Return whether Spark surely reads a text into the tree that sqlglot made of it.
 
-    Args:
-        tree: sqlglot's tree.
-        binds: how tightly each type of node binds.
+    How tightly each type of node binds is in ``binds``.
     """
 
     def level(node: Expr) -> int:

@@ -76,10 +76,7 @@ def necessary_literals(
 ) -> tuple[Needed, ...]:
     """Return literals of which every text that the expression is found in holds at least one.
 
-    Args:
-        pattern: a regular expression for ``re.search``.
-        flags: flags of ``re``.
-        min_length: characters of the shortest literal that is returned (> 0).
+    The pattern is one for ``re.search``; ``min_length``: characters of the shortest literal (> 0).
 
     Returns:
         The literals, sorted; none if nothing useful is known.

@@ -198,10 +198,7 @@ def as_decimal(number: SqlType) -> SqlType:
 def cast_may_raise(source: SqlType, target: SqlType, literal: str | None = None) -> bool:
     """Return whether a cast can raise in ANSI mode for some value.
 
-    Args:
-        source: the type that is cast.
-        target: the type it is cast to.
-        literal: the text, if it is one string literal.
+    If the source is one string literal, ``literal`` is its text.
     """
     if "other" in (source.family, target.family):
         return True
