@@ -46,11 +46,8 @@ class Attribute:
 def attribute(name: str, sql: str, kind: str, reads: Iterable[str]) -> Attribute | None:
     """Return an attribute, or None if a value of that type says nothing useful.
 
-    Args:
-        name: the column or expression.
-        sql: the same as Spark SQL that cannot raise.
-        kind: its Spark type, as ``DataFrame.dtypes`` writes it.
-        reads: the columns that it is made of.
+    It is said as Spark SQL that cannot raise, with its type as ``DataFrame.dtypes`` writes it and
+    the columns that it is made of.
     """
     read = frozenset(reads)
     base = kind.split("(", maxsplit=1)[0].strip().lower()
@@ -77,10 +74,6 @@ def candidates(types: Mapping[str, str], limit: int) -> tuple[Attribute, ...]:
 
     Texts, booleans, whole numbers and dates come first, in the order of the input, then real
     numbers. Times are left out: rows to come have others.
-
-    Args:
-        types: name and Spark type of each column.
-        limit: most attributes (≥ 0).
     """
     found: list[Attribute] = []
     for is_real in (False, True):

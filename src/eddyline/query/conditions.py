@@ -253,11 +253,7 @@ def necessary_tests(
 ) -> tuple[TextTest, ...]:
     """Return the necessary literals of a regular expression as tests, for ``ValueTest.needs``.
 
-    Args:
-        operand: the text that is searched.
-        pattern: a regular expression for ``re.search``.
-        flags: flags of ``re``.
-        min_length: characters of the shortest literal that is worth a test (> 0).
+    Arguments are as for ``necessary_literals``.
     """
     around = Wild(ANY)
     return tuple(

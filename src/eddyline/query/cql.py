@@ -71,11 +71,7 @@ def read_window(text: str, where: str = "the window") -> Window:
 def window_of(text: str, tokens: Sequence[Token], end: int, where: str) -> Window:
     """Read a window that stands somewhere in a text.
 
-    Args:
-        text: the whole text.
-        tokens: those of the window, without its brackets.
-        end: the offset in the text at which the window ends.
-        where: whose window it is, for the error.
+    The tokens are those of the window without its brackets; it ends at the offset ``end``.
 
     Raises:
         QueryError: it is no window; the message shows where.

@@ -53,11 +53,7 @@ def truth_values(
 ) -> tuple[Keep, Keep | None]:
     """Return what a predicate function says of each row, and where it says something at all.
 
-    Args:
-        result: see ``coerce_outcome``.
-        n_rows: see ``coerce_outcome``.
-        name: see ``coerce_outcome``.
-        negated: whether it is the negation that is asked for.
+    Arguments are as for ``coerce_outcome``.
 
     Returns:
         One boolean per row, and which of them are not NULL (None: all).
@@ -72,13 +68,7 @@ def truth_values(
 
 
 def call(fn: Callable[..., Any], arrays: str, columns: Iterable[pa.Array]) -> Any:
-    """Call a predicate function with the kind of arrays that it asks for.
-
-    Args:
-        fn: the function.
-        arrays: ``arrow``, ``pandas`` or ``numpy``.
-        columns: what it reads.
-    """
+    """Call a predicate function with the kind of arrays that it asks for; see ``Arrays``."""
     return fn(*map(_AS[arrays], columns))
 
 

@@ -218,24 +218,14 @@ def _input_steps(query: Query, each: Input, made: Mapping[str, Sequence[Step]]) 
 
 
 def inlined(steps: Sequence[Step], name: str) -> list[Step]:
-    """Return the steps of a query that make an input of another one, over their own relations.
-
-    Args:
-        steps: of the query.
-        name: of the input.
-    """
+    """Return the steps of a query that make an input of another one, over their own relations."""
     return [
         step.renamed(lambda inner: name if inner == RESULT else f"{name}.{inner}") for step in steps
     ]
 
 
 def columns_read(inputs: Sequence[str], texts: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Return, by input, the columns that expressions with qualified columns read.
-
-    Args:
-        inputs: the names by which columns are qualified.
-        texts: the expressions, perhaps with a name behind AS.
-    """
+    """Return, by input, the columns that expressions with qualified columns read."""
     found: dict[str, dict[str, None]] = {name: {} for name in inputs}
     for text in texts:
         for node in parse_one(f"SELECT {text}", read=SparkText).find_all(exp.Column):
@@ -247,10 +237,6 @@ def columns_read(inputs: Sequence[str], texts: Sequence[str]) -> dict[str, tuple
 
 def tree(steps: Sequence[Step], say: Callable[[Step], str] = str) -> tuple[str, ...]:
     """Return steps as lines of a tree: the last one at the top, what is read as leaves.
-
-    Args:
-        steps: in the order in which they are evaluated.
-        say: returns the line of a step, such as with the plan that it has.
 
     Example:
         >>> from eddyline.query.predicates import SqlPredicate

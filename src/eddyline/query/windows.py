@@ -55,11 +55,7 @@ class Window:
         return None
 
     def ends(self, starts: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the last instants at which rows are there, as far as time tells them (µs).
-
-        Args:
-            starts: the event times of the rows (µs).
-        """
+        """Return the last instants (µs) of rows by their event times (µs), as far as time tells."""
         if self.length == LONGEST:
             return np.full(starts.size, LONGEST)
         # Where the end is beyond all instants, the row stays.

@@ -30,10 +30,7 @@ def take_out_calls(
 ) -> dict[int, FunctionPredicate]:
     """Put a TRUE in the place of every call of a Python predicate.
 
-    Args:
-        expression: the rule; its tree is changed.
-        columns: name and Spark type of each column.
-        functions: the predicates that it may call, by name in lower case.
+    The tree of the rule is changed; functions are found by their names in lower case.
 
     Returns:
         The predicates by the ``id`` of the nodes in their places.
@@ -98,12 +95,6 @@ def checked_reads(
     predicate: FunctionPredicate, what: str, columns: Mapping[str, str], *, ansi: bool
 ) -> FunctionPredicate:
     """Return the predicate if the columns that it reads exist and reading them never raises.
-
-    Args:
-        predicate: a Python predicate.
-        what: the rule that calls it, for errors.
-        columns: name and Spark type of each column.
-        ansi: whether Spark raises where ANSI SQL does.
 
     Raises:
         QueryError: it does not fit the columns.

@@ -71,12 +71,7 @@ READERS: dict[type[Expr], NodeReader] = {
 class RuleText:
     """One rule's text over the columns of an input.
 
-    Args:
-        text: the rule.
-        what: the subject of errors: ``rule 'big'``.
-        columns: name and Spark type of each column.
-        functions: Python predicates that it may call, by name.
-        ansi: whether Spark raises where ANSI SQL does.
+    It may call the Python predicates by their names; other arguments are as for ``Expression``.
 
     Raises:
         QueryError: it cannot be read, names an unknown column or is not a condition.

@@ -49,11 +49,8 @@ _MAX_SHOWN = 100
 class Reading:
     """The tree of one rule as it becomes a tree of tests.
 
-    Args:
-        expression: the rule over the columns of an input.
-        columns: name and Spark type of each column.
-        predicates: Python predicates, by the ``id`` of the nodes that stand for their calls.
-        readers: the function for each type of node; it returns None where Spark must evaluate it.
+    Python predicates are found by the ``id`` of the nodes that stand for their calls. A reader, one
+    for each type of node, returns None where Spark must evaluate it.
     """
 
     def __init__(

@@ -41,9 +41,7 @@ class SqlRule:
     def bind(self, columns: Mapping[str, str], *, ansi: bool) -> Rule:
         """Return the rule over an input.
 
-        Args:
-            columns: name and Spark type of each column.
-            ansi: whether Spark raises where ANSI SQL does.
+        Arguments are as for ``RuleSource.bind``.
 
         Raises:
             QueryError: it cannot be read or does not fit the columns; the message names the rule
@@ -136,12 +134,6 @@ def rule_source(
 ) -> SqlRule | PredicateRule:
     """Return a rule of what was given: text, or a predicate.
 
-    Args:
-        name: the rule's name, unique in its set.
-        given: boolean SQL, or a SQL or Python predicate.
-        functions: the Python predicates that text may call, by name.
-        info: what else is known of the rule.
-
     Raises:
         QueryError: it is neither; the message names the rule.
     """
@@ -156,12 +148,7 @@ def rule_source(
 
 
 def conjunction_source(name: str, predicates: tuple[Predicate, ...]) -> RuleSource:
-    """Return the rule that all predicates are true, such as the WHERE of a query.
-
-    Args:
-        name: the rule's name, unique in its set.
-        predicates: the conjuncts; none: the rule is always true.
-    """
+    """Return the rule that all predicates are true, such as the WHERE of a query; of none: TRUE."""
     return PredicateRule(name, predicates)
 
 

@@ -30,9 +30,7 @@ def moments_of(node: Node) -> Iterator[Moment]:
 def with_moments(node: Node, micros: Mapping[Moment, int]) -> Node:
     """Return a rule tree in which every timestamp literal is a number.
 
-    Args:
-        node: the tree.
-        micros: microseconds since 1970 in UTC of each moment.
+    Of each moment there are microseconds since 1970 in UTC.
 
     Example:
         >>> from eddyline.query.conditions import Operand

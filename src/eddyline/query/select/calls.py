@@ -36,12 +36,7 @@ class Call:
 
 
 class Calls:
-    """The functions that a query may call.
-
-    Args:
-        text: the query.
-        functions: the predicates, by name.
-    """
+    """The functions that a query may call."""
 
     def __init__(self, text: str, functions: Mapping[str, FunctionPredicate]) -> None:
         self._text = text

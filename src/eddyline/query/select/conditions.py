@@ -32,14 +32,7 @@ if TYPE_CHECKING:
 
 
 class Conditions:
-    """The conditions of a query over one input.
-
-    Args:
-        statement: the query.
-        calls: the functions that it may call.
-        names: resolves the names in its parts.
-        inputs: the names of its inputs.
-    """
+    """The conditions of a query over one input."""
 
     def __init__(
         self, statement: Statement, calls: Calls, names: Names, inputs: Sequence[str]
@@ -52,11 +45,7 @@ class Conditions:
         self._word = "WHERE"
 
     def add(self, word: str, tree: Expr) -> None:
-        """Sort the conjuncts of a condition.
-
-        Args:
-            word: ``ON`` or ``WHERE``.
-            tree: the condition.
+        """Sort the conjuncts of a condition of ON or WHERE.
 
         Raises:
             QueryError: a column that is unknown or ambiguous, or a call that does not fit.
@@ -114,12 +103,7 @@ class JoinConditions(Conditions):
         """The other conjuncts over several inputs, with every column qualified."""
 
     def add_using(self, left: Named, right: Named, start: int) -> None:
-        """Add the equality of two columns that USING names.
-
-        Args:
-            left: of the inputs before.
-            right: of the input that is joined.
-            start: the offset of its name, for errors.
+        """Add the equality of two columns that USING names, at an offset of the text.
 
         Raises:
             NotSupportedError: they are of different types.

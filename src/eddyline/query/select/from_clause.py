@@ -51,10 +51,7 @@ class FromItem:
 class FromReader:
     """Reads the items of a statement's FROM.
 
-    Args:
-        statement: the query.
-        columns: name and Spark type of each column, by stream or table.
-        tables: which of them are static tables: only joins read these.
+    Only joins read static tables.
     """
 
     def __init__(

@@ -51,11 +51,6 @@ def side_of(name: str, text: str, columns: Mapping[str, str]) -> Side | None:
 
     Those are arrays, maps, structs and intervals, inside which NULL equals NULL or which have
     several forms of one value, and strings with a collation.
-
-    Args:
-        name: the input.
-        text: the expression, over its unqualified columns by their names in the schema.
-        columns: name and Spark type of the input's columns.
     """
     side = Expression(text, text, columns, ansi=True)
     tree, kind = side.tree, side.type_of(side.tree)

@@ -22,11 +22,7 @@ if TYPE_CHECKING:
 
 
 class Names:
-    """The names of a query over one input, which its columns are looked for in once it is bound.
-
-    Args:
-        item: the input.
-    """
+    """The names of a query over one input, which its columns are looked for in once it is bound."""
 
     def __init__(self, item: FromItem) -> None:
         self._input = item.name
@@ -34,10 +30,6 @@ class Names:
 
     def inputs(self, part: Part, what: str) -> list[str]:  # noqa: ARG002
         """Return the inputs that a part reads.
-
-        Args:
-            part: a part of the query.
-            what: the part in words, for errors.
 
         Raises:
             QueryError: a column that is unknown or ambiguous.

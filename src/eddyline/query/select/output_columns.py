@@ -17,12 +17,7 @@ if TYPE_CHECKING:
 
 
 class OutputColumns:
-    """The output columns of a join.
-
-    Args:
-        statement: the query.
-        names: resolves the names in its parts; all inputs are in its scope.
-    """
+    """The output columns of a join, whose inputs are all in the scope of its names."""
 
     def __init__(self, statement: Statement, names: JoinNames) -> None:
         self._statement = statement

@@ -47,11 +47,8 @@ def read_query(
     of a class may differ in width (int, bigint, decimal), and types that cannot be told from the
     text are taken as they are.
 
-    Args:
-        text: the query.
-        columns: name and Spark type of each column, by stream or table.
-        functions: the predicates that may be called on one input each, by name.
-        tables: which of the streams are static tables, which only joins read.
+    Columns are name and Spark type of each, by stream or table. A function may be called on one
+    input. Only joins read static tables.
 
     Returns:
         The query as a value.

@@ -53,11 +53,8 @@ class Scope:
     def joined(self, name: str, columns: Mapping[str, str], using: Sequence[Named]) -> Scope:
         """Return the scope with one more input.
 
-        Args:
-            name: the input.
-            columns: name and type of its columns.
-            using: the columns of USING, those of the inputs so far and of the new one; each name
-                stands for the former from here on.
+        Each name of USING stands for the column of the inputs so far from here on, and no more for
+        that of the new one; ``using`` has both.
         """
         new = tuple(Named(name, column) for column in columns)
         kept = [each for each in using if each.input != name]
@@ -73,11 +70,7 @@ class Scope:
     ) -> tuple[Named, bool]:
         """Return the column that a name means, and whether its input stands before it.
 
-        Args:
-            parts: the name, split at its points: ``k``, ``s.k``, ``s.k.field``, ``k.field``.
-            text: the whole text, for errors.
-            offset: where in the text the name stands.
-            what: what is read, for errors.
+        A name is split at its points: ``k``, ``s.k``, ``s.k.field``, ``k.field``.
 
         Raises:
             QueryError: nothing has the name, or more than one column has it.
