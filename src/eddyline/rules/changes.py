@@ -32,11 +32,7 @@ def entries_of(
 ) -> list[JournalEntry]:
     """Return the entry about a change, if there is one.
 
-    Args:
-        before: the rules that ran.
-        after: the rules that run.
-        skipped: names of rules that are new or ran, and do not run.
-        batch_id: the micro-batch from which on they count.
+    Rules that are new or ran, and do not run, are skipped.
     """
     found = {**changed(before, after), "skipped": list(skipped)}
     found["removed"] = [name for name in found["removed"] if name not in skipped]

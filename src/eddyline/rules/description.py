@@ -49,14 +49,7 @@ def rule_view(
 ) -> RuleView:
     """Return a set of rules as it stands.
 
-    Args:
-        name: of the set.
-        loop: its loop.
-        skipped: rules that do not run.
-        rules: what each rule came to, where more is known than the loop knows.
-        titles: what people call rules, where that is not their name.
-        notes: other things worth knowing.
-        n_rows_before: rows that the loop does not know of.
+    Rows that the loop does not know of are counted in ``rules`` and ``n_rows_before``.
     """
     program, plan, total = loop.program, loop.plan, loop.total
     return RuleView(

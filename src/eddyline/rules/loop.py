@@ -52,12 +52,8 @@ MIN_PAIRS = 0.05
 class RuleLoop:
     """Keeps the plan of a program good.
 
-    Args:
-        program: the rules.
-        options: how the plan is made, and when.
-        plan: the plan to start with, from another loop of the same program.
-        is_measured: whether that plan was made from rows, and not from guesses.
-        clock: monotonic clock (ns), to bound the time that planning takes.
+    A plan to start with may come from another loop of the same program; ``is_measured`` says
+    whether it was made from rows, and not from guesses. The clock is monotonic (ns).
     """
 
     component = COMPONENT
@@ -109,10 +105,7 @@ class RuleLoop:
     def sample(self, seed: int, first_row: int, n_rows: int) -> Ints:
         """Return the rows of a batch that every construct looks at.
 
-        Args:
-            seed: of query, batch and partition.
-            first_row: number of the batch's first row within the partition.
-            n_rows: rows of the batch.
+        The number of the batch's first row is that within the partition.
         """
         if not self.is_adaptive:
             return np.zeros(0, np.int64)
@@ -123,10 +116,6 @@ class RuleLoop:
 
     def step(self, fresh: SharingProfile, batch_id: int = -1) -> list[JournalEntry]:
         """Take in what the last batches observed, and plan again if the evidence says so.
-
-        Args:
-            fresh: the profile of these batches.
-            batch_id: the micro-batch, for the journal.
 
         Returns:
             The decision, if there is one.

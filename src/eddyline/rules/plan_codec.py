@@ -26,10 +26,6 @@ if TYPE_CHECKING:
 def plan_from(state: Any, blocks: BitmapBlocks) -> SharingPlan:
     """Return a plan that was decoded from JSON.
 
-    Args:
-        state: plain values.
-        blocks: of the program that the plan is for.
-
     Raises:
         StateError: it is damaged, or of another program.
     """
@@ -70,10 +66,7 @@ def _check(plan: SharingPlan, blocks: BitmapBlocks) -> None:
 def is_access_predicate(formula: Formula, literals: Collection[int], can: Mask) -> bool:
     """Return whether some literals are an access predicate: one holds wherever the formula does.
 
-    Args:
-        formula: of the rule.
-        literals: the literals.
-        can: a mask of the literals that can be in access predicates.
+    Those that can be in access predicates are told by the mask ``can``.
     """
     if isinstance(formula, Literal):
         return formula.id in literals and bool(can[formula.id])

@@ -127,10 +127,6 @@ class SharingProfile:
     def region_sums(self, construct: int, n_regions: int) -> Ints:
         """Return the number of sampled rows below each region, as far as they are kept.
 
-        Args:
-            construct: the region construct.
-            n_regions: how many regions it has.
-
         Returns:
             One more than there are regions; the last is ``n_sampled`` ((n_regions + 1,)).
         """

@@ -67,13 +67,8 @@ def rules_by_name(rules: Any, rule: Any) -> dict[str, Any]:
 class RuleStore:
     """Named rules in an order.
 
-    Args:
-        name: of the set.
-        options: how plans are made.
-        functions: the Python predicates that texts may call, by name.
-        on_error: ``raise``, or ``skip`` for rules that cannot be read or do not fit.
-        unfit: returns those of some rules that do not fit a stream that is being read, or raises if
-            they may not be skipped: an error is better here than in a run.
+    Of some rules, ``unfit`` returns those that do not fit a stream that is being read, or raises if
+    they may not be skipped: an error is better here than in a run.
 
     Raises:
         OptionError: ``on_error`` is neither.
@@ -116,9 +111,8 @@ class RuleStore:
     ) -> tuple[SkippedRule, ...]:
         """Return the rules that do not run, and why.
 
-        Args:
-            met: rules that have met columns; they may be gone or replaced by now.
-            refused: those of them that do not fit.
+        Rules that have met columns may be gone or replaced by now; those of them that do not fit
+        are refused.
         """
         with self._lock:
             known = {name for name, each in met.items() if self._sources.get(name) is each}
@@ -212,10 +206,7 @@ class RuleStore:
     ) -> None:
         """Take rules in, whether or not there are others of their names.
 
-        Args:
-            rules: the rules.
-            unread: rules that could not be read.
-            skips: whether those that do not fit a stream are skipped, and not an error.
+        With ``skips``, rules that do not fit a stream are skipped, and not an error.
 
         Raises:
             QueryError: one does not fit, and may not be skipped; then nothing changes.

@@ -35,9 +35,8 @@ _WAYS: tuple[tuple[str, Node], ...] = (("witnesses", _TEXTS), ("blocks", _NUMBER
 def load_kernels(first: int = 0) -> None:
     """Load the kernels that most rules need, and have those compiled that are not kept yet.
 
-    Args:
-        first: which half to start with: processes that start with different ones share the work,
-            as the second finds what the first has compiled.
+    Processes that start with different halves share the work, as the second finds what the first
+    has compiled.
     """
     for way in range(len(_WAYS)):
         _run(*_WAYS[(first + way) % len(_WAYS)])

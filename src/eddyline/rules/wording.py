@@ -32,12 +32,7 @@ def _region_name(construct: RegionConstruct) -> str:
 
 
 def region_text(construct: RegionConstruct, keys: tuple[int, int] | None) -> str:
-    """Return a region in words: ``a in (5, 10]``.
-
-    Args:
-        construct: whose region.
-        keys: its first and last key; None for NULL.
-    """
+    """Return the region of two keys and all between in words: ``a in (5, 10]``; None: NULL."""
     name = _region_name(construct)
     if keys is None:
         return f"{name} is NULL"

@@ -41,11 +41,8 @@ def build(
 ) -> Automaton:
     """Return the automaton of some patterns.
 
-    Args:
-        patterns: not empty; in lower case if folded.
-        ids: what the automaton calls each pattern; equal patterns may have several.
-        kind: ``INSIDE``, ``START`` or ``END``.
-        folded: whether upper-case ASCII letters of a text count as lower-case ones.
+    Patterns are not empty, and in lower case if folded: then upper-case ASCII letters of a text
+    count as lower-case ones. Equal patterns may have several ids.
     """
     walked = [each[::-1] for each in patterns] if kind == END else list(patterns)
     classes, n_classes = _classes(b"".join(walked), folded=folded)

@@ -223,9 +223,7 @@ ACCEPT, REJECT = -1, -2
 def jump_code(formula: Formula, cost: Callable[[int], float]) -> list[tuple[int, int, int]]:
     """Return a formula as tests with two jumps each, cheap parts first.
 
-    Args:
-        formula: what is compiled; not ``Always``.
-        cost: of a literal, in any unit.
+    It is not ``Always``; the cost is that of a literal, in any unit.
 
     Returns:
         Triples (literal, where to go if it holds, where to go if not); places in the list,

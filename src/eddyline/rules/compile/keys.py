@@ -44,11 +44,6 @@ _EPOCH = date(1970, 1, 1).toordinal()
 def interval(kind: SqlType, op: str, value: Scalar) -> tuple[Interval, ...]:
     """Return the keys of the values for which a comparison is true.
 
-    Args:
-        kind: type of the operand: integer, decimal, float, boolean, date or timestamp.
-        op: one of ``= < <= > >=``.
-        value: the constant.
-
     Returns:
         No interval if nothing compares so, or one.
 
@@ -66,10 +61,8 @@ def interval(kind: SqlType, op: str, value: Scalar) -> tuple[Interval, ...]:
 def between(op: str, below: int, above: int) -> tuple[Interval, ...]:
     """Return the keys for which a comparison is true, by the keys next to its constant.
 
-    Args:
-        op: one of ``= < <= > >=``.
-        below: the greatest key not above the constant.
-        above: the least key not below it: the same one if the constant has a key.
+    The greatest key not above the constant is ``below``, the least not below it ``above``: the same
+    one if the constant has a key.
     """
     is_exact = below == above
     low, high = {

@@ -103,12 +103,7 @@ class TextConstruct:
 
 
 class Hits:
-    """The patterns found in a batch: for each walk and each row, where its hits are.
-
-    Args:
-        n_units: walks.
-        n_rows: rows of the batch.
-    """
+    """The patterns found in a batch: for each walk and each row, where its hits are."""
 
     def __init__(self, n_units: int, n_rows: int) -> None:
         self.patterns = np.empty(max(1024, 16 * n_rows), np.int32)
@@ -127,14 +122,7 @@ class Hits:
 def construct_of(
     operand: Operand, tests: Sequence[TextTest], first: int, *, folded: bool
 ) -> TextConstruct:
-    """Return the construct of some patterns.
-
-    Args:
-        operand: what they look at.
-        tests: the patterns, in the order of their numbers.
-        first: number of the first.
-        folded: whether texts are compared in lower case.
-    """
+    """Return the construct of some patterns."""
     walks: dict[int, list[tuple[bytes, int]]] = {INSIDE: [], START: [], END: []}
     codes: list[list[int]] = []
     everywhere: list[int] = []
@@ -206,15 +194,9 @@ def find(
 ) -> None:
     """Find the patterns of a construct in the texts of some rows.
 
-    Args:
-        construct: whose patterns.
-        texts: the texts of the batch.
-        rows: the rows to look at, ascending.
-        hits: where they are noted, by their numbers in the set.
-        starts: where the hits of each of the construct's walks and each row start; filled.
-        ends: where they end; filled.
-        stamps: of the construct's patterns; see ``automaton_kernels.scan``.
-        tick: see ``automaton_kernels.scan``; below it plus the rows of the batch nothing is used.
+    The rows ascend; ``starts`` and ``ends`` of the hits of each walk and row are filled. For
+    ``stamps`` and ``tick`` see ``automaton_kernels.scan``: from the tick on, as many as the batch
+    has rows are used.
     """
     began = hits.n_hits
     most = construct.n_patterns

@@ -166,10 +166,7 @@ class Program:
 
 @collector_paused()
 def compile_rules(rules: Sequence[Rule]) -> Program:
-    """Return the program of some rules.
-
-    Args:
-        rules: the rules over one input; their names are unique.
+    """Return the program of some rules over one input; their names are unique.
 
     Raises:
         QueryError: AND and OR are nested in turn too deeply in a rule; the message names it.

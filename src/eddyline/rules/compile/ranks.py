@@ -48,8 +48,7 @@ class Ranks:
     def of(cls, constants: Sequence[str] | Sequence[int]) -> Ranks:
         """Return the ranks among constants.
 
-        Args:
-            constants: sorted; texts, or decimals without their point, up to ``FARTHEST``.
+        They are sorted: texts, or decimals without their point, up to ``FARTHEST``.
 
         Example:
             >>> Ranks.of(["b", "ba"]).keys(pa.array(["a", "b", "b!", "ba", "c"])).tolist()
@@ -63,12 +62,7 @@ class Ranks:
         return cls(np.frombuffer(b"".join(each) or b"\0", np.uint8), offsets)
 
     def keys(self, values: pa.Array, kind: SqlType | None = None) -> Ints:
-        """Return the key of each value (anything where it is NULL).
-
-        Args:
-            values: texts, or decimals.
-            kind: the type of the decimals.
-        """
+        """Return the key of each value (anything where it is NULL)."""
         if kind is not None and kind.family == "decimal":
             data, offsets = _decimal_bytes(values, kind.scale)
         else:

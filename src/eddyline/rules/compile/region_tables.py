@@ -52,10 +52,7 @@ class CutTables(NamedTuple):
 
 
 def cut_tables(cuts: Sequence[Ints]) -> CutTables:
-    """Return the cuts of some constructs with their tables.
-
-    Args:
-        cuts: of each construct, ascending.
+    """Return the cuts of some constructs, ascending for each, with their tables.
 
     Example:
         >>> found = cut_tables([np.array([5, 7])])

@@ -126,14 +126,7 @@ def region_construct(
     *,
     folded: bool,
 ) -> tuple[RegionConstruct, Places | None]:
-    """Return the construct of an operand, and the key of each constant, as ``key_set`` wants it.
-
-    Args:
-        operand: what is looked at.
-        tests: its tests.
-        literals: the tests with the truth values that rules ask for.
-        folded: whether texts are compared in lower case.
-    """
+    """Return the construct of an operand, and the key of each constant, as ``key_set`` wants it."""
     kind = operand.type
     if is_keyed(kind) or kind.family not in ("string", "decimal"):
         cuts = cuts_of([key_set(test, outcomes, None) for test, outcomes in literals])
@@ -168,10 +161,7 @@ def _around(kind: SqlType, value: Scalar) -> tuple[int, int]:
 def key_set(test: RegionTest, outcomes: int, places: Places | None) -> KeySet:
     """Return the keys for which a test has one of some truth values.
 
-    Args:
-        test: the test.
-        outcomes: the truth values.
-        places: the key of each constant, for texts and wide decimals.
+    Of texts and wide decimals, ``places`` are the keys of the constants.
     """
     if isinstance(test, IsNull):
         everything = complement(())

@@ -22,9 +22,7 @@ def grow_trie(
 ) -> tuple[Int32s, NDArray[np.int16], Int32s, Int32s]:
     """Return parent, label and depth of each state, and the state where each pattern ends.
 
-    Args:
-        symbols: the patterns one after the other, sorted.
-        starts: where each starts; one more than there are patterns.
+    The sorted patterns stand one after the other; of starts there is one more.
     """
     n_patterns = len(starts) - 1
     most = len(symbols) + 1
@@ -128,14 +126,8 @@ def fits(
 ) -> bool:
     """Return whether a text is of a pattern of bytes and wildcards.
 
-    Args:
-        data: the texts.
-        start: where this one starts.
-        end: where it ends.
-        fold: what each byte counts as.
-        code: patterns; see ``ANY_CODE``.
-        code_start: where this one starts.
-        code_end: where it ends.
+    The text is ``data[start:end]``, each byte as ``fold`` counts it; the pattern is
+    ``code[code_start:code_end]``, see ``ANY_CODE``.
     """
     at, place = start, code_start
     star_at, star_place = start, -1  # a literal would have the next character compiled twice

@@ -86,12 +86,8 @@ class Batch:
     def find(self, text: int, rows: Ints, stamps: Ints, tick: int, *, by_value: bool) -> None:
         """Find the patterns of a text construct in some rows.
 
-        Args:
-            text: the construct.
-            rows: the rows, ascending.
-            stamps: see ``texts.find``.
-            tick: see ``texts.find``.
-            by_value: whether each distinct value is walked once, instead of each row.
+        The rows ascend; with ``by_value`` each distinct value is walked once. See
+        ``patterns.find``.
         """
         started = time.perf_counter_ns()
         construct = self.program.texts[text]

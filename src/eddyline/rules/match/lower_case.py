@@ -62,11 +62,7 @@ def plain(values: pa.Array) -> pa.Array:
 
 
 def lowered(values: pa.Array) -> pa.Array:
-    """Return texts in lower case; bytes that are no characters stay as they are.
-
-    Args:
-        values: a string array.
-    """
+    """Return texts in lower case; bytes that are no characters stay as they are."""
     return with_others_lowered(_ascii_lowered(values), values)
 
 
@@ -79,12 +75,7 @@ def _ascii_lowered(values: pa.Array) -> pa.Array:
 
 
 def with_others_lowered(ascii_done: pa.Array, values: pa.Array) -> pa.Array:
-    """Return texts of which those with characters outside ASCII are in lower case.
-
-    Args:
-        ascii_done: what the others are.
-        values: the texts as they are.
-    """
+    """Return ``ascii_done``, but texts with characters outside ASCII in lower case."""
     if is_ascii(values):
         return ascii_done
     odd = pc.fill_null(pc.invert(pc.string_is_ascii(values)), False)

@@ -81,11 +81,8 @@ class Matcher:
     ) -> tuple[Matches, SharingProfile]:
         """Evaluate a batch.
 
-        Args:
-            columns: the program's columns.
-            n_rows: rows of the batch.
-            sample: rows that every construct looks at, so that it is known how often each literal
-                holds; ascending.
+        Every construct looks at the sampled rows, so that it is known how often each literal holds;
+        they ascend.
 
         Returns:
             The matches, and what was observed.

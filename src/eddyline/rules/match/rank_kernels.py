@@ -41,13 +41,8 @@ def rank(
 ) -> None:
     """Find the rank of each value that is there.
 
-    Args:
-        data: the bytes of the values.
-        offsets: where each starts; one more than there are.
-        nulls: which are NULL.
-        constants: the bytes of the constants, which are sorted and distinct.
-        constants_at: where each starts; one more than there are.
-        found: the ranks; filled.
+    Values and constants are bytes one after the other, and where each starts; of starts there is
+    one more. Constants are sorted and distinct; ``found`` is filled.
     """
     for row in range(len(found)):
         if nulls[row]:

@@ -45,13 +45,7 @@ def ask(
 ) -> dict[int, tuple[int, int]]:
     """Ask, for each open pair of row and rule, the test on which it hangs first.
 
-    Args:
-        program: the rules.
-        columns: the columns of the batch.
-        rows: row of each pair.
-        rules: its rule.
-        asks: its test; see ``pair_kernels.decide``.
-        answers: what is known of each external test and row; filled.
+    For ``asks`` see ``pair_kernels.decide``; the answers of each external test and row are filled.
 
     Returns:
         For each external test that was asked, rows and time (ns).

@@ -40,10 +40,8 @@ class Selected:
 class Selection:
     """A bitmap block with a sequence, ready to select rows.
 
-    Args:
-        block: the block.
-        sequence: constructs in the order of their numbers if omitted.
-        skips: whether a row passes over constructs that cannot decide any rule it has left.
+    Without a sequence, constructs stand in the order of their numbers. With ``skips`` a row passes
+    over constructs that cannot decide any rule it has left.
 
     Raises:
         PlanError: the sequence is for another number of constructs or regions.

@@ -56,10 +56,7 @@ def plan_of(
 ) -> SharingPlan:
     """Return the cheapest plan by what is known, its sequences not learned yet.
 
-    Args:
-        program: the rules.
-        profile: what was measured; guesses without it.
-        method: see ``SharingOptions.method``.
+    Without a profile rates are guessed; for methods see ``SharingOptions.method``.
     """
     rates = literal_rates(program, profile)
     can = can_access(program)

@@ -35,9 +35,7 @@ def hybrid(sample: RegionSample, base: SelectionSequence | None = None) -> Selec
     A region of ``MIN_ARROW_ROWS`` sampled rows with rules left gets an arrow if going to another
     construct first, and then along the macro-sequence, costs them less by ``MIN_ARROW_GAIN``.
 
-    Args:
-        sample: the rows.
-        base: its macro-sequence; learned from the same rows if omitted.
+    The macro-sequence is that of ``base``, or else learned from the same rows.
     """
     start = (base or macro(sample)).without_arrows()
     if start.n_constructs == 0 or sample.n_rows < MIN_ARROW_ROWS:

@@ -34,10 +34,7 @@ def make_plan(
 ) -> SharingPlan:
     """Return the cheapest plan that the options allow.
 
-    Args:
-        blocks: of the program.
-        options: method and sequence.
-        profile: of sampled rows; guesses without it.
+    Without a profile it is guessed.
     """
     found = plan_of(blocks.program, profile, method=options.method)
     if profile is not None:

@@ -44,11 +44,7 @@ class RearrangementMonitor:
         self._period: SelectionCounts | None = None
 
     def adopt(self, prefix: tuple[int, ...]) -> None:
-        """Start over with a sequence.
-
-        Args:
-            prefix: the constructs at its start that cover all rules.
-        """
+        """Start over with a sequence, by the constructs at its start that cover all rules."""
         self._prefix = prefix
         self._initial = self._period = None
 

@@ -101,9 +101,7 @@ class SelectionSequence:
     ) -> list[str]:
         """Return the macro-sequence and then each micro-arrow, as a person would say it.
 
-        Args:
-            names: of the constructs (n).
-            region_name: what construct and region are in words; numbered if omitted.
+        Regions without names are numbered.
         """
 
         def place(construct: int, region: int) -> str:

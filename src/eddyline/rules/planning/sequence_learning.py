@@ -90,10 +90,8 @@ class RegionSample:
     def cost_left(self, rows: Indices, left: Words, order: Sequence[int]) -> float:
         """Return the cost of some rows together with the rules that they have left.
 
-        Args:
-            rows: the rows.
-            left: the rules that each row of the sample has left ((T, W)).
-            order: constructs, perhaps not all.
+        The rules that are left are those of each row of the sample ((T, W)); the order may lack
+        constructs.
         """
         found: float = kernels.order_cost(
             self.bitmaps,
@@ -114,8 +112,7 @@ def greedy_macro(sample: RegionSample) -> SelectionSequence:
     rules possible, then the one that drops the most rows; per cost. Ties: more newly covered
     rules, the lowest selectivity of its own, the lowest number.
 
-    Args:
-        sample: the rows; none: constructs in the order of their numbers.
+    Without rows: constructs in the order of their numbers.
     """
     block, costs = sample.block, sample.costs
     n = block.n_constructs
@@ -148,8 +145,7 @@ def macro(sample: RegionSample) -> SelectionSequence:
     moving one construct at a time for as long as that saves and ``MAX_WORK`` lasts; where there are
     too many even for the greedy one, in the order of what each drops by itself, per cost.
 
-    Args:
-        sample: the rows; none: constructs in the order of their numbers.
+    Without rows: constructs in the order of their numbers.
     """
     n = sample.block.n_constructs
     if sample.n_rows == 0 or n == 0:
@@ -196,9 +192,8 @@ def _words(sample: RegionSample) -> int:
 def selectivity(bitmaps: Words, rules: Words) -> Floats:
     """Return the share of pairs of row and rule that are still possible ([0, 1]; (n,)) [ASC Eq 1].
 
-    Args:
-        bitmaps: what is possible after each candidate ((T, n, W)).
-        rules: the rules that count ((W,)).
+    What is possible after each candidate is given as bitmaps ((T, n, W)), the rules that count as
+    one ((W,)).
     """
     n_rules = int(np.bitwise_count(rules).sum())
     live = np.bitwise_count(bitmaps & rules).sum(axis=(0, 2), dtype=np.float64)
