@@ -65,9 +65,7 @@ _PARTS = {
 class Binder:
     """Makes trees over the columns of one input.
 
-    Args:
-        columns: the columns.
-        missing: what a test of a field is that an event does not have: ``null`` or ``false``.
+    A test of a field that an event does not have is ``null`` or ``false``, as ``missing`` says.
     """
 
     def __init__(self, columns: Columns, missing: str) -> None:

@@ -38,9 +38,7 @@ def folder() -> Path:
 def key_of(contents: Iterable[Content], versions: Iterable[str]) -> str:
     """Return the name of what is kept of these files.
 
-    Args:
-        contents: the files with their paths, which errors and ``info`` show.
-        versions: of everything that takes part in reading them.
+    Paths count, as errors and ``info`` show them; versions are those of all that reads rules.
     """
     digest = hashlib.sha256(repr((FORMAT, sys.version_info[:3], *versions)).encode())
     for each in contents:

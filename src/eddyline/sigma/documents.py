@@ -45,8 +45,7 @@ class Document:
 def contents(source: Source | Sequence[Source]) -> list[Content]:
     """Return the files and texts of a source, each file once, in the order of their paths.
 
-    Args:
-        source: a folder (searched with the folders below it), a file, YAML text, or several.
+    A folder is searched with the folders below it.
 
     Raises:
         SourceError: nothing was named, a file or folder does not exist or cannot be read, or a

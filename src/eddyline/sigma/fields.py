@@ -66,11 +66,7 @@ def _operand(sql: str, type_text: str, column: str) -> Operand:
 
 
 class Columns:
-    """The columns of events, by the names that rules give them.
-
-    Args:
-        columns: name and Spark type of each column.
-    """
+    """The columns of events, by the names that rules give them."""
 
     def __init__(self, columns: Mapping[str, str]) -> None:
         self._columns = columns

@@ -102,11 +102,7 @@ def load_rules(
 ) -> RuleSet:
     """Return the rules of a file or folder: Sigma rules, or SQL conditions by names in JSON.
 
-    Args:
-        path: a folder or file of Sigma rules, or a ``.json`` file: ``{"r1": "a > 5", …}``.
-        name: what the set is called.
-        functions: the Python predicates that SQL may call, by name.
-        **options: of the set, as for ``load``.
+    A ``.json`` file is an object such as ``{"r1": "a > 5"}``; options are as for ``load``.
 
     Raises:
         SourceError: the file cannot be read, or is no JSON object of texts.
@@ -154,20 +150,8 @@ def read(
 ) -> SigmaRules:
     """Return Sigma rules that know no events yet; needs no Spark.
 
-    Args:
-        source: as for ``load``.
-        pipeline: as for ``load``.
-        restrict: as for ``load``.
-        missing: as for ``load``.
-        cache: as for ``load``. With a pipeline nothing is kept: it may depend on anything.
-        on_error: as for ``load``.
-        progress: is told how many files are read, and of how many.
-
-    Raises:
-        SourceError: as for ``load``.
-        PluginError: as for ``load``.
-        OptionError: as for ``load``.
-        QueryError: as for ``load``.
+    Arguments and errors are as for ``load``; with a pipeline nothing is kept, as it may depend on
+    anything. ``progress`` is told how many files are read, and of how many.
     """
     reading = Reading(restrict, missing)
     if on_error not in ("skip", "raise"):

@@ -180,11 +180,6 @@ SERVICES: dict[str, tuple[str, ...]] = {
 def restriction(source: LogSource, columns: Columns, *, demanded: bool) -> Node | None:
     """Return the condition of a log source on events, as far as they say where they are from.
 
-    Args:
-        source: the log source.
-        columns: the columns of the events.
-        demanded: whether events without a channel or an id are an error.
-
     Returns:
         A tree; None if the log source is not known or the events say neither channel nor id.
 

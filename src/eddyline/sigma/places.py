@@ -39,10 +39,7 @@ class Place:
     n_documents: int = 1
 
     def at(self, line: int | None) -> str:
-        """Return the place in words.
-
-        Args:
-            line: within the document, from 1; None if it is not known.
+        """Return the place in words, with the line within the document if it is known (from 1).
 
         >>> Place("a.yml").at(3), Place("a.yml").at(None), Place("").at(3)
         ('a.yml:3', 'a.yml', 'line 3')
@@ -94,12 +91,7 @@ def yaml_fault(text: str, error: Exception) -> Fault:
 
 
 def fault(text: str, error: Exception) -> Fault:
-    """Return why a rule is refused: in the words of its YAML, without pySigma's classes.
-
-    Args:
-        text: the document.
-        error: what pySigma, a pipeline or the translation raised.
-    """
+    """Return why a rule is refused: in the words of its YAML, without pySigma's classes."""
     root = _root(text)
     reason = message(error)
     refused = next((key for key in _tests(root) if _refusal(key) == reason), None)

@@ -201,10 +201,7 @@ def read_contents(
 ) -> ReadRules:
     """Return the rules of files, and those that do not run with the reason.
 
-    Args:
-        contents: the files.
-        pipeline: applied to each rule before it is translated.
-        progress: is told how many files are read.
+    The pipeline is applied to each rule before it is translated.
     """
     reader = _Reader()
     known = list(contents)

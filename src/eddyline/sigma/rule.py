@@ -77,20 +77,12 @@ class SigmaRule:
         return self if reading == self.reading else replace(self, reading=reading)
 
     def lacking(self, columns: Mapping[str, str]) -> tuple[str, ...]:
-        """Return the fields that events with these columns lack.
-
-        Args:
-            columns: name and Spark type of each column.
-        """
+        """Return the fields that events with these columns lack."""
         known = _columns(tuple(columns.items()))
         return tuple(each for each in fields_of(self.condition) if known.find(each) is None)
 
     def bind(self, columns: Mapping[str, str], *, ansi: bool) -> Rule:  # noqa: ARG002 - a protocol
         """Return the rule over an input; it never raises on a row, in ANSI mode or not.
-
-        Args:
-            columns: name and Spark type of each column.
-            ansi: whether Spark raises where ANSI SQL does.
 
         Raises:
             QueryError: a field is of a type that cannot be tested, or the log source is demanded
