@@ -83,11 +83,6 @@ def bind(
 ) -> BoundConjunction:
     """Say where each predicate goes.
 
-    Args:
-        predicates: the conjunction, as written, with unique names.
-        columns: name and Spark type of each column of the input.
-        ansi: whether Spark raises where ANSI SQL does (``spark.sql.ansi.enabled``).
-
     Raises:
         QueryError: a predicate that does not fit the columns; the message names it.
     """

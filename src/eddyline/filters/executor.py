@@ -113,11 +113,8 @@ class ArrowExecutor:
     ) -> BatchOutcome:
         """Evaluate the conjunction over one batch.
 
-        Args:
-            batch: the columns ((N,) each).
-            order: ``order[position] -> filter index``.
-            sample: which rows are profiled.
-            groups: the order of each row, where they differ; ``order`` does not count then.
+        Of the columns ((N,) each), rows meet the filters in the order ``order[position] -> filter
+        index``, or in that of their group.
 
         Raises:
             PredicateError: a filter returned something that is not one boolean per row.

@@ -51,14 +51,8 @@ class FilterState(OrderState, frozen=True, kw_only=True):
 class FilterLoop(OrderLoop):
     """Keeps the order of one block good, and the orders of classes of its rows.
 
-    Args:
-        component: name of the block in the journal.
-        filter_ids: names of the filters, as the user wrote them.
-        options: how the order is learned.
-        attributes: attributes of the rows that may tell classes apart.
-        reads: for each filter, the columns that it reads; none if omitted.
-        hands_over: whether attributes are handed over to a worker, which costs something.
-        **more: see ``OrderLoop``.
+    Attributes of the rows may tell classes apart; ``reads`` are the columns of each filter. To hand
+    attributes over to a worker costs something. For the rest see ``OrderLoop``.
     """
 
     state_type = FilterState
@@ -150,11 +144,7 @@ class FilterLoop(OrderLoop):
         self._is_new_task = True
 
     def piece_rows(self, n_rows: int) -> int:
-        """Return how many of the next rows to run before the loop may decide again.
-
-        Args:
-            n_rows: rows that are left of the batch.
-        """
+        """Return how many of the next rows to run before the loop may decide again."""
         prob = max(self.options.warmup_prob, self.options.sample_prob)
         if not self.is_adaptive or prob == 0.0:
             return n_rows
@@ -167,10 +157,8 @@ class FilterLoop(OrderLoop):
     def batch_prob(self, n_rows: int, chance: float) -> float:
         """Return the share of a batch's rows to profile; 0 if the batch is not profiled.
 
-        Args:
-            n_rows: rows of the batch.
-            chance: a number in [0, 1) that depends on the batch alone; it decides whether a batch
-                is profiled when too few of its rows would be.
+        Where too few rows of a batch would be profiled, ``chance``, a number in [0, 1) that depends
+        on the batch alone, decides whether it is profiled at all.
         """
         prob = self.sample_prob(n_rows)
         least = min(1.0, MIN_ROWS_PER_PROFILE / max(n_rows, 1))
@@ -179,12 +167,7 @@ class FilterLoop(OrderLoop):
         return prob
 
     def sample(self, rows: Any, prob: float) -> Sample:
-        """Return how the next batch is profiled.
-
-        Args:
-            rows: offsets of the sampled rows ((M,)).
-            prob: probability with which a row was sampled.
-        """
+        """Return how the next batch is profiled, by the offsets of its sampled rows ((M,))."""
         extra = self.policy.extra(len(self.order))
         block_rows = self.monitor.block_rows if self.is_adaptive else 0
         return Sample(rows, prob or 1.0, extra, self.policy.needs_all_bits, block_rows)

@@ -76,10 +76,7 @@ comparison or two, so where filters are as cheap as that it costs what the cheap
 
 
 def router_options(spec: Any) -> RouterOptions:
-    """Return the options of the router.
-
-    Args:
-        spec: True for the defaults, or RouterOptions.
+    """Return the options of the router: those given, or the defaults for True.
 
     Raises:
         OptionError: it is neither.
@@ -122,13 +119,8 @@ class RoutesState(msgspec.Struct, frozen=True, kw_only=True):
 class Routes:
     """The route table of one block, and the evidence for it.
 
-    Args:
-        component: name of the block in the journal.
-        filter_ids: names of the filters (F).
-        attributes: what is observed of the sampled rows (K).
-        reads: for each filter, the columns that it reads itself; unknown if omitted.
-        options: True, or the router's options.
-        hands_over: whether attributes have to be handed over to a worker.
+    The columns that each filter reads itself are unknown if omitted; ``hands_over`` says whether
+    attributes have to be handed over to a worker.
     """
 
     def __init__(
@@ -234,11 +226,7 @@ class Routes:
     ) -> list[JournalEntry]:
         """Ask the router for a better table, or whether the one in force still pays.
 
-        Args:
-            order: the order of all rows.
-            costs: what the filters cost.
-            work_ns: what a row costs under ``order`` (ns).
-            batch_id: the micro-batch, for the journal.
+        A row costs ``work_ns`` under the order of all rows (ns).
         """
         overhead = self._overhead(costs)
         self._may_pay = overhead[0] < MOST_SAVED * work_ns

@@ -43,15 +43,9 @@ def run_batch(
 ) -> Iterator[tuple[BatchOutcome, list[JournalEntry]]]:
     """Yield the outcome of each piece of a batch, and what the loop decided after it.
 
-    Args:
-        executor: moves the rows.
-        loop: decides.
-        columns: the columns of the batch ((R,) each, R ≥ 1).
-        seed: of this query, batch and partition; chooses the profiled rows.
-        first_row: number of the batch's first row within the partition.
-        batch_id: the micro-batch, for the journal.
-        may_switch: whether the order may change.
-        values: values of each of the loop's attributes ((R,) each), where they are at hand.
+    The seed, of this query, batch and partition, chooses the profiled rows; ``first_row`` is the
+    number of the batch's first row within the partition. There is at least one row. The values of
+    each of the loop's attributes ((R,) each) are given where they are at hand.
     """
     n_rows, start = len(columns[0]), 0
     if first_row == 0:
