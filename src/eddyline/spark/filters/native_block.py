@@ -120,14 +120,9 @@ class NativeBlock:
     ) -> DataFrame:
         """Filter, and let the observation collect the outcome codes of a sample.
 
-        Args:
-            df: the rows.
-            order: the order of the chain.
-            table: the order of each class of rows, where they differ.
-            prob: share of the rows that are profiled ((0, 1]).
-            seed: chooses them, together with the partition.
-            observation: an Observation; its metric ``native`` is what ``parse`` reads.
-            is_learning: whether the attributes of the sampled rows are collected too.
+        A share of the rows ((0, 1]) is profiled, chosen by the seed and the partition, with their
+        attributes while classes of rows are learned. The metric ``native`` of the observation is
+        what ``parse`` reads.
         """
         row, code, seen = (f"{self.prefix}_{name}" for name in ("row", "code", "seen"))
         chain = self.condition(order, table)
@@ -153,9 +148,7 @@ class NativeBlock:
     def observed(self, code: str, *, is_learning: bool) -> str:
         """Return SQL for what is collected of a row: its code, or code and attributes.
 
-        Args:
-            code: the code as SQL; NULL if nothing is collected.
-            is_learning: whether the attributes are collected too.
+        Nothing is collected where the code, as SQL, is NULL.
         """
         if not (is_learning and self.attributes):
             return code
@@ -190,10 +183,7 @@ class NativeBlock:
     def parse(self, collected: Sequence[Sequence[Any]], *, prob: float) -> FilterProfile:
         """Return the profile that collected codes amount to, each sampled row once.
 
-        Args:
-            collected: what ``observed`` gave, in any order; a retried task's rows may be there
-                twice.
-            prob: share of the rows that were sampled.
+        They come from ``observed`` in any order, those of a retried task perhaps twice.
         """
         n_filters = len(self.texts)
         is_learned = bool(collected) and not isinstance(collected[0][0], int)

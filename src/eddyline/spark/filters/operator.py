@@ -45,14 +45,9 @@ SAMPLE_TIME_FRAC = 0.01
 class FilterOperator(Operator):
     """A conjunction over one input, and what has been learned of it.
 
-    Args:
-        bound: the conjunction over the columns of its input.
-        options: how orders are learned.
-        query: name of the conjunction or query; part of the seed of every sample.
-        relation: the input, if the query has several; part of the names of components.
-        guard: the rows that it is about.
-        max_handed_over: most attributes that are handed over to workers unless the user named
-            them.
+    ``query``, the name of the conjunction or query, is part of the seed of every sample, and
+    ``relation``, the input where a query has several, of the names of components. At most
+    ``max_handed_over`` attributes are handed over to workers, unless the user named them.
     """
 
     def __init__(
@@ -174,10 +169,7 @@ class FilterOperator(Operator):
     ) -> Laid:
         """Lay the conjunction over a DataFrame, with the orders in force.
 
-        Args:
-            df: the input.
-            batch: which it is; native parts are profiled in micro-batches alone.
-            observation: see ``Laying``.
+        Native parts are profiled in micro-batches alone; for ``observation`` see ``Laying``.
         """
         with self._lock:
             laying = Laying(df, batch, observation, batch.id >= 0, df.isStreaming)

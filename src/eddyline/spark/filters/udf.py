@@ -33,15 +33,9 @@ def apply_arrow_block(
 ) -> "DataFrame":
     """Filter by the Python predicates.
 
-    Args:
-        df: the rows.
-        task: what the workers run.
-        texts: the columns, or SQL expressions, that are handed to the workers, before the
-            attributes of the task.
-        column: name of the temporary column. If errors are carried it stays, for the caller to
-            check its field ``error`` and to drop; otherwise it is gone.
-        observation: an Observation or a name; its metric ``arrow`` are the tasks' reports.
-        guard: the rows that are filtered.
+    Workers are handed columns, or SQL expressions, and then the attributes of the task. If errors
+    are carried the temporary column stays, for the caller to check its field ``error`` and to drop
+    it. The tasks' reports are the metric ``arrow`` of the observation.
     """
 
     def evaluate(batches: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:

@@ -63,10 +63,7 @@ class RuleBinder:
     def bind(self, df: DataFrame, sources: Collection[RuleSource], *, skips: bool) -> BoundRules:
         """Read rules over the columns of a DataFrame.
 
-        Args:
-            df: the input.
-            sources: the rules.
-            skips: whether rules that do not fit are skipped, and not an error.
+        With ``skips``, rules that do not fit are skipped, and not an error.
 
         Raises:
             QueryError: a rule does not fit; the message names it and points at the place.

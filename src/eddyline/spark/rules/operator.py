@@ -100,13 +100,8 @@ class Compiled:
 class RuleOperator(Operator):
     """Finds the rules of a set that are true for each row, and learns how.
 
-    Args:
-        store: the rules; the name of the set is part of the seed of every sample.
-        binder: reads them; shared by the operators of a set.
-        output: what becomes of the rules that are true for a row.
-        df: a DataFrame with the columns of the input.
-        query: name of the query that the operator is a part of; none for transforms.
-        note: takes in each decision, for the journal of the set.
+    The name of the set is part of the seed of every sample. The operators of a set share a binder;
+    those of transforms have no query. Each decision is noted for the journal of the set.
 
     Raises:
         QueryError: a rule does not fit the columns; the message names it.
@@ -220,11 +215,8 @@ class RuleOperator(Operator):
     ) -> Laid:
         """Find the rules that are true for each row, with the plan in force.
 
-        Args:
-            df: the input.
-            batch: which it is.
-            output: what becomes of them, where that is not as for the operator.
-            observation: makes what ``DataFrame.observe`` takes: an Observation or a name.
+        An output may take the place of the operator's own; ``observation`` makes what
+        ``DataFrame.observe`` takes: an Observation or a name.
         """
         with self._lock:
             compiled, task = self.compiled, self._task(batch)

@@ -27,14 +27,7 @@ class Output(Protocol):
     """Makes a result of what tasks find; their reports are its metric ``rules``."""
 
     def lay(self, df: DataFrame, task: RuleTask, columns: Columns, observation: Any) -> DataFrame:
-        """Return the result.
-
-        Args:
-            df: the rows.
-            task: what workers run.
-            columns: what they get.
-            observation: an Observation or a name.
-        """
+        """Return the result; the observation is an Observation or a name."""
         ...
 
 

@@ -28,15 +28,9 @@ STREAM = "stream"
 class RuleQuery(Query):
     """Rules over a stream; made by ``Engine.rules`` and ``RuleSet.start``.
 
-    Args:
-        name: of the query.
-        rules: the set; each micro-batch has its rules of the moment it starts.
-        relations: the streams that are read, by name.
-        column: the new column.
-        keep_unmatched: whether rows for which no rule is true are kept.
-        source: the steps that make the rows; they read the one stream if omitted.
-        rename: how the query gets another name, for errors.
-        check_not_running: raises QueryError if a query of a name is running.
+    Each micro-batch has the rules of the moment it starts. The rows are those of the one stream
+    unless steps make them. ``rename`` says for errors how the query gets another name;
+    ``check_not_running`` raises QueryError if a query of a name is running.
 
     Raises:
         QueryError: a rule does not fit the rows, or they have a column of that name.

@@ -112,10 +112,7 @@ class RuleSet:
     ) -> Self:
         """Return a set of rules that were read elsewhere.
 
-        Args:
-            sources: the rules.
-            skipped: rules that could not be read, and why; listed in ``skipped``.
-            **options: as for ``RuleSet``.
+        Rules that could not be read are listed in ``skipped``; options are as for ``RuleSet``.
 
         Raises:
             QueryError: two rules have one name.
@@ -281,13 +278,7 @@ class RuleSet:
         return self.query_operator(site.df, output, site.query)
 
     def query_operator(self, df: DataFrame, output: Matches, query: str) -> RuleOperator:
-        """Return an operator whose decisions the set's journal has, too.
-
-        Args:
-            df: the stream.
-            output: what becomes of the rules that are true for a row.
-            query: name of the query.
-        """
+        """Return an operator whose decisions the set's journal has, too."""
         made = RuleOperator(
             self.store, self._binder, output, df, query=query, note=self._reports.note
         )

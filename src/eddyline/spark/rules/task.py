@@ -194,13 +194,7 @@ class RuleTask:
 def _pieces(
     columns: tuple[pa.Array, ...], first: int, pairs_per_row: float
 ) -> list[tuple[int, int]]:
-    """Return the cuts of a batch, so that no piece takes much memory.
-
-    Args:
-        columns: the batch.
-        first: rows of the first piece, if nothing is known of the rows yet, else 0.
-        pairs_per_row: pairs of row and rule that a row may come to.
-    """
+    """Return the cuts of a batch, so that no piece takes much memory; ``first`` rows come apart."""
     n_rows = len(columns[0])
     first = min(n_rows, first)
     weight = sum(column.nbytes for column in columns)

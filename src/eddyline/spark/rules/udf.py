@@ -41,12 +41,8 @@ def add_matches(
 ) -> "DataFrame":
     """Add a struct of the rules that are true for each row, and a report.
 
-    Args:
-        df: the rows.
-        task: what the workers run.
-        columns: the columns, or SQL expressions, that are handed to the workers.
-        column: name of the struct, with the fields ``matches`` and ``report``.
-        observation: an Observation or a name; its metric ``rules`` are the tasks' reports.
+    Workers are handed columns, or SQL expressions. The struct has the fields ``matches`` and
+    ``report``; the reports are also the metric ``rules`` of the observation.
     """
 
     def evaluate(batches: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
@@ -68,11 +64,7 @@ def with_counts(
 ) -> "DataFrame":
     """Return the number of rows that each rule is true for: the columns ``rule`` and ``count``.
 
-    Args:
-        df: the rows.
-        task: what the workers run.
-        columns: see ``add_matches``.
-        observation: see ``add_matches``.
+    Arguments are as for ``add_matches``.
     """
 
     def evaluate(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
