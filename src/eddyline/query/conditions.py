@@ -287,17 +287,14 @@ class RuleSource(Protocol):
     @property
     def name(self) -> str:
         """The rule's name, unique in its set."""
-        ...
 
     @property
     def text(self) -> str:
         """The rule as its author wrote it."""
-        ...
 
     @property
     def info(self) -> Mapping[str, Any]:
         """What else is known of it: title, level, tags."""
-        ...
 
     def bind(self, columns: Mapping[str, str], *, ansi: bool) -> Rule:
         """Return the rule over an input.
@@ -309,7 +306,6 @@ class RuleSource(Protocol):
         Raises:
             QueryError: it does not fit; the message names the rule and the position.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,8 +58,7 @@ def truth_values(
     Returns:
         One boolean per row, and which of them are not NULL (None: all).
 
-    Raises:
-        PredicateError: the result is not one boolean per row.
+    Arguments and errors are as for ``coerce_outcome``.
     """
     values, valid = _booleans(result, n_rows, name)
     if len(values) != n_rows:

@@ -12,24 +12,10 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, get_args, overload
 
 from eddyline.errors import OptionError, QueryError
-from eddyline.query.predicate_results import coerce_outcome
 from eddyline.registry import unknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
-
-__all__ = [
-    "Arrays",
-    "FunctionPredicate",
-    "Predicate",
-    "PredicateDecorator",
-    "SqlPredicate",
-    "as_predicate",
-    "coerce_outcome",
-    "named",
-    "predicate",
-    "sql_predicate",
-]
 
 Arrays = Literal["arrow", "pandas", "numpy"]
 """What a predicate function gets for each column."""

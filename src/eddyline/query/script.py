@@ -47,35 +47,38 @@ _TRUTH = {"true": True, "false": False}
 
 
 @dataclass(frozen=True, slots=True)
-class CreateStream:
-    """A stream and where it comes from."""
-
+class _Read:
     name: str
     options: Mapping[str, str]
-    """``format`` and, if said, ``path``, ``schema``, ``time``, ``lateness``; all others are
+    """``format`` and, if said, ``path``, ``schema`` and (of streams) ``OF_STREAMS``; all others are
     options of Spark's reader."""
 
 
-@dataclass(frozen=True, slots=True)
-class CreateResult:
-    """A stream that is made of the results of a query."""
+class CreateStream(_Read):
+    """A stream and where it comes from."""
 
+
+class CreateTable(_Read):
+    """A table that does not change, to be joined with streams, and where it comes from."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Selected:
     name: str
     text: str
     """The SELECT, as written."""
     options: Mapping[str, str]
-    """Some of ``OF_STREAMS``."""
+    """Some of ``OF_STREAMS`` or ``QUERY_OPTIONS``."""
     line: int = 1
     """The line of the script on which the SELECT starts."""
 
 
-@dataclass(frozen=True, slots=True)
-class CreateTable:
-    """A table that does not change, to be joined with streams, and where it comes from."""
+class CreateResult(_Selected):
+    """A stream that is made of the results of a query."""
 
-    name: str
-    options: Mapping[str, str]
-    """``format`` and, if said, ``path``, ``schema``; all others are options of Spark's reader."""
+
+class CreateQuery(_Selected):
+    """A query and where its rows go."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,19 +88,6 @@ class CreateFunction:
     name: str
     target: str
     """``module:attribute``."""
-
-
-@dataclass(frozen=True, slots=True)
-class CreateQuery:
-    """A query and where its rows go."""
-
-    name: str
-    text: str
-    """The SELECT, as written."""
-    options: Mapping[str, str]
-    """Some of ``QUERY_OPTIONS``."""
-    line: int = 1
-    """The line of the script on which the SELECT starts."""
 
 
 @dataclass(frozen=True, slots=True)

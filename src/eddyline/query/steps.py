@@ -13,7 +13,7 @@ from sqlglot import exp, parse_one
 
 from eddyline.errors import NotSupportedError
 from eddyline.query.predicates import SqlPredicate
-from eddyline.query.select.scope import identifier
+from eddyline.query.select.names import identifier
 from eddyline.sql.parsing import SparkText, refuse
 
 if TYPE_CHECKING:

@@ -28,12 +28,9 @@ def take_out_calls(
     columns: Mapping[str, str],
     functions: Mapping[str, FunctionPredicate],
 ) -> dict[int, FunctionPredicate]:
-    """Put a TRUE in the place of every call of a Python predicate.
+    """Put a TRUE in the place of every call of a Python predicate; return these by their ``id``.
 
     The tree of the rule is changed; functions are found by their names in lower case.
-
-    Returns:
-        The predicates by the ``id`` of the nodes in their places.
 
     Raises:
         QueryError: arguments that do not fit, or may raise.

@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from eddyline.errors import NotSupportedError
 from eddyline.query.conditions import NativeTest, Not
-from eddyline.query.rules import comparisons, logic, text_patterns
+from eddyline.query.rules import logic, text_patterns
 from eddyline.query.rules.python_calls import take_out_calls
 from eddyline.query.rules.reading import COMPARED, Reading
 from eddyline.sql.analysis import Expression
@@ -54,11 +54,11 @@ READERS: dict[type[Expr], NodeReader] = {
     exp.Null: logic.constant,
     exp.Is: logic.truth,
     exp.Column: logic.flag,
-    **dict.fromkeys(COMPARED, comparisons.compared),
-    exp.NullSafeEQ: comparisons.same,
-    exp.NullSafeNEQ: comparisons.same,
-    exp.Between: comparisons.between,
-    exp.In: comparisons.one_of_list,
+    **dict.fromkeys(COMPARED, logic.compared),
+    exp.NullSafeEQ: logic.same,
+    exp.NullSafeNEQ: logic.same,
+    exp.Between: logic.between,
+    exp.In: logic.one_of_list,
     exp.Like: text_patterns.like,
     exp.ILike: text_patterns.like,
     exp.Escape: text_patterns.escaped,
@@ -132,13 +132,7 @@ class RuleText:
         return self._expression.facts(self._expression.tree).reason
 
     def tree(self) -> Node:
-        """Return the rule taken apart.
-
-        Raises:
-            UnwritableError: it holds what is not known well enough, or may raise and has no form
-                that gives NULL instead.
-            NotSupportedError: it calls a Python function inside a larger expression.
-        """
+        """Return the rule taken apart; see ``Reading.whole``."""
         return self._reading.whole()
 
     def refuse_calls(self, reason: str) -> NoReturn:

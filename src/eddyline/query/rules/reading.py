@@ -97,11 +97,7 @@ class Reading:
         return id(node) in self.expression.calls
 
     def check_is_condition(self, node: Expr) -> None:
-        """Refuse what surely is not a condition.
-
-        Raises:
-            QueryError: it is of another type; the message points at it.
-        """
+        """Refuse what surely is not a condition, but of another type."""
         expression = self.expression
         kind = expression.type_of(node)
         is_root = node is expression.tree

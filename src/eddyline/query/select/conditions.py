@@ -1,4 +1,4 @@
-"""Sorts the conjuncts of a query by the inputs that they read.
+"""Sorts the conjuncts of a query by the inputs that they read, and finds calls of functions.
 
 All joins are inner, so it is all one whether a condition stands in ON or in WHERE: what reads one
 input filters it, an equality of two makes a key, and everything else is asked of results.
@@ -6,6 +6,7 @@ input filters it, an equality of two makes a key, and everything else is asked o
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NoReturn
 
 from sqlglot import exp
@@ -13,22 +14,84 @@ from sqlglot import exp
 from eddyline.errors import NotSupportedError
 from eddyline.query.predicates import SqlPredicate
 from eddyline.query.select.key_classes import Keys, side_of
-from eddyline.query.select.scope import identifier
+from eddyline.query.select.names import identifier
 from eddyline.sql.analysis import check_is_row_wise
 from eddyline.sql.functions import NON_DETERMINISTIC, as_name
-from eddyline.sql.parsing import refuse
+from eddyline.sql.parsing import offset_of, refuse
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from sqlglot import Expr
 
-    from eddyline.query.predicates import Predicate
-    from eddyline.query.select.calls import Call, Calls
+    from eddyline.query.predicates import FunctionPredicate, Predicate
     from eddyline.query.select.key_classes import Side
-    from eddyline.query.select.names import JoinNames, Names
-    from eddyline.query.select.scope import Named
+    from eddyline.query.select.names import JoinNames, Named, Names
     from eddyline.query.select.statement import Part, Statement
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A conjunct that is ``[NOT] f(…)`` of a function of the user."""
+
+    function: FunctionPredicate
+    negated: bool
+    start: int
+    """The offset of the function's name."""
+    arguments: tuple[Expr, ...]
+    """Empty for ``f()`` and ``f(*)``, which read the function's own columns."""
+
+    def predicate(self, reads: Sequence[str]) -> FunctionPredicate:
+        """Return the function as a predicate on what it reads here."""
+        made = replace(self.function, reads=tuple(reads))
+        return ~made if self.negated else made
+
+
+class Calls:
+    """The functions that a query may call."""
+
+    def __init__(self, text: str, functions: Mapping[str, FunctionPredicate]) -> None:
+        self._text = text
+        self.functions = {name.lower(): made for name, made in functions.items()}
+        """By name in lower case."""
+
+    def call(self, tree: Expr) -> Call | None:
+        """Return the call if a conjunct is ``[NOT] f(…)`` of a function.
+
+        Raises:
+            QueryError: a call that does not fit the function.
+            NotSupportedError: a function inside a larger expression.
+        """
+        negated, inner = False, tree
+        while isinstance(inner, exp.Not | exp.Paren):
+            negated ^= isinstance(inner, exp.Not)
+            inner = inner.this
+        is_call = isinstance(inner, exp.Anonymous)
+        found = self.functions.get(inner.name.lower()) if is_call else None
+        if found is None:
+            self.check_none(tree)
+            return None
+        is_star = [type(each) for each in inner.expressions] == [exp.Star]
+        call = Call(found, negated, offset_of(inner), () if is_star else tuple(inner.expressions))
+        given = len(call.arguments)
+        if given and given != len(found.reads):
+            takes = f"{found.name}({', '.join(found.reads)})"
+            message = f"{takes} takes {len(found.reads)} argument(s), got {given}"
+            refuse(message, self._text, call.start, function=found.name)
+        for each in call.arguments:
+            self.check_none(each)
+        return call
+
+    def check_none(self, tree: Expr) -> None:
+        """Refuse a function in an expression that is no call."""
+        for node in tree.find_all(exp.Anonymous):
+            name = str(node.name)
+            if name.lower() in self.functions:
+                message = (
+                    f"the function {name} inside a larger expression is not supported yet; "
+                    f"it may stand between the ANDs of WHERE, alone or after NOT"
+                )
+                refuse(message, self._text, offset_of(node), NotSupportedError, function=name)
 
 
 class Conditions:
@@ -75,7 +138,7 @@ class Conditions:
             names = [self._names.inputs(each, self._word) for each in arguments]
             inputs = list(dict.fromkeys(name for each in names for name in each))
         else:
-            reads, inputs = self._names.own_reads(call)
+            reads, inputs = self._names.own_reads(call.function, call.start)
         if len(inputs) > 1:
             message = (
                 f"the function {call.function.name} reads {' and '.join(inputs)}; "

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from eddyline.query.cql import FIRST, WINDOWS, window_of
-from eddyline.query.select.scope import Scope
+from eddyline.query.select.names import Scope
 from eddyline.query.windows import UnboundedWindow
 from eddyline.registry import unknown
 from eddyline.sql.parsing import offset_of, refuse

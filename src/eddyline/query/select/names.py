@@ -1,32 +1,162 @@
-"""The columns that parts of a query name, and these parts with other names for them."""
+"""The columns that parts of a query name, what names mean, and parts with other names for them.
+
+Names are resolved as Spark does: in any case.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+import difflib
+import re
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, NoReturn
 
-from sqlglot import exp
+from sqlglot import TokenType, exp
 
-from eddyline.errors import NotSupportedError
-from eddyline.query.select.scope import Scope, identifier
+from eddyline.errors import NotSupportedError, QueryError
 from eddyline.query.select.statement import Part
+from eddyline.registry import unknown
 from eddyline.sql.names import is_no_column
-from eddyline.sql.parsing import offset_of, parse_condition, quoted, refuse
+from eddyline.sql.parsing import offset_of, parse_condition, quoted, refuse, tokens_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from eddyline.query.select.calls import Call
-    from eddyline.query.select.from_clause import FromItem
-    from eddyline.query.select.scope import Named
+    from sqlglot import Expr
+
+    from eddyline.query.predicates import FunctionPredicate
+
+_PLAIN = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A column of an input."""
+
+    input: str
+    column: str
+    """By its name in the schema."""
+
+    @property
+    def text(self) -> str:
+        """The column in SQL, qualified by its input."""
+        return f"{identifier(self.input)}.{identifier(self.column)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The columns that a part of a query may read."""
+
+    inputs: Mapping[str, Mapping[str, str]]
+    """Name and Spark type of each column, by input, in the order in which they were written."""
+    output: tuple[Named, ...]
+    """What ``*`` stands for, and names without an input are looked for in."""
+    hints: Mapping[str, str] = field(default_factory=dict)
+    """What to say of a name in lower case that is no input."""
+
+    def joined(self, name: str, columns: Mapping[str, str], using: Sequence[Named]) -> Scope:
+        """Return the scope with one more input.
+
+        Each name of USING stands for the column of the inputs so far from here on, and no more for
+        that of the new one; ``using`` has both.
+        """
+        new = tuple(Named(name, column) for column in columns)
+        kept = [each for each in using if each.input != name]
+        output = (*kept, *(each for each in (*self.output, *new) if each not in using))
+        return replace(self, inputs={**self.inputs, name: columns}, output=output)
+
+    def has(self, name: str) -> bool:
+        """Return whether a column has the name, in whatever case."""
+        return any(each.column.lower() == name.lower() for each in self.output)
+
+    def resolve(
+        self, parts: Sequence[str], text: str, offset: int, what: str
+    ) -> tuple[Named, bool]:
+        """Return the column that a name means, and whether its input stands before it.
+
+        A name is split at its points: ``k``, ``s.k``, ``s.k.field``, ``k.field``.
+
+        Raises:
+            QueryError: nothing has the name, or more than one column has it.
+        """
+        name = self.input_of(parts[0])
+        if name is not None and len(parts) > 1:
+            found = _matches([Named(name, column) for column in self.inputs[name]], parts[1])
+            if found or not self.has(parts[0]):
+                return self._one(found, parts[1], name, text, offset, what), True
+        found = _matches(self.output, parts[0])
+        if not found and len(parts) > 1:
+            self._refuse_input(parts, text, offset, what)
+        return self._one(found, parts[0], None, text, offset, what), False
+
+    def input_of(self, name: str) -> str | None:
+        """Return the input of that name, in whatever case."""
+        return next((each for each in self.inputs if each.lower() == name.lower()), None)
+
+    def _one(
+        self,
+        found: Sequence[Named],
+        column: str,
+        name: str | None,
+        text: str,
+        offset: int,
+        what: str,
+    ) -> Named:
+        if len(found) > 1:
+            choices = " or ".join(each.text for each in found)
+            message = f"{what}: column {column!r} may be {choices}; write which"
+            refuse(message, text, offset, name=column)
+        if not found:
+            known = [each.text for each in self.output] if name is None else self.inputs[name]
+            of = "" if name is None else f" of {name}"
+            listed = f"unknown column {column!r}{of}; known: {', '.join(known)}"
+            message = f"{what}: {listed}{_close(column, known)}"
+            refuse(message, text, offset, name=column, known=list(known))
+        return found[0]
+
+    def _refuse_input(self, parts: Sequence[str], text: str, offset: int, what: str) -> NoReturn:
+        hint = self.hints.get(parts[0].lower(), "")
+        message = f"{what}: {unknown('input', parts[0], self.inputs)}"
+        refuse(f"{message}; {hint}" if hint else message, text, offset, name=parts[0])
+
+
+def _matches(columns: Sequence[Named], name: str) -> list[Named]:
+    """Return the columns of the name; of one input's, that in the same case if there is one."""
+    found = [each for each in columns if each.column.lower() == name.lower()]
+    exact = [each for each in found if each.column == name]
+    return exact if exact and len({each.input for each in found}) == 1 else found
+
+
+def _close(column: str, known: Iterable[str]) -> str:
+    """Return a hint at the column that was meant, looked for without regard to inputs and case."""
+    names = {each.rpartition(".")[2].lower(): each for each in known}
+    found = difflib.get_close_matches(column.lower(), names, n=1)
+    return f"; did you mean {names[found[0]]!r}?" if found else ""
+
+
+@lru_cache(maxsize=4096)
+def identifier(name: str) -> str:
+    """Return a name as it can stand in SQL, in backticks where it needs them.
+
+    >>> identifier("port"), identifier("dst port"), identifier("case")
+    ('port', '`dst port`', '`case`')
+    """
+    if not _PLAIN.fullmatch(name):
+        return quoted(name)
+    (token,) = tokens_of(name)
+    if token.token_type in (TokenType.VAR, TokenType.DATE, TokenType.TIMESTAMP):
+        with suppress(QueryError):
+            return name if isinstance(parse_condition(name), exp.Column) else quoted(name)
+    return quoted(name)
 
 
 class Names:
     """The names of a query over one input, which its columns are looked for in once it is bound."""
 
-    def __init__(self, item: FromItem) -> None:
-        self._input = item.name
-        self._qualifiers = {item.name.lower(), item.stream.lower()}
+    def __init__(self, name: str, stream: str) -> None:
+        self._input = name
+        self._qualifiers = {name.lower(), stream.lower()}
 
     def inputs(self, part: Part, what: str) -> list[str]:  # noqa: ARG002
         """Return the inputs that a part reads.
@@ -47,9 +177,13 @@ class Names:
                 changes.append((offset_of(first), end, ""))
         return part.rewritten(changes)
 
-    def own_reads(self, call: Call) -> tuple[Sequence[str], list[str]]:
+    def own_reads(
+        self,
+        function: FunctionPredicate,
+        start: int,  # noqa: ARG002
+    ) -> tuple[Sequence[str], list[str]]:
         """Return what a function reads that is called without arguments, and of which inputs."""
-        return call.function.reads, [self._input]
+        return function.reads, [self._input]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,22 +206,19 @@ class JoinNames(Names):
         self._text = text
         self.scope = Scope({}, ())
 
-    def add(self, item: FromItem, columns: Mapping[str, str]) -> list[tuple[Named, Named]]:
-        """Let the columns of one more input be read.
-
-        Returns:
-            The columns that its USING makes equal, of the inputs before and of the new one.
-        """
-        own = Scope({}, ()).joined(item.name, columns, ())
-        using: list[tuple[Named, Named]] = []
-        for node in item.using:
-            name, start = [node.name], offset_of(node)
-            pair = (scope.resolve(name, self._text, start, "USING") for scope in (self.scope, own))
-            (left, _), (right, _) = pair
-            using.append((left, right))
-        both = [each for pair in using for each in pair]
-        self.scope = self.scope.joined(item.name, columns, both)
-        return using
+    def add(
+        self, name: str, columns: Mapping[str, str], using: Sequence[Expr]
+    ) -> list[tuple[Named, Named]]:
+        """Let the columns of one more input be read; return the pairs that USING makes equal."""
+        own = Scope({}, ()).joined(name, columns, ())
+        pairs: list[tuple[Named, Named]] = []
+        for node in using:
+            parts, start = [node.name], offset_of(node)
+            left, _ = self.scope.resolve(parts, self._text, start, "USING")
+            right, _ = own.resolve(parts, self._text, start, "USING")
+            pairs.append((left, right))
+        self.scope = self.scope.joined(name, columns, [each for pair in pairs for each in pair])
+        return pairs
 
     def mentions(self, part: Part, what: str) -> list[Mention]:
         """Return the places in a part that name a column; see ``Names``."""
@@ -109,11 +240,7 @@ class JoinNames(Names):
         return list(dict.fromkeys(each.named.input for each in self.mentions(part, what)))
 
     def check_no_star(self, part: Part, what: str) -> None:
-        """Refuse hash(*), which would read every input.
-
-        Raises:
-            NotSupportedError: there is a star.
-        """
+        """Refuse hash(*), which would read every input."""
         if part.tree.find(exp.Star) is not None:
             message = f"{what}: a star (name the columns) is not supported yet"
             refuse(message, part.query, part.start, NotSupportedError)
@@ -130,14 +257,14 @@ class JoinNames(Names):
         """Return a part's text with every column qualified by its input."""
         return self._rewritten(part, what, lambda each: each.named.text)
 
-    def own_reads(self, call: Call) -> tuple[Sequence[str], list[str]]:
+    def own_reads(self, function: FunctionPredicate, start: int) -> tuple[Sequence[str], list[str]]:
         """Return the columns of the function, without inputs before them, and these inputs."""
         reads: list[str] = []
         inputs: list[str] = []
-        what = call.function.name
-        for text in call.function.reads:
+        what = function.name
+        for text in function.reads:
             if self.scope.has(text):  # a column by its name, which need not be SQL
-                named, _ = self.scope.resolve([text], self._text, call.start, what)
+                named, _ = self.scope.resolve([text], self._text, start, what)
                 reads.append(text)
                 inputs.append(named.input)
                 continue

@@ -10,20 +10,24 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from sqlglot import exp
+
 from eddyline.query.query import Input, Query
-from eddyline.query.select.calls import Calls
-from eddyline.query.select.conditions import Conditions, JoinConditions
+from eddyline.query.select.conditions import Calls, Conditions, JoinConditions
 from eddyline.query.select.from_clause import FromReader
-from eddyline.query.select.names import JoinNames, Names
-from eddyline.query.select.output_columns import OutputColumns, is_star
+from eddyline.query.select.names import JoinNames, Named, Names, identifier
 from eddyline.query.select.statement import Statement
 from eddyline.sql.analysis import check_is_row_wise
+from eddyline.sql.parsing import refuse
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
+    from sqlglot import Expr
+
     from eddyline.query.predicates import FunctionPredicate
     from eddyline.query.select.from_clause import FromItem
+    from eddyline.query.select.statement import Part
 
 
 def read_query(
@@ -49,9 +53,6 @@ def read_query(
 
     Columns are name and Spark type of each, by stream or table. A function may be called on one
     input. Only joins read static tables.
-
-    Returns:
-        The query as a value.
 
     Raises:
         QueryError: it cannot be read, or names what does not exist; the message shows where.
@@ -81,7 +82,7 @@ def read_query(
 def _filter(statement: Statement, calls: Calls, item: FromItem) -> Query:
     """Read a query over one input."""
     _check_output(statement, calls)
-    names = Names(item)
+    names = Names(item.name, item.stream)
     projections = tuple(map(names.unqualified, statement.output_columns))
     conditions = Conditions(statement, calls, names, [item.name])
     _add_where(conditions)
@@ -102,7 +103,7 @@ def _join(
     later = {item.name.lower(): f"{item.name} is joined after this ON" for item in items}
     names.scope = replace(names.scope, hints={**called, **later})
     for item in items:
-        for left, right in names.add(item, columns[item.stream]):
+        for left, right in names.add(item.name, columns[item.stream], item.using):
             conditions.add_using(left, right, item.start)
         if item.join is not None and item.join.args.get("on") is not None:
             conditions.add("ON", item.join.args["on"])
@@ -114,7 +115,7 @@ def _join(
         conditions.keys.classes(),
         tuple(conditions.equalities),
         tuple(conditions.residual),
-        OutputColumns(statement, names).projections(),
+        _projections(statement, names),
         statement.emits or "istream",
         statement.text,
     )
@@ -129,7 +130,7 @@ def _add_where(conditions: Conditions) -> None:
 def _check_output(statement: Statement, calls: Calls) -> None:
     """Refuse output columns that need more than one row, or call functions of the user."""
     for column in statement.output_columns:
-        if not is_star(column.tree):
+        if not _is_star(column.tree):
             calls.check_none(column.tree)
             check_is_row_wise(column.tree, statement.text, f"output column {column.text!r}")
 
@@ -140,3 +141,66 @@ def _inputs(items: Sequence[FromItem], conditions: Conditions) -> tuple[Input, .
         Input(item.name, item.stream, item.window, given, item.start)
         for item, given in zip(items, predicates, strict=True)
     )
+
+
+# -- output columns of a join ---------------------------------------------------------------------
+
+
+def _projections(statement: Statement, names: JoinNames) -> tuple[str, ...]:
+    """Return the output columns as SQL with every column qualified, such as ``s.v AS v``."""
+    made: dict[str, tuple[str, str]] = {}
+    for column in statement.output_columns:
+        for name, text in _named_texts(column, statement, names):
+            if name.lower() in made:
+                one = made[name.lower()][1]
+                message = (
+                    f"two output columns are called {name!r}: {one} and {text}; "
+                    f"give one another name with AS"
+                )
+                refuse(message, statement.text, column.start, name=name)
+            made[name.lower()] = name, text
+    return tuple(f"{text} AS {identifier(name)}" for name, text in made.values())
+
+
+def _named_texts(column: Part, statement: Statement, names: JoinNames) -> list[tuple[str, str]]:
+    """Return name and text of what one item of SELECT stands for."""
+    what = f"output column {column.text!r}"
+    if _is_star(column.tree):
+        return [(each.column, each.text) for each in _columns_of_star(column, statement, names)]
+    names.check_no_star(column, what)
+    if isinstance(column.tree, exp.Aliases):
+        statement.refuse(f"{what}: several names are not supported yet", column.start)
+    is_named = isinstance(column.tree, exp.Alias)
+    part = statement.part(column.tree.this if is_named else column.tree)
+    name = column.tree.alias if is_named else _default_name(part, what, statement, names)
+    return [(name, names.qualified(part, what))]
+
+
+def _columns_of_star(column: Part, statement: Statement, names: JoinNames) -> list[Named]:
+    scope, qualifier = names.scope, column.tree.args.get("table")
+    if qualifier is None:
+        return list(scope.output)
+    name = scope.input_of(qualifier.name)
+    if name is None:
+        what = f"output column {column.text!r}"
+        scope.resolve([qualifier.name, "*"], column.query, column.start, what)
+        message = f"{what}: a star of a struct (name its fields) is not supported yet"
+        statement.refuse(message, column.start)
+    return [Named(name, each) for each in scope.inputs[name]]
+
+
+def _default_name(part: Part, what: str, statement: Statement, names: JoinNames) -> str:
+    """Return the name of a column or field; else the text, on one line."""
+    inner = part.tree.unnest()
+    if not isinstance(inner, exp.Column | exp.Dot):
+        return " ".join(part.text.split())
+    mentions = names.mentions(part, what)
+    is_column = len(mentions) == 1 and mentions[0].end == statement.part(inner).end
+    return mentions[0].named.column if is_column else str(inner.name)
+
+
+def _is_star(tree: Expr) -> bool:
+    """Return whether an output column is ``*`` or ``s.*``."""
+    if isinstance(tree, exp.Star):
+        return not any(tree.args.values())
+    return isinstance(tree, exp.Column) and len(tree.parts) == 2 and _is_star(tree.this)
