@@ -128,7 +128,7 @@ def _there_and_back(df: DataFrame) -> DataFrame:
     """Hand the columns that the rules look at to a function that does nothing."""
     from benchmarks.filters.stock_udfs import arrow_crossing  # noqa: PLC0415
     from eddyline.rules.compile.program import compile_rules  # noqa: PLC0415
-    from eddyline.spark.rules.udf import operand  # noqa: PLC0415
+    from eddyline.spark.analysis import operand  # noqa: PLC0415
 
     columns = compile_rules(_bound(df, restrict="auto")).columns
     return df.select("event_id", arrow_crossing()(*(operand(df, text) for text in columns)))

@@ -8,7 +8,7 @@ import pickle
 import pytest
 
 from eddyline.sigma import cache, read
-from eddyline.sigma.loading import SigmaRules
+from eddyline.sigma.rule import SigmaRules
 
 RULE = """\
 title: t

@@ -11,8 +11,7 @@ import pytest
 from eddyline.filters.binding import Pinned
 from eddyline.filters.view import RouteView
 from eddyline.query.conditions import SkippedRule
-from eddyline.rules.record import RuleRecord
-from eddyline.rules.view import NativeView
+from eddyline.rules.view import NativeView, RuleRecord
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.records import BatchRecord
 from eddyline.watch import filters, joins, rules

@@ -26,8 +26,7 @@ from eddyline.rules.description import rule_view
 from eddyline.rules.loop import RuleLoop
 from eddyline.rules.match.matcher import Matcher
 from eddyline.rules.plan_codec import plan_from
-from eddyline.rules.record import RuleRecord
-from eddyline.rules.view import RuleCount
+from eddyline.rules.view import RuleCount, RuleRecord
 from eddyline.rules.wording import region_text
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.records import BatchRecord

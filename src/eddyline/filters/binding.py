@@ -153,11 +153,7 @@ def _check(predicate: SqlPredicate, reason: str, *, is_split: bool) -> Pinned:
 def _check_reads(
     predicate: FunctionPredicate, columns: Mapping[str, str], *, ansi: bool
 ) -> frozenset[str]:
-    """Return the columns that a function reads.
-
-    Raises:
-        QueryError: something that it reads does not exist, or can raise before it is called.
-    """
+    """Return the columns that a function reads; they have to exist and never raise."""
     read: set[str] = set()
     for text in predicate.reads:
         if text in columns:

@@ -227,11 +227,7 @@ class ArrowExecutor:
     def _isolate(
         self, batch: Sequence[pa.Array], f: int, rows: Rows, *, stop_at_first: bool
     ) -> tuple[Mask, dict[int, PredicateError]]:
-        """Evaluate by halves until every raising row stands alone.
-
-        Returns:
-            Which rows passed or raised ((len(rows),)), and the error of each row that raised.
-        """
+        """Return, by halves, which rows passed or raised, and the error of each that raised."""
         passed = np.zeros(len(rows), dtype=np.bool_)
         raised: dict[int, PredicateError] = {}
         pending = [(0, len(rows))]

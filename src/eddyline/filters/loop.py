@@ -32,11 +32,7 @@ FIRST_ROWS = 500
 
 
 def check_options(options: FilterOptions) -> None:
-    """Check the policy, the monitor and the router that options name.
-
-    Raises:
-        OptionError: one of them is unknown or of the wrong kind.
-    """
+    """Raise OptionError if options name an unknown policy, monitor or router."""
     find_policy(options.policy)
     find_monitor(options.monitor)
     router_options(options.routing)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from eddyline.rules.record import COMPONENT
+from eddyline.rules.view import COMPONENT
 from eddyline.runtime.journal import JournalEntry
 
 if TYPE_CHECKING:

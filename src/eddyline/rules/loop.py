@@ -20,7 +20,7 @@ from eddyline.rules.planning.access_predicates import MIN_ROWS
 from eddyline.rules.planning.planner import make_plan
 from eddyline.rules.planning.rearrangement import RearrangementMonitor, has_changed
 from eddyline.rules.profile import SharingProfile
-from eddyline.rules.record import COMPONENT, RuleRecord
+from eddyline.rules.view import COMPONENT, RuleRecord
 from eddyline.runtime.budget import Budget
 from eddyline.runtime.journal import JournalEntry
 
@@ -115,11 +115,7 @@ class RuleLoop:
         return found
 
     def step(self, fresh: SharingProfile, batch_id: int = -1) -> list[JournalEntry]:
-        """Take in what the last batches observed, and plan again if the evidence says so.
-
-        Returns:
-            The decision, if there is one.
-        """
+        """Take in what the last batches observed, and plan again if the evidence says so."""
         counts = self._last = fresh.without_sample()
         self.total, self._since = self.total.merge(counts), self._since.merge(counts)
         if not self.is_adaptive:
@@ -139,11 +135,7 @@ class RuleLoop:
         return self.plan if self.is_measured else None
 
     def restore(self, state: Any) -> None:
-        """Continue with the plan that ``snapshot`` returned, decoded from JSON.
-
-        Raises:
-            StateError: it does not fit the program.
-        """
+        """Continue with the plan of a snapshot, decoded from JSON; see ``plan_from``."""
         if state is not None:
             self.plan, self._is_measured = plan_from(state, self.blocks), True
 

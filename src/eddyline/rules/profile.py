@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 MAX_SAMPLED = 2_000
 """Sampled rows that a profile keeps: the newest."""
+
+_NOT_ADDED = ("sampled_regions", "blocks")
+"""Fields of a profile that are no counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,11 +128,7 @@ class SharingProfile:
         )
 
     def region_sums(self, construct: int, n_regions: int) -> Ints:
-        """Return the number of sampled rows below each region, as far as they are kept.
-
-        Returns:
-            One more than there are regions; the last is ``n_sampled`` ((n_regions + 1,)).
-        """
+        """Return the sampled rows below each region, then their number ((n_regions + 1,))."""
         regions = self.sampled_regions[:, construct]
         counts = np.bincount(regions, minlength=n_regions)
         sums = np.concatenate([[0], np.cumsum(counts)])
@@ -141,27 +140,18 @@ class SharingProfile:
         for other in others:
             regions = np.concatenate([found.sampled_regions, other.sampled_regions])
             found = SharingProfile(
-                n_rows=found.n_rows + other.n_rows,
-                n_sampled=found.n_sampled + other.n_sampled,
-                pattern_counts=found.pattern_counts + other.pattern_counts,
                 sampled_regions=regions[-MAX_SAMPLED:],
-                candidates=found.candidates + other.candidates,
-                matches=found.matches + other.matches,
-                construct_rows=found.construct_rows + other.construct_rows,
-                construct_ns=found.construct_ns + other.construct_ns,
-                asked=found.asked + other.asked,
-                asked_ns=found.asked_ns + other.asked_ns,
-                value_rows=found.value_rows + other.value_rows,
-                distinct_values=found.distinct_values + other.distinct_values,
-                dropped=found.dropped + other.dropped,
-                evaluation_ns=found.evaluation_ns + other.evaluation_ns,
                 blocks=_added(found.blocks, other.blocks),
+                **{name: getattr(found, name) + getattr(other, name) for name in _COUNTS},
             )
         return found
 
     def without_sample(self) -> SharingProfile:
         """Return the counts alone: what may grow without end is left out."""
         return replace(self, sampled_regions=self.sampled_regions[:0], blocks={})
+
+
+_COUNTS = [each.name for each in fields(SharingProfile) if each.name not in _NOT_ADDED]
 
 
 def _added(

@@ -141,11 +141,7 @@ class RuleStore:
             self.put(fine, unread, skips=self.skips)
 
     def add_rules(self, rules: Mapping[str, RuleSource], unread: Iterable[SkippedRule]) -> None:
-        """Add rules that were read elsewhere, and those that could not be read.
-
-        Raises:
-            QueryError: as for ``add``.
-        """
+        """Add rules that were read elsewhere, and those that could not be read; see ``add``."""
         unread = tuple(unread)
         with self._lock:
             self._check_new([*rules, *(each.name for each in unread)])

@@ -1,4 +1,4 @@
-"""A set of rules as it stands, as values for people."""
+"""A set of rules as it stands and after each micro-batch, as values for people."""
 
 from __future__ import annotations
 
@@ -9,6 +9,24 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from eddyline.query.conditions import SkippedRule
+
+
+COMPONENT = "rules"
+"""Name of what decides, in the journal."""
+
+
+@dataclass(frozen=True, slots=True)
+class RuleRecord:
+    """A set of rules after one micro-batch."""
+
+    n_rules: int
+    plan: str
+    """The plan in words."""
+    n_met: int
+    """Pairs of a row of the batch and a rule that had to be decided."""
+    n_matches: int
+    """Pairs of a row of the batch and a rule that is true for it."""
+    component: str = COMPONENT
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """Sigma rules in: read by pySigma, run as a set of rules (extra ``sigma``)."""
 
-from eddyline.sigma.loading import SigmaRules, load, read
-from eddyline.sigma.rule import SigmaRule
+from eddyline.sigma.loading import load, read
+from eddyline.sigma.rule import SigmaRule, SigmaRules
 
 __all__ = ["SigmaRule", "SigmaRules", "load", "read"]

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from eddyline.sigma.loading import read
-from eddyline.watch.formatting import one_line
+from eddyline.watch.formatting import counted, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from eddyline.query.conditions import SkippedRule
-    from eddyline.sigma.loading import SigmaRules
+    from eddyline.sigma.rule import SigmaRules
     from eddyline.spark.sources.event_files import Counts
 
 SHOWN_SKIPPED = 5
@@ -256,15 +256,6 @@ def _print_skipped(
 def _called(rule: SkippedRule, titles: Mapping[str, str]) -> str:
     title = titles.get(rule.name) or getattr(rule, "title", "")
     return f"{one_line(title)} ({rule.name})" if title else rule.name
-
-
-def counted(n: int, noun: str) -> str:
-    """Return a number of things in words.
-
-    >>> counted(1, "rule"), counted(1_183, "rule")
-    ('1 rule', '1,183 rules')
-    """
-    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
 
 
 def _print_plain(text: str, console: Console) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from eddyline.query.conditions import Operand
 from eddyline.sql.parsing import quoted
-from eddyline.sql.types import STRING, parse_type
+from eddyline.sql.types import STRING, nested_parts, parse_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -119,7 +119,7 @@ def _within(found: Found, names: list[str]) -> Found | None:
     if not names:
         return None if found.type.family == "null" else found
     if found.type.family == "map":
-        key, value = _split(found.type_text)
+        key, value = nested_parts(found.type_text)
         if parse_type(key).family != "string":
             return None
         # A key may have dots itself.
@@ -153,18 +153,5 @@ def _fields(struct: str) -> dict[str, str]:
     >>> _fields("struct<Image:string,at:struct<x:int,y:decimal(3,1)>>")
     {'Image': 'string', 'at': 'struct<x:int,y:decimal(3,1)>'}
     """
-    pairs = (part.partition(":") for part in _split(struct))
+    pairs = (part.partition(":") for part in nested_parts(struct))
     return {name.strip("` "): kind for name, _, kind in pairs}
-
-
-def _split(nested: str) -> list[str]:
-    """Split what is inside the outermost < > at its commas."""
-    inside = nested.partition("<")[2].rpartition(">")[0]
-    parts, depth = [""], 0
-    for char in inside:
-        depth += (char in "<(") - (char in ">)")
-        if char == "," and depth == 0:
-            parts.append("")
-        else:
-            parts[-1] += char
-    return [part.strip() for part in parts if part.strip()]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,7 +16,7 @@ from eddyline.options import SharingOptions
 from eddyline.registry import unknown
 from eddyline.sigma import cache as caches
 from eddyline.sigma.documents import contents
-from eddyline.sigma.rule import Reading, SigmaRule, SkippedSigmaRule
+from eddyline.sigma.rule import Reading, SigmaRules
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -33,16 +33,6 @@ if TYPE_CHECKING:
 
 SHOWN_REASONS = 5
 """Skipped rules that an error shows."""
-
-
-@dataclass(frozen=True, slots=True)
-class SigmaRules:
-    """Rules that were read, and those that do not run."""
-
-    sources: tuple[SigmaRule, ...]
-    """The rules, in the order of their files."""
-    skipped: tuple[SkippedSigmaRule, ...]
-    """Those that do not run, and why."""
 
 
 def load(
@@ -125,11 +115,7 @@ def load_rules(
 
 
 def _check_options(options: Mapping[str, Any]) -> None:
-    """Raise for options of the set before anything is read; an unknown one says what there is.
-
-    Raises:
-        OptionError: an unknown name or a value out of range.
-    """
+    """Raise OptionError before anything is read; an unknown option says what there is."""
     of_the_set = [field.name for field in fields(SharingOptions)]
     for each in options:
         if each not in of_the_set:
@@ -169,11 +155,7 @@ def read(
 
 
 def check_pysigma() -> None:
-    """Raise if the extra is not installed.
-
-    Raises:
-        PluginError: it is not; the message says what to install.
-    """
+    """Raise PluginError if the extra is not installed."""
     # Namespace packages of other projects may be called sigma, too.
     if find_spec("sigma") is None or find_spec("sigma.collection") is None:
         msg = "Sigma rules need pySigma: pip install 'eddyline[sigma]'"
@@ -196,10 +178,9 @@ def _read(
     from eddyline.sigma.reading import read_contents  # noqa: PLC0415 - pySigma loads slowly
 
     found = read_contents(files, _pipeline(pipeline), progress)
-    rules = SigmaRules(found.rules, found.skipped)
     if key is not None:
-        caches.keep(key, rules)
-    return rules
+        caches.keep(key, found)
+    return found
 
 
 def _versions() -> tuple[str, ...]:
@@ -213,12 +194,7 @@ def _versions() -> tuple[str, ...]:
 def _pipeline(
     pipeline: Pipeline | Sequence[Pipeline] | None,
 ) -> ProcessingPipeline | None:
-    """Return all pipelines as one, or None.
-
-    Raises:
-        SourceError: a file cannot be read or is not a pipeline.
-        OptionError: something else was given.
-    """
+    """Return all pipelines as one, or None."""
     if pipeline is None:
         return None
     from sigma.processing.pipeline import ProcessingPipeline as PySigmaPipeline  # noqa: PLC0415

@@ -23,7 +23,7 @@ from eddyline.sigma.conditions import fields_of
 from eddyline.sigma.documents import documents
 from eddyline.sigma.log_sources import LogSource, said
 from eddyline.sigma.places import Fault, Place, fault, line_of, message, yaml_fault
-from eddyline.sigma.rule import SigmaRule, SkippedSigmaRule
+from eddyline.sigma.rule import SigmaRule, SigmaRules, SkippedSigmaRule
 from eddyline.sigma.translation import condition_of
 
 if TYPE_CHECKING:
@@ -48,14 +48,6 @@ def _policy() -> dict[str, Any]:
 
 _POLICY = _policy()
 _UUID = re.compile(r"[0-9a-fA-F-]{36}")
-
-
-@dataclass(frozen=True, slots=True)
-class ReadRules:
-    """The rules of documents, and those that do not run."""
-
-    rules: tuple[SigmaRule, ...]
-    skipped: tuple[SkippedSigmaRule, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +190,7 @@ def read_contents(
     contents: Iterable[Content],
     pipeline: ProcessingPipeline | None = None,
     progress: Progress | None = None,
-) -> ReadRules:
+) -> SigmaRules:
     """Return the rules of files, and those that do not run with the reason.
 
     The pipeline is applied to each rule before it is translated.
@@ -226,7 +218,7 @@ def read_contents(
         # Filters are for rules of any file, so they all have to be known first.
         found = made_of(lambda each: (each[0], reader.translated(*each, filters, pipeline)), rules)
     named = _with_unique_names([(each, rule) for each, rule in found if rule is not None], reader)
-    return ReadRules(tuple(named), reader.skipped)
+    return SigmaRules(tuple(named), reader.skipped)
 
 
 def _rule_of(body: dict[str, Any]) -> PySigmaRule:

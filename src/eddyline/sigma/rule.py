@@ -102,3 +102,13 @@ class SigmaRule:
             return tree
         source = restriction(self.log_source, columns, demanded=wanted is True)
         return tree if source is None else And((source, tree))
+
+
+@dataclass(frozen=True, slots=True)
+class SigmaRules:
+    """Rules that were read, and those that do not run."""
+
+    sources: tuple[SigmaRule, ...]
+    """The rules, in the order of their files."""
+    skipped: tuple[SkippedSigmaRule, ...]
+    """Those that do not run, and why."""

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyspark.errors import AnalysisException
+from pyspark.sql import functions as F
 
 from eddyline.errors import QueryError
 from eddyline.spark.operator import PREFIX
+from eddyline.sql.parsing import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,6 +39,11 @@ def check_names(df: DataFrame) -> None:
                 f"of temporary columns; rename it with withColumnRenamed"
             )
             raise QueryError(msg, column=column)
+
+
+def operand(df: DataFrame, text: str) -> Column:
+    """Return the column of exactly that name, or else the text as SQL."""
+    return F.expr(quoted(text) if text in df.columns else text)
 
 
 def analysed(df: DataFrame, columns: Sequence[Column]) -> list[DataType | AnalysisException]:

@@ -88,22 +88,11 @@ class Expression:
         return self.facts(node).type
 
     def write(self, node: Expr) -> str:
-        """Return a part of the tree as Spark SQL.
-
-        Raises:
-            UnwritableError: it holds something that is not known well enough.
-            NotSupportedError: a Python function is called inside of it.
-        """
+        """Return a part of the tree as Spark SQL; see ``SqlWriter.write``."""
         return self._writer.write(node)
 
     def error_free(self, node: Expr, kind: SqlType | None = None) -> ErrorFree:
-        """Return the form of a part of the tree that never raises.
-
-        A string is read as ``kind``, to which Spark casts it by its place.
-
-        Raises:
-            UnwritableError: it has none.
-        """
+        """Return the form of a part of the tree that never raises; see ``Rewriter.form``."""
         return self._rewriter.form(node, kind)
 
     def take_out(self, call: exp.Anonymous) -> Expr:
@@ -214,14 +203,7 @@ def resolve_columns(
     ansi: bool,
     qualifiers: Collection[str] | None = (),
 ) -> SqlAnalysis:
-    """Return the facts about a SQL expression of any type.
-
-    Arguments are as for ``analyse``.
-
-    Raises:
-        QueryError: it cannot be read or names an unknown column.
-        NotSupportedError: it holds a subquery, or a function over many rows.
-    """
+    """Return the facts about a SQL expression of any type; arguments are as for ``analyse``."""
     found = Expression(text, f"predicate {name!r}", columns, ansi=ansi, qualifiers=qualifiers)
     chance, risk = found.chance_in(found.tree), found.facts(found.tree).reason
     return SqlAnalysis(found.columns_of(found.tree), not chance, bool(risk), chance or risk)

@@ -115,11 +115,7 @@ class Part:
 
     @property
     def surely_raised(self) -> str:
-        """The condition ``raised``.
-
-        Raises:
-            NoFormError: it is not known.
-        """
+        """The condition ``raised``; NoFormError if it is not known."""
         if self.raised is None:
             raise NoFormError(self.sql)
         return self.raised
@@ -241,21 +237,13 @@ class Rewriter:
         return strict(f"{name}({', '.join(part.sql for part in parts)})", *parts)
 
     def safe(self, node: Expr) -> str:
-        """Return the text of a node that must not raise.
-
-        Raises:
-            NoFormError: it may raise.
-        """
+        """Return the text of a node that must not raise; NoFormError if it may."""
         if self.inference.facts(node).reason:
             raise NoFormError(type(node).__name__)
         return self._writer.write(node)
 
     def refuse_own_risk(self, node: Expr) -> None:
-        """Refuse a node whose own work may raise: only the parts below it may.
-
-        Raises:
-            NoFormError: it may.
-        """
+        """Raise NoFormError if a node's own work may raise: only the parts below it may."""
         if self.inference.facts(node).raises_here:
             raise NoFormError(type(node).__name__)
 

@@ -82,16 +82,8 @@ _SIZE = integer("int", -1, _LONGEST)
 _YEAR = integer("int", -6_000_000, 6_000_000)
 
 _WORDS: dict[str, SqlType | str] = {
-    "string": STRING,
-    "int": INT,
-    "double": DOUBLE,
-    "boolean": BOOLEAN,
-    "date": DATE,
-    "timestamp": TIMESTAMP,
-    "any": "any",
-    "array": "array",
-    "map": "map",
-    "sized": "sized",
+    **{kind.text: kind for kind in (STRING, INT, DOUBLE, BOOLEAN, DATE, TIMESTAMP)},
+    **{word: word for word in ("any", "array", "map", "sized")},
 }
 
 _ROWS: tuple[tuple[str, str, SqlType], ...] = (

@@ -117,13 +117,13 @@ def parse_type(text: str) -> SqlType:
 
 def element_type(container: SqlType) -> SqlType:
     """Return the type of an array's elements or a map's values."""
-    inside = _parts(container.text)
+    inside = nested_parts(container.text)
     return parse_type(inside[-1]) if inside and container.family in ("array", "map") else OTHER
 
 
 def key_type(container: SqlType) -> SqlType:
     """Return the type of a map's keys."""
-    inside = _parts(container.text)
+    inside = nested_parts(container.text)
     return parse_type(inside[0]) if inside and container.family == "map" else OTHER
 
 
@@ -131,14 +131,14 @@ def field_type(container: SqlType, name: str) -> SqlType:
     """Return the type of a field of a struct (``other`` if it cannot be told)."""
     if container.family == "map":
         return element_type(container)
-    for part in _parts(container.text) if container.family == "struct" else []:
+    for part in nested_parts(container.text) if container.family == "struct" else []:
         field, _, kind = part.partition(":")
         if field.strip("` ") == name.lower():
             return parse_type(kind)
     return OTHER
 
 
-def _parts(text: str) -> list[str]:
+def nested_parts(text: str) -> list[str]:
     """Split what is inside the outermost < > at its commas."""
     inside = text.partition("<")[2].rpartition(">")[0]
     parts, depth = [""], 0

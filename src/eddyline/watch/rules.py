@@ -6,7 +6,7 @@ from collections import Counter
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from eddyline.rules.record import RuleRecord
+from eddyline.rules.view import RuleRecord
 from eddyline.watch.formatting import (
     clipped,
     count,

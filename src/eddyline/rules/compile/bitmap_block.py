@@ -184,11 +184,7 @@ class BitmapBlock:
         return found
 
     def check(self, sequence: SelectionSequence) -> None:
-        """Check that a sequence is one of these constructs and regions.
-
-        Raises:
-            PlanError: it is not.
-        """
+        """Raise PlanError unless a sequence is one of these constructs and regions."""
         if sequence.n_constructs != self.n_constructs:
             msg = (
                 f"a sequence of {sequence.n_constructs} constructs does not fit a block of "

@@ -42,10 +42,7 @@ _EPOCH = date(1970, 1, 1).toordinal()
 
 
 def interval(kind: SqlType, op: str, value: Scalar) -> tuple[Interval, ...]:
-    """Return the keys of the values for which a comparison is true.
-
-    Returns:
-        No interval if nothing compares so, or one.
+    """Return the keys of the values for which a comparison is true: one interval, or none.
 
     Example:
         >>> from decimal import Decimal

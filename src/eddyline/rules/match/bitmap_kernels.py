@@ -27,22 +27,16 @@ _NO_RULE = np.uint64(0)
 
 
 class BlockArrays(NamedTuple):
-    """A block, as kernels read it."""
+    """A ``BitmapBlock``, as kernels read it."""
 
     columns: Ints
     """Row of ``keys`` of each construct ((n,))."""
     tables: CutTables
-    """Where each construct's keys are cut."""
     region_at: Ints
-    """Number of each construct's region 0, which is NULL ((n + 1,))."""
     bitmaps: Words
-    """Which rules can be true in each region ((regions, W))."""
     usage: Words
-    """Which rules each construct can decide ((n, W))."""
     initial: Words
-    """The rules that constructs decide ((W,))."""
     everywhere: Words
-    """Rules that no construct decides: they survive for every row ((W,))."""
 
 
 class SequenceArrays(NamedTuple):

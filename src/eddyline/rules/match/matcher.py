@@ -79,13 +79,10 @@ class Matcher:
     def match(
         self, columns: Sequence[pa.Array], *, n_rows: int, sample: Ints | None = None
     ) -> tuple[Matches, SharingProfile]:
-        """Evaluate a batch.
+        """Evaluate a batch; return its matches, and what was observed.
 
         Every construct looks at the sampled rows, so that it is known how often each literal holds;
         they ascend.
-
-        Returns:
-            The matches, and what was observed.
 
         Raises:
             PredicateError: a rule hangs on a row on which a Python predicate or an expression

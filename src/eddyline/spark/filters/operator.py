@@ -81,11 +81,7 @@ class FilterOperator(Operator):
 
     @classmethod
     def of(cls, step: FilterStep, site: Site) -> Self:
-        """Return the operator of a step.
-
-        Raises:
-            QueryError: a predicate that does not fit the columns.
-        """
+        """Return the operator of a step."""
         options = FilterOptions.like(site.options)
         check_options(options)
         relation = "" if site.is_source else step.input

@@ -13,12 +13,12 @@ from pyspark.sql import functions as F
 from pyspark.sql.functions import arrow_udf  # type: ignore[attr-defined] # not in the stubs
 from pyspark.sql.types import BinaryType, BooleanType, StringType, StructField, StructType
 
+from eddyline.spark.analysis import operand
 from eddyline.spark.filters.guard import EVERY_ROW, Guard
 from eddyline.spark.filters.task import FilterTask
-from eddyline.sql.parsing import quoted
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
 # No ``from __future__ import annotations`` here: Spark reads the type hints of ``evaluate``.
 
@@ -49,13 +49,8 @@ def apply_arrow_block(
     udf = arrow_udf(evaluate, StructType(fields)).asNondeterministic()
     attributes = [F.expr(each.sql) for each in task.attributes]
     guarded = [F.expr(guard.condition)] if task.is_guarded else []
-    seen = df.withColumn(column, udf(*guarded, *(_column(df, text) for text in texts), *attributes))
+    seen = df.withColumn(column, udf(*guarded, *(operand(df, text) for text in texts), *attributes))
     seen = seen.observe(observation, F.collect_list(F.col(f"{column}.report")).alias("arrow"))
     # The task lets rows pass that it has nothing to say of, so they need no condition here.
     kept = Guard(marks=guard.marks).where(seen, f"{column}.keep")
     return kept if task.carries_errors else kept.drop(column)
-
-
-def _column(df: "DataFrame", text: str) -> "Column":
-    """Return the column of exactly that name, or else what the text means as SQL."""
-    return F.expr(quoted(text) if text in df.columns else text)

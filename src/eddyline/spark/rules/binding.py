@@ -7,6 +7,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from pyspark.errors import AnalysisException
 
 from eddyline.data.gc_pause import made_of
@@ -22,13 +23,11 @@ from eddyline.query.conditions import (
     ValueComparison,
 )
 from eddyline.query.rules.timestamps import moments_of, with_moments
-from eddyline.spark.analysis import analysed, check_names, column_types
-from eddyline.spark.rules.timestamps import micros_of
-from eddyline.spark.rules.udf import operand
+from eddyline.spark.analysis import analysed, check_names, column_types, operand
 from eddyline.spark.session import is_ansi
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterator, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -48,6 +47,15 @@ MAX_INPUTS = 4
 
 SPARE_RULES = 1_000
 """Rules that are remembered although they are gone."""
+
+
+# The casts that Spark puts around such constants; a day and a time without a zone become timestamps
+# each in their own way where the clock jumps.
+_MICROS = """unix_micros(CASE kind
+    WHEN 'date' THEN CAST(CAST(text AS DATE) AS TIMESTAMP_LTZ)
+    WHEN 'timestamp_ntz' THEN CAST(CAST(text AS TIMESTAMP_NTZ) AS TIMESTAMP_LTZ)
+    ELSE CAST(text AS TIMESTAMP_LTZ)
+END) AS micros"""
 
 
 class RuleBinder:
@@ -176,6 +184,18 @@ class _Input:
 def settings_of(spark: SparkSession) -> list[str]:
     """Return the settings of a session on which it depends what a rule means."""
     return [str(spark.conf.get(each, None)) for each in SETTINGS]
+
+
+def micros_of(spark: SparkSession, moments: Sequence[Moment]) -> dict[Moment, int]:
+    """Return the microseconds since 1970 (UTC) of moments, in the time zone of the session."""
+    if not moments:
+        return {}
+    rows = pa.table(
+        {"text": [each.text for each in moments], "kind": [each.kind for each in moments]}
+    )
+    # Rows that come from here: Spark computes them while it plans, without a job.
+    found = spark.createDataFrame(rows).selectExpr(_MICROS).toArrow()
+    return dict(zip(moments, found["micros"].to_pylist(), strict=True))
 
 
 def looked_at(node: Node) -> Iterator[str]:

@@ -24,8 +24,7 @@ from eddyline.rules.compile.program import compile_rules
 from eddyline.rules.description import counts_of, rule_view
 from eddyline.rules.loop import RuleLoop
 from eddyline.rules.profile import SharingProfile
-from eddyline.rules.record import COMPONENT
-from eddyline.rules.view import RuleCount
+from eddyline.rules.view import COMPONENT, RuleCount
 from eddyline.runtime.reports import decisions_of
 from eddyline.spark.operator import Laid, Operator, Pending
 from eddyline.spark.rules.binding import settings_of
@@ -42,10 +41,9 @@ if TYPE_CHECKING:
 
     from eddyline.query.conditions import BoundRules, RuleSource, SkippedRule
     from eddyline.rules.compile.program import Program
-    from eddyline.rules.record import RuleRecord
     from eddyline.rules.step import RuleStep
     from eddyline.rules.store import RuleStore
-    from eddyline.rules.view import RuleView
+    from eddyline.rules.view import RuleRecord, RuleView
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.records import History
     from eddyline.spark.operator import Batch, Observed, Site
@@ -102,9 +100,6 @@ class RuleOperator(Operator):
 
     The name of the set is part of the seed of every sample. The operators of a set share a binder;
     those of transforms have no query. Each decision is noted for the journal of the set.
-
-    Raises:
-        QueryError: a rule does not fit the columns; the message names it.
     """
 
     name = COMPONENT
@@ -143,11 +138,7 @@ class RuleOperator(Operator):
     # -- the rules of the moment ------------------------------------------------------------------
 
     def prepare(self, df: DataFrame, batch: Batch) -> None:
-        """Take in what has changed in the set; other columns or settings start afresh too.
-
-        Raises:
-            QueryError: a rule does not fit the columns; the message names it.
-        """
+        """Take in what has changed in the set; other columns or settings start afresh too."""
         with self._lock:
             if not self._is_current(df):
                 self._follow(self._compile(df), batch.id)

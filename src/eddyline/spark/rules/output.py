@@ -28,7 +28,6 @@ class Output(Protocol):
 
     def lay(self, df: DataFrame, task: RuleTask, columns: Columns, observation: Any) -> DataFrame:
         """Return the result; the observation is an Observation or a name."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +41,7 @@ class Matches:
     """Whether rules are told by their places in the set, and not by their names."""
 
     def check(self, df: DataFrame) -> None:
-        """Check that no column of the input would be replaced.
-
-        Raises:
-            QueryError: there is one of that name.
-        """
+        """Raise QueryError if a column of the input would be replaced."""
         if self.column.lower() in (each.lower() for each in df.columns):
             msg = (
                 f"the input has a column {self.column!r} already; choose another: matches('…') or "

@@ -268,11 +268,7 @@ class RuleSet:
     # -- queries ------------------------------------------------------------------------------
 
     def operator(self, step: RuleStep, site: Site) -> RuleOperator:
-        """Return the operator of a query's step with these rules.
-
-        Raises:
-            QueryError: a rule does not fit the columns, or they have one of the step's name.
-        """
+        """Return the operator of a query's step with these rules."""
         output = Matches(step.column, step.keep_unmatched)
         output.check(site.df)
         return self.query_operator(site.df, output, site.query)

@@ -138,11 +138,7 @@ class RuleTask:
             yield found, report
 
     def _check_fits(self, found: list[Matches], names: pa.Array) -> None:
-        """Check that the names of a batch's matches fit an Arrow array.
-
-        Raises:
-            SourceError: they do not; the message says what to do.
-        """
+        """Raise SourceError if the names of a batch's matches do not fit an Arrow array."""
         n_matches = sum(len(each.rules) for each in found)
         if self.as_places or n_matches * names.nbytes <= MAX_NAMES_BYTES:
             return

@@ -22,8 +22,8 @@ from pyspark.sql.types import (
 )
 
 from eddyline.data.gc_pause import collector_paused
+from eddyline.spark.analysis import operand
 from eddyline.spark.rules.task import RuleTask
-from eddyline.sql.parsing import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -97,8 +97,3 @@ def loader(spark: "SparkSession", program: "Program") -> Callable[[], "Program"]
 def _unpacked(packed: bytes) -> "Program":
     program: Program = cloudpickle.loads(packed)
     return program
-
-
-def operand(df: "DataFrame", text: str) -> "Column":
-    """Return the column of exactly that name, or else the text as SQL."""
-    return F.expr(quoted(text) if text in df.columns else text)
