@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 SOURCE = Path(__file__).resolve().parents[1] / "src" / "eddyline"
 
 ROOMS = [
-    "errors", "options", "registry",
+    "errors", "registry", "options",
     "data", "sql", "query", "stats",
     "change", "ordering", "routing",
     "state", "runtime",

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from dataclasses import dataclass, fields, replace
 from numbers import Integral, Real
 from typing import Any, Self
 
 from eddyline.errors import OptionError
+from eddyline.registry import unknown
 
 OFF_SWITCH = "EDDYLINE_ADAPTIVE"
 """Environment variable; ``0``, ``false``, ``no`` or ``off`` freezes every order as written."""
@@ -36,10 +36,7 @@ class _Keywords:
         known = [field.name for field in fields(cls)]  # type: ignore[arg-type]
         for name in given:
             if name not in known:
-                close = difflib.get_close_matches(name, known, n=1)
-                hint = f"; did you mean {close[0]!r}?" if close else ""
-                msg = f"unknown option {name!r}; known: {', '.join(known)}{hint}"
-                raise OptionError(msg, name=name, known=known)
+                raise OptionError(unknown("option", name, known), name=name, known=known)
         return cls(**given)
 
     @classmethod
@@ -142,11 +139,8 @@ class SharingOptions(_Keywords):
         in_range(self, "min_change", 0.0, 10.0)
         in_range(self, "seed", 0, 2**62)
         is_switch(self, "adaptive")
-        for name, known in (("method", METHODS), ("sequence", SEQUENCES)):
-            if getattr(self, name) not in known:
-                got = getattr(self, name)
-                msg = f"option {name!r} must be one of {', '.join(known)}, got {got!r}"
-                raise OptionError(msg, name=name, value=got)
+        is_one_of(self, "method", METHODS)
+        is_one_of(self, "sequence", SEQUENCES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,6 +212,14 @@ def is_switch(options: Any, name: str) -> None:
     value = getattr(options, name)
     if not isinstance(value, bool):
         msg = f"option {name!r} must be True or False, got {value!r}"
+        raise OptionError(msg, name=name, value=value)
+
+
+def is_one_of(options: Any, name: str, known: tuple[str, ...]) -> None:
+    """Check that a field is one of the texts that it may be."""
+    value = getattr(options, name)
+    if value not in known:
+        msg = f"option {name!r} must be one of {', '.join(known)}, got {value!r}"
         raise OptionError(msg, name=name, value=value)
 
 

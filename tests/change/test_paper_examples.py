@@ -8,7 +8,6 @@ import pytest
 from eddyline.change import detector, detector_bank
 from eddyline.change.beta_fit import beta_of_moments, fit_beta, log_likelihood
 from eddyline.change.meta import kuiper
-from eddyline.change.recursion import cusum_step
 from eddyline.change.scalar import LoopBank, ScalarDetector, ScalarOptions
 from eddyline.change.single import Detector
 from tests.oracles.detectors import reference_kuiper
@@ -66,12 +65,18 @@ def test_t2_change_points(back, point):
 
 
 def test_t3_recursion():
-    total, sums = np.zeros(1), []
-    for ratio in (-1, -2, 3, 4, -10, 6):
-        total = cusum_step(total, np.array([ratio]))
-        sums.append(float(total[0]))
-    assert sums == [0, 0, 3, 7, 0, 6]
-    assert next(i for i, s in enumerate(sums, 1) if s > 5) == 4
+    sums = []
+    for threshold in (5, 100):
+        watched = detector("cusum", n_feedback=2, shift=1e-9, threshold=threshold)
+        for item in (-np.sqrt(0.5), np.sqrt(0.5)):  # mean 0, standard deviation 1
+            watched.update(item)
+        for number, ratio in enumerate((-1, -2, 3, 4, -10, 6), 1):
+            watched.update(ratio)
+            if threshold == 5:
+                assert watched.drift_detected == (number == 4)
+            else:
+                sums.append(float(watched._bank._sums[0, 0]))
+    np.testing.assert_allclose(sums, [0, 0, 3, 7, 0, 6], atol=1e-8)
 
 
 def test_t4_martingale():

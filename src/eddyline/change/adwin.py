@@ -18,8 +18,7 @@ import numpy as np
 
 from eddyline.change.kernel_bank import KernelBank, plain
 from eddyline.data.jit import compiled
-from eddyline.errors import OptionError
-from eddyline.options import in_range
+from eddyline.options import in_range, is_one_of
 
 if TYPE_CHECKING:
     from eddyline.data.arrays import Floats, Ints, Mask
@@ -64,10 +63,7 @@ class AdwinOptions:
         in_range(self, "n_feedback", 1, 2**31)
         in_range(self, "check_every", 1, 2**31)
         in_range(self, "min_part", 1, 2**31)
-        if self.change_point not in CHANGE_POINTS:
-            msg = f"option 'change_point' must be one of {', '.join(CHANGE_POINTS)}, "
-            msg += f"got {self.change_point!r}"
-            raise OptionError(msg, name="change_point", value=self.change_point)
+        is_one_of(self, "change_point", CHANGE_POINTS)
 
     def build(self, n: int) -> Adwin:
         """Return n fresh detectors."""
@@ -99,13 +95,9 @@ class Adwin(KernelBank):
         self._totals = np.zeros((self.n, 3))
 
     def update(self, values: Floats) -> Mask:
-        """Take in one item for each detector and return which found a change.
+        """Make the transitions of ``MachineBank.update`` in one kernel.
 
-        The transitions of ``MachineBank.update`` in one kernel: at 64 detectors, what NumPy needs
-        to sort out who gets an item is more than the windows do.
-
-        Raises:
-            QueryError: another number of values, or an item out of range; nothing was taken in.
+        At 64 detectors, what NumPy needs to sort out who gets an item is more than the windows do.
         """
         given = plain(np.asarray(values, dtype=np.float64))
         if given.shape != (self.n,):
@@ -199,21 +191,10 @@ def advance(
     n_feedback: int,
     changed: Mask,
 ) -> tuple[int, int]:
-    """Run the state machine for one item of each detector, up to where a change is found.
+    """Run the state machine for one item of each detector ((n,); nan: none), up to a change.
 
-    Args:
-        given: the items; nan for none ((n,)).
-        n_seen: items that each detector has taken in ((n,)).
-        ready: which detectors have feedback ((n,)).
-        sums: sums of the buckets ((n, rows, slots); the last row is empty).
-        squares: sums of squares of the buckets ((n, rows, slots)).
-        counts: buckets of each row ((n, rows)).
-        totals: number, sum, sum of squares of the window ((n, 3)).
-        significance: δ.
-        min_part: items that either side of a split has at least.
-        check_every: items between two checks.
-        n_feedback: items in the window before it checks.
-        changed: set for those that found a significant split ((n,)).
+    The arrays are those of the bank (``sums`` and ``squares``: (n, rows, slots), the last row
+    empty); ``changed`` is set for the detectors that found a significant split.
 
     Returns:
         How many found one, or -1 if an item is out of range and nothing was taken in; and the last

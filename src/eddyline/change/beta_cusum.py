@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from eddyline.change.machine import MachineBank
-from eddyline.change.recursion import cusum_step
 from eddyline.errors import OptionError
 from eddyline.options import in_range
 
@@ -92,7 +91,7 @@ class BetaCusum(MachineBank):
 
     def __init__(self, options: BetaCusumOptions, n: int) -> None:
         super().__init__(n, options.n_feedback)
-        self._options = options
+        self._options, self._n_back = options, options.change_point_back
         self._clip = 0.5 / options.block_rows if options.clip is None else options.clip
         self._min_variance = _FLOOR / (options.block_rows + 1)
         self._memory = float("inf") if options.memory is None else float(options.memory)
@@ -136,9 +135,8 @@ class BetaCusum(MachineBank):
         rows = np.flatnonzero(outside)
         if rows.size:
             ratios = _log_ratios(kept[rows], a[rows], b[rows], model[rows])
-            self._sums[which[rows]] = cusum_step(self._sums[which[rows]], ratios)
-        hits: Mask = self._sums[which] > self._options.threshold
-        return hits
+            self._sums[which[rows]] = np.maximum(0.0, self._sums[which[rows]] + ratios)
+        return self._sums[which] > self._options.threshold
 
     def _observed(self, which: Ints, items: Floats) -> tuple[Floats, Floats]:
         """Take items into the moments and return mean and variance [Welford].
@@ -155,9 +153,6 @@ class BetaCusum(MachineBank):
         spread = spread + off * (items - mean)
         self._moments[which] = np.stack((count, mean, spread), axis=1)
         return mean, spread / (count - 1.0)
-
-    def _change_point(self, which: Ints) -> Ints:
-        return self._back(which, self._options.change_point_back)
 
 
 def _log_ratios(items: Floats, a: Floats, b: Floats, model: Floats) -> Floats:

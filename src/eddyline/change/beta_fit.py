@@ -60,14 +60,7 @@ def beta_of_moments(mean: Floats, variance: Floats) -> tuple[Floats, Floats]:
 
 
 def log_likelihood(log_x: Floats, log_rest: Floats, a: Floats, b: Floats) -> Floats:
-    """Return the mean log-likelihood of a sample [(2)].
-
-    Args:
-        log_x: mean of ln x: ln G1 ((m,)).
-        log_rest: mean of ln(1 - x): ln G2 ((m,)).
-        a: first parameter ((m,)).
-        b: second parameter ((m,)).
-    """
+    """Return the mean log-likelihood of samples by their means of ln x and ln(1 - x) [(2)]."""
     value: Floats = (a - 1.0) * log_x + (b - 1.0) * log_rest - betaln(a, b)
     return value
 

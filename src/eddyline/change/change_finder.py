@@ -74,7 +74,7 @@ class ChangeFinder(MachineBank):
 
     def __init__(self, options: ChangeFinderOptions, n: int) -> None:
         super().__init__(n, options.n_feedback)
-        self._options = options
+        self._options, self._n_back = options, options.change_point_back
         # Per stage: weight, weighted mean, weighted second moment of each normal.
         self._mixtures = np.zeros((self.n, 2, 3, N_NORMALS))
         self._floors = np.zeros((self.n, 2))
@@ -136,6 +136,3 @@ class ChangeFinder(MachineBank):
         held = np.minimum(self._n_losses[which, stage], length)
         means: Floats = self._losses[which, stage].sum(axis=1) / held
         return means
-
-    def _change_point(self, which: Ints) -> Ints:
-        return self._back(which, self._options.change_point_back)

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from eddyline.change.machine import MachineBank
-from eddyline.change.recursion import cusum_step
 from eddyline.options import in_range
 
 if TYPE_CHECKING:
@@ -76,7 +75,7 @@ class Cusum(MachineBank):
         with np.errstate(over="ignore", invalid="ignore"):
             off = (items - self._scales[which, 0]) / self._scales[which, 1]
             evidence = np.stack((off, -off), axis=1) - 0.5 * self._options.shift
-            sums = cusum_step(self._sums[which], evidence)
+            sums = np.maximum(0.0, self._sums[which] + evidence)
         self._sums[which] = sums
         self._zeros[which] = np.where(sums == 0.0, self.n_seen[which, None], self._zeros[which])
         return np.asarray((sums > self._options.threshold).any(axis=1))

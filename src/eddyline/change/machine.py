@@ -50,6 +50,8 @@ class MachineBank(ABC):
     _high: ClassVar[float] = MOST
     """Largest item."""
     _state: ClassVar[tuple[str, ...]] = ()
+    _n_back: int = 0
+    """Items before the alarm with which a change is taken to have begun; 0: with the next one."""
 
     def __init__(self, n: int, n_feedback: int) -> None:
         if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 0:
@@ -83,7 +85,8 @@ class MachineBank(ABC):
 
     def _change_point(self, which: Ints) -> Ints:
         """Return where the change began that each of the detectors has just found ((m,))."""
-        return self.n_seen[which]
+        since = self.n_seen[which] - self._n_back
+        return np.maximum(since, self._started[which]) if self._n_back else since
 
     def _adjust(self, which: Ints) -> None:  # noqa: B027 amnesic banks have nothing to adjust
         """Drop what is stale after a change; only non-amnesic banks are asked to."""
@@ -101,10 +104,7 @@ class MachineBank(ABC):
         return self._ready.copy()
 
     def update(self, values: Floats) -> Mask:
-        """Take in one item for each detector and return which found a change.
-
-        Args:
-            values: the items; nan where a detector gets none this time ((n,)).
+        """Take in one item for each detector and return which found a change ((n,)).
 
         Raises:
             QueryError: another number of values, or an item out of range; nothing was taken in.
@@ -228,11 +228,6 @@ class MachineBank(ABC):
         self._ready[which] = self.n_feedback == 0
         self._buffer[which] = 0.0
         self._initialize(which)
-
-    def _back(self, which: Ints, n_back: int) -> Ints:
-        """Return the index of the item ``n_back`` ago, the newest counting as 1; 0: the next."""
-        since = self.n_seen[which] - n_back
-        return np.maximum(since, self._started[which]) if n_back else since
 
     # -- snapshots ----------------------------------------------------------------------------
 

@@ -20,8 +20,7 @@ import numpy as np
 
 from eddyline.change.kernel_bank import KernelBank
 from eddyline.data.jit import compiled
-from eddyline.errors import OptionError
-from eddyline.options import in_range
+from eddyline.options import in_range, is_switch
 
 if TYPE_CHECKING:
     from eddyline.data.arrays import Floats, Ints, Mask
@@ -63,9 +62,7 @@ class MartingaleOptions:
         in_range(self, "seed", 0, 2**63 - 1)
         if self.tie_share is not None:
             in_range(self, "tie_share", 1e-9, 1.0)
-        if not isinstance(self.floor, bool):
-            msg = f"option 'floor' must be True or False, got {self.floor!r}"
-            raise OptionError(msg, name="floor", value=self.floor)
+        is_switch(self, "floor")
 
     def build(self, n: int) -> Martingale:
         """Return n fresh detectors."""
@@ -86,7 +83,7 @@ class Martingale(KernelBank):
     def __init__(self, options: MartingaleOptions, n: int) -> None:
         super().__init__(n, 0)
         self._max_length = options.max_items
-        self._options = options
+        self._options, self._n_back = options, options.change_point_back
         capacity = min(_FIRST_CAPACITY, options.max_items)
         self._recent = np.zeros((self.n, capacity))
         self._ordered = np.zeros((self.n, capacity))
@@ -100,7 +97,7 @@ class Martingale(KernelBank):
         options, capacity = self._options, self._recent.shape[1]
         if capacity < options.max_items and self._n_items[which].max() >= capacity:
             self._grow(min(2 * capacity, options.max_items))
-        hits: Mask = check(
+        return check(
             which,
             items,
             self.n_seen,
@@ -114,10 +111,6 @@ class Martingale(KernelBank):
             math.nan if options.tie_share is None else options.tie_share,
             0.0 if options.floor else -math.inf,
         )
-        return hits
-
-    def _change_point(self, which: Ints) -> Ints:
-        return self._back(which, self._options.change_point_back)
 
 
 @compiled
@@ -137,19 +130,8 @@ def check(
 ) -> Mask:
     """Take in an item of each detector and return which martingales exceed the threshold ((m,)).
 
-    Args:
-        which: the detectors ((m,)).
-        items: their items ((m,)).
-        n_seen: items that each detector has taken in ((n,)); numbers the random ties.
-        recent: items by arrival ((n, capacity)).
-        ordered: items by size ((n, capacity)).
-        n_items: items since the start ((n,)).
-        log_values: logarithms of the martingales ((n,)).
-        exponent: ε of the power martingale.
-        threshold: logarithm of the bound.
-        seed: of the random shares of ties.
-        tie_share: what a tie counts for; nan: a random share.
-        floor: least logarithm of a martingale.
+    ``n_seen`` numbers the random ties; ``threshold`` and ``floor`` are logarithms; a ``tie_share``
+    of nan is a random one.
     """
     hits = np.zeros(len(which), dtype=np.bool_)
     strange = np.empty(recent.shape[1])

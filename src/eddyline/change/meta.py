@@ -98,15 +98,10 @@ def _are_distances(given: object, n_pairs: int) -> bool:
 
 @lru_cache(maxsize=256)
 def simulated_limit(n_base: int, n_now: int, horizon: int, prob: float) -> float:
-    """Return the quantile of the largest distance on streams without a change.
+    """Return the largest distance that all but ``prob`` of the streams without a change reach.
 
-    The same in every process: the streams have a fixed seed.
-
-    Args:
-        n_base: items of the baseline.
-        n_now: items of the current window.
-        horizon: items of a stream after both windows are full.
-        prob: how often a stream exceeds the limit.
+    They have ``horizon`` items after both windows are full, and a fixed seed: the limit is the same
+    in every process.
     """
     n_runs = max(_N_RUNS, round(20.0 / prob))
     largest = largest_distances(n_base, n_now, horizon, n_runs, np.random.default_rng(0))
@@ -134,7 +129,7 @@ class Meta(KernelBank):
     def __init__(self, options: MetaOptions, n: int) -> None:
         lengths = np.array(options.lengths(), dtype=np.int64)
         super().__init__(n, int(lengths.sum(axis=1).min()))
-        self._options = options
+        self._n_back = options.change_point_back
         self._lengths = lengths
         self._limits = np.array(options.limits())
         self._n_items: Ints = np.zeros(self.n, dtype=np.int64)
@@ -150,7 +145,7 @@ class Meta(KernelBank):
         return self._take(which, items)
 
     def _take(self, which: Ints, items: Floats) -> Mask:
-        hits: Mask = take(
+        return take(
             which,
             items,
             self._n_items,
@@ -160,10 +155,6 @@ class Meta(KernelBank):
             self._lengths,
             self._limits,
         )
-        return hits
-
-    def _change_point(self, which: Ints) -> Ints:
-        return self._back(which, self._options.change_point_back)
 
 
 @compiled
@@ -179,15 +170,8 @@ def take(
 ) -> Mask:
     """Take in an item of each detector and return which have a pair of windows too far apart.
 
-    Args:
-        which: the detectors ((m,)).
-        items: their items ((m,)).
-        n_items: items since the start ((n,)).
-        newest: ring of the newest items ((n, longest current window)).
-        baselines: sorted first items, the pairs side by side ((n, sum of baseline lengths)).
-        currents: sorted newest items, the pairs side by side ((n, sum of current lengths)).
-        lengths: lengths of baseline and current window of each pair ((pairs, 2)).
-        limits: distance that is a change, of each pair ((pairs,)).
+    ``newest`` is the ring of the newest items; ``baselines`` and ``currents`` are sorted, the pairs
+    of windows side by side (one row a detector).
     """
     hits = np.zeros(len(which), dtype=np.bool_)
     for j in range(len(which)):

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from eddyline.change.machine import MachineBank
-from eddyline.errors import OptionError
-from eddyline.options import in_range
+from eddyline.options import in_range, is_one_of
 
 if TYPE_CHECKING:
     from eddyline.data.arrays import Floats, Ints, Mask
@@ -50,10 +49,7 @@ class PageHinkleyOptions:
         in_range(self, "tolerance", 0.0, 1e300)
         in_range(self, "fading", 1e-6, 1.0)
         in_range(self, "n_feedback", 0, 2**31)
-        if self.direction not in DIRECTIONS:
-            msg = f"option 'direction' must be one of {', '.join(DIRECTIONS)}, "
-            msg += f"got {self.direction!r}"
-            raise OptionError(msg, name="direction", value=self.direction)
+        is_one_of(self, "direction", DIRECTIONS)
 
     def build(self, n: int) -> PageHinkley:
         """Return n fresh detectors."""

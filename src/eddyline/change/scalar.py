@@ -187,11 +187,7 @@ class LoopBank(MachineBank):
         return {**super().snapshot(), "parts": [self._parts[i].snapshot() for i in touched]}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Continue from what ``snapshot`` returned.
-
-        Raises:
-            StateError: the state is of another kind or number of detectors, or damaged.
-        """
+        """Continue from what ``snapshot`` returned."""
         touched, _ = self._unpacked(state)
         parts = state.get("parts")
         if not isinstance(parts, list) or len(parts) != len(touched):

@@ -69,5 +69,4 @@ def joint_drops(order: Order, bits: Bits, weights: Floats) -> Floats:
 
 def view_of(joint: Floats) -> Floats:
     """Return the matrix view of joint drops: what is first dropped at i or later counts in i."""
-    view: Floats = joint[::-1].cumsum(axis=0)[::-1]
-    return view
+    return joint[::-1].cumsum(axis=0)[::-1]

@@ -73,5 +73,4 @@ class Classifier:
 def _merged_counts(counts: Floats, edge: int) -> Floats:
     """Return counts with buckets ``edge`` and ``edge + 1`` of the last axis as one."""
     starts = np.delete(np.arange(counts.shape[-1]), edge + 1)
-    found: Floats = np.add.reduceat(counts, starts, axis=-1)
-    return found
+    return np.add.reduceat(counts, starts, axis=-1)

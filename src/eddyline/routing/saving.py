@@ -79,5 +79,4 @@ def routed_costs(
     """Return what each row costs under a table (ns; (M,))."""
     columns = [sample.attributes.index(name) for name in table.attributes]
     group = table.group_of(sample.values[:, columns])
-    found: Floats = outcomes.costs(np.array(table.orders), prices.costs_ns)[outcomes.of_row, group]
-    return found
+    return outcomes.costs(np.array(table.orders), prices.costs_ns)[outcomes.of_row, group]

@@ -110,8 +110,7 @@ def behind_prefix(order: Order) -> Mask:
     """
     place = np.empty(len(order), dtype=np.int64)
     place[list(order)] = np.arange(len(order))
-    behind: Mask = place[None, :] >= np.arange(len(order))[:, None]
-    return behind
+    return place[None, :] >= np.arange(len(order))[:, None]
 
 
 def changed_prefixes(before: Order, after: Order) -> Mask:

@@ -75,10 +75,7 @@ def _values(column: pa.ChunkedArray) -> NDArray[np.unsignedinteger] | None:
         return None
     (chunk,) = column.chunks
     width = kind.bit_width // 8
-    bits: NDArray[np.unsignedinteger] = np.frombuffer(
-        chunk.buffers()[1], f"u{width}", len(chunk), chunk.offset * width
-    )
-    return bits
+    return np.frombuffer(chunk.buffers()[1], f"u{width}", len(chunk), chunk.offset * width)
 
 
 @compiled

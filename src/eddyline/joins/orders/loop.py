@@ -262,8 +262,7 @@ class Growth:
         for at in self.filters.outwards:
             if (parent := self.filters.parents[at]) is not None:
                 n_probes[at] = n_probes[parent] + means[parent]
-        ranks: NDArray[np.float64] = (means - 1.0) / n_probes
-        return ranks
+        return (means - 1.0) / n_probes
 
     def snapshot(self) -> GrowthState:
         """Return what was counted."""
