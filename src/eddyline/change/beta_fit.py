@@ -34,12 +34,10 @@ class BetaFit(NamedTuple):
 
 
 def fit_beta(items: Floats, min_variance: Floats) -> BetaFit:
-    """Fit a Beta law to each row.
+    """Fit a Beta law to each row of samples, strictly between 0 and 1 ((m, D), D ≥ 2).
 
-    Args:
-        items: samples, each strictly between 0 and 1 ((m, D), D ≥ 2).
-        min_variance: floor of a row's variance; a row below it gets the law of its mean and that
-            variance, as its likelihood grows without end ((m,)).
+    A row whose variance is below its floor ((m,)) gets the law of its mean and that variance, as
+    its likelihood grows without end.
     """
     mean, variance = items.mean(axis=1), items.var(axis=1, ddof=1)
     a, b = beta_of_moments(mean, np.maximum(variance, min_variance))

@@ -34,10 +34,6 @@ class MachineBank(ABC):
 
     ``_state`` of a class names its arrays: one row per detector, all zeros in a fresh one. They
     are what a snapshot holds and what ``initialize`` clears.
-
-    Args:
-        n: number of detectors (≥ 0).
-        n_feedback: items that a detector learns from before it checks (≥ 0).
     """
 
     kind: str

@@ -23,9 +23,6 @@ _HEAD = re.compile(r"([<>|][biuf][0-9]{1,2});((?:[0-9]{1,12}(?:,[0-9]{1,12})*)?)
 def pack(array: NDArray[Any]) -> str:
     """Return an array of numbers or booleans as a text that ``unpack`` reads, to the bit.
 
-    Args:
-        array: booleans, integers or floats, of any shape.
-
     >>> pack(np.zeros(1000))[:9]
     '<f8;1000;'
     >>> unpack(pack(np.array([[1.5, np.nan]])))

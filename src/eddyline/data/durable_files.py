@@ -26,13 +26,9 @@ files of 200 kB took 12 ms this way, and 141 ms one after the other (ext4 on a v
 
 
 def replace_file(path: str | Path, content: bytes) -> None:
-    """Write a file of a local disk whole or not at all; durable when this returns.
+    """Write a file of a folder that is there, on a local disk, whole or not at all.
 
-    Several processes may write the same file: the last one to finish wins.
-
-    Args:
-        path: in a folder that is there.
-        content: what the file holds afterwards.
+    It is durable when this returns. Of several processes that write it the last one wins.
 
     Raises:
         OSError: it cannot be written; the file is as it was.
@@ -52,12 +48,7 @@ def replace_file(path: str | Path, content: bytes) -> None:
 
 
 def replace_in(files: fs.FileSystem, path: str, content: bytes) -> None:
-    """Write a file whole or not at all, as durably as its file system can.
-
-    Args:
-        files: any file system.
-        path: in a folder of it that is there.
-        content: what the file holds afterwards.
+    """Write a file of a folder that is there, whole or not at all, as durably as can be.
 
     Raises:
         OSError: it cannot be written; the file is as it was.
@@ -71,12 +62,7 @@ def replace_in(files: fs.FileSystem, path: str, content: bytes) -> None:
 
 
 def sync_files(files: fs.FileSystem, folder: str, names: Sequence[str]) -> None:
-    """Make files durable that were written to a folder; does nothing but on a local disk.
-
-    Args:
-        files: any file system.
-        folder: the folder.
-        names: of the files; they are closed.
+    """Make closed files durable that were written to a folder; does nothing but on a local disk.
 
     Raises:
         OSError: the disk reports an error.

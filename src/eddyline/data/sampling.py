@@ -27,13 +27,9 @@ def seed_of(*parts: Any) -> int:
 
 
 def sampled_rows(seed: int, first_row: int, n_rows: int, prob: float) -> NDArray[np.int64]:
-    """Return which of the rows ``first_row .. first_row + n_rows`` are sampled.
+    """Return which of the rows ``first_row .. first_row + n_rows`` of a partition are sampled.
 
-    Args:
-        seed: the seed of this query, batch and partition (see ``seed_of``).
-        first_row: number of the first row within the partition.
-        n_rows: how many rows there are.
-        prob: sampling probability ([0, 1]).
+    The seed is of the query, batch and partition (see ``seed_of``).
 
     Returns:
         Ascending offsets from ``first_row`` ((M,)).

@@ -63,15 +63,7 @@ def chosen_grid(
 
 
 def gain(graph: JoinGraph, before: Grid, after: Grid, bins: Bins | None, n_tasks: int) -> float:
-    """Return the factor by which the fullest bucket shrinks, or the busiest task with splits.
-
-    Args:
-        graph: the inputs and their key classes.
-        before: a grid.
-        after: the one that may take its place.
-        bins: histograms of hashes; see ``chosen_grid``.
-        n_tasks: tasks that run at a time.
-    """
+    """Return the factor by which the fullest bucket shrinks, or the busiest task with splits."""
     if before.splits or after.splits:
         one, other = (busiest(graph, grid, bins, n_tasks) for grid in (before, after))
     else:
@@ -80,15 +72,7 @@ def gain(graph: JoinGraph, before: Grid, after: Grid, bins: Bins | None, n_tasks
 
 
 def fullest(graph: JoinGraph, grid: Grid, bins: Bins | None = None) -> float:
-    """Return the rows of the fullest bucket of a grid, as far as bins tell.
-
-    The classes of an input are taken as independent of each other.
-
-    Args:
-        graph: the inputs and their key classes.
-        grid: the grid.
-        bins: histograms of hashes; see ``chosen_grid``.
-    """
+    """Return the rows of the fullest bucket of a grid, as far as histograms of hashes tell."""
     return float(_loads(graph, grid, bins).max())
 
 
@@ -96,12 +80,6 @@ def busiest(graph: JoinGraph, grid: Grid, bins: Bins | None, n_tasks: int) -> fl
     """Return the least rows of the busiest of so many tasks at a time.
 
     Copies make work for all tasks, so they count where there are more buckets than tasks.
-
-    Args:
-        graph: the inputs and their key classes.
-        grid: the grid.
-        bins: histograms of hashes; see ``chosen_grid``.
-        n_tasks: tasks that run at a time.
     """
     loads = _loads(graph, grid, bins)
     return float(max(loads.max(), loads.sum() / n_tasks))
@@ -167,15 +145,9 @@ def _sides(
     """Return in how many parts the inputs are cut in a bin; nothing if it is not worth it.
 
     Step by step the input is cut more finely of which that takes the most rows out of a bucket, as
-    long as the busiest task has fewer rows then: copies make work for all of them.
-
-    Args:
-        rows: of each input in the bin, in one bucket.
-        timed: the inputs that can be cut.
-        size: in how many parts the key class is cut, so that the bin can be.
-        n_alike: buckets in each of these.
-        others: rows of other bins, in all buckets.
-        n_tasks: tasks that run at a time.
+    long as the busiest task has fewer rows then: copies make work for all of them. ``size`` is in
+    how many parts the key class is cut, ``n_alike`` the buckets in each of these, and ``others``
+    the rows of other bins in all buckets.
     """
 
     def busiest_with(sides: Mapping[str, int]) -> float:

@@ -128,11 +128,8 @@ def z_scores(joint: Floats, price: Floats) -> Floats:
     """Return by how many standard errors position j beats position i on the same tuples ((F, F)).
 
     A tuple alive at i counts ``drops_j / price_j - drops_i / price_i``; with equal prices the
-    square of the result is McNemar's (n01 - n10)² / (n01 + n10).
-
-    Args:
-        joint: joint drops in profile tuples ((F, F); see ``joint_drops``).
-        price: cost of the filter at each position (> 0; (F,)).
+    square of the result is McNemar's (n01 - n10)² / (n01 + n10). Joint drops are in profile tuples
+    ((F, F)), prices by position ((F,)).
     """
     view = view_of(joint)
     own = (view.diagonal() / price)[:, None]

@@ -36,10 +36,8 @@ class Evidence:
     def of(cls, window: FilterProfile, prior_tuples: float = 0.0) -> Self:
         """Read the evidence of a window.
 
-        Args:
-            window: the profile of the window.
-            prior_tuples: how many tuples, dropped by each filter as often as rows are in general,
-                are taken to reach every position (0: none).
+        So many prior tuples, dropped by each filter as often as rows are in general, are taken to
+        reach every position (0: none).
         """
         bits, weights = window.bits()
         seen = weights.sum() + window.passed
@@ -55,11 +53,6 @@ def restore_invariant(order: Order, start: int, evidence: Evidence) -> tuple[Ord
     their order; the printed figure swaps, which contradicts the thesis' own Example 4.3.3). It
     stops behind the last position that a moved filter came from: further right the set of
     preceding filters, and so every count, is unchanged.
-
-    Args:
-        order: the order to correct.
-        start: the first position that may be wrong.
-        evidence: what the window knows.
 
     Returns:
         The corrected order and the first position that was not looked at.

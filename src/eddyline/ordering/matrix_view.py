@@ -52,10 +52,7 @@ def by_position(order: Order, bits: Bits) -> tuple[Bits, Indices]:
 def joint_drops(order: Order, bits: Bits, weights: Floats) -> Floats:
     """Return the weight of the tuples first dropped at d that position c drops too ((F, F)).
 
-    Args:
-        order: the order.
-        bits: outcome bits by filter index ((R, F)).
-        weights: weight of each row ((R,)).
+    Bits are by filter index ((R, F)), with a weight each ((R,)).
     """
     drops, first = by_position(order, bits)
     rows = np.argsort(first, kind="stable")

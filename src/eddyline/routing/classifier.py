@@ -39,10 +39,7 @@ class Classifier:
         """Return the attribute with fewer ranges: neighbours that say the same are one.
 
         The likeliest pair is merged until every two neighbours differ beyond chance in what they
-        say of the filters that the attribute tells about [Kerber92].
-
-        Args:
-            filters: those filters ((F,)).
+        say of the filters ((F,)) that the attribute tells about [Kerber92].
         """
         if self.partition.kind != "ranges":
             return self

@@ -82,8 +82,7 @@ class Gains:
     def is_significant(self, level: float) -> Mask:
         """Return which gains chance does not explain ((F, K)).
 
-        Args:
-            level: chance of one false attribute per filter, shared by all attributes ((0, 1)).
+        ``level`` is the chance of one false attribute per filter, shared by all ((0, 1)).
         """
         degrees = np.maximum(self.n_filled - 1, 1)
         from scipy.special import chdtri  # noqa: PLC0415 - loading it takes longer than most tasks
@@ -96,9 +95,8 @@ class Gains:
 def gains(seen: Sequence[Floats], passed: Sequence[Floats]) -> Gains:
     """Return the gains of counters [Bizarro05 4.1].
 
-    Args:
-        seen: rows in each bucket, for each attribute (``In``; K times (D_k,)).
-        passed: of those, the rows that pass each filter (``Out``; K times (F, D_k)).
+    They are the rows in each bucket of each attribute (``In``; K times (D_k,)) and, of those, the
+    ones that pass each filter (``Out``; K times (F, D_k)).
 
     >>> found = gains([np.array([50.0, 50.0, 50.0])], [np.array([[5.0, 10.0, 45.0]])])
     >>> float(found.ratio[0, 0].round(6)), float(found.g_statistic[0, 0].round(1))
@@ -121,11 +119,8 @@ def gains(seen: Sequence[Floats], passed: Sequence[Floats]) -> Gains:
 def difference(seen: Floats, passed: Floats) -> Floats:
     """Return how much each bucket differs from the next: likelihood-ratio statistic ((D - 1,)).
 
-    By chance alone it is chi-square with as many degrees as there are filters.
-
-    Args:
-        seen: rows in each bucket ((D,)).
-        passed: of those, the rows that pass each filter ((F, D)).
+    By chance alone it is chi-square with as many degrees as there are filters. For the counters of
+    an attribute see ``gains``.
     """
     both, good = seen[:-1] + seen[1:], passed[:, :-1] + passed[:, 1:]
     apart = seen * entropy(passed / np.maximum(seen, 1.0))

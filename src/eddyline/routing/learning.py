@@ -58,13 +58,7 @@ class Outcomes:
 
     @classmethod
     def of(cls, drops: Bits, codes: Bytes, weights: Floats) -> Self:
-        """Return sampled rows grouped by outcome.
-
-        Args:
-            drops: which filter drops which row ((M, F)).
-            codes: the same packed ((M, B)).
-            weights: rows that each one stands for ((M,)).
-        """
+        """Return sampled rows grouped by outcome: bits ((M, F)), and the same packed ((M, B))."""
         width = codes.shape[1]
         if width <= 8:
             wide = np.zeros((len(codes), 8), dtype=np.uint8)
@@ -84,12 +78,7 @@ class Outcomes:
         return len(self.weights)
 
     def costs(self, orders: Orders, costs_ns: Floats) -> Floats:
-        """Return what a row of each code costs under each order (ns; (Q, G)).
-
-        Args:
-            orders: the orders ((G, F)).
-            costs_ns: cost of one evaluation of each filter (ns; (F,)).
-        """
+        """Return what a row of each code costs under each order ((G, F)) (ns; (Q, G))."""
         drops = self.drops[:, orders]
         drops[:, :, -1] = True  # whoever comes this far pays for the last filter either way
         spent = costs_ns[orders].cumsum(axis=1)
@@ -138,10 +127,6 @@ def shrunk(seen: Floats, passed: Floats) -> Floats:
 
     How strongly is estimated: by how much the buckets differ beyond chance [DerSimonian86].
 
-    Args:
-        seen: rows in each bucket ((D,)).
-        passed: of those, the rows that pass ((D,)).
-
     >>> shrunk(np.array([50.0, 50.0]), np.array([25.0, 26.0])).round(2)
     array([0.51, 0.51])
     >>> shrunk(np.array([50.0, 50.0, 0.0]), np.array([5.0, 45.0, 0.0])).round(2)
@@ -165,13 +150,8 @@ def greedy_orders(
 ) -> Orders:
     """Return for each class the order of the most dropped per cost ((C, F)).
 
-    Args:
-        cells: the rows.
-        drops: which filter drops a row of each cell ((N, F)).
-        weights: weight of each cell ((N,)).
-        prior_drops: what each filter is taken to drop at any position before anything is seen
-            there (weight; (C, F)).
-        costs_ns: cost of one evaluation of each filter (ns; > 0; (F,)).
+    ``drops`` ((N, F)) and ``weights`` ((N,)) are of the cells. ``prior_drops`` is the weight that
+    each filter is taken to drop at any position before anything is seen there ((C, F)).
     """
     n_classes, n_filters = prior_drops.shape
     orders = np.empty((n_classes, n_filters), dtype=np.intp)
@@ -188,12 +168,9 @@ def greedy_orders(
 
 
 def independent_costs(pass_fracs: Floats, orders: Orders, costs_ns: Floats) -> Floats:
-    """Return what a row costs if filters are independent (ns; (C, G)).
+    """Return what a row costs under each order ((G, F)) if filters are independent (ns; (C, G)).
 
-    Args:
-        pass_fracs: of each filter in each class ((C, F)).
-        orders: the orders ((G, F)).
-        costs_ns: cost of one evaluation of each filter (ns; (F,)).
+    ``pass_fracs`` are of each filter in each class ((C, F)).
     """
     reach = np.cumprod(pass_fracs[:, orders[:, :-1]], axis=2)
     costs = costs_ns[orders]
@@ -261,11 +238,7 @@ def _needs_default(costs: Floats, of_class: Floats) -> Mask:
     """Return which classes would lose far more by another order than rows in general ((C,)).
 
     What is the order of all rows today is one of several that are as good to rows in general, and
-    may be another one tomorrow; such a class keeps it.
-
-    Args:
-        costs: what each class costs under each order; the first is the default (ns; (C, G)).
-        of_class: weight of the rows of each class ((C,)).
+    may be another one tomorrow; such a class keeps it. The first column of costs ((C, G)) is its.
     """
     rows = max(of_class.sum(), 1e-9)
     in_general = np.maximum((costs - costs[:, :1]).sum(axis=0) / rows, 0.0)
@@ -286,12 +259,9 @@ def _distinct(orders: Orders, weights: Floats, default: Order) -> Orders:
 
 
 def _choose(costs: Floats, max_groups: int, least: float) -> list[int]:
-    """Return which orders to use, best first: each must save something beside those before it.
+    """Return which orders to use, best first: each must save ``least`` (ns) beside those before it.
 
-    Args:
-        costs: what each class costs under each order; the first is the default (ns; (C, G)).
-        max_groups: most orders.
-        least: what an order must save (ns).
+    The first one, the default, is always used.
     """
     chosen, best = [0], costs[:, 0]
     while len(chosen) < min(max_groups, costs.shape[1]):

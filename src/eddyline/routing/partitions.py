@@ -93,11 +93,7 @@ class Partition:
         return len(self.points) + 2
 
     def buckets(self, values: Floats) -> Indices:
-        """Return the bucket of each value ([0, ``n_buckets``); (N,)).
-
-        Args:
-            values: values of the attribute, nan for NULL ((N,)).
-        """
+        """Return the bucket of each value, nan for NULL ([0, ``n_buckets``); (N,))."""
         values = np.ascontiguousarray(values)
         if self.kind == "hash":
             whole = np.fmin(np.abs(values), _EXACT).astype(np.int64)
@@ -124,10 +120,9 @@ class Partition:
         return place
 
     def sql(self, expr: str) -> str:
-        """Return the bucket as a Spark SQL expression: the same number as ``buckets``.
+        """Return the bucket of a DOUBLE expression as Spark SQL: the same number as ``buckets``.
 
-        Args:
-            expr: an expression of type DOUBLE; NULL and NaN fall in the last bucket.
+        NULL and NaN fall in the last bucket.
         """
         x = f"({expr})"
         first = f"CASE WHEN {_is_null(x)} THEN {self.n_buckets - 1}"
@@ -303,12 +298,9 @@ def _left_out(kind: str, values: Floats, known: Floats, n_distinct: int) -> str:
 
 
 def equal_parts(distinct: Floats, counts: Ints, n_buckets: int) -> Floats:
-    """Return the edges that part a sample into buckets of about equally many rows.
+    """Return the edges that part a sample into at most so many buckets of about equally many rows.
 
-    Args:
-        distinct: two or more distinct values, ascending ((K,)).
-        counts: how often each came ((K,)).
-        n_buckets: most buckets (≥ 1).
+    It has two or more distinct values, ascending, each so often ((K,)).
     """
     below = np.cumsum(counts) - counts
     wanted = np.arange(1, n_buckets) * (counts.sum() / n_buckets)

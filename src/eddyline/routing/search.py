@@ -275,14 +275,10 @@ class Search:
     def _pass_fracs(
         self, attributes: tuple[int, ...], classes: Indices, left_out: int | None = None
     ) -> Floats:
-        """Return the pass fraction of each filter in some classes ((C, F)).
+        """Return the pass fraction of each filter in some classes of a set of attributes ((C, F)).
 
-        Each filter goes by the attribute of the set that tells most about it [Bizarro05 4.2].
-
-        Args:
-            attributes: the set.
-            classes: the classes ((C,)).
-            left_out: the part of the sample that is not to be learned from.
+        Each filter goes by the attribute of the set that tells most about it [Bizarro05 4.2]. One
+        part of the sample may be left out: the one that is not to be learned from.
         """
         buckets = class_buckets(classes, [self.usable[k].n_buckets for k in attributes])
         found = np.empty((len(classes), self.drops.shape[1]))

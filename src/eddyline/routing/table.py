@@ -92,11 +92,7 @@ class RouteTable:
         return len(self.groups)
 
     def classes(self, values: Floats) -> Indices:
-        """Return the class of each row ((N,)).
-
-        Args:
-            values: values of the attributes in use, nan for NULL ((N, U)).
-        """
+        """Return the class of each row ((N,)); see ``class_of``."""
         return class_of(self.partitions, values)
 
     def group_of(self, values: Floats) -> Bytes:
@@ -113,10 +109,7 @@ class RouteTable:
         """Return Spark SQL that is true for exactly the rows of each group but the first.
 
         The conditions exclude each other and are never NULL; rows of which none is true take
-        ``orders[0]``.
-
-        Args:
-            exprs: an expression of type DOUBLE for each of ``attributes``.
+        ``orders[0]``. Each of ``attributes`` is told by an expression of type DOUBLE.
         """
         shape = [part.n_buckets for part in self.partitions]
         groups = self._lookup.reshape(shape)
@@ -174,10 +167,7 @@ class RouteTable:
         return self if order == self.orders[0] else replace(self, orders=(order, *self.orders[1:]))
 
     def rows_in_words(self, labels: Labels | None = None) -> list[str]:
-        """Return which rows each group is of, as a person would say it.
-
-        Args:
-            labels: what values of an attribute stand for, such as a text for its hash.
+        """Return which rows each group is of, as a person would say it; see ``Partition.words``.
 
         >>> cut = Partition("light", "ranges", (500.0,))
         >>> RouteTable((cut,), ((0, 1), (1, 0)), (0, 1, 0)).rows_in_words()
@@ -229,11 +219,9 @@ class RouteTable:
 
 
 def class_of(partitions: Sequence[Partition], values: Floats) -> Indices:
-    """Return the class of each row: its buckets in mixed radix, the last one fastest ((N,)).
+    """Return the class of each row ((N,)): its buckets in mixed radix, the last one fastest.
 
-    Args:
-        partitions: how each attribute is cut (U).
-        values: values of the attributes, nan for NULL ((N, U)).
+    Values of the attributes are nan for NULL ((N, U)).
     """
     found = np.zeros(len(values), dtype=np.intp)
     for column, part in enumerate(partitions):
@@ -245,9 +233,7 @@ def class_of(partitions: Sequence[Partition], values: Floats) -> Indices:
 def _useless_points(part: Partition, table: Bytes) -> set[int]:
     """Return points whose bucket takes everywhere the order of the one it would merge with.
 
-    Args:
-        part: the partition.
-        table: the groups by bucket of the partition and by the rest of the class ((D, …)).
+    ``table`` has the groups by bucket of the partition and by the rest of the class ((D, …)).
     """
     n = len(part.points)
     if part.kind == "ranges":  # edge i parts buckets i and i + 1

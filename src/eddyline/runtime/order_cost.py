@@ -21,13 +21,8 @@ def costs_ns(
     """Return what one input row costs on average, and what profiling it adds (ns).
 
     The latter is the Ω of [Babu05 4.3.4] at p = 1, and its part of the calls that are made for
-    profiling alone, because no other row of the batch gets that far.
-
-    Args:
-        order: the order in force.
-        profile: the evidence.
-        extra: which positions are evaluated beyond the first drop ((F, F)).
-        n_rows: rows of a batch; 0 where there are no calls with a fixed part.
+    profiling alone, because no other row of the batch (of ``n_rows``; 0: no call has a fixed part)
+    gets that far. ``extra`` says what is evaluated beyond the first drop ((F, F)).
     """
     fracs = drop_fracs(order, profile)
     reach = np.concatenate([[1.0], np.cumprod(1.0 - fracs)[:-1]])

@@ -112,10 +112,7 @@ class OrderLoop:
     ) -> list[JournalEntry]:
         """Take in what the last batch observed, and change the order if the evidence says so.
 
-        Args:
-            fresh: the profile of the last batch.
-            batch_id: the micro-batch, for the journal.
-            may_switch: False only takes in; the order stays whatever the evidence.
+        If it may not switch, the order stays whatever the evidence.
 
         Returns:
             The findings and decisions: a change in the data, another order; at most one of each.
@@ -197,12 +194,7 @@ class OrderLoop:
         return [JournalEntry(batch_id, self.component, "stale", evidence=evidence)]
 
     def _keep_newest(self, n_kept: int, known: FilterProfile) -> None:
-        """Let go of all evidence but the newest.
-
-        Args:
-            n_kept: profile tuples that stay.
-            known: the evidence before.
-        """
+        """Let go of all evidence but the newest profile tuples."""
         self.window.keep_newest(min(n_kept, known.n_tuples))
         self._new_tuples = min(self._new_tuples, n_kept)
 
@@ -295,8 +287,7 @@ class OrderLoop:
     def sample_prob(self, n_rows: int = 0) -> float:
         """Return the share of rows to profile next, so that profiling keeps to its budget.
 
-        Args:
-            n_rows: rows of the next batch; 0 where an engine evaluates row by row.
+        ``n_rows`` of the next batch are 0 where an engine evaluates row by row.
         """
         options = self.options
         if not self.is_adaptive:

@@ -62,12 +62,7 @@ class History:
     journal: tuple[JournalEntry, ...] = ()
 
     def last(self, *events: str, components: Container[str] | None = None) -> JournalEntry | None:
-        """Return the newest decision of one of those events, if any.
-
-        Args:
-            events: what it may be.
-            components: who may have decided; without them, anybody.
-        """
+        """Return the newest decision of one of those events, of anybody or some components."""
         for each in reversed(self.journal):
             if each.event in events and (components is None or each.component in components):
                 return each

@@ -77,12 +77,7 @@ def newest_attempts(packed: Iterable[bytes]) -> list[TaskReport[Any]]:
 
 
 def decisions_of(reports: Iterable[TaskReport[Any]], batch_id: int) -> list[JournalEntry]:
-    """Return the decisions of tasks as journal entries, with their partitions.
-
-    Args:
-        reports: of the tasks of one job.
-        batch_id: the micro-batch, for entries that say how many were left out.
-    """
+    """Return the decisions of the tasks of one job as journal entries, with their partitions."""
     found = []
     for report in reports:
         at = {"partition": report.partition}

@@ -39,9 +39,7 @@ class Saved(msgspec.Struct):
 class SnapshotFile:
     """The learned state of one run as a JSON file, replaced atomically.
 
-    Args:
-        path: the file.
-        fingerprint: identifies the query's text; state of another text is not used.
+    State of another fingerprint, which is that of another query's text, is not used.
     """
 
     def __init__(self, path: Path, fingerprint: str) -> None:

@@ -30,16 +30,12 @@ class Upkeep:
 
 
 def upkeep_of(runs: Sequence[RunFile], *, horizon: int, length: int) -> Upkeep:
-    """Return the compaction of some runs.
+    """Return the compaction of the runs of one input in one bucket, the oldest first.
 
-    A run goes as a whole when all its rows have left their window. Runs of a size become one of the
-    next size, so that a row is written again once for each power of FAN_IN by which its window is
-    larger than a batch; but only if no row waits too long to go with the later ones.
-
-    Args:
-        runs: of one input in one bucket, the oldest first.
-        horizon: rows that leave their window before this instant cannot join any more (µs).
-        length: of the window (µs); FOREVER if rows never leave it by time.
+    A run goes as a whole when all its rows have left their window (horizon, µs). Runs of a size
+    become one of the next size, so that a row is written again once for each power of FAN_IN by
+    which its window (length in µs, or FOREVER) is larger than a batch; but only if no row waits
+    too long to go with the later ones.
     """
     stay = tuple(run for run in runs if run.last_end >= horizon)
     for first in range(len(stay) - FAN_IN + 1):

@@ -26,13 +26,9 @@ _ENDS = "ends"
 
 
 def with_ends(run: SortedRun, ends: NDArray[np.int64]) -> SortedRun:
-    """Return a run with other ends.
+    """Return a run with other ends (µs).
 
     Ends need not ascend with starts, as those of groups do not: so indexes get bounds that do.
-
-    Args:
-        run: the run.
-        ends: the last instant at which the window holds each row (µs).
     """
     rows = run.rows
     indexes = {}
@@ -55,13 +51,7 @@ def run_of(rows: Rows) -> SortedRun:
 def write_ends(
     files: fs.FileSystem, folder: str, run: RunFile, ends: NDArray[np.int64]
 ) -> tuple[RunFile, RunFile]:
-    """Write the ends of a run that has been written.
-
-    Args:
-        files: where the folder is.
-        folder: the folder of the run.
-        run: what the manifest says of it.
-        ends: of its rows (µs).
+    """Write the ends (µs) of the rows of a run that has been written to the same folder.
 
     Returns:
         What the manifest says of the run now, and of its ends.
@@ -97,9 +87,7 @@ def run_with(file: RunFile) -> str:
 def bounds_of(hashes: NDArray[np.uint64], ends: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return for each entry of an index the latest end of it and those before it with its hash.
 
-    Args:
-        hashes: of each entry, ascending.
-        ends: of each entry, in any order (µs).
+    Hashes ascend, and ends are in any order (µs).
     """
     found = np.empty(ends.size, np.int64)
     for entry in range(ends.size):

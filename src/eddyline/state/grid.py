@@ -88,12 +88,9 @@ class Split:
         return [part for part in range(self.n_parts) if part // step % size == 0]
 
     def part(self, place: int, size: int) -> int:
-        """Return the part of the bin that lies at a place of its key class.
+        """Return the part of the bin that lies at a place of its key class, cut in so many parts.
 
-        Args:
-            place: where along the class.
-            size: in how many parts the class is cut. No two bins that follow each other begin at
-                the same place.
+        No two bins that follow each other begin at the same place.
         """
         return (place - self.bin) % size
 
@@ -123,13 +120,9 @@ class Grid:
         codes: Mapping[int, NDArray[np.int64]],
         starts: NDArray[np.int64],
     ) -> NDArray[np.bool_]:
-        """Return a mask of the rows of an input that belong to a bucket.
+        """Return a mask of the rows of an input that belong to a bucket ((R,)).
 
-        Args:
-            bucket: its number.
-            name: the input.
-            codes: of each row, by key class; at least one.
-            starts: the event time of each row (µs; (R,)).
+        They are told by their codes in one key class or more, and their event times (µs).
         """
         place, held = self.place(bucket), np.ones(starts.size, np.bool_)
         for key, of in codes.items():
@@ -153,11 +146,7 @@ class Grid:
     ) -> NDArray[np.bool_]:
         """Return of which rows that a bucket holds it is the first one: each is in one bucket.
 
-        Args:
-            bucket: its number.
-            name: the input.
-            codes: of each row, by key class; at least one.
-            starts: the event time of each row (µs; (R,)).
+        See ``holds`` for the arguments.
         """
         place, first = self.place(bucket), np.full(starts.size, bucket in set(self.once(codes)))
         for split in self.splits:

@@ -32,18 +32,9 @@ def write_late(
     rows: Rows,
     keys: Sequence[KeyColumn] = (),
 ) -> str:
-    """Write late rows as one parquet file; an earlier attempt of the same batch is replaced.
+    """Write late rows of an input as one parquet file, and return its name.
 
-    Args:
-        place: of the operator; its folder of late rows is there.
-        batch_id: the batch that they came in.
-        bucket: the bucket that they belong to.
-        name: their input.
-        rows: the rows.
-        keys: columns that codes say, to be written as well.
-
-    Returns:
-        The name of the file.
+    An earlier attempt of the same batch is replaced. Columns that codes say are written as well.
 
     Raises:
         OSError: it cannot be written.
@@ -65,10 +56,7 @@ def with_times(payload: pa.Table, starts: NDArray[np.int64]) -> pa.Table:
 def read_late(place: StatePlace, name: str, until: int) -> pa.Table | None:
     """Return the late rows of an input, by batch; None if there is none.
 
-    Args:
-        place: of the operator.
-        name: the input.
-        until: the last batch that counts: files of a later one are of an attempt that failed.
+    Files of batches after ``until`` are of an attempt that failed.
 
     Raises:
         OSError: they cannot be read.
@@ -84,11 +72,6 @@ def read_late(place: StatePlace, name: str, until: int) -> pa.Table | None:
 
 def settle_late(place: StatePlace, batch_id: int, written: Collection[str]) -> None:
     """Make the late rows of a batch durable, and remove what only a failed attempt has written.
-
-    Args:
-        place: of the operator.
-        batch_id: the batch.
-        written: the files of the attempt that counts.
 
     Raises:
         OSError: they cannot be flushed or removed.

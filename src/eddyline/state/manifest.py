@@ -42,19 +42,11 @@ class StatePart(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, content: msgspec.Struct, files: Iterable[str]) -> StatePart:
-        """Return the state that a value describes.
-
-        Args:
-            content: the value.
-            files: the names of all run files that it names.
-        """
+        """Return the state that a value describes, with the run files that it names."""
         return cls(tuple(files), msgspec.Raw(msgspec.json.encode(content)))
 
     def read(self, kind: type[ContentT]) -> ContentT:
-        """Return the description, as ``of`` was given it.
-
-        Args:
-            kind: the type of the value.
+        """Return the description of a kind, as ``of`` was given it.
 
         Raises:
             StateError: the content is damaged, or of another operator.
@@ -89,12 +81,7 @@ class _Head(msgspec.Struct):
 
 
 class ManifestFolder:
-    """The manifests of one query in a folder, and the run files beside them.
-
-    Args:
-        files: the file system of the folder.
-        folder: made if it is not there.
-    """
+    """The manifests of one query in a folder (made if need be), beside its run files."""
 
     def __init__(self, files: fs.FileSystem, folder: str) -> None:
         self.files = files
@@ -166,10 +153,7 @@ class ManifestFolder:
     def commit(self, batch_id: int, identity: str, parts: Mapping[str, StatePart]) -> Manifest:
         """Write a manifest, whole or not at all, and remove what no kept one needs any more.
 
-        Args:
-            batch_id: the batch.
-            identity: the query's.
-            parts: by operator; their files are closed.
+        The files of the operators' parts are closed.
 
         Raises:
             StateError: it cannot be written; what was there before is still there.

@@ -25,14 +25,7 @@ _START, _END, _PASSES, _CODE = "\0start", "\0end", "\0passes", "\0code"
 
 
 class HeldRows:
-    """The rows of one input that wait.
-
-    Args:
-        files: where they are.
-        folder: their folder.
-        held: the files of those that wait.
-        since: rows before this instant do not wait any more (µs).
-    """
+    """The rows of one input that wait, in files of a folder: those from ``since`` on (µs)."""
 
     def __init__(
         self, files: fs.FileSystem, folder: str, held: Sequence[RunFile], since: int
@@ -53,11 +46,7 @@ class HeldRows:
         return [part for part in parts if len(part)]
 
     def after(self, until: int, new: Rows | None) -> tuple[RunFile, ...]:
-        """Return the files of the rows that wait longer.
-
-        Args:
-            until: the instant from which rows wait (µs).
-            new: more of them; None if there is none.
+        """Return the files of the rows, new ones among them, that wait from ``until`` on (µs).
 
         Raises:
             OSError: they cannot be read or written.

@@ -31,13 +31,7 @@ class Moved:
 
     @classmethod
     def of(cls, before: Grid, buckets: Buckets, grid: Grid) -> Moved | None:
-        """Return the origin of the runs of buckets; None if the grid is the same.
-
-        Args:
-            before: the grid of the buckets.
-            buckets: the state before the batch.
-            grid: the grid of the batch.
-        """
+        """Return the origin of the runs of buckets; None if the grid is the same."""
         if before == grid:
             return None
         places = {
@@ -49,15 +43,7 @@ class Moved:
         return cls(before, places)
 
     def taken(self, grid: Grid, bucket: int, name: str, run: str, rows: Rows) -> Rows:
-        """Return the rows of a run that belong to a bucket now; each is taken from one run.
-
-        Args:
-            grid: the grid of the batch.
-            bucket: in that grid.
-            name: the input.
-            run: the name of the run.
-            rows: its rows.
-        """
+        """Return the rows of a run that belong to a bucket now; each is taken from one run."""
         is_mine = grid.holds(bucket, name, rows.codes, rows.starts)
         is_mine &= self.grid.is_first(self.buckets[run], name, rows.codes, rows.starts)
         return rows.taken(np.flatnonzero(is_mine))
@@ -69,12 +55,6 @@ def buckets_for(
     """Return the state that each bucket of a grid starts from.
 
     State in the order of event time is never moved: it is in one bucket, and that of every grid.
-
-    Args:
-        grid: the grid of the batch.
-        before: the grid of the buckets.
-        buckets: the state before the batch.
-        classes_of: the key classes of each input.
     """
     if before == grid:
         return buckets

@@ -32,12 +32,9 @@ COUNT = "\0count"
 
 
 def stream_order(starts: NDArray[np.int64], contents: pa.Table) -> NDArray[np.int64]:
-    """Return the rows in the order of event time, and among equal times of their contents.
+    """Return the rows in the order of event time (µs), and among equal times of their contents.
 
-    Args:
-        starts: the event time of each row (µs).
-        contents: the columns of the stream, the first one first; NULL comes before all values, and
-            NaN behind them.
+    NULL comes before all values, and NaN behind them; the first column decides first.
     """
     order = np.argsort(starts, kind="stable")
     sorted_starts = starts[order]
@@ -71,11 +68,7 @@ def _sort_keys(number: int, column: pa.ChunkedArray) -> dict[str, pa.ChunkedArra
 def group_codes(columns: Sequence[pa.ChunkedArray], n_rows: int) -> NDArray[np.int64]:
     """Return a number for each row, equal where all columns are; in the order in which they come.
 
-    NULLs are equal, and so are NaNs, and both zeros.
-
-    Args:
-        columns: of the rows; all rows are equal if there is none.
-        n_rows: how many rows there are.
+    NULLs are equal, and so are NaNs, and both zeros; without columns all rows are.
     """
     codes = np.zeros(n_rows, np.int64)
     for column in columns:
@@ -130,12 +123,7 @@ class Groups:
 
 
 def write_groups(files: fs.FileSystem, folder: str, groups: Groups) -> RunFile:
-    """Write groups as a file of the folder of runs.
-
-    Args:
-        files: where the folder is.
-        folder: an existing folder.
-        groups: at least one.
+    """Write groups (at least one) as a file of the folder of runs.
 
     Raises:
         OSError: it cannot be written.
@@ -185,13 +173,9 @@ class Arrivals:
         starts: NDArray[np.int64],
         values: pa.Table,
     ) -> Arrivals:
-        """Return the places of rows in their groups.
+        """Return the places of rows in their groups; a window holds the latest so many of a group.
 
-        Args:
-            groups: before the rows; None if there was none.
-            n_latest: how many rows of a group the window holds.
-            starts: the event times of the rows, in the order of the stream (µs).
-            values: the columns by which they are grouped.
+        Starts (µs) are in the order of the stream; the columns of ``values`` tell groups apart.
         """
         if groups is None:
             nothing = np.empty(0, np.int64)
@@ -218,12 +202,8 @@ class Arrivals:
     def ends(self, group: NDArray[np.int64], rank: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the last instants of rows whose ends were not known before (µs).
 
-        Args:
-            group: the id of each row's group; known.
-            rank: how many rows of its group came before each row.
-
-        Returns:
-            FOREVER where the row so many places later has not come yet.
+        ``rank`` counts the rows of its group before each row. The end is FOREVER where the row so
+        many places later has not come yet.
         """
         at = self.groups.places()[group]
         follower = self.firsts[at] + rank + self.n_latest - self.before[at]

@@ -52,13 +52,7 @@ class RunFile:
 
 
 def write_run(files: fs.FileSystem, folder: str, name: str, run: SortedRun) -> RunFile:
-    """Write a run, with the index of each of its key classes.
-
-    Args:
-        files: where the folder is.
-        folder: an existing folder.
-        name: a name that no other run has.
-        run: at least one row.
+    """Write a run of one row or more under a new name, with the index of each of its key classes.
 
     Raises:
         OSError: it cannot be written, such as where no room is left.
@@ -83,13 +77,7 @@ def paths_of(folder: str, name: str) -> tuple[str, str]:
 
 
 def open_run(files: fs.FileSystem, folder: str, name: str, keys: Sequence[int]) -> SortedRun:
-    """Open a run that was written; on a local disk nothing is read before it is needed.
-
-    Args:
-        files: where the folder is.
-        folder: the folder.
-        name: the run's name.
-        keys: the key classes of its input, ascending.
+    """Open a run of some key classes (ascending); from a local disk only what is needed is read.
 
     Raises:
         OSError: it is not there, is not whole, or is of another format.

@@ -45,12 +45,7 @@ def hashes_of(codes: NDArray[np.int64]) -> NDArray[np.uint64]:
 
 @compiled
 def directory_of(hashes: NDArray[np.uint64], bits: int) -> NDArray[np.uint32]:
-    """Return the first entry of each of 2^bits slots when sorted, and the number of all.
-
-    Args:
-        hashes: of each row, in any order.
-        bits: at least one.
-    """
+    """Return the first entry of each of 2^bits slots when sorted, and the number of all."""
     shift = np.uint64(64 - bits)
     directory = np.zeros((1 << bits) + 1, np.uint32)
     for row in range(hashes.size):
@@ -66,13 +61,7 @@ def sorted_rows(
 ) -> NDArray[np.uint32]:
     """Return the rows in the order of their hashes, equal ones by start, and then as they came.
 
-    Fast where few rows of a slot are out of order.
-
-    Args:
-        hashes: of each row.
-        starts: of each row.
-        directory: of the hashes.
-        bits: it has 2^bits slots.
+    Fast where few rows of a slot (of 2^bits) are out of order.
     """
     shift = np.uint64(64 - bits)
     room = directory[:-1].copy()
@@ -124,26 +113,11 @@ def probe(  # noqa: C901, PLR0912 - calls inside the loop cost more than what th
     found_starts: NDArray[np.int64],
     found_ends: NDArray[np.int64],
 ) -> tuple[int, int]:
-    """Find the pairs of a probe and an entry with equal codes that live at one instant.
+    """Find the pairs of a probe and an entry with equal codes that live at one instant (µs).
 
-    Args:
-        first: the probe to start with.
-        hashes: of each probe's code; best in ascending order.
-        starts: of each probe, the instant from which it lives (µs).
-        ends: the last instant at which it does (µs).
-        checks: other codes that must be equal ((codes, probes)).
-        tags: see ``index.Index``, as the next four.
-        entries: see there.
-        directory: see there.
-        places: see there.
-        bounds: see there.
-        index_checks: other codes of the indexed rows ((codes, rows)).
-        base: what is added to the number of a row.
-        n: pairs that were found before.
-        found_probes: the probe of each pair; filled from there on, as the next three.
-        found_rows: its row.
-        found_starts: the instant from which both live (µs).
-        found_ends: the last instant at which they do (µs).
+    Probes are best in ascending order of their hashes; ``checks`` are the other codes that must be
+    equal ((codes, probes) and (codes, rows)). For the index see ``run_index.Index``. ``base`` is
+    added to the number of a row; pairs are filled in behind the ``n`` that were found before.
 
     Returns:
         The probe to go on with, as there is no room (their number if there is), and the pairs.
@@ -254,20 +228,10 @@ def first_alive(
     entries: NDArray[np.int64],
     bounds: NDArray[np.int64],
 ) -> np.int64:
-    """Return the first place in a range whose entry has a hash and may live at an instant or later.
+    """Return the first place in [low, high) whose entry has a hash and may live at an instant (µs).
 
-    With bounds that entry itself may have left, but none before it lives.
-
-    Args:
-        wanted: the hash.
-        alive: the instant (µs).
-        low: the first place.
-        high: the place behind the last.
-        entries: see ``index.Index``.
-        bounds: see there; they may be later than that.
-
-    Returns:
-        The place; behind the last of that hash if there is none.
+    With bounds that entry itself may have left, but none before it lives. Without any, it is the
+    place behind the last of that hash.
     """
     while low < high:
         middle = (low + high) // 2

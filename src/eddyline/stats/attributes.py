@@ -88,10 +88,7 @@ def interleaved(samples: Sequence[AttributeSample]) -> AttributeSample:
 
 
 def side_by_side(lengths: Sequence[int]) -> Indices:
-    """Return the order that interleaves series which stand one behind the other.
-
-    Args:
-        lengths: how long each of them is.
+    """Return the order that interleaves series of some lengths which stand one behind the other.
 
     >>> side_by_side([2, 4])
     array([2, 0, 3, 4, 1, 5])

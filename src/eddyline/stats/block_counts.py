@@ -24,12 +24,7 @@ if TYPE_CHECKING:
 
 
 class BlockEstimates:
-    """Open blocks of the F prefixes of an order.
-
-    Args:
-        n_filters: F, filters of the conjunction.
-        block_rows: k, rows that a prefix lets through until its block is full (≥ 1).
-    """
+    """Open blocks of the F prefixes of an order: k rows that the prefix lets through fill one."""
 
     def __init__(self, n_filters: int, block_rows: int) -> None:
         self.n_filters = n_filters

@@ -83,11 +83,7 @@ class CostSums:
         return cls(np.stack([ones, ones, total, ones, total, one, one]))
 
     def without(self, filters: Mask) -> CostSums:
-        """Return a copy in which some filters were never called.
-
-        Args:
-            filters: which filters are forgotten ((F,)).
-        """
+        """Return a copy in which some filters ((F,)) were never called."""
         return CostSums(np.where(filters, CostSums.empty(self.n_filters).sums, self.sums))
 
     def to_state(self) -> list[list[float | None]]:

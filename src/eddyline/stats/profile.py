@@ -247,15 +247,10 @@ def merge(profiles: Iterable[FilterProfile]) -> FilterProfile:
 
 
 def merge_tasks(profiles: Sequence[FilterProfile], n_tuples: int, n_rows: int) -> FilterProfile:
-    """Return one profile of tasks that ran side by side.
+    """Return one profile of tasks that ran side by side, by partition.
 
-    Each task has the same say, whosever report came first: an equal share of the sample, whose
-    rows are interleaved, since none came after those of another task.
-
-    Args:
-        profiles: of the tasks, by partition.
-        n_tuples: profile tuples that are wanted of all of them together.
-        n_rows: sampled rows with attributes that are wanted of all of them together.
+    Each task has the same say, whosever report came first: an equal share of the sample (profile
+    tuples, and rows with attributes), which is interleaved, since none came after another's.
 
     Raises:
         PlanError: the profiles are of different filters, or there is none.

@@ -22,12 +22,7 @@ one merge of all of them per batch stays cheap."""
 
 
 class ProfileWindow:
-    """The newest ``max_tuples`` profile tuples of one conjunction.
-
-    Args:
-        filter_ids: names of the filters.
-        max_tuples: how many profile tuples the window holds (≥ 1).
-    """
+    """The newest ``max_tuples`` profile tuples (≥ 1) of one conjunction."""
 
     def __init__(self, filter_ids: tuple[str, ...], max_tuples: int) -> None:
         self.filter_ids = filter_ids

@@ -47,12 +47,7 @@ ROUTES = columns("rows, order, of sampled: share")
 
 
 def sections(view: FilterView, history: History) -> list[Section]:
-    """Return a conjunction as people may want to see it.
-
-    Args:
-        view: the conjunction as it stands.
-        history: the batches and decisions so far; empty outside of a run.
-    """
+    """Return a conjunction as it stands, and as it came to be, as people may want to see it."""
     components = {block.component for block in view.blocks}
     ran = {
         each.component: found

@@ -108,12 +108,7 @@ def _held(record: JoinRecord) -> str:
 
 
 def sections(view: JoinView, history: History) -> list[Section]:
-    """Return a join as people may want to see it.
-
-    Args:
-        view: the join as it stands.
-        history: the batches and decisions so far; empty outside of a run.
-    """
+    """Return a join as it stands, and as it came to be, as people may want to see it."""
     points = points_of(history.batches)
     ran = [
         found

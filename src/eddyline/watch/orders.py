@@ -88,12 +88,7 @@ class OrderSeries:
         return (Tile(f"Cost per row, {self.component}", self.mean_cost_ns, "ns", saving),)
 
     def figures(self, noun: str, drops: str) -> tuple[Figure, ...]:
-        """Return the order, what each filter drops, and the cost of the order.
-
-        Args:
-            noun: what is ordered, such as ``filter``.
-            drops: title of the figure of what each drops.
-        """
+        """Return the order, what each filter drops, and the cost of the order."""
         drawn = [*sorted(self.shown[:MAX_COLOURS]), *self.shown[MAX_COLOURS:]]
         ranks, is_whole = self._ranks(), len(drawn) == len(self.filter_ids)
         among = "" if is_whole else f", among the {len(drawn)} shown"
@@ -145,10 +140,7 @@ def order_series(
 ) -> OrderSeries | None:
     """Return an order over the batches of a run; None if it is in none of them.
 
-    Args:
-        component: which order.
-        batches: those of the run.
-        costs_ns: measured cost of each filter, by filter index, where that is known.
+    Costs are measured ones by filter index, where they are known.
     """
     pairs = [
         (batch, record)

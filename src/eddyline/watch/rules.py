@@ -82,12 +82,7 @@ def lines(records: Iterable[RuleRecord]) -> tuple[str, ...]:
 
 
 def sections(view: RuleView, history: History) -> list[Section]:
-    """Return a set of rules as people may want to see it.
-
-    Args:
-        view: the rules as they stand.
-        history: the batches and decisions so far; empty outside of a run.
-    """
+    """Return a set of rules as it stands, and as it came to be, as people may want to see it."""
     return [
         Section("", tuple(map(Text, summary(view)))),
         *_skipped(view),
@@ -267,11 +262,8 @@ def _work(history: History) -> list[Section]:
 def named(view: RuleView, name: str, width: int = _NAME_WIDTH, *, whole: bool = False) -> str:
     """Return a rule's title with its name behind it; without a title its name.
 
-    Args:
-        view: the rules.
-        name: of the rule.
-        width: most characters of the title with a shortened name, or of a name alone.
-        whole: whether the name is written out; else it is shortened as far as no other is like it.
+    The title, or a name alone, has at most ``width`` characters. A name is written out or shortened
+    as far as no other is like it.
     """
     title = view.label(name)
     if title == name:

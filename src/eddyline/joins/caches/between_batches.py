@@ -64,15 +64,7 @@ class SeenKeys:
         return sampled_places(hashes, self.bits)
 
     def add(self, hashes: NDArray[np.uint64], batch_id: int) -> int:
-        """Remember the keys of a batch.
-
-        Args:
-            hashes: theirs, distinct and ascending.
-            batch_id: of the batch.
-
-        Returns:
-            The number of keys that were not remembered before.
-        """
+        """Remember the keys of a batch (distinct, ascending hashes); returns how many are new."""
         is_known = self.has(hashes)
         self.last[self.hashes.searchsorted(hashes[is_known])] = batch_id
         fresh = hashes[~is_known]
@@ -133,12 +125,7 @@ _lock = threading.Lock()
 
 
 def take_out(folder: str, bucket: int) -> BucketCaches:
-    """Return the caches of a bucket, which are not kept any more; empty ones if there are none.
-
-    Args:
-        folder: of the query's window state.
-        bucket: its number.
-    """
+    """Return the caches of a bucket, which are not kept any more; empty ones if there are none."""
     with _lock:
         return _kept.pop((folder, bucket), None) or BucketCaches()
 
@@ -159,12 +146,7 @@ def forget() -> None:
 
 @compiled
 def sampled_places(hashes: NDArray[np.uint64], bits: int) -> NDArray[np.int64]:
-    """Return the places of hashes whose last bits are all 0.
-
-    Args:
-        hashes: of keys.
-        bits: the number of bits.
-    """
+    """Return the places of hashes whose last bits, so many of them, are all 0."""
     mask, n = np.uint64((1 << bits) - 1), 0
     found = np.empty(hashes.size, np.int64)
     for at in range(hashes.size):

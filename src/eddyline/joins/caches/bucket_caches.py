@@ -25,16 +25,10 @@ if TYPE_CHECKING:
 
 
 class CachedBatch:
-    """The caches of a bucket in a batch.
+    """The caches of a bucket in a batch that starts from the runs ``before`` (by input).
 
     Caches of the plan that are not sound with the orders in force are left out, and stores that
     are not true to the runs of the bucket begin anew.
-
-    Args:
-        plan: of the batch.
-        folder: of the query's window state.
-        bucket: its number.
-        before: the runs that the batch starts from, by input.
     """
 
     def __init__(
@@ -84,14 +78,7 @@ class CachedBatch:
         horizon: int,
         made: Mapping[RunFile, SortedRun],
     ) -> None:
-        """Follow rows of an input into another run.
-
-        Args:
-            name: the input.
-            runs: the runs that become one, by name.
-            horizon: rows that end before it are left out (µs).
-            made: the one, by its file; nothing if no row is left.
-        """
+        """Follow rows of an input into another run; see ``RowNumbers.follow``."""
         if self._numbers.follow(name, runs, horizon, made):
             return
         for store, rows in self._kept.stores.items():
@@ -112,10 +99,7 @@ class CachedBatch:
     ) -> CachedProbes:
         """Take in the windows, and return the shortcut of the pipelines.
 
-        Args:
-            files: those of the runs of each input before the batch, the oldest first.
-            windows: these runs.
-            news: the new rows of each input that has some.
+        ``files`` name the runs of ``windows``, the oldest first, before the new rows.
         """
         partners = None
         profiled = any(each.is_self_supporting for each in self._samples.profiled)
@@ -135,11 +119,7 @@ class CachedBatch:
         )
 
     def close(self, after: Mapping[str, Sequence[RunFile]]) -> CacheReport:
-        """Keep the caches for the next batch, and return the counts of this one.
-
-        Args:
-            after: the runs of each input after the batch.
-        """
+        """Keep the caches, true to the runs after the batch, and return the counts of this one."""
         self._samples.count(self._plan.batch_id)
         for store, rows in self._kept.stores.items():
             started, counts = time.perf_counter_ns(), self._report.stores[store]

@@ -33,14 +33,8 @@ if TYPE_CHECKING:
 class CachedProbes:
     """The shortcut of the pipelines of a bucket in a batch; see ``pipeline.Shortcut``.
 
-    Args:
-        used: the caches to ask.
-        stores: the rows of each store; added to.
-        numbers: the numbers of the rows of the windows.
-        samples: the profile of candidates; added to.
-        partners: the rows that decide which hits are sound; None if no store has partners.
-        report: the counts of the batch; added to.
-        batch_id: of the batch.
+    Stores, samples and report are added to. Without stores that have partners there is no
+    ``partners``, the rows that decide which hits are sound.
     """
 
     def __init__(
@@ -130,17 +124,8 @@ class CachedProbes:
         """Join missing keys and keep what is found, as far as memory reaches.
 
         A missing key is joined without a time limit. The cache must serve later probes too, so the
-        result may not be cut to the lifetime of the row that asked.
-
-        Args:
-            cache: the cache.
-            keys: the keys that came to it.
-            entries: of each key, -1 without one; completed.
-            missing: the places of the keys without one.
-            through: the probes.
-
-        Returns:
-            The places of the keys that still have none.
+        result may not be cut to the lifetime of the row that asked. Completes ``entries`` and
+        returns the places of the keys that still have none.
         """
         counts, rows = self._report.uses[cache], self._stores[cache.store]
         hashes, codes = keys.hashed(cache.store.key)
@@ -172,11 +157,7 @@ class CachedProbes:
     ) -> NDArray[np.int64]:
         """Return the places of combinations that may join more than their entries hold.
 
-        Args:
-            cache: the cache.
-            joined: the combinations that came to it.
-            entries: of each, -1 without one; an entry that is made now will hold everything.
-            counts: of the cache; added to.
+        An entry that is made now (-1 before) will hold everything.
         """
         if not cache.is_self_supporting or self._partners is None:
             return np.empty(0, np.int64)

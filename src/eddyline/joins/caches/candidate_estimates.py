@@ -37,11 +37,7 @@ class CacheCosts:
 
 
 class CandidateEstimates:
-    """Profiles of candidates, and the worths that follow from them.
-
-    Args:
-        costs: the work of caches.
-    """
+    """Profiles of candidates, and the worths that follow from them."""
 
     def __init__(self, costs: CacheCosts) -> None:
         self.costs = costs
@@ -55,12 +51,7 @@ class CandidateEstimates:
         return self._n_batches >= PROFILED_BATCHES
 
     def observe(self, report: CacheReport, *, is_profiled: bool) -> None:
-        """Take in a batch.
-
-        Args:
-            report: the counts of the batch.
-            is_profiled: whether the plan of the batch profiled candidates.
-        """
+        """Take in a batch, whose plan may have profiled candidates."""
         for place, keys in report.keys.items():
             self._keys.setdefault(place, []).append(keys)
         for store, changes in report.changes.items():

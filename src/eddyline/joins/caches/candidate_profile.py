@@ -29,14 +29,7 @@ more such caches, and they pay more rarely."""
 
 
 class CandidateSamples:
-    """Sampled keys of one bucket during one batch.
-
-    Args:
-        profiled: the candidates that are profiled.
-        bits: one in 2^bits keys is sampled.
-        kept: the caches of the bucket; the keys of the batch are added.
-        report: the counts of the batch; added to.
-    """
+    """Sampled keys (one in 2^bits) of one bucket during one batch; added to what is kept of it."""
 
     def __init__(
         self,
@@ -59,11 +52,7 @@ class CandidateSamples:
     def take(self, pipeline: str, position: int, keys: Keys, partners: PartnerRows | None) -> None:
         """Note sampled keys where candidates would be asked, and changes they would keep.
 
-        Args:
-            pipeline: the input whose new rows have their turn.
-            position: of these rows in its pipeline.
-            keys: of the combinations that come there.
-            partners: the rows that decide which hits are sound; None if no store has partners.
+        The keys are of the combinations that come to a position of the pipeline.
         """
         if not self.profiled:
             return

@@ -87,10 +87,7 @@ def proc(stretch: Stretch, use: CacheUse) -> float:
 def upkeep_cost(changes: Changes, update_cost: float, look_up_cost: float = 0.0) -> float:
     """Return the work to keep a store consistent per unit of time [Babu05 (5.b)].
 
-    Args:
-        changes: the changes of the join.
-        update_cost: work to put a row in.
-        look_up_cost: work to see whether the key of a row is kept.
+    A row that is kept is put in; of each row that is seen the key is looked up.
     """
     return update_cost * changes.kept + look_up_cost * changes.seen
 

@@ -22,10 +22,9 @@ _HALF = np.uint64(32)
 
 @compiled
 def key_hashes(codes: NDArray[np.int64]) -> NDArray[np.uint64]:
-    """Return a hash of each key; of keys of one class the bijective one of ``run_index_kernels``.
+    """Return a hash of each key by its codes ((classes, keys)).
 
-    Args:
-        codes: of each key in each class ((classes, keys)).
+    That of keys of one class is the bijective one of ``run_index_kernels``.
     """
     found = np.zeros(codes.shape[1], np.uint64)
     for part in range(codes.shape[0]):
@@ -47,16 +46,10 @@ def find(
     touched: NDArray[np.int32],
     now: int,
 ) -> tuple[NDArray[np.int32], int]:
-    """Look keys up.
+    """Look keys up; their codes are by class ((classes, keys)).
 
-    Args:
-        hashes: of each key.
-        codes: of each key in each class ((classes, keys)).
-        slots: the table: the entry in each slot, -1 where there is none; 2^bits of them.
-        shift: 64 - bits.
-        entry_codes: of each entry in each class ((classes, entries or more)).
-        touched: of each entry, when it was looked up last; set to ``now`` unless that is negative.
-        now: a number of the batch (-1: to look is all).
+    The table has 2^bits slots with an entry or -1, and ``shift`` is 64 - bits. An entry that is
+    found is touched with the number of the batch, unless that is negative.
 
     Returns:
         The entry of each key, -1 where it is not kept, and how many entries were touched first now.
@@ -98,16 +91,7 @@ def add(
     n_entries: int,
     most: int,
 ) -> tuple[NDArray[np.int32], NDArray[np.int64], int]:
-    """Look keys up, and make an entry for each one that has none.
-
-    Args:
-        hashes: of each key.
-        codes: of each key in each class ((classes, keys)).
-        slots: see ``find``; filled.
-        shift: see ``find``.
-        entry_codes: see ``find``; filled, with room for one more per key.
-        n_entries: the number of entries.
-        most: the most entries there may be.
+    """Look keys up as ``find`` does, and make an entry for each that has none, up to ``most``.
 
     Returns:
         The entry of each key, -1 where none may be made; the first key of each new entry; how many
@@ -174,17 +158,8 @@ def chained_once(
 ) -> NDArray[np.int64]:
     """Put rows ``first``, ``first + 1``, … into the chains of their entries, each only once.
 
-    Args:
-        entries: the entry of each row.
-        refs: the number of the row of each window ((windows, rows)).
-        first: the first row that is free.
-        since: rows before it are known to be others.
-        heads: the newest row of each entry, -1 if it is empty.
-        older: the row of the same entry before each one, -1 if there is none.
-        kept_refs: the numbers of the rows that are kept ((windows, rows or more)); filled.
-
-    Returns:
-        Which rows were put in.
+    A row is the numbers of rows of the windows ((windows, rows)); rows before ``since`` are known
+    to be others. Returns which rows were put in.
     """
     chosen = np.empty(entries.size, np.int64)
     n = 0
@@ -220,19 +195,9 @@ def chain_pairs(
     found_probes: NDArray[np.int64],
     found_rows: NDArray[np.int64],
 ) -> tuple[int, int]:
-    """Find the pairs of a probe and a row of its entry that live at one instant.
+    """Find the pairs of a probe (entry -1: it has no rows) and a row that live at one instant (µs).
 
-    Args:
-        first: the probe to start with.
-        entries: of each probe; one with -1 has no rows.
-        starts: of each probe, the instant from which it lives (µs).
-        ends: the last instant at which it does (µs).
-        heads: the newest row of each entry, -1 if it is empty.
-        older: the row of the same entry before each one, -1 if there is none.
-        row_starts: the instant from which each row lives (µs).
-        row_ends: the last instant at which it does (µs).
-        found_probes: the probe of each pair; filled.
-        found_rows: the row of each pair; filled.
+    A chain starts at the head of its entry, and leads to older rows until -1.
 
     Returns:
         The probe to go on with, as there is no room (their number if there is), and the pairs.
@@ -262,18 +227,9 @@ def in_chains(
     horizon: int,
     n_rows: int,
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Return the rows of entries that live on, those of an entry together, the oldest first.
+    """Return the rows of entries that do not end before the horizon (µs), and the entry of each.
 
-    Args:
-        entries: the entries to keep.
-        heads: see ``chain_pairs``.
-        older: see ``chain_pairs``.
-        row_ends: see ``chain_pairs``.
-        horizon: rows that end before it go (µs).
-        n_rows: the number of rows.
-
-    Returns:
-        The rows, and for each the place of its entry in ``entries``.
+    An entry is given as its place in ``entries``. Its rows are together, the oldest first.
     """
     rows, owners = np.empty(n_rows, np.int64), np.empty(n_rows, np.int32)
     n = 0
@@ -300,11 +256,7 @@ def renumbered(
 ) -> None:
     """Give rows of some runs the numbers that they have in another one, in place.
 
-    Args:
-        numbers: of rows of any runs.
-        bases: the number of the first row of each of the runs.
-        sizes: their rows.
-        renamed: the new number of each row of the runs, one run after the other.
+    A run has a first number (its base) and a size; ``renamed`` has the new numbers, run by run.
     """
     for at in range(numbers.size):
         offset = 0

@@ -47,12 +47,7 @@ SLACK = 1.5
 
 
 class KeptRows:
-    """The keys and joined rows of one store.
-
-    Args:
-        store: the windows and the key of the rows.
-        graph: the inputs and their key classes.
-    """
+    """The keys and joined rows of one store."""
 
     def __init__(self, store: Store, graph: JoinGraph) -> None:
         self.store = store
@@ -100,10 +95,7 @@ class KeptRows:
     ) -> tuple[NDArray[np.int32], int]:
         """Return the entry of each key, -1 without one, and how many were first asked for now.
 
-        Args:
-            hashes: of the keys; see ``hash_kernels.key_hashes``.
-            codes: of the keys in each class ((classes, keys)).
-            now: number of the batch; -1: a look-up by a tap, for which no key is kept longer.
+        ``now`` numbers the batch; -1: a look-up by a tap, for which no key is kept longer.
         """
         return find(hashes, codes, self._slots, self._shift, self._codes, self._touched, now)
 
@@ -111,11 +103,6 @@ class KeptRows:
         self, hashes: NDArray[np.uint64], codes: NDArray[np.int64], now: int
     ) -> tuple[NDArray[np.int32], NDArray[np.int64], int]:
         """Make an entry for each key that has none, as far as memory reaches.
-
-        Args:
-            hashes: of the keys.
-            codes: of the keys in each class ((classes, keys)).
-            now: number of the batch.
 
         Returns:
             The entry of each key, -1 where it gets none; the first place of each new one among the
@@ -146,14 +133,10 @@ class KeptRows:
         starts: NDArray[np.int64],
         ends: NDArray[np.int64],
     ) -> None:
-        """Put joined rows in.
+        """Put joined rows in: their entries, and from when to when they live (µs).
 
-        Args:
-            entries: the entry of each row.
-            refs: the number of the row of each window.
-            more: the codes of each class of ``extra``.
-            starts: the instant from which all rows live (µs).
-            ends: the last instant at which they do (µs).
+        ``refs`` are the numbers of the rows of each window, ``more`` the codes of each class of
+        ``extra``.
         """
         self._grow_rows(entries.size)
         fresh = slice(self.n_rows, self.n_rows + entries.size)
@@ -177,14 +160,8 @@ class KeptRows:
     ) -> None:
         """Put joined rows in, as ``append`` does, except those that are there.
 
-        Args:
-            entries: as of ``append``, and so are the next four.
-            refs: of the rows.
-            more: of the rows.
-            starts: of the rows.
-            ends: of the rows.
-            are_new: whether all hold a row that nothing held before this call; then they are
-                compared with each other only.
+        If all are new, each holds a row that nothing held before this call: then they are compared
+        with each other only.
         """
         self._grow_rows(entries.size)
         since = self.n_rows if are_new else 0
@@ -200,12 +177,9 @@ class KeptRows:
     def pairs(
         self, entries: NDArray[np.int32], starts: NDArray[np.int64], ends: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the pairs of a probe and a kept row of its entry that live at one instant.
+        """Return the pairs of a probe and a kept row of its entry that live at one instant (µs).
 
-        Args:
-            entries: of each probe; -1 finds nothing.
-            starts: the instant from which each probe lives (µs).
-            ends: the last instant at which it does (µs).
+        A probe with entry -1 finds nothing.
         """
         first, room, found = 0, max(1024, entries.size), []
         while first < entries.size:
@@ -259,9 +233,7 @@ class KeptRows:
     def expire(self, horizon: int, now: int) -> None:
         """Remove dead rows and keys that are not asked for, if it is time to.
 
-        Args:
-            horizon: joined rows that ended before it are never looked for again (µs).
-            now: number of the batch.
+        Rows that ended before the horizon (µs) are never looked for again.
         """
         self.horizon = max(self.horizon, horizon)
         is_short = self.n_bytes >= self.limit

@@ -76,12 +76,7 @@ class CachesInUse:
     # -- bypasses -------------------------------------------------------------------------------
 
     def bypass(self, batch_id: int, joins: PipelineCosts) -> set[str]:
-        """Return the pipelines that bypass their caches in a batch.
-
-        Args:
-            batch_id: of the batch.
-            joins: the costs of joins without caches.
-        """
+        """Return the pipelines that bypass their caches in a batch."""
         asked = {each.pipeline for each, used in self._used.items() if used.n_batches >= GRACE}
         since = {name: batch_id - self._bypassed.get(name, -MOST_BYPASSED) for name in asked}
         changed = {

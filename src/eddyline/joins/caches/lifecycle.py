@@ -123,14 +123,10 @@ class CacheStates:
         is_due: bool,
         change_frac: float = CHANGE_FRAC,
     ) -> CacheStates:
-        """Return the states after a batch.
+        """Return the states after a batch by the newest estimates.
 
-        Args:
-            worths: the newest estimates.
-            choose: returns the candidates to use, of those whose worths it is given. Called when a
-                choice is made, at most once.
-            is_due: whether the time between two re-optimisations is over.
-            change_frac: change that asks for a new choice (> 0).
+        ``choose`` returns the candidates to use, of those whose worths it is given; it is called at
+        most once, if a choice is made. ``is_due``: the time between two re-optimisations is over.
         """
         current = self._without_bad_ones(worths)
         if is_due and not current.is_measuring:
@@ -144,14 +140,10 @@ class CacheStates:
         return current._settled(choose(measured), measured)
 
     def reordered(self, pipelines: Collection[str], candidates: Iterable[Candidate]) -> CacheStates:
-        """Return the states after a change of orders [Babu05 5.5.5, 5.7].
+        """Return the states after a change of the orders of some pipelines [Babu05 5.5.5, 5.7].
 
         A cache stays as it is if its own pipeline has its old order, and it is still a candidate:
         the set whose pipelines tell its changes is then still closed, and the taps where they were.
-
-        Args:
-            pipelines: the inputs whose pipelines have another order.
-            candidates: those of the new orders.
         """
         states = {
             each: State.PROFILED

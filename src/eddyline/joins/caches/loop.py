@@ -61,8 +61,7 @@ class JoinCaches:
         cache_bytes: memory for all caches of a bucket (bytes); with less than a page none is used.
         is_on: False uses no cache.
         costs: the work of caches, before it is measured.
-        budget: caches to choose from; those of windows that are not closed only as far as it
-            reaches, and all of closed ones (m, ≥ 0).
+        budget: caches to choose from: all of closed windows, others as far as it reaches (m, ≥ 0).
         seed: decides between choices of the same worth.
     """
 
@@ -101,12 +100,7 @@ class JoinCaches:
     # -- one batch ------------------------------------------------------------------------------
 
     def plan(self, orders: Pipelines, batch_id: int) -> CachePlan:
-        """Return the caches of a batch.
-
-        Args:
-            orders: the orders in force.
-            batch_id: of the batch.
-        """
+        """Return the caches of a batch under the orders in force."""
         if not self.is_on:
             return NO_CACHES
         if dict(orders) != self._orders:
@@ -123,15 +117,7 @@ class JoinCaches:
         return self._plan
 
     def step(self, fresh: JoinProfile, batch_id: int = -1) -> list[JournalEntry]:
-        """Take in what a batch observed, and decide about the next one.
-
-        Args:
-            fresh: the profile of the batch.
-            batch_id: the micro-batch, for the journal.
-
-        Returns:
-            The decision, if there is one.
-        """
+        """Take in what a batch observed, and decide about the next one."""
         if not self.is_on:
             return []
         self._n_buckets = fresh.n_buckets

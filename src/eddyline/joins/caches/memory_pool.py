@@ -20,14 +20,9 @@ PAGE_BYTES = 4096
 def limits(
     n_pages: int, sizes: Mapping[Store, float], nets: Mapping[Store, float]
 ) -> dict[Store, int]:
-    """Return the memory of each store (bytes).
+    """Return the memory of each store (bytes), of one or more, by its size (bytes) and its net.
 
     A store wants room for twice its size; pages that no store wants are shared evenly.
-
-    Args:
-        n_pages: the number of pages of all stores.
-        sizes: size of each store (bytes); at least one store.
-        nets: work that the caches of each store save, less the cost of the store.
     """
     priorities = {store: nets[store] / max(size, PAGE_BYTES) for store, size in sizes.items()}
     wanted = {store: max(int(2 * size / PAGE_BYTES), 1) for store, size in sizes.items()}
@@ -39,13 +34,7 @@ def limits(
 def shared_out(
     n_pages: int, priorities: Mapping[Store, float], wanted: Mapping[Store, int]
 ) -> dict[Store, int]:
-    """Return the pages of each store; of stores that earn the same, the first is served first.
-
-    Args:
-        n_pages: the number of pages.
-        priorities: work that a byte of each store saves.
-        wanted: the number of pages that each store wants.
-    """
+    """Return the pages of each store; of stores that earn the same, the first is served first."""
     held, free = {}, n_pages
     for store in sorted(priorities, key=lambda store: -priorities[store]):
         held[store] = min(wanted.get(store, 0), free)

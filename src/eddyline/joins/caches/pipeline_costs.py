@@ -40,15 +40,10 @@ class PipelineCosts:
         spared: Collection[int] = (),
         outdated: Collection[int] = (),
     ) -> None:
-        """Take in the joins of a pipeline in a batch.
+        """Take in the joins of a pipeline in a batch that ``n_rows`` rows entered.
 
-        Args:
-            pipeline: the input.
-            order: the order of its pipeline.
-            n_rows: rows that entered it.
-            work: of the pipelines.
-            spared: positions whose joins a cache spared.
-            outdated: positions whose joins are known to have changed since they were last seen.
+        Joins at positions that a cache spared were not made; those at outdated positions are known
+        to have changed since they were last seen.
         """
         self._rates.setdefault(pipeline, deque(maxlen=JUDGED)).append(n_rows)
         if not n_rows:

@@ -150,15 +150,10 @@ def is_sound(graph: JoinGraph, pipelines: Pipelines, cache: Candidate) -> bool:
 
 
 def candidates(graph: JoinGraph, pipelines: Pipelines, budget: int = 0) -> tuple[Candidate, ...]:
-    """Return the caches to choose from: all whose windows are closed, and others up to a budget.
+    """Return the caches to choose from: all whose windows are closed, others up to a budget (m).
 
     Of the others the longest come first: those of whole pipelines, then those of all but one join
     of a pipeline, and so on [Babu05 5.7].
-
-    Args:
-        graph: the inputs and their key classes.
-        pipelines: the orders in force.
-        budget: most caches, unless those with closed windows alone are more (m).
     """
     first = prefix_invariant(graph, pipelines)
     closed = {each.store.windows for each in first}

@@ -30,12 +30,7 @@ _GONE = -(1 << 62)
 
 
 class RowNumbers:
-    """The numbers of the rows in one bucket's windows during one batch.
-
-    Args:
-        kept: the caches of the bucket; changed.
-        names: the inputs whose rows are kept.
-    """
+    """The numbers of the rows of some inputs in one bucket during one batch."""
 
     def __init__(self, kept: BucketCaches, names: Collection[str]) -> None:
         self.names = names
@@ -52,16 +47,10 @@ class RowNumbers:
         horizon: int,
         made: Mapping[RunFile, SortedRun],
     ) -> bool:
-        """Follow rows of an input into another run.
+        """Follow rows of an input into another run; returns whether they could be followed.
 
-        Args:
-            name: the input.
-            runs: those that become one, by name; ``NEWS`` names that of the new rows.
-            horizon: rows that end before it are left out (µs).
-            made: the one, by its file; nothing if no row is left.
-
-        Returns:
-            Whether they could be followed. If not, stores that refer to them have to begin anew.
+        If not, stores that refer to them have to begin anew. Rows that end before the horizon (µs)
+        are left out; nothing is made if no row is left. ``NEWS`` names the run of the new rows.
         """
         if name not in self.names:
             return True
@@ -143,13 +132,7 @@ def _places(runs: Sequence[SortedRun], horizon: int, made: SortedRun) -> NDArray
 def moved(
     numbers: NDArray[np.int64], bases: NDArray[np.int64], shifts: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Return numbers shifted by that of the last base that is not above each.
-
-    Args:
-        numbers: to be shifted; those below all bases stay.
-        bases: ascending.
-        shifts: of each base.
-    """
+    """Return numbers shifted by that of the last base (ascending) that is not above each."""
     found = np.empty(numbers.size, np.int64)
     place = 0
     for at in range(numbers.size):

@@ -22,13 +22,10 @@ MAX_SHARED = 16
 def select(
     problem: CacheProblem, rng: np.random.Generator, *, max_shared: int = MAX_SHARED
 ) -> Chosen:
-    """Return the caches to use.
+    """Return the caches to use; every set is tried up to so many shared stores.
 
-    Args:
-        problem: the candidates. If a store has partners, candidates may exclude each other
-            in any way and all sets are tried, so there must be few; see ``candidates``.
-        rng: decides how the linear program is rounded, if it comes to that.
-        max_shared: most shared stores of which every set is tried.
+    If a store has partners, candidates may exclude each other in any way and all sets are tried, so
+    there must be few; see ``candidates``.
     """
     if any(store.partners for store in problem.groups):
         return exhaustive(problem)

@@ -95,14 +95,10 @@ class CacheProblem:
 
 
 def best_nested(found: Forest, values: Mapping[Candidate, float]) -> Chosen:
-    """Return the caches of the greatest sum of values, of which none holds another.
+    """Return the caches of the greatest sum of values (> 0), of which none holds another.
 
     Each candidate is compared with the best choice inside it, from the inside out
     [Babu05 Thm 5.5.1]; of equals, the one larger cache.
-
-    Args:
-        found: the candidates by containment.
-        values: of each one alone; none is taken whose value is not positive.
     """
 
     def best(candidate: Candidate) -> tuple[float, Chosen]:

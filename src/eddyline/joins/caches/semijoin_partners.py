@@ -36,12 +36,8 @@ _UNKNOWN = -1
 class PartnerRows:
     """The rows of all windows in a batch.
 
-    Args:
-        graph: the inputs and their key classes.
-        windows: the runs of each input before the batch, the oldest first.
-        news: the new rows of each input that has some.
-        latest: for some inputs, the latest start of their rows in ``windows``, or later (µs); where
-            it is missing all rows are looked at. Completed, and brought forward to the new rows.
+    ``latest`` has for some inputs the latest start of their rows in ``windows``, or later (µs);
+    it is completed, and brought forward to the new rows.
     """
 
     def __init__(
@@ -85,9 +81,7 @@ class PartnerRows:
     def ask(self, pipeline: str, positions: NDArray[np.int64]) -> tuple[NDArray[np.bool_], int]:
         """Return for new rows whether they may use their hits, and the number of look-ups for that.
 
-        Args:
-            pipeline: their input.
-            positions: in its window; the same row may come more than once.
+        The same row may come more than once.
         """
         known = self._supported.setdefault(
             pipeline, np.full(len(self._news[pipeline]), _UNKNOWN, np.int8)
@@ -145,19 +139,9 @@ def has_like(
     index_checks: NDArray[np.int64],
     found: NDArray[np.bool_],
 ) -> None:
-    """Mark rows of which a run has one with equal codes that started no later and lasts until then.
+    """Mark rows of which a run has one with equal codes that started no later and lives until then.
 
-    Args:
-        hashes: of each row's code.
-        starts: the instant from which each lives (µs).
-        until: the instant until which the other one has to live at least (µs).
-        checks: other codes that must be equal ((codes, rows)).
-        entries: see ``index.Index``, as the next three.
-        directory: see there.
-        places: see there.
-        bounds: see there.
-        index_checks: other codes of the indexed rows ((codes, rows)).
-        found: marked; what is marked already is not looked up.
+    For the index see ``run_index.Index``; rows that are marked already are not looked up.
     """
     shift = shift_of(directory)
     for at in range(hashes.size):

@@ -199,11 +199,6 @@ def rounded(problem: CacheProblem, shares: Relaxation, rng: np.random.Generator)
 def lp_rounding(problem: CacheProblem, rng: np.random.Generator, n_runs: int = RUNS) -> Chosen:
     """Return the best of several roundings, polished.
 
-    Args:
-        problem: the candidates.
-        rng: decides the roundings.
-        n_runs: the number of roundings (≥ 1).
-
     Raises:
         RuntimeError: the solver gave up.
     """

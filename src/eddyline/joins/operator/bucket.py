@@ -43,14 +43,7 @@ COUNTED_ROWS = 8_192
 
 @dataclass(slots=True)
 class BucketBatch:
-    """One bucket in one batch.
-
-    Args:
-        plan: how its rows are joined.
-        place: the folders of its files.
-        before: its state before the batch.
-        bucket: its number.
-    """
+    """One bucket in one batch, from its state before."""
 
     plan: BatchPlan
     place: StatePlace
@@ -61,13 +54,7 @@ class BucketBatch:
     _caches: CachedBatch | None = field(init=False, default=None)
 
     def run(self, batch: Mapping[str, Rows]) -> Iterator[pa.Table]:
-        """Join the rows of the batch and keep them.
-
-        Args:
-            batch: the rows of each input that has some.
-
-        Returns:
-            The results; see ``operator.results``.
+        """Join the rows of the batch, by input, and keep them; yields the results.
 
         Raises:
             OSError: a run cannot be read or written.

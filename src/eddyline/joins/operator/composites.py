@@ -40,13 +40,9 @@ class Composites:
 
     @classmethod
     def from_rows(cls, name: str, new: SortedRun, rows: slice, base: int) -> Composites:
-        """Return new rows of an input as combinations of one row each.
+        """Return a range of the new rows of an input as combinations of one row each.
 
-        Args:
-            name: the input.
-            new: its new rows.
-            rows: the range of rows to take.
-            base: number of rows in the runs before ``new``.
+        ``base`` is the number of rows in the runs before them.
         """
         codes = {key: codes[rows] for key, codes in new.rows.codes.items()}
         refs = {name: np.arange(rows.start, rows.stop, dtype=np.int64) + base}
@@ -58,13 +54,9 @@ class Composites:
     def seeds(
         cls, joined: Composites, chosen: NDArray[np.integer], key: Sequence[int], since: int
     ) -> Composites:
-        """Return the keys of some combinations, without their rows and without an end.
+        """Return the keys of combinations (one or more), without their rows and without an end.
 
-        Args:
-            joined: the combinations.
-            chosen: places of at least one of them.
-            key: the classes of the key.
-            since: the instant from which the seeds live (µs).
+        They live from the instant ``since`` on (µs).
         """
         n = chosen.size
         codes = {each: joined.codes[each][chosen] for each in key}
@@ -101,13 +93,9 @@ class Composites:
         links: Sequence[int],
         needed: Collection[int] | None = None,
     ) -> Composites:
-        """Return the combinations with a row of one more input.
+        """Return the combinations with a row of one more input, by the key classes that both have.
 
-        Args:
-            name: the input.
-            window: its runs, at least one.
-            links: the key classes, at least one, that its rows share with the combinations.
-            needed: the key classes whose codes the result keeps; all if omitted.
+        The result keeps the codes of the classes that are needed; of all if omitted.
         """
         key, *others = links
         checks = stacked([self.codes[each] for each in others], len(self))

@@ -36,15 +36,9 @@ def results(
     work: JoinWork,
     shortcut: Shortcut | None = None,
 ) -> Iterator[pa.Table]:
-    """Join the new rows of a batch with each other and with the windows.
+    """Join the new rows of a batch with each other and with the windows (runs, the oldest first).
 
-    Args:
-        graph: the inputs and their key classes.
-        orders: for each input, the order in which its new rows probe the windows of the others.
-        windows: the runs of each input before the batch.
-        news: the new rows of each input that has some.
-        work: the counts of all probes; added to.
-        shortcut: spares probes; none if omitted.
+    The counts of all probes are added to ``work``; a shortcut spares probes.
 
     Returns:
         Tables with the columns of the inputs, named ``input.column``, and the first and the last

@@ -16,14 +16,10 @@ if TYPE_CHECKING:
 
 
 def rows_of_parts(parts: Sequence[pa.Table], rows: NDArray[np.int64]) -> pa.Table:
-    """Return rows of tables that stand for one.
+    """Return rows, counted through, of tables with equal columns (one or more) that stand for one.
 
     Arrow concatenates tables before it takes rows of them: work that grows with the tables, not
     with the rows. So rows are taken from each table and scattered to their places.
-
-    Args:
-        parts: the tables, at least one, with equal columns.
-        rows: places in all tables, counted through.
     """
     if len(parts) == 1:
         return parts[0].take(pa.array(rows))
@@ -48,11 +44,7 @@ def rows_of_parts(parts: Sequence[pa.Table], rows: NDArray[np.int64]) -> pa.Tabl
 def _column(
     parts: Sequence[tuple[pa.ChunkedArray, NDArray[np.int64], NDArray[np.int64]]],
 ) -> pa.Array | pa.ChunkedArray:
-    """Return a column from the values of each part.
-
-    Args:
-        parts: a column, the places of its values, and their places in the result.
-    """
+    """Return a column from its parts: values, places to take, places in the result."""
     n_rows = sum(order.size for *_, order in parts)
     plain = [values for column, *_ in parts if (values := _values(column)) is not None]
     if len(plain) == len(parts):
@@ -82,11 +74,9 @@ def _values(column: pa.ChunkedArray) -> NDArray[np.unsignedinteger] | None:
 def split_by_part(
     rows: NDArray[np.int64], firsts: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Sort rows by the part they are in; rows of a part keep their order.
+    """Sort rows, counted through, by the part they are in; rows of a part keep their order.
 
-    Args:
-        rows: places in all parts, counted through.
-        firsts: the first place of each part; and the number of places.
+    ``firsts`` are the first place of each part, and the number of places.
 
     Returns:
         The place of each sorted row among the rows; its place in its part; and where the rows of
@@ -129,13 +119,6 @@ def put(
     order: NDArray[np.int64],
     found: NDArray[np.unsignedinteger],
 ) -> None:
-    """Scatter values of a part to their places.
-
-    Args:
-        values: of the part.
-        local: places of the values to take.
-        order: the place of each in the result.
-        found: the result; filled.
-    """
+    """Scatter values of a part, from their places in it, to those in the result."""
     for at in range(local.size):
         found[order[at]] = values[local[at]]

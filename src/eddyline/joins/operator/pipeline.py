@@ -25,29 +25,19 @@ class Shortcut(Protocol):
     """Spares pipelines some of their probes. Results are the same with and without it."""
 
     def passed(self, pipeline: str, position: int, joined: Composites) -> None:
-        """Take note of the combinations at a position, whose probe is still to come.
+        """Take note of the combinations (at least one) at a position, whose probe is still to come.
 
         Called once for each position that a pipeline reaches, with the one behind the last window.
-
-        Args:
-            pipeline: the input of the pipeline.
-            position: the position.
-            joined: the combinations, at least one.
         """
         ...
 
     def joined(
         self, pipeline: str, position: int, joined: Composites, through: Through
     ) -> tuple[Composites | None, int]:
-        """Join combinations with the windows at one position or more.
+        """Join combinations (at least one) with the windows at one position or more.
 
-        Called after ``passed``, for each position with a window that a pipeline reaches.
-
-        Args:
-            pipeline: the input of the pipeline.
-            position: the first position.
-            joined: the combinations, at least one.
-            through: the probes that may be spared; serves any combinations and positions.
+        Called after ``passed``, for each position with a window that a pipeline reaches. The probes
+        that may be spared, ``through``, serve any combinations and positions.
 
         Returns:
             The combinations, None if none is left, and the position to go on with.
@@ -70,15 +60,7 @@ class Pipeline:
     """The counts of all probes; added to."""
 
     def run(self, first: Composites, shortcut: Shortcut | None = None) -> Composites | None:
-        """Join new rows of the input with the windows of all others.
-
-        Args:
-            first: the new rows.
-            shortcut: spares probes; none if omitted.
-
-        Returns:
-            The combinations of all inputs; None if there is none.
-        """
+        """Join new rows of the input with the windows of all others; None if nothing is joined."""
         if shortcut is None:
             return self._through(first, 0, len(self.order), keeps_codes=False)
         joined: Composites | None = first
@@ -93,13 +75,9 @@ class Pipeline:
     def _through(
         self, joined: Composites, start: int, stop: int, *, keeps_codes: bool = True
     ) -> Composites | None:
-        """Join combinations with the windows at some positions; None if none is left.
+        """Join combinations with the windows at positions ``[start, stop)``; None if none is left.
 
-        Args:
-            joined: the combinations.
-            start: the first position.
-            stop: the position behind the last.
-            keeps_codes: False drops codes that no later probe looks at.
+        Codes may be dropped that no later probe looks at.
         """
         for position in range(start, stop):
             name, bound = self.order[position], (self.name, *self.order[:position])

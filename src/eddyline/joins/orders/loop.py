@@ -71,14 +71,7 @@ class OrdersRecord:
 
 
 class PipelineLoop:
-    """Keeps the order of one pipeline good.
-
-    Args:
-        filters: the filters to rank, two or more.
-        options: of the learning.
-        written: the windows in the order in which they were written.
-        order: the windows in the order in force.
-    """
+    """Keeps the order of one pipeline good: of two filters or more, over windows as written."""
 
     def __init__(
         self,
@@ -116,11 +109,9 @@ class PipelineLoop:
         return known.n_tuples < least and known.n_tuples + known.n_passed < WARMUP_SAMPLES * least
 
     def step(self, samples: Sequence[DropSample], batch_id: int) -> list[JournalEntry]:
-        """Take in the samples of a batch, and change the order if they say so.
+        """Take in the samples of a batch, bucket by bucket, and change the order if they say so.
 
-        Args:
-            samples: of the buckets, in their order; those of other filters are left out.
-            batch_id: the micro-batch, for the journal.
+        Samples of other filters are left out.
         """
         mine = [each for each in samples if each.filters == self.filters and len(each.codes)]
         if not mine:
@@ -204,11 +195,7 @@ class PipelineLoop:
 
 
 class Growth:
-    """Counts the combinations that each way makes of one row.
-
-    Args:
-        filters: the ways.
-    """
+    """Counts the combinations that each way makes of one row."""
 
     def __init__(self, filters: WayFilters) -> None:
         self.filters = filters

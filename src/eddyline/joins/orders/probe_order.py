@@ -101,10 +101,9 @@ class WayFilters:
         return tuple(sorted(range(len(lengths)), key=lambda at: lengths[at]))
 
     def order(self, ranking: Sequence[int]) -> tuple[str, ...]:
-        """Return the order of the windows: each filter adds those of its way that are missing.
+        """Return the order of the windows by ``ranking[position] -> index``, the best filter first.
 
-        Args:
-            ranking: the filters, the best first (``ranking[position] -> index``).
+        Each filter adds those of its way that are missing.
         """
         order = dict.fromkeys(self.head)
         for at in ranking:
@@ -122,11 +121,8 @@ def way_filters(
 ) -> WayFilters:
     """Return the filters of the pipeline of an input.
 
-    Args:
-        graph: the inputs and their key classes.
-        pipeline: the input.
-        pass_fracs: the share of the pairs of rows of two inputs that are joined ([0, 1]); 1 where
-            it is missing. It matters only where predicates close a cycle.
+    The shares of pairs of rows that are joined ([0, 1]; 1 where missing) matter only where
+    predicates close a cycle.
     """
     ways = _ways(_tree(graph, pass_fracs or {}), pipeline)
     others = [ways[name] for name in graph.inputs if name != pipeline]

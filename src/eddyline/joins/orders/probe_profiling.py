@@ -134,15 +134,9 @@ def drop_samples(
     batch_id: int,
     clock: Callable[[], int] = time.perf_counter_ns,
 ) -> Iterator[DropSample]:
-    """Profile some new rows of each input.
+    """Profile some new rows of each input; the batch, their places and the seed choose them.
 
-    Args:
-        probing: the choice of the rows.
-        graph: the inputs and their key classes.
-        windows: the runs of each input before the batch.
-        news: the new rows of each input that has some.
-        batch_id: chooses the rows, as do their places and the seed.
-        clock: monotonic clock (ns), for the costs of filters.
+    The clock (monotonic, ns) times the filters.
     """
     seen = {name: tuple(windows.get(name, ())) for name in graph.inputs}
     for name in graph.inputs:
@@ -158,15 +152,10 @@ def drop_samples(
 
 
 def places(n_rows: int, most: int, seed: int) -> NDArray[np.int64]:
-    """Return the sampled places of rows, ascending: one of each of equal stretches.
+    """Return at most so many sampled places of rows, ascending: one of each of equal stretches.
 
     Rows are in the order of a key, so no key of many rows is missed. Each row is as likely as any
     other.
-
-    Args:
-        n_rows: the number of rows.
-        most: most places.
-        seed: chooses them.
     """
     if n_rows <= most:
         return np.arange(n_rows)
@@ -274,11 +263,7 @@ class _Partners:
     """The pairs of a combination and a row in each run that has some."""
 
     def join(self, keys: Iterable[int]) -> _Partial:
-        """Return the combinations with their partners.
-
-        Args:
-            keys: their key classes.
-        """
+        """Return the combinations with their partners, with the codes of some key classes."""
         return _Partial.concat([self.before.join(*each) for each in self.pieces], keys)
 
 
@@ -298,13 +283,7 @@ class _LookUp:
         return cls(before, links, hashes_of(before.codes[links[0]]), checks)
 
     def partners(self, window: Sequence[SortedRun], n_units: int, most: int) -> _Partners:
-        """Return the partners in the runs of a window.
-
-        Args:
-            window: the runs.
-            n_units: sampled rows (R).
-            most: partners after which the search for a sampled row ends.
-        """
+        """Return the partners of each sampled row (R) in the runs of a window, at most so many."""
         counts, pieces = np.zeros(n_units, np.int64), []
         for run in window:
             before, room = counts.copy(), 64 + 4 * len(self.before)
@@ -363,26 +342,11 @@ def count_partners(
     found_probes: NDArray[np.int64],
     found_rows: NDArray[np.int64],
 ) -> int:
-    """Count the partners of each unit in one run, until it has as many as are asked for.
+    """Count the partners of each unit in one run, until it has ``most`` of them.
 
-    Args:
-        units: whose probe each one is, as a place in ``counts``.
-        hashes: of each probe's code.
-        starts: of each probe, the instant from which it lives (µs).
-        ends: the last instant at which it does (µs).
-        checks: other codes that must be equal ((codes, probes)).
-        entries: see ``index.Index``, as the next three.
-        directory: see there.
-        places: see there.
-        bounds: see there.
-        index_checks: other codes of the indexed rows ((codes, rows)).
-        most: partners after which a unit's search ends.
-        counts: partners of each unit in the runs before; added to.
-        found_probes: the probe of each partner; filled as far as there is room.
-        found_rows: its row; filled as far as there is room.
-
-    Returns:
-        The partners that were found.
+    Each probe is of a unit, a place in ``counts``, to which is added. For the index see
+    ``run_index.Index``; pairs are filled in as far as there is room. Returns how many partners
+    were found.
     """
     shift = shift_of(directory)
     n = 0

@@ -73,8 +73,7 @@ class DetectorMonitorOptions:
     def detector_options(self, *, of_all_rows: bool = False) -> DetectorOptions:
         """Return the detector's options; those of one that is given by name suit its items.
 
-        Args:
-            of_all_rows: whether items are estimates of large blocks of all rows.
+        Items are estimates of a few sampled rows, or of large blocks of all rows.
         """
         chosen = options_of(self.detector)
         if not isinstance(self.detector, str) or not is_dataclass(chosen):
@@ -266,11 +265,7 @@ class DetectorMonitor:
 
 
 class _MainPass:
-    """A detector for each position of the order in force, fed by blocks of all rows.
-
-    Args:
-        bank: F detectors, by position.
-    """
+    """A detector for each position of the order in force, fed by blocks of all rows."""
 
     def __init__(self, bank: DetectorBank) -> None:
         self._bank = bank
@@ -281,13 +276,9 @@ class _MainPass:
     def observe(
         self, blocks: NDArray[np.int64], order: Order, n_before: int, n_after: int
     ) -> tuple[int, int]:
-        """Take in the counts of a batch.
+        """Take in the counts of a batch: rows in and out of each filter ((blocks, 2, F)).
 
-        Args:
-            blocks: rows in and out of each filter ((blocks, 2, F)).
-            order: the order that all of them met.
-            n_before: profile tuples before the batch.
-            n_after: profile tuples after it.
+        ``n_before`` and ``n_after`` count the profile tuples before the batch and after it.
 
         Returns:
             How many tuples came before the newest change, and its position; -1 if there is none.

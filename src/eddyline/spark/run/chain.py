@@ -35,12 +35,10 @@ Seen = dict[str, list["Observed"]]
 
 
 class Chain:
-    """The operators of one query in the order in which rows pass them.
+    """The operators of one query, of unique names, in the order in which rows pass them.
 
-    Args:
-        operators: each over the result of the one before; of unique names.
-        folder: returns where durable state is kept; called if there is some.
-        identity: of the query; the state of another one is of no use.
+    ``folder`` returns where durable state is kept, and is called if there is some; the state of a
+    query of another identity is of no use.
 
     Raises:
         StateError: the folder holds the state of another query, or cannot be read.
@@ -98,11 +96,8 @@ class Chain:
     ) -> tuple[DataFrame, Awaited]:
         """Prepare the operators for a batch and lay them over its rows.
 
-        Args:
-            rows: of the batch.
-            batch: which it is.
-            observed: the rows with an observation of them, over which the first operator is laid;
-                it looks at others before, as an observation belongs to one job.
+        The first is laid over the rows with an observation of them, if there is one; it looks at
+        the others before, as an observation belongs to one job.
         """
         awaited = {}
         df = rows if observed is None else observed
@@ -125,11 +120,6 @@ class Chain:
         """Return what a job has observed that did all the work that states need.
 
         A sink may have taken no rows, or a part of them: the job then runs once more, to its end.
-
-        Args:
-            df: the rows of the batch.
-            batch: which it is.
-            seen: what the sink's job has observed.
 
         Raises:
             StateError: Spark does not tell.

@@ -52,11 +52,8 @@ class JobReports:
     ) -> DataFrame:
         """Return the result of an operator over a DataFrame, and await what its job reports.
 
-        Args:
-            df: a batch or streaming DataFrame.
-            operator: the operator.
-            lay: lays it; gets a function that makes an observation of a component (and of facts
-                that the operator needs to read it).
+        ``lay`` gets a function that makes an observation of a component (and of facts that the
+        operator needs to read it).
         """
 
         def observation(component: str, facts: Any = None) -> Any:
@@ -74,11 +71,7 @@ class JobReports:
         return laid.df
 
     def learn(self, timeout_s: float) -> None:
-        """Let operators learn from the jobs that have run.
-
-        Args:
-            timeout_s: longest wait for those that have not (s).
-        """
+        """Let operators learn from the jobs that have run, or do within so many seconds."""
         with self._lock:  # what one thread has taken, no other learns again
             taken, self._waiting = self._waiting, []
         deadline, left = time.monotonic() + timeout_s, []

@@ -21,11 +21,7 @@ if TYPE_CHECKING:
 
 
 class PendingMetrics:
-    """The metrics of one batch job, once it has run.
-
-    Args:
-        observation: an Observation that is attached to the job's DataFrame.
-    """
+    """The metrics of one batch job, once it has run; its DataFrame carries the observation."""
 
     def __init__(self, observation: Observation) -> None:
         self.observation = observation

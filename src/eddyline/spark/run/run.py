@@ -95,11 +95,7 @@ def settings_of(options: Any) -> dict[str, str]:
 
 
 class SinkOutlet:
-    """All rows go to one sink.
-
-    Args:
-        sink: where.
-    """
+    """All rows go to one sink."""
 
     def __init__(self, sink: Sink) -> None:
         self.sink = sink

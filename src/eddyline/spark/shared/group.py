@@ -219,11 +219,7 @@ def why_not_shared(query: Query) -> str:
 
 
 class SharedQueries:
-    """Queries over one stream that run together.
-
-    Args:
-        starts: the queries; of one stream and with one trigger.
-        folder: their checkpoint; a temporary one if omitted.
+    """Queries over one stream, with one trigger, that run together.
 
     Raises:
         QueryError: a query of one of the names is running.

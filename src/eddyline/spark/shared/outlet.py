@@ -53,12 +53,7 @@ class Member:
 
 
 def member_of(query: Query, sink: Sink) -> Member:
-    """Return a query as one of several.
-
-    Args:
-        query: the query.
-        sink: where its rows go.
-    """
+    """Return a query as one of several, whose rows go to a sink."""
     member = Member(query, sink)
     names = [name.lower() for name in query.source.columns]
     if not isinstance(sink, MemorySink) or len(set(names)) < len(names):
@@ -86,11 +81,7 @@ def _is_plain(text: str) -> bool:
 
 
 class SharedOutlet:
-    """A sink for each of several queries.
-
-    Args:
-        members: the queries.
-    """
+    """A sink for each of several queries."""
 
     def __init__(self, members: Iterable[Member]) -> None:
         self.members = {each.name: each for each in members}
@@ -178,11 +169,7 @@ def _only_for(places: list[int], text: str) -> Column:
 
 
 def _rows_by_place(lists: pa.ChunkedArray) -> dict[int, Any]:
-    """Return the rows of each place, ascending.
-
-    Args:
-        lists: the places of each row.
-    """
+    """Return the rows of each place, ascending, by the places of each row."""
     whole = pa.concat_arrays(lists.chunks) if lists.num_chunks else pa.array([], lists.type)
     places = whole.flatten().to_numpy(zero_copy_only=False)
     sizes = np.diff(whole.offsets.to_numpy(zero_copy_only=False)) if len(whole) else []

@@ -62,7 +62,7 @@ def count_matches(
     keep_unmatched: bool = False,
     progress: Progress | None = None,
 ) -> Counts:
-    """Match events with rules, in one pass; what is written is counted from there.
+    """Match a batch of events with rules, in one pass; what is written is counted from there.
 
     Args:
         rules: the rules.

@@ -53,18 +53,10 @@ def explain(
     color: bool = False,
     max_rows: int = MAX_ROWS,
 ) -> str:
-    """Say in words how a query is run, and on what evidence.
+    """Say in words how a query is run, and on what evidence: its steps, then its sections.
 
-    Args:
-        title: name of the query.
-        sections: what there is to say.
-        steps: the query's steps, line by line.
-        width: characters per line.
-        color: whether the text carries terminal colours.
-        max_rows: rows of a table that are shown; the rest is a number.
-
-    Returns:
-        Lines of text that end in a line break.
+    Lines have ``width`` characters, and tables ``max_rows`` rows; of the rest there is the number.
+    The text may carry terminal colours, and ends in a line break.
     """
     console = Console(
         file=StringIO(),

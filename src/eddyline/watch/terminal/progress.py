@@ -43,11 +43,8 @@ _BARS = "▁▂▃▄▅▆▇█"
 class ProgressLine:
     """Shows how a run goes, batch by batch. Use it as a context manager.
 
-    Args:
-        query: name of the query.
-        console: where to write; the standard error stream if omitted, so that rows written to
-            the standard output stay apart.
-        quiet: write nothing at all.
+    It writes to the standard error stream if no console is given, so that rows written to the
+    standard output stay apart; nothing if it is quiet.
     """
 
     def __init__(self, query: str, *, console: Console | None = None, quiet: bool = False) -> None:
@@ -148,12 +145,7 @@ class ProgressLine:
 
 
 def batch_line(record: BatchRecord, before: Sequence[str] = ()) -> str:
-    """Say on one line what a batch did.
-
-    Args:
-        record: the batch.
-        before: lines of the batch before, which are not said again.
-    """
+    """Say on one line what a batch did, without the lines said of the batch before."""
     parts = [
         f"batch {record.batch_id}",
         f"{count(record.n_rows)} rows in {duration(1e9 * record.seconds)}",
