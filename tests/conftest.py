@@ -40,3 +40,27 @@ def spark(tmp_path_factory):
         pytest.skip(error.message)
     yield made
     made.stop()
+
+
+@pytest.fixture
+def change(spark):
+    """Change settings of the session for one test: ``change(ansi="false")``."""
+    before = {}
+
+    def changed(**given):
+        for name, value in given.items():
+            key = SETTINGS[name]
+            before.setdefault(key, spark.conf.get(key))
+            spark.conf.set(key, str(value))
+
+    yield changed
+    for key, value in before.items():
+        spark.conf.set(key, value)
+
+
+SETTINGS = {
+    "ansi": "spark.sql.ansi.enabled",
+    "batch": "spark.sql.execution.arrow.maxRecordsPerBatch",
+    "timestamps": "spark.sql.timestampType",
+    "zone": "spark.sql.session.timeZone",
+}

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+import random
 from decimal import Decimal
 
 import duckdb
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given
-from hypothesis import strategies as st
 
 import eddyline as el
 from eddyline.sql.rendering import string_literal
-from tests.examples import examples
-from tests.spark.rules.rule_answers import natives, said_by_rules, said_by_spark
+from tests.spark_says import differences, natives, rules_say, spark_says
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -21,8 +19,6 @@ PIECES = ("", "\0", "a", "A", "ab", "b", "z", "~", "\x7f", "é", "ß", "\uffff",
 """``\uffff`` and ``😀`` stand in one order by bytes and in the other by halves of UTF-16."""
 
 SIGNS = ("=", "<>", "<", "<=", ">", ">=")
-WORDS = st.lists(st.sampled_from(PIECES), max_size=3).map("".join)
-
 UNSCALED = (
     *(0, 1, 5, 10, 10**10, 2**63 - 1, 2**63, 2**64 - 1, 2**64, 2**64 + 1, 10**18, 10**19),
     *(10**37, 10**38 - 1),
@@ -37,23 +33,21 @@ DECIMALS = {
 }
 
 
-@st.composite
-def text_rules(draw):
+def drawn_word(rng):
+    """Return a text of few pieces."""
+    return "".join(rng.choices(PIECES, k=rng.randint(0, 3)))
+
+
+def drawn_text_rule(rng):
     """Return a rule over the order of texts."""
-    operand = draw(st.sampled_from(["s", "s", "s", "lower(s)", "s || 'b'"]))
-    a, b = (string_literal(draw(WORDS)) for _ in range(2))
-    return draw(
-        st.sampled_from(
-            [
-                *(f"{operand} {sign} {a}" for sign in SIGNS),
-                *(f"{a} {sign} {operand}" for sign in SIGNS),
-                *(f"{operand} BETWEEN {a} AND {b}", f"{operand} NOT BETWEEN {a} AND {b}"),
-                *(f"{operand} IN ({a}, {b}, NULL)", f"NOT ({operand} < {a} OR {operand} > {b})"),
-                *(f"{operand} >= {a} AND {operand} < {b}", f"({operand} < {a}) IS NULL"),
-                f"({operand} > {a}) IS DISTINCT FROM TRUE",
-            ]
-        )
-    )
+    operand = rng.choice(["s", "s", "s", "lower(s)", "s || 'b'"])
+    a, b = (string_literal(drawn_word(rng)) for _ in range(2))
+    forms = [f"{operand} {sign} {a}" for sign in SIGNS]
+    forms += [f"{a} {sign} {operand}" for sign in SIGNS]
+    forms += [f"{operand} BETWEEN {a} AND {b}", f"{operand} NOT BETWEEN {a} AND {b}"]
+    forms += [f"{operand} IN ({a}, {b}, NULL)", f"NOT ({operand} < {a} OR {operand} > {b})"]
+    forms += [f"{operand} >= {a} AND {operand} < {b}", f"({operand} < {a}) IS NULL"]
+    return rng.choice([*forms, f"({operand} > {a}) IS DISTINCT FROM TRUE"])
 
 
 def number(unscaled, scale):
@@ -63,56 +57,47 @@ def number(unscaled, scale):
     return f"{'-' if unscaled < 0 else ''}{digits[: len(digits) - scale]}{point}"
 
 
-@st.composite
-def decimal_rules(draw):
+def drawn_decimal_rule(rng):
     """Return a rule over decimals; constants may have another scale than the column."""
-    column = draw(st.sampled_from(sorted(DECIMALS)))
-    signs, unscaled = st.sampled_from([-1, 1]), st.sampled_from(UNSCALED)
-    scales = st.sampled_from([0, 0, 2, DECIMALS[column][1]])
-    a, b, c = (number(draw(signs) * draw(unscaled), draw(scales)) for _ in range(3))
+    column = rng.choice(sorted(DECIMALS))
+    scales = [0, 0, 2, DECIMALS[column][1]]
+    a, b, c = (
+        number(rng.choice([-1, 1]) * rng.choice(UNSCALED), rng.choice(scales)) for _ in range(3)
+    )
     forms = [f"{column} {sign} {a}" for sign in SIGNS]
     forms += [f"{column} BETWEEN {a} AND {b}", f"{column} NOT IN ({a}, {b}, {c})"]
-    return draw(st.sampled_from([*forms, f"{column} IN ({a}, {b}, NULL)", f"{a} < {column}"]))
+    return rng.choice([*forms, f"{column} IN ({a}, {b}, NULL)", f"{a} < {column}"])
 
 
-@examples(15, deadline=None)
-@given(
-    drawn=st.lists(text_rules(), min_size=20, max_size=50, unique=True),
-    values=st.lists(st.none() | WORDS, min_size=1, max_size=60),
-    method=st.sampled_from(["auto", "blocks", "witnesses"]),
-)
-def test_texts_by_their_order(spark, drawn, values, method):
-    table = pa.table({"id": range(len(values)), "s": pa.array(values, pa.string())})
-    frame = spark.createDataFrame(table)
-    said = said_by_rules(frame, drawn, method=method)
-    assert said == said_by_spark(frame, drawn)
+@pytest.mark.parametrize("method", ["auto", "blocks", "witnesses"])
+def test_texts_by_their_order(spark, method):
+    rng = random.Random(method)
+    values = [None, *(drawn_word(rng) for _ in range(200))]
+    frame = spark.createDataFrame(pa.table({"id": range(len(values)), "s": values}))
+    texts = list(dict.fromkeys(drawn_text_rule(rng) for _ in range(200)))
+    said = rules_say(frame, texts, method=method)
+    assert differences(said, spark_says(frame, texts)) == {}
 
 
-@given(st.lists(WORDS, min_size=1, max_size=20), st.lists(WORDS, min_size=1, max_size=6))
-def test_duckdb_orders_texts_alike(values, constants):
+def test_duckdb_orders_texts_alike():
     """So the order is that of bytes, and not only what one engine makes of it."""
-    plain = [each for each in values if "\0" not in each]
-    table = pa.table({"s": pa.array(plain, pa.string())})
-    for constant in (each for each in constants if "\0" not in each):
-        with duckdb.connect() as connection:
-            connection.register("rows", table)
-            found = connection.execute("SELECT s < ? FROM rows", [constant]).fetchall()
-        assert [row[0] for row in found] == [each.encode() < constant.encode() for each in plain]
+    plain = [each for each in PIECES if each != "\0"]
+    words = pa.table({"s": sorted({a + b for a in plain for b in plain})})
+    with duckdb.connect() as connection:
+        connection.register("words", words)
+        pairs = "SELECT x.s, y.s, x.s < y.s FROM words AS x CROSS JOIN words AS y"
+        for one, other, is_less in connection.execute(pairs).fetchall():
+            assert is_less == (one.encode() < other.encode())
 
 
-@examples(10, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-@given(
-    drawn=st.lists(decimal_rules(), min_size=40, max_size=80, unique=True),
-    ansi=st.booleans(),
-    method=st.sampled_from(["auto", "blocks", "witnesses"]),
-)
-def test_decimals_of_many_digits(spark, decimals, drawn, ansi, method):
-    before = spark.conf.get("spark.sql.ansi.enabled")
-    spark.conf.set("spark.sql.ansi.enabled", str(ansi).lower())
-    try:
-        assert said_by_rules(decimals, drawn, method=method) == said_by_spark(decimals, drawn)
-    finally:
-        spark.conf.set("spark.sql.ansi.enabled", before)
+@pytest.mark.parametrize("ansi", ["true", "false"])
+@pytest.mark.parametrize("method", ["auto", "blocks", "witnesses"])
+def test_decimals_of_many_digits(decimals, change, ansi, method):
+    change(ansi=ansi)
+    rng = random.Random(f"{ansi} {method}")
+    texts = list(dict.fromkeys(drawn_decimal_rule(rng) for _ in range(150)))
+    said = rules_say(decimals, texts, method=method)
+    assert differences(said, spark_says(decimals, texts)) == {}
 
 
 @pytest.fixture(scope="module")
@@ -143,7 +128,7 @@ def test_two_hundred_rules_are_one_attribute(spark, decimals):
         rows.transform(shared.any()).collect()
         (attribute,) = shared.view().constructs
         assert (attribute.name, attribute.n_rules) == (name, 200)
-        assert not any(natives(rows, text) for text in rules.values())
+        assert natives(rows, *rules.values()) == []
 
 
 def test_what_spark_negates_it_rounds(decimals):
@@ -154,25 +139,21 @@ def test_what_spark_negates_it_rounds(decimals):
     rows = rows.union(rows.sparkSession.sql(f"SELECT -1L, CAST(-({digits}) AS DECIMAL(38,0))"))
     rows = rows.selectExpr("id", "CAST(w0 AS DECIMAL(38,0)) AS w0")
     assert len(rows.select("w0").distinct().collect()) == 2
-    assert said_by_rules(rows, texts) == said_by_spark(rows, texts)
+    assert rules_say(rows, texts) == spark_says(rows, texts)
     assert natives(rows, texts[0]) == []
     assert all(natives(rows, text) for text in texts[6:])
 
 
 @pytest.mark.parametrize("ansi", ["true", "false"])
-def test_where_no_type_has_all_digits_spark_rounds(spark, decimals, ansi):
+def test_where_no_type_has_all_digits_spark_rounds(decimals, change, ansi):
     far = 10**37
     texts = ["w0 > 0.5", "w0 <= 0.5", "0.4 < w0", "w0 <=> 0.5", "w0 IN (0, 0.5)", "n18 > -0.004"]
     texts += [f"n18 NOT IN (0, -{far})", f"n18 BETWEEN 0.00 AND {far}", "w38 < 1", "w38 <> 0"]
-    before = spark.conf.get("spark.sql.ansi.enabled")
-    spark.conf.set("spark.sql.ansi.enabled", ansi)
-    try:
-        assert said_by_rules(decimals, texts) == said_by_spark(decimals, texts)
-        assert natives(decimals, "w0 > 0.5")
-        assert natives(decimals, f"n18 IN (0, {far})")
-        assert natives(decimals, "n18 IN (0, 0.005)") == []
-    finally:
-        spark.conf.set("spark.sql.ansi.enabled", before)
+    change(ansi=ansi)
+    assert rules_say(decimals, texts) == spark_says(decimals, texts)
+    assert natives(decimals, "w0 > 0.5")
+    assert natives(decimals, f"n18 IN (0, {far})")
+    assert natives(decimals, "n18 IN (0, 0.005)") == []
 
 
 def test_what_is_left_to_spark(spark):

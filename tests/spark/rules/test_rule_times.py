@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import datetime as dt
+import random
 
 import pytest
-from hypothesis import HealthCheck, given
-from hypothesis import strategies as st
 
 import eddyline as el
 from eddyline.spark.rules.binding import RuleBinder
-from tests.examples import examples
 from tests.oracles.rules import truth
-from tests.spark.rules.rule_answers import natives, said_by_rules, said_by_spark
+from tests.spark_says import differences, natives, rules_say, spark_says
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -36,35 +34,18 @@ NTZ = tuple(f"TIMESTAMP_NTZ '{text}'" for text in (*WALLS, *SHORT))
 MICROS = (-(2**63), 2**63 - 1, -62_167_219_200_000_001, 253_402_300_800_000_000)
 """Rows that Python has no name for."""
 
+MIXED = (
+    "at IN ('2024-03-10 01:59:59.999999', TIMESTAMP '1970-01-01 05:30:00+05:30', "
+    "TIMESTAMP_LTZ '2024-11-03 02:00:00')"
+)
+"""Where TIMESTAMP means TIMESTAMP_NTZ, a literal with a zone is a TIMESTAMP_LTZ, a cast is not."""
+
 FORMS = (
     *("{c} = {v}", "{c} <> {v}", "{c} < {v}", "{c} <= {v}", "{c} > {v}", "{c} >= {v}", "{v} < {c}"),
     *("{c} BETWEEN {v} AND {v}", "{c} NOT BETWEEN {v} AND {v}", "{c} IN ({v}, {v}, {v})"),
     *("{c} NOT IN ({v}, NULL)", "{c} <=> {v}", "{c} IS DISTINCT FROM {v}", "NOT {c} > {v}"),
     *("{c} > {v} OR {c} IS NULL", "{c} > {v} AND {c} <= {v}"),
 )
-
-
-@pytest.fixture
-def change(spark):
-    """Change settings of the session for one test."""
-    before = {}
-
-    def changed(**given):
-        for name, value in given.items():
-            key = KEYS[name]
-            before.setdefault(key, spark.conf.get(key))
-            spark.conf.set(key, value)
-
-    yield changed
-    for key, value in before.items():
-        spark.conf.set(key, value)
-
-
-KEYS = {
-    "zone": "spark.sql.session.timeZone",
-    "ansi": "spark.sql.ansi.enabled",
-    "timestamps": "spark.sql.timestampType",
-}
 
 
 def rows_in(spark, extra=MICROS):
@@ -94,39 +75,44 @@ def constants_for(column):
     return (*TEXTS, *DAYS, *NTZ, *LTZ) if column != "wall" else (*TEXTS, *DAYS, *NTZ)
 
 
-@st.composite
-def texts(draw):
-    """Return one rule."""
-    column = draw(st.sampled_from(["at", "wall", "st.at"]))
-    text = draw(st.sampled_from(FORMS)).replace("{c}", column)
-    while "{v}" in text:
-        text = text.replace("{v}", draw(st.sampled_from(constants_for(column))), 1)
-    return text
+def drawn_rules(rng, n_rules):
+    """Return rules over columns and constants at random."""
+    texts = []
+    for _ in range(n_rules):
+        column = rng.choice(["at", "wall", "st.at"])
+        text = rng.choice(FORMS).replace("{c}", column)
+        while "{v}" in text:
+            text = text.replace("{v}", rng.choice(constants_for(column)), 1)
+        texts.append(text)
+    return list(dict.fromkeys(texts))
 
 
-@pytest.mark.parametrize("zone", ZONES)
-@examples(4, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-@given(
-    drawn=st.lists(texts(), min_size=40, max_size=60, unique=True),
-    ansi=st.sampled_from(["true", "false"]),
-    timestamps=st.sampled_from(["TIMESTAMP_LTZ", "TIMESTAMP_NTZ"]),
-    method=st.sampled_from(["auto", "blocks", "witnesses"]),
+OTHERS = (
+    *(("true", "TIMESTAMP_NTZ", "blocks"), ("false", "TIMESTAMP_NTZ", "auto")),
+    *(("false", "TIMESTAMP_LTZ", "witnesses"), ("false", "TIMESTAMP_LTZ", "auto")),
+    ("true", "TIMESTAMP_NTZ", "witnesses"),
 )
-def test_drawn_rules_say_what_spark_says(spark, change, zone, drawn, ansi, timestamps, method):
+"""ANSI, the meaning of TIMESTAMP, and the method, beside what a session has by default."""
+
+CASES = [
+    (zone, *case)
+    for zone, other in zip(ZONES, OTHERS, strict=True)
+    for case in (("true", "TIMESTAMP_LTZ", "auto"), other)
+]
+
+
+@pytest.mark.parametrize(("zone", "ansi", "timestamps", "method"), CASES)
+def test_rules_say_what_spark_says(spark, change, zone, ansi, timestamps, method):
+    """Every constant, and rules that are drawn."""
     change(zone=zone, ansi=ansi, timestamps=timestamps)
     frame = rows_in(spark).localCheckpoint()
     assert frame.count() == 3 * len((*WALLS, *SHORT)) + len(MICROS) + 1
-    assert said_by_rules(frame, drawn, method=method) == said_by_spark(frame, drawn)
-
-
-@pytest.mark.parametrize("zone", ZONES)
-def test_every_constant_says_what_spark_says(spark, change, zone):
-    change(zone=zone)
-    frame = rows_in(spark).localCheckpoint()
-    given_texts = [f"at <= {each}" for each in constants_for("at")]
-    given_texts += [f"wall <= {each}" for each in constants_for("wall")]
-    given_texts = list(dict.fromkeys(given_texts))
-    assert said_by_rules(frame, given_texts) == said_by_spark(frame, given_texts)
+    texts = [f"{column} <= {each}" for column in ("at", "wall") for each in constants_for(column)]
+    texts += drawn_rules(random.Random(f"{zone} {ansi}"), 150)
+    texts.append(MIXED)
+    texts = list(dict.fromkeys(texts))
+    said = rules_say(frame, texts, method=method)
+    assert differences(said, spark_says(frame, texts)) == {}
 
 
 def test_two_hundred_rules_are_one_attribute(spark, change):
@@ -143,15 +129,14 @@ def test_two_hundred_rules_are_one_attribute(spark, change):
     n_times = len({text.partition("TIMESTAMP")[2] for text in given_texts.values()})
     # A region per gap between constants, one after the last, and one for NULL.
     assert (attribute.name, attribute.n_rules, attribute.n_tests) == ("`at`", 200, n_times + 2)
-    assert not any(natives(frame, text) for text in given_texts.values())
+    assert natives(frame, *given_texts.values()) == []
 
 
 def test_what_is_shared_and_what_is_left_to_spark(spark, change):
     frame = rows_in(spark)
-    for text in ("at > '2024-01-01'", "at > DATE '2024-01-01'", "at IN ('2024-01-01', NULL)"):
-        assert natives(frame, text) == []
-    for text in ("wall > '2024-01-01'", "wall = TIMESTAMP_NTZ '2024-01-01'", "at IS NULL"):
-        assert natives(frame, text) == []
+    shared = ["at > '2024-01-01'", "at > DATE '2024-01-01'", "at IN ('2024-01-01', NULL)"]
+    shared += ["wall > '2024-01-01'", "wall = TIMESTAMP_NTZ '2024-01-01'", "at IS NULL"]
+    assert natives(frame, *shared) == []
     # Spark reads the column in the zone, where hours are missing and come twice.
     assert natives(frame, "wall > TIMESTAMP '2024-01-01'")
     assert natives(frame, "wall > '2024-01-01 00:00:00Z'")
