@@ -93,11 +93,16 @@ class Engine:
             QueryError: the name is taken, the DataFrame is no stream, or has no such column.
         """
         self._check_new(name)
-        if not isinstance(df, Query) and not df.isStreaming:
+        if not getattr(df, "isStreaming", isinstance(df, Query)):
+            got = f"{df!r:.60}"
+            if hasattr(df, "isStreaming"):
+                got = (
+                    "a batch one; join it as a table that does not change (engine.table), or "
+                    "filter it with df.transform(el.all_of(…))"
+                )
             msg = (
-                f"stream {name!r} needs a streaming DataFrame (spark.readStream…), got a batch "
-                f"one; join it as a table that does not change (engine.table), or filter it with "
-                f"df.transform(el.all_of(…))"
+                f"stream {name!r} needs a streaming DataFrame (spark.readStream…) or a query of "
+                f"this engine (engine.query(…)), got {got}"
             )
             raise QueryError(msg, name=name)
         if time is not None and time not in (columns := list(df.columns)):

@@ -202,7 +202,7 @@ class Feed:
         )
         arrived = {name: self.rows(name, of) for name, of in rows.items() if of}
         found = list(task.run(arrived))
-        latest = latest_after(plan.order, arrived)
+        latest = latest_after(plan.order, arrived, {})
         self.report = task.report
         part = JoinPart(Grid((1,)), {0: task.report.after})
         self.manifests.commit(plan.batch_id, "fed", parts_of(part, latest))

@@ -75,8 +75,13 @@ class Released:
 
 @dataclass(slots=True)
 class OrderedBatch(BucketBatch):
-    """The bucket of a join that needs order, in one batch; see ``BucketBatch``."""
+    """The bucket of a join that needs order, in one batch; see ``BucketBatch``.
 
+    Args:
+        latest: the latest event times of rows that do not come themselves (µs), by stream.
+    """
+
+    latest: Mapping[str, int] = field(default_factory=dict)
     _windows: dict[str, list[Kept]] = field(init=False, default_factory=dict)
 
     def run(self, batch: Mapping[str, Rows]) -> Iterator[pa.Table]:
@@ -95,7 +100,7 @@ class OrderedBatch(BucketBatch):
         started = time.perf_counter_ns()
         self.report = BucketReport(self.bucket)
         since = self.before.emitted_until
-        latest = latest_after(self._order, batch)
+        latest = latest_after(self._order, batch, self.latest)
         until = max(since, self._order.until(latest))
         due = self._due({name: self._on_time(name, batch[name]) for name in batch}, since, until)
         if due or until > since:
@@ -292,12 +297,21 @@ def results_of_all(plan: BatchPlan, batch: Mapping[str, Rows]) -> Iterator[pa.Ta
     yield from emission.tables(order.emits)
 
 
-def latest_after(order: OrderPlan, batch: Mapping[str, Rows]) -> dict[str, int]:
-    """Return the latest event time of each stream after a batch (µs)."""
+def latest_after(
+    order: OrderPlan, batch: Mapping[str, Rows], others: Mapping[str, int]
+) -> dict[str, int]:
+    """Return the latest event time of each stream after a batch (µs).
+
+    Args:
+        order: with those before it.
+        batch: the rows of each input.
+        others: the latest times of rows that do not come themselves.
+    """
     latest = dict(order.latest)
-    for name, rows in batch.items():
-        if name in order.time.lateness and len(rows):
-            latest[name] = max(latest.get(name, ALWAYS), int(rows.starts.max()))
+    came = {name: int(rows.starts.max()) for name, rows in batch.items() if len(rows)}
+    for name, at in (*came.items(), *others.items()):
+        if name in order.time.lateness:
+            latest[name] = max(latest.get(name, ALWAYS), at)
     return latest
 
 

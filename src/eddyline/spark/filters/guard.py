@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -24,13 +24,20 @@ class Guard:
     rows: str = ""
     """SQL condition that is never NULL; all rows if empty."""
     marks: str = ""
-    """A boolean column that is set to false on rows that are dropped; they go if empty."""
+    """A boolean column that is set on rows that are dropped; they go if empty."""
+    dropped: str = "false"
+    """SQL of what it is set to: ``false`` or ``NULL``."""
+
+    @property
+    def survivors(self) -> Guard:
+        """The rows that are not marked, whatever they are of."""
+        return replace(self, rows="")
 
     @property
     def condition(self) -> str:
         """SQL for the rows that still count; empty for all."""
-        parts = [f"({each})" for each in (self.rows, self.marks) if each]
-        return " AND ".join(parts)
+        marked = f"{self.marks} IS TRUE" if self.marks else ""
+        return " AND ".join(f"({each})" for each in (self.rows, marked) if each)
 
     def only(self, df: DataFrame) -> DataFrame:
         """Return the rows alone that the conjunction is about."""
@@ -39,8 +46,9 @@ class Guard:
     def where(self, df: DataFrame, condition: str) -> DataFrame:
         """Drop, or mark, the rows on which a SQL condition is not true."""
         if self.marks:
-            kept = F.expr(f"CASE WHEN {self.condition} THEN coalesce(({condition}\n), false) END")
-            return df.withColumn(self.marks, F.coalesce(kept, F.col(self.marks)))
+            kept = f"CASE WHEN ({condition}\n) THEN true ELSE {self.dropped} END"
+            now = f"CASE WHEN {self.condition} THEN {kept} ELSE {self.marks} END"
+            return df.withColumn(self.marks, F.expr(now))
         return df.where(f"NOT ({self.rows}) OR ({condition}\n)" if self.rows else condition)
 
 

@@ -231,11 +231,12 @@ class LastPart:
             for check in self.checks:
                 df = self.guard.where(df, check.text)
         # A row that is only marked has its errors on it although it is dropped.
-        survivors = Guard(marks=self.guard.marks)
         for column in laying.errors:
             error = f"{column}.error"
             raises = f"CAST(raise_error({error}) AS BOOLEAN)"
-            df = survivors.where(df, f"CASE WHEN {error} IS NULL THEN true ELSE {raises} END")
+            df = self.guard.survivors.where(
+                df, f"CASE WHEN {error} IS NULL THEN true ELSE {raises} END"
+            )
         laying.df = df.drop(*laying.errors)
 
 

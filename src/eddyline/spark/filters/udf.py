@@ -52,5 +52,5 @@ def apply_arrow_block(
     seen = df.withColumn(column, udf(*guarded, *(operand(df, text) for text in texts), *attributes))
     seen = seen.observe(observation, F.collect_list(F.col(f"{column}.report")).alias("arrow"))
     # The task lets rows pass that it has nothing to say of, so they need no condition here.
-    kept = Guard(marks=guard.marks).where(seen, f"{column}.keep")
+    kept = guard.survivors.where(seen, f"{column}.keep")
     return kept if task.carries_errors else kept.drop(column)

@@ -72,7 +72,9 @@ class InputPredicates:
     scope: Scope
     bound: BoundConjunction
     marks: str
-    """The column that is set to false on rows that are dropped; they go if empty."""
+    """The column that is set on rows that are dropped; they go if empty."""
+    dropped: str
+    """SQL of what it is set to: false if windows count the rows, NULL if only time does."""
     is_first: bool
     """Whether it is the first step over its input, so that its columns are those of the stream."""
 
@@ -90,7 +92,7 @@ class InputColumns:
     def lay(self, df: DataFrame) -> DataFrame:
         """Compute the columns for the rows of the input."""
         df = self.scope.named(settled(df) if self.may_raise else df)
-        mine = self.scope.is_mine
+        mine = self.scope.is_mine & F.col(PASSES).isNotNull()
         columns = {
             place: F.when(mine, F.expr(text)).otherwise(F.col(place))
             for place, text in self.computed.items()
@@ -109,19 +111,18 @@ class InputKeys:
     """The columns that results need, by the common column that is to hold each."""
     may_raise: bool
     """Whether some key may raise an error, which counts only on rows that pass."""
-    is_raw: bool
-    """Whether rows that cannot join are there."""
+    layout: InputLayout
 
     def lay(self, df: DataFrame) -> DataFrame:
         """Compute them for the rows of the input that can join."""
         df = self.scope.named(settled(df) if self.may_raise else df)
         mine, passes = self.scope.is_mine, F.col(PASSES)
-        can_join = mine & passes if self.is_raw else mine
+        can_join = mine & passes if self.layout.is_awaited else mine
         values = {place: F.when(can_join, code) for place, code in self.codes.items()}
         values |= {place: F.when(mine, column_of(name)) for place, name in self.slots.items()}
         df = df.withColumns({place: of.otherwise(F.col(place)) for place, of in values.items()})
-        passes = reduce(and_, [F.col(place).isNotNull() for place in self.codes], passes)
-        df = df.withColumn(PASSES, F.when(mine, passes).otherwise(F.col(PASSES)))
+        has_keys = passes_of(self.layout, [F.col(place).isNotNull() for place in self.codes])
+        df = df.withColumn(PASSES, F.when(can_join, has_keys).otherwise(passes))
         return self.scope.unnamed(df)
 
 
@@ -172,10 +173,11 @@ def laid_input(
     for step in each.steps:
         scope = Scope(layout.number, places)
         if isinstance(step, FilterStep):
-            marks = PASSES if layout.is_raw and step.input == each.relation else ""
+            counts = layout.is_raw and step.input == each.relation
+            marks, dropped = PASSES if layout.is_awaited else "", "false" if counts else "NULL"
             columns = df.select(*[F.col(quoted(name)) for name in places])
             bound = bind_to(columns, named(step.predicates), options)
-            laid.append(InputPredicates(step.input, scope, bound, marks, not laid))
+            laid.append(InputPredicates(step.input, scope, bound, marks, dropped, not laid))
         else:
             projected, places, df = _projected(df, step, scope, raws)
             laid.append(projected)
@@ -184,7 +186,7 @@ def laid_input(
     may_raise = any(
         _facts(df, text).may_raise for key in keys.values() for text in key.members[each.name]
     )
-    return LaidInput(start, tuple(laid), InputKeys(scope, codes, slots, may_raise, layout.is_raw))
+    return LaidInput(start, tuple(laid), InputKeys(scope, codes, slots, may_raise, layout))
 
 
 def _projected(
@@ -261,6 +263,18 @@ def column_of(name: str) -> Column:
     return F.when(plain.isNotNull(), F.to_json(F.array(plain))) if TEXT_OF in name else plain
 
 
+def passes_of(layout: InputLayout, are_there: Iterable[Column]) -> Column:
+    """Return whether a row of an input can join: NULL if it is not even counted.
+
+    Args:
+        layout: the input.
+        are_there: whether each of its keys is there.
+    """
+    can_join = reduce(and_, are_there)
+    is_only_time = layout.is_awaited and not layout.is_raw
+    return F.when(can_join, F.lit(True)) if is_only_time else can_join
+
+
 class Arrivals(Protocol):
     """The rows of the inputs, as the operator before all steps knows them."""
 
@@ -290,7 +304,7 @@ class InputFilter(FilterOperator):
     ) -> None:
         self.step = step
         self._arrivals = arrivals
-        guard = Guard(f"{INPUT} = {step.scope.number}", step.marks)
+        guard = Guard(f"{INPUT} = {step.scope.number}", step.marks, step.dropped)
         super().__init__(step.bound, options, query, relation=step.relation, guard=guard)
 
     def prepare(self, df: DataFrame, batch: Batch) -> None:

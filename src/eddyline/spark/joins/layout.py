@@ -25,7 +25,10 @@ if TYPE_CHECKING:
     from eddyline.query.windows import RowsWindow, Window
 
 INPUT, PASSES, START = "__input", "__passes", "__start"
-"""The columns of a row's input, by number, whether it can join at all, and its event time (µs)."""
+"""The columns of a row's input, by number, whether it can join, and its event time (µs).
+
+Whether it can join is NULL of a row that is dropped and comes for its event time alone.
+"""
 
 KEY, SLOT, RAW = "__key", "__slot", "__raw"
 """The columns of its codes (numbered by key class), of what it carries (numbered), and of what its
@@ -63,7 +66,9 @@ class InputLayout:
     ties: tuple[str, ...] = ()
     """The columns that order rows of one instant, where rows are counted."""
     is_raw: bool = False
-    """Whether rows that cannot join come, too."""
+    """Whether rows that cannot join count, too: in windows of N rows, and as instants."""
+    is_awaited: bool = False
+    """Whether results wait for its event time: all rows come, if only to tell their time."""
 
     @property
     def carried(self) -> tuple[tuple[str, str], ...]:
@@ -163,6 +168,7 @@ class Layouts:
         types, is_timed = dict(each.shape.dtypes), each.time is not None
         window = each.window if is_timed else UnboundedWindow()
         is_raw = is_timed and (window.counts is not None or self.step.emits == "rstream")
+        is_awaited = is_raw or (is_timed and self.step.emits == "dstream")
         # The code of a row that cannot join says nothing.
         codes = {} if is_raw else self._coded(each, types)
         # Where codes are hashes, keys are compared again.
@@ -188,6 +194,7 @@ class Layouts:
             tuple((name, places[name]) for name in carried if name not in columns),
             ties,
             is_raw,
+            is_awaited,
         )
 
     def classes(self, each: JoinInput) -> tuple[int, ...]:

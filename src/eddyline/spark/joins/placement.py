@@ -23,15 +23,15 @@ BUCKET, PART = "__bucket", "__part"
 
 
 def placed(df: DataFrame, grid: Grid, source: Source) -> DataFrame:
-    """Return the rows that can join, each in the partitions that are its buckets.
+    """Return the rows that are needed, each in the partitions that are its buckets.
 
     Args:
         df: rows of the source.
         grid: how they are cut into buckets; one if there are inputs of which all rows are needed.
         source: the inputs.
     """
-    is_needed = F.col(PASSES) | F.col(INPUT).isin(*source.raw) if source.raw else F.col(PASSES)
-    df = df.where(is_needed)
+    awaited, passes = source.awaited, F.col(PASSES)
+    df = df.where(passes | F.col(INPUT).isin(*awaited) if awaited else passes)
     kept = df.columns
     bucket = F.lit(0)
     for key, size in enumerate(grid.shape):
@@ -56,9 +56,16 @@ def placed(df: DataFrame, grid: Grid, source: Source) -> DataFrame:
     if any(name.startswith(PART) for name in df.columns):
         df = df.withColumn(BUCKET, bucket)
         bucket = F.col(BUCKET)
-    if not source.raw:
+    if not awaited:
         kept.remove(PASSES)
-    return df.select(*kept).repartitionById(grid.n_buckets, bucket)
+        return df.select(*kept).repartitionById(grid.n_buckets, bucket)
+    # A row that comes for its event time alone brings nothing else.
+    told = {INPUT, PASSES, START}
+    columns = [
+        F.col(each) if each in told else F.when(passes.isNotNull(), F.col(each)).alias(each)
+        for each in kept
+    ]
+    return df.select(*columns).repartitionById(grid.n_buckets, bucket)
 
 
 def _bin_of(code: Column) -> Column:

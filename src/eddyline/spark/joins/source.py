@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import reduce
-from operator import and_
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from eddyline.errors import QueryError
-from eddyline.spark.joins.input_steps import column_of, laid_input
+from eddyline.spark.joins.input_steps import column_of, laid_input, passes_of
 from eddyline.spark.joins.keys import EPOCH, codes_of, key_type
 from eddyline.spark.joins.layout import INPUT, KEY, PASSES, RAW, START, Layouts
 from eddyline.sql.parsing import quoted
@@ -45,9 +44,9 @@ class Source:
     """The inputs with steps of their own, which are still to be laid; their keys come last."""
 
     @property
-    def raw(self) -> tuple[int, ...]:
+    def awaited(self) -> tuple[int, ...]:
         """The numbers of the inputs of which rows that cannot join come, too."""
-        return tuple(each.number for each in self.layouts if each.is_raw)
+        return tuple(each.number for each in self.layouts if each.is_awaited)
 
     @property
     def rows(self) -> DataFrame:
@@ -107,7 +106,7 @@ def source_of(step: JoinStep, inputs: Sequence[JoinInput], options: FilterOption
         else:
             own = {place: column_of(name) for name, place in layout.slots.items()}
             own |= codes[layout.number]
-            passes = reduce(and_, [of.isNotNull() for of in codes[layout.number].values()])
+            passes = passes_of(layout, [of.isNotNull() for of in codes[layout.number].values()])
             part = _tagged(each, layout.number, own, passes, types)
         parts[each.time is not None].append(part)
     streams, tables = _union(parts[True]), _union(parts[False])

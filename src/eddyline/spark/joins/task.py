@@ -45,21 +45,34 @@ class Shape:
     results: pa.Schema
     """The columns of all inputs, named ``input.column``; behind them the report."""
 
-    def inputs(self, batches: Iterator[pa.RecordBatch]) -> dict[str, Rows]:
-        """Return the rows of a partition by input, of those that have some."""
+    def inputs(self, batches: Iterator[pa.RecordBatch]) -> tuple[dict[str, Rows], dict[str, int]]:
+        """Return the rows of a partition by input, and the latest event times (µs) of the others.
+
+        Both are of inputs that have such rows; the others come for their event time alone.
+        """
         arrived = list(batches)
         if not arrived:
-            return {}
-        table = pa.Table.from_batches(arrived)
+            return {}, {}
+        table, latest = self._without_times(pa.Table.from_batches(arrived))
         numbers = pc.unique(table[INPUT]).to_pylist()
         if len(numbers) == 1:
-            return {self.layouts[numbers[0]].name: self._rows(table, numbers[0])}
-        return {
+            return {self.layouts[numbers[0]].name: self._rows(table, numbers[0])}, latest
+        rows = {
             self.layouts[number].name: self._rows(
                 table.filter(pc.equal(table[INPUT], number)), number
             )
             for number in sorted(numbers)
         }
+        return rows, latest
+
+    def _without_times(self, table: pa.Table) -> tuple[pa.Table, dict[str, int]]:
+        """Return rows without those that tell the time alone, and the latest these tell."""
+        if PASSES not in table.column_names or not table[PASSES].null_count:
+            return table, {}
+        is_time = pc.is_null(table[PASSES])
+        told = table.filter(is_time).group_by(INPUT).aggregate([(START, "max")])
+        latest = zip(told[INPUT].to_pylist(), told[f"{START}_max"].to_pylist(), strict=True)
+        return table.filter(pc.invert(is_time)), {self.layouts[n].name: at for n, at in latest}
 
     def _rows(self, table: pa.Table, number: int) -> Rows:
         """Return the rows of one input."""
@@ -112,11 +125,12 @@ class OnceWorker:
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Join the rows of a partition."""
+        inputs, _ = self.shape.inputs(batches)
         if self.plan.order is not None:
-            for found in results_of_all(self.plan, self.shape.inputs(batches)):
+            for found in results_of_all(self.plan, inputs):
                 yield from self.shape.outputs(found)
             return
-        news = {name: SortedRun.of(rows) for name, rows in self.shape.inputs(batches).items()}
+        news = {name: SortedRun.of(rows) for name, rows in inputs.items()}
         for found in results(self.plan.graph, self.plan.orders, {}, news, JoinWork()):
             yield from self.shape.outputs(found)
 
@@ -140,10 +154,11 @@ class BatchWorker:
         """
         context = TaskContext.get()
         bucket = 0 if context is None else context.partitionId()
-        kind = BucketBatch if self.plan.order is None else OrderedBatch
-        task = kind(self.plan, self.place, self.before.get(bucket, BucketState()), bucket)
+        inputs, latest = self.shape.inputs(batches)
+        state = self.plan, self.place, self.before.get(bucket, BucketState()), bucket
+        task = BucketBatch(*state) if self.plan.order is None else OrderedBatch(*state, latest)
         try:
-            for found in task.run(self.shape.inputs(batches)):
+            for found in task.run(inputs):
                 yield from self.shape.outputs(found)
         except OSError as error:
             msg = (

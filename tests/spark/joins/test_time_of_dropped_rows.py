@@ -1,0 +1,77 @@
+"""Rows that are dropped tell the time all the same, so that any cut gives the same answer."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import pyarrow as pa
+import pytest
+
+import eddyline as el
+from tests.spark.joins.join_streams import stream_of, write_batch
+
+pytestmark = pytest.mark.spark
+
+T0 = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+ROWS = [(1, 0, 5), (1, 2, 6)]
+"""Key, second and value."""
+
+DROPPED = {
+    "no key": [(None, 1000, 5), (None, 1001, 5), (None, 1001, 5)],
+    "a condition": [(1, 1000, -1), (None, 1001, -1), (1, 1001, -1)],
+    "a stream of a query": [(1, 1000, -1), (None, 1001, -1), (1, 1001, -1)],
+}
+"""Rows of no result, by what drops them."""
+
+CUTS = [[5], [2, 3], [1, 2, 2], [1] * 5]
+
+
+def table_of(rows):
+    keys, seconds, values = zip(*rows, strict=True)
+    times = pa.array([T0 + dt.timedelta(seconds=each) for each in seconds])
+    return pa.table(
+        {
+            "ts": times.cast(pa.timestamp("us", "UTC")),
+            "k": pa.array(keys, pa.int64()),
+            "v": pa.array(values, pa.int64()),
+        }
+    )
+
+
+def answer(spark, folder, text, rows, sizes, *, derived):
+    """Return the results of a query over s and t, which come in batches of some sizes."""
+    engine = el.Engine(spark)
+    for name in ("s", "t"):
+        first = 0
+        for number, size in enumerate(sizes):
+            write_batch(folder, name, number, table_of(rows[first : first + size]))
+            first += size
+        source = f"raw_{name}" if derived else name
+        frame = stream_of(spark, folder, name)
+        engine.stream(source, frame, time="ts", lateness="0 seconds")
+        if derived:
+            engine.stream(name, engine.query(f"SELECT k, v, ts FROM raw_{name} WHERE v >= 0"))
+    run = engine.query(text, name="q").start(trigger="available_now")
+    assert run.await_termination(120)
+    return sorted(tuple(row.values()) for row in run.to_arrow().to_pylist())
+
+
+@pytest.mark.parametrize("by", DROPPED)
+@pytest.mark.parametrize(
+    ("emits", "window", "wanted"),
+    [
+        ("DSTREAM", "RANGE 10 SECONDS", [(5, 5), (5, 6), (6, 5), (6, 6)]),
+        # The rows at second 1000 are instants of the streams; nothing lives then.
+        ("RSTREAM", "RANGE 10 SECONDS", [(5, 5), (5, 5), (5, 6), (6, 5), (6, 6)]),
+        ("ISTREAM", "ROWS 2", [(5, 5), (5, 6), (6, 5), (6, 6)]),
+    ],
+    ids=["DSTREAM", "RSTREAM", "ROWS"],
+)
+def test_any_cut_gives_the_same_answer(spark, tmp_path, emits, window, wanted, by):
+    derived = by == "a stream of a query"
+    where = "s.k = t.k" if derived else "s.k = t.k AND s.v >= 0 AND t.v >= 0"
+    text = f"{emits}(SELECT s.v AS a, t.v AS b FROM s [{window}], t [{window}] WHERE {where})"
+    for sizes in CUTS:
+        folder = tmp_path / str(len(sizes))
+        found = answer(spark, folder, text, ROWS + DROPPED[by], sizes, derived=derived)
+        assert found == wanted, sizes
