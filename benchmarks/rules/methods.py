@@ -15,7 +15,7 @@ from benchmarks.harness.scenario import Measurement, Scenario, Settings, at_most
 from benchmarks.harness.timing import interleaved, paired_ratio
 from eddyline.options import SharingOptions
 from eddyline.query.conditions import And, Compare, Operand, Rule
-from eddyline.rules.compile.bitmap_blocks import BitmapBlocks
+from eddyline.rules.compile.bitmap_block import BitmapBlocks
 from eddyline.rules.compile.program import compile_rules
 from eddyline.rules.match.matcher import Matcher
 from eddyline.rules.planning.planner import make_plan

@@ -25,7 +25,7 @@ from eddyline.rules.compile.regions import RegionConstruct
 from eddyline.rules.description import rule_view
 from eddyline.rules.loop import RuleLoop
 from eddyline.rules.match.matcher import Matcher
-from eddyline.rules.plan_codec import plan_from
+from eddyline.rules.planning.planner import plan_from
 from eddyline.rules.view import RuleCount, RuleRecord
 from eddyline.rules.wording import region_text
 from eddyline.runtime.journal import JournalEntry

@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from eddyline.data import outcome_codes as outcome
 from eddyline.errors import PredicateError
@@ -33,18 +32,18 @@ from eddyline.stats.profile import FilterProfile, merge
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from eddyline.data.arrays import Mask
+    from numpy.typing import NDArray
+
+    from eddyline.data.arrays import Ints, Mask
     from eddyline.query.predicates import FunctionPredicate
     from eddyline.stats.profile import Order
-
-Rows = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
     """Which rows of a batch are profiled, and how thoroughly."""
 
-    rows: Rows
+    rows: Ints
     """Offsets of the sampled rows, ascending ((M,))."""
     prob: float
     """Probability with which a row was sampled ((0, 1])."""
@@ -76,7 +75,7 @@ class BatchOutcome:
     """The error of each row that survived every filter but those that raised on it."""
     profile: FilterProfile
     """What was observed."""
-    sampled: Rows
+    sampled: Ints
     """The sampled rows, ascending ((M,))."""
     drops: NDArray[np.bool_]
     """Which filter drops which sampled row ((M, F))."""
@@ -143,8 +142,8 @@ class ArrowExecutor:
         return BatchOutcome(keep, errors, replace(profile, n_batches=1), sampled, drops)
 
     def _run_rows(
-        self, batch: Sequence[pa.Array], rows: Rows, order: Order, trace: _Trace
-    ) -> tuple[Rows, dict[int, PredicateError]]:
+        self, batch: Sequence[pa.Array], rows: Ints, order: Order, trace: _Trace
+    ) -> tuple[Ints, dict[int, PredicateError]]:
         """Return which of some rows pass, or have an error that counts, and those errors."""
         alive = rows
         deferred: list[int] = []
@@ -163,7 +162,7 @@ class ArrowExecutor:
         return alive, {}
 
     def _call(
-        self, batch: Sequence[pa.Array], f: int, alive: Rows, slots: Rows, trace: _Trace
+        self, batch: Sequence[pa.Array], f: int, alive: Ints, slots: Ints, trace: _Trace
     ) -> Mask | None:
         """Call a filter on the rows alive and on sampled rows; None if it raises on the former."""
         extra = trace.sample.rows[slots]
@@ -181,7 +180,7 @@ class ArrowExecutor:
             trace.record_extra(f, slots, self._attempt(batch, f, extra))
         return passed
 
-    def _timed(self, batch: Sequence[pa.Array], f: int, rows: Rows, trace: _Trace) -> Mask | None:
+    def _timed(self, batch: Sequence[pa.Array], f: int, rows: Ints, trace: _Trace) -> Mask | None:
         """Evaluate a filter on some rows and note its time; None if it raises."""
         started = self.clock()
         passed = self._attempt(batch, f, rows)
@@ -189,7 +188,7 @@ class ArrowExecutor:
         trace.n_timed[f] = len(rows)
         return passed
 
-    def _attempt(self, batch: Sequence[pa.Array], f: int, rows: Rows) -> Mask | None:
+    def _attempt(self, batch: Sequence[pa.Array], f: int, rows: Ints) -> Mask | None:
         """Evaluate a filter on some rows; None if it raises."""
         try:
             return self._evaluate(batch, f, rows)
@@ -198,7 +197,7 @@ class ArrowExecutor:
         except Exception:  # noqa: BLE001 - whatever the user's function raises is settled later
             return None
 
-    def _evaluate(self, batch: Sequence[pa.Array], f: int, rows: Rows) -> Mask:
+    def _evaluate(self, batch: Sequence[pa.Array], f: int, rows: Ints) -> Mask:
         """Call a filter on some rows."""
         predicate = self.predicates[f]
         arrays = [batch[index] for index in self.columns[f]]
@@ -213,8 +212,8 @@ class ArrowExecutor:
             raise _UnusableResultError(error) from None
 
     def _settle(
-        self, batch: Sequence[pa.Array], deferred: list[int], alive: Rows
-    ) -> tuple[Rows, dict[int, PredicateError]]:
+        self, batch: Sequence[pa.Array], deferred: list[int], alive: Ints
+    ) -> tuple[Ints, dict[int, PredicateError]]:
         """Decide, on the rows that all other filters passed, the filters that raised."""
         errors: dict[int, PredicateError] = {}
         stop_at_first = len(deferred) == 1 and not self.isolate_all
@@ -225,7 +224,7 @@ class ArrowExecutor:
         return alive, {row: errors[row] for row in alive.tolist() if row in errors}
 
     def _isolate(
-        self, batch: Sequence[pa.Array], f: int, rows: Rows, *, stop_at_first: bool
+        self, batch: Sequence[pa.Array], f: int, rows: Ints, *, stop_at_first: bool
     ) -> tuple[Mask, dict[int, PredicateError]]:
         """Return, by halves, which rows passed or raised, and the error of each that raised."""
         passed = np.zeros(len(rows), dtype=np.bool_)
@@ -275,7 +274,7 @@ class _UnusableResultError(Exception):
         self.error = error
 
 
-def _parts(n_rows: int, order: Order, groups: Groups | None) -> Iterator[tuple[Rows, Order]]:
+def _parts(n_rows: int, order: Order, groups: Groups | None) -> Iterator[tuple[Ints, Order]]:
     """Yield the rows of a batch that meet the filters in one order, and that order."""
     if groups is None or n_rows == 0:
         yield np.arange(n_rows, dtype=np.int64), order
@@ -288,7 +287,7 @@ def _parts(n_rows: int, order: Order, groups: Groups | None) -> Iterator[tuple[R
             yield np.flatnonzero(groups.of_row == group), groups.orders[group]
 
 
-def _among(sample: Sample, rows: Rows) -> Sample:
+def _among(sample: Sample, rows: Ints) -> Sample:
     """Return the part of a sample that is among some rows, which are ascending."""
     place = np.minimum(np.searchsorted(rows, sample.rows), len(rows) - 1)
     return replace(sample, rows=sample.rows[rows[place] == sample.rows])
@@ -308,7 +307,7 @@ class _Trace:
         self.n_timed = np.zeros(n_filters)
         self.n_raised = np.zeros(n_filters)
         self.n_extra = 0
-        self.edges: Rows | None = None
+        self.edges: Ints | None = None
         self.blocks: NDArray[np.int64] | None = None
 
     def count_blocks(self, n_rows: int) -> None:
@@ -318,15 +317,15 @@ class _Trace:
         self.edges = np.linspace(0, n_rows, n_blocks + 1).astype(np.int64)
         self.blocks = np.zeros((n_blocks, 2, self.drops.shape[1]), dtype=np.int64)
 
-    def wanted(self, position: int) -> Rows:
+    def wanted(self, position: int) -> Ints:
         """Return the slots of the sampled rows that meet this position though already dropped."""
-        dead: Rows = np.flatnonzero(self.first_drop >= 0)
+        dead: Ints = np.flatnonzero(self.first_drop >= 0)
         if self.sample.is_full or len(dead) == 0:
             return dead
-        chosen: Rows = dead[self.sample.extra[self.first_drop[dead], position]]
+        chosen: Ints = dead[self.sample.extra[self.first_drop[dead], position]]
         return chosen
 
-    def record(self, position: int, f: int, alive: Rows, passed: Mask) -> None:
+    def record(self, position: int, f: int, alive: Ints, passed: Mask) -> None:
         """Note what a filter did to the rows alive."""
         self.rows_in[f] += len(alive)
         self.rows_out[f] += int(np.count_nonzero(passed))
@@ -341,7 +340,7 @@ class _Trace:
             self.drops[dropped, f] = True
             self.first_drop[dropped] = position
 
-    def record_extra(self, f: int, slots: Rows, passed: Mask | None) -> None:
+    def record_extra(self, f: int, slots: Ints, passed: Mask | None) -> None:
         """Note what a filter would do to sampled rows already dropped; None if it raised."""
         self.n_extra += len(slots)
         if passed is not None:

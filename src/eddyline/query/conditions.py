@@ -48,10 +48,10 @@ class _Leaf:
             waiting.extend(reversed(node.children))
 
 
+@dataclass(frozen=True, slots=True)
 class _Wrapped(_Leaf):
     """A node with one child."""
 
-    __slots__ = ()
     part: Node
 
     @property
@@ -59,13 +59,13 @@ class _Wrapped(_Leaf):
         return (self.part,)
 
     def map(self, change: Callable[[Node], Node]) -> Node:
-        return replace(cast("Not | Is", self), part=change(self.part))
+        return cast("Node", replace(self, part=change(self.part)))
 
 
+@dataclass(frozen=True, slots=True)
 class _Connected(_Leaf):
     """A node with one child or more."""
 
-    __slots__ = ()
     parts: tuple[Node, ...]
 
     @property
@@ -73,7 +73,7 @@ class _Connected(_Leaf):
         return self.parts
 
     def map(self, change: Callable[[Node], Node]) -> Node:
-        return replace(cast("And | Or", self), parts=tuple(map(change, self.parts)))
+        return cast("Node", replace(self, parts=tuple(map(change, self.parts))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,25 +210,22 @@ class MayRaise(_Leaf):
         return replace(self, test=test, error=error)
 
 
-@dataclass(frozen=True, slots=True)
 class Not(_Wrapped):
     """Three-valued NOT."""
 
-    part: Node
+    __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
 class And(_Connected):
     """Three-valued AND of one or more."""
 
-    parts: tuple[Node, ...]
+    __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
 class Or(_Connected):
     """Three-valued OR of one or more."""
 
-    parts: tuple[Node, ...]
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +235,6 @@ class Is(_Wrapped):
     Never unknown itself.
     """
 
-    part: Node
     outcomes: int
     """A sum of ``TRUE``, ``FALSE`` and ``UNKNOWN``."""
 

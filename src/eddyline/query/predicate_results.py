@@ -13,17 +13,18 @@ from typing import TYPE_CHECKING, Any, Never
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from eddyline.errors import PredicateError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-Keep = NDArray[np.bool_]
+    from numpy.typing import NDArray
+
+    from eddyline.data.arrays import Mask
 
 
-def coerce_outcome(result: Any, n_rows: int, name: str, *, negated: bool = False) -> Keep:
+def coerce_outcome(result: Any, n_rows: int, name: str, *, negated: bool = False) -> Mask:
     """Return which rows a predicate function keeps.
 
     Args:
@@ -50,7 +51,7 @@ def coerce_outcome(result: Any, n_rows: int, name: str, *, negated: bool = False
 
 def truth_values(
     result: Any, n_rows: int, name: str, *, negated: bool = False
-) -> tuple[Keep, Keep | None]:
+) -> tuple[Mask, Mask | None]:
     """Return what a predicate function says of each row, and where it says something at all.
 
     Arguments are as for ``coerce_outcome``.
@@ -79,7 +80,7 @@ _AS: dict[str, Callable[[pa.Array], Any]] = {
 """How a column is handed to a function, by the kind of arrays that it asks for."""
 
 
-def _booleans(result: Any, n_rows: int, name: str) -> tuple[Keep, Keep | None]:
+def _booleans(result: Any, n_rows: int, name: str) -> tuple[Mask, Mask | None]:
     """Return the values, and which of them are not NULL (None: all)."""
     if isinstance(result, pa.Array | pa.ChunkedArray):
         return _of_arrow(result, name)
@@ -92,7 +93,7 @@ def _booleans(result: Any, n_rows: int, name: str) -> tuple[Keep, Keep | None]:
     return _of_foreign(result, n_rows, name)
 
 
-def _of_foreign(result: Any, n_rows: int, name: str) -> tuple[Keep, Keep | None]:
+def _of_foreign(result: Any, n_rows: int, name: str) -> tuple[Mask, Mask | None]:
     """Take in an array of another library (polars, torch) by the protocols they share."""
     if hasattr(result, "__arrow_c_stream__"):
         return _of_arrow(pa.chunked_array(result), name)
@@ -103,7 +104,7 @@ def _of_foreign(result: Any, n_rows: int, name: str) -> tuple[Keep, Keep | None]
     return _refuse_single(result, n_rows, name)
 
 
-def _of_arrow(result: Any, name: str) -> tuple[Keep, Keep | None]:
+def _of_arrow(result: Any, name: str) -> tuple[Mask, Mask | None]:
     if pa.types.is_null(result.type):
         nothing = np.zeros(len(result), dtype=np.bool_)
         return nothing, nothing
@@ -116,7 +117,7 @@ def _of_arrow(result: Any, name: str) -> tuple[Keep, Keep | None]:
     return pc.fill_null(array, False).to_numpy(zero_copy_only=False), valid
 
 
-def _of_numpy(result: NDArray[Any], n_rows: int, name: str) -> tuple[Keep, Keep | None]:
+def _of_numpy(result: NDArray[Any], n_rows: int, name: str) -> tuple[Mask, Mask | None]:
     if result.ndim == 0:
         _refuse_single(result.item(), n_rows, name)
     if result.ndim != 1:
@@ -132,7 +133,7 @@ def _of_numpy(result: NDArray[Any], n_rows: int, name: str) -> tuple[Keep, Keep 
     return _refuse_kind(name, f"a NumPy array of {result.dtype}")
 
 
-def _of_pandas(result: Any, n_rows: int, name: str) -> tuple[Keep, Keep | None]:
+def _of_pandas(result: Any, n_rows: int, name: str) -> tuple[Mask, Mask | None]:
     pd = _pandas()
     if isinstance(result, pd.DataFrame):
         hint = "return one boolean per row, such as one column of it"
@@ -150,7 +151,7 @@ def _of_pandas(result: Any, n_rows: int, name: str) -> tuple[Keep, Keep | None]:
     return series.to_numpy(dtype=np.bool_, na_value=False), series.notna().to_numpy()
 
 
-def _of_objects(values: NDArray[Any], name: str) -> tuple[Keep, Keep | None]:
+def _of_objects(values: NDArray[Any], name: str) -> tuple[Mask, Mask | None]:
     pd = _pandas()
     if values.ndim != 1:
         _refuse(name, f"values of shape {values.shape}", "return one boolean per row")

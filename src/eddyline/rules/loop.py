@@ -14,10 +14,9 @@ import numpy as np
 
 from eddyline.data.sampling import sampled_rows
 from eddyline.data.unique import distinct
-from eddyline.rules.compile.bitmap_blocks import BitmapBlocks
-from eddyline.rules.plan_codec import plan_from
+from eddyline.rules.compile.bitmap_block import BitmapBlocks
 from eddyline.rules.planning.access_predicates import MIN_ROWS
-from eddyline.rules.planning.planner import make_plan
+from eddyline.rules.planning.planner import make_plan, plan_from
 from eddyline.rules.planning.rearrangement import RearrangementMonitor, has_changed
 from eddyline.rules.profile import SharingProfile
 from eddyline.rules.view import COMPONENT, RuleRecord

@@ -22,7 +22,7 @@ from eddyline.query.conditions import (
     TextTest,
     ValueTest,
 )
-from eddyline.rules.compile.bitmap_blocks import BitmapBlocks
+from eddyline.rules.compile.bitmap_block import BitmapBlocks
 from eddyline.rules.compile.program import compile_rules
 from eddyline.rules.match.matcher import Matcher
 from eddyline.rules.match.pairs import Pairs, pairs_of

@@ -1,4 +1,4 @@
-"""A bitmap block: rules that are evaluated together, by attribute selection constructs.
+"""Bitmap blocks: rules that are evaluated together, by attribute selection constructs.
 
 A construct cuts one attribute's domain where some rule of the block changes; each region has a
 bitmap of the rules that can still be true there. The AND of a row's bitmaps are the rules that
@@ -12,6 +12,7 @@ Attributes arrive as *keys*: an image of their values in int64 that keeps their 
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
@@ -22,8 +23,9 @@ from eddyline.data.unique import distinct
 from eddyline.errors import PlanError
 from eddyline.rules.compile.formula import All, Always, Literal, literals_of
 from eddyline.rules.compile.keys import HIGHEST, LOWEST
-from eddyline.rules.compile.region_tables import CutTables, cut_tables
-from eddyline.rules.compile.regions import cuts_of
+from eddyline.rules.compile.program import REGION
+from eddyline.rules.compile.region_tables import CutTables, cut_tables, starts_of
+from eddyline.rules.compile.regions import KeySet, cuts_of
 from eddyline.rules.match import bitmap_kernels as kernels
 
 if TYPE_CHECKING:
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
 
     from eddyline.data.arrays import Int32s, Ints, Mask, Words
     from eddyline.rules.compile.formula import Formula
-    from eddyline.rules.compile.regions import KeySet
+    from eddyline.rules.compile.program import Program
     from eddyline.rules.match.bitmap_kernels import BlockArrays
     from eddyline.rules.planning.sequence import SelectionSequence
 
@@ -40,6 +42,9 @@ MAX_RULES = 512
 
 MAX_HYBRID = 64
 """Most constructs with micro-arrows: what a row has visited is one word."""
+
+MAX_KEPT = 1024
+"""Blocks that are kept; the one unused for longest goes first."""
 
 PLAIN: tuple[Any, ...] = ("C", "W")
 """Layout of the arrays that kernels read; another one would be compiled for its own kind."""
@@ -115,7 +120,7 @@ class BitmapBlock:
             attributes=tuple(each.attribute for each in constructs),
             tables=cut_tables([each.cuts for each in constructs]),
             bitmaps=_packed(np.concatenate(can), n_words),
-            region_at=_offsets([len(each.can) for each in constructs]),
+            region_at=starts_of([len(each.can) for each in constructs]),
             usage=_packed(usage, n_words),
             initial=_packed(decided, n_words)[0],
             everywhere=_packed(~decided & ~never, n_words)[0],
@@ -198,6 +203,62 @@ class BitmapBlock:
             if arrow.region >= self.n_regions(sequence.construct_of(arrow.node)):
                 msg = f"an arrow starts in region {arrow.region}, which its construct does not have"
                 raise PlanError(msg, node=arrow.node, region=arrow.region)
+
+
+class BitmapBlocks:
+    """Bitmap blocks by their rules."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self._built: OrderedDict[tuple[int, ...], BitmapBlock] = OrderedDict()
+        self._representatives: list[Ints] | None = None
+
+    def of(self, rules: tuple[int, ...]) -> BitmapBlock:
+        """Return the block of some rules."""
+        if rules not in self._built:
+            self._built[rules] = self._build(rules)
+            while len(self._built) > MAX_KEPT:
+                self._built.popitem(last=False)
+        self._built.move_to_end(rules)
+        return self._built[rules]
+
+    def _build(self, rules: tuple[int, ...]) -> BitmapBlock:
+        literals, key_sets = self.program.literals, self.program.key_sets
+
+        def attribute_of(literal: int) -> int:
+            is_region = literals.kinds[literal] == REGION
+            return int(literals.places[literal]) if is_region else -1
+
+        def keys_of(literal: int) -> KeySet:
+            return key_sets[literal] or KeySet((), holds_null=False)
+
+        formulas = [self.program.formulas[rule] for rule in rules]
+        return BitmapBlock.build(formulas, attribute_of, keys_of)
+
+    def regions(self, rules: tuple[int, ...], sampled: Int32s) -> Int32s:
+        """Return regions of the program's constructs as regions of a block's.
+
+        A block cuts where its own rules do, a program where any rule does; so a region of the
+        program lies in one region of the block.
+
+        Args:
+            rules: the block's.
+            sampled: regions of rows in the program's constructs ((T, constructs)).
+
+        Returns:
+            Regions in the block's constructs ((T, n)).
+        """
+        if self._representatives is None:
+            self._representatives = [
+                np.concatenate([[0, each.cuts[0] - 1 if len(each.cuts) else LOWEST], each.cuts])
+                for each in self.program.regions
+            ]
+        keys = np.empty((max(1, sampled.shape[1]), len(sampled)), np.int64)
+        for construct, keys_of_regions in enumerate(self._representatives):
+            keys[construct] = keys_of_regions[sampled[:, construct]]
+        nulls = np.zeros(keys.shape, np.bool_)
+        nulls[: sampled.shape[1]] = sampled.T == 0
+        return self.of(rules).regions(keys, nulls, np.arange(len(sampled)))
 
 
 class _Construct(NamedTuple):
@@ -291,7 +352,3 @@ def _packed(bits: Mask, n_words: int) -> Words:
     wide[:, : bits.shape[1]] = bits
     found = np.packbits(wide, axis=1, bitorder="little").view("<u8")
     return np.ascontiguousarray(found, dtype=np.uint64)
-
-
-def _offsets(sizes: Sequence[int] | Ints) -> Ints:
-    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)

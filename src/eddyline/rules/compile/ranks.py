@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from eddyline.rules.compile.keys import nulls_of
-from eddyline.rules.match import rank_kernels as kernels
+from eddyline.rules.match import region_kernels as kernels
 from eddyline.rules.match.lower_case import as_text, offsets_of
 
 if TYPE_CHECKING:

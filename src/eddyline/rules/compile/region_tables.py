@@ -63,9 +63,9 @@ def cut_tables(cuts: Sequence[Ints]) -> CutTables:
     sizes = np.array([len(table) for table, _ in made], np.int64)
     return CutTables(
         cuts=np.concatenate([np.zeros(0, np.int64), *cuts]),
-        cuts_at=_offsets([len(each) for each in cuts]),
+        cuts_at=starts_of([len(each) for each in cuts]),
         table=np.concatenate([np.zeros(0, np.uint16), *(table for table, _ in made)]),
-        table_at=np.where(sizes > 0, _offsets(sizes)[:-1], -1),
+        table_at=np.where(sizes > 0, starts_of(sizes)[:-1], -1),
         first=np.array([int(each[0]) - 1 if len(each) else 0 for each in cuts], np.int64),
         last=np.array([int(each[-1]) if len(each) else 0 for each in cuts], np.int64),
         shift=np.array([shift for _, shift in made], np.int64),
@@ -92,5 +92,6 @@ def _table(cuts: Ints) -> tuple[NDArray[np.uint16], int]:
     return regions.astype(np.uint16), shift
 
 
-def _offsets(sizes: Sequence[int] | Ints) -> Ints:
+def starts_of(sizes: Sequence[int] | Ints) -> Ints:
+    """Return where parts of some sizes start, one after the other; one more than there are."""
     return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)

@@ -16,7 +16,7 @@ import numpy as np
 from eddyline.data import jit
 from eddyline.data.unique import distinct
 from eddyline.query.conditions import ValueTest
-from eddyline.rules.compile.bitmap_blocks import BitmapBlocks
+from eddyline.rules.compile.bitmap_block import BitmapBlocks
 from eddyline.rules.compile.postings import postings_of
 from eddyline.rules.compile.region_tables import cut_tables
 from eddyline.rules.match.batch import LOOKED_AT, Batch

@@ -19,7 +19,7 @@ from eddyline.rules.compile.program import EXTERNAL, REGION, TEXT
 from eddyline.rules.plan import BitmapBlockPlan, SharingPlan
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from eddyline.data.arrays import Floats, Mask
     from eddyline.rules.compile.formula import Formula
@@ -130,6 +130,19 @@ def can_access(program: Program) -> Mask:
     is_seen = (literals.kinds == TEXT) | ((literals.kinds == EXTERNAL) & is_needed)
     found: Mask = (literals.kinds == REGION) | (is_seen & (literals.outcomes == TRUE))
     return found
+
+
+def is_access_predicate(formula: Formula, literals: Collection[int], can: Mask) -> bool:
+    """Return whether some literals are an access predicate: one holds wherever the formula does.
+
+    Those that can be in access predicates are told by the mask ``can``.
+    """
+    if isinstance(formula, Literal):
+        return formula.id in literals and bool(can[formula.id])
+    if isinstance(formula, Always):
+        return not formula.value
+    holds = any if isinstance(formula, All) else all
+    return holds(is_access_predicate(part, literals, can) for part in formula.parts)
 
 
 def cheapest_access_predicate(formula: Formula, rates: Floats, can: Mask) -> AccessPredicate | None:

@@ -1,22 +1,28 @@
-"""Makes the plan of a program from a profile: access predicates, bitmap blocks, sequences."""
+"""Makes the plan of a program from a profile: access predicates, bitmap blocks, sequences.
+
+A plan from a file is checked against its program: an access predicate that a rule does not have, or
+a rule in two places, would change answers.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 
-from eddyline.rules.planning.access_predicates import plan_of
+from eddyline.errors import EddylineError, StateError
+from eddyline.rules.plan import SharingPlan
+from eddyline.rules.planning.access_predicates import can_access, is_access_predicate, plan_of
 from eddyline.rules.planning.hybrid_sequence import hybrid
 from eddyline.rules.planning.sequence_learning import RegionSample, greedy_macro, macro
 
 if TYPE_CHECKING:
     from eddyline.data.arrays import Floats
     from eddyline.options import SharingOptions
-    from eddyline.rules.compile.bitmap_block import BitmapBlock
-    from eddyline.rules.compile.bitmap_blocks import BitmapBlocks
-    from eddyline.rules.plan import BitmapBlockPlan, SharingPlan
+    from eddyline.rules.compile.bitmap_block import BitmapBlock, BitmapBlocks
+    from eddyline.rules.plan import BitmapBlockPlan
     from eddyline.rules.profile import SharingProfile
 
 MAX_DISTINCT = 0.5
@@ -68,3 +74,43 @@ def _arranged(
     block = blocks.of(plan.rules)
     sample = RegionSample.thinned(block, regions, _costs(block))
     return replace(plan, sequence=LEARNERS[options.sequence](sample))
+
+
+def plan_from(state: Any, blocks: BitmapBlocks) -> SharingPlan:
+    """Return a plan that was decoded from JSON.
+
+    Raises:
+        StateError: it is damaged, or of another program.
+    """
+    try:
+        plan = msgspec.convert(state, SharingPlan)
+        _check(plan, blocks)
+    except (EddylineError, ValueError, IndexError) as error:
+        msg = f"the saved plan does not fit the rules: {error}"
+        raise StateError(msg) from error
+    return plan
+
+
+def _check(plan: SharingPlan, blocks: BitmapBlocks) -> None:
+    """Raise ValueError if a plan could change an answer of a program."""
+    program = blocks.program
+    if len(plan.access_predicates) != program.n_rules:
+        msg = f"{len(plan.access_predicates)} access predicates for {program.n_rules} rules"
+        raise ValueError(msg)
+    blocked = [rule for block in plan.blocks for rule in block.rules]
+    in_blocks = set(blocked)
+    fits = all(0 <= rule < program.n_rules and program.constant[rule] < 0 for rule in blocked)
+    if not fits or len(in_blocks) < len(blocked):
+        msg = "a bitmap block has a rule that is not its own"
+        raise ValueError(msg)
+    can = can_access(program)
+    for rule, access in enumerate(plan.access_predicates):
+        if access is None:
+            continue
+        is_free = program.constant[rule] < 0 and rule not in in_blocks
+        if not is_free or not is_access_predicate(program.formulas[rule], set(access), can):
+            msg = f"literals {access} are no access predicate of rule {program.names[rule]!r}"
+            raise ValueError(msg)
+    for block in plan.blocks:
+        if block.sequence is not None:
+            blocks.of(block.rules).check(block.sequence)

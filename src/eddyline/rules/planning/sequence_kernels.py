@@ -96,13 +96,12 @@ def _meet(some: Words, others: Words) -> bool:
 
 
 @compiled
-def best_path(visits: Ints, costs: Floats, sign: float) -> tuple[float, Ints]:
-    """Return the cheapest order, and what it costs; the dearest if the sign is -1.
+def best_path(visits: Ints, costs: Floats) -> Ints:
+    """Return the cheapest order.
 
     Args:
         visits: rows that would visit a construct after each set of others ((2**n, n)).
         costs: cost of an evaluation of each construct ((n,)).
-        sign: 1.0 or -1.0.
     """
     n_sets, n = visits.shape
     best = np.full(n_sets, np.inf)
@@ -112,7 +111,7 @@ def best_path(visits: Ints, costs: Floats, sign: float) -> tuple[float, Ints]:
         for construct in range(n):
             if (members >> construct) & 1:
                 before = members ^ (1 << construct)
-                cost = best[before] + sign * visits[before, construct] * costs[construct]
+                cost = best[before] + visits[before, construct] * costs[construct]
                 if cost < best[members]:
                     best[members] = cost
                     last[members] = construct
@@ -121,4 +120,4 @@ def best_path(visits: Ints, costs: Floats, sign: float) -> tuple[float, Ints]:
     for position in range(n - 1, -1, -1):
         order[position] = last[members]
         members ^= 1 << last[members]
-    return sign * best[n_sets - 1], order
+    return order

@@ -159,8 +159,7 @@ def macro(sample: RegionSample) -> SelectionSequence:
     visits = kernels.subset_visits(
         sample.bitmaps, sample.block.initial, sample.block.usage, sample.skips
     )
-    _, order = kernels.best_path(visits, sample.costs, 1.0)
-    return SelectionSequence(tuple(map(int, order)))
+    return SelectionSequence(tuple(map(int, kernels.best_path(visits, sample.costs))))
 
 
 def _improved(sample: RegionSample, order: tuple[int, ...]) -> tuple[int, ...]:

@@ -22,7 +22,7 @@ from eddyline.rules.loop import FIRST_ROWS, RuleLoop
 from eddyline.rules.match.matcher import Matcher
 from eddyline.rules.profile import SharingProfile
 from eddyline.runtime.reports import Decisions, TaskReport
-from eddyline.spark.arrow_tasks import task_ids, with_last
+from eddyline.spark.arrow_tasks import on_last_row, task_ids, with_last
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -209,9 +209,7 @@ def _pairs_per_row(plan: SharingPlan, profile: SharingProfile) -> float:
 
 
 def _result(lists: pa.Array, report: RuleReport | None) -> pa.Array:
-    reports = pa.nulls(len(lists), pa.binary())
-    if report is not None:
-        reports = _ending(reports[:-1], report.to_bytes())
+    reports = on_last_row(len(lists), None if report is None else report.to_bytes())
     return pa.StructArray.from_arrays([lists, reports], ["matches", "report"])
 
 
