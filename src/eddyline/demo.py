@@ -195,7 +195,6 @@ def _flights() -> pa.Table:
     weather = pd.read_csv(data / "weather.csv")
     weather = weather[["origin", "time_hour", "temp", "humid", "wind_dir", "wind_speed"]]
     weather = weather.drop_duplicates(["origin", "time_hour"])
-    weather = weather.drop_duplicates(["origin", "time_hour"])
     planes = pd.read_csv(data / "planes.csv").rename(columns={"year": "built"})
     planes = planes[["tailnum", "built", "manufacturer", "model", "seats"]]
     joined = (

@@ -50,11 +50,11 @@ def test_joining_is_associative():
 def test_last_keeps_the_newest(n_rows):
     kept = made(5).last(n_rows)
     assert kept.weights.tolist() == [1.0, 2.0, 3.0, 4.0, 5.0][max(0, 5 - n_rows) :]
-    same(kept, made(5).slice(max(0, 5 - n_rows)))
+    same(kept, made(5).take(slice(max(0, 5 - n_rows), None)))
 
 
 def test_slice_takes_a_range():
-    same(made(9).slice(2, 5), made(3, 2))
+    same(made(9).take(slice(2, 5)), made(3, 2))
 
 
 def test_of_chooses_and_fills_in():

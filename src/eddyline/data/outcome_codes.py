@@ -47,16 +47,20 @@ def histogram(codes: Codes, weights: NDArray[np.float64]) -> tuple[Codes, NDArra
     """
     if len(codes) == 0:
         return codes, np.zeros(0)
-    _, first, inverse = np.unique(_sortable(codes), return_index=True, return_inverse=True)
-    total = np.bincount(inverse, weights=weights, minlength=len(first))
+    first, code = grouped(codes)
+    total = np.bincount(code, weights=weights, minlength=len(first))
     return codes[first], total.astype(np.float64)
 
 
-def _sortable(codes: Codes) -> NDArray[Any]:
-    """Return one value per code; up to eight bytes are an integer, which sorts 3 times as fast."""
+def grouped(codes: Codes) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return the first row of each distinct code ((K,)), and which of them each row has ((R,))."""
     n_rows, width = codes.shape
-    if width <= 8:
+    keys: NDArray[Any]
+    if width <= 8:  # an integer sorts 3 times as fast
         wide = np.zeros((n_rows, 8), dtype=np.uint8)
         wide[:, :width] = codes
-        return wide.view(np.uint64).ravel()
-    return np.ascontiguousarray(codes).view(np.dtype((np.void, width))).ravel()
+        keys = wide.view(np.uint64).ravel()
+    else:
+        keys = np.ascontiguousarray(codes).view(np.dtype((np.void, width))).ravel()
+    _, first, code = np.unique(keys, return_index=True, return_inverse=True)
+    return first, code

@@ -144,7 +144,7 @@ class FilterLoop(OrderLoop):
         prob = max(self.options.warmup_prob, self.options.sample_prob)
         if not self.is_adaptive or prob == 0.0:
             return n_rows
-        if self._is_warming:
+        if self.is_warming:
             return min(n_rows, math.ceil(self.options.min_fill / prob))
         if self._n_lacking:
             return min(n_rows, math.ceil(self._n_lacking / prob))

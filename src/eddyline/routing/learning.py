@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from eddyline.data.arrays import Bytes, Floats, Indices, Mask
+from eddyline.data.outcome_codes import grouped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -59,18 +60,11 @@ class Outcomes:
     @classmethod
     def of(cls, drops: Bits, codes: Bytes, weights: Floats) -> Self:
         """Return sampled rows grouped by outcome: bits ((M, F)), and the same packed ((M, B))."""
-        width = codes.shape[1]
-        if width <= 8:
-            wide = np.zeros((len(codes), 8), dtype=np.uint8)
-            wide[:, :width] = codes
-            keys = wide.view(np.uint64).ravel()
-            _, first, of_row = np.unique(keys, return_index=True, return_inverse=True)
-        else:
-            _, first, of_row = np.unique(codes, axis=0, return_index=True, return_inverse=True)
         if len(weights) == 0:
             return cls(drops, np.zeros(0, dtype=np.intp), weights)
+        first, of_row = grouped(codes)
         weights = np.minimum(weights, MAX_WEIGHT * np.median(weights))
-        return cls(drops[first], of_row.ravel().astype(np.intp), weights / weights.mean())
+        return cls(drops[first], of_row, weights / weights.mean())
 
     @property
     def n_rows(self) -> int:

@@ -8,6 +8,7 @@ saves is judged on rows that its orders were not learned from: each part of the 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -219,10 +220,7 @@ class Search:
         return min(self.options.max_classes, MAX_CLASSES)
 
     def _n_classes(self, attributes: Iterable[int]) -> int:
-        total = 1
-        for k in attributes:
-            total *= self.usable[k].n_buckets
-        return total
+        return prod(self.usable[k].n_buckets for k in attributes)
 
     def _is_better(self, found: Trial, best: Trial) -> bool:
         more = found.saving.overhead_ns - best.saving.overhead_ns

@@ -8,6 +8,7 @@ selection per group. [Bizarro05 4.2; per class instead of per tuple]
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from math import prod
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -16,7 +17,7 @@ from eddyline.errors import PlanError
 from eddyline.routing.partitions import Partition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from eddyline.data.arrays import Bytes, Floats, Indices, Mask
     from eddyline.stats.profile import Order
@@ -60,7 +61,7 @@ class RouteTable:
             if sorted(order) != filters:
                 msg = f"{order} is no order of {len(filters)} filters; another answer would follow"
                 raise PlanError(msg, order=order)
-        n_classes = _product(part.n_buckets for part in self.partitions)
+        n_classes = prod(part.n_buckets for part in self.partitions)
         fits = 1 <= len(self.orders) <= MAX_GROUPS and n_classes <= MAX_CLASSES
         known = set(self.groups) <= set(range(len(self.orders)))
         if not (fits and known) or len(self.groups) != n_classes:
@@ -121,12 +122,8 @@ class RouteTable:
         """Return SQL for a set of classes: buckets with the same rest are asked for together."""
         if depth == len(self.partitions):
             return "TRUE" if wanted.any() else "FALSE"
-        by_rest: dict[bytes, list[int]] = {}
-        for bucket, rest in enumerate(wanted):
-            if rest.any():
-                by_rest.setdefault(rest.tobytes(), []).append(bucket)
         parts = []
-        for buckets in by_rest.values():
+        for buckets in _alike(wanted):
             mine = self.partitions[depth].condition(exprs[depth], buckets)
             rest = self._condition(exprs, wanted[buckets[0]], depth + 1)
             told = [sql for sql in (mine, rest) if sql != "TRUE"]
@@ -182,12 +179,8 @@ class RouteTable:
     def _words(self, wanted: Mask, depth: int, labels: Labels) -> str:
         if depth == len(self.partitions):
             return ""
-        by_rest: dict[bytes, list[int]] = {}
-        for bucket, rest in enumerate(wanted):
-            if rest.any():
-                by_rest.setdefault(rest.tobytes(), []).append(bucket)
         told = []
-        for buckets in by_rest.values():
+        for buckets in _alike(wanted):
             part = self.partitions[depth]
             # That an attribute may have any value but NULL is of no interest to a person.
             is_any = len(set(buckets) - {part.n_buckets - 1}) == part.n_buckets - 1
@@ -241,8 +234,10 @@ def _useless_points(part: Partition, table: Bytes) -> set[int]:
     return {i for i in range(n) if (table[i] == table[n]).all()}
 
 
-def _product(factors: Iterable[int]) -> int:
-    total = 1
-    for factor in factors:
-        total *= factor
-    return total
+def _alike(wanted: Mask) -> list[list[int]]:
+    """Return the buckets of which some classes are wanted, those with the same rest together."""
+    by_rest: dict[bytes, list[int]] = {}
+    for bucket, rest in enumerate(wanted):
+        if rest.any():
+            by_rest.setdefault(rest.tobytes(), []).append(bucket)
+    return list(by_rest.values())

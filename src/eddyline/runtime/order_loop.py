@@ -28,8 +28,7 @@ from eddyline.stats.window import ProfileWindow
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from numpy.typing import NDArray
-
+    from eddyline.data.arrays import Floats
     from eddyline.options import FilterOptions
     from eddyline.stats.profile import Order
 
@@ -164,16 +163,14 @@ class OrderLoop:
             work_ns = n_rows * expected_cost_ns(self.order, self.window.profile())
         self._work_ns += work_ns
 
-    def _watch(
-        self, fresh: FilterProfile, ratios: NDArray[np.float64], batch_id: int
-    ) -> list[JournalEntry]:
+    def _watch(self, fresh: FilterProfile, ratios: Floats, batch_id: int) -> list[JournalEntry]:
         """Let the evidence go that a change has made stale, so that the window fills with fresh.
 
         Where too little is fresh, a warm-up follows, which keeps to the budget: all of them
         together. If that is spent, the newest evidence stays until newer comes.
         """
         known = self.window.profile()
-        if not self.policy.needs_all_bits or self._is_warming:
+        if not self.policy.needs_all_bits or self.is_warming:
             return []
         found = self.monitor.observe(fresh, self.order, known, ratios)
         if found is None:
@@ -225,7 +222,7 @@ class OrderLoop:
         """Add costs to the counts of the whole life that say nothing about an evaluation."""
         self.totals = replace(self.totals, costs=self.totals.costs + costs)
 
-    def _without_spikes(self, costs: CostSums) -> tuple[CostSums, NDArray[np.float64]]:
+    def _without_spikes(self, costs: CostSums) -> tuple[CostSums, Floats]:
         """Cut a call that took far longer than expected, unless the call before it did so too.
 
         A pause of the machine hits single calls; a filter that has become slow is slow again. The
@@ -274,7 +271,7 @@ class OrderLoop:
         return self.thinks_freely or self._thought_ns <= THINKING_FRAC * spent_ns
 
     @property
-    def _is_warming(self) -> bool:
+    def is_warming(self) -> bool:
         """Whether there is too little evidence to order by."""
         known, least = self.window.profile(), self.options.min_fill
         return known.n_tuples < least and known.n_tuples + known.n_passed < WARMUP_SAMPLES * least
@@ -292,7 +289,7 @@ class OrderLoop:
         options = self.options
         if not self.is_adaptive:
             return 0.0
-        if self._is_warming or self._wants_more:
+        if self.is_warming or self._wants_more:
             return max(options.warmup_prob, options.sample_prob)
         profile = self.window.profile()
         extra = self.policy.extra(len(self.order))
@@ -309,17 +306,8 @@ class OrderLoop:
 
     def record(self) -> OrderRecord:
         """Return how the block stands after a batch; nan for what is not known."""
-        profile = self.window.profile()
         written = tuple(range(len(self.order)))
-        fracs = np.full(len(written), np.nan)
-        cost = as_written = float("nan")
-        if profile.n_tuples or profile.passed:
-            in_order = drop_fracs(self.order, profile)
-            reach = np.concatenate([[1.0], np.cumprod(1.0 - in_order)[:-1]])
-            fracs[list(self.order)] = np.where(reach > 0.0, in_order, np.nan)
-            if profile.costs.is_known.any():
-                cost = expected_cost_ns(self.order, profile)
-                as_written = expected_cost_ns(written, profile)
+        fracs, cost, as_written = self.figures(self.order, written)
         return OrderRecord(
             component=self.component,
             filter_ids=self.filter_ids,
@@ -329,6 +317,24 @@ class OrderLoop:
             as_written_ns=as_written,
             n_evaluations=self._n_evaluations,
         )
+
+    def figures(self, order: Order, written: Order) -> tuple[Floats, float, float]:
+        """Return what filters drop in an order ((F,), by filter), its cost and that as written.
+
+        Drop fractions are of the rows that reach a filter; costs are of an input row (ns). What is
+        not known is nan.
+        """
+        profile = self.window.profile()
+        fracs = np.full(len(order), np.nan)
+        cost = as_written = float("nan")
+        if profile.n_tuples or profile.passed:
+            in_order = drop_fracs(order, profile)
+            reach = np.concatenate([[1.0], np.cumprod(1.0 - in_order)[:-1]])
+            fracs[list(order)] = np.where(reach > 0.0, in_order, np.nan)
+            if profile.costs.is_known.any():
+                cost = expected_cost_ns(order, profile)
+                as_written = expected_cost_ns(written, profile)
+        return fracs, cost, as_written
 
     def snapshot(self) -> OrderState:
         """Return what was learned: order, window, the policy's own state."""

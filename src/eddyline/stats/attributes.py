@@ -52,18 +52,13 @@ class AttributeSample:
         """Return which filter drops which row ((M, F))."""
         return outcome.unpack(self.codes, n_filters)
 
-    def slice(self, start: int, stop: int | None = None) -> Self:
-        """Return some of the rows."""
-        rows = slice(start, stop)
-        return type(self)(self.attributes, self.values[rows], self.codes[rows], self.weights[rows])
-
-    def take(self, rows: Indices) -> Self:
+    def take(self, rows: Indices | slice) -> Self:
         """Return the rows at some places, in that order."""
         return type(self)(self.attributes, self.values[rows], self.codes[rows], self.weights[rows])
 
     def last(self, n_rows: int) -> Self:
         """Return the newest rows."""
-        return self if n_rows >= self.n_rows else self.slice(self.n_rows - n_rows)
+        return self if n_rows >= self.n_rows else self.take(slice(self.n_rows - n_rows, None))
 
     def of(self, attributes: Sequence[str]) -> Self:
         """Return the sample with these attributes alone; nan where one was not observed."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from eddyline.state.rows import SortedRun
 
 SEED = ""
-"""Stands for the input of combinations that hold no row yet; see ``Composites.seeds``."""
+"""Stands for the input of combinations that hold no row yet, or that need not tell their rows."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -16,9 +16,8 @@ import numpy as np
 
 from eddyline.errors import PlanError
 from eddyline.options import FilterOptions
-from eddyline.ordering.matrix_view import drop_fracs, expected_cost_ns
 from eddyline.runtime.journal import JournalEntry
-from eddyline.runtime.order_loop import WARMUP_SAMPLES, OrderLoop, OrderState
+from eddyline.runtime.order_loop import OrderLoop, OrderState
 from eddyline.runtime.records import OrderRecord
 from eddyline.stats.profile import FilterProfile, merge_tasks
 
@@ -105,8 +104,7 @@ class PipelineLoop:
     @property
     def is_warming(self) -> bool:
         """Whether there is too little evidence to order by."""
-        known, least = self.loop.window.profile(), self.loop.options.min_fill
-        return known.n_tuples < least and known.n_tuples + known.n_passed < WARMUP_SAMPLES * least
+        return self.loop.is_warming
 
     def step(self, samples: Sequence[DropSample], batch_id: int) -> list[JournalEntry]:
         """Take in the samples of a batch, bucket by bucket, and change the order if they say so.
@@ -153,18 +151,11 @@ class PipelineLoop:
 
     def record(self) -> OrderRecord:
         """Return the pipeline after a batch; nan for figures that are not known."""
-        profile = self.loop.window.profile()
         names = self.written
+        rankings = self._ranking(self.order), self._ranking(self.written)
+        of_targets, cost, as_written = self.loop.figures(*rankings)
         fracs = dict.fromkeys(names, float("nan"))
-        cost = as_written = float("nan")
-        if profile.n_tuples or profile.passed:
-            ranking = self._ranking(self.order)
-            in_order = drop_fracs(ranking, profile)
-            reach = np.concatenate([[1.0], np.cumprod(1.0 - in_order)[:-1]])
-            shown = np.where(reach > 0.0, in_order, np.nan).tolist()
-            fracs |= {self.targets[at]: frac for at, frac in zip(ranking, shown, strict=True)}
-            cost = expected_cost_ns(ranking, profile)
-            as_written = expected_cost_ns(self._ranking(self.written), profile)
+        fracs |= dict(zip(self.targets, of_targets.tolist(), strict=True))
         return OrderRecord(
             component=self.component,
             filter_ids=names,

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,6 +21,7 @@ from eddyline.data import outcome_codes as outcome
 from eddyline.data.jit import compiled
 from eddyline.data.sampling import seed_of
 from eddyline.data.unique import distinct
+from eddyline.joins.operator.composites import SEED, Composites
 from eddyline.state.run_index import stacked
 from eddyline.state.run_index_kernels import first_alive, hashes_of, shift_of
 from eddyline.stats.costs import CostSums
@@ -85,47 +86,6 @@ class DropSample:
         return outcome.unpack(self.codes, len(self.filters.filters))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Partial:
-    """Combinations that sampled rows are followed to."""
-
-    units: NDArray[np.int64]
-    """The sampled row of each."""
-    codes: dict[int, NDArray[np.int64]]
-    """By key class."""
-    starts: NDArray[np.int64]
-    ends: NDArray[np.int64]
-
-    def __len__(self) -> int:
-        return self.starts.size
-
-    def take(self, chosen: NDArray[np.int64], units: NDArray[np.int64]) -> _Partial:
-        codes = {key: codes[chosen] for key, codes in self.codes.items()}
-        return _Partial(units, codes, self.starts[chosen], self.ends[chosen])
-
-    def join(self, run: SortedRun, at: NDArray[np.int64], rows: NDArray[np.int64]) -> _Partial:
-        """Return some combinations, each with a row of a run."""
-        found, added = self.take(at, self.units[at]), run.rows
-        more = {key: codes[rows] for key, codes in added.codes.items() if key not in found.codes}
-        starts = np.maximum(found.starts, added.starts[rows])
-        ends = np.minimum(found.ends, added.ends[rows])
-        return _Partial(found.units, found.codes | more, starts, ends)
-
-    @classmethod
-    def concat(cls, parts: Sequence[_Partial], keys: Iterable[int]) -> _Partial:
-        if len(parts) == 1:
-            return parts[0]
-        if not parts:
-            nothing = np.empty(0, np.int64)
-            return cls(nothing, dict.fromkeys(keys, nothing), nothing, nothing)
-        return cls(
-            np.concatenate([part.units for part in parts]),
-            {key: np.concatenate([part.codes[key] for part in parts]) for key in keys},
-            np.concatenate([part.starts for part in parts]),
-            np.concatenate([part.ends for part in parts]),
-        )
-
-
 def drop_samples(
     probing: DropProbing,
     graph: JoinGraph,
@@ -177,7 +137,7 @@ class _Profiler:
         rows = places(len(new), self.probing.n_rows, seed)
         units = np.arange(rows.size)
         codes = {key: codes[rows] for key, codes in new.rows.codes.items()}
-        first = _Partial(units, codes, new.rows.starts[rows], new.rows.ends[rows])
+        first = Composites({SEED: units}, codes, new.rows.starts[rows], new.rows.ends[rows])
         prob, pairs = rows.size / len(new), self._pairs(name, first)
         bound = (name, *filters.head)
         for at, other in enumerate(filters.head):
@@ -190,22 +150,23 @@ class _Profiler:
         return DropSample(filters, outcome.pack(drops), prob, costs, n_partners, pairs, ns)
 
     def _behind(
-        self, first: _Partial, bound: tuple[str, ...], other: str, seed: int
-    ) -> tuple[_Partial, float]:
+        self, first: Composites, bound: tuple[str, ...], other: str, seed: int
+    ) -> tuple[Composites, float]:
         """Return combinations of the rows with one more input, and the share that was taken."""
         found = self._partners(first, bound, other, len(first)).join(self._keys(first, other))
         chosen = places(len(found), self.probing.n_rows, seed)
-        return found.take(chosen, np.arange(chosen.size)), chosen.size / max(len(found), 1)
+        taken = replace(found.take(chosen), rows={SEED: np.arange(chosen.size)})
+        return taken, chosen.size / max(len(found), 1)
 
     def _profiled(
-        self, first: _Partial, bound: tuple[str, ...], filters: WayFilters
+        self, first: Composites, bound: tuple[str, ...], filters: WayFilters
     ) -> tuple[NDArray[np.bool_], CostSums, NDArray[np.int64]]:
         """Return the bits ((R, F)), the costs, and the combinations found ((F,))."""
         n_filters = len(filters.filters)
         drops = np.ones((len(first), n_filters), np.bool_)
         n_partners, taken_ns = np.zeros(n_filters, np.int64), np.zeros(n_filters)
         is_on_a_way = set(filters.parents)
-        behind: dict[int | None, _Partial] = {None: first}
+        behind: dict[int | None, Composites] = {None: first}
         for at in filters.outwards[:1]:
             self._warm(first, bound, filters.filters[at].target)
         for at in filters.outwards:
@@ -222,12 +183,12 @@ class _Profiler:
         asked = np.full(n_filters, float(len(first)))
         return drops, CostSums.of_calls(asked, np.maximum(taken_ns, 1.0)), n_partners
 
-    def _warm(self, first: _Partial, bound: tuple[str, ...], other: str) -> None:
+    def _warm(self, first: Composites, bound: tuple[str, ...], other: str) -> None:
         """Look a few rows up while no clock runs, or the first window would seem to be slow."""
         few = np.arange(min(N_WARM, len(first)))
-        self._partners(first.take(few, few), bound, other, few.size)
+        self._partners(first.take(few), bound, other, few.size)
 
-    def _pairs(self, name: str, rows: _Partial) -> dict[str, tuple[int, int]]:
+    def _pairs(self, name: str, rows: Composites) -> dict[str, tuple[int, int]]:
         """Count the pairs of the rows with rows of their neighbours."""
         found = {}
         for other in self.probing.neighbours.get(name, ()):
@@ -241,13 +202,13 @@ class _Profiler:
         return found
 
     def _partners(
-        self, before: _Partial, bound: Sequence[str], other: str, n_units: int
+        self, before: Composites, bound: Sequence[str], other: str, n_units: int
     ) -> _Partners:
         """Return the partners of sampled rows in a window."""
         look_up = _LookUp.of(before, self.graph.links(bound, other))
         return look_up.partners(self.windows[other], n_units, MOST_PARTNERS)
 
-    def _keys(self, before: _Partial, other: str) -> set[int]:
+    def _keys(self, before: Composites, other: str) -> set[int]:
         """Return the key classes of combinations with one more input."""
         return {*before.codes, *self.graph.classes_of[other]}
 
@@ -256,29 +217,41 @@ class _Profiler:
 class _Partners:
     """The partners of sampled rows in the runs of a window."""
 
-    before: _Partial
+    before: Composites
+    """With the sampled row of each."""
     counts: NDArray[np.int64]
     """Partners of each sampled row ((R,))."""
     pieces: list[tuple[SortedRun, NDArray[np.int64], NDArray[np.int64]]]
     """The pairs of a combination and a row in each run that has some."""
 
-    def join(self, keys: Iterable[int]) -> _Partial:
+    def join(self, keys: Iterable[int]) -> Composites:
         """Return the combinations with their partners, with the codes of some key classes."""
-        return _Partial.concat([self.before.join(*each) for each in self.pieces], keys)
+        if not self.pieces:
+            nothing = np.empty(0, np.int64)
+            return Composites({SEED: nothing}, dict.fromkeys(keys, nothing), nothing, nothing)
+        return Composites.concat([self._with(*each) for each in self.pieces])
+
+    def _with(self, run: SortedRun, at: NDArray[np.int64], rows: NDArray[np.int64]) -> Composites:
+        """Return some combinations, each with a row of a run."""
+        found, added = self.before.take(at), run.rows
+        more = {key: codes[rows] for key, codes in added.codes.items() if key not in found.codes}
+        starts = np.maximum(found.starts, added.starts[rows])
+        ends = np.minimum(found.ends, added.ends[rows])
+        return Composites(found.rows, found.codes | more, starts, ends)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _LookUp:
     """Keys to look up in the runs of a window."""
 
-    before: _Partial
+    before: Composites
     links: tuple[int, ...]
     """The key classes in which rows have to be equal."""
     hashes: NDArray[np.uint64]
     checks: NDArray[np.int64]
 
     @classmethod
-    def of(cls, before: _Partial, links: tuple[int, ...]) -> _LookUp:
+    def of(cls, before: Composites, links: tuple[int, ...]) -> _LookUp:
         checks = stacked([before.codes[key] for key in links[1:]], len(before))
         return cls(before, links, hashes_of(before.codes[links[0]]), checks)
 
@@ -308,7 +281,7 @@ class _LookUp:
         """Find the partners in one run; see ``count_partners``."""
         index = run.index(self.links[0])
         return count_partners(
-            self.before.units,
+            self.before.rows[SEED],
             self.hashes,
             self.before.starts,
             self.before.ends,

@@ -50,26 +50,25 @@ def explain(
     *,
     steps: Sequence[str] = (),
     width: int = 100,
-    color: bool = False,
     max_rows: int = MAX_ROWS,
 ) -> str:
     """Say in words how a query is run, and on what evidence: its steps, then its sections.
 
     Lines have ``width`` characters, and tables ``max_rows`` rows; of the rest there is the number.
-    The text may carry terminal colours, and ends in a line break.
+    The text ends in a line break.
     """
     console = Console(
         file=StringIO(),
         width=width,
-        force_terminal=color,
+        force_terminal=False,
         force_jupyter=False,
-        color_system="truecolor" if color else None,
+        color_system=None,
         highlight=False,
         markup=False,
         emoji=False,
     )
     with console.capture() as capture:
-        console.print(Words(one_line(title), style="bold"))
+        console.print(Words(one_line(title)))
         for step in steps:
             console.print(_step(printable(step)))
         for section in sections:
@@ -101,7 +100,7 @@ def _section(section: Section, max_rows: int) -> list[RenderableType]:
         shown += _part(part, max_rows)
     if not section.title:
         return shown
-    title = Words(one_line(section.title), style="bold cyan")
+    title = Words(one_line(section.title))
     return [Words(), title, *(Padding(each, _INDENT) for each in shown)]
 
 
@@ -121,12 +120,12 @@ def _part(part: Part, max_rows: int) -> list[RenderableType]:
 
 def _rest(n_all: int, n_shown: int) -> list[Words]:
     """Return the number of those that are not shown, if there are such."""
-    return [Words(f"… {count(n_all - n_shown)} more", style="dim")] if n_all > n_shown else []
+    return [Words(f"… {count(n_all - n_shown)} more")] if n_all > n_shown else []
 
 
 def _facts(facts: Facts) -> Grid:
     grid = Grid.grid(padding=(0, 2))
-    grid.add_column(style="dim")
+    grid.add_column()
     grid.add_column()
     for name, text in facts.pairs:
         grid.add_row(Words(one_line(name)), Words(one_line(text)))
@@ -158,7 +157,7 @@ class _Fitting:
         return max(least, cell_len(column.title))
 
     def _table(self, widths: Sequence[int]) -> Grid:
-        grid = Grid(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
+        grid = Grid(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
         for column, width in zip(self.columns, widths, strict=True):
             # Only texts may shrink: rich takes width from columns that may wrap first.
             is_text = column.unit == "text"
@@ -176,6 +175,6 @@ class _Fitting:
             cells = list(zip(self.columns, row, strict=True))
             texts = [cell for column, cell in cells if column.unit == "text"]
             numbers = [f"{column.title} {cell}" for column, cell in cells if column.unit != "text"]
-            grid.add_row(Words(", ".join(texts), style="bold"))
+            grid.add_row(Words(", ".join(texts)))
             grid.add_row(Padding(Words(", ".join(numbers)), _INDENT))
         return grid
