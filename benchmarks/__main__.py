@@ -7,16 +7,17 @@ import re
 import sys
 import time
 from pathlib import Path
+from typing import get_args
 
 from benchmarks.harness import results
 from benchmarks.harness.machine import machine
-from benchmarks.harness.scenario import Settings
-from benchmarks.harness.scenarios import SUITES
+from benchmarks.harness.scenario import Settings, Status
+from benchmarks.harness.scenarios import MODULES, scenarios
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run a suite; one line per scenario."""
-    chosen = [s for s in SUITES[arguments.suite] if re.search(arguments.pattern, s.id)]
+    chosen = [s for s in scenarios(arguments.suite) if re.search(arguments.pattern, s.id)]
     if not chosen:
         print(f"no scenario of {arguments.suite} matches {arguments.pattern!r}", file=sys.stderr)
         return 2
@@ -31,22 +32,18 @@ def run(arguments: argparse.Namespace) -> int:
     facts = {**machine(), "quick": settings.quick}
     if arguments.output:
         results.write(arguments.output, facts, arguments.suite, rows)
-    counts = {status: sum(each["status"] == status for each in rows) for status in STATUSES}
+    counts = {status: sum(each["status"] == status for each in rows) for status in get_args(Status)}
     told = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
     seconds = sum(each["seconds"] for each in rows)
     print(f"{told}; {seconds:.0f} s; commit {facts['commit']}, {facts['cores']} cores")
     return 1 if counts["failed"] or (arguments.strict and counts["short"]) else 0
 
 
-STATUSES = ("ok", "short", "report", "skipped", "failed")
-
-
 def show(arguments: argparse.Namespace) -> int:
     """List the scenarios."""
-    for suite, scenarios in SUITES.items():
-        if arguments.suite in (None, suite):
-            for each in scenarios:
-                print(f"{suite}  {each.id:34} {each.target or 'report'!s:>8}  {each.shows}")
+    for suite in [arguments.suite] if arguments.suite else MODULES:
+        for each in scenarios(suite):
+            print(f"{suite}  {each.id:34} {each.target or 'report'!s:>8}  {each.shows}")
     return 0
 
 
@@ -71,14 +68,14 @@ def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     commands = top.add_subparsers(required=True)
     command = commands.add_parser("run", help="run a suite, one line per scenario")
-    command.add_argument("suite", choices=SUITES)
+    command.add_argument("suite", choices=MODULES)
     command.add_argument("-k", dest="pattern", default="", help="only ids that match")
     command.add_argument("-o", dest="output", type=Path, help="write the results as JSON")
     command.add_argument("--quick", action="store_true", help="less data: for a look")
     command.add_argument("--strict", action="store_true", help="exit with 1 if one is short")
     command.set_defaults(call=run)
     command = commands.add_parser("list", help="list the scenarios")
-    command.add_argument("suite", nargs="?", choices=SUITES)
+    command.add_argument("suite", nargs="?", choices=MODULES)
     command.set_defaults(call=show)
     command = commands.add_parser("compare", help="compare two results as markdown")
     command.add_argument("base", type=Path)

@@ -6,10 +6,9 @@ scenarios.
 
 from __future__ import annotations
 
-import os
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,23 +16,17 @@ import pyarrow.compute as pc
 from pyarrow import parquet
 
 from benchmarks.filters.simulated_loop import Stream
+from benchmarks.harness.needs import data_folder
+from eddyline.data.arrays import Floats
+from eddyline.query.predicates import FunctionPredicate, predicate
 from eddyline.testing.generators import CorrelatedStream
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
+from eddyline.testing.reference_orders import histogram
 
 CHEAP_NS = 20.0
 """Declared cost of a comparison of numbers, for counted scenarios."""
 
 REGEX_NS = 1000.0
 """Declared cost of a regex over a short text."""
-
-
-# -- the thesis' streams ------------------------------------------------------------------------
 
 
 def correlated_v1(
@@ -46,20 +39,12 @@ def correlated_v1(
 
 def exact_histogram(pass_fracs: tuple[float, ...], group_size: int) -> Floats:
     """Return the probability of each outcome code of ``correlated_v1`` ((2^F,))."""
-    exact = CorrelatedStream(pass_fracs=pass_fracs, group_size=group_size).exact()
-    bits, weights = exact.bits()
-    histogram = np.zeros(2 ** len(pass_fracs))
-    histogram[bits @ (1 << np.arange(len(pass_fracs)))] = weights
-    histogram[0] = exact.passed
-    return histogram
+    return histogram(CorrelatedStream(pass_fracs=pass_fracs, group_size=group_size).exact())
 
 
 SPREAD_FRACS = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 """Pass fractions of the adaptivity experiments, permuted at every change. The thesis says only
 that they differ."""
-
-
-# -- shapes of predicate_eval -------------------------------------------------------------------
 
 
 def redundant_proxy_v1(n_rows: int, seed: int, independent_ns: float = REGEX_NS) -> Stream:
@@ -107,9 +92,6 @@ def skewed_partitions_v1(n_partitions: int, n_rows: int, seed: int) -> list[Stre
     return partitions
 
 
-# -- texts for timed scenarios -------------------------------------------------------------------
-
-
 def log_lines_v1(n_rows: int, seed: int = 0, *, fracs: tuple[float, ...] | None = None) -> pa.Table:
     """Rows with a text column of about 130 characters that holds up to five markers.
 
@@ -147,13 +129,30 @@ LOG_REGEXES = tuple(f"[a-z0-9]+ {marker} [0-9]+" for marker in LOG_MARKERS)
 """One regex per marker, about equally expensive."""
 
 
-# -- real rows -----------------------------------------------------------------------------------
+def regex_predicates(
+    arrays: str, regexes: Sequence[str] = LOG_REGEXES, *, case: bool = True
+) -> list[FunctionPredicate]:
+    """Return regexes over ``line`` as functions.
+
+    Args:
+        arrays: ``arrow``: by Arrow's compiled kernel, some 60 to 100 ns a row; ``pandas``: about a
+            microsecond a row, and 2.5 where they ignore the case.
+        regexes: the regexes.
+        case: whether they heed it.
+    """
+    return [
+        predicate(fn, reads=["line"], name=f"regex {number}", arrays=arrays)
+        for number, fn in enumerate(regex_functions(arrays, regexes, case=case))
+    ]
 
 
-def data_folder() -> Path:
-    """Return the folder with real data sets: ``EDDYLINE_DATA``, or beside the repository."""
-    default = Path(__file__).resolve().parents[2] / "shared" / "data"
-    return Path(os.environ.get("EDDYLINE_DATA", default))
+def regex_functions(
+    arrays: str, regexes: Sequence[str] = LOG_REGEXES, *, case: bool = True
+) -> list[Callable[[Any], Any]]:
+    """Return the functions of ``regex_predicates``."""
+    if arrays == "arrow":
+        return [lambda line, regex=each: pc.match_substring_regex(line, regex) for each in regexes]
+    return [lambda line, regex=each: line.str.contains(regex, case=case) for each in regexes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,14 +164,12 @@ class Condition:
     passes: Callable[[pa.Table], pa.ChunkedArray]
 
 
+SIGNS = {">": pc.greater, "<": pc.less, "<=": pc.less_equal, "=": pc.equal}
+
+
 def _number(column: str, sign: str, bound: float) -> Condition:
-    compare = {">": pc.greater, "<": pc.less, ">=": pc.greater_equal, "<=": pc.less_equal}[sign]
     text = f"{column} {sign} {bound:g}"
-    return Condition(text, 10.0, lambda table: compare(table[column], bound))
-
-
-def _flag(column: str, value: int) -> Condition:
-    return Condition(f"{column} = {value}", 10.0, lambda table: pc.equal(table[column], value))
+    return Condition(text, 10.0, lambda table: SIGNS[sign](table[column], bound))
 
 
 def _text(column: str, value: str) -> Condition:
@@ -206,7 +203,7 @@ INTRUSION_RULES_V1: dict[str, tuple[Condition, ...]] = {
         _matches("flag", "^S[0-3]$"),
         _number("same_srv_rate", "<", 0.3),
         _number("count", ">", 100),
-        _flag("logged_in", 0),
+        _number("logged_in", "=", 0),
         _text("protocol_type", "tcp"),
     ),
     "satan": (
@@ -219,7 +216,7 @@ INTRUSION_RULES_V1: dict[str, tuple[Condition, ...]] = {
     "warezclient": (
         _matches("service", "^(ftp|ftp_data|http)$"),
         _text("flag", "SF"),
-        _flag("logged_in", 1),
+        _number("logged_in", "=", 1),
         _number("hot", ">", 0),
         _number("duration", ">", 10),
     ),
@@ -227,7 +224,7 @@ INTRUSION_RULES_V1: dict[str, tuple[Condition, ...]] = {
         _text("protocol_type", "tcp"),
         _matches("flag", "^(SF|RSTR|S1)$"),
         _text("service", "http"),
-        _number("src_bytes", ">", 50000),
+        _number("src_bytes", ">", 50_000),
     ),
     "slow_mail": (
         _number("serror_rate", "<=", 0.1),
@@ -241,10 +238,13 @@ INTRUSION_RULES_V1: dict[str, tuple[Condition, ...]] = {
 """Conjunctions like those of intrusion rules, over the columns of KDD Cup 1999."""
 
 
-def intrusion_v1() -> pa.Table | None:
-    """Return the rows of KDD Cup 1999 (10 %) in their order, or None if they are not there."""
-    path = data_folder() / "intrusion" / "kddcup_10_percent.parquet"
-    return parquet.read_table(path).sort_by("row_id") if path.is_file() else None
+KDD_CUP = "intrusion/kddcup_10_percent.parquet"
+"""Where the rows of KDD Cup 1999 (10 %) are in the folder of data."""
+
+
+def intrusion_v1() -> pa.Table:
+    """Return the rows of KDD Cup 1999 in their order."""
+    return parquet.read_table(data_folder() / KDD_CUP).sort_by("row_id")
 
 
 def intrusion_stream(table: pa.Table, rule: tuple[Condition, ...]) -> Stream:

@@ -13,22 +13,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from benchmarks.change.paper import BLOCK_ROWS, CHEAP_S, WINDOWS, schemes
+from benchmarks.change.costing import CHEAP_S, WINDOWS, Costing, Outcomes
+from benchmarks.change.paper import BLOCK_ROWS, schemes
 from benchmarks.change.simulation import Outcome, run_fixed
-from benchmarks.filters.simulated_loop import BATCH_ROWS, Stream, best_order, fixed_work
-from benchmarks.harness.scenario import Measurement, Scenario, Settings, at_least, skipped
-from benchmarks.workloads import data_folder, intrusion_v1
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Bits = NDArray[np.bool_]
+from benchmarks.filters.simulated_loop import BATCH_ROWS, Stream, best_work
+from benchmarks.harness.scenario import Measurement, Runs, Settings
+from benchmarks.workloads import intrusion_v1
+from eddyline.data.arrays import Mask
 
 N_RULES = 111
 """Conjunctions of the paper."""
@@ -58,15 +54,11 @@ class Pool:
     """Every predicate that a rule may have, by column."""
 
     texts: dict[str, list[str]]
-    passes: dict[str, list[Bits]]
+    passes: dict[str, list[Mask]]
 
 
 def pool_v1(table: pa.Table) -> Pool:
-    """Return predicates over the columns: comparisons with quantiles, and common values.
-
-    Args:
-        table: the rows of KDD Cup 1999.
-    """
+    """Return predicates over the columns: comparisons with quantiles, and common values."""
     pool = Pool({}, {})
     for name in table.column_names:
         if name in {"row_id", "label"}:
@@ -90,13 +82,8 @@ def _predicates(name: str, column: pa.Array) -> list[tuple[str, pa.Array]]:
     return [(f"{name} = {value}", pc.equal(column, value)) for value in values]
 
 
-def rule_v1(pool: Pool, seed: int) -> tuple[list[str], Bits]:
-    """Return the texts of one conjunction and what its predicates pass ((R, F)).
-
-    Args:
-        pool: what to choose from.
-        seed: of the choice.
-    """
+def rule_v1(pool: Pool, seed: int) -> tuple[list[str], Mask]:
+    """Return the texts of one conjunction, drawn from a pool, and what they pass ((R, F))."""
     rng = np.random.default_rng([11, seed])
     n_filters = 4 + seed % 3
     columns = rng.choice(sorted(pool.texts), size=n_filters, replace=False)
@@ -106,7 +93,7 @@ def rule_v1(pool: Pool, seed: int) -> tuple[list[str], Bits]:
     return texts, np.stack(bits, axis=1)
 
 
-def _run_rule(passes: Bits, seed: int) -> tuple[dict[str, Outcome], float]:
+def _run_rule(passes: Mask, seed: int) -> tuple[dict[str, Outcome], float]:
     """Run every scheme on one rule; also returns the evaluations of the best fixed order."""
     rng = np.random.default_rng([12, seed])
     drops = (~passes[rng.random(len(passes)) < PROFILED]).view(np.uint8)
@@ -115,19 +102,14 @@ def _run_rule(passes: Bits, seed: int) -> tuple[dict[str, Outcome], float]:
     runs = {f"window {w}": run_fixed(drops, price, w, batch_rows=batch_rows) for w in WINDOWS}
     runs |= {name: each.run(drops, price, batch_rows) for name, each in schemes().items()}
     histograms = Stream(drops > 0, price).histograms()
-    best = best_order(histograms.sum(0), price)
-    return runs, float(fixed_work(histograms, best, price).sum())
+    return runs, best_work(histograms, price)
 
 
-def _cost(outcome: Outcome) -> float:
-    return outcome.work / PROFILED * CHEAP_S + outcome.overhead_s
-
-
-def _summary(runs: list[dict[str, Outcome]]) -> dict[str, dict[str, float]]:
+def _summary(runs: Outcomes) -> dict[str, dict[str, float]]:
     """Return the mean seconds of each scheme, and of the mean, cheapest and dearest window."""
-    names = [f"window {w}" for w in WINDOWS]
+    windows = [f"window {w}" for w in WINDOWS]
 
-    def means(chosen: list[Outcome]) -> dict[str, float]:
+    def summed(chosen: list[Outcome]) -> dict[str, float]:
         processing = fmean(each.work / PROFILED * CHEAP_S for each in chosen)
         overhead = fmean(each.overhead_s for each in chosen)
         return {
@@ -138,11 +120,12 @@ def _summary(runs: list[dict[str, Outcome]]) -> dict[str, dict[str, float]]:
             "analyses": fmean(each.n_analyses for each in chosen),
         }
 
-    table = {"A-greedy": means([run[name] for run in runs for name in names])}
+    by_rule = list(zip(*(runs[name] for name in windows), strict=True))
+    table = {"A-greedy": summed([each for rule in by_rule for each in rule])}
     for label, pick in (("cheapest window", min), ("dearest window", max)):
-        by_rule = [pick((run[name] for name in names), key=lambda each: each.work) for run in runs]
-        table[f"A-greedy, {label} of each rule"] = means(by_rule)
-    return table | {name: means([run[name] for run in runs]) for name in runs[0]}
+        chosen = [pick(rule, key=lambda each: each.work) for rule in by_rule]
+        table[f"A-greedy, {label} of each rule"] = summed(chosen)
+    return table | {name: summed(each) for name, each in runs.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,43 +134,36 @@ class RuleRuns:
 
     rules: list[list[str]]
     """Texts of the predicates."""
-    runs: list[dict[str, Outcome]]
-    """Outcomes by scheme."""
+    runs: Outcomes
     fixed: list[float]
     """Evaluations of the best fixed order in hindsight."""
 
 
-def run_rules(settings: Settings) -> RuleRuns | None:
-    """Run every scheme on every rule, once per process; None if the data is not there."""
-    return None if intrusion_v1() is None else _run_rules(settings.pick(N_RULES, 6))
+def run_rules(settings: Settings) -> RuleRuns:
+    """Run every scheme on every rule, once per process."""
+    return _run_rules(settings.pick(N_RULES, 6))
 
 
 @cache
 def _run_rules(n_rules: int) -> RuleRuns:
-    table = intrusion_v1()
-    assert table is not None
-    pool = pool_v1(table)
-    result = RuleRuns([], [], [])
+    pool = pool_v1(intrusion_v1())
+    result = RuleRuns([], {}, [])
     for seed in range(n_rules):
         texts, passes = rule_v1(pool, seed)
         if not seed:
             _run_rule(passes[:20_000], seed)  # compiles everything
         outcomes, best = _run_rule(passes, seed)
         result.rules.append(texts)
-        result.runs.append(outcomes)
+        for name, outcome in outcomes.items():
+            result.runs.setdefault(name, []).append(outcome)
         result.fixed.append(best)
     return result
-
-
-NO_DATA = "no data at {}; set EDDYLINE_DATA to the folder that has it"
 
 
 def against_windows(settings: Settings) -> Measurement:
     """Table 1: what β-CUSUM saves of the mean fixed window's cost."""
     ran = run_rules(settings)
-    if ran is None:
-        return skipped(NO_DATA.format(data_folder()))
-    runs, rules = ran.runs, ran.rules
+    cost, runs, rules = Costing(PROFILED), ran.runs, ran.rules
     fixed = [best / PROFILED * CHEAP_S for best in ran.fixed]
     summary = _summary(runs)
     mean_window = summary["A-greedy"]["total_s"]
@@ -195,34 +171,24 @@ def against_windows(settings: Settings) -> Measurement:
     told = []
     for name, row in summary.items():
         saving = 100.0 * (1.0 - row["total_s"] / mean_window)
-        theirs = f"; paper {100.0 * (1.0 - sum(TABLE_1[name]) / paper_total):.1f} %" if (
-            name in TABLE_1 and name != "A-greedy"
-        ) else ""  # fmt: skip
+        theirs = ""
+        if name in TABLE_1 and name != "A-greedy":
+            theirs = f"; paper {100.0 * (1.0 - sum(TABLE_1[name]) / paper_total):.1f} %"
         told.append(
             f"{name} {row['processing_s']:.2f} / {row['overhead_s']:.4f} ({saving:.1f} %{theirs}),"
             f" {row['reorders']:.0f} reorders"
         )
-    means = [fmean(_cost(run[f"window {w}"]) for w in WINDOWS) for run in runs]
-    n_worse = sum(_cost(run["beta_cusum"]) > mean for run, mean in zip(runs, means, strict=True))
+    by_rule = zip(*(map(cost, runs[f"window {w}"]) for w in WINDOWS), strict=True)
+    mine = map(cost, runs["beta_cusum"])
+    n_worse = sum(own > fmean(each) for own, each in zip(mine, by_rule, strict=True))
     note = (
-        f"{len(runs)} rules; s of processing / overhead (saving), mean over rules:"
+        f"{len(rules)} rules; s of processing / overhead (saving), mean over rules:"
         f" {'; '.join(told)}; where the shortest windows are the best, traffic changes faster than"
         f" detectors learn: 30 items are {30 * BLOCK_ROWS / PROFILED:,.0f} rows; best fixed order"
         f" in hindsight {fmean(fixed):.2f}; β-CUSUM loses on {n_worse} rules"
     )
     value = 100.0 * (1.0 - summary["beta_cusum"]["total_s"] / mean_window)
-    details: dict[str, Any] = {"summary": summary, "rules": rules, "paper_s": TABLE_1}
-    return Measurement(value, note, details)
+    return Measurement(value, note, {"summary": summary, "rules": rules, "paper_s": TABLE_1})
 
 
-SCENARIOS = (
-    Scenario(
-        id="change_intrusion",
-        shows="% that β-CUSUM saves of the mean fixed window's cost on real traffic (Table 1)",
-        run=against_windows,
-        target=at_least(18.0),
-        policies=("a_greedy",),
-        counted=False,
-        needs=frozenset({"data"}),
-    ),
-)
+RUNS: Runs = {"change_intrusion": against_windows}

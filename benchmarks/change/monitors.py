@@ -11,21 +11,18 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from tests.oracles.drifting import DriftingStream
 
 from benchmarks.change.simulation import oracle_work
 from benchmarks.filters.simulated_loop import BATCH_ROWS, CountedLoop, CountedRun, Stream
-from benchmarks.harness.scenario import Measurement, Scenario, Settings
+from benchmarks.harness.scenario import Measurement, Runs, Settings
 from benchmarks.harness.statistics import median
 from eddyline.change import DETECTORS
 from eddyline.data.sampling import seed_of
 from eddyline.runtime.monitors.detectors import DetectorMonitorOptions
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 COST_NS = 10_000.0
 """Declared cost of an evaluation: the paper's 10 µs."""
@@ -189,23 +186,4 @@ def loop_256(settings: Settings) -> Measurement:
     return Measurement(rows["beta_cusum, budget"]["median_ms"], note, {"monitors": rows})
 
 
-def _scenario(name: str, shows: str, run: Callable[[Settings], Measurement], counted: bool) -> Any:
-    return Scenario(
-        id=name, shows=shows, run=run, target=None, policies=("a_greedy",), counted=counted
-    )
-
-
-SCENARIOS = (
-    _scenario(
-        "change_loop_monitors",
-        "work over an oracle's under β-CUSUM's monitor, without profiling, worst of five streams",
-        loop_monitors,
-        True,
-    ),
-    _scenario(
-        "change_loop_256",
-        "ms per batch of 10,000 rows of a query of 256 filters that β-CUSUM monitors",
-        loop_256,
-        False,
-    ),
-)
+RUNS: Runs = {"change_loop_monitors": loop_monitors, "change_loop_256": loop_256}

@@ -28,36 +28,37 @@ analysis. Fewer queries than the paper's twenty are run where they take long.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from tests.oracles.drifting import DriftingStream
 
+from benchmarks.change.costing import (
+    CHEAP_S,
+    DEAR_S,
+    WINDOWS,
+    Costing,
+    Outcomes,
+    detectors_of,
+    mean_of,
+    means,
+)
 from benchmarks.change.simulation import Never, Outcome, oracle_work, run_detected, run_fixed
 from benchmarks.filters.simulated_loop import BATCH_ROWS
-from benchmarks.harness.scenario import Measurement, Scenario, Settings, at_least, at_most
+from benchmarks.harness.scenario import Measurement, Runs, Settings
 from eddyline.change import DETECTORS, options_of
 from eddyline.change.beta_cusum import BetaCusumOptions
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from eddyline.change.protocol import DetectorOptions
-
-WINDOWS = (106_652, 34_473, 6345, 3000, 1500, 250, 41)
-"""The paper's fixed windows (profile rows)."""
+from eddyline.change.protocol import DetectorOptions
 
 PROFILED = 0.1
 """Share of tuples that are profiled."""
 
 BLOCK_ROWS = 50
 """k: profile rows of one estimate."""
-
-CHEAP_S, DEAR_S = 10e-6, 10.0
-"""The paper's costs of one evaluation."""
 
 MEMORY = 90
 """Items over which the moments of ``beta_cusum_memory`` fade: three times its feedback."""
@@ -67,49 +68,51 @@ GRID = ((20, 10, 5, 0), (30, 20, 10, 5), (40, 30, 25, 10), (50, 50, 50, 20), (20
 """Assignments of Table 4 that ``beta_cusum_grid`` averages over: k, feedback, h, ν."""
 
 PAPER: dict[str, dict[str, tuple[float, ...]]] = {
-    "beta_cusum": {
-        "abrupt_4": (14.06, 13.55, 14.89),
-        "abrupt_64": (36.58, 34.54, 34.58),
-        "expensive_4": (8.31, 8.62, 9.73),
-        "gradual_4": (23.90, 23.43, 23.53, 16.71, 16.35, 17.75),
-        "gradual_64": (31.70, 32.15, 36.23),
-        "expensive_gradual_4": (21.10, 21.62, 20.73),
-        "abrupt_256": (80.0,),
+    "abrupt_4": {
+        "beta_cusum": (14.06, 13.55, 14.89),
+        "adwin": (11.58, 10.99, 12.08),
+        "martingale": (11.70, 12.12, 14.08),
+        "change_finder": (11.56, 11.63, 12.19),
+        "meta": (8.64, 4.79, 6.41),
     },
-    "adwin": {
-        "abrupt_4": (11.58, 10.99, 12.08),
-        "abrupt_64": (36.92, 27.49, 20.75),
-        "expensive_4": (6.04, 6.79, 9.80),
-        "gradual_4": (19.50, 20.38, 21.07, 11.62, 10.98, 10.46),
-        "gradual_64": (27.69, 28.53, 33.56),
-        "expensive_gradual_4": (17.82, 18.70, 18.32),
+    "abrupt_64": {
+        "beta_cusum": (36.58, 34.54, 34.58),
+        "adwin": (36.92, 27.49, 20.75),
+        "martingale": (31.76, 29.83, 31.16),
+        "change_finder": (31.83, 30.48, 31.06),
+        "meta": (31.19, 27.68, 30.76),
     },
-    "martingale": {
-        "abrupt_4": (11.70, 12.12, 14.08),
-        "abrupt_64": (31.76, 29.83, 31.16),
-        "expensive_4": (6.57, 7.62, 9.60),
-        "gradual_4": (20.65, 20.82, 21.35, 14.62, 14.26, 16.19),
-        "gradual_64": (27.93, 26.30, 32.02),
-        "expensive_gradual_4": (19.15, 19.69, 19.00),
+    "expensive_4": {
+        "beta_cusum": (8.31, 8.62, 9.73),
+        "adwin": (6.04, 6.79, 9.80),
+        "martingale": (6.57, 7.62, 9.60),
+        "change_finder": (6.39, 6.83, 7.25),
+        "meta": (2.89, -1.02, 0.002),
     },
-    "change_finder": {
-        "abrupt_4": (11.56, 11.63, 12.19),
-        "abrupt_64": (31.83, 30.48, 31.06),
-        "expensive_4": (6.39, 6.83, 7.25),
-        "gradual_4": (20.25, 20.77, 21.06, 11.94, 13.15, 15.78),
-        "gradual_64": (28.19, 27.49, 31.56),
-        "expensive_gradual_4": (18.63, 19.38, 18.74),
+    "gradual_4": {
+        "beta_cusum": (23.90, 23.43, 23.53, 16.71, 16.35, 17.75),
+        "adwin": (19.50, 20.38, 21.07, 11.62, 10.98, 10.46),
+        "martingale": (20.65, 20.82, 21.35, 14.62, 14.26, 16.19),
+        "change_finder": (20.25, 20.77, 21.06, 11.94, 13.15, 15.78),
+        "meta": (13.54, 14.73, 17.99, -2.52, 1.88, 0.97),
     },
-    "meta": {
-        "abrupt_4": (8.64, 4.79, 6.41),
-        "abrupt_64": (31.19, 27.68, 30.76),
-        "expensive_4": (2.89, -1.02, 0.002),
-        "gradual_4": (13.54, 14.73, 17.99, -2.52, 1.88, 0.97),
-        "gradual_64": (22.92, 23.00, 30.56),
-        "expensive_gradual_4": (11.62, 11.81, 15.22),
+    "gradual_64": {
+        "beta_cusum": (31.70, 32.15, 36.23),
+        "adwin": (27.69, 28.53, 33.56),
+        "martingale": (27.93, 26.30, 32.02),
+        "change_finder": (28.19, 27.49, 31.56),
+        "meta": (22.92, 23.00, 30.56),
     },
+    "expensive_gradual_4": {
+        "beta_cusum": (21.10, 21.62, 20.73),
+        "adwin": (17.82, 18.70, 18.32),
+        "martingale": (19.15, 19.69, 19.00),
+        "change_finder": (18.63, 19.38, 18.74),
+        "meta": (11.62, 11.81, 15.22),
+    },
+    "abrupt_256": {"beta_cusum": (80.0,)},
 }
-"""Tables 2 and 3: savings (%), by detector and experiment, in the order of the cells."""
+"""Tables 2 and 3: savings (%) by experiment and detector, in the order of the cells."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,11 +155,7 @@ class Cell:
         )
 
 
-ABRUPT_4 = (
-    Cell(4, 1_000_000, 2),
-    Cell(4, 200_000, 8),
-    Cell(4, 50_000, 20, with_grid=True),
-)
+ABRUPT_4 = (Cell(4, 1_000_000, 2), Cell(4, 200_000, 8), Cell(4, 50_000, 20, with_grid=True))
 ABRUPT_64 = (Cell(64, 1_000_000, 1, n_changes=4), Cell(64, 200_000, 2), Cell(64, 50_000, 8))
 ABRUPT_256 = (Cell(256, 200_000, 1, n_changes=4), Cell(256, 50_000, 2))
 GRADUAL_4 = (
@@ -189,9 +188,6 @@ WHY = (
     " dear, costs little CPU time here"
 )
 """Told wherever a saving is compared with the paper's."""
-
-
-# -- runs -----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,43 +240,9 @@ class CellRuns:
     """Everything that was run for one cell."""
 
     cell: Cell
-    runs: dict[str, list[Outcome]]
-    """Outcome of every query by scheme: ``window W``, ``all W`` (the whole view is checked at every
-    insertion), a detector."""
+    runs: Outcomes
     oracle: list[float]
     """Evaluations of an order that always knows the true fractions."""
-
-    def mean(self, kind: str, measure: Callable[[Outcome], float]) -> float:
-        """Return the mean over the queries of one scheme, or of all of a kind, as ``"window "``."""
-        return mean_of(self.runs, kind, measure)
-
-    def total(self, cost_s: float, *, profiling: bool = False) -> Callable[[Outcome], float]:
-        """Return what gives the overall cost of a run (s)."""
-
-        def cost(outcome: Outcome) -> float:
-            evaluations = outcome.work / self.cell.profiled + profiling * outcome.extra
-            return evaluations * cost_s + outcome.overhead_s
-
-        return cost
-
-    def saving(
-        self, name: str, cost_s: float, *, against: str = "window ", profiling: bool = False
-    ) -> float:
-        """Return what a scheme saves of the mean cost over the fixed windows (%)."""
-        measure = self.total(cost_s, profiling=profiling)
-        return 100.0 * (1.0 - self.mean(name, measure) / self.mean(against, measure))
-
-    def best_window(self, cost_s: float) -> tuple[int, float]:
-        """Return the fixed window with the least mean cost and what it saves (%)."""
-        savings = {w: self.saving_of_window(w, cost_s) for w in WINDOWS}
-        best = max(savings, key=lambda w: savings[w])
-        return best, savings[best]
-
-    def saving_of_window(self, window: int, cost_s: float) -> float:
-        """Return what one fixed window saves of the mean over all of them (%)."""
-        measure = self.total(cost_s)
-        mine = self.mean(f"window {window}", measure)
-        return 100.0 * (1.0 - mine / self.mean("window ", measure))
 
     def price_of_paper(self, name: str, cost_s: float, percent: float) -> float | None:
         """Return what a change of order would have to cost for a scheme to save so much (ms).
@@ -288,29 +250,16 @@ class CellRuns:
         None if no price does: the scheme changes its order too often.
         """
         left = 1.0 - percent / 100.0
-        measure = self.total(cost_s)
-        lacking = self.mean(name, measure) - left * self.mean("window ", measure)
-        fewer = left * self.mean("window ", _n_reorders) - self.mean(name, _n_reorders)
+        cost = Costing(self.cell.profiled, cost_s)
+        lacking = mean_of(self.runs, name, cost) - left * mean_of(self.runs, "window ", cost)
+        changes = means(self.runs, (name, "window "), "n_reorders")
+        fewer = left * changes["window "] - changes[name]
         return 1e3 * lacking / fewer if fewer > 0.0 else None
 
     def ceiling(self) -> float:
         """Return what knowing the true fractions would save of the mean window's work (%)."""
-        return 100.0 * (1.0 - fmean(self.oracle) / self.mean("window ", lambda each: each.work))
-
-
-def mean_of(
-    runs: dict[str, list[Outcome]], kind: str, measure: Callable[[Outcome], float]
-) -> float:
-    """Return the mean over the runs of one scheme, or of all of a kind, as ``"window "``."""
-    is_kind = kind.endswith(" ")
-    chosen = [
-        each for name, each in runs.items() if name == kind or (is_kind and name.startswith(kind))
-    ]
-    return fmean(measure(outcome) for each in chosen for outcome in each)
-
-
-def _n_reorders(outcome: Outcome) -> float:
-    return outcome.n_reorders
+        windows = mean_of(self.runs, "window ", lambda each: each.work)
+        return 100.0 * (1.0 - fmean(self.oracle) / windows)
 
 
 @cache
@@ -318,7 +267,7 @@ def run_cell(cell: Cell) -> CellRuns:
     """Run every scheme on every query of a cell, after a short run of each that compiles it."""
     price = np.ones(cell.n_filters)
     detectors = schemes() | (grid() if cell.with_grid else {})
-    runs: dict[str, list[Outcome]] = {}
+    runs: Outcomes = {}
     oracle = []
     for seed in range(cell.n_queries):
         stream = cell.stream(seed)
@@ -332,11 +281,7 @@ def run_cell(cell: Cell) -> CellRuns:
 
 
 def _run_all(
-    drops: Any,
-    price: Any,
-    detectors: dict[str, Scheme],
-    runs: dict[str, list[Outcome]],
-    batch_rows: int,
+    drops: Any, price: Any, detectors: dict[str, Scheme], runs: Outcomes, batch_rows: int
 ) -> None:
     for window in WINDOWS:
         for name, check_all in ((f"window {window}", False), (f"all {window}", True)):
@@ -351,56 +296,51 @@ def _cells(cells: Iterable[Cell], settings: Settings) -> list[CellRuns]:
     return [run_cell(cell) for cell in dict.fromkeys(cell.at(settings) for cell in cells)]
 
 
-# -- what is told ---------------------------------------------------------------------------------
-
-
-def _row(runs: CellRuns, cost_s: float) -> dict[str, Any]:
+def _row(ran: CellRuns, cost_s: float) -> dict[str, Any]:
     """Return everything about one cell, as plain values."""
-    names = [each for each in runs.runs if not each.startswith(("window ", "all ", "grid "))]
+    cell, runs, names = ran.cell, ran.runs, detectors_of(ran.runs)
+    cost = Costing(cell.profiled, cost_s)
+    windows = cost.savings(runs, (f"window {w}" for w in WINDOWS))
     row: dict[str, Any] = {
-        "n_queries": runs.cell.n_queries,
-        "profiled": runs.cell.profiled,
-        "saving_percent": {name: round(runs.saving(name, cost_s), 2) for name in names},
-        "saving_percent_profiling_included": {
-            name: round(runs.saving(name, cost_s, profiling=True), 2) for name in names
-        },
-        "saving_percent_against_full_checks": {
-            name: round(runs.saving(name, cost_s, against="all "), 2) for name in names
-        },
+        "n_queries": cell.n_queries,
+        "profiled": cell.profiled,
+        "saving_percent": cost.savings(runs, names),
+        "saving_percent_profiling_included": replace(cost, profiling=True).savings(runs, names),
+        "saving_percent_against_full_checks": cost.savings(runs, names, "all "),
         "saving_percent_of_windows": {
-            str(w): round(runs.saving_of_window(w, cost_s), 2) for w in WINDOWS
+            name.removeprefix("window "): saving for name, saving in windows.items()
         },
-        "ceiling_percent": round(runs.ceiling(), 2),
+        "ceiling_percent": round(ran.ceiling(), 2),
         "work_over_oracle": {
-            name: round(runs.mean(name, lambda each: each.work) / fmean(runs.oracle), 4)
-            for name in runs.runs
+            name: round(work / fmean(ran.oracle), 4)
+            for name, work in means(runs, runs, "work").items()
         },
-        "reorders": {name: runs.mean(name, _n_reorders) for name in runs.runs},
-        "analyses": {name: runs.mean(name, lambda each: each.n_analyses) for name in runs.runs},
-        "detections": {name: runs.mean(name, lambda each: each.n_detections) for name in names},
-        "items": {name: runs.mean(name, lambda each: each.n_items) for name in names},
-        "overhead_s": {
-            name: round(runs.mean(name, lambda each: each.overhead_s), 6) for name in runs.runs
-        },
+        "reorders": means(runs, runs, "n_reorders"),
+        "analyses": means(runs, runs, "n_analyses"),
+        "detections": means(runs, names, "n_detections"),
+        "items": means(runs, names, "n_items"),
+        "overhead_s": {n: round(s, 6) for n, s in means(runs, runs, "overhead_s").items()},
     }
-    if runs.cell.with_grid:
-        row["saving_percent"]["beta_cusum_grid"] = round(runs.saving("grid ", cost_s), 2)
+    if cell.with_grid:
+        row["saving_percent"]["beta_cusum_grid"] = round(cost.saving(runs, "grid "), 2)
     return row
 
 
-def _savings(cells: tuple[Cell, ...], experiment: str, cost_s: float, settings: Settings) -> Any:
-    """Return the measurement of one experiment: β-CUSUM's saving, mean over its cells."""
+def experiment(
+    settings: Settings, cells: tuple[Cell, ...], name: str, cost_s: float = CHEAP_S
+) -> Measurement:
+    """One experiment: what β-CUSUM saves of the mean fixed window's cost, mean over its cells."""
     all_runs = _cells(cells, settings)
-    paper = PAPER["beta_cusum"][experiment]
+    paper = PAPER[name]["beta_cusum"]
     told, rows = [], {}
     for number, runs in enumerate(all_runs):
         row = rows[str(runs.cell)] = _row(runs, cost_s)
         saving = row["saving_percent"]
-        window, best = runs.best_window(cost_s)
+        window, best = Costing(runs.cell.profiled, cost_s).best_window(runs.runs)
         theirs = paper[number] if len(paper) == len(cells) else paper[0]
         price = runs.price_of_paper("beta_cusum", cost_s, theirs)
         row["reoptimisation_ms_for_paper"] = price
-        others = ", ".join(f"{name} {saving[name]:.1f}" for name in saving if name != "beta_cusum")
+        others = ", ".join(f"{each} {saving[each]:.1f}" for each in saving if each != "beta_cusum")
         told.append(
             f"{runs.cell} {saving['beta_cusum']:.1f} (paper {theirs:g}; {others};"
             f" best window {window} {best:.1f}; knowing the truth {row['ceiling_percent']:.1f};"
@@ -410,39 +350,28 @@ def _savings(cells: tuple[Cell, ...], experiment: str, cost_s: float, settings: 
             f" change of order cost {'no price' if price is None else f'{price:.3g} ms'})"
         )
     values = [row["saving_percent"]["beta_cusum"] for row in rows.values()]
-    means = {
-        name: round(fmean(row["saving_percent"][name] for row in rows.values()), 2)
-        for name in next(iter(rows.values()))["saving_percent"]
-        if all(name in row["saving_percent"] for row in rows.values())
+    mean = {
+        scheme: round(fmean(row["saving_percent"][scheme] for row in rows.values()), 2)
+        for scheme in next(iter(rows.values()))["saving_percent"]
+        if all(scheme in row["saving_percent"] for row in rows.values())
     }
-    tables = {name: each[experiment] for name, each in PAPER.items() if experiment in each}
-    details = {"cells": rows, "mean_saving_percent": means, "paper_percent": tables}
+    details = {"cells": rows, "mean_saving_percent": mean, "paper_percent": PAPER[name]}
     return Measurement(fmean(values), f"% saved, by period; {WHY}: {'; '.join(told)}", details)
-
-
-def _experiment(
-    cells: tuple[Cell, ...], name: str, cost_s: float
-) -> Callable[[Settings], Measurement]:
-    return lambda settings: _savings(cells, name, cost_s, settings)
 
 
 def reoptimisations(settings: Settings) -> Measurement:
     """Changes of order of the mean fixed window, over β-CUSUM's."""
     ratios, told = {}, []
     for runs in _cells((*ABRUPT_4, *ABRUPT_64), settings):
-        fixed = runs.mean("window ", _n_reorders)
-        by_name = {
-            name: runs.mean(name, _n_reorders)
-            for name in runs.runs
-            if not name.startswith(("all ", "grid "))
-        }
+        by_name = means(runs.runs, [*runs.runs, "window "], "n_reorders")
+        fixed = by_name["window "]
         key = f"{runs.cell.n_filters} filters {runs.cell}"
         ratios[key] = fixed / max(by_name["beta_cusum"], 1.0)
         fewest = min(WINDOWS, key=lambda w: by_name[f"window {w}"])
         told.append(
             f"{key}: mean window {fixed:.0f} (fewest {by_name[f'window {fewest}']:.0f} with"
             f" {fewest}), "
-            + ", ".join(f"{n} {v:.1f}" for n, v in by_name.items() if not n.startswith("window"))
+            + ", ".join(f"{name} {by_name[name]:.1f}" for name in detectors_of(runs.runs))
         )
     note = f"changes of order per query, paper: one order of magnitude fewer; {'; '.join(told)}"
     return Measurement(min(ratios.values()), note, {"ratios": ratios})
@@ -452,21 +381,17 @@ def overhead(settings: Settings) -> Measurement:
     """β-CUSUM's CPU time over that of the mean fixed window."""
     ratios, told, table = [], [], {}
     for runs in _cells((*ABRUPT_4[1:], *ABRUPT_64[1:], *ABRUPT_256[1:]), settings):
-        per_row = 1e6 / runs.cell.stream(0).n_rows
-        incremental = runs.mean("window ", lambda each: each.overhead_s) * per_row
-        full = runs.mean("all ", lambda each: each.overhead_s) * per_row
-        mine = {
-            name: runs.mean(name, lambda each: each.overhead_s) * per_row
-            for name in runs.runs
-            if not name.startswith(("window ", "all ", "grid "))
-        }
+        names, n_rows = detectors_of(runs.runs), runs.cell.stream(0).n_rows
+        spent = means(runs.runs, ["window ", "all ", *names], "overhead_s")
+        us = {name: 1e6 * seconds / n_rows for name, seconds in spent.items()}
         key = f"{runs.cell.n_filters} filters {runs.cell}"
-        table[key] = {"incremental": incremental, "full": full, **mine}
+        by_name = {name: us[name] for name in names}
+        table[key] = {"incremental": us["window "], "full": us["all "], **by_name}
         if runs.cell.n_filters == ABRUPT_4[0].n_filters:
-            ratios.append(mine["beta_cusum"] / incremental)
+            ratios.append(us["beta_cusum"] / us["window "])
         told.append(
-            f"{key}: windows {incremental:.3f}, with full checks {full:.3f}, "
-            + ", ".join(f"{name} {value:.3f}" for name, value in mine.items())
+            f"{key}: windows {us['window ']:.3f}, with full checks {us['all ']:.3f}, "
+            + ", ".join(f"{name} {each:.3f}" for name, each in by_name.items())
         )
     note = f"µs of CPU per profile row (paper, 4 to 6 filters: a twentieth): {'; '.join(told)}"
     return Measurement(fmean(ratios), note, {"us_per_row": table})
@@ -479,7 +404,7 @@ def sampling(settings: Settings) -> Measurement:
         cell = runs.cell
         key = f"{cell.n_filters} filters, {cell.profiled:g} profiled, {cell}"
         row = rows[key] = _row(runs, CHEAP_S)
-        window, best = runs.best_window(CHEAP_S)
+        window, best = Costing(cell.profiled).best_window(runs.runs)
         saving = ", ".join(f"{n} {v:.1f}" for n, v in row["saving_percent"].items())
         told.append(
             f"{key}: {saving}, best window {window} {best:.1f}, knowing the truth"
@@ -489,85 +414,17 @@ def sampling(settings: Settings) -> Measurement:
     return Measurement(value, f"% saved: {'; '.join(told)}", {"cells": rows})
 
 
-SCENARIOS = (
-    Scenario(
-        id="change_abrupt_4",
-        shows="% that β-CUSUM saves of the mean fixed window's cost: 4 filters of 10 µs, abrupt "
-        "changes (Exp 1)",
-        run=_experiment(ABRUPT_4, "abrupt_4", CHEAP_S),
-        target=at_least(14.0),
-        policies=("a_greedy",),
-        counted=False,
+RUNS: Runs = {
+    "change_abrupt_4": partial(experiment, cells=ABRUPT_4, name="abrupt_4"),
+    "change_abrupt_64": partial(experiment, cells=ABRUPT_64, name="abrupt_64"),
+    "change_expensive_4": partial(experiment, cells=ABRUPT_4, name="expensive_4", cost_s=DEAR_S),
+    "change_gradual_4": partial(experiment, cells=GRADUAL_4, name="gradual_4"),
+    "change_gradual_64": partial(experiment, cells=GRADUAL_64, name="gradual_64"),
+    "change_expensive_gradual_4": partial(
+        experiment, cells=GRADUAL_4[:3], name="expensive_gradual_4", cost_s=DEAR_S
     ),
-    Scenario(
-        id="change_abrupt_64",
-        shows="the same, 64 filters (Exp 2)",
-        run=_experiment(ABRUPT_64, "abrupt_64", CHEAP_S),
-        target=at_least(34.0),
-        policies=("a_greedy",),
-        counted=False,
-    ),
-    Scenario(
-        id="change_expensive_4",
-        shows="the same, 4 filters of 10 s (Exp 3)",
-        run=_experiment(ABRUPT_4, "expensive_4", DEAR_S),
-        target=at_least(8.0),
-        policies=("a_greedy",),
-        counted=False,
-    ),
-    Scenario(
-        id="change_gradual_4",
-        shows="the same, 4 filters of 10 µs, gradual changes (Exps 4 and 5)",
-        run=_experiment(GRADUAL_4, "gradual_4", CHEAP_S),
-        target=at_least(20.0),
-        policies=("a_greedy",),
-        counted=False,
-    ),
-    Scenario(
-        id="change_gradual_64",
-        shows="the same, 64 filters, gradual changes (Exp 6)",
-        run=_experiment(GRADUAL_64, "gradual_64", CHEAP_S),
-        target=at_least(31.0),
-        policies=("a_greedy",),
-        counted=False,
-    ),
-    Scenario(
-        id="change_expensive_gradual_4",
-        shows="the same, 4 filters of 10 s, gradual changes (Exp 7)",
-        run=_experiment(GRADUAL_4[:3], "expensive_gradual_4", DEAR_S),
-        target=at_least(20.0),
-        policies=("a_greedy",),
-        counted=False,
-    ),
-    Scenario(
-        id="change_abrupt_256",
-        shows="the same, 256 filters of 10 µs, abrupt changes (text of Exp 2)",
-        run=_experiment(ABRUPT_256, "abrupt_256", CHEAP_S),
-        target=None,
-        policies=("a_greedy",),
-        counted=False,
-    ),
-    Scenario(
-        id="change_reoptimisations",
-        shows="changes of order of the mean fixed window over β-CUSUM's, least of Exps 1 and 2",
-        run=reoptimisations,
-        target=at_least(10.0),
-        policies=("a_greedy",),
-    ),
-    Scenario(
-        id="change_overhead",
-        shows="CPU time of β-CUSUM over that of the mean fixed window, 4 filters",
-        run=overhead,
-        target=at_most(0.1),
-        policies=("a_greedy",),
-        counted=False,
-    ),
-    Scenario(
-        id="change_sampling",
-        shows="% that β-CUSUM saves of abrupt changes when 1 %, 10 % and all tuples are profiled",
-        run=sampling,
-        target=None,
-        policies=("a_greedy",),
-        counted=False,
-    ),
-)
+    "change_abrupt_256": partial(experiment, cells=ABRUPT_256, name="abrupt_256"),
+    "change_reoptimisations": reoptimisations,
+    "change_overhead": overhead,
+    "change_sampling": sampling,
+}

@@ -29,45 +29,27 @@ before. ``change_priced_batches`` is that saving over all cells.
 
 from __future__ import annotations
 
-import tempfile
 import time
-from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, partial
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pyarrow import parquet
+from pyspark.sql import DataFrame, Observation
 
 from benchmarks.change import intrusion as change_intrusion
-from benchmarks.change.paper import (
-    ABRUPT_4,
-    ABRUPT_64,
-    CHEAP_S,
-    GRADUAL_4,
-    PAPER,
-    WINDOWS,
-    mean_of,
-    run_cell,
-)
+from benchmarks.change.costing import WINDOWS, Costing, Outcomes, detectors_of, mean_of, means
+from benchmarks.change.paper import ABRUPT_4, ABRUPT_64, GRADUAL_4, PAPER, Cell, run_cell
 from benchmarks.filters.simulated_loop import BATCH_ROWS
-from benchmarks.filters.spark_end_to_end import NEEDS_SPARK, noop, spark_session, with_spark
-from benchmarks.harness.scenario import Measurement, Scenario, Settings, at_least, skipped
+from benchmarks.harness.needs import missing
+from benchmarks.harness.scenario import Measurement, Runs, Settings
+from benchmarks.harness.spark import noop, spark_session, written
 from benchmarks.harness.statistics import median
-from benchmarks.workloads import data_folder
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from pyspark.sql import DataFrame
-
-    from benchmarks.change.paper import Cell
-    from benchmarks.change.simulation import Outcome
-    from eddyline.spark.filters.native_block import NativeBlock
-
-    Runs = dict[str, list[Outcome]]
+from benchmarks.workloads import KDD_CUP
+from eddyline.spark.filters.native_block import NativeBlock
 
 OTHER_PRICES_MS = (0.0, 1.0, 5.0, 10.0)
 """Prices told beside the measured one."""
@@ -77,9 +59,6 @@ N_ROWS = 1000
 
 TOLD = ("beta_cusum", "beta_cusum_memory", "adwin", "page_hinkley", "never")
 """Schemes whose saving is told; the JSON has all."""
-
-
-# -- the price of a change of order ---------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,9 +121,7 @@ class Price:
 def texts(n_filters: int, series: int) -> tuple[str, ...]:
     """Return predicates that pass every row: comparisons and regexes in turns.
 
-    Args:
-        n_filters: how many.
-        series: another one has other constants, and so other code, but code of the same length.
+    Another series has other constants, and so other code, but code of the same length.
     """
     number = 100_000 + series
     return tuple(
@@ -167,9 +144,8 @@ def _rows() -> DataFrame:
     rng = np.random.default_rng(14)
     columns = {f"n{k}": rng.integers(0, 1000, N_ROWS) for k in range(8)}
     lines = pa.array([f"request {row} took {row * 7 % 991} ms" for row in range(N_ROWS)])
-    path = Path(tempfile.mkdtemp(prefix="eddyline_bench_")) / "rows.parquet"
-    parquet.write_table(pa.table(columns).append_column("line", lines), path)
-    return spark_session().read.parquet(str(path))
+    folder = written(pa.table(columns).append_column("line", lines), n_files=1)
+    return spark_session().read.parquet(str(folder))
 
 
 def _compiled() -> tuple[int, float]:
@@ -191,8 +167,6 @@ class Job:
 
 
 def _job(block: NativeBlock, order: Sequence[int], is_profiled: bool) -> Job:
-    from pyspark.sql import Observation  # noqa: PLC0415 - only where Spark is needed
-
     n_before, ms_before = _compiled()
     started = time.perf_counter()
     if is_profiled:
@@ -219,8 +193,6 @@ def price_of(
         first_series: the series of the first pair: no other call may have it.
         is_profiled: whether the jobs sample outcome codes too.
     """
-    from eddyline.spark.filters.native_block import NativeBlock  # noqa: PLC0415
-
     pairs, n_compilations = [], 0
     ids = tuple(f"f{f}" for f in range(n_filters))
     for number in range(n_warm + n_pairs):
@@ -253,7 +225,6 @@ def _warm_up(settings: Settings) -> Price:
     return price_of(4, 0, settings.pick(40, 4), 800_000)
 
 
-@with_spark
 def change_price(settings: Settings) -> Measurement:
     """What a change of order takes, by the number of predicates."""
     cold = _warm_up(settings)
@@ -280,64 +251,25 @@ def change_price(settings: Settings) -> Measurement:
     return Measurement(plain[4].ms, note, details)
 
 
-# -- savings at a price ---------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Costing:
-    """How the total cost of a run is added up."""
-
-    profiled: float
-    """Share of tuples that the run saw: its work stands for one over that."""
-    change_ms: float
-    """Price of a change of order."""
-    at_batches: bool = False
-    """Whether orders change only where a micro-batch begins."""
-
-    def __call__(self, outcome: Outcome) -> float:
-        """Return the total cost (s)."""
-        evaluations = outcome.laid_work if self.at_batches else outcome.work
-        changes = outcome.n_laid if self.at_batches else outcome.n_reorders
-        processing = evaluations / self.profiled * CHEAP_S
-        return processing + outcome.overhead_s + changes * self.change_ms / 1e3
-
-    def saving(self, runs: Runs, name: str) -> float:
-        """Return what a scheme saves of the mean cost over the fixed windows (%)."""
-        return 100.0 * (1.0 - mean_of(runs, name, self) / mean_of(runs, "window ", self))
-
-    def best_window(self, runs: Runs) -> tuple[int, float]:
-        """Return the fixed window with the least mean cost and what it saves (%)."""
-        savings = {w: self.saving(runs, f"window {w}") for w in WINDOWS}
-        best = max(savings, key=lambda w: savings[w])
-        return best, savings[best]
-
-
-def _detectors(runs: Runs) -> list[str]:
-    return [name for name in runs if not name.startswith(("window ", "all ", "grid "))]
-
-
-def _row(runs: Runs, profiled: float, price: Price) -> dict[str, Any]:
+def _row(runs: Outcomes, profiled: float, price: Price) -> dict[str, Any]:
     """Return everything about one cell, as plain values."""
-    costing = Costing(profiled, price.ms)
-    laid = Costing(profiled, price.ms, at_batches=True)
-    unpriced = Costing(profiled, 0.0)
-    names = _detectors(runs)
-    schemes = [*names, *(f"window {w}" for w in WINDOWS), "window "]
+    costing = Costing(profiled, change_ms=price.ms)
+    laid = replace(costing, at_batches=True)
+    names, windows = detectors_of(runs), [f"window {w}" for w in WINDOWS]
+    schemes = [*names, *windows, "window "]
     return {
         "price_ms": price.ms,
-        "saving_percent": {name: round(costing.saving(runs, name), 2) for name in schemes[:-1]},
+        "saving_percent": costing.savings(runs, [*names, *windows]),
         "saving_percent_by_price_ms": {
-            f"{ms:g}": round(Costing(profiled, ms).saving(runs, "beta_cusum"), 2)
+            f"{ms:g}": round(replace(costing, change_ms=ms).saving(runs, "beta_cusum"), 2)
             for ms in (*OTHER_PRICES_MS, *price.quartiles)
         },
-        "saving_percent_at_batches": {name: round(laid.saving(runs, name), 2) for name in names},
+        "saving_percent_at_batches": laid.savings(runs, names),
         "best_window": costing.best_window(runs),
         "best_window_at_batches": laid.best_window(runs),
-        "changes": {name: mean_of(runs, name, lambda each: each.n_reorders) for name in schemes},
-        "changes_at_batches": {
-            name: mean_of(runs, name, lambda each: each.n_laid) for name in schemes
-        },
-        "unpriced_s": {name: mean_of(runs, name, unpriced) for name in schemes},
+        "changes": means(runs, schemes, "n_reorders"),
+        "changes_at_batches": means(runs, schemes, "n_laid"),
+        "unpriced_s": {name: mean_of(runs, name, Costing(profiled)) for name in schemes},
     }
 
 
@@ -382,29 +314,17 @@ def _cell_rows(cells: tuple[Cell, ...], settings: Settings) -> tuple[dict[str, A
     return rows, numbers
 
 
-def _experiment(cells: tuple[Cell, ...], name: str) -> Callable[[Settings], Measurement]:
-    @with_spark
-    def run(settings: Settings) -> Measurement:
-        rows, numbers = _cell_rows(cells, settings)
-        paper = PAPER["beta_cusum"][name]
-        price = measured_price(cells[0].n_filters, settings)
-        return _measurement(rows, [paper[number] for number in numbers], price)
-
-    return run
+def experiment(settings: Settings, cells: tuple[Cell, ...], name: str) -> Measurement:
+    """One experiment of ``change.paper``, each change of order at the measured price."""
+    rows, numbers = _cell_rows(cells, settings)
+    paper = PAPER[name]["beta_cusum"]
+    price = measured_price(cells[0].n_filters, settings)
+    return _measurement(rows, [paper[number] for number in numbers], price)
 
 
-def _intrusion_runs(settings: Settings) -> Runs | None:
-    """Return the outcomes of all rules, by scheme."""
-    ran = change_intrusion.run_rules(settings)
-    return ran and {name: [each[name] for each in ran.runs] for name in ran.runs[0]}
-
-
-@with_spark
 def intrusion(settings: Settings) -> Measurement:
     """Table 1, priced."""
-    runs = _intrusion_runs(settings)
-    if runs is None:
-        return skipped(change_intrusion.NO_DATA.format(data_folder()))
+    runs = change_intrusion.run_rules(settings).runs
     table = change_intrusion.TABLE_1
     theirs = 100.0 * (1.0 - sum(table["beta_cusum"]) / sum(table["A-greedy"]))
     price = measured_price(4, settings)
@@ -412,15 +332,14 @@ def intrusion(settings: Settings) -> Measurement:
     return _measurement({f"{len(runs['never'])} rules": row}, [round(theirs, 1)], price)
 
 
-@with_spark
 def batches(settings: Settings) -> Measurement:
     """All cells, orders laid where micro-batches begin, each change priced."""
     told, rows = [], {}
     for name, cells in (("4", ABRUPT_4), ("64", ABRUPT_64), ("4 gradual", GRADUAL_4)):
         for key, row in _cell_rows(cells, settings)[0].items():
             rows[f"{name} {key}"] = row
-    runs = _intrusion_runs(settings)
-    if runs is not None:
+    if not missing([KDD_CUP]):
+        runs = change_intrusion.run_rules(settings).runs
         rows["intrusion"] = _row(runs, change_intrusion.PROFILED, measured_price(4, settings))
     for key, row in rows.items():
         saving, laid = row["saving_percent_at_batches"], row["changes_at_batches"]
@@ -435,49 +354,11 @@ def batches(settings: Settings) -> Measurement:
     return Measurement(value, note, {"cells": rows})
 
 
-def _scenario(
-    name: str, shows: str, run: Callable[[Settings], Measurement], target: float | None = None
-) -> Scenario:
-    return Scenario(
-        id=name,
-        shows=shows,
-        run=run,
-        target=None if target is None else at_least(target),
-        policies=("a_greedy",),
-        counted=False,
-        needs=NEEDS_SPARK,
-    )
-
-
-SCENARIOS = (
-    _scenario(
-        "change_price",
-        "ms that another order of a chain of 4 native predicates takes on Spark, until its code is "
-        "compiled",
-        change_price,
-    ),
-    _scenario(
-        "change_priced_abrupt_4",
-        "change_abrupt_4 with each change of order at the price measured on Spark",
-        _experiment(ABRUPT_4, "abrupt_4"),
-        14.0,
-    ),
-    _scenario(
-        "change_priced_abrupt_64",
-        "change_abrupt_64 likewise",
-        _experiment(ABRUPT_64, "abrupt_64"),
-        34.0,
-    ),
-    _scenario(
-        "change_priced_gradual_4",
-        "change_gradual_4 likewise",
-        _experiment(GRADUAL_4, "gradual_4"),
-        20.0,
-    ),
-    _scenario("change_priced_intrusion", "change_intrusion likewise", intrusion),
-    _scenario(
-        "change_priced_batches",
-        "the saving when orders change only where a micro-batch begins, mean of all cells",
-        batches,
-    ),
-)
+RUNS: Runs = {
+    "change_price": change_price,
+    "change_priced_abrupt_4": partial(experiment, cells=ABRUPT_4, name="abrupt_4"),
+    "change_priced_abrupt_64": partial(experiment, cells=ABRUPT_64, name="abrupt_64"),
+    "change_priced_gradual_4": partial(experiment, cells=GRADUAL_4, name="gradual_4"),
+    "change_priced_intrusion": intrusion,
+    "change_priced_batches": batches,
+}

@@ -7,17 +7,13 @@ of a case are detectors of one bank.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from benchmarks.harness.scenario import Measurement, Scenario, Settings, at_most
+from benchmarks.harness.scenario import Measurement, Runs, Settings
 from eddyline.change import detector_bank
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
+from eddyline.data.arrays import Floats
 
 BLOCK_ROWS = 50
 
@@ -75,14 +71,7 @@ def streams(
 ) -> Floats:
     """Return block estimates of streams whose fraction shifts once ((blocks, runs)).
 
-    Args:
-        p_before: fraction at first.
-        p_after: fraction in the end.
-        n_before: blocks before the change.
-        n_after: blocks from its beginning on.
-        n_runs: streams.
-        ramp: blocks that the change takes; 0: it is abrupt.
-        block_rows: rows that an item is a share of.
+    The change takes ``ramp`` blocks, or none; an item is a share of ``block_rows`` rows.
     """
     rng = np.random.default_rng((n_before, n_after, n_runs, ramp, round(1000 * p_after)))
     since = np.arange(n_before + n_after) - n_before
@@ -170,17 +159,15 @@ def gradual(settings: Settings) -> Measurement:
             for label, (name, options) in plain.items():
                 found = found_by(name, options, items, 300)
                 table[label][f".30->{p_after:g}, ramp {ramp}"] = found.as_json()
-    missed = {
-        label: np.mean([row["missed"] for row in each.values()]) for label, each in table.items()
-    }
-    false = {
-        label: np.mean([row["false_alarms"] for row in each.values()])
-        for label, each in table.items()
-    }
+
+    def mean(label: str, field: str) -> float:
+        return float(np.mean([row[field] for row in table[label].values()]))
+
     note = "missed on average (false alarms per run): " + ", ".join(
-        f"{label} {missed[label]:.1%} ({false[label]:.3f})" for label in table
+        f"{label} {mean(label, 'missed'):.1%} ({mean(label, 'false_alarms'):.3f})"
+        for label in table
     )
-    return Measurement(float(missed["beta_cusum"]), note, {"found": table})
+    return Measurement(mean("beta_cusum", "missed"), note, {"found": table})
 
 
 def thresholds(settings: Settings) -> Measurement:
@@ -219,40 +206,10 @@ def large_blocks(settings: Settings) -> Measurement:
     return Measurement(reported["min_shift 0.02, .30->0.31"], note, {"found": table})
 
 
-SCENARIOS = (
-    Scenario(
-        id="change_quality_t10",
-        shows="blocks until β-CUSUM reports a shift of a drop fraction from .30 to .50, median",
-        run=abrupt,
-        target=at_most(50),
-        policies=(),
-    ),
-    Scenario(
-        id="change_quality_dilution",
-        shows="delay of β-CUSUM with a memory of 120 after 3000 stable blocks over that after 100",
-        run=dilution,
-        target=at_most(1.25),
-        policies=(),
-    ),
-    Scenario(
-        id="change_quality_grid",
-        shows="share of abrupt and gradual changes that β-CUSUM misses, mean of twelve cases",
-        run=gradual,
-        target=None,
-        policies=(),
-    ),
-    Scenario(
-        id="change_quality_threshold",
-        shows="false alarms of one β-CUSUM in 1000 blocks of a constant drop fraction",
-        run=thresholds,
-        target=None,
-        policies=(),
-    ),
-    Scenario(
-        id="change_quality_large_blocks",
-        shows="share of shifts of .01 that β-CUSUM reports on large blocks in spite of min_shift",
-        run=large_blocks,
-        target=at_most(0.05),
-        policies=(),
-    ),
-)
+RUNS: Runs = {
+    "change_quality_t10": abrupt,
+    "change_quality_dilution": dilution,
+    "change_quality_grid": gradual,
+    "change_quality_threshold": thresholds,
+    "change_quality_large_blocks": large_blocks,
+}

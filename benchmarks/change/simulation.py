@@ -22,25 +22,18 @@ goes through are its work; evaluating the others is profiling, and is counted ap
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numba import njit
+from tests.oracles.drifting import DriftingStream
 
 from benchmarks.filters.simulated_loop import BATCH_ROWS
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-    from tests.oracles.drifting import DriftingStream
-
-    from eddyline.change.protocol import DetectorBank, DetectorOptions
-
-    Bytes = NDArray[np.uint8]
-    Floats = NDArray[np.float64]
-    Ints = NDArray[np.int64]
-    Counts = NDArray[np.int32]
-    Order = tuple[int, ...]
+from eddyline.change.protocol import DetectorBank, DetectorOptions
+from eddyline.data.arrays import Bytes, Floats, Int32s, Ints, Mask
+from eddyline.stats.block_counts import changed_prefixes
+from eddyline.stats.profile import Order
 
 HYSTERESIS = 0.9
 """The thesis' alpha, for both."""
@@ -98,7 +91,7 @@ def first_drop(drops: Bytes, row: int, order: Ints) -> int:
 
 @njit(cache=True, inline="always")
 def add_to_view(
-    drops: Bytes, row: int, first: int, order: Ints, view: Counts, sign: int, columns: Ints
+    drops: Bytes, row: int, first: int, order: Ints, view: Int32s, sign: int, columns: Ints
 ) -> int:
     """Count a row in or out; leave the changed columns in ``columns`` and return how many."""
     n = 0
@@ -113,7 +106,7 @@ def add_to_view(
 
 
 @njit(cache=True, fastmath=True)
-def is_flagged(view: Counts, rates: Floats, hysteresis: float, position: int) -> bool:
+def is_flagged(view: Int32s, rates: Floats, hysteresis: float, position: int) -> bool:
     """Return whether a later filter beats the one at a position by 1 / hysteresis."""
     best = 0.0
     for c in range(position + 1, len(rates)):
@@ -122,7 +115,7 @@ def is_flagged(view: Counts, rates: Floats, hysteresis: float, position: int) ->
 
 
 @njit(cache=True)
-def promote(order: Ints, rates: Floats, counts: Counts, position: int) -> int:
+def promote(order: Ints, rates: Floats, counts: Int32s, position: int) -> int:
     """Move the filter that drops most per cost to a position; return where it came from.
 
     Those between shift right, and ties keep their order.
@@ -157,7 +150,7 @@ def survivors(
 
 
 @njit(cache=True)
-def count_drops(drops: Bytes, alive: Ints, n_alive: int, counts: Counts) -> None:
+def count_drops(drops: Bytes, alive: Ints, n_alive: int, counts: Int32s) -> None:
     """Count how many of some rows each filter drops."""
     counts[:] = 0
     for k in range(n_alive):
@@ -168,17 +161,11 @@ def count_drops(drops: Bytes, alive: Ints, n_alive: int, counts: Counts) -> None
 
 @njit(cache=True)
 def rewrite_view(
-    order: Ints, before: Ints, view: Counts, counts: Counts, start: int, stop: int
+    order: Ints, before: Ints, view: Int32s, counts: Int32s, start: int, stop: int
 ) -> None:
-    """Update the view after the positions [start, stop) were filled anew.
+    """Update the view of the order ``before`` after the positions [start, stop) were filled anew.
 
-    Args:
-        order: the order now.
-        before: the order that the view is of.
-        view: the view, which is updated.
-        counts: drops by position and filter for [start, stop); the rows before are overwritten.
-        start: the first position that changed.
-        stop: the position behind the last that changed.
+    ``counts`` are drops by position and filter for [start, stop); the rows before are overwritten.
     """
     for i in range(start):
         for c in range(start, stop):
@@ -193,16 +180,15 @@ def rewrite_view(
 
 @njit(cache=True)
 def restore(drops: Bytes, low: int, high: int, start: int, state: Any, scratch: Any) -> int:
-    """Restore the greedy invariant from a position on, as ``ordering.greedy`` does, on a window.
+    """Restore the greedy invariant from ``start`` on, as ``ordering.greedy``, on rows [low, high).
 
     Args:
         drops: which filter drops which row ((R, F)).
         low: first row of the window.
         high: the row behind its last.
         start: the first position that may be wrong.
-        state: the order ((F,)), the view ((F, F)), the first drops ((R,)), and one over the price
-            of each position ((F,)); all are updated.
-        scratch: room for indices of rows ((R,)), counts ((F, F)) and an old order ((F,)).
+        state: see ``new_state``; all of it is updated.
+        scratch: see ``new_scratch``.
 
     Returns:
         The first position that was not looked at.
@@ -230,7 +216,7 @@ def restore(drops: Bytes, low: int, high: int, start: int, state: Any, scratch: 
 
 
 @njit(cache=True)
-def first_flagged(view: Counts, rates: Floats, hysteresis: float, start: int, stop: int) -> int:
+def first_flagged(view: Int32s, rates: Floats, hysteresis: float, start: int, stop: int) -> int:
     """Return the first of the positions [start, stop) that is flagged; F if none is."""
     for i in range(start, stop):
         if is_flagged(view, rates, hysteresis, i):
@@ -240,21 +226,13 @@ def first_flagged(view: Counts, rates: Floats, hysteresis: float, start: int, st
 
 @njit(cache=True, inline="always")
 def first_broken(
-    view: Counts, rates: Floats, hysteresis: float, added: int, gone: int, columns: Ints, n: int
+    view: Int32s, rates: Floats, hysteresis: float, added: int, gone: int, columns: Ints, n: int
 ) -> int:
     """Return the first position that one row in and one row out flagged; F if they flagged none.
 
     The row that came raised some columns of the positions up to its first drop; the one that left
-    lowered the diagonal at its first drop. Nothing else can break the invariant.
-
-    Args:
-        view: the view after both.
-        rates: one over the price of each position ((F,)).
-        hysteresis: see ``HYSTERESIS``.
-        added: first drop of the row that came; -1 if none.
-        gone: first drop of the row that left; -1 if none.
-        columns: the columns that the row that came raised.
-        n: how many those are.
+    lowered the diagonal at its first drop. Nothing else can break the invariant. First drops are
+    -1 where there is none; the row that came raised the first ``n`` of ``columns``.
     """
     for i in range(max(added, gone) + 1):
         if i == gone:
@@ -285,11 +263,11 @@ def advance(
     Args:
         drops: which filter drops which row ((R, F)).
         rows: the first row to insert and the one behind the last; those before are in already.
-        state: see ``restore``.
+        state: see ``new_state``.
         price: cost of each filter ((F,)).
         options: rows of the window, rows before anything is checked, hysteresis, and whether every
             check looks at the whole view.
-        scratch: see ``restore``.
+        scratch: see ``new_scratch``.
         laid: takes the order in force at the first row of each micro-batch ((B, F)).
         batch_rows: rows of a micro-batch.
 
@@ -371,7 +349,7 @@ def estimate_block(
     price: Floats,
     slots: tuple[Ints, Ints],
     min_reached: int,
-    dropped: Counts,
+    dropped: Int32s,
     values: Floats,
 ) -> tuple[float, int]:
     """Run one block under an order and estimate every conditional drop fraction from it.
@@ -426,24 +404,17 @@ def estimate_block(
 # -- runs -----------------------------------------------------------------------------------------
 
 
-def new_state(price: Floats, n_rows: int) -> tuple[Ints, Counts, Ints, Floats]:
-    """Return the order by index, an empty view, room for first drops, and one over the prices."""
-    n_filters = len(price)
-    return (
-        np.arange(n_filters),
-        np.zeros((n_filters, n_filters), dtype=np.int32),
-        np.zeros(n_rows, dtype=np.int64),
-        1.0 / price,
-    )
+def new_state(price: Floats, n_rows: int) -> tuple[Ints, Int32s, Ints, Floats]:
+    """Return the order by index, an empty view, first drops of rows, and one over the prices."""
+    n = len(price)
+    view = np.zeros((n, n), dtype=np.int32)
+    return np.arange(n), view, np.zeros(n_rows, dtype=np.int64), 1.0 / price
 
 
-def new_scratch(n_filters: int, n_rows: int) -> tuple[Ints, Counts, Ints]:
-    """Return the room that ``restore`` needs."""
-    return (
-        np.empty(n_rows, dtype=np.int64),
-        np.zeros((n_filters, n_filters), dtype=np.int32),
-        np.empty(n_filters, dtype=np.int64),
-    )
+def new_scratch(n: int, n_rows: int) -> tuple[Ints, Int32s, Ints]:
+    """Return room for indices of rows, for counts, and for an old order."""
+    counts = np.zeros((n, n), dtype=np.int32)
+    return np.empty(n_rows, dtype=np.int64), counts, np.empty(n, dtype=np.int64)
 
 
 def run_fixed(
@@ -467,16 +438,10 @@ def run_fixed(
     )
     overhead = time.thread_time() - started
     extra = n_rows * float(price.sum()) - work
+    end = tuple(state[0].tolist())
     laid_work, n_laid = laid_cost(drops, price, laid, batch_rows)
     return Outcome(
-        work,
-        extra,
-        overhead,
-        n_checks,
-        n_reorders,
-        tuple(state[0].tolist()),
-        laid_work=laid_work,
-        n_laid=n_laid,
+        work, extra, overhead, n_checks, n_reorders, end, laid_work=laid_work, n_laid=n_laid
     )
 
 
@@ -486,7 +451,7 @@ class Never:
     What it costs is what blocks and the loop over them cost without any detector.
     """
 
-    found: NDArray[np.bool_]
+    found: Mask
 
     def build(self, n: int) -> Any:
         """Return a bank of n."""
@@ -494,11 +459,11 @@ class Never:
         bank.found = np.zeros(n, dtype=np.bool_)
         return bank
 
-    def update(self, values: Floats) -> NDArray[np.bool_]:  # noqa: ARG002 protocol
+    def update(self, values: Floats) -> Mask:  # noqa: ARG002 protocol
         """Find nothing."""
         return self.found
 
-    def reset(self, which: NDArray[np.bool_]) -> None:
+    def reset(self, which: Mask) -> None:
         """Do nothing."""
 
 
@@ -520,13 +485,11 @@ class Slots:
         """How many entries there are: F (F + 1) / 2."""
         return len(self.filters)
 
-    def follow(self, order: Ints) -> NDArray[np.bool_]:
+    def follow(self, order: Ints) -> Mask:
         """Assign the entries anew for another order; return which of them changed ((n,))."""
-        rank = np.empty(len(order), dtype=np.int64)
-        rank[self.order] = np.arange(len(order))
-        is_same = np.maximum.accumulate(np.concatenate([[-1], rank[order]]))[:-1]
         changed = np.zeros(self.n, dtype=np.bool_)
-        for i in np.flatnonzero(is_same != np.arange(len(order)) - 1):
+        prefixes = changed_prefixes(tuple(self.order.tolist()), tuple(order.tolist()))
+        for i in np.flatnonzero(prefixes):
             self.filters[self.starts[i] : self.starts[i + 1]] = order[i:]
             changed[self.starts[i] : self.starts[i + 1]] = True
         self.order = order.copy()
@@ -575,17 +538,11 @@ def run_detected(
             laid[n_batches] = order
             n_batches += 1
         if high - start == block_rows:
+            entries = slots.starts, slots.filters
             spent, n_known[block] = estimate_block(
-                drops,
-                (start, high),
-                order,
-                price,
-                (slots.starts, slots.filters),
-                MIN_REACHED,
-                dropped,
-                values,
+                drops, (start, high), order, price, entries, MIN_REACHED, dropped, values
             )
-            n_items += slots.starts[n_known[block]]
+            n_items += int(slots.starts[n_known[block]])
             found = bank.update(values)
             if found.any():
                 n_detections += 1
@@ -604,17 +561,10 @@ def run_detected(
                 bank.reset(slots.follow(order))
     overhead = time.thread_time() - started
     extra = n_rows * float(price.sum()) - work
-    end = tuple(order.tolist())
-    return Outcome(
-        work,
-        extra,
-        overhead,
-        n_analyses,
-        n_reorders,
-        end,
-        int(n_items),
-        n_detections,
-        *laid_cost(drops, price, laid, batch_rows),
+    done = Outcome(work, extra, overhead, n_analyses, n_reorders, tuple(order.tolist()))
+    laid_work, n_laid = laid_cost(drops, price, laid, batch_rows)
+    return replace(
+        done, n_items=n_items, n_detections=n_detections, laid_work=laid_work, n_laid=n_laid
     )
 
 

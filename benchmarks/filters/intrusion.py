@@ -7,34 +7,26 @@ from typing import Any
 import numpy as np
 
 from benchmarks.filters.policies import BENCHMARK_POLICIES
-from benchmarks.filters.simulated_loop import best_order, fixed_work, run_counted
-from benchmarks.harness.scenario import Measurement, Scenario, Settings, at_most, skipped
+from benchmarks.filters.simulated_loop import best_work, fixed_work, run_counted
+from benchmarks.harness.scenario import Measurement, Runs, Settings
 from benchmarks.harness.statistics import median, spread
-from benchmarks.workloads import (
-    INTRUSION_RULES_V1,
-    data_folder,
-    intrusion_stream,
-    intrusion_v1,
-)
+from benchmarks.workloads import INTRUSION_RULES_V1, intrusion_stream, intrusion_v1
 from eddyline.ordering import ORDERING_POLICIES
+from eddyline.testing.reference_orders import cheapest_order
 
 POLICIES = {**ORDERING_POLICIES, **BENCHMARK_POLICIES}
 
 
 def _against_best_fixed(settings: Settings) -> Measurement:
     table = intrusion_v1()
-    if table is None:
-        return skipped(f"no data at {data_folder()}; set EDDYLINE_DATA to the folder that has it")
     n_orders = settings.pick(12, 3)
     rules: dict[str, dict[str, Any]] = {}
     for name, rule in INTRUSION_RULES_V1.items():
         stream = intrusion_stream(table, rule)
         costs, histograms = stream.costs_ns, stream.histograms()
-        best = best_order(histograms.sum(0), costs)
+        best = cheapest_order(histograms.sum(0), costs)
         fixed = fixed_work(histograms, best, costs).sum()
-        switching = sum(
-            fixed_work(each[None], best_order(each, costs), costs)[0] for each in histograms
-        )
+        switching = sum(best_work(each[None], costs) for each in histograms)
         rng = np.random.default_rng([7, len(rule)])
         written = [tuple(rng.permutation(len(rule)).tolist()) for _ in range(n_orders)]
         ratios = {
@@ -62,13 +54,4 @@ def _against_best_fixed(settings: Settings) -> Measurement:
     return Measurement(rules[worst]["a_greedy"], note, {"rules": rules})
 
 
-SCENARIOS = (
-    Scenario(
-        id="intrusion_rules",
-        shows="work over the best fixed order in hindsight, worst of six rules on real traffic",
-        run=_against_best_fixed,
-        target=at_most(1.05),
-        policies=tuple(POLICIES),
-        needs=frozenset({"data"}),
-    ),
-)
+RUNS: Runs = {"intrusion_rules": _against_best_fixed}

@@ -16,19 +16,17 @@ trial, and there is no separate warm-up.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from eddyline.data.arrays import Floats
 from eddyline.errors import OptionError
 from eddyline.options import in_range
 from eddyline.ordering.fixed import Fixed
 from eddyline.ordering.protocol import OrderingPolicy, PolicyOptions, Proposal, WindowPolicy
 from eddyline.registry import unknown
-
-if TYPE_CHECKING:
-    from eddyline.data.arrays import Floats
-    from eddyline.stats.profile import FilterProfile, Order
+from eddyline.stats.profile import FilterProfile, Order
 
 _CERTAIN = 100
 """Likeliness (percent) of trying a swap that never failed; halved by each failure, at least 1."""

@@ -7,30 +7,23 @@ evaluation that profiling adds.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from eddyline.data.arrays import Floats, Mask
 from eddyline.data.sampling import sampled_rows, seed_of
-from eddyline.filters.executor import ArrowExecutor
+from eddyline.filters.executor import ArrowExecutor, Sample
 from eddyline.filters.loop import FilterLoop
 from eddyline.filters.task import run_batch
 from eddyline.options import FilterOptions
+from eddyline.query.attributes import Attribute
 from eddyline.query.predicates import predicate
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from numpy.typing import NDArray
-
-    from eddyline.filters.executor import Sample
-    from eddyline.query.attributes import Attribute
-
-    Floats = NDArray[np.float64]
-    Bits = NDArray[np.bool_]
-    Order = tuple[int, ...]
+from eddyline.stats.profile import Order
+from eddyline.testing.reference_orders import cheapest_order
 
 BATCH_ROWS = 10_000
 """Rows of an Arrow batch: Spark's default ``spark.sql.execution.arrow.maxRecordsPerBatch``."""
@@ -43,7 +36,7 @@ THESIS = {"sample_prob": 0.01, "warmup_prob": 0.01, "window_rows": 1000, "max_ov
 class Stream:
     """Rows of which it is known which filter drops them, and what a filter costs."""
 
-    drops: Bits
+    drops: Mask
     """Which filter drops which row ((R, F))."""
     costs_ns: Floats
     """Cost of one evaluation of each filter (ns; > 0; (F,))."""
@@ -89,44 +82,16 @@ def fixed_work(histograms: Floats, order: Sequence[int], costs_ns: Floats) -> Fl
     return histograms @ code_costs(order, costs_ns)
 
 
-def best_order(histogram: Floats, costs_ns: Floats) -> Order:
-    """Return the cheapest fixed order by search over all sets of filters (equal to all orders).
-
-    Args:
-        histogram: how often each outcome code comes ((2^F,)).
-        costs_ns: cost of one evaluation of each filter (ns; (F,)).
-    """
-    n = len(costs_ns)
-    subsets = np.arange(2**n)
-    dropped_by = histogram.astype(np.float64).copy()
-    for f in range(n):  # afterwards: rows whose drops lie within the set
-        has = (subsets >> f) & 1 == 1
-        dropped_by[has] += dropped_by[subsets[has] ^ (1 << f)]
-    alive = dropped_by[(2**n - 1) ^ subsets]
-    best, last = np.full(2**n, np.inf), np.zeros(2**n, dtype=int)
-    best[0] = 0.0
-    for done in subsets:
-        for f in range(n):
-            more = done | 1 << f
-            cost = best[done] + costs_ns[f] * alive[done]
-            if more != done and cost < best[more]:
-                best[more], last[more] = cost, f
-    order, rest = [], 2**n - 1
-    while rest:
-        order.append(int(last[rest]))
-        rest ^= 1 << last[rest]
-    return tuple(order[::-1])
+def best_work(histograms: Floats, costs_ns: Floats) -> float:
+    """Return what the best fixed order for all batches spends, or for one (ns)."""
+    best = cheapest_order(np.atleast_2d(histograms).sum(0), costs_ns)
+    return float(fixed_work(histograms, best, costs_ns).sum())
 
 
 def next_sample(loop: FilterLoop, seed: int, number: int, start: int, n_rows: int) -> Sample:
     """Choose the profiled rows of a batch as a worker does.
 
-    Args:
-        loop: says how much to profile.
-        seed: of the task.
-        number: of the batch within the task.
-        start: number of the batch's first row within the task.
-        n_rows: rows of the batch.
+    The batch is number ``number`` of the task that has the seed, and begins at row ``start`` of it.
     """
     chance = (seed_of(seed, number) & 0xFFFFFFFF) / 2.0**32
     prob = loop.batch_prob(n_rows, chance)
@@ -248,23 +213,10 @@ class CountedLoop:
 
 
 def run_counted(
-    stream: Stream,
-    *,
-    written: Order | None = None,
-    seed: int = 0,
-    batch_rows: int = BATCH_ROWS,
-    attributes: tuple[Attribute, ...] = (),
-    reads: tuple[frozenset[str], ...] | None = None,
-    **options: Any,
+    stream: Stream, *, seed: int = 0, batch_rows: int = BATCH_ROWS, **given: Any
 ) -> CountedRun:
-    """Run a policy over a stream from the order in which the filters are written."""
-    loop = CountedLoop(
-        stream.costs_ns,
-        written,
-        attributes=attributes,
-        reads=reads,
-        **{"seed": seed, **options},
-    )
+    """Run a policy over a stream; what is given is that of a ``CountedLoop``."""
+    loop = CountedLoop(stream.costs_ns, **{"seed": seed, **given})
     return loop.run(stream, seed=seed_of("benchmark", seed), batch_rows=batch_rows)
 
 
@@ -276,11 +228,3 @@ def concatenated(streams: Sequence[Stream]) -> Stream:
         streams[0].costs_ns,
         np.concatenate(values) if len(values) == len(streams) else None,
     )
-
-
-def phases(streams: Sequence[Stream]) -> Iterator[tuple[int, Stream]]:
-    """Return each stream with the row number at which it starts."""
-    start = 0
-    for stream in streams:
-        yield start, stream
-        start += stream.n_rows

@@ -7,64 +7,34 @@ and the result goes to Spark's ``noop`` sink, so filtering is what is timed.
 from __future__ import annotations
 
 import tempfile
-from functools import cache, wraps
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache, partial, reduce
 from itertools import permutations
+from operator import and_
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import duckdb
 import numpy as np
+import polars as pl
+import pyarrow as pa
 import pyarrow.compute as pc
-from pyarrow import parquet
+from pyspark.sql import DataFrame
 
-from benchmarks.filters.simulated_loop import Stream, best_order, fixed_work
-from benchmarks.harness.scenario import Measurement, Scenario, Settings, at_least, at_most, skipped
+import eddyline as el
+from benchmarks.filters.simulated_loop import Stream, best_work, fixed_work
+from benchmarks.filters.stock_udfs import arrow_udf_of, pandas_udf_of
+from benchmarks.harness.scenario import Measurement, Runs, Settings
+from benchmarks.harness.spark import cached, noop, spark_session, written
 from benchmarks.harness.statistics import median, spread
-from benchmarks.harness.timing import Times, interleaved, paired_ratio
-from benchmarks.workloads import LOG_REGEXES, log_lines_v1
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
-
-    from benchmarks.filters.simulated_loop import Order
+from benchmarks.harness.timing import interleaved, on_over_off, paired_ratio, seconds_of, times_told
+from benchmarks.workloads import LOG_REGEXES, log_lines_v1, regex_functions, regex_predicates
+from eddyline.stats.profile import Order
 
 WORST: Order = (0, 1, 2, 3, 4)
 """The order of ``LOG_REGEXES`` in which the least selective comes first."""
 
 BEST: Order = WORST[::-1]
-
-NEEDS_SPARK = frozenset({"spark"})
-
-
-def with_spark(run: Callable[[Settings], Measurement]) -> Callable[[Settings], Measurement]:
-    """Return a measurement that is skipped, saying so, where Spark cannot run."""
-
-    @wraps(run)
-    def checked(settings: Settings) -> Measurement:
-        from eddyline.errors import SourceError  # noqa: PLC0415 - with the session
-
-        try:
-            spark_session()
-        except SourceError as error:
-            return skipped(error.message)
-        return run(settings)
-
-    return checked
-
-
-@cache
-def spark_session() -> SparkSession:
-    from eddyline.spark.session import session  # noqa: PLC0415 - only where Spark is needed
-
-    folder = tempfile.mkdtemp(prefix="eddyline_bench_")
-    conf = {
-        "spark.driver.memory": "3g",
-        "spark.sql.warehouse.dir": f"{folder}/warehouse",
-        "spark.local.dir": f"{folder}/local",
-    }
-    return session(conf, master="local[2]", app="eddyline benchmarks")
 
 
 @cache
@@ -74,25 +44,14 @@ def _table(n_rows: int) -> pa.Table:
 
 @cache
 def _folder(n_rows: int) -> Path:
-    """Write the rows as eight Parquet files and return their folder."""
-    folder = Path(tempfile.mkdtemp(prefix="eddyline_bench_"))
-    table = _table(n_rows)
-    step = -(-n_rows // 8)
-    for number in range(8):
-        parquet.write_table(table.slice(number * step, step), folder / f"part-{number}.parquet")
-    return folder
+    """Return the folder of the rows."""
+    return written(_table(n_rows))
 
 
 @cache
 def _lines(n_rows: int) -> DataFrame:
-    """Return the rows as a cached DataFrame."""
-    df = spark_session().read.parquet(str(_folder(n_rows))).cache()
-    df.count()
-    return df
-
-
-def noop(df: DataFrame) -> None:
-    df.write.format("noop").mode("overwrite").save()
+    """Return the rows as a cached frame."""
+    return cached(_folder(n_rows))
 
 
 def _conditions(order: Sequence[int]) -> list[str]:
@@ -103,21 +62,8 @@ def _chain(order: Sequence[int]) -> str:
     return " AND ".join(f"({each})" for each in _conditions(order))
 
 
-def seconds_of(times: dict[str, Times]) -> dict[str, Any]:
-    return {name: each.seconds for name, each in times.items()}
-
-
-def times_told(times: dict[str, Times]) -> str:
-    return ", ".join(f"{name} {each}" for name, each in times.items())
-
-
-# -- native regexes -------------------------------------------------------------------------------
-
-
 def native_regexes(settings: Settings) -> Measurement:
     """Five regexes written worst first; a fresh conjunction in every run, its sample included."""
-    import eddyline as el  # noqa: PLC0415
-
     df = _lines(settings.pick(2_000_000, 400_000))
     known = el.all_of(*_conditions(WORST))
     times = interleaved(
@@ -149,12 +95,10 @@ def _known_stream(n_rows: int) -> Stream:
 
 def native_order(settings: Settings) -> Measurement:
     """Evaluations under the order that a sample of the input gave, over all 120 orders' least."""
-    import eddyline as el  # noqa: PLC0415
-
     n_rows = settings.pick(1_000_000, 400_000)
     stream, df = _known_stream(n_rows), _lines(n_rows)
     histograms = stream.histograms()
-    best = fixed_work(histograms, best_order(histograms.sum(0), stream.costs_ns), stream.costs_ns)
+    best = best_work(histograms, stream.costs_ns)
     written = list(permutations(range(5)))[:: settings.pick(10, 40)]
     ratios, orders = [], []
     for order in written:
@@ -164,7 +108,7 @@ def native_order(settings: Settings) -> Measurement:
         learned = tuple(order[f] for f in block.order)
         sampled = 2000 * len(LOG_REGEXES)
         work = fixed_work(histograms, learned, stream.costs_ns).sum() + sampled
-        ratios.append(work / best.sum())
+        ratios.append(work / best)
         orders.append(learned)
     note = f"{len(written)} written orders, {spread(ratios)}; the sample's evaluations included"
     return Measurement(median(ratios), note, {"ratios": ratios, "orders": orders})
@@ -172,8 +116,6 @@ def native_order(settings: Settings) -> Measurement:
 
 def native_stream(settings: Settings) -> Measurement:
     """The engine over micro-batches, beside the same stream with the conditions as written."""
-    import eddyline as el  # noqa: PLC0415
-
     n_rows = settings.pick(1_000_000, 400_000)
     spark, folder = spark_session(), str(_folder(n_rows))
     schema = _lines(n_rows).schema
@@ -194,11 +136,7 @@ def native_stream(settings: Settings) -> Measurement:
         query.start(lambda df, _: noop(df), trigger="available_now").await_termination()
 
     times = interleaved(
-        {
-            "as written": lambda: stock(WORST),
-            "engine": engine,
-            "best fixed": lambda: stock(BEST),
-        },
+        {"as written": lambda: stock(WORST), "engine": engine, "best fixed": lambda: stock(BEST)},
         settings.pick(3, 1),
     )
     value = paired_ratio(times["as written"], times["engine"])
@@ -207,70 +145,35 @@ def native_stream(settings: Settings) -> Measurement:
     return Measurement(value, note, {**seconds_of(times), "over_best_fixed": over_best})
 
 
-# -- Python predicates ----------------------------------------------------------------------------
-
-
-def _pandas_regexes(*, case: bool = True) -> list[Callable[[Any], Any]]:
-    """Return the five regexes as functions over pandas.
-
-    They take about a microsecond a row each, and 2.5 where they ignore the case.
-    """
-    return [lambda line, regex=regex: line.str.contains(regex, case=case) for regex in LOG_REGEXES]
-
-
-def _arrow_regexes() -> list[Callable[[Any], Any]]:
-    """Return them as functions over Arrow arrays: some 100 ns a row each."""
-    return [
-        lambda line, regex=regex: pc.match_substring_regex(line, regex) for regex in LOG_REGEXES
-    ]
-
-
-def _by_arrow_udf(df: DataFrame, functions: Sequence[Callable[[Any], Any]]) -> DataFrame:
-    """Filter as stock Spark does with one Arrow UDF per predicate."""
-    from benchmarks.filters.stock_udfs import arrow_udf_of  # noqa: PLC0415
-
-    condition = arrow_udf_of(functions[0])("line")
-    for fn in functions[1:]:
-        condition = condition & arrow_udf_of(fn)("line")
-    return df.where(condition)
-
-
-def _by_pandas_udf(df: DataFrame, functions: Sequence[Callable[[Any], Any]]) -> DataFrame:
-    from benchmarks.filters.stock_udfs import pandas_udf_of  # noqa: PLC0415
-
-    condition = pandas_udf_of(functions[0])("line")
-    for fn in functions[1:]:
-        condition = condition & pandas_udf_of(fn)("line")
-    return df.where(condition)
+def _by_udf(df: DataFrame, udfs: Iterable[Callable[..., Any]]) -> DataFrame:
+    """Filter as stock Spark does with one UDF per predicate."""
+    return df.where(reduce(and_, [udf("line") for udf in udfs]))
 
 
 def _over_arrow(fn: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """Return a function over pandas as one over Arrow arrays."""
-    import pyarrow as pa  # noqa: PLC0415
-
     return lambda line: pa.array(fn(line.to_pandas()))
 
 
-def _python_chain(settings: Settings, arrays: str) -> Measurement:
-    import eddyline as el  # noqa: PLC0415
+def python_chain(settings: Settings, arrays: str) -> Measurement:
+    """Five regexes of Python, written worst first, that ignore the case.
 
+    By Arrow's compiled kernel they do not, and crossing to Python costs as much as they do.
+    """
     n_rows = settings.pick(400_000, 200_000)
     df = _lines(n_rows)
-    functions = _pandas_regexes(case=False) if arrays == "pandas" else _arrow_regexes()
-    predicates = [
-        el.predicate(fn, reads=["line"], name=f"regex {f}", arrays=arrays)
-        for f, fn in enumerate(functions)
-    ]
-    over_arrow = [_over_arrow(fn) for fn in functions] if arrays == "pandas" else functions
+    predicates = regex_predicates(arrays, case=False)
+    functions = regex_functions(arrays, case=False)
+    over_arrow = functions if arrays == "arrow" else [_over_arrow(fn) for fn in functions]
     variants = {
-        "arrow_udf": lambda: noop(_by_arrow_udf(df, over_arrow)),
+        "arrow_udf": lambda: noop(_by_udf(df, map(arrow_udf_of, over_arrow))),
         "eddyline": lambda: noop(df.transform(el.all_of(*predicates))),
         "eddyline, best order": lambda: noop(
             df.transform(el.all_of(*predicates[::-1], adaptive=False))
         ),
     }
     if arrays == "pandas":
-        variants["pandas_udf"] = lambda: noop(_by_pandas_udf(df, functions))
+        variants["pandas_udf"] = lambda: noop(_by_udf(df, map(pandas_udf_of, functions)))
     times = interleaved(variants, settings.pick(5, 3))
     gains = {
         name: paired_ratio(times[name], times["eddyline"])
@@ -282,56 +185,24 @@ def _python_chain(settings: Settings, arrays: str) -> Measurement:
     return Measurement(min(gains.values()), note, {**seconds_of(times), "gains": gains})
 
 
-def python_chain(settings: Settings) -> Measurement:
-    """Five regexes of Python that ignore the case, written worst first."""
-    return _python_chain(settings, "pandas")
-
-
-def python_chain_kernels(settings: Settings) -> Measurement:
-    """The same five by Arrow's compiled kernel: crossing to Python costs as much as they do."""
-    return _python_chain(settings, "arrow")
-
-
-# -- nothing to win -------------------------------------------------------------------------------
-
-
 def neutral_spark(settings: Settings) -> Measurement:
     """Five equal Python regexes that drop next to nothing, with adaptation on and off."""
-    import eddyline as el  # noqa: PLC0415
-
     n_rows = settings.pick(300_000, 100_000)
     lines = log_lines_v1(n_rows, fracs=(0.97,) * len(LOG_REGEXES)).select(["id", "line"])
     df = spark_session().createDataFrame(lines).repartition(2).cache()
     df.count()
-    predicates = [
-        el.predicate(fn, reads=["line"], name=f"regex {f}", arrays="pandas")
-        for f, fn in enumerate(_pandas_regexes())
-    ]
-
-    def go(adaptive: bool) -> None:
-        noop(df.transform(el.all_of(*predicates, adaptive=adaptive)))
-
-    times = interleaved(
-        {"off": lambda: go(False), "on": lambda: go(True), "off again": lambda: go(False)},
+    predicates = regex_predicates("pandas")
+    value, control, times = on_over_off(
+        lambda adaptive: noop(df.transform(el.all_of(*predicates, adaptive=adaptive))),
         settings.pick(9, 4),
     )
     df.unpersist()
-    value = paired_ratio(times["on"], times["off"])
-    control = paired_ratio(times["off again"], times["off"])
     note = f"off/off control {control:.3f}; {times_told(times)}"
     return Measurement(value, note, {**seconds_of(times), "control": control})
 
 
-# -- peers ----------------------------------------------------------------------------------------
-
-
 def peers(settings: Settings) -> Measurement:
     """What a bad written order costs in each engine, on the same rows in memory."""
-    import duckdb  # noqa: PLC0415
-    import polars as pl  # noqa: PLC0415
-
-    import eddyline as el  # noqa: PLC0415
-
     n_rows = settings.pick(1_000_000, 400_000)
     df, table = _lines(n_rows), _table(n_rows)
     frame = pl.from_arrow(table)
@@ -374,69 +245,12 @@ def peers(settings: Settings) -> Measurement:
     )
 
 
-SCENARIOS = (
-    Scenario(
-        id="spark_native_regexes",
-        shows="time of five native regexes as written (worst first) over adaptive",
-        run=with_spark(native_regexes),
-        target=at_least(3),
-        policies=("a_greedy",),
-        counted=False,
-        needs=NEEDS_SPARK,
-    ),
-    Scenario(
-        id="spark_native_order",
-        shows="evaluations under the learned order over the best of all 120 orders",
-        run=with_spark(native_order),
-        target=at_most(1.05),
-        policies=("a_greedy",),
-        needs=NEEDS_SPARK,
-    ),
-    Scenario(
-        id="spark_native_stream",
-        shows="time of a stream of 8 micro-batches as written (worst first) over the engine's",
-        run=with_spark(native_stream),
-        target=None,
-        policies=("a_greedy",),
-        counted=False,
-        needs=NEEDS_SPARK,
-    ),
-    Scenario(
-        id="spark_python_chain",
-        shows="time of five Python regexes in stock Spark over eddyline, lesser of arrow and "
-        "pandas UDFs",
-        run=with_spark(python_chain),
-        target=at_least(2.5),
-        policies=("a_greedy",),
-        counted=False,
-        needs=NEEDS_SPARK,
-    ),
-    Scenario(
-        id="spark_python_chain_kernels",
-        shows="the same by Arrow's compiled regex kernel, where the crossing is half the cost",
-        run=with_spark(python_chain_kernels),
-        target=None,
-        policies=("a_greedy",),
-        counted=False,
-        needs=NEEDS_SPARK,
-    ),
-    Scenario(
-        id="spark_neutral",
-        shows="time with adaptation over without, five equal Python regexes that drop next to "
-        "nothing",
-        run=with_spark(neutral_spark),
-        target=at_most(1.02),
-        policies=("a_greedy", "fixed"),
-        counted=False,
-        needs=NEEDS_SPARK,
-    ),
-    Scenario(
-        id="peers_bad_order",
-        shows="time of eddyline written worst over written best; DuckDB, Polars, Spark beside it",
-        run=with_spark(peers),
-        target=None,
-        policies=("a_greedy", "hill_climb"),
-        counted=False,
-        needs=NEEDS_SPARK,
-    ),
-)
+RUNS: Runs = {
+    "spark_native_regexes": native_regexes,
+    "spark_native_order": native_order,
+    "spark_native_stream": native_stream,
+    "spark_python_chain": partial(python_chain, arrays="pandas"),
+    "spark_python_chain_kernels": partial(python_chain, arrays="arrow"),
+    "spark_neutral": neutral_spark,
+    "peers_bad_order": peers,
+}

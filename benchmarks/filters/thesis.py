@@ -7,8 +7,10 @@ machine of 2003, so orders and evaluations are what can be compared.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
+from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,28 +20,23 @@ from benchmarks.filters.simulated_loop import (
     THESIS,
     CountedRun,
     Stream,
-    best_order,
+    best_work,
     code_costs,
     concatenated,
     fixed_work,
     next_sample,
     run_counted,
 )
-from benchmarks.harness.scenario import Measurement, Scenario, Settings, at_least, at_most
+from benchmarks.harness.scenario import Measurement, Runs, Settings
 from benchmarks.harness.statistics import median, spread
 from benchmarks.workloads import SPREAD_FRACS, correlated_v1, exact_histogram
+from eddyline.data.arrays import Floats, Ints, Mask
 from eddyline.filters.executor import ArrowExecutor
 from eddyline.filters.loop import FilterLoop
 from eddyline.options import FilterOptions
 from eddyline.ordering.a_greedy import AGreedyOptions
 from eddyline.query.predicates import predicate
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
+from eddyline.testing.reference_orders import cheapest_order
 
 UNIT_NS = 100.0
 """Declared cost of one evaluation where all filters cost the same."""
@@ -50,30 +47,29 @@ AS_THESIS: dict[str, dict[str, Any]] = {
     "sweep": {**THESIS, "policy": "sweep", "window_rows": 500},
     "local_swaps": {**THESIS, "policy": "local_swaps"},
 }
-"""The four algorithms with the parameters of Table 4.1."""
+"""The four algorithms with the parameters of Table 4.1, as the thesis ranks them by their lag."""
 
 DEFAULTS: dict[str, Any] = {"policy": "a_greedy"}
 """eddyline as it comes: the budget of ``max_overhead`` caps the sampling."""
 
 
-# -- convergence: Figures 4.11 to 4.14 ------------------------------------------------------------
-
-
 def _ratio_after_warm_up(run: CountedRun, stream: Stream, warm_up: int) -> float:
     """Return work of a run over work of the best fixed order on the same rows, warm-up left out."""
     histograms = stream.histograms()[warm_up:]
-    best = best_order(histograms.sum(0), stream.costs_ns)
-    return run.work_ns[warm_up:].sum() / fixed_work(histograms, best, stream.costs_ns).sum()
+    return run.work_ns[warm_up:].sum() / best_work(histograms, stream.costs_ns)
 
 
-def _converge(points: Iterable[tuple[str, int, float, int]], settings: Settings) -> Measurement:
-    """Run every algorithm on streams (label, F, pass fraction, group size)."""
+def converge(
+    settings: Settings, points: dict[str, tuple[int, float, int]], quick: Sequence[str]
+) -> Measurement:
+    """Every algorithm on streams, given by label: F, pass fraction and group size."""
     n_rows = settings.pick(1_200_000, 500_000)
     warm_up = settings.pick(20, 25)
     algorithms = {"eddyline": DEFAULTS, **AS_THESIS}
     table: dict[str, dict[str, float]] = {}
     worst_spread = ""
-    for label, n, pass_frac, group_size in points:
+    for label in quick if settings.quick else points:
+        n, pass_frac, group_size = points[label]
         ratios: dict[str, list[float]] = {name: [] for name in algorithms}
         for seed in settings.seeds(5, 2):
             costs = np.full(n, UNIT_NS)
@@ -90,27 +86,11 @@ def _converge(points: Iterable[tuple[str, int, float, int]], settings: Settings)
     return Measurement(worst["eddyline"], note, {"ratio_to_best_fixed": table})
 
 
-def converge_filters(settings: Settings) -> Measurement:
-    """Figure 4.11: the number of filters varies."""
-    counts = (3, 5, 8) if settings.quick else range(3, 11)
-    return _converge(((f"n={n}", n, 0.5, 2) for n in counts), settings)
-
-
-def converge_pass_frac(settings: Settings) -> Measurement:
-    """Figure 4.12: the pass fraction varies."""
-    fracs = (0.2, 0.5, 0.8) if settings.quick else tuple(np.arange(1, 10) / 10)
-    return _converge(((f"pass={s:g}", 8, float(s), 2) for s in fracs), settings)
-
-
-def converge_correlation(n_filters: int) -> Callable[[Settings], Measurement]:
-    """Figures 4.13 and 4.14: the correlation factor varies."""
-
-    def run(settings: Settings) -> Measurement:
-        full = range(1, n_filters + 1)
-        sizes = sorted({1, 2, n_filters}) if settings.quick else full
-        return _converge(((f"group={g}", n_filters, 0.5, g) for g in sizes), settings)
-
-    return run
+BY_FILTERS = {f"n={n}": (n, 0.5, 2) for n in range(3, 11)}
+BY_PASS_FRAC = {f"pass={s:g}": (8, float(s), 2) for s in np.arange(1, 10) / 10}
+BY_GROUP_3 = {f"group={g}": (3, 0.5, g) for g in range(1, 4)}
+BY_GROUP_8 = {f"group={g}": (8, 0.5, g) for g in range(1, 9)}
+"""Points of Figures 4.11 to 4.14."""
 
 
 def whole_run(settings: Settings) -> Measurement:
@@ -125,7 +105,7 @@ def whole_run(settings: Settings) -> Measurement:
             costs = UNIT_NS * rng.choice([1.0, 10.0], size=n)
             stream = correlated_v1(fracs, 2, n_rows, seed, costs)
             histograms = stream.histograms()
-            best = best_order(histograms.sum(0), costs)
+            best = cheapest_order(histograms.sum(0), costs)
             run = run_counted(stream, written=best[::-1], seed=seed, **DEFAULTS)
             each.append(run.total_ns / fixed_work(histograms, best, costs).sum())
         ratios[f"n={n}"] = each
@@ -133,8 +113,6 @@ def whole_run(settings: Settings) -> Measurement:
     note = ", ".join(f"{name} {medians[name]:.3f} ({spread(ratios[name])})" for name in ratios)
     return Measurement(max(medians.values()), note, {"ratio_to_best_fixed": ratios})
 
-
-# -- overhead: Table 4.2 --------------------------------------------------------------------------
 
 TABLE_4_2 = {
     "n=3 p=0.01": (98.77, 0.88, 0.20 + 0.15),
@@ -145,26 +123,24 @@ TABLE_4_2 = {
 """The thesis' share of time (%): tuple processing, profile tuples, window + view + decisions."""
 
 
+def _added_percent(n: int, n_rows: int, seed: int, options: dict[str, Any]) -> float:
+    """Return the evaluations that profiling adds to those of n filters, warm-up left out (%)."""
+    stream = correlated_v1((0.5,) * n, 2, n_rows, seed, np.full(n, UNIT_NS))
+    run = run_counted(stream, seed=seed, **options)
+    total, extra = run.evaluations[20:].sum(), run.extra[20:].sum()
+    return 100.0 * extra / (total - extra)
+
+
 def overhead_counted(settings: Settings) -> Measurement:
     """Evaluations that profiling adds, over those of the work itself, at a fixed probability."""
     n_rows = settings.pick(1_000_000, 300_000)
     shares = {}
     for label in TABLE_4_2:
         n, prob = int(label[2]), float(label.split("=")[2])
-        each = []
-        for seed in settings.seeds(5, 2):
-            stream = correlated_v1((0.5,) * n, 2, n_rows, seed, np.full(n, UNIT_NS))
-            sampling = {"sample_prob": prob, "warmup_prob": prob}
-            run = run_counted(stream, seed=seed, **{**AS_THESIS["a_greedy"], **sampling})
-            total, extra = run.evaluations[20:].sum(), run.extra[20:].sum()
-            each.append(100.0 * extra / (total - extra))
+        options = {**AS_THESIS["a_greedy"], "sample_prob": prob, "warmup_prob": prob}
+        each = [_added_percent(n, n_rows, seed, options) for seed in settings.seeds(5, 2)]
         shares[label] = round(median(each), 2)
-    capped = []
-    for seed in settings.seeds(5, 2):
-        stream = correlated_v1((0.5,) * 8, 2, n_rows, seed, np.full(8, UNIT_NS))
-        run = run_counted(stream, seed=seed, **DEFAULTS)
-        total, extra = run.evaluations[20:].sum(), run.extra[20:].sum()
-        capped.append(100.0 * extra / (total - extra))
+    capped = [_added_percent(8, n_rows, seed, DEFAULTS) for seed in settings.seeds(5, 2)]
     told = ", ".join(
         f"{label} {share:g} % (thesis {100 * row[1] / row[0]:.2f} %)"
         for (label, share), row in zip(shares.items(), TABLE_4_2.values(), strict=True)
@@ -176,12 +152,10 @@ def overhead_counted(settings: Settings) -> Measurement:
 class _Probe:
     """A filter of Table 4.2: looks a value up in an index of 10,000 keys."""
 
-    def __init__(self, keys: NDArray[np.int64]) -> None:
+    def __init__(self, keys: Ints) -> None:
         self.keys = np.sort(keys)
-        self.n_rows = 0
 
-    def __call__(self, values: NDArray[np.int64]) -> NDArray[np.bool_]:
-        self.n_rows += len(values)
+    def __call__(self, values: Ints) -> Mask:
         places = np.minimum(np.searchsorted(self.keys, values), len(self.keys) - 1)
         return self.keys[places] == values
 
@@ -241,8 +215,6 @@ def overhead_time(settings: Settings) -> Measurement:
     return Measurement(table["n=8 p=0.01"][2], note, {"percent": table, "thesis": TABLE_4_2})
 
 
-# -- adaptivity: Figures 4.19 to 4.24 -------------------------------------------------------------
-
 STEP_AT = 600_000
 """Row of the change [Babu05 4.7.4]."""
 
@@ -256,7 +228,7 @@ STEADY_BLOCKS = 3
 def _lag_rows(run: CountedRun, fracs: tuple[float, ...], costs: Floats) -> float:
     """Return rows from the change until the order is good for the new rows, or infinity."""
     histogram = exact_histogram(fracs, 2)
-    best = float(histogram @ code_costs(best_order(histogram, costs), costs))
+    best = best_work(histogram, costs)
     after = run.orders[STEP_AT // BATCH_ROWS :]
     cost = np.array([float(histogram @ code_costs(order, costs)) for order in after])
     blocks = cost[: len(cost) // BLOCK_BATCHES * BLOCK_BATCHES].reshape(-1, BLOCK_BATCHES).mean(1)
@@ -265,10 +237,6 @@ def _lag_rows(run: CountedRun, fracs: tuple[float, ...], costs: Floats) -> float
         if good[start : start + STEADY_BLOCKS].all():
             return float(start * BLOCK_BATCHES * BATCH_ROWS)
     return float("inf")
-
-
-RANKING = ("a_greedy", "independent", "sweep", "local_swaps")
-"""From fast to slow, as the thesis ranks them."""
 
 
 def step_change(settings: Settings) -> Measurement:
@@ -288,7 +256,7 @@ def step_change(settings: Settings) -> Measurement:
         for name, options in algorithms.items():
             run = run_counted(stream, seed=seed, **options)
             lags[name].append(_lag_rows(run, after, costs))
-    medians = [median(lags[name]) for name in RANKING]
+    medians = [median(lags[name]) for name in AS_THESIS]
     in_order = sum(a <= b for a, b in pairwise(medians))
     told = ", ".join(
         f"{name} {median(each) / 1000:.0f}k (most {max(each) / 1000:.0f}k)"
@@ -310,7 +278,9 @@ def _periodic_ratio(period: int, n_phases: int, seed: int, options: dict[str, An
         for number, each in enumerate(fracs)
     ]
     oracle = sum(
-        fixed_work(stream.histograms(), best_order(exact_histogram(each, 2), costs), costs).sum()
+        fixed_work(
+            stream.histograms(), cheapest_order(exact_histogram(each, 2), costs), costs
+        ).sum()
         for stream, each in zip(streams, fracs, strict=True)
     )
     return run_counted(concatenated(streams), seed=seed, **options).total_ns / oracle
@@ -340,72 +310,20 @@ def periodic_changes(settings: Settings) -> Measurement:
     return Measurement(fall, f"work over oracle: {told}", {"work_over_oracle": table})
 
 
-ALL_FOUR = tuple(AS_THESIS)
-
-SCENARIOS = (
-    Scenario(
-        id="thesis_convergence_filters",
-        shows="work over best fixed order once converged, worst of 3 to 10 filters (Fig 4.11)",
-        run=converge_filters,
-        target=at_most(1.05),
-        policies=ALL_FOUR,
+RUNS: Runs = {
+    "thesis_convergence_filters": partial(converge, points=BY_FILTERS, quick=("n=3", "n=5", "n=8")),
+    "thesis_convergence_pass_frac": partial(
+        converge, points=BY_PASS_FRAC, quick=("pass=0.2", "pass=0.5", "pass=0.8")
     ),
-    Scenario(
-        id="thesis_convergence_pass_frac",
-        shows="the same, worst of pass fractions 0.1 to 0.9 at 8 filters (Fig 4.12)",
-        run=converge_pass_frac,
-        target=at_most(1.05),
-        policies=ALL_FOUR,
+    "thesis_convergence_correlation_3": partial(
+        converge, points=BY_GROUP_3, quick=tuple(BY_GROUP_3)
     ),
-    Scenario(
-        id="thesis_convergence_correlation_3",
-        shows="the same, worst of correlation factors 1 to 3 at 3 filters (Fig 4.13)",
-        run=converge_correlation(3),
-        target=at_most(1.05),
-        policies=ALL_FOUR,
+    "thesis_convergence_correlation_8": partial(
+        converge, points=BY_GROUP_8, quick=("group=1", "group=2", "group=8")
     ),
-    Scenario(
-        id="thesis_convergence_correlation_8",
-        shows="the same, worst of correlation factors 1 to 8 at 8 filters (Fig 4.14)",
-        run=converge_correlation(8),
-        target=at_most(1.05),
-        policies=ALL_FOUR,
-    ),
-    Scenario(
-        id="stationary_whole_run",
-        shows="work over best fixed order, 1 M rows from the first on, worst written order",
-        run=whole_run,
-        target=at_most(1.05),
-        policies=("a_greedy",),
-    ),
-    Scenario(
-        id="thesis_overhead_counted",
-        shows="% of evaluations that profiling adds at 8 filters, p = 0.01 (Table 4.2)",
-        run=overhead_counted,
-        target=at_most(3.0),
-        policies=("a_greedy",),
-    ),
-    Scenario(
-        id="thesis_overhead_time",
-        shows="% of time in window, view and decisions at 8 filters, p = 0.01 (Table 4.2)",
-        run=overhead_time,
-        target=None,
-        policies=("a_greedy",),
-        counted=False,
-    ),
-    Scenario(
-        id="thesis_step_change",
-        shows="neighbours of the thesis' ranking by lag that stand right, of 3 (Figs 4.19-4.21)",
-        run=step_change,
-        target=at_least(3),
-        policies=ALL_FOUR,
-    ),
-    Scenario(
-        id="thesis_periodic_changes",
-        shows="what sweep gains on a_greedy from changes every 100,000 rows to every million "
-        "(Figs 4.22-4.24)",
-        run=periodic_changes,
-        target=at_least(1),
-        policies=ALL_FOUR,
-    ),
-)
+    "stationary_whole_run": whole_run,
+    "thesis_overhead_counted": overhead_counted,
+    "thesis_overhead_time": overhead_time,
+    "thesis_step_change": step_change,
+    "thesis_periodic_changes": periodic_changes,
+}

@@ -14,12 +14,16 @@ PACKAGES = ("eddyline", "pyspark", "pyarrow", "numpy", "pandas", "duckdb", "pola
 """Packages whose versions are recorded."""
 
 
+MEASURED = ("src", "benchmarks", ":!benchmarks/results")
+"""What a result depends on: whether these files are as in the commit is recorded."""
+
+
 def machine() -> dict[str, Any]:
     """Return the machine block of a result."""
     return {
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "commit": _git("rev-parse", "--short", "HEAD"),
-        "changed": bool(_git("status", "--porcelain", "--", "src", "benchmarks/*.py")),
+        "changed": bool(_git("status", "--porcelain", "--", *MEASURED)),
         "cores": os.cpu_count(),
         "processor": _processor(),
         "memory_gb": _memory_gb(),

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from benchmarks.harness.scenario import Measurement, Scenario
+from benchmarks.harness.scenario import Measurement, Scenario
 
 NOISE = 0.03
 """Relative change of a timed value below which a comparison says nothing."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from benchmarks.harness.needs import missing
 
 Status = Literal["ok", "short", "report", "skipped", "failed"]
 
@@ -25,16 +25,6 @@ class Target:
 
     def __str__(self) -> str:
         return f"{'≤' if self.at_most else '≥'} {self.bound:g}"
-
-
-def at_most(bound: float) -> Target:
-    """Return a target that smaller values meet."""
-    return Target(bound, at_most=True)
-
-
-def at_least(bound: float) -> Target:
-    """Return a target that larger values meet."""
-    return Target(bound, at_most=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +57,11 @@ class Measurement:
     """Whether the scenario ended in an error, which is the note."""
 
 
+Run = Callable[[Settings], Measurement]
+Runs = Mapping[str, Run]
+"""What runs each scenario of a module, by id."""
+
+
 def skipped(why: str) -> Measurement:
     """Return the measurement of a scenario that could not run."""
     return Measurement(None, f"skipped: {why}")
@@ -80,18 +75,21 @@ class Scenario:
     """Permanent: another workload or another measure is another id."""
     shows: str
     """What the value is, in words."""
-    run: Callable[[Settings], Measurement]
-    target: Target | None
+    run: Run
+    target: Target | None = None
     """None: reported without a target."""
-    policies: tuple[str, ...]
+    policies: tuple[str, ...] = ()
     """The ordering policies that it exercises."""
     counted: bool = True
     """Whether the value counts work and repeats exactly; otherwise it is a ratio of times."""
-    needs: frozenset[str] = frozenset()
-    """``spark``: a Java and a Spark session; ``data``: the folder with real data sets."""
+    needs: tuple[str, ...] = ()
+    """``spark``: a Java for it; packages; files of the folder with real data sets."""
 
     def measure(self, settings: Settings) -> Measurement:
         """Run it; an error is a measurement too, so that the other scenarios still run."""
+        why = missing(self.needs)
+        if why:
+            return skipped(why)
         try:
             return self.run(settings)
         except Exception as error:  # noqa: BLE001 whatever one scenario raises, the others run

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 
 def median(values: Iterable[float]) -> float:

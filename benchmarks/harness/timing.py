@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import gc
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 
 from benchmarks.harness.statistics import median, spread
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,3 +58,23 @@ def paired_ratio(numerator: Times, denominator: Times) -> float:
     """Return the median of the ratios of runs of the same round."""
     pairs = zip(numerator.seconds, denominator.seconds, strict=True)
     return median(above / below for above, below in pairs)
+
+
+def on_over_off(
+    run: Callable[[bool], object], n_runs: int, **given: Any
+) -> tuple[float, float, dict[str, Times]]:
+    """Return the ratio of times with something on over off, and of off over off: the control."""
+    variants = {"off": lambda: run(False), "on": lambda: run(True), "off again": lambda: run(False)}
+    times = interleaved(variants, n_runs, **given)
+    value = paired_ratio(times["on"], times["off"])
+    return value, paired_ratio(times["off again"], times["off"]), times
+
+
+def seconds_of(times: Mapping[str, Times]) -> dict[str, Any]:
+    """Return the seconds of each variant, as plain values."""
+    return {name: each.seconds for name, each in times.items()}
+
+
+def times_told(times: Mapping[str, Times]) -> str:
+    """Return the time of each variant in words."""
+    return ", ".join(f"{name} {each}" for name, each in times.items())

@@ -8,21 +8,18 @@ Sizes of windows and curves are not in the thesis; ratios, crossovers and trends
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import permutations
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from benchmarks.harness.scenario import Measurement, Scenario, Settings, at_most
+from benchmarks.harness.scenario import Measurement, Runs, Settings
 from benchmarks.harness.statistics import median
-from benchmarks.joins.runs import Arrivals, all_used, decided, lockstep, run, timed, uniform
+from benchmarks.joins.runs import Arrivals, Run, all_used, decided, lockstep, run, timed, uniform
 from eddyline.joins.graph import JoinGraph
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from benchmarks.joins.runs import Run
 
 GAP = 40
 """Values between the repeats of a value in lockstep: each comes in another batch."""
@@ -42,18 +39,34 @@ def hit_frac(done: Run, skip: int = 0) -> float:
 def same(*runs: Run) -> None:
     """Raise unless all runs found the same results."""
     found = {(each.n_results, each.checks) for each in runs}
-    if len(found) > 1:
-        msg = f"runs found different results: {found}"
-        raise AssertionError(msg)
+    assert len(found) == 1, f"runs found different results: {found}"
 
 
-# -- Figures 5.11 and 5.12 ----------------------------------------------------------------------
+def both(arrivals: Arrivals, batch_rows: int, **given: Any) -> tuple[Run, Run]:
+    """Return a run of plain pipelines and one with the caches that are chosen."""
+    plain = run(arrivals, batch_rows)
+    done = run(arrivals, batch_rows, caches=decided(arrivals, **given))
+    same(plain, done)
+    return plain, done
+
+
+def worst_share(points: Mapping[float, Arrivals], batch_rows: int, said: str) -> Measurement:
+    """Return the counted work of the chosen caches over plain, the worst of some points."""
+    shares = {}
+    for at, arrivals in points.items():
+        plain, done = both(arrivals, batch_rows)
+        shares[at] = done.share(plain)
+    told = ", ".join(f"{at:g} {share:.2f}" for at, share in shares.items())
+    return Measurement(max(shares.values()), f"{said}: {told}", {"shares": shares})
+
+
+REPEATS = (1, 2, 3, 5, 10)
 
 
 def hits(settings: Settings) -> Measurement:
     """The largest distance of the hit fraction from 1 - 1/r."""
     fracs = {}
-    for repeats in (1, 2, 3, 5, 10):
+    for repeats in REPEATS:
         arrivals = lockstep(repeats, settings.pick(4_000, 1_000), GAP)
         rows = GAP * (repeats + 2)
         done = run(arrivals, rows, all_used(arrivals, "r", "s"))
@@ -67,52 +80,36 @@ def hits(settings: Settings) -> Measurement:
 def over_hits(settings: Settings) -> Measurement:
     """Counted work with the forced cache over plain at r = 10; other r in the note."""
     shares, chosen = {}, {}
-    for repeats in (1, 2, 3, 5, 10):
+    for repeats in REPEATS:
         arrivals = lockstep(repeats, settings.pick(4_000, 1_000), GAP)
         rows = GAP * (repeats + 2)
-        plain = run(arrivals, rows)
+        plain, adaptive = both(arrivals, rows)
         forced = run(arrivals, rows, all_used(arrivals, "r", "s"))
-        adaptive = run(arrivals, rows, caches=decided(arrivals))
-        same(plain, forced, adaptive)
+        same(plain, forced)
         shares[repeats] = forced.share(plain)
         chosen[repeats] = adaptive.share(plain)
     told = ", ".join(f"r={r} {shares[r]:.2f} ({chosen[r]:.2f})" for r in shares)
     return Measurement(shares[10], f"forced (chosen): {told}", {"forced": shares, "chosen": chosen})
 
 
-# -- Figures 5.13 to 5.16: how much joins, how much changes -------------------------------------
-
-
 def selectivity(settings: Settings) -> Measurement:
     """Counted work of the chosen caches over plain, worst over the partners of a row of T."""
-    shares = {}
-    for partners in (0.25, 0.5, 1.0, 2.0, 4.0):
-        arrivals = uniform(
-            (1, 1, 8), int(1_200 / partners**0.5), settings.pick(240_000, 80_000), length=12_000
-        )
-        plain = run(arrivals, 4_000)
-        done = run(arrivals, 4_000, caches=decided(arrivals))
-        same(plain, done)
-        shares[partners] = done.share(plain)
-    told = ", ".join(f"{at:g} {share:.2f}" for at, share in shares.items())
-    note = f"by joined rows of r and s per row of t: {told}"
-    return Measurement(max(shares.values()), note, {"shares": shares})
+    n_rows = settings.pick(240_000, 80_000)
+    points = {
+        partners: uniform((1, 1, 8), int(1_200 / partners**0.5), n_rows, length=12_000)
+        for partners in (0.25, 0.5, 1.0, 2.0, 4.0)
+    }
+    return worst_share(points, 4_000, "by joined rows of r and s per row of t")
 
 
 def update_rates(settings: Settings) -> Measurement:
     """Counted work of the chosen caches over plain, worst over rates of changes to probes."""
-    shares = {}
-    for ratio in (0.05, 0.1, 0.25, 0.5, 1.0, 2.0):
-        arrivals = uniform((ratio, ratio, 1), 2_000, settings.pick(240_000, 80_000), length=12_000)
-        plain = run(arrivals, 4_000)
-        done = run(arrivals, 4_000, caches=decided(arrivals))
-        same(plain, done)
-        shares[ratio] = done.share(plain)
-    told = ", ".join(f"{at:g} {share:.2f}" for at, share in shares.items())
-    return Measurement(max(shares.values()), f"by ratio: {told}", {"shares": shares})
-
-
-# -- Figures 5.17 and 5.18: more inputs ---------------------------------------------------------
+    n_rows = settings.pick(240_000, 80_000)
+    points = {
+        ratio: uniform((ratio, ratio, 1), 2_000, n_rows, length=12_000)
+        for ratio in (0.05, 0.1, 0.25, 0.5, 1.0, 2.0)
+    }
+    return worst_share(points, 4_000, "by ratio")
 
 
 def chain_orders(names: Sequence[str]) -> dict[str, tuple[str, ...]]:
@@ -150,8 +147,6 @@ def inputs(settings: Settings) -> Measurement:
     )
     return Measurement(shares[7], told, {"shares": shares, "used": used})
 
-
-# -- Figure 5.21 with Table 5.2 -----------------------------------------------------------------
 
 TABLE_52 = {
     "D1": ((10, 1, 1, 1), (0.004, 0.005, 0.005, 0.007, 0.0045, 0.005)),
@@ -240,15 +235,6 @@ def best_orders(arrivals: Arrivals, batch_rows: int) -> dict[str, tuple[str, ...
     return {name: order for name, (_, order) in best.items()}
 
 
-def nested_orders(first: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Return pipelines for which the first inputs of a sequence are closed, however many."""
-    found = {}
-    for name in first:
-        at = first.index(name)
-        found[name] = (*(x for x in first[:at]), *(x for x in first[at + 1 :]))
-    return found
-
-
 def table_52(settings: Settings) -> Measurement:
     """Counted work of the chosen caches over the best plain pipelines; worst of D1 to D8."""
     shares: dict[str, dict[str, float]] = {}
@@ -257,12 +243,10 @@ def table_52(settings: Settings) -> Measurement:
         arrivals = four_way(point, n_rows)
         orders = best_orders(replace(arrivals, of=arrivals.of[:8_000]), batch_rows)
         arrivals = replace(arrivals, orders=orders)
-        plain = run(arrivals, batch_rows)
-        chosen = run(arrivals, batch_rows, caches=decided(arrivals))
-        same(plain, chosen)
+        plain, chosen = both(arrivals, batch_rows)
         kept = {}
         for first in {tuple(sorted(each[:2])) + each[2:] for each in permutations("rstu")}:
-            other = replace(arrivals, orders=nested_orders(first))
+            other = replace(arrivals, orders=chain_orders(first))
             forced = run(other, batch_rows, all_used(other, *first[:2]))
             same(plain, forced)
             kept["⋈".join(first)] = forced.share(plain)
@@ -276,9 +260,6 @@ def table_52(settings: Settings) -> Measurement:
     return Measurement(max(each["chosen"] for each in shares.values()), note, {"shares": shares})
 
 
-# -- Figure 5.22: a burst; Figure 5.23: memory --------------------------------------------------
-
-
 def burst(settings: Settings) -> Measurement:
     """Counted work of the chosen caches over plain while and after the rate of R rises 20 times."""
     n_rows = settings.pick(400_000, 160_000)
@@ -289,8 +270,7 @@ def burst(settings: Settings) -> Measurement:
         of=np.concatenate([calm.of, after.of]),
         codes=np.concatenate([calm.codes, after.codes], axis=1),
     )
-    plain, done = run(arrivals, 4_000), run(arrivals, 4_000, caches=decided(arrivals))
-    same(plain, done)
+    plain, done = both(arrivals, 4_000)
     half = len(plain.works) // 2
     before = sum(done.works[:half]) / sum(plain.works[:half])
     late = done.share(plain, half)
@@ -313,11 +293,9 @@ def memory(settings: Settings) -> Measurement:
     return Measurement(max(shares.values()), told, {"shares": shares})
 
 
-# -- time ---------------------------------------------------------------------------------------
-
-
-def times(settings: Settings, n_keys: int, rates: tuple[float, ...]) -> Measurement:
+def times(settings: Settings, n_keys: int, quick: int) -> Measurement:
     """Time of pipelines, caches and profiles over that of plain pipelines, in turns."""
+    n_keys, rates = settings.pick(n_keys, quick), (1, 1, 8)
     n_rows = settings.pick(2_000_000, 400_000)
     arrivals = uniform(rates, n_keys, n_rows, length=n_rows // 5)
     small = uniform(rates, 1_000, 40_000, length=8_000)
@@ -338,53 +316,15 @@ def times(settings: Settings, n_keys: int, rates: tuple[float, ...]) -> Measurem
     return Measurement(median(ratios), f"runs: {note}; 50 batches", details)
 
 
-def time_saved(settings: Settings) -> Measurement:
-    """Keys come again and again."""
-    return times(settings, settings.pick(40_000, 8_000), (1, 1, 8))
-
-
-def time_lost(settings: Settings) -> Measurement:
-    """Hardly a key comes again."""
-    return times(settings, settings.pick(20_000_000, 4_000_000), (1, 1, 8))
-
-
-def _scenario(
-    name: str, shows: str, measure: Any, target: Any, *, is_timed: bool = False
-) -> Scenario:
-    return Scenario(
-        id=f"joins_caches_{name}",
-        shows=shows,
-        run=measure,
-        target=target,
-        policies=(),
-        counted=not is_timed,
-    )
-
-
-SCENARIOS = (
-    _scenario(
-        "hits", "Fig 5.11: distance of the hit fraction from 1 - 1/r, worst", hits, at_most(0.04)
-    ),
-    _scenario(
-        "over_hits", "Fig 5.12: work with the cache over plain, r = 10", over_hits, at_most(1.05)
-    ),
-    _scenario(
-        "selectivity",
-        "Fig 5.13: work over plain, worst over selectivity",
-        selectivity,
-        at_most(1.05),
-    ),
-    _scenario(
-        "updates", "Fig 5.15: work over plain, worst over change rates", update_rates, at_most(1.05)
-    ),
-    _scenario("inputs", "Fig 5.17: work over plain, seven inputs", inputs, at_most(1.0)),
-    _scenario(
-        "table_52", "Fig 5.21: work over the best MJoin, worst of D1-D8", table_52, at_most(1.05)
-    ),
-    _scenario("burst", "Fig 5.22: work over plain, before and in a burst", burst, at_most(1.05)),
-    _scenario("memory", "Fig 5.23: work over plain, worst over memory", memory, at_most(1.05)),
-    _scenario("time", "time over plain, keys come again", time_saved, at_most(1.0), is_timed=True),
-    _scenario(
-        "time_guard", "time over plain, keys do not", time_lost, at_most(1.05), is_timed=True
-    ),
-)
+RUNS: Runs = {
+    "joins_caches_hits": hits,
+    "joins_caches_over_hits": over_hits,
+    "joins_caches_selectivity": selectivity,
+    "joins_caches_updates": update_rates,
+    "joins_caches_inputs": inputs,
+    "joins_caches_table_52": table_52,
+    "joins_caches_burst": burst,
+    "joins_caches_memory": memory,
+    "joins_caches_time": partial(times, n_keys=40_000, quick=8_000),
+    "joins_caches_time_guard": partial(times, n_keys=20_000_000, quick=4_000_000),
+}

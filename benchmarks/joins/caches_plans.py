@@ -8,55 +8,53 @@ XJoin and the best caches [Babu05 5.8.4]; its own plots are lost, only trends ca
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from benchmarks.harness.scenario import Measurement, Scenario, Settings, Target, at_least, at_most
-from benchmarks.joins.caches import COMMON, GAP, TABLE_52, best_orders, four_way, same
+from benchmarks.harness.scenario import Measurement, Runs, Settings
+from benchmarks.joins.caches import COMMON, GAP, TABLE_52, best_orders, both, four_way, same
 from benchmarks.joins.runs import (
-    ROWS_BYTES,
+    ORDERS,
     Arrivals,
+    Run,
     all_used,
     decided,
     learned_orders,
     lockstep,
     run,
     uniform,
+    used_always,
 )
 from benchmarks.joins.trees import run_tree, told, trees
+from eddyline.joins.caches.loop import INTERVAL
+from eddyline.joins.caches.prefix_invariant import (
+    Candidate,
+    are_compatible,
+    candidates,
+    prefix_invariant,
+)
 from eddyline.joins.graph import JoinGraph
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from benchmarks.joins.runs import Run
-    from eddyline.joins.caches.prefix_invariant import Candidate
 
 BUDGET = 6
 """Caches to choose from, globally consistent ones among them (m) [Babu05 5.8.4]."""
-
-# -- Figures 5.19 and 5.20 ----------------------------------------------------------------------
 
 
 def scans(settings: Settings) -> tuple[dict[int, tuple[Run, Run]], dict[int, tuple[Run, Run]]]:
     """Return plain and cached runs by the rows of S's window, and by the repeats of a value."""
     n_values = settings.pick(16_000, 2_000)
 
-    def both(repeats: int, n_kept: int) -> tuple[Run, Run]:
+    def scanning(repeats: int, n_kept: int) -> tuple[Run, Run]:
         arrivals = lockstep(repeats, n_values, GAP, n_kept)
         arrivals = replace(arrivals, scanned=frozenset({("t", "s")}))
-        rows = GAP * (repeats + 2)
-        plain, done = run(arrivals, rows), run(arrivals, rows, caches=decided(arrivals))
-        same(plain, done)
-        return plain, done
+        return both(arrivals, GAP * (repeats + 2))
 
     windows = (240, 1_000, *((4_000, 8_000) if not settings.quick else ()))
     return (
-        {n_kept: both(5, n_kept) for n_kept in windows},
-        {repeats: both(repeats, 1_000) for repeats in (1, 2, 3, 10, 20)},
+        {n_kept: scanning(5, n_kept) for n_kept in windows},
+        {repeats: scanning(repeats, 1_000) for repeats in (1, 2, 3, 10, 20)},
     )
 
 
@@ -91,11 +89,9 @@ def partners(settings: Settings) -> Measurement:
     """Counted work over plain where only a cache with partners can help: R scans S."""
     arrivals = uniform((8, 1, 1), 400, settings.pick(240_000, 80_000), length=6_000)
     arrivals = replace(arrivals, scanned=frozenset({("r", "s")}))
-    plain = run(arrivals, 2_000)
     shares = {}
     for budget in (0, BUDGET):
-        done = run(arrivals, 2_000, caches=decided(arrivals, budget=budget))
-        same(plain, done)
+        plain, done = both(arrivals, 2_000, budget=budget)
         shares[budget] = done.share(plain)
     note = f"closed windows only {shares[0]:.3f}, all {shares[BUDGET]:.3f}"
     return Measurement(shares[BUDGET], note, {"shares": shares})
@@ -105,15 +101,10 @@ def _told(shares: dict[int, float]) -> str:
     return ", ".join(f"{at:,} {share:.3f}" for at, share in shares.items())
 
 
-# -- Figure 5.21 with Table 5.2: four contestants -----------------------------------------------
-
-
 def best_caches(
     arrivals: Arrivals, batch_rows: int, found: Sequence[Candidate]
 ) -> tuple[Candidate, ...]:
     """Return the caches of the least counted work, of all that can be in use together."""
-    from eddyline.joins.caches.prefix_invariant import are_compatible  # noqa: PLC0415
-
     works: dict[tuple[Candidate, ...], float] = {}
     for size in range(len(found) + 1):
         for used in combinations(found, size):
@@ -122,18 +113,8 @@ def best_caches(
     return min(works, key=works.__getitem__)
 
 
-def used_always(used: tuple[Candidate, ...]) -> Callable[[int], object]:
-    """Return a plan that uses some caches in every batch."""
-    from eddyline.joins.caches.counts import CachePlan  # noqa: PLC0415
-
-    plan = CachePlan(used, limits={each.store: ROWS_BYTES for each in used})
-    return lambda _: plan
-
-
 def plans(settings: Settings) -> Measurement:
     """Counted work of the best caches of all kinds over the best plan; worst of D1 to D8."""
-    from eddyline.joins.caches.prefix_invariant import candidates, prefix_invariant  # noqa: PLC0415
-
     n_rows, batch_rows = settings.pick(48_000, 16_000), 800
     shares, chosen = {}, {}
     for point in TABLE_52 if not settings.quick else ("D1", "D4"):
@@ -170,9 +151,6 @@ def _name(cache: Candidate) -> str:
     return f"{''.join(kept)}{'|' if partners else ''}{''.join(partners)} for {cache.pipeline}"
 
 
-# -- Figure 5.22 --------------------------------------------------------------------------------
-
-
 def burst(n_rows: int, window_rows: int) -> Arrivals:
     """Return R(A), S(A, B), T(B) of uniform values; in the second half R comes 20 times as often.
 
@@ -184,17 +162,12 @@ def burst(n_rows: int, window_rows: int) -> Arrivals:
     calm, wild = np.array([1, 1, 5]) / 7, np.array([20, 1, 5]) / 26
     of = np.concatenate([rng.choice(3, n_rows // 2, p=share) for share in (calm, wild)])
     codes = rng.integers(0, window_rows // 7, (2, n_rows))
-    return Arrivals(graph, first(), of, codes, dict.fromkeys("rst", window_rows))
-
-
-def first() -> dict[str, tuple[str, ...]]:
-    """Return orders of which r and s are closed, so that T can ask for them."""
-    return {"r": ("s", "t"), "s": ("r", "t"), "t": ("s", "r")}
+    return Arrivals(graph, ORDERS, of, codes, dict.fromkeys("rst", window_rows))
 
 
 def second() -> dict[str, tuple[str, ...]]:
     """Return orders of which s and t are closed, so that R can ask for them."""
-    return {**first(), "s": ("t", "r")}
+    return {**ORDERS, "s": ("t", "r")}
 
 
 def takeover(settings: Settings) -> dict[str, Run]:
@@ -216,8 +189,6 @@ def takeover(settings: Settings) -> dict[str, Run]:
 
 def settled(done: Run) -> tuple[range, range]:
     """Return the batches before and in the burst, each from two intervals of choices on."""
-    from eddyline.joins.caches.loop import INTERVAL  # noqa: PLC0415
-
     half = len(done.works) // 2
     return range(2 * INTERVAL, half), range(half + 2 * INTERVAL, len(done.works))
 
@@ -251,22 +222,10 @@ def other_cache(settings: Settings) -> Measurement:
     return Measurement(now, f"asked in a share of batches: {', '.join(rows)}", {"fracs": fracs})
 
 
-def _scenario(
-    name: str, shows: str, measure: Callable[[Settings], Measurement], target: Target
-) -> Scenario:
-    return Scenario(id=f"joins_caches_{name}", shows=shows, run=measure, target=target, policies=())
-
-
-SCENARIOS = (
-    _scenario("scan", "Fig 5.20: work over plain, a window without an index", scan, at_most(0.1)),
-    _scenario(
-        "partners", "work over plain, only caches with partners can help", partners, at_most(1.05)
-    ),
-    _scenario("plans", "Fig 5.21: all caches over the best plan, worst", plans, at_most(1.05)),
-    _scenario(
-        "takeover", "Fig 5.22: work over the better static plan, worst", takes_over, at_most(1.05)
-    ),
-    _scenario(
-        "other", "Fig 5.22: share of the burst with the other cache", other_cache, at_least(0.9)
-    ),
-)
+RUNS: Runs = {
+    "joins_caches_scan": scan,
+    "joins_caches_partners": partners,
+    "joins_caches_plans": plans,
+    "joins_caches_takeover": takes_over,
+    "joins_caches_other": other_cache,
+}

@@ -6,18 +6,13 @@ Spark's own clock of a micro-batch, from looking for files to the commit.
 
 from __future__ import annotations
 
-from functools import cache
-from typing import TYPE_CHECKING, Any
+from functools import cache, partial
+from typing import Any
 
-from benchmarks.harness.scenario import Measurement, Scenario, Settings, at_least
+from benchmarks.harness.scenario import Measurement, Runs, Settings
 from benchmarks.harness.statistics import median, spread
 from benchmarks.joins.data import NAMES, skewed_batches_v1, uniform_batches_v1
-from benchmarks.joins.streams import Joined, race, rate, ratios, told, with_java, written
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-NEEDS = frozenset({"spark"})
+from benchmarks.joins.streams import Joined, race, rate, ratios, told, written
 
 SPAN_US = 10_000_000
 """How long a batch is, and each window (µs of event time)."""
@@ -53,33 +48,21 @@ def _three(settings: Settings) -> dict[str, Any]:
 
 
 def beside_chain(
-    n_streams: int, n_batches: int, chain: str = "chain", n_rows: int = 100_000
-) -> Callable[[Settings], Measurement]:
-    """Return what measures eddyline beside a chain of Spark's joins.
-
-    Args:
-        n_streams: how many are joined.
-        n_batches: how many.
-        chain: the chain, by its state store.
-        n_rows: of each stream in a batch.
-    """
-
-    def run(settings: Settings) -> Measurement:
-        sizes = settings.pick(n_batches, 3), settings.pick(n_rows, 10_000)
-        names = ("eddyline", chain, "no join")
-        found = chained(n_streams, *sizes, *names)
-        gains = ratios(found, chain, "eddyline")
-        note = (
-            f"ratio of batches {spread(gains)}; {found['n_rows'][0]:,} rows a batch, "
-            f"{found['n_results']:,} results; {told(found, *names)}; rows/s "
-            + ", ".join(f"{name} {rate(found, name):,.0f}" for name in names[:2])
-        )
-        return Measurement(median(gains), note, found)
-
-    return with_java(run)
+    settings: Settings, n_streams: int, n_batches: int, chain: str = "chain", n_rows: int = 100_000
+) -> Measurement:
+    """Eddyline beside a chain of Spark's joins, with its state store."""
+    sizes = settings.pick(n_batches, 3), settings.pick(n_rows, 10_000)
+    names = ("eddyline", chain, "no join")
+    found = chained(n_streams, *sizes, *names)
+    gains = ratios(found, chain, "eddyline")
+    note = (
+        f"ratio of batches {spread(gains)}; {found['n_rows'][0]:,} rows a batch, "
+        f"{found['n_results']:,} results; {told(found, *names)}; rows/s "
+        + ", ".join(f"{name} {rate(found, name):,.0f}" for name in names[:2])
+    )
+    return Measurement(median(gains), note, found)
 
 
-@with_java
 def state_bytes(settings: Settings) -> Measurement:
     """What is kept after the last batch of ``joins_chained_3``.
 
@@ -101,7 +84,6 @@ def state_bytes(settings: Settings) -> Measurement:
     return Measurement(theirs["bytes"] / ours["bytes"], note, details)
 
 
-@with_java
 def floor(settings: Settings) -> Measurement:
     """A micro-batch that reads the same files and counts them."""
     found = _three(settings)
@@ -111,12 +93,6 @@ def floor(settings: Settings) -> Measurement:
     return Measurement(median(seconds), note, {"seconds": found["no join"]["seconds"]})
 
 
-# -- one key that half the rows have --------------------------------------------------------------
-
-SKEW_SPAN_US = 10_000_000
-
-
-@with_java
 def skew(settings: Settings) -> Measurement:
     """The rows of one key meet those within 200 µs; uniform keys have windows of a batch.
 
@@ -124,10 +100,10 @@ def skew(settings: Settings) -> Measurement:
     uniform keys finds there.
     """
     n_batches, n_rows = settings.pick(8, 3), settings.pick(100_000, 10_000)
-    length = 2 * SKEW_SPAN_US // n_rows
+    length = 2 * SPAN_US // n_rows
     found = {}
-    for kind, share, window in (("skewed", 0.5, length), ("uniform", 0.0, SKEW_SPAN_US)):
-        batches = skewed_batches_v1(3, n_batches, n_rows, share, SKEW_SPAN_US)
+    for kind, share, window in (("skewed", 0.5, length), ("uniform", 0.0, SPAN_US)):
+        batches = skewed_batches_v1(3, n_batches, n_rows, share, SPAN_US)
         found[kind] = race(written(joined_by_k(3, window), batches, {}), "eddyline")
     rates = {kind: rate(each, "eddyline") for kind, each in found.items()}
     note = "; ".join(
@@ -138,46 +114,15 @@ def skew(settings: Settings) -> Measurement:
     return Measurement(rates["skewed"] / rates["uniform"], note, found)
 
 
-def _chain_scenario(
-    id: str, shows: str, run: Callable[[Settings], Measurement], *, least: float | None = None
-) -> Scenario:
-    target = None if least is None else at_least(least)
-    return Scenario(
-        id=id, shows=shows, run=run, target=target, policies=(), counted=False, needs=NEEDS
-    )
-
-
-SCENARIOS = (
-    _chain_scenario(
-        "joins_chained_3",
-        "rows per second of a join of 3 streams over Spark's chain of stream-stream joins",
-        beside_chain(3, 10),
-        least=10,
+RUNS: Runs = {
+    "joins_chained_3": partial(beside_chain, n_streams=3, n_batches=10),
+    "joins_state_bytes": state_bytes,
+    "joins_floor": floor,
+    "joins_chained_3_rocksdb": partial(
+        beside_chain, n_streams=3, n_batches=5, chain="chain on RocksDB"
     ),
-    _chain_scenario(
-        "joins_state_bytes",
-        "memory of the state of Spark's chain, as it says, over the bytes of ours",
-        state_bytes,
-        least=5,
-    ),
-    _chain_scenario(
-        "joins_floor", "seconds of a micro-batch that reads the same files and joins nothing", floor
-    ),
-    _chain_scenario(
-        "joins_chained_3_rocksdb",
-        "the same as joins_chained_3, Spark's state in RocksDB",
-        beside_chain(3, 5, "chain on RocksDB"),
-    ),
-    _chain_scenario(
-        "joins_chained_3_large",
-        "the same as joins_chained_3 in batches of 1,500,000 rows",
-        beside_chain(3, 8, n_rows=500_000),
-    ),
-    _chain_scenario("joins_chained_4", "the same for 4 streams", beside_chain(4, 5)),
-    _chain_scenario("joins_chained_5", "the same for 5 streams", beside_chain(5, 4)),
-    _chain_scenario(
-        "joins_skew",
-        "rows per second where half the rows have one key over uniform keys, as many results",
-        skew,
-    ),
-)
+    "joins_chained_3_large": partial(beside_chain, n_streams=3, n_batches=8, n_rows=500_000),
+    "joins_chained_4": partial(beside_chain, n_streams=4, n_batches=5),
+    "joins_chained_5": partial(beside_chain, n_streams=5, n_batches=4),
+    "joins_skew": skew,
+}

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pyarrow as pa
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Ints = NDArray[np.int64]
+from eddyline.data.arrays import Ints
 
 T0_US = 1_767_225_600_000_000
 """When streams begin (µs)."""
@@ -27,15 +22,7 @@ def times_of(instants: Ints) -> pa.Array:
 def batch_v1(
     rng: np.random.Generator, number: int, n_rows: int, span_us: int, keys: Ints
 ) -> pa.Table:
-    """Return the rows of one stream in one batch: instants uniform in its span, in their order.
-
-    Args:
-        rng: draws instants and values.
-        number: of the batch; batches follow each other.
-        n_rows: how many.
-        span_us: how long a batch is (µs).
-        keys: of the rows.
-    """
+    """Return rows of one stream in one batch: instants uniform in its span (µs), in their order."""
     instants = np.sort(rng.integers(0, span_us, n_rows)) + T0_US + number * span_us
     return pa.table(
         {
@@ -52,13 +39,7 @@ def uniform_batches_v1(
 ) -> list[dict[str, pa.Table]]:
     """Return batches of streams whose keys are uniform and independent.
 
-    Args:
-        n_streams: the first so many of ``NAMES``.
-        n_batches: how many.
-        n_rows: of each stream in each batch.
-        n_keys: values of the key.
-        span_us: how long a batch is (µs of event time).
-        seed: of everything.
+    ``n_rows`` are those of each of the first ``n_streams`` of ``NAMES`` in a batch of ``span_us``.
     """
     rng = np.random.default_rng([seed, 61])
     return [
@@ -73,31 +54,25 @@ def uniform_batches_v1(
 def skewed_batches_v1(
     n_streams: int, n_batches: int, n_rows: int, share: float, span_us: int, seed: int = 0
 ) -> list[dict[str, pa.Table]]:
-    """Return batches of streams in which one key has a share of the rows, the others the rest.
+    """Return batches of streams in which the key -1 has a share of the rows, the others the rest.
 
-    Args:
-        n_streams: the first so many of ``NAMES``.
-        n_batches: how many.
-        n_rows: of each stream in each batch; so many keys are uniform among the other rows.
-        share: of the rows that have the key -1.
-        span_us: how long a batch is (µs of event time).
-        seed: of everything.
+    So many keys as rows are uniform among the others; else see ``uniform_batches_v1``.
     """
     rng = np.random.default_rng([seed, 65])
 
-    def drawn() -> Ints:
-        return np.where(rng.random(n_rows) < share, -1, rng.integers(0, n_rows, n_rows))
-
     return [
-        {name: batch_v1(rng, number, n_rows, span_us, drawn()) for name in NAMES[:n_streams]}
+        {
+            name: batch_v1(rng, number, n_rows, span_us, hot_keys(rng, n_rows, share, n_rows))
+            for name in NAMES[:n_streams]
+        }
         for number in range(n_batches)
     ]
 
 
-# -- Nexmark --------------------------------------------------------------------------------------
+def hot_keys(rng: np.random.Generator, n_rows: int, share: float, n_keys: int) -> Ints:
+    """Return the keys of rows: -1 of a share of them, uniform of the others."""
+    return np.where(rng.random(n_rows) < share, -1, rng.integers(0, n_keys, n_rows))
 
-OF_50 = {"persons": 1, "auctions": 3, "bids": 46}
-"""Of each 50 events, in this order."""
 
 EVENT_US = 100
 """Time between two events (µs)."""
@@ -109,16 +84,11 @@ IN_FLIGHT, ACTIVE, HOT_EACH = 100, 1_000, 100
 def nexmark_batches_v1(n_batches: int, n_events: int, seed: int = 0) -> list[dict[str, pa.Table]]:
     """Return batches of persons, auctions and bids, distributed as Nexmark's are by default.
 
-    Of 50 events the first is a person, three are auctions, 46 are bids; ids count up. Half of the
-    bids go to the hot auction, the last one whose id is a multiple of 100; the others to one of the
-    last 100, uniformly. Three quarters of the auctions are sold by the hot person, the last one
-    whose id is a multiple of 100; the others by one of the last 1,000. Texts of Nexmark's that
-    nothing joins are left out.
-
-    Args:
-        n_batches: how many.
-        n_events: in each batch; a multiple of 50.
-        seed: of everything.
+    Of 50 events, of which a batch has a multiple, the first is a person, three are auctions, 46 are
+    bids; ids count up. Half of the bids go to the hot auction, the last one whose id is a multiple
+    of 100; the others to one of the last 100, uniformly. Three quarters of the auctions are sold by
+    the hot person, the last one whose id is a multiple of 100; the others by one of the last 1,000.
+    Texts of Nexmark's that nothing joins are left out.
     """
     rng = np.random.default_rng([seed, 66])
     return [_nexmark(rng, number * n_events, n_events) for number in range(n_batches)]
@@ -160,14 +130,7 @@ def _nexmark(rng: np.random.Generator, first: int, n_events: int) -> dict[str, p
 
 
 def _referred(rng: np.random.Generator, last: Ints, n_recent: int, hot: float) -> Ints:
-    """Return an id for each event: the hot one, or one of the most recent.
-
-    Args:
-        rng: draws them.
-        last: of each event, the highest id so far.
-        n_recent: how many.
-        hot: share of the events that get the hot one.
-    """
+    """Return an id for each event: by chance the hot one, or one of the ``n_recent`` last ones."""
     recent = last - rng.integers(0, n_recent, last.size)
     found = np.where(rng.random(last.size) < hot, last // HOT_EACH * HOT_EACH, recent)
     return np.maximum(found, 0)

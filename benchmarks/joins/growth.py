@@ -7,20 +7,19 @@ values as its windows have rows: whatever a window holds, a row finds one row of
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from benchmarks.harness.isolated import alone
-from benchmarks.harness.scenario import Measurement, Scenario, Settings, at_most
+from benchmarks.harness.scenario import Measurement, Runs, Settings
 from benchmarks.harness.statistics import median, spread
 from benchmarks.joins.data import NAMES, batch_v1
-from benchmarks.joins.streams import HERE, Joined, answer_of, duckdb_once, with_java, written
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+from benchmarks.joins.streams import HERE, Joined, answer_of, duckdb_once, written
 
 SPAN_US = 1_000_000
 """How long a batch is (µs of event time); a window is as many of them as it needs for its rows."""
@@ -31,13 +30,9 @@ STREAMS = NAMES[:3]
 def growing_batches_v1(
     n_batches: int, n_rows: int, windows: Sequence[int], seed: int = 0
 ) -> list[dict[str, pa.Table]]:
-    """Return batches of streams with a key for each size of a window, all uniform.
+    """Return batches of streams with a key for each size of a window (in batches), all uniform.
 
-    Args:
-        n_batches: how many.
-        n_rows: of each stream in each batch.
-        windows: in batches; the key ``k_<batches>`` has as many values as rows come in them.
-        seed: of everything.
+    The key ``k_<batches>`` has as many values as rows of a stream come in them.
     """
     rng = np.random.default_rng([seed, 67])
 
@@ -64,14 +59,8 @@ def joined_over(n: int) -> Joined:
 def grown(name: str, n_rows: int, windows: Sequence[int], n_timed: int) -> dict[str, Any]:
     """Let joins over windows of several sizes take turns; their answers are checked by DuckDB.
 
-    Args:
-        name: of the contestant that runs them.
-        n_rows: of each stream in a batch.
-        windows: in batches.
-        n_timed: batches that come after those that fill the largest windows.
-
-    Returns:
-        What each found, by its window; and what a batch takes in which nothing is joined.
+    ``n_timed`` batches come after those that fill the largest window. Returns what each found, by
+    its window, and what a batch takes in which nothing is joined.
 
     Raises:
         AssertionError: an answer is wrong.
@@ -99,56 +88,33 @@ def _told(found: dict[str, Any]) -> str:
     return f"{kept}, look-ups {1e3 * state['probe_s'] / len(found['seconds']):.0f} ms a batch"
 
 
-def over_windows(
-    name: str, windows: Sequence[int], n_timed: int
-) -> Callable[[Settings], Measurement]:
-    """Return what measures batches over the largest windows beside those over the smallest.
+def over_windows(settings: Settings, name: str, windows: Sequence[int]) -> Measurement:
+    """Batches over the largest windows beside those over the smallest.
 
     All that a batch takes counts, runs that are merged and rows that leave included, but for what
     it would take if nothing was joined.
     """
-
-    def run(settings: Settings) -> Measurement:
-        n_rows = settings.pick(33_333, 3_333)
-        sizes = windows[: settings.pick(len(windows), 2)]
-        found = grown(name, n_rows, sizes, settings.pick(n_timed, 4))
-        timed = {label: each["seconds"][max(sizes) :] for label, each in found.items()}
-        floor = timed.pop("no join")
-        own = {label: sum(each) - sum(floor) for label, each in timed.items()}
-        smallest, largest = str(min(sizes)), str(max(sizes))
-        notes = [
-            f"{_told(found[label])}: a batch {median(each):.3g} s ({spread(each)}), "
-            f"{own[label] / own[smallest]:.2f} of the first "
-            f"({sum(each) / sum(timed[smallest]):.2f} with what any batch takes)"
-            for label, each in timed.items()
-        ]
-        note = (
-            f"{3 * n_rows:,} rows a batch, {len(floor)} batches, {median(floor):.3g} s if nothing "
-            f"is joined; {'; '.join(notes)}"
-        )
-        return Measurement(own[largest] / own[smallest], note, found)
-
-    return with_java(run)
+    n_rows = settings.pick(33_333, 3_333)
+    sizes = windows[: settings.pick(len(windows), 2)]
+    found = grown(name, n_rows, sizes, settings.pick(27, 4))
+    timed = {label: each["seconds"][max(sizes) :] for label, each in found.items()}
+    floor = timed.pop("no join")
+    own = {label: sum(each) - sum(floor) for label, each in timed.items()}
+    smallest, largest = str(min(sizes)), str(max(sizes))
+    notes = [
+        f"{_told(found[label])}: a batch {median(each):.3g} s ({spread(each)}), "
+        f"{own[label] / own[smallest]:.2f} of the first "
+        f"({sum(each) / sum(timed[smallest]):.2f} with what any batch takes)"
+        for label, each in timed.items()
+    ]
+    note = (
+        f"{3 * n_rows:,} rows a batch, {len(floor)} batches, {median(floor):.3g} s if nothing "
+        f"is joined; {'; '.join(notes)}"
+    )
+    return Measurement(own[largest] / own[smallest], note, found)
 
 
-SCENARIOS = (
-    Scenario(
-        id="joins_growth",
-        shows="time of batches on Spark over windows of 10^7 rows, by that over windows of 10^5; "
-        "without what they take if nothing is joined",
-        run=over_windows("eddyline", (1, 10, 100), 27),
-        target=at_most(1.3),
-        policies=(),
-        counted=False,
-        needs=frozenset({"spark"}),
-    ),
-    Scenario(
-        id="joins_growth_chain",
-        shows="the same for Spark's chain, windows of 10^6 rows by those of 10^5",
-        run=over_windows("chain", (1, 10), 27),
-        target=None,
-        policies=(),
-        counted=False,
-        needs=frozenset({"spark"}),
-    ),
-)
+RUNS: Runs = {
+    "joins_growth": partial(over_windows, name="eddyline", windows=(1, 10, 100)),
+    "joins_growth_chain": partial(over_windows, name="chain", windows=(1, 10)),
+}

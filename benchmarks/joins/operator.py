@@ -10,36 +10,41 @@ from __future__ import annotations
 import multiprocessing
 import tempfile
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 from pyarrow import fs
 
-from benchmarks.harness.scenario import Measurement, Scenario, Settings, at_least, at_most
+from benchmarks.harness.scenario import Measurement, Runs, Settings
 from benchmarks.harness.timing import Times, paired_ratio
 from benchmarks.joins.data import (
     NAMES,
     T0_US,
     batch_v1,
+    hot_keys,
     skewed_batches_v1,
     times_of,
     uniform_batches_v1,
 )
 from benchmarks.joins.streams import FACTORS, PRIME
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from numpy.typing import NDArray
-
-    from eddyline.joins.graph import JoinGraph
-    from eddyline.joins.plan import BucketReport
-    from eddyline.state.bucket_state import BucketState
-    from eddyline.state.grid import Grid
-    from eddyline.state.rows import Rows
-    from eddyline.state.run_files import RunFile
+from eddyline.data.arrays import Ints
+from eddyline.joins.graph import JoinGraph
+from eddyline.joins.grid_choice import chosen_grid
+from eddyline.joins.loop import written_orders
+from eddyline.joins.operator.bucket import BucketBatch
+from eddyline.joins.plan import BatchPlan, BucketReport
+from eddyline.joins.state_part import JoinPart
+from eddyline.state.bucket_state import BucketState
+from eddyline.state.compaction import FAN_IN
+from eddyline.state.grid import N_BINS, Grid, bins_of
+from eddyline.state.manifest import ManifestFolder
+from eddyline.state.rows import Rows, SortedRun
+from eddyline.state.run_files import RunFile, write_run
 
 FOREVER = np.iinfo(np.int64).max
 SECOND_US = 1_000_000
@@ -47,21 +52,11 @@ SECOND_US = 1_000_000
 
 def graph_of(names: Sequence[str]) -> JoinGraph:
     """Return the graph of streams that are joined by one key."""
-    from eddyline.joins.graph import JoinGraph  # noqa: PLC0415
-
     return JoinGraph(tuple(names), (frozenset(names),))
 
 
 def rows_of(table: pa.Table, length: int, payload: Sequence[str] = ("id", "k", "v")) -> Rows:
-    """Return the rows of a table as the operator takes them.
-
-    Args:
-        table: with ``ts`` and ``k``.
-        length: of their window (µs).
-        payload: the columns that results need.
-    """
-    from eddyline.state.rows import Rows  # noqa: PLC0415
-
+    """Return the rows of a table with ``ts`` and ``k`` as the operator takes them."""
     starts = table["ts"].cast(pa.int64()).to_numpy()
     ends = np.full(starts.size, FOREVER) if length == FOREVER else starts + length
     return Rows({0: table["k"].to_numpy()}, starts, ends, table.select(list(payload)))
@@ -91,10 +86,6 @@ class Operator:
     batch_id: int = 0
 
     def __post_init__(self) -> None:
-        from eddyline.joins.loop import written_orders  # noqa: PLC0415
-        from eddyline.state.bucket_state import BucketState  # noqa: PLC0415
-        from eddyline.state.manifest import ManifestFolder  # noqa: PLC0415
-
         self.manifests = ManifestFolder(fs.LocalFileSystem(), self.folder)
         self.graph = graph_of(self.names)
         self.orders = written_orders(self.graph)
@@ -102,21 +93,14 @@ class Operator:
 
     def batch(self, tables: Mapping[str, pa.Table]) -> tuple[int, BucketReport]:
         """Join the rows of a batch; returns the number of results, each of them gathered."""
-        from eddyline.joins.operator.bucket import BucketBatch  # noqa: PLC0415
-        from eddyline.joins.plan import BatchPlan  # noqa: PLC0415
-        from eddyline.joins.state_part import JoinPart  # noqa: PLC0415
-        from eddyline.state.grid import Grid  # noqa: PLC0415
-
         lows = dict(self.latest) if self.checks_expiry else {}
         horizons: dict[str, int | None] = {}
         for name in self.names:
             others = [low for other, low in lows.items() if other != name]
             if others:
                 horizons[name] = min(others)
-        plan = BatchPlan(
-            self.batch_id, self.graph, self.orders, dict.fromkeys(self.names, self.length), lows,
-            horizons,
-        )  # fmt: skip
+        lengths = dict.fromkeys(self.names, self.length)
+        plan = BatchPlan(self.batch_id, self.graph, self.orders, lengths, lows, horizons)
         task = BucketBatch(plan, self.manifests.place("join"), self.state, bucket=0)
         news = {name: rows_of(table, self.length) for name, table in tables.items()}
         n_results = 0
@@ -156,6 +140,7 @@ class Workload:
     NAMES = NAMES[:3]
 
     def batches(self) -> list[dict[str, pa.Table]]:
+        """Return the rows of each batch, by stream."""
         per_batch = self.n_rows // self.N_BATCHES
         return uniform_batches_v1(3, self.N_BATCHES, per_batch, self.n_keys, 10 * SECOND_US)
 
@@ -178,8 +163,6 @@ def one_bucket(
     workload: Workload, part: int, n_parts: int, barrier: Any, sums: bool
 ) -> dict[str, Any]:
     """Time one bucket of several over ten batches, in a process of its own."""
-    from eddyline.state.grid import bins_of  # noqa: PLC0415
-
     batches = workload.batches()
     if n_parts > 1:
         batches = [
@@ -218,12 +201,6 @@ def _buckets(workload: Workload, n_parts: int, *, sums: bool = False) -> tuple[f
     return seconds, np.sum([each["answer"] for each in found], axis=0).tolist()
 
 
-def _duckdb(connection: Any, workload: Workload) -> float:
-    started = time.perf_counter()
-    connection.sql(workload.duckdb_text()).to_arrow_table()
-    return time.perf_counter() - started
-
-
 def _duckdb_answer(connection: Any, workload: Workload) -> list[int]:
     ids = " + ".join(f"{name}_id * {by}" for name, by in zip(workload.NAMES, FACTORS, strict=False))
     text = f"SELECT count(*), sum(({ids}) % {PRIME}) FROM ({workload.duckdb_text()})"
@@ -233,8 +210,6 @@ def _duckdb_answer(connection: Any, workload: Workload) -> list[int]:
 
 def _against_duckdb(workload: Workload, cores: int, n_runs: int) -> dict[str, Any]:
     """Time buckets and DuckDB in turns, on as many cores; the first round compares answers."""
-    import duckdb  # noqa: PLC0415
-
     ours, theirs = [], []
     with duckdb.connect(config={"threads": cores}) as connection:
         for name in workload.NAMES:
@@ -247,12 +222,22 @@ def _against_duckdb(workload: Workload, cores: int, n_runs: int) -> dict[str, An
         assert found == wanted, f"other answers: {found} and {wanted}"
         for _ in range(n_runs):
             ours.append(_buckets(workload, cores)[0])
-            theirs.append(_duckdb(connection, workload))
+            started = time.perf_counter()
+            connection.sql(workload.duckdb_text()).to_arrow_table()
+            theirs.append(time.perf_counter() - started)
     return {"eddyline": ours, "DuckDB": theirs, "n_results": found[0]}
 
 
-def _beside_duckdb(workload: Workload, n_runs: int) -> Measurement:
-    """Return the lesser of the ratios on one core and on two."""
+def beside_duckdb(settings: Settings, per_key: int, length: int) -> Measurement:
+    """The lesser of the ratios on one core and on two.
+
+    Args:
+        settings: how much is run.
+        per_key: rows of a stream that have the same key, on average.
+        length: of the windows (µs).
+    """
+    n_rows, n_runs = settings.pick(1_000_000, 100_000), settings.pick(5, 2)
+    workload = Workload(n_rows, n_rows // per_key, length)
     gains, notes, details = [], [], {}
     for cores in (1, 2):
         found = _against_duckdb(workload, cores, n_runs)
@@ -265,28 +250,11 @@ def _beside_duckdb(workload: Workload, n_runs: int) -> Measurement:
     return Measurement(min(gains), note, details)
 
 
-def beside_duckdb(settings: Settings) -> Measurement:
-    """Windows of a batch, as in ``joins_chained_3``."""
-    n_rows = settings.pick(1_000_000, 100_000)
-    workload = Workload(n_rows, n_rows // 10, 10 * SECOND_US)
-    return _beside_duckdb(workload, settings.pick(5, 2))
-
-
-def beside_duckdb_unbounded(settings: Settings) -> Measurement:
-    """Windows that keep all rows; a key comes once in a stream, on average."""
-    n_rows = settings.pick(1_000_000, 100_000)
-    return _beside_duckdb(Workload(n_rows, n_rows, FOREVER), settings.pick(5, 2))
-
-
 # -- how much state there is ----------------------------------------------------------------------
 
 
-def _window(folder: str, name: str, keys: NDArray[np.int64], n_rows: int) -> tuple[RunFile, ...]:
+def _window(folder: str, name: str, keys: Ints, n_rows: int) -> tuple[RunFile, ...]:
     """Write rows as runs of the sizes that upkeep leaves after batches of so many rows."""
-    from eddyline.state.compaction import FAN_IN  # noqa: PLC0415
-    from eddyline.state.rows import SortedRun  # noqa: PLC0415
-    from eddyline.state.run_files import write_run  # noqa: PLC0415
-
     files, at, left = [], 0, keys.size // n_rows
     power = max(1, int(np.log(left) / np.log(FAN_IN) + 1e-9) + 1)
     for size in (FAN_IN**p for p in range(power, -1, -1)):
@@ -309,8 +277,6 @@ def _window(folder: str, name: str, keys: NDArray[np.int64], n_rows: int) -> tup
 
 def _stocked(folder: str, n_keys: int, n_rows: int) -> Operator:
     """Return an operator whose windows hold each key once."""
-    from eddyline.state.bucket_state import BucketState  # noqa: PLC0415
-
     operator = Operator(NAMES[:3], FOREVER, folder)
     rng = np.random.default_rng([n_keys, 62])
     runs = {name: _window(folder, name, rng.permutation(n_keys), n_rows) for name in operator.names}
@@ -410,12 +376,16 @@ def no_eviction(settings: Settings) -> Measurement:
 # -- keys that are much more frequent than others -------------------------------------------------
 
 
-def _fullest(grid: Grid, codes: Mapping[str, Mapping[int, NDArray[np.int64]]]) -> int:
-    """Return how many rows the fullest bucket of a grid really gets."""
-    return max(_in_buckets(grid, codes))
+def _counted(codes: Mapping[str, Mapping[int, Ints]]) -> dict[tuple[str, int], Ints]:
+    """Return how many rows of each input fall in each bin of each key class."""
+    return {
+        (name, key): np.bincount(bins_of(of), minlength=N_BINS)
+        for name, each in codes.items()
+        for key, of in each.items()
+    }
 
 
-def _in_buckets(grid: Grid, codes: Mapping[str, Mapping[int, NDArray[np.int64]]]) -> list[int]:
+def _in_buckets(grid: Grid, codes: Mapping[str, Mapping[int, Ints]]) -> list[int]:
     """Return how many rows each bucket of a grid really gets, one at a time."""
     return [
         sum(
@@ -428,15 +398,11 @@ def _in_buckets(grid: Grid, codes: Mapping[str, Mapping[int, NDArray[np.int64]]]
 
 def skewed_grid(settings: Settings) -> Measurement:
     """``t.j = u.j AND s.k = t.k``: half the rows have one ``k``, so ``j`` is what can be cut."""
-    from eddyline.joins.graph import JoinGraph  # noqa: PLC0415
-    from eddyline.joins.grid_choice import chosen_grid  # noqa: PLC0415
-    from eddyline.state.grid import N_BINS, bins_of  # noqa: PLC0415
-
     n_rows, n_buckets = settings.pick(1_000_000, 100_000), 8
     rng = np.random.default_rng(64)
 
-    def drawn(size: int, share: float) -> NDArray[np.int64]:
-        return np.where(rng.random(size) < share, -1, rng.integers(0, n_rows, size))
+    def drawn(size: int, share: float) -> Ints:
+        return hot_keys(rng, size, share, n_rows)
 
     small = n_rows // 10
     codes = {
@@ -445,13 +411,8 @@ def skewed_grid(settings: Settings) -> Measurement:
         "u": {0: drawn(small, 0.0)},
     }
     graph = JoinGraph(("s", "t", "u"), (frozenset("tu"), frozenset("st")))
-    bins = {
-        (name, key): np.bincount(bins_of(of), minlength=N_BINS)
-        for name, each in codes.items()
-        for key, of in each.items()
-    }
-    first, counted = chosen_grid(graph, n_buckets), chosen_grid(graph, n_buckets, bins)
-    rows = {grid.shape: _fullest(grid, codes) for grid in (first, counted)}
+    first, counted = chosen_grid(graph, n_buckets), chosen_grid(graph, n_buckets, _counted(codes))
+    rows = {grid.shape: max(_in_buckets(grid, codes)) for grid in (first, counted)}
     note = (
         f"{n_rows:,} rows of t, {small:,} of s and of u, half of s and t with one k; at most "
         f"{n_buckets} buckets; "
@@ -463,20 +424,12 @@ def skewed_grid(settings: Settings) -> Measurement:
 
 def skewed_split(settings: Settings) -> Measurement:
     """``s.k = t.k AND t.k = u.k``: half the rows have one ``k``, and no other key can be cut."""
-    from eddyline.joins.grid_choice import chosen_grid  # noqa: PLC0415
-    from eddyline.state.grid import N_BINS, bins_of  # noqa: PLC0415
-
     n_rows, n_buckets, names = settings.pick(1_000_000, 100_000), 8, NAMES[:3]
     graph, notes, gains = graph_of(names), [], {}
     for share in (0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0):
         rng = np.random.default_rng([65, int(100 * share)])
-        codes = {
-            name: {0: np.where(rng.random(n_rows) < share, -1, rng.integers(0, n_rows, n_rows))}
-            for name in names
-        }
-        bins = {
-            (name, 0): np.bincount(bins_of(of[0]), minlength=N_BINS) for name, of in codes.items()
-        }
+        codes = {name: {0: hot_keys(rng, n_rows, share, n_rows)} for name in names}
+        bins = _counted(codes)
         whole = chosen_grid(graph, n_buckets, bins)
         grid = chosen_grid(graph, n_buckets, bins, timed=names)
         before, after = _in_buckets(whole, codes), _in_buckets(grid, codes)
@@ -495,25 +448,21 @@ def skewed_tasks(settings: Settings) -> Measurement:
 
     A row of the key finds about as many others as a row of uniform keys would in a batch.
     """
-    from eddyline.joins.grid_choice import chosen_grid  # noqa: PLC0415
-    from eddyline.state.grid import N_BINS, bins_of  # noqa: PLC0415
-
     n_batches, n_rows = settings.pick(8, 3), settings.pick(100_000, 10_000)
     span, names, graph = 10 * SECOND_US, NAMES[:3], graph_of(NAMES[:3])
     notes, ratios = [], {}
     for share in (0.5, 0.9):
         batches = list(skewed_batches_v1(3, n_batches, n_rows, share, span))
-        bins = {
-            (name, 0): np.bincount(bins_of(table["k"].to_numpy()), minlength=N_BINS)
-            for name, table in batches[0].items()
-        }
+        bins = _counted({name: {0: each["k"].to_numpy()} for name, each in batches[0].items()})
         grids = [chosen_grid(graph, 8, bins, timed=timed) for timed in ((), names)]
         with tempfile.TemporaryDirectory() as folder:
             kinds = [
-                [Operator(names, 2 * span // n_rows, f"{folder}/{kind}-{bucket}") for bucket in
-                 range(grid.n_buckets)]
+                [
+                    Operator(names, 2 * span // n_rows, f"{folder}/{kind}-{bucket}")
+                    for bucket in range(grid.n_buckets)
+                ]
                 for kind, grid in enumerate(grids)
-            ]  # fmt: skip
+            ]
             seconds: list[list[list[float]]] = [[], []]
             for number, tables in enumerate(batches):
                 order = (0, 1) if number % 2 else (1, 0)
@@ -549,58 +498,12 @@ def _by_bucket(
     return seconds, n_found
 
 
-SCENARIOS = (
-    Scenario(
-        id="joins_operator_duckdb",
-        shows="time of DuckDB joining the rows once from memory over the operator's in ten batches",
-        run=beside_duckdb,
-        target=at_least(1),
-        policies=(),
-        counted=False,
-    ),
-    Scenario(
-        id="joins_operator_duckdb_unbounded",
-        shows="the same for windows that keep all rows: an equality and nothing else for DuckDB",
-        run=beside_duckdb_unbounded,
-        target=None,
-        policies=(),
-        counted=False,
-    ),
-    Scenario(
-        id="joins_flat",
-        shows="time of a batch with 10^7 rows of state over that with 10^5, equal rows and results",
-        run=flat,
-        target=at_most(1.3),
-        policies=(),
-        counted=False,
-    ),
-    Scenario(
-        id="joins_no_eviction",
-        shows="runs and bytes that differ where nothing expires, expiry checked or not",
-        run=no_eviction,
-        target=at_most(0),
-        policies=(),
-    ),
-    Scenario(
-        id="joins_skew_grid",
-        shows="rows in the fullest bucket of the grid from counts over the first one's",
-        run=skewed_grid,
-        target=None,
-        policies=(),
-    ),
-    Scenario(
-        id="joins_skew_split",
-        shows="rows in the fullest of 8 buckets with a key of half the rows split over not split",
-        run=skewed_split,
-        target=None,
-        policies=(),
-    ),
-    Scenario(
-        id="joins_skew_tasks",
-        shows="time of the slowest of 8 buckets with a key of half the rows split over not split",
-        run=skewed_tasks,
-        target=None,
-        policies=(),
-        counted=False,
-    ),
-)
+RUNS: Runs = {
+    "joins_operator_duckdb": partial(beside_duckdb, per_key=10, length=10 * SECOND_US),
+    "joins_operator_duckdb_unbounded": partial(beside_duckdb, per_key=1, length=FOREVER),
+    "joins_flat": flat,
+    "joins_no_eviction": no_eviction,
+    "joins_skew_grid": skewed_grid,
+    "joins_skew_split": skewed_split,
+    "joins_skew_tasks": skewed_tasks,
+}

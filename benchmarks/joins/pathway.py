@@ -11,24 +11,24 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 from pyarrow import csv
 
-from benchmarks.harness.scenario import Measurement, Scenario, Settings, skipped
+from benchmarks.harness.scenario import Measurement, Runs, Settings, skipped
 from benchmarks.harness.timing import Times
 from benchmarks.joins.chained import SPAN_US, joined_by_k
 from benchmarks.joins.data import uniform_batches_v1
-from benchmarks.joins.streams import answer_of, race, rate, told, with_java, written
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+from benchmarks.joins.streams import answer_of, race, rate, told, written
 
 PYTHON = "EDDYLINE_PATHWAY_PYTHON"
 
 PATHWAY = "pathway==0.33.0"
+
+CHILD = Path(__file__).with_name("pathway_child.py")
 
 THREADS = 2
 
@@ -89,9 +89,8 @@ def _run(python: Path, folder: str, kind: str) -> dict[str, Any]:
     Raises:
         RuntimeError: it failed.
     """
-    child = Path(__file__).with_name("joins_pathway_child.py")
     done = subprocess.run(
-        [str(python), "-I", str(child), folder, str(SPAN_US), kind],
+        [str(python), "-I", str(CHILD), folder, str(SPAN_US), kind],
         capture_output=True,
         text=True,
         timeout=RUN_S,
@@ -106,7 +105,6 @@ def _run(python: Path, folder: str, kind: str) -> dict[str, Any]:
     return found
 
 
-@with_java
 def beside_pathway(settings: Settings) -> Measurement:
     """The rows of ``joins_chained_3``: pathway takes all at once, eddyline batch by batch."""
     python = environment()
@@ -137,14 +135,4 @@ def beside_pathway(settings: Settings) -> Measurement:
     return Measurement(value, note, {"pathway": theirs, "eddyline": ours})
 
 
-SCENARIOS = (
-    Scenario(
-        id="joins_pathway",
-        shows="rows per second of a join of 3 streams over pathway's interval joins",
-        run=beside_pathway,
-        target=None,
-        policies=(),
-        counted=False,
-        needs=frozenset({"spark"}),
-    ),
-)
+RUNS: Runs = {"joins_pathway": beside_pathway}

@@ -1,6 +1,6 @@
 """Runs in an environment that has pathway, and nothing of eddyline.
 
-``python joins_pathway_child.py FOLDER WINDOW_US`` joins the streams ``s``, ``t`` and ``u``, each a
+``python pathway_child.py FOLDER WINDOW_US join`` joins the streams ``s``, ``t`` and ``u``, each a
 CSV file of the folder with the columns ``n``, ``ts``, ``k`` and ``v``, and prints a line of JSON.
 """
 
@@ -14,7 +14,7 @@ from typing import Any
 import pathway as pw
 
 PRIME, FACTORS = 998_244_353, (1_000_003, 10_007, 101)
-"""As in ``benchmarks.joins_streams``."""
+"""As in ``benchmarks.joins.streams``."""
 
 
 class Row(pw.Schema):

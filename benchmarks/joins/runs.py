@@ -9,30 +9,36 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 from pyarrow import fs
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+from eddyline.data.arrays import Ints
+from eddyline.joins.caches import between_batches
+from eddyline.joins.caches.candidate_estimates import CacheCosts
+from eddyline.joins.caches.counts import NO_CACHES, CachePlan, CacheReport
+from eddyline.joins.caches.loop import BUDGET, JoinCaches
+from eddyline.joins.caches.prefix_invariant import Candidate, prefix_invariant
+from eddyline.joins.graph import JoinGraph
+from eddyline.joins.loop import JoinLoop
+from eddyline.joins.operator.bucket import BucketBatch
+from eddyline.joins.operator.probe_counts import Join, JoinWork, ProbeWork
+from eddyline.joins.orders.probe_profiling import DropSample
+from eddyline.joins.plan import BatchPlan, BucketReport
+from eddyline.joins.profile import JoinProfile
+from eddyline.options import JoinOptions
+from eddyline.state.bucket_state import BucketState
+from eddyline.state.manifest import ManifestFolder
+from eddyline.state.rows import ALWAYS, Rows
+from eddyline.stats.costs import CostSums
 
-    from numpy.typing import NDArray
+Planned = Callable[[int], CachePlan]
 
-    from eddyline.joins.caches.counts import CachePlan
-    from eddyline.joins.caches.loop import JoinCaches
-    from eddyline.joins.caches.prefix_invariant import Candidate
-    from eddyline.joins.graph import JoinGraph
-    from eddyline.joins.loop import JoinLoop
-    from eddyline.joins.operator.probe_counts import Join, JoinWork
-    from eddyline.joins.orders.probe_profiling import DropSample
-    from eddyline.joins.plan import BucketReport
-    from eddyline.joins.profile import JoinProfile
-
-    Codes = NDArray[np.int64]
-    Planned = Callable[[int], CachePlan]
+ORDERS = {"r": ("s", "t"), "s": ("r", "t"), "t": ("s", "r")}
+"""Orders of which r and s are closed, so that T can ask for them."""
 
 ROWS_BYTES = 1 << 28
 """Memory for caches where it is not what is looked at."""
@@ -44,9 +50,9 @@ class Arrivals:
 
     graph: JoinGraph
     orders: Mapping[str, tuple[str, ...]]
-    of: Codes
+    of: Ints
     """The input of each row, by its place in the graph."""
-    codes: Codes
+    codes: Ints
     """Of each row in each key class ((classes, rows)); only those of its input are used."""
     lengths: Mapping[str, int]
     """Of each window, in rows of all inputs."""
@@ -66,7 +72,7 @@ class Arrivals:
             found[pipeline, other] = int((self.of[since:until] == number).sum())
         return found
 
-    def news(self, start: int, stop: int) -> Iterator[tuple[str, Codes, Codes]]:
+    def news(self, start: int, stop: int) -> Iterator[tuple[str, Ints, Ints]]:
         """Yield the rows of each input in a batch: their instants and their places."""
         for number, name in enumerate(self.graph.inputs):
             at = start + np.flatnonzero(self.of[start:stop] == number)
@@ -115,15 +121,6 @@ def run(
         loop: decides about orders; as the arrivals say if omitted.
         is_counted: whether ``caches`` learns counted work, not time.
     """
-    from eddyline.joins.caches import between_batches  # noqa: PLC0415
-    from eddyline.joins.caches.counts import NO_CACHES  # noqa: PLC0415
-    from eddyline.joins.operator.bucket import BucketBatch  # noqa: PLC0415
-    from eddyline.joins.plan import BatchPlan  # noqa: PLC0415
-    from eddyline.joins.profile import JoinProfile  # noqa: PLC0415
-    from eddyline.state.bucket_state import BucketState  # noqa: PLC0415
-    from eddyline.state.manifest import ManifestFolder  # noqa: PLC0415
-    from eddyline.state.rows import ALWAYS, Rows  # noqa: PLC0415
-
     between_batches.forget()
     folder = tempfile.mkdtemp(prefix="eddyline-")
     place = ManifestFolder(fs.LocalFileSystem(), folder).place("join")
@@ -144,28 +141,18 @@ def run(
             )
             for name, at, places in arrivals.news(start, start + batch_rows)
         }
-        task = BucketBatch(
-            BatchPlan(
-                batch,
-                graph,
-                orders,
-                arrivals.lengths,
-                lows,
-                lows,
-                caches=plan,
-                probing=None if loop is None else loop.probing(),
-            ),
-            place,
-            before,
+        probing = None if loop is None else loop.probing()
+        made = BatchPlan(
+            batch, graph, orders, arrivals.lengths, lows, lows, caches=plan, probing=probing
         )
+        task = BucketBatch(made, place, before)
         for found in task.run(news):
             done.n_results += found.num_rows
             done.checks += checksum(found)
-        report = task.report
+        report, costs = task.report, arrivals.look_up_costs(start, start + batch_rows)
         before, low = report.after, start
         done.reports.append(report)
         done.plans.append(plan)
-        costs = arrivals.look_up_costs(start, start + batch_rows)
         done.orders.append(orders)
         done.costs.append(costs)
         done.works.append(units(report, plan, costs))
@@ -191,8 +178,6 @@ def checksum(found: pa.Table) -> int:
 
 def evenly_priced(sample: DropSample) -> DropSample:
     """Return a sample of drops as if all look-ups took the same time, and profiling none."""
-    from eddyline.stats.costs import CostSums  # noqa: PLC0415
-
     n_filters = len(sample.filters.filters)
     n_rows = np.full(n_filters, float(max(len(sample.codes), 1)))
     return replace(sample, costs=CostSums.of_calls(n_rows, n_rows), ns=0)
@@ -228,9 +213,6 @@ def seconds(report: BucketReport) -> float:
 
 def counted(profile: JoinProfile, costs: Mapping[Join, int]) -> JoinProfile:
     """Return the profile of a batch, with counted work in the place of time."""
-    from eddyline.joins.caches.counts import CacheReport  # noqa: PLC0415
-    from eddyline.joins.operator.probe_counts import JoinWork, ProbeWork  # noqa: PLC0415
-
     found = profile.caches
     priced = look_ups(profile.work, costs)
     work = JoinWork(
@@ -258,18 +240,10 @@ def lockstep(repeats: int, n_values: int, gap: int, n_kept: int | None = None) -
     """Return R(A), S(A, B), T(B) that take the same values in the same order [Babu05 5.8.1].
 
     One row of R and S for each value, and ``repeats`` of T, each ``gap`` values later than the one
-    before; all of them meet.
-
-    Args:
-        repeats: rows of T of each value (≥ 1).
-        n_values: values of R and S.
-        gap: values between two of those rows.
-        n_kept: values that a window spans, more than ``gap * repeats``; one gap more if omitted.
+    before; all of them meet. A window spans ``n_kept`` values, one gap more than they need if
+    omitted.
     """
-    from eddyline.joins.graph import JoinGraph  # noqa: PLC0415
-
     graph = JoinGraph(("r", "s", "t"), (frozenset("rs"), frozenset("st")))
-    orders = {"r": ("s", "t"), "s": ("r", "t"), "t": ("s", "r")}
     of, values = [], []
     for step in range(n_values + repeats * gap):
         if step < n_values:
@@ -281,44 +255,27 @@ def lockstep(repeats: int, n_values: int, gap: int, n_kept: int | None = None) -
         values += late
     codes = np.array([values, values])
     span = (repeats + 2) * (n_kept or (repeats + 1) * gap)
-    return Arrivals(graph, orders, np.array(of), codes, dict.fromkeys(graph.inputs, span))
+    return Arrivals(graph, ORDERS, np.array(of), codes, dict.fromkeys(graph.inputs, span))
 
 
 def uniform(
     rates: Sequence[float], n_keys: int, n_rows: int, *, length: int, seed: int = 0
 ) -> Arrivals:
-    """Return R, S and T that are joined on one attribute, of uniform values.
+    """Return R, S and T that are joined on one attribute, of ``n_keys`` uniform values.
 
-    Args:
-        rates: of each input, relative to each other.
-        n_keys: different values.
-        n_rows: rows of all inputs.
-        length: of each window, in rows of all inputs.
-        seed: of the values.
+    Rates are relative to each other; windows are as long as so many rows of all inputs.
     """
-    from eddyline.joins.graph import JoinGraph  # noqa: PLC0415
-
     rng = np.random.default_rng(seed)
     graph = JoinGraph(("r", "s", "t"), (frozenset("rst"),))
-    orders = {"r": ("s", "t"), "s": ("r", "t"), "t": ("s", "r")}
     of = rng.choice(3, n_rows, p=np.array(rates) / sum(rates))
     codes = rng.integers(0, n_keys, (1, n_rows))
-    return Arrivals(graph, orders, of, codes, dict.fromkeys(graph.inputs, length))
+    return Arrivals(graph, ORDERS, of, codes, dict.fromkeys(graph.inputs, length))
 
 
 def decided(
     arrivals: Arrivals, cache_bytes: int = ROWS_BYTES, budget: int | None = None
 ) -> JoinCaches:
-    """Return what decides about the caches of a join by counted work.
-
-    Args:
-        arrivals: the rows.
-        cache_bytes: memory for all caches (bytes).
-        budget: caches to choose from; the default if omitted.
-    """
-    from eddyline.joins.caches.candidate_estimates import CacheCosts  # noqa: PLC0415
-    from eddyline.joins.caches.loop import BUDGET, JoinCaches  # noqa: PLC0415
-
+    """Return what decides about the caches of a join by counted work, of ``budget`` candidates."""
     return JoinCaches(
         arrivals.graph,
         arrivals.graph.inputs,
@@ -330,25 +287,21 @@ def decided(
 
 def learned_orders(arrivals: Arrivals) -> JoinLoop:
     """Return what decides about the orders of a join by counted work."""
-    from eddyline.joins.loop import JoinLoop  # noqa: PLC0415
-    from eddyline.options import JoinOptions  # noqa: PLC0415
-
     return JoinLoop(arrivals.graph, JoinOptions())
 
 
 def timed(arrivals: Arrivals, cache_bytes: int = ROWS_BYTES) -> JoinCaches:
     """Return what decides about the caches of a join by time."""
-    from eddyline.joins.caches.loop import JoinCaches  # noqa: PLC0415
-
     return JoinCaches(arrivals.graph, arrivals.graph.inputs, cache_bytes=cache_bytes)
 
 
-def all_used(arrivals: Arrivals, *windows: str, limit: int = ROWS_BYTES) -> Planned:
-    """Return a plan that always uses one store: that of some windows."""
-    from eddyline.joins.caches.counts import CachePlan  # noqa: PLC0415
-    from eddyline.joins.caches.prefix_invariant import prefix_invariant  # noqa: PLC0415
-
-    found = prefix_invariant(arrivals.graph, dict(arrivals.orders))
-    used = tuple(each for each in found if each.store.windows == frozenset(windows))
-    plan = CachePlan(used, limits={each.store: limit for each in used})
+def used_always(used: tuple[Candidate, ...]) -> Planned:
+    """Return a plan that uses some caches in every batch."""
+    plan = CachePlan(used, limits={each.store: ROWS_BYTES for each in used})
     return lambda _: plan
+
+
+def all_used(arrivals: Arrivals, *windows: str) -> Planned:
+    """Return a plan that always uses one store: that of some windows."""
+    found = prefix_invariant(arrivals.graph, dict(arrivals.orders))
+    return used_always(tuple(each for each in found if each.store.windows == frozenset(windows)))

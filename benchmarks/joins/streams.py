@@ -12,26 +12,25 @@ import os
 import shutil
 import tempfile
 import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
-from functools import reduce, wraps
+from functools import reduce
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import duckdb
+import pyarrow as pa
 from pyarrow import parquet
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import expr
+from pyspark.sql.streaming.query import StreamingQuery
 
-from benchmarks.harness.isolated import alone, peak_bytes, python_below
-from benchmarks.harness.scenario import skipped
+import eddyline as el
+from benchmarks.harness.isolated import alone
+from benchmarks.harness.spark import workers_peak_bytes
 from benchmarks.harness.statistics import median, spread
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
-
-    from benchmarks.harness.scenario import Measurement, Settings
+from eddyline.spark.session import session
 
 HERE = "benchmarks.joins.streams"
 
@@ -95,11 +94,10 @@ class Joined:
         )
 
     def steps(self, dot: str, plus: Callable[[str, int], str]) -> list[tuple[str, str]]:
-        """Return each input but the first, and on what it is joined to those before it.
+        """Return each input but the first, and on what it is joined to those before it, as SQL.
 
-        Args:
-            dot: what stands between the name of an input and that of a column.
-            plus: returns an instant that is so many µs after another, as SQL.
+        ``dot`` stands between the name of an input and that of a column; ``plus`` returns an
+        instant so many µs after another.
         """
         names, steps = list(self.windows), []
         for number, name in enumerate(names[1:], 1):
@@ -158,23 +156,6 @@ def written(
 def _write(table: pa.Table, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     parquet.write_table(table, path)
-
-
-def with_java(run: Callable[[Settings], Measurement]) -> Callable[[Settings], Measurement]:
-    """Return a measurement that is skipped, saying so, where Spark cannot run."""
-
-    @wraps(run)
-    def checked(settings: Settings) -> Measurement:
-        from eddyline.errors import SourceError  # noqa: PLC0415
-        from eddyline.spark.session import check_java  # noqa: PLC0415 - starts none
-
-        try:
-            check_java()
-        except SourceError as error:
-            return skipped(error.message)
-        return run(settings)
-
-    return checked
 
 
 # -- contestants ----------------------------------------------------------------------------------
@@ -243,19 +224,20 @@ class Contestants:
     def _table(self, name: str) -> DataFrame:
         return self.spark.read.parquet(f"{self.join.folder}/tables/{name}.parquet")
 
-    def _count(self, answers: list[tuple[int, int]]) -> Callable[[DataFrame, int], None]:
-        checksum = self.join.checksum()
+    def _count(
+        self, answers: list[tuple[int, int]], columns: Sequence[str] = ()
+    ) -> Callable[[DataFrame, int], None]:
+        """Return a sink that keeps a number and a sum of each batch: of results if omitted."""
+        columns = columns or ("count(*)", self.join.checksum())
 
         def count(df: DataFrame, _batch_id: int) -> None:
-            row = df.selectExpr("count(*)", checksum).first()
+            row = df.selectExpr(*columns).first()
             assert row is not None
             answers.append((int(row[0]), int(row[1] or 0)))
 
         return count
 
     def _eddyline(self, place: Path) -> Contestant:
-        import eddyline as el  # noqa: PLC0415
-
         engine = el.Engine(self.spark)
         lateness = f"{self.join.lateness_us} microseconds"
         for name, length in self.join.windows.items():
@@ -282,8 +264,6 @@ class Contestants:
         return Contestant(place, run.streaming_query, answers, state)
 
     def _chain(self, place: Path, name: str) -> Contestant:
-        from pyspark.sql.functions import expr  # noqa: PLC0415
-
         provider = "spark.sql.streaming.stateStore.providerClass"
         if STORES[name]:
             self.spark.conf.set(provider, STORES[name])
@@ -325,8 +305,6 @@ class Contestants:
 
     def _in_parts(self, df: DataFrame, name: str) -> DataFrame:
         """Return a stream with the parts of time in which its rows are met, if they are."""
-        from pyspark.sql.functions import expr  # noqa: PLC0415
-
         if not self.join.part_us:
             return df
         part = f"unix_micros(ts) div {self.join.part_us}"
@@ -339,12 +317,7 @@ class Contestants:
         parts = [self._stream(place, name).select("id", "ts") for name in self.join.streams]
         df = reduce(lambda one, other: one.unionByName(other), parts)
         answers: list[tuple[int, int]] = []
-
-        def count(rows: DataFrame, _batch_id: int) -> None:
-            row = rows.selectExpr("count(ts)", "sum(id)").first()
-            assert row is not None
-            answers.append((int(row[0]), int(row[1] or 0)))
-
+        count = self._count(answers, ["count(ts)", "sum(id)"])
         query = self._started(df, "no join", place / "checkpoint", count)
         return Contestant(place, query, answers, dict)
 
@@ -402,8 +375,6 @@ def take_turns(
 @contextmanager
 def arena() -> Iterator[tuple[SparkSession, Path]]:
     """Return a session for contestants, and a folder; both are gone afterwards."""
-    from eddyline.spark.session import session  # noqa: PLC0415
-
     with tempfile.TemporaryDirectory(prefix="eddyline_race_", ignore_cleanup_errors=True) as folder:
         conf = {
             "spark.driver.memory": "6g",
@@ -425,33 +396,23 @@ def arena() -> Iterator[tuple[SparkSession, Path]]:
 
 
 def race_alone(join: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """Let contestants take turns over all batches of a join.
+    """Let contestants take turns over all batches of a join, given as plain values.
 
-    Args:
-        join: a ``Joined``, as plain values.
-        names: of the contestants.
-
-    Returns:
-        By contestant, what it found, how long each batch took and what it keeps.
+    Returns what each found, how long each batch took and what it keeps.
     """
     said = Joined(**join)
     with arena() as (spark, _):
         of = Contestants(spark, said, Path(said.folder, "race"))
         found: dict[str, Any] = take_turns({name: of.named(name) for name in names}, said.batches)
-        pid = int(spark._jvm.ProcessHandle.current().pid())  # type: ignore[union-attr]
-        found["workers_peak_bytes"] = sum(map(peak_bytes, python_below(pid)))
+        found["workers_peak_bytes"] = sum(workers_peak_bytes(spark))
     return found
 
 
 def joins_alone(joins: dict[str, dict[str, Any]], name: str) -> dict[str, Any]:
     """Let several joins of the same files take turns, and a query that joins nothing.
 
-    Args:
-        joins: each a ``Joined``, as plain values.
-        name: of the contestant that runs them.
-
-    Returns:
-        By join, and for ``no join``, what was found, how long each batch took and what is kept.
+    All are run by the contestant of that name. Returns by join, and for ``no join``, what was
+    found, how long each batch took and what is kept.
     """
     said = {label: Joined(**join) for label, join in joins.items()}
     first = next(iter(said.values()))
@@ -501,14 +462,7 @@ def rows_of(join: Joined) -> list[int]:
 
 
 def duckdb_once(join: Joined, threads: int = 2) -> dict[str, Any]:
-    """Join all rows at once from memory.
-
-    Args:
-        join: the join; its rows are loaded into tables first, which is not timed.
-        threads: of DuckDB.
-    """
-    import duckdb  # noqa: PLC0415
-
+    """Join all rows at once from memory; loading them into tables is not timed."""
     with duckdb.connect(config={"threads": threads}) as connection:
         for name, length in join.windows.items():
             place = f"tables/{name}" if length is None else f"*/{name}"

@@ -8,21 +8,17 @@ rows of windows cost nothing to keep, as in pipelines, and what is dead costs no
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from benchmarks.joins.runs import Run, checksum
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from numpy.typing import NDArray
-
-    from benchmarks.joins.runs import Arrivals
+from benchmarks.joins.runs import Arrivals, Run, checksum
+from eddyline.data.arrays import Ints
 
 Tree: TypeAlias = "str | tuple[Tree, Tree]"
 """An input, or what two trees join."""
@@ -55,11 +51,11 @@ class Found:
     """Combinations of a row of each of some inputs."""
 
     names: tuple[str, ...]
-    ats: NDArray[np.int64]
+    ats: Ints
     """The place of each row among all arrivals ((inputs, combinations))."""
-    codes: NDArray[np.int64]
-    starts: NDArray[np.int64]
-    ends: NDArray[np.int64]
+    codes: Ints
+    starts: Ints
+    ends: Ints
 
     def __len__(self) -> int:
         return self.starts.size
@@ -143,13 +139,7 @@ class TreeJoin:
 
 
 def run_tree(arrivals: Arrivals, batch_rows: int, tree: Tree) -> Run:
-    """Join all arrivals of a join on one attribute.
-
-    Args:
-        arrivals: the rows.
-        batch_rows: rows of all inputs in a batch.
-        tree: what joins what.
-    """
+    """Join all arrivals of a join on one attribute by a tree."""
     join, done = TreeJoin(tree), Run()
     for start in range(0, arrivals.of.size, batch_rows):
         before = join.n_units

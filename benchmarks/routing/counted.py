@@ -12,8 +12,10 @@ steps of 10.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 
 import numpy as np
 import pyarrow.compute as pc
@@ -23,28 +25,20 @@ from tests.oracles.star import StarStream
 from benchmarks.filters.predicate_eval import N_PARTITIONS
 from benchmarks.filters.simulated_loop import (
     BATCH_ROWS,
+    CountedRun,
     Stream,
-    best_order,
-    code_costs,
+    best_work,
     concatenated,
     run_counted,
 )
-from benchmarks.harness.scenario import Measurement, Scenario, Settings, at_least, at_most, skipped
+from benchmarks.harness.needs import data_folder
+from benchmarks.harness.scenario import Measurement, Runs, Settings
 from benchmarks.harness.statistics import median, spread
-from benchmarks.workloads import data_folder, skewed_partitions_v1
+from benchmarks.workloads import skewed_partitions_v1
+from eddyline.data.arrays import Floats, Mask
 from eddyline.query.attributes import Attribute
 from eddyline.routing.gain import count, gains
 from eddyline.routing.partitions import Partition, choose_partition
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from numpy.typing import NDArray
-
-    from benchmarks.filters.simulated_loop import CountedRun
-
-    Floats = NDArray[np.float64]
-    Bits = NDArray[np.bool_]
 
 JOIN_NS = 10_000.0
 """Declared cost of one evaluation: a look-up of a key."""
@@ -70,11 +64,6 @@ class Pair:
         """Return the evaluations that routing saves (%), of all rows or the first so many."""
         stop = None if n_rows is None else n_rows // BATCH_ROWS
         off, on = (run.evaluations[:stop].sum() for run in (self.off, self.on))
-        return float(100.0 * (1.0 - on / off))
-
-    def saved_after(self, n_batches: int) -> float:
-        """Return the same of the rows after so many batches."""
-        off, on = (run.evaluations[n_batches:].sum() for run in (self.off, self.on))
         return float(100.0 * (1.0 - on / off))
 
 
@@ -113,14 +102,18 @@ def ceiling_on_best(star: StarStream) -> float:
     """
     costs = np.ones(star.n_filters)
     histogram = Stream(star.draw(PAPER_ROWS).drops, costs).histograms().sum(axis=0)
-    best = histogram @ code_costs(best_order(histogram, costs), costs) / histogram.sum()
+    best = best_work(histogram, costs) / histogram.sum()
     return 100.0 * (1.0 - star.cost_per_class() / float(best))
 
 
-# -- skew: Figures 3 and 4, Table 3 ---------------------------------------------------------------
+def skew(settings: Settings, *, is_below: bool, paper: float) -> Measurement:
+    """Streams in which one filter of each class drops more than the others, or less.
 
-
-def _skew(settings: Settings, *, is_below: bool, paper: float) -> Measurement:
+    Args:
+        settings: how much is run.
+        is_below: whether that filter drops more.
+        paper: the saving that the paper reports (%).
+    """
     n_rows = settings.pick(1_000_000, 300_000)
     table: dict[str, dict[str, float]] = {}
     for n in SIZES:
@@ -128,14 +121,14 @@ def _skew(settings: Settings, *, is_below: bool, paper: float) -> Measurement:
             b = StarStream.skewed(n, a / 100).pass_fracs[0][1]
             if (a / 100 < b) != is_below:
                 continue
-            pairs = []
-            for seed in settings.seeds(3, 1):
-                star = StarStream.skewed(n, a / 100, seed=1000 * seed + a)
-                pairs.append(star_pair(star, n_rows))
+            stars = [
+                StarStream.skewed(n, a / 100, seed=1000 * seed + a) for seed in settings.seeds(3, 1)
+            ]
+            pairs = [star_pair(star, n_rows) for star in stars]
             table[f"N={n} A={a}%"] = {
                 "saved": median(pair.saved() for pair in pairs),
                 "saved_of_100k": median(pair.saved(PAPER_ROWS) for pair in pairs),
-                "ceiling": ceiling(star),
+                "ceiling": ceiling(stars[-1]),
             }
     mean = {
         name: round(float(np.mean([row[name] for row in table.values()])), 2)
@@ -147,16 +140,6 @@ def _skew(settings: Settings, *, is_below: bool, paper: float) -> Measurement:
         f"{mean['saved_of_100k']} %"
     )
     return Measurement(mean["saved"], note, {"percent": table})
-
-
-def skew_a_below_b(settings: Settings) -> Measurement:
-    """Each class has one filter that drops more than the others."""
-    return _skew(settings, is_below=True, paper=26.9)
-
-
-def skew_a_above_b(settings: Settings) -> Measurement:
-    """Each class has one filter that drops less than the others."""
-    return _skew(settings, is_below=False, paper=10.2)
 
 
 def skew_best(settings: Settings) -> Measurement:
@@ -176,11 +159,20 @@ def skew_best(settings: Settings) -> Measurement:
     return Measurement(round(median(saved), 2), note, {"percent": saved, "of_100k": early})
 
 
-# -- random pass fractions: Figures 5 to 7 --------------------------------------------------------
-
 LEARNS = {2: 1.9, 4: 11.2, 6: 17.5, 8: 21.7}
 """Savings of the paper's algorithm, taken literally, on such streams (%), as we simulated it once,
 tuple by tuple: ``testing/reference_routing.py`` in the history, at 8d487f5."""
+
+
+def _over(stars: list[StarStream], n_rows: int) -> tuple[list[Pair], dict[str, float]]:
+    """Return the runs of some streams, and what routing and an oracle save on average (%)."""
+    pairs = [star_pair(star, n_rows) for star in stars]
+    saved = {
+        "saved": [pair.saved() for pair in pairs],
+        "knows": [ceiling(star) for star in stars],
+        "knows_on_best": [ceiling_on_best(star) for star in stars],
+    }
+    return pairs, {name: round(float(np.mean(each)), 2) for name, each in saved.items()}
 
 
 def random_fractions(settings: Settings) -> Measurement:
@@ -189,13 +181,11 @@ def random_fractions(settings: Settings) -> Measurement:
     table = {}
     for n in SIZES:
         stars = [StarStream.random(n, seed) for seed in settings.seeds(20, 4)]
-        pairs = [star_pair(star, n_rows) for star in stars]
+        pairs, row = _over(stars, n_rows)
         table[f"N={n}"] = {
-            "saved": round(float(np.mean([pair.saved() for pair in pairs])), 2),
+            **row,
             "saved_of_100k": round(float(np.mean([p.saved(PAPER_ROWS) for p in pairs])), 2),
             "worst": round(min(pair.saved() for pair in pairs), 2),
-            "knows": round(float(np.mean([ceiling(star) for star in stars])), 2),
-            "knows_on_best": round(float(np.mean([ceiling_on_best(star) for star in stars])), 2),
             "literal": LEARNS[n],
         }
     mean = float(np.mean([row["saved"] for row in table.values()]))
@@ -213,12 +203,7 @@ def aggregate(settings: Settings) -> Measurement:
     table = {}
     for percent in range(5, 36, settings.pick(5, 15)):
         stars = [StarStream.random(6, seed, percent / 100) for seed in settings.seeds(10, 3)]
-        pairs = [star_pair(star, n_rows) for star in stars]
-        table[f"{percent}%"] = {
-            "saved": round(float(np.mean([pair.saved() for pair in pairs])), 2),
-            "knows": round(float(np.mean([ceiling(star) for star in stars])), 2),
-            "knows_on_best": round(float(np.mean([ceiling_on_best(star) for star in stars])), 2),
-        }
+        table[f"{percent}%"] = _over(stars, n_rows)[1]
     told = ", ".join(
         f"{name} {row['saved']} of {row['knows_on_best']} ({row['knows']})"
         for name, row in table.items()
@@ -229,8 +214,6 @@ def aggregate(settings: Settings) -> Measurement:
     )
     return Measurement(round(mean, 2), note, {"percent": table})
 
-
-# -- adaptivity and overhead: 6.6 and 6.8 ---------------------------------------------------------
 
 PHASES = (-1, 0, 1, -1)
 """Which column tells what the filters drop, phase by phase; -1: none does."""
@@ -286,8 +269,6 @@ def one_operator(settings: Settings) -> Measurement:
     return Measurement(max(more), note)
 
 
-# -- the lab: 4.6 ---------------------------------------------------------------------------------
-
 LAB = ("par", "temperature", "humidity", "internal_voltage")
 """What a query has a BETWEEN on: light, temperature, humidity, voltage [Bizarro05 6.6, Q2]."""
 
@@ -295,11 +276,9 @@ LAB_OPTIONS: dict[str, Any] = {"sample_prob": 0.06, "max_overhead": 0.1}
 """The paper's P; there are 36,816 rows in all."""
 
 
-def _lab() -> dict[str, Floats] | None:
-    """Return the columns of the library's readings in order of time, or None."""
+def _lab() -> dict[str, Floats]:
+    """Return the columns of the library's readings in order of time."""
     path = data_folder() / "sensors" / "ulb_library_readings.parquet"
-    if not path.is_file():
-        return None
     table = parquet.read_table(path).sort_by([("run", "ascending"), ("ts", "ascending")])
     parts = {"hour": pc.hour(table["ts"]), "minute": pc.minute(table["ts"]), "node": table["node"]}
     for name in (*LAB, "tsr", "seq"):
@@ -310,7 +289,7 @@ def _lab() -> dict[str, Floats] | None:
     }
 
 
-def _between(values: Floats, rng: np.random.Generator) -> Bits:
+def _between(values: Floats, rng: np.random.Generator) -> Mask:
     """Return what a BETWEEN drops: from one of the lowest quarter to one of the highest."""
     domain = np.unique(values[~np.isnan(values)])
     quarter = max(len(domain) // 4, 1)
@@ -318,30 +297,30 @@ def _between(values: Floats, rng: np.random.Generator) -> Bits:
     return ~((values >= low) & (values <= high))
 
 
-def _lab_queries(columns: dict[str, Floats], n: int) -> list[Bits]:
+def _lab_queries(columns: dict[str, Floats], n: int) -> list[Mask]:
     rng = np.random.default_rng(2)
     return [np.stack([_between(columns[name], rng) for name in LAB], axis=1) for _ in range(n)]
 
 
-def _extreme_share(drops: Bits, block: int = 500) -> float:
+def _extreme_share(drops: Mask, block: int = 500) -> float:
     """Return the share of blocks and filters that pass under 2 % or over 98 % (%)."""
     n = len(drops) // block * block
     passes = 1.0 - drops[:n].reshape(-1, block, drops.shape[1]).mean(axis=1)
     return float(100.0 * ((passes < 0.02) | (passes > 0.98)).mean())
 
 
-def _lab_ceiling(columns: dict[str, Floats], queries: list[Bits]) -> float:
+def _lab_ceiling(columns: dict[str, Floats], queries: list[Mask]) -> float:
     """Return what the best order of each node and hour saves on the best one for all rows (%)."""
     key = (24 * columns["node"] + columns["hour"]).astype(int)
     single = by_class = 0.0
     costs = np.ones(len(LAB))
     for drops in queries:
         histogram = Stream(drops, costs).histograms(len(drops))[0]
-        single += histogram @ code_costs(best_order(histogram, costs), costs)
+        single += best_work(histogram, costs)
         for value in np.unique(key):
             rows = drops[key == value]
             histogram = Stream(rows, costs).histograms(len(rows))[0]
-            by_class += histogram @ code_costs(best_order(histogram, costs), costs)
+            by_class += best_work(histogram, costs)
     return float(100.0 * (1.0 - by_class / single))
 
 
@@ -378,11 +357,9 @@ def _best_attribute(block_rows: int = 26_000) -> dict[str, float]:
 def lab(settings: Settings) -> Measurement:
     """Fifty random conjunctions of four BETWEENs over real readings of a library."""
     columns = _lab()
-    if columns is None:
-        return skipped("no sensors/ulb_library_readings.parquet in EDDYLINE_DATA")
     reads = tuple(frozenset({name}) for name in LAB)
-    told = {"by node and time": ("node", "hour", "minute", "seq"), "by readings too": ()}
-    told["by readings too"] = (*told["by node and time"], *LAB)
+    by_time = ("node", "hour", "minute", "seq")
+    told = {"by node and time": by_time, "by readings too": (*by_time, *LAB)}
     details: dict[str, Any] = {}
     for label, names in told.items():
         values = np.stack([columns[name] for name in names], axis=1)
@@ -427,9 +404,8 @@ def mixed_partitions(settings: Settings) -> Measurement:
         parts = skewed_partitions_v1(N_PARTITIONS, n_rows, seed)
         costs = parts[0].costs_ns
         histograms = [part.histograms().sum(0) for part in parts]
-        own = sum(each @ code_costs(best_order(each, costs), costs) for each in histograms)
-        whole = sum(histograms)
-        one = whole @ code_costs(best_order(whole, costs), costs)
+        own = sum(best_work(each, costs) for each in histograms)
+        one = best_work(sum(histograms), costs)
         mixed = np.random.default_rng([seed, 8]).permutation(n_rows * N_PARTITIONS)
         drops = np.concatenate([part.drops for part in parts])[mixed]
         values = np.repeat(np.arange(float(N_PARTITIONS)), n_rows)[mixed, None]
@@ -444,73 +420,14 @@ def mixed_partitions(settings: Settings) -> Measurement:
     return Measurement(median(ratios), note, {"work": ratios, "best_single": single})
 
 
-SCENARIOS = (
-    Scenario(
-        id="routing_skew_a_below_b",
-        shows="% fewer evaluations by routing, mean over streams with one filter per class that "
-        "drops more [Bizarro05 6.3]",
-        run=skew_a_below_b,
-        target=at_least(26.9),
-        policies=("a_greedy",),
-    ),
-    Scenario(
-        id="routing_skew_best",
-        shows="the same in the paper's best case, eight filters and 95 % [Bizarro05 6.3]",
-        run=skew_best,
-        target=at_least(67.8),
-        policies=("a_greedy",),
-    ),
-    Scenario(
-        id="routing_skew_a_above_b",
-        shows="the same, mean over streams with one filter per class that drops less",
-        run=skew_a_above_b,
-        target=at_least(10.2),
-        policies=("a_greedy",),
-    ),
-    Scenario(
-        id="routing_random",
-        shows="the same, random pass fractions, mean of 2, 4, 6 and 8 filters; the target is the "
-        "mean of the paper's algorithm taken literally [Bizarro05 6.4]",
-        run=random_fractions,
-        target=at_least(13.1),
-        policies=("a_greedy",),
-    ),
-    Scenario(
-        id="routing_aggregate",
-        shows="the same, six filters, mean over 5 to 35 % of rows that pass [Bizarro05 6.5]",
-        run=aggregate,
-        target=at_least(11.6),
-        policies=("a_greedy",),
-    ),
-    Scenario(
-        id="routing_appears_moves_disappears",
-        shows="evaluations over an oracle's while classes appear, move to another column and "
-        "disappear [Bizarro05 6.6]",
-        run=appears_moves_disappears,
-        target=at_most(1.1),
-        policies=("a_greedy",),
-    ),
-    Scenario(
-        id="routing_mixed_partitions",
-        shows="work over the best order of each class: skewed_partitions, rows mixed",
-        run=mixed_partitions,
-        target=at_most(1.05),
-        policies=("a_greedy",),
-    ),
-    Scenario(
-        id="routing_one_operator",
-        shows="% more evaluations by routing where nothing can be gained [Bizarro05 6.8]",
-        run=one_operator,
-        target=at_most(0.8),
-        policies=("a_greedy",),
-    ),
-    Scenario(
-        id="routing_lab",
-        shows="% fewer evaluations by routing, 50 random BETWEEN conjunctions over real readings "
-        "[Bizarro05 6.6, Q2; other data]",
-        run=lab,
-        target=None,
-        policies=("a_greedy",),
-        needs=frozenset({"data"}),
-    ),
-)
+RUNS: Runs = {
+    "routing_skew_a_below_b": partial(skew, is_below=True, paper=26.9),
+    "routing_skew_best": skew_best,
+    "routing_skew_a_above_b": partial(skew, is_below=False, paper=10.2),
+    "routing_random": random_fractions,
+    "routing_aggregate": aggregate,
+    "routing_appears_moves_disappears": appears_moves_disappears,
+    "routing_mixed_partitions": mixed_partitions,
+    "routing_one_operator": one_operator,
+    "routing_lab": lab,
+}

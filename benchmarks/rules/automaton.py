@@ -8,59 +8,44 @@ likes best: bytes, in lower case already, its fastest kind of automaton.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import parquet
 
-from benchmarks.filters.spark_end_to_end import seconds_of
-from benchmarks.harness.scenario import Measurement, Scenario, Settings, skipped
+from benchmarks.harness.scenario import Measurement, Runs, Settings
 from benchmarks.harness.statistics import median, spread
-from benchmarks.harness.timing import interleaved, paired_ratio
-from benchmarks.rules.data import sigma_folder
-from benchmarks.workloads import data_folder
+from benchmarks.harness.timing import interleaved, paired_ratio, seconds_of
+from benchmarks.rules.data import rules_folder, sigma_folder
+from eddyline.data.arrays import Ints
+from eddyline.query.conditions import TextTest
+from eddyline.rules.compile.patterns import Hits, construct_of, find
+from eddyline.sigma import read
+from eddyline.sql.like import Wild
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
-
-    from eddyline.query.conditions import Node, TextTest
-
-    Found = NDArray[np.int64]
-    """Row and pattern of each hit ((2, hits)), each pair once, sorted."""
+Found = Ints
+"""Row and pattern of each hit ((2, hits)), each pair once, sorted."""
 
 COLUMN = "CommandLine"
 
 
 def contained(columns: dict[str, str]) -> list[TextTest]:
     """Return what the rules look for anywhere in the command line, in lower case."""
-    from eddyline.query.conditions import TextTest  # noqa: PLC0415
-    from eddyline.sigma import read  # noqa: PLC0415
-    from eddyline.sql.like import Wild  # noqa: PLC0415
-
-    folder = sigma_folder()
-    assert folder is not None
     found: dict[TextTest, None] = {}
-
-    def note(node: Node) -> None:
-        if isinstance(node, TextTest) and node.folded and node.operand.columns == (COLUMN,):
-            is_inside = len(node.parts) == 3 and isinstance(node.parts[0], Wild)
-            if is_inside and isinstance(node.parts[1], str) and node.parts[2] == Wild("%"):
-                found.setdefault(node)
-
-    for source in read(str(folder / "rules_process_creation"), restrict=False).sources:
+    for source in read(rules_folder(), restrict=False).sources:
         for node in source.bind(columns, ansi=True).tree.walk():
-            note(node)
+            if isinstance(node, TextTest) and node.folded and node.operand.columns == (COLUMN,):
+                is_inside = len(node.parts) == 3 and isinstance(node.parts[0], Wild)
+                if is_inside and isinstance(node.parts[1], str) and node.parts[2] == Wild("%"):
+                    found.setdefault(node)
     return list(found)
 
 
 def by_ours(texts: pa.Array, tests: list[TextTest]) -> Callable[[], Found]:
     """Return what finds the patterns by our automaton."""
-    from eddyline.rules.compile.patterns import Hits, construct_of, find  # noqa: PLC0415
-
     construct = construct_of(tests[0].operand, tests, 0, folded=True)
     n_rows = len(texts)
     rows = np.arange(n_rows)
@@ -108,10 +93,7 @@ def once(found: Found) -> Found:
 
 def automaton(settings: Settings) -> Measurement:
     """Time per row; the library's fastest way counts."""
-    folder = sigma_folder()
-    if folder is None:
-        return skipped(f"no sigma/ at {data_folder()}; set EDDYLINE_DATA to the folder above")
-    table = parquet.read_table(folder / "process_creation.parquet", columns=[COLUMN])
+    table = parquet.read_table(sigma_folder() / "process_creation.parquet", columns=[COLUMN])
     texts = table[COLUMN].combine_chunks().cast(pa.string())
     tests = contained({COLUMN: "string"})
     variants: dict[str, Callable[[], Found]] = {"ours": by_ours(texts, tests)}
@@ -120,9 +102,8 @@ def automaton(settings: Settings) -> Measurement:
             variants[f"{kind}, {name}"] = run
     found = {name: once(run()) for name, run in variants.items()}
     for name, hits in found.items():
-        if not np.array_equal(hits, found["ours"]):
-            msg = f"{name} finds {hits.shape[1]} hits, ours {found['ours'].shape[1]}"
-            raise AssertionError(msg)
+        told = f"{name} finds {hits.shape[1]} hits, ours {found['ours'].shape[1]}"
+        assert np.array_equal(hits, found["ours"]), told
     times = interleaved(variants, settings.pick(9, 3), clock=time.process_time)
     best = min((name for name in times if name != "ours"), key=lambda name: times[name].median)
     us = {name: [second / len(texts) * 1e6 for second in t.seconds] for name, t in times.items()}
@@ -135,14 +116,4 @@ def automaton(settings: Settings) -> Measurement:
     return Measurement(paired_ratio(times[best], times["ours"]), note, details)
 
 
-SCENARIOS = (
-    Scenario(
-        id="sharing_automaton",
-        shows="time of ahocorasick_rs over our automaton's: all patterns in real command lines",
-        run=automaton,
-        target=None,
-        policies=(),
-        counted=False,
-        needs=frozenset({"data"}),
-    ),
-)
+RUNS: Runs = {"sharing_automaton": automaton}

@@ -3,28 +3,19 @@
 from __future__ import annotations
 
 import re
-import tempfile
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import parquet
 
-from benchmarks.workloads import data_folder
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from numpy.typing import NDArray
-
-    Bytes = NDArray[np.uint8]
-    Ints = NDArray[np.int64]
-
-# -- numbers and texts, and rules on them ---------------------------------------------------------
+from benchmarks.harness.needs import data_folder
+from benchmarks.harness.spark import written
+from eddyline.data.arrays import Bytes, Ints, Mask
 
 N_NUMBERS = 10
 """Columns ``a0`` to ``a9``: whole numbers, uniform."""
@@ -66,12 +57,8 @@ def rows_v1(n_rows: int, seed: int = 0) -> pa.Table:
 def range_rules_v1(n_rules: int, seed: int = 0, *, first_value: int = 0) -> dict[str, str]:
     """Return rules of four ranges each (50 rules: 200 range predicates, as in DESIGN 6).
 
-    A range holds for 5 to 35 % of the rows, a rule for one row in some 500.
-
-    Args:
-        n_rules: rules.
-        seed: chooses them.
-        first_value: what is added to both ends; from ``DOMAIN`` on no row is inside.
+    A range holds for 5 to 35 % of the rows, a rule for one row in some 500. ``first_value`` is
+    added to both ends; from ``DOMAIN`` on no row is inside.
     """
     rng = np.random.default_rng([seed, 42])
     rules = {}
@@ -90,10 +77,7 @@ def range_rules_v1(n_rules: int, seed: int = 0, *, first_value: int = 0) -> dict
 def equality_rules_v1(n_rules: int, seed: int = 0, *, first_code: int = 0) -> dict[str, str]:
     """Return rules of two or three equalities on the codes and the tenant.
 
-    Args:
-        n_rules: rules.
-        seed: chooses them.
-        first_code: what is added to every code; from 20,000 on no row has it.
+    ``first_code`` is added to every code; from 20,000 on no row has it.
     """
     rng = np.random.default_rng([seed, 43])
     rules = {}
@@ -108,10 +92,7 @@ def equality_rules_v1(n_rules: int, seed: int = 0, *, first_code: int = 0) -> di
 def mixed_rules_v1(n_rules: int, seed: int = 0, *, absent: str = "") -> dict[str, str]:
     """Return rules of an equality, a range and texts, with OR and NOT.
 
-    Args:
-        n_rules: rules.
-        seed: chooses them.
-        absent: what is added to every text; one that no row has keeps a rule from holding.
+    ``absent`` is added to every text; one that no row has keeps a rule from holding.
     """
     rng = np.random.default_rng([seed, 44])
 
@@ -136,8 +117,6 @@ def mixed_rules_v1(n_rules: int, seed: int = 0, *, absent: str = "") -> dict[str
         rules[f"mixed_{rule}"] = text
     return rules
 
-
-# -- events ---------------------------------------------------------------------------------------
 
 VARIED = ("CommandLine", "ParentCommandLine", "Image", "ParentImage", "CurrentDirectory", "User",
           "ParentUser", "Computer", "ProcessGuid", "ParentProcessGuid", "LogonGuid", "LogonId",
@@ -169,10 +148,14 @@ _IDS = (
 )
 
 
-def sigma_folder() -> Path | None:
-    """Return the folder of Sigma rules and events, or None if it is not there."""
-    folder = data_folder() / "sigma"
-    return folder if (folder / "process_creation.parquet").is_file() else None
+def sigma_folder() -> Path:
+    """Return the folder of Sigma rules and events."""
+    return data_folder() / "sigma"
+
+
+def rules_folder() -> str:
+    """Return the folder of the Sigma rules about process creations."""
+    return str(sigma_folder() / "rules_process_creation")
 
 
 def sigma_events_v1(n_rows: int, seed: int = 0) -> pa.Table:
@@ -189,11 +172,7 @@ def sigma_events_v1(n_rows: int, seed: int = 0) -> pa.Table:
         seed: of order and variation.
     """
     rng = np.random.default_rng([seed, 45])
-    folder = sigma_folder()
-    if folder is None:
-        msg = f"no events at {data_folder()}"
-        raise FileNotFoundError(msg)
-    base = parquet.read_table(folder / "process_creation.parquet")
+    base = parquet.read_table(sigma_folder() / "process_creation.parquet")
     base = base.drop_columns(["source_repo", "source_path"]).combine_chunks()
     names = _names(base)
     n_copies = -(-n_rows // base.num_rows)
@@ -222,7 +201,7 @@ class _Changes:
     """By how much digits and letters of ids move on, by their place ((R, places))."""
     names: Bytes
     """Letters that names are made of ((R, places))."""
-    is_kept: NDArray[np.bool_]
+    is_kept: Mask
     """Events whose texts stay."""
 
     @classmethod
@@ -242,9 +221,11 @@ class _Changes:
 def _names(base: pa.Table) -> re.Pattern[bytes]:
     """Return a pattern of the names of users and machines in the events."""
     texts: Iterable[str] = (
-        text for name in ("User", "ParentUser", "SubjectUserName", "Computer")
-        for text in base[name].unique().to_pylist() if text
-    )  # fmt: skip
+        text
+        for name in ("User", "ParentUser", "SubjectUserName", "Computer")
+        for text in base[name].unique().to_pylist()
+        if text
+    )
     found = {re.split(r"[.$]", text.rpartition("\\")[2])[0] for text in texts}
     joined = "\0".join(text for text in base["CommandLine"].unique().to_pylist() if text)
     found |= set(re.findall(r"(?i)\\users\\([^\\\"' \0]+)\\", joined))
@@ -257,9 +238,8 @@ def _names(base: pa.Table) -> re.Pattern[bytes]:
 def _slots(data: bytes, names: re.Pattern[bytes]) -> tuple[Bytes, Bytes]:
     """Return for each byte what kind of change it gets (0: none), and its place in the change."""
     kinds, places = np.zeros(len(data), np.uint8), np.zeros(len(data), np.uint8)
-    found = ((NUMBER, re.compile(_NUMBERS)), (LETTER_OF_ID, re.compile(_IDS)),
-             (LETTER_OF_NAME, names))  # fmt: skip
-    for kind, pattern in found:
+    patterns = {NUMBER: re.compile(_NUMBERS), LETTER_OF_ID: re.compile(_IDS), LETTER_OF_NAME: names}
+    for kind, pattern in patterns.items():
         for match in pattern.finditer(data):
             kinds[match.start() : match.end()] = kind
             places[match.start() : match.end()] = np.arange(match.end() - match.start()) % N_PLACES
@@ -292,9 +272,9 @@ def _varied(base: pa.Array, order: Ints, changes: _Changes, names: re.Pattern[by
         data = np.frombuffer(texts.buffers()[2], np.uint8).copy()
         kind, place = (np.frombuffer(each.take(taken).buffers()[2], np.uint8) for each in packed)
         _change(data, starts, kind[: len(data)], place[: len(data)], changes, rows)
-        buffers = [texts.buffers()[0], texts.buffers()[1], pa.py_buffer(data)]
-        parts.append(pa.LargeStringArray.from_buffers(len(taken), buffers[1], buffers[2],
-                                                      buffers[0], texts.null_count))  # fmt: skip
+        validity, of_texts, _ = texts.buffers()
+        changed = pa.py_buffer(data), validity, texts.null_count
+        parts.append(pa.LargeStringArray.from_buffers(len(taken), of_texts, *changed))
     return pa.concat_arrays(parts)
 
 
@@ -333,23 +313,7 @@ def _with_strings(table: pa.Table) -> pa.Table:
     return table.cast(pa.schema(fields))
 
 
-# -- files ----------------------------------------------------------------------------------------
-
-
 @cache
 def sigma_files(n_rows: int) -> Path:
     """Return a folder with ``sigma_events_v1`` as eight Parquet files, gone with this process."""
     return written(sigma_events_v1(n_rows), n_files=8)
-
-
-_folders: list[tempfile.TemporaryDirectory[str]] = []
-
-
-def written(table: pa.Table, *, n_files: int) -> Path:
-    """Return a folder with a table as Parquet files, gone with this process."""
-    _folders.append(tempfile.TemporaryDirectory(prefix="eddyline_bench_"))
-    folder = Path(_folders[-1].name)
-    step = -(-table.num_rows // n_files)
-    for number in range(n_files):
-        parquet.write_table(table.slice(number * step, step), folder / f"part-{number}.parquet")
-    return folder

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from benchmarks.filters.spark_end_to_end import noop
-from benchmarks.rules.written import spark_text
+from pyspark.sql import DataFrame
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+from benchmarks.harness.spark import noop
 
-    from pyspark.sql import DataFrame
-
+if TYPE_CHECKING:  # its import is part of what ``sharing_sigma_start`` times
     from eddyline.spark.rules.rule_set import RuleSet
 
 Statement = dict[str, str]
 """Conditions by rule."""
+
+
+def spark_text(text: str) -> str:
+    """Return a text as a literal of Spark SQL."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def counts_by_statement(df: DataFrame, conditions: Statement, size: int) -> dict[str, int]:
@@ -85,6 +88,7 @@ def ours_by_rule(rules: RuleSet, events: DataFrame) -> dict[str, int]:
 def differing(ours: Mapping[str, int], theirs: Mapping[str, int]) -> dict[str, tuple[int, int]]:
     """Return the rules with other counts: ours and theirs."""
     return {
-        name: (ours[name], theirs[name]) for name in ours if name in theirs
-        and ours[name] != theirs[name]
-    }  # fmt: skip
+        name: (ours[name], theirs[name])
+        for name in ours
+        if name in theirs and ours[name] != theirs[name]
+    }

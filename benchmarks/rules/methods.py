@@ -6,25 +6,21 @@ from the same sampled rows; times are interleaved.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from benchmarks.harness.scenario import Measurement, Scenario, Settings, at_most
+from benchmarks.harness.scenario import Measurement, Runs, Settings
 from benchmarks.harness.timing import interleaved, paired_ratio
 from eddyline.options import SharingOptions
 from eddyline.query.conditions import And, Compare, Operand, Rule
 from eddyline.rules.compile.bitmap_block import BitmapBlocks
-from eddyline.rules.compile.program import compile_rules
+from eddyline.rules.compile.program import Program, compile_rules
 from eddyline.rules.match.matcher import Matcher
 from eddyline.rules.planning.planner import make_plan
 from eddyline.sql.types import INT
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from eddyline.rules.compile.program import Program
 
 N_COLUMNS = 10
 BATCH_ROWS = 10_000
@@ -98,9 +94,7 @@ def _methods(settings: Settings) -> Measurement:
             ]
             runs = {method: _matched(program, method, batches) for method in METHODS}
             counts = {method: run() for method, run in runs.items()}
-            if len(set(counts.values())) > 1:
-                msg = f"methods disagree: {counts}"
-                raise AssertionError(msg)
+            assert len(set(counts.values())) == 1, f"methods disagree: {counts}"
             times = interleaved(runs, settings.pick(5, 3))
             median = {method: each.median for method, each in times.items()}
             better = min(METHODS[1:], key=median.__getitem__)
@@ -113,13 +107,4 @@ def _methods(settings: Settings) -> Measurement:
     return Measurement(worst, "worst of nine sets of rules", details)
 
 
-SCENARIOS = (
-    Scenario(
-        id="sharing_methods",
-        shows="the method that is chosen over the better of witnesses and blocks, time",
-        run=_methods,
-        target=at_most(1.2),
-        policies=(),
-        counted=False,
-    ),
-)
+RUNS: Runs = {"sharing_methods": _methods}

@@ -6,21 +6,19 @@ true for, or which rules are true for each row.
 
 from __future__ import annotations
 
+import time
 import uuid
+from collections.abc import Callable
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from benchmarks.filters.spark_end_to_end import (
-    NEEDS_SPARK,
-    noop,
-    seconds_of,
-    spark_session,
-    times_told,
-    with_spark,
-)
-from benchmarks.harness.isolated import alone, peak_bytes, python_below
-from benchmarks.harness.scenario import Measurement, Scenario, Settings, at_least, at_most
-from benchmarks.harness.timing import interleaved, paired_ratio
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from benchmarks.harness.isolated import alone, peak_bytes
+from benchmarks.harness.scenario import Measurement, Runs, Settings
+from benchmarks.harness.spark import cached, noop, workers_peak_bytes, written
+from benchmarks.harness.timing import Times, interleaved, paired_ratio, seconds_of, times_told
 from benchmarks.rules.data import (
     CODE_VALUES,
     DOMAIN,
@@ -28,7 +26,6 @@ from benchmarks.rules.data import (
     mixed_rules_v1,
     range_rules_v1,
     rows_v1,
-    written,
 )
 from benchmarks.rules.forms import (
     arrays_by_statement,
@@ -37,19 +34,17 @@ from benchmarks.rules.forms import (
     differing,
     ours_by_rule,
 )
+from eddyline.options import SharingOptions
+from eddyline.query.rules.sources import rule_source
+from eddyline.rules.compile.program import compile_rules
+from eddyline.rules.loop import RuleLoop
+from eddyline.rules.profile import SharingProfile
+from eddyline.runtime.reports import TaskReport
+from eddyline.spark.rules.rule_set import RuleSet
+from eddyline.spark.rules.task import RuleTask
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import pyarrow as pa
-    from pyspark.sql import DataFrame
-
-    from benchmarks.harness.timing import Times
-    from eddyline.rules.profile import SharingProfile
-    from eddyline.spark.rules.rule_set import RuleSet
-
-    Rules = dict[str, str]
-    Ways = dict[str, Callable[[], Any]]
+Rules = dict[str, str]
+Ways = dict[str, Callable[[], Any]]
 
 KINDS: dict[str, Callable[..., dict[str, str]]] = {
     "ranges": range_rules_v1,
@@ -63,76 +58,56 @@ HERE = "benchmarks.rules.numbers"
 @cache
 def _rows(n_rows: int) -> DataFrame:
     """Return rows as a cached DataFrame of two partitions."""
-    df = spark_session().read.parquet(str(written(rows_v1(n_rows), n_files=2))).cache()
-    df.count()
-    return df
-
-
-def _ours(rules: Rules) -> RuleSet:
-    import eddyline as el  # noqa: PLC0415
-
-    return el.RuleSet(rules)
-
-
-# -- one Spark statement --------------------------------------------------------------------------
+    return cached(written(rows_v1(n_rows), n_files=2))
 
 
 def _arrays(df: DataFrame, rules: RuleSet) -> None:
     noop(df.transform(rules.matches("found", keep_unmatched=True)).select("a0", "found"))
 
 
-def statement(n_rules: int, *, is_tuned: bool) -> Callable[[Settings], Measurement]:
-    """Return the measurement of range rules beside the fastest single statements of Spark's.
+def statement(settings: Settings, n_rules: int, *, is_tuned: bool) -> Measurement:
+    """Range rules beside the fastest single statements of Spark's.
 
     Two outputs are asked for, each of both engines: how many rows each rule is true for, and which
     rules are true for each row. The figure is the worse of the two. Spark's counts take it less
     than its arrays; what they take is told over our arrays, too.
 
     Args:
+        settings: how much is run.
         n_rules: how many rules.
         is_tuned: whether Spark may run it operator by operator, without code for whole stages: an
             internal setting of the session, without which large statements fail to compile and
             fall back to being interpreted.
     """
-
-    @with_spark
-    def run(settings: Settings) -> Measurement:
-        rules = range_rules_v1(n_rules)
-        ours = _ours(rules)
-        few, df = _rows(20_000), _rows(settings.pick(MOST_ROWS, 50_000))
-        _check_equal(ours_by_rule(ours, few), counts_by_statement(few, rules, 20))
-        times: dict[str, Times] = {}
-        forms: dict[str, str] = {}
-        for output, by_us in _ours_by_output(df, ours).items():
-            probed = interleaved(_ways(_rows(50_000), rules, is_tuned=is_tuned)[output], 1)
-            forms[output] = min(probed, key=lambda name: probed[name].median)
-            by_spark = _ways(df, rules, is_tuned=is_tuned)[output][forms[output]]
-            times |= interleaved(
-                {f"eddyline, {output}": by_us, f"Spark, {output}": by_spark}, settings.pick(2, 1)
-            )
-        fresh = interleaved({"eddyline, new, arrays": lambda: _arrays(df, _ours(rules))}, 2)
-        gains = {
-            output: paired_ratio(times[f"Spark, {output}"], times[f"eddyline, {output}"])
-            for output in forms
-        }
-        least = min(times[f"Spark, {output}"].median for output in forms)
-        across = least / times["eddyline, arrays"].median
-        told = ", ".join(
-            f"{output} {gains[output]:.1f} (Spark {forms[output]})" for output in forms
+    rules = range_rules_v1(n_rules)
+    ours = RuleSet(rules)
+    few, df = _rows(20_000), _rows(settings.pick(MOST_ROWS, 50_000))
+    _check_equal(ours_by_rule(ours, few), counts_by_statement(few, rules, 20))
+    times: dict[str, Times] = {}
+    forms: dict[str, str] = {}
+    own: Ways = {"counts": lambda: ours_by_rule(ours, df), "arrays": lambda: _arrays(df, ours)}
+    for output, by_us in own.items():
+        probed = interleaved(_ways(_rows(50_000), rules, is_tuned=is_tuned)[output], 1)
+        forms[output] = min(probed, key=lambda name: probed[name].median)
+        by_spark = _ways(df, rules, is_tuned=is_tuned)[output][forms[output]]
+        times |= interleaved(
+            {f"eddyline, {output}": by_us, f"Spark, {output}": by_spark}, settings.pick(2, 1)
         )
-        note = (
-            f"{df.count():,} rows, {len(rules)} rules of four ranges; same output: {told}; the "
-            f"fastest statement of any output over our arrays {across:.1f}; "
-            f"{times_told(times | fresh)}; counts equal, rule by rule, on 20,000 rows"
-        )
-        details = {**seconds_of(times | fresh), "gains": gains, "fastest over arrays": across}
-        return Measurement(min(gains.values()), note, details)
-
-    return run
-
-
-def _ours_by_output(df: DataFrame, ours: RuleSet) -> dict[str, Callable[[], Any]]:
-    return {"counts": lambda: ours_by_rule(ours, df), "arrays": lambda: _arrays(df, ours)}
+    fresh = interleaved({"eddyline, new, arrays": lambda: _arrays(df, RuleSet(rules))}, 2)
+    gains = {
+        output: paired_ratio(times[f"Spark, {output}"], times[f"eddyline, {output}"])
+        for output in forms
+    }
+    least = min(times[f"Spark, {output}"].median for output in forms)
+    across = least / times["eddyline, arrays"].median
+    told = ", ".join(f"{output} {gains[output]:.1f} (Spark {forms[output]})" for output in forms)
+    note = (
+        f"{df.count():,} rows, {len(rules)} rules of four ranges; same output: {told}; the "
+        f"fastest statement of any output over our arrays {across:.1f}; "
+        f"{times_told(times | fresh)}; counts equal, rule by rule, on 20,000 rows"
+    )
+    details = {**seconds_of(times | fresh), "gains": gains, "fastest over arrays": across}
+    return Measurement(min(gains.values()), note, details)
 
 
 def _ways(df: DataFrame, rules: Rules, *, is_tuned: bool) -> dict[str, Ways]:
@@ -150,12 +125,9 @@ def _ways(df: DataFrame, rules: Rules, *, is_tuned: bool) -> dict[str, Ways]:
 
 def _check_equal(ours: dict[str, int], theirs: dict[str, int]) -> None:
     different = differing(ours, theirs)
-    if different:
-        msg = f"other counts of {len(different)} rules: {dict(list(different.items())[:3])}"
-        raise AssertionError(msg)
+    told = dict(list(different.items())[:3])
+    assert not different, f"other counts of {len(different)} rules: {told}"
 
-
-# -- from ten rules to a hundred thousand ---------------------------------------------------------
 
 SIZES = (10, 100, 500, 1_000, 10_000, 100_000)
 
@@ -203,7 +175,7 @@ def _table(n_rows: int) -> pa.Table:
 
 @cache
 def _database(n_rows: int) -> Any:
-    import duckdb  # noqa: PLC0415
+    import duckdb  # noqa: PLC0415 the process whose memory is measured does without
 
     database = duckdb.connect()
     database.execute("SET threads = 2")
@@ -223,37 +195,32 @@ def _by_duckdb(n_rows: int, rules: Rules) -> dict[str, int]:
 
 @cache
 def _frame(n_rows: int) -> Any:
-    import polars as pl  # noqa: PLC0415
+    import polars as pl  # noqa: PLC0415 likewise
 
     return pl.from_arrow(_table(n_rows))
 
 
 def _by_polars(n_rows: int, rules: Rules) -> dict[str, int]:
-    import polars as pl  # noqa: PLC0415
+    import polars as pl  # noqa: PLC0415 likewise
 
     sums = [pl.sql_expr(text).sum().alias(name) for name, text in rules.items()]
     found: dict[str, int] = _frame(n_rows).lazy().select(sums).collect().row(0, named=True)
     return found
 
 
-def by_number(kind: str) -> Callable[[Settings], Measurement]:
-    """Return the measurement of one kind of rule at every size."""
-
-    @with_spark
-    def run(settings: Settings) -> Measurement:
-        sizes = SIZES[: settings.pick(len(SIZES), 4)]
-        details = {
-            str(n_rules): alone(
-                f"{HERE}:number_alone", kind=kind, n_rules=n_rules, quick=settings.quick
-            )
-            for n_rules in sizes
-        }
-        at_peers = details[str(1_000)]["gains"]
-        note = "; ".join(_number_told(int(size), found) for size, found in details.items())
-        note += "; in brackets how many times as fast as each peer on the same rows"
-        return Measurement(min(at_peers.values()), note, details)
-
-    return run
+def by_number(settings: Settings, kind: str) -> Measurement:
+    """One kind of rule at every size."""
+    sizes = SIZES[: settings.pick(len(SIZES), 4)]
+    details = {
+        str(n_rules): alone(
+            f"{HERE}:number_alone", kind=kind, n_rules=n_rules, quick=settings.quick
+        )
+        for n_rules in sizes
+    }
+    at_peers = details[str(1_000)]["gains"]
+    note = "; ".join(_number_told(int(size), found) for size, found in details.items())
+    note += "; in brackets how many times as fast as each peer on the same rows"
+    return Measurement(min(at_peers.values()), note, details)
 
 
 def _number_told(n_rules: int, found: dict[str, Any]) -> str:
@@ -270,7 +237,7 @@ def number_alone(kind: str, n_rules: int, *, quick: bool) -> dict[str, Any]:
     """
     settings = Settings(quick=quick)
     rules = KINDS[kind](n_rules)
-    ours, most = _ours(rules), settings.pick(MOST_ROWS, 50_000)
+    ours, most = RuleSet(rules), settings.pick(MOST_ROWS, 50_000)
     n_rows = int(min(most, MAX_PAIRS["eddyline"] / n_rules))
     df = _rows(n_rows)
     times = interleaved({"eddyline": lambda: _arrays(df, ours)}, settings.pick(2, 1))["eddyline"]
@@ -305,8 +272,6 @@ def _beside(
     return {"gain": gain, "n_rows": n_rows, **seconds_of(times)}
 
 
-# -- rules that cannot match ----------------------------------------------------------------------
-
 BATCH_ROWS = 10_000
 
 N_BASE, N_ADDED = 1_000, 9_000
@@ -323,11 +288,6 @@ class Worker:
     """The rules of a set as Spark's workers run them, without Spark."""
 
     def __init__(self, rules: Rules, table: pa.Table) -> None:
-        from eddyline.options import SharingOptions  # noqa: PLC0415
-        from eddyline.rules.compile.program import compile_rules  # noqa: PLC0415
-        from eddyline.rules.loop import RuleLoop  # noqa: PLC0415
-        from eddyline.spark.rules.task import RuleTask  # noqa: PLC0415
-
         program = compile_rules(bound(rules, table))
         options = SharingOptions()
         self.task = RuleTask(
@@ -348,8 +308,6 @@ class Worker:
 
     def run(self) -> SharingProfile:
         """Evaluate all rows; returns what was observed."""
-        from eddyline.runtime.reports import TaskReport  # noqa: PLC0415
-
         *_, last = self.task.run(iter(self.batches))
         profile: SharingProfile = TaskReport.from_bytes(last.field("report")[-1].as_py()).profile
         return profile
@@ -357,8 +315,6 @@ class Worker:
 
 def bound(rules: Rules, table: pa.Table) -> list[Any]:
     """Return the trees of SQL rules over a table."""
-    from eddyline.query.rules.sources import rule_source  # noqa: PLC0415
-
     types = {name: "int" if name[0] in "ac" else "string" for name in table.column_names}
     return [rule_source(name, text).bind(types, ansi=True) for name, text in rules.items()]
 
@@ -366,26 +322,11 @@ def bound(rules: Rules, table: pa.Table) -> list[Any]:
 def base_rules() -> Rules:
     """Return 1,000 rules of three kinds."""
     third = N_BASE // 3
-    return (
-        range_rules_v1(third)
-        | equality_rules_v1(third)
-        | mixed_rules_v1(N_BASE - 2 * third)
-    )  # fmt: skip
+    return range_rules_v1(third) | equality_rules_v1(third) | mixed_rules_v1(N_BASE - 2 * third)
 
 
-def flat(settings: Settings) -> Measurement:
-    """Time of 10,000 rules over 1,000, 9,000 of which hold for no row, learned before."""
-    return _flat(settings, counted=False)
-
-
-def flat_counted(settings: Settings) -> Measurement:
-    """Rules met and constructs looked at per row, likewise."""
-    return _flat(settings, counted=True)
-
-
-def _flat(settings: Settings, *, counted: bool) -> Measurement:
-    import time  # noqa: PLC0415
-
+def flat(settings: Settings, *, counted: bool) -> Measurement:
+    """10,000 rules over 1,000, learned before: rules met and constructs looked at, or time."""
     table = rows_v1(settings.pick(200_000, 50_000))
     base = base_rules()
     workers = {"1,000": Worker(base, table)}
@@ -394,9 +335,8 @@ def _flat(settings: Settings, *, counted: bool) -> Measurement:
         workers[kind] = Worker(base | added, table)
     counts = {name: _work(each, table.num_rows) for name, each in workers.items()}
     for kind in ABSENT:
-        if counts[kind]["matches"] != counts["1,000"]["matches"]:
-            msg = f"rules of {kind} hold for rows: {counts}"
-            raise AssertionError(msg)
+        n_matches = counts[kind]["matches"]
+        assert n_matches == counts["1,000"]["matches"], f"rules of {kind} hold for rows: {counts}"
     told = "; ".join(
         f"{name}: {c['met']:.3g} rules met, {c['looked_at']:.3g} constructs looked at"
         for name, c in counts.items()
@@ -429,29 +369,22 @@ def _work(worker: Worker, n_rows: int) -> dict[str, float]:
     }
 
 
-# -- memory ---------------------------------------------------------------------------------------
-
-
 def memory_alone(n_rules: int, n_rows: int) -> dict[str, Any]:
     """Compile rules and run them on Spark; returns what driver and worker held at most."""
-    import time  # noqa: PLC0415
-
     rules = equality_rules_v1(n_rules)
     df = _rows(n_rows)
-    spark = df.sparkSession
     before = peak_bytes()
     started = time.perf_counter()
-    ours = _ours(rules)
+    ours = RuleSet(rules)
     found = df.transform(ours.matches("found"))
     loaded_s = time.perf_counter() - started
     n_matches = found.selectExpr("sum(size(found))").first()[0]
     first_s = time.perf_counter() - started - loaded_s
     times = interleaved({"run": lambda: _arrays(df, ours)}, 2)["run"]
-    workers = python_below(int(spark._jvm.ProcessHandle.current().pid()))  # type: ignore[union-attr]
     return {
         "driver_before_bytes": before,
         "driver_peak_bytes": peak_bytes(),
-        "worker_peak_bytes": max(map(peak_bytes, workers), default=0),
+        "worker_peak_bytes": max(workers_peak_bytes(df.sparkSession), default=0),
         "load_s": loaded_s,
         "first_s": first_s,
         "run_s": times.median,
@@ -459,7 +392,6 @@ def memory_alone(n_rules: int, n_rows: int) -> dict[str, Any]:
     }
 
 
-@with_spark
 def memory(settings: Settings) -> Measurement:
     """The larger of a worker's and the driver's Python process."""
     n_rules, n_rows = settings.pick(100_000, 10_000), settings.pick(200_000, 50_000)
@@ -473,69 +405,12 @@ def memory(settings: Settings) -> Measurement:
     return Measurement(max(worker, driver), note, found)
 
 
-SCENARIOS = (
-    Scenario(
-        id="sharing_500_queries_spark_statement",
-        shows="time of the fastest single Spark statement over ours, 500 rules of four ranges, the "
-        "worse of counts and arrays",
-        run=statement(500, is_tuned=False),
-        target=at_least(50),
-        policies=(),
-        counted=False,
-        needs=NEEDS_SPARK,
-    ),
-    Scenario(
-        id="sharing_500_queries_spark_by_operator",
-        shows="the same if an internal setting keeps Spark from generating code for whole stages",
-        run=statement(500, is_tuned=True),
-        target=at_least(50),
-        policies=(),
-        counted=False,
-        needs=NEEDS_SPARK,
-    ),
-    Scenario(
-        id="sharing_50_queries_spark_statement",
-        shows="the same for 50 rules",
-        run=statement(50, is_tuned=True),
-        target=None,
-        policies=(),
-        counted=False,
-        needs=NEEDS_SPARK,
-    ),
-    *(
-        Scenario(
-            id=f"sharing_number_{kind}",
-            shows=f"time of the fastest peer over ours at 1,000 rules ({kind}); from 10 to 100,000",
-            run=by_number(kind),
-            target=None,
-            policies=(),
-            counted=False,
-            needs=NEEDS_SPARK,
-        )
-        for kind in KINDS
-    ),
-    Scenario(
-        id="sharing_flat_cannot_match",
-        shows="time of 10,000 rules over that of 1,000 where the 9,000 hold for no row, the worst",
-        run=flat,
-        target=at_most(1.2),
-        policies=(),
-        counted=False,
-    ),
-    Scenario(
-        id="sharing_flat_counted",
-        shows="the same by what is counted: rules met, or constructs looked at",
-        run=flat_counted,
-        target=at_most(1.2),
-        policies=(),
-    ),
-    Scenario(
-        id="sharing_memory_100k",
-        shows="GiB of the largest Python process with 100,000 rules of equalities",
-        run=memory,
-        target=at_most(2.0),
-        policies=(),
-        counted=False,
-        needs=NEEDS_SPARK,
-    ),
-)
+RUNS: Runs = {
+    "sharing_500_queries_spark_statement": partial(statement, n_rules=500, is_tuned=False),
+    "sharing_500_queries_spark_by_operator": partial(statement, n_rules=500, is_tuned=True),
+    "sharing_50_queries_spark_statement": partial(statement, n_rules=50, is_tuned=True),
+    **{f"sharing_number_{kind}": partial(by_number, kind=kind) for kind in KINDS},
+    "sharing_flat_cannot_match": partial(flat, counted=False),
+    "sharing_flat_counted": partial(flat, counted=True),
+    "sharing_memory_100k": memory,
+}

@@ -4,17 +4,19 @@ An evaluation is one construct looked at for one row. Adaptive runs learn from s
 sampled row counts as an evaluation of every construct on top of its normal way. The best and the
 worst fixed order are exact, over the same rows, known beforehand.
 
-The paper's rules and laws are not described, and its census is not at hand: ``testing.rule_data``
-says what stands in for them. In place of D3 there are 15 columns of 8 values each, correlated
-through a class that no column tells, because the rules that the paper runs on it name 15
-attributes.
+The paper's rules and laws are not described, and its census is not at hand:
+``tests.oracles.rule_data`` says what stands in for them. In place of D3 there are 15 columns of 8
+values each, correlated through a class that no column tells, because the rules that the paper runs
+on it name 15 attributes.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 
 import numpy as np
 from tests.oracles.rule_data import (
@@ -33,23 +35,16 @@ from tests.oracles.rule_data import (
 )
 from tests.oracles.sharing import best_and_worst, ticket_routing, visits_after_sets
 
-from benchmarks.harness.scenario import Measurement, Scenario, Settings, at_most
+from benchmarks.harness.scenario import Measurement, Runs, Settings
 from benchmarks.harness.statistics import median, spread
 from benchmarks.harness.timing import interleaved, paired_ratio
 from benchmarks.rules.sequences import RearrangementOptions, SequencePolicy
+from eddyline.data.arrays import Ints
+from eddyline.rules.compile.bitmap_block import BitmapBlock
 from eddyline.rules.match.selection import Selection
 from eddyline.rules.planning.hybrid_sequence import hybrid
 from eddyline.rules.planning.sequence import SelectionSequence
 from eddyline.rules.planning.sequence_learning import RegionSample, greedy_macro, macro
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
-
-    from eddyline.rules.compile.bitmap_block import BitmapBlock
-
-    Ints = NDArray[np.int64]
 
 BATCH_ROWS = 2_000
 """Rows of a batch: the sequence changes only between batches."""
@@ -66,12 +61,15 @@ SAMPLE_ROWS = 1_000
 HYBRID_SAMPLE_ROWS = 2_000
 """τ of micro-arrows, which are learned from parts of it (ours)."""
 
+Rows = Callable[[int, int], Ints]
+"""Draws rows: so many, by a seed."""
+
 TICKET_ROWS = 30_000
 """Rows that the lottery is run on: its mean hardly moves after the first thousands."""
 
 
 @dataclass(frozen=True)
-class Run:
+class AdaptiveRun:
     """What an adaptive run came to."""
 
     evaluations: Ints
@@ -92,7 +90,7 @@ class Run:
 
 def adaptive(
     block: BitmapBlock, rows: Ints, learner: str, *, skips: bool = False, **given: Any
-) -> Run:
+) -> AdaptiveRun:
     """Run a stream under a policy that starts without knowing anything."""
     size = HYBRID_SAMPLE_ROWS if learner == "hybrid" else SAMPLE_ROWS
     options = {"review_rows": REVIEW_ROWS, "min_change": MIN_CHANGE, "sample_rows": size, **given}
@@ -114,7 +112,7 @@ def adaptive(
         counts = found if counts is None else counts + found
         evaluations.append(found.n_evaluated)
     micro_frac = 0.0 if counts is None else counts.micro_frac
-    return Run(np.array(evaluations), n_sampled, n_learned, micro_frac, rows.shape[1])
+    return AdaptiveRun(np.array(evaluations), n_sampled, n_learned, micro_frac, rows.shape[1])
 
 
 def fixed(block: BitmapBlock, rows: Ints, plan: SelectionSequence, **given: Any) -> float:
@@ -170,68 +168,46 @@ def _told(table: list[dict[str, float]]) -> str:
     )
 
 
-def _compare(
+def compare(
     settings: Settings,
-    rules: Callable[[int], RangeRules],
-    rows: Callable[[int, int], Ints],
     scheme: str,
-    *,
+    rules: Callable[[int], RangeRules],
+    rows: Rows,
     n_rows: int = 500_000,
     n_seeds: int = 5,
-    **given: Any,
 ) -> Measurement:
+    """Rules, drawn by seed, over rows: one scheme counts, the others are told beside it."""
     n = settings.pick(n_rows, 50_000)
-    table = [
-        compared(rules(seed), rows(n, seed), seed, **given) for seed in settings.seeds(n_seeds, 2)
-    ]
+    seeds = settings.seeds(n_seeds, 2)
+    table = [compared(rules(seed), rows(n, seed), seed) for seed in seeds]
     return Measurement(round(_over_best(table, scheme), 4), _told(table), {"per_row": table})
 
 
-def macro_d1(settings: Settings) -> Measurement:
-    """Uniform data, 50 rules on 10 attributes."""
-    return _compare(settings, rules_q1, lambda n, seed: uniform_rows(n, 10, seed), "macro")
-
-
-def macro_d2(settings: Settings) -> Measurement:
-    """Skewed data, the same rules."""
-    return _compare(settings, rules_q1, lambda n, seed: zipf_rows(n, 10, seed), "macro")
-
-
-def _few_valued(seed: int, *, n: int = 15) -> RangeRules:
-    make = rules_q2 if n == 15 else rules_q1
+def _few_valued(seed: int, make: Callable[..., RangeRules] = rules_q1) -> RangeRules:
     return make(seed, domain=CARDINALITY, width=1, spread=3.0, point_frac=0.3)
 
 
-def macro_d3(settings: Settings) -> Measurement:
-    """Correlated columns of few values, 50 rules on 15 attributes."""
-    return _compare(
-        settings,
-        _few_valued,
-        lambda n, seed: class_rows(n, 15, seed),
-        "macro",
-        n_rows=200_000,
-        n_seeds=3,
-    )
+def _correlated(n_attributes: int) -> Rows:
+    """Return what draws correlated columns of few values."""
+    return lambda n, seed: class_rows(n, n_attributes, seed)
 
 
-def hybrid_correlated(settings: Settings) -> Measurement:
-    """Correlated columns of few values, 50 rules on 10 attributes."""
-    return _compare(
-        settings,
-        lambda seed: _few_valued(seed, n=10),
-        lambda n, seed: class_rows(n, 10, seed),
-        "hybrid",
-    )
+def _uniform(n: int, seed: int) -> Ints:
+    return uniform_rows(n, 10, seed)
+
+
+def _skewed(n: int, seed: int) -> Ints:
+    return zipf_rows(n, 10, seed)
+
+
+def _phase(number: int) -> Rows:
+    """Return what draws one phase of data that drifts."""
+    return lambda n, seed: phase_rows(n, 10, seed, number)
 
 
 def _drifting(n_rows: int, seed: int) -> Ints:
-    """Return five phases of data that drifts."""
-    return np.concatenate([phase_rows(n_rows // 5, 10, seed, k) for k in range(5)], axis=1)
-
-
-def hybrid_drifting(settings: Settings) -> Measurement:
-    """Half the attributes have a usual value, other ones at every fifth of the rows."""
-    return _compare(settings, rules_q1, _drifting, "hybrid")
+    """Return five phases of data that drifts: half the attributes have a usual value."""
+    return np.concatenate([_phase(number)(n_rows // 5, seed) for number in range(5)], axis=1)
 
 
 def attributes(settings: Settings) -> Measurement:
@@ -270,13 +246,14 @@ def micro(settings: Settings) -> Measurement:
     return Measurement(round(omegas[-1], 4), f"by std dev: {'; '.join(told)}", {"omega": omegas})
 
 
-def _recovery(settings: Settings, blocks: Callable[[int, int], tuple[Ints, Ints]]) -> Measurement:
+def recovery(settings: Settings, one: Rows, other: Rows) -> Measurement:
+    """Two kinds of rows alternate: periods until the sequence is as good as the best for a kind."""
     n_block, n_blocks = settings.pick(100_000, 40_000), 8
     by_change: dict[str, Any] = {}
     for min_change in (0.0, 0.02, 0.05, 0.1, 0.2, 0.5):
         lags, ratios, learned = [], [], []
         for seed in settings.seeds(5, 2):
-            block, pair = rules_q1(seed).block(), blocks(n_block, seed)
+            block, pair = rules_q1(seed).block(), (one(n_block, seed), other(n_block, seed))
             own = [everything(block, part).cost(_best(block, part)) for part in pair]
             rows = np.concatenate([pair[k % 2] for k in range(n_blocks)], axis=1)
             run = adaptive(block, rows, "macro", min_change=min_change)
@@ -308,18 +285,6 @@ def _recovery(settings: Settings, blocks: Callable[[int, int], tuple[Ints, Ints]
     return Measurement(by_change[f"{MIN_CHANGE:g}"]["lag"], note, by_change)
 
 
-def recovery(settings: Settings) -> Measurement:
-    """D1 and D2 alternate; how long until the sequence is as good as the block's own best."""
-    return _recovery(settings, lambda n, seed: (uniform_rows(n, 10, seed), zipf_rows(n, 10, seed)))
-
-
-def recovery_drifting(settings: Settings) -> Measurement:
-    """Two phases of data that drifts alternate."""
-    return _recovery(
-        settings, lambda n, seed: (phase_rows(n, 10, seed, 0), phase_rows(n, 10, seed, 1))
-    )
-
-
 def _best(block: BitmapBlock, rows: Ints) -> tuple[int, ...]:
     return best_and_worst(visits_after_sets(everything(block, rows).bitmaps, block.initial))[0][1]
 
@@ -332,7 +297,7 @@ def kernel_time(settings: Settings) -> Measurement:
         "D1": (rules_q1(0), uniform_rows(n, 10, 0)),
         "D2": (rules_q1(0), zipf_rows(n, 10, 0)),
         "D2, 512 rules, searched": _searched(n),
-        "D3": (_few_valued(0), class_rows(n, 15, 0)),
+        "D3": (_few_valued(0, rules_q2), class_rows(n, 15, 0)),
     }
     for name, (rules, rows) in cases.items():
         block, nulls = rules.block(), np.zeros(rows.shape, dtype=np.bool_)
@@ -384,13 +349,13 @@ def passing_over(settings: Settings) -> Measurement:
     n = settings.pick(200_000, 20_000)
     told, ratios = [], []
     for name, rules, rows in (
-        ("D1", rules_q1, lambda seed: uniform_rows(n, 10, seed)),
-        ("D2", rules_q1, lambda seed: zipf_rows(n, 10, seed)),
-        ("D3", lambda seed: _few_valued(seed, n=10), lambda seed: class_rows(n, 10, seed)),
+        ("D1", rules_q1, _uniform),
+        ("D2", rules_q1, _skewed),
+        ("D3", _few_valued, _correlated(10)),
     ):
         found = []
         for seed in settings.seeds(5, 1):
-            block, stream = rules(seed).block(), rows(seed)
+            block, stream = rules(seed).block(), rows(n, seed)
             whole = everything(block, stream)
             best = whole.cost(_best(block, stream))
             part = RegionSample.of(block, whole.regions[:SAMPLE_ROWS], skips=True)
@@ -402,88 +367,25 @@ def passing_over(settings: Settings) -> Measurement:
     return Measurement(round(max(ratios), 4), note, {"ratios": ratios})
 
 
-SCENARIOS = (
-    Scenario(
-        id="sharing_macro_d1",
-        shows="evaluations of the macro-sequence over the best fixed order's, uniform data; "
-        "learning and its samples count [ASC 6, Fig 6]",
-        run=macro_d1,
-        target=at_most(1.03),
-        policies=(),
+RUNS: Runs = {
+    "sharing_macro_d1": partial(compare, scheme="macro", rules=rules_q1, rows=_uniform),
+    "sharing_macro_d2": partial(compare, scheme="macro", rules=rules_q1, rows=_skewed),
+    "sharing_macro_d3": partial(
+        compare,
+        scheme="macro",
+        rules=partial(_few_valued, make=rules_q2),
+        rows=_correlated(15),
+        n_rows=200_000,
+        n_seeds=3,
     ),
-    Scenario(
-        id="sharing_macro_d2",
-        shows="the same, skewed data [ASC 6, Fig 6]",
-        run=macro_d2,
-        target=at_most(1.03),
-        policies=(),
+    "sharing_hybrid_correlated": partial(
+        compare, scheme="hybrid", rules=_few_valued, rows=_correlated(10)
     ),
-    Scenario(
-        id="sharing_macro_d3",
-        shows="the same, 15 correlated columns of few values in place of the census [ASC 6, Fig 6]",
-        run=macro_d3,
-        target=at_most(1.03),
-        policies=(),
-    ),
-    Scenario(
-        id="sharing_hybrid_correlated",
-        shows="evaluations with micro-arrows over the best fixed order's, correlated columns",
-        run=hybrid_correlated,
-        target=at_most(1.0),
-        policies=(),
-    ),
-    Scenario(
-        id="sharing_hybrid_drifting",
-        shows="the same, half the columns have a usual value, other ones at every fifth",
-        run=hybrid_drifting,
-        target=at_most(1.0),
-        policies=(),
-    ),
-    Scenario(
-        id="sharing_attributes",
-        shows="evaluations of the macro-sequence over the best fixed order's, worst of 6 to 15 "
-        "attributes [ASC 6, Fig 7]",
-        run=attributes,
-        target=at_most(1.03),
-        policies=(),
-    ),
-    Scenario(
-        id="sharing_micro_arrows",
-        shows="evaluations with micro-arrows over those without, rules of the greatest std dev "
-        "[ASC 6, Fig 8]",
-        run=micro,
-        target=at_most(1.0),
-        policies=(),
-    ),
-    Scenario(
-        id="sharing_recovery",
-        shows="periods of λ rows until the sequence fits again after D1 and D2 alternate, median, "
-        "μ = 0.05 [ASC 6, Fig 9]",
-        run=recovery,
-        target=at_most(1.0),
-        policies=(),
-    ),
-    Scenario(
-        id="sharing_recovery_drifting",
-        shows="the same, two phases of data that drifts",
-        run=recovery_drifting,
-        target=at_most(1.0),
-        policies=(),
-    ),
-    Scenario(
-        id="sharing_passing_over",
-        shows="evaluations over the best fixed order's if constructs that cannot decide anything "
-        "any more are passed over, worst of three data sets",
-        run=passing_over,
-        target=at_most(1.0),
-        policies=(),
-    ),
-    Scenario(
-        id="sharing_kernel_time",
-        shows="time of the macro-sequence over the worst order's",
-        run=kernel_time,
-        target=at_most(1.0),
-        policies=(),
-        counted=False,
-    ),
-)
+    "sharing_hybrid_drifting": partial(compare, scheme="hybrid", rules=rules_q1, rows=_drifting),
+    "sharing_attributes": attributes,
+    "sharing_micro_arrows": micro,
+    "sharing_recovery": partial(recovery, one=_uniform, other=_skewed),
+    "sharing_recovery_drifting": partial(recovery, one=_phase(0), other=_phase(1)),
+    "sharing_passing_over": passing_over,
+    "sharing_kernel_time": kernel_time,
+}

@@ -6,19 +6,16 @@ In a set of rules, ``rules.loop.RuleLoop`` does so with the plan as a whole.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from eddyline.data.arrays import Int32s
+from eddyline.rules.compile.bitmap_block import BitmapBlock
 from eddyline.rules.planning.planner import LEARNERS
 from eddyline.rules.planning.rearrangement import RearrangementMonitor
 from eddyline.rules.planning.sequence import SelectionSequence
 from eddyline.rules.planning.sequence_learning import RegionSample
-
-if TYPE_CHECKING:
-    from eddyline.data.arrays import Floats, Int32s
-    from eddyline.rules.compile.bitmap_block import BitmapBlock
-    from eddyline.rules.profile import SelectionCounts
+from eddyline.rules.profile import SelectionCounts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,12 +40,9 @@ class SequencePolicy:
     While ``n_wanted`` is above 0, regions of so many of the next rows are asked for.
     """
 
-    def __init__(
-        self, block: BitmapBlock, options: RearrangementOptions, costs: Floats | None = None
-    ) -> None:
+    def __init__(self, block: BitmapBlock, options: RearrangementOptions) -> None:
         self._block = block
         self._options = options
-        self._costs = costs
         self._monitor = RearrangementMonitor(options.review_rows, options.min_change)
         self._sample: list[Int32s] = []
         self.sequence = SelectionSequence.as_numbered(block.n_constructs)
@@ -72,7 +66,7 @@ class SequencePolicy:
         if self.n_wanted:
             return False
         regions = np.concatenate(self._sample)
-        sample = RegionSample.of(self._block, regions, self._costs, skips=self._options.skips)
+        sample = RegionSample.of(self._block, regions, skips=self._options.skips)
         self._sample = []
         found: SelectionSequence = LEARNERS[self._options.learner](sample)
         is_new, self.sequence = found != self.sequence, found

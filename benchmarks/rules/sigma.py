@@ -7,17 +7,23 @@ measured in processes of their own, each with a session that nothing else has wa
 from __future__ import annotations
 
 import contextlib
+import tempfile
 import time
-from functools import wraps
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.filters.spark_end_to_end import noop, seconds_of, times_told
-from benchmarks.harness.isolated import alone, peak_bytes, pin, python_below
-from benchmarks.harness.scenario import Measurement, Scenario, Settings, at_least, at_most, skipped
+import polars as pl
+from pyspark.sql import DataFrame, SparkSession
+
+import eddyline as el
+from benchmarks.filters.stock_udfs import arrow_crossing
+from benchmarks.harness.isolated import alone, pin
+from benchmarks.harness.scenario import Measurement, Runs, Settings
+from benchmarks.harness.spark import cached, noop, workers_peak_bytes
 from benchmarks.harness.statistics import median, spread
-from benchmarks.harness.timing import Times, interleaved
-from benchmarks.rules.data import sigma_files, sigma_folder
+from benchmarks.harness.timing import Times, interleaved, seconds_of, times_told
+from benchmarks.rules.data import rules_folder, sigma_files
 from benchmarks.rules.forms import counts_by_statement, differing, forms, ours_by_rule
 from benchmarks.rules.written import (
     LOWER,
@@ -26,70 +32,23 @@ from benchmarks.rules.written import (
     polars_expression,
     spark_sql,
 )
-from benchmarks.workloads import data_folder
+from eddyline.query.conditions import Rule
+from eddyline.spark.session import session
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from pyspark.sql import DataFrame, SparkSession
-
-    from eddyline.query.conditions import Rule
+if TYPE_CHECKING:  # its import is part of what ``sharing_sigma_start`` times
     from eddyline.spark.rules.rule_set import RuleSet
 
 HERE = "benchmarks.rules.sigma"
 
-RULES = "rules_process_creation"
-
-NEEDS = frozenset({"spark", "data"})
-
-
-def with_events(run: Callable[[Settings], Measurement]) -> Callable[[Settings], Measurement]:
-    """Return a measurement that is skipped, saying so, without rules and events, or Java."""
-
-    @wraps(run)
-    def checked(settings: Settings) -> Measurement:
-        from eddyline.errors import SourceError  # noqa: PLC0415
-        from eddyline.spark.session import check_java  # noqa: PLC0415 - starts none
-
-        if sigma_folder() is None:
-            return skipped(f"no sigma/ at {data_folder()}; set EDDYLINE_DATA to the folder above")
-        try:
-            check_java()
-        except SourceError as error:
-            return skipped(error.message)
-        return run(settings)
-
-    return checked
-
-
-def rules_folder() -> str:
-    folder = sigma_folder()
-    assert folder is not None
-    return str(folder / RULES)
-
 
 def _session(master: str) -> SparkSession:
-    from eddyline.spark.session import session  # noqa: PLC0415
-
     # Spark's code generator gives up on large statements in ways that it logs as errors.
     conf = {"spark.driver.memory": "6g", "spark.log.level": "OFF"}
     return session(conf, master=master, app="eddyline benchmarks")
 
 
-def _cached(spark: SparkSession, folder: str) -> DataFrame:
-    df = spark.read.parquet(folder).cache()
-    df.count()
-    return df
-
-
 def _rules(**options: Any) -> RuleSet:
-    import eddyline as el  # noqa: PLC0415
-
-    found: RuleSet = el.sigma.load(rules_folder(), **options)
-    return found
-
-
-# -- events per second ----------------------------------------------------------------------------
+    return el.sigma.load(rules_folder(), **options)
 
 
 def throughput_alone(folder: str, master: str, core: int | None, n_runs: int) -> dict[str, Any]:
@@ -97,7 +56,7 @@ def throughput_alone(folder: str, master: str, core: int | None, n_runs: int) ->
     if core is not None:
         pin(core)
     spark = _session(master)
-    events, rules = _cached(spark, folder), _rules()
+    events, rules = cached(folder, spark), _rules()
     files = spark.read.parquet(folder)
 
     def matched(df: DataFrame) -> DataFrame:
@@ -110,23 +69,17 @@ def throughput_alone(folder: str, master: str, core: int | None, n_runs: int) ->
         "columns to Python and back": lambda: noop(_there_and_back(events)),
     }
     times = interleaved(variants, n_runs)
-    workers = python_below(_pid(spark))
     return {
         "n_rows": events.count(),
         "n_matches": matched(events).selectExpr("sum(size(found))").first()[0],
         "seconds": seconds_of(times),
-        "worker_peak_bytes": max(map(peak_bytes, workers), default=0),
+        "worker_peak_bytes": max(workers_peak_bytes(spark), default=0),
         "plan": rules.explain(),
     }
 
 
-def _pid(spark: SparkSession) -> int:
-    return int(spark._jvm.ProcessHandle.current().pid())  # type: ignore[union-attr]
-
-
 def _there_and_back(df: DataFrame) -> DataFrame:
     """Hand the columns that the rules look at to a function that does nothing."""
-    from benchmarks.filters.stock_udfs import arrow_crossing  # noqa: PLC0415
     from eddyline.rules.compile.program import compile_rules  # noqa: PLC0415
     from eddyline.spark.analysis import operand  # noqa: PLC0415
 
@@ -143,7 +96,6 @@ def _bound(df: DataFrame, restrict: str | bool = False) -> list[Rule]:
     return [source.bind(column_types(df), ansi=True) for source in found.sources]
 
 
-@with_events
 def throughput(settings: Settings) -> Measurement:
     """Events per second on one core that JVM and Python share, and beside it on all cores."""
     n_rows = settings.pick(1_000_000, 100_000)
@@ -167,9 +119,6 @@ def throughput(settings: Settings) -> Measurement:
         f"{pinned['worker_peak_bytes'] / 1e6:,.0f} MB; {pinned['n_matches']:,} matches"
     )
     return Measurement(value, note, {"pinned": pinned, "one_task": loose, "two_tasks": both})
-
-
-# -- beside hand-tuned Spark SQL ------------------------------------------------------------------
 
 
 def lowered(df: DataFrame, rules: Sequence[Rule]) -> DataFrame:
@@ -208,7 +157,7 @@ def spark_sql_alone(folder: str, larger: str) -> dict[str, Any]:
     which is less than what Spark SQL takes, so ours would start anew for each run.
     """
     spark = _session("local[2]")
-    events = _cached(spark, folder)
+    events = cached(folder, spark)
     rules = _rules(restrict=False)
     bound = _bound(events)
     conditions, unsaid = _written(bound, spark_sql)
@@ -216,33 +165,45 @@ def spark_sql_alone(folder: str, larger: str) -> dict[str, Any]:
     some = {name: conditions[name] for name in list(conditions)[:: len(conditions) // N_PROBED]}
     probed = interleaved(forms(prepared, some), 1)
     best = min(probed, key=lambda name: probed[name].median)
-    theirs = counts_by_statement(prepared, conditions, 10)
-    different = differing(ours_by_rule(rules, events), theirs)
+    theirs, mine = counts_by_statement(prepared, conditions, 10), ours_by_rule(rules, events)
     times = interleaved({"Spark SQL": forms(prepared, conditions)[best]}, 1)
 
     times |= interleaved({"eddyline": lambda: noop(_found(events, rules))}, 5)
     prepared.unpersist()
-    more = _cached(spark, larger)
+    more = cached(larger, spark)
     many = interleaved({"eddyline": lambda: noop(_found(more, rules))}, 3)
     return {
-        "n_rows": events.count(),
-        "form": best,
+        **_outcome(events, best, theirs, mine, unsaid, times),
         "probed": {name: each.median for name, each in probed.items()},
-        "n_compared": len(conditions),
-        "n_matches": sum(theirs.values()),
-        "unsaid": unsaid,
-        "different": different,
-        "seconds": seconds_of(times),
         "n_rows_more": more.count(),
         "seconds_more": seconds_of(many),
     }
 
 
+def _outcome(
+    events: DataFrame,
+    form: str,
+    counts: dict[str, int],
+    ours: dict[str, int],
+    unsaid: dict[str, str],
+    times: dict[str, Times],
+) -> dict[str, Any]:
+    """Return what a peer found and how long both took, as plain values for another process."""
+    return {
+        "n_rows": events.count(),
+        "form": form,
+        "n_compared": len(counts),
+        "n_matches": sum(counts.values()),
+        "unsaid": unsaid,
+        "different": differing(ours, counts),
+        "seconds": seconds_of(times),
+    }
+
+
 def _compared(found: dict[str, Any], peer: str) -> Measurement:
     """Return our rate over a peer's; rules with other counts fail unless they are explained."""
-    if found["different"]:
-        msg = f"other counts of {len(found['different'])} rules: {found['different']}"
-        raise AssertionError(msg)
+    different = found["different"]
+    assert not different, f"other counts of {len(different)} rules: {different}"
     times = {name: Times(tuple(each)) for name, each in found["seconds"].items()}
     gain = times[peer].median / times["eddyline"].median
     rates = ", ".join(f"{n} {found['n_rows'] / t.median:,.0f}/s" for n, t in times.items())
@@ -253,7 +214,6 @@ def _compared(found: dict[str, Any], peer: str) -> Measurement:
     return Measurement(gain, note, found)
 
 
-@with_events
 def hand_tuned(settings: Settings) -> Measurement:
     """Columns lower-cased once, beforehand, and not timed."""
     folder = str(sigma_files(settings.pick(68_272, 25_602)))
@@ -264,9 +224,6 @@ def hand_tuned(settings: Settings) -> Measurement:
     theirs = found["n_rows"] / median(found["seconds"]["Spark SQL"])
     note = f"; eddyline over {found['n_rows_more']:,} {rate:,.0f}/s, {rate / theirs:,.0f} by rates"
     return Measurement(same.value, same.note + note, found)
-
-
-# -- beside the official conversion ---------------------------------------------------------------
 
 
 def official(names: Sequence[str]) -> tuple[dict[str, str], dict[str, str]]:
@@ -305,7 +262,7 @@ N_TIMED = 100
 
 def official_alone(folder: str) -> dict[str, Any]:
     """Time the official conversion, a statement of ten rules at a time, and ours."""
-    events = _cached(_session("local[2]"), folder)
+    events = cached(folder, _session("local[2]"))
     rules = _rules(restrict=False)
     queries, unsaid = official(rules.names)
     short = events.where(
@@ -313,8 +270,7 @@ def official_alone(folder: str) -> dict[str, Any]:
         f" AND coalesce(length(ParentCommandLine), 0) <= {LONGEST}"
     )
     short = short.orderBy("event_id").limit(N_COMPARED).repartition(2).cache()
-    counts = counts_by_statement(short, queries, 10)
-    different = differing(ours_by_rule(rules, short), counts)
+    counts, mine = counts_by_statement(short, queries, 10), ours_by_rule(rules, short)
     timed = events.orderBy("event_id").limit(N_TIMED).repartition(2).cache()
     timed.count()
     times = interleaved({"official": lambda: counts_by_statement(timed, queries, 10)}, 1)
@@ -326,18 +282,9 @@ def official_alone(folder: str) -> dict[str, Any]:
         f"counts of 10 rules a statement (counts, {n_true} of them not 0, compared on "
         f"{short.count():,} short events; the longest that is timed has {longest:,} letters)"
     )
-    return {
-        "n_rows": timed.count(),
-        "form": form,
-        "n_compared": len(queries),
-        "n_matches": sum(counts.values()),
-        "unsaid": unsaid,
-        "different": different,
-        "seconds": seconds_of(times),
-    }
+    return _outcome(timed, form, counts, mine, unsaid, times)
 
 
-@with_events
 def beside_official(settings: Settings) -> Measurement:
     """Short events for the counts, a few of any length for the times."""
     folder = str(sigma_files(settings.pick(8_534, 8_534)))
@@ -345,14 +292,9 @@ def beside_official(settings: Settings) -> Measurement:
     return _compared(found, "official")
 
 
-# -- beside Polars --------------------------------------------------------------------------------
-
-
 def polars_alone(folder: str, n_runs: int) -> dict[str, Any]:
     """Time one expression a rule in Polars, all in one query, and ours."""
-    import polars as pl  # noqa: PLC0415
-
-    events = _cached(_session("local[2]"), folder)
+    events = cached(folder, _session("local[2]"))
     rules = _rules(restrict=False)
     bound = _bound(events)
     conditions, unsaid = _written(bound, polars_expression)
@@ -371,27 +313,13 @@ def polars_alone(folder: str, n_runs: int) -> dict[str, Any]:
         sums = [each.fill_null(value=False).sum().alias(n) for n, each in conditions.items()]
         return frame.lazy().select(sums).collect().row(0, named=True)
 
-    theirs = counted()
-    different = differing(ours_by_rule(rules, events), theirs)
+    theirs, mine = counted(), ours_by_rule(rules, events)
     times = interleaved(
-        {
-            "eddyline": lambda: noop(_found(events, rules)),
-            "Polars": counted,
-        },
-        n_runs,
+        {"eddyline": lambda: noop(_found(events, rules)), "Polars": counted}, n_runs
     )
-    return {
-        "n_rows": events.count(),
-        "form": "one query",
-        "n_compared": len(conditions),
-        "n_matches": sum(theirs.values()),
-        "unsaid": unsaid,
-        "different": different,
-        "seconds": seconds_of(times),
-    }
+    return _outcome(events, "one query", theirs, mine, unsaid, times)
 
 
-@with_events
 def beside_polars(settings: Settings) -> Measurement:
     """Columns lower-cased beforehand, and not timed; lists of texts searched for together."""
     folder = str(sigma_files(settings.pick(256_020, 25_602)))
@@ -399,13 +327,10 @@ def beside_polars(settings: Settings) -> Measurement:
     return _compared(found, "Polars")
 
 
-# -- start-up -------------------------------------------------------------------------------------
-
-
 def start_alone(folder: str) -> dict[str, Any]:
     """Time the way from a folder of rules to the first matches, in a session that runs already."""
     spark = _session("local[2]")
-    events = _cached(spark, folder).limit(1_000).cache()
+    events = cached(folder, spark).limit(1_000).cache()
     events.count()
     started = time.perf_counter()
     rules = _rules()
@@ -422,29 +347,25 @@ def start_alone(folder: str) -> dict[str, Any]:
         "n_rules": len(rules),
         "n_skipped": len(rules.skipped),
         "n_matches": n_matches,
-        "worker_peak_bytes": max(map(peak_bytes, python_below(_pid(spark))), default=0),
+        "worker_peak_bytes": max(workers_peak_bytes(spark), default=0),
     }
 
 
-@with_events
 def start(settings: Settings) -> Measurement:
     """Without any cache of rules, with one, and on a machine that has no compiled kernels."""
-    import tempfile  # noqa: PLC0415
-
     folder = str(sigma_files(settings.pick(25_602, 8_534)))
     found: dict[str, list[dict[str, Any]]] = {"cold": [], "warm": [], "no kernels": []}
+
+    def once(kind: str, **environment: str) -> None:
+        where = f"{HERE}:start_alone"
+        found[kind].append(alone(where, environment=environment, folder=folder))
+
     for _ in range(settings.pick(3, 1)):
         with tempfile.TemporaryDirectory() as cache:
-            for kind in ("cold", "warm"):
-                environment = {"XDG_CACHE_HOME": cache}
-                found[kind].append(
-                    alone(f"{HERE}:start_alone", environment=environment, folder=folder)
-                )
+            once("cold", XDG_CACHE_HOME=cache)
+            once("warm", XDG_CACHE_HOME=cache)
     with tempfile.TemporaryDirectory() as cache:
-        environment = {"XDG_CACHE_HOME": cache, "NUMBA_CACHE_DIR": cache}
-        found["no kernels"].append(
-            alone(f"{HERE}:start_alone", environment=environment, folder=folder)
-        )
+        once("no kernels", XDG_CACHE_HOME=cache, NUMBA_CACHE_DIR=cache)
 
     def told(kind: str) -> str:
         parts = {
@@ -467,50 +388,10 @@ def start(settings: Settings) -> Measurement:
     return Measurement(value, note, dict(found))
 
 
-SCENARIOS = (
-    Scenario(
-        id="sharing_sigma_throughput",
-        shows="events per second of all rules on one core, JVM and Python and the way between",
-        run=throughput,
-        target=at_least(66_000),
-        policies=(),
-        counted=False,
-        needs=NEEDS,
-    ),
-    Scenario(
-        id="sharing_sigma_spark_sql",
-        shows="time of all rules as the fastest hand-tuned Spark SQL over ours, two cores",
-        run=hand_tuned,
-        target=at_least(100),
-        policies=(),
-        counted=False,
-        needs=NEEDS,
-    ),
-    Scenario(
-        id="sharing_sigma_official",
-        shows="the same for the official conversion to Spark SQL (pySigma-backend-databricks)",
-        run=beside_official,
-        target=None,
-        policies=(),
-        counted=False,
-        needs=NEEDS,
-    ),
-    Scenario(
-        id="sharing_sigma_polars",
-        shows="the same for Polars, one expression a rule, all in one query",
-        run=beside_polars,
-        target=None,
-        policies=(),
-        counted=False,
-        needs=NEEDS,
-    ),
-    Scenario(
-        id="sharing_sigma_start",
-        shows="seconds from a folder of 1,183 rules to the first matches, nothing cached, slowest",
-        run=start,
-        target=at_most(10),
-        policies=(),
-        counted=False,
-        needs=NEEDS,
-    ),
-)
+RUNS: Runs = {
+    "sharing_sigma_throughput": throughput,
+    "sharing_sigma_spark_sql": hand_tuned,
+    "sharing_sigma_official": beside_official,
+    "sharing_sigma_polars": beside_polars,
+    "sharing_sigma_start": start,
+}

@@ -8,15 +8,24 @@ and of a conjunction what costs least comes first.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from typing import Any
 
-from eddyline.query.conditions import And, IsNull, NativeTest, Not, Or, TextTest, ValueTest
+import polars as pl
+
+from benchmarks.rules.forms import spark_text
+from eddyline.query.conditions import (
+    And,
+    IsNull,
+    NativeTest,
+    Node,
+    Not,
+    Or,
+    Rule,
+    TextTest,
+    ValueTest,
+)
 from eddyline.sql.like import ANY, Wild
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from eddyline.query.conditions import Node, Rule
 
 LOWER = "lower_"
 """What the names of lower-cased columns start with."""
@@ -57,14 +66,6 @@ def _shape(parts: Sequence[str | Wild]) -> tuple[str, str]:
     shape = tuple("S" if isinstance(part, str) else part.what for part in parts)
     kinds = {("S",): "=", ("S", ANY): "starts", (ANY, "S"): "ends", (ANY, "S", ANY): "contains"}
     return (kinds[shape], literals[0]) if shape in kinds else ("like", "")
-
-
-# -- Spark ----------------------------------------------------------------------------------------
-
-
-def spark_text(text: str) -> str:
-    """Return a text as a literal of Spark SQL."""
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def spark_sql(node: Node) -> str:  # noqa: PLR0911 - one per kind of node
@@ -114,8 +115,6 @@ def with_flags(node: ValueTest) -> str:
     return f"(?{letters}){node.pattern}" if letters else node.pattern
 
 
-# -- Polars ---------------------------------------------------------------------------------------
-
 MANY = 4
 """Texts from which on Polars searches for all of them together (Aho-Corasick)."""
 
@@ -126,8 +125,6 @@ def polars_expression(node: Node) -> Any:  # noqa: PLR0911 - one per kind of nod
     Raises:
         CannotWriteError: it holds a test that Polars has no function for.
     """
-    import polars as pl  # noqa: PLC0415
-
     if isinstance(node, And):
         return pl.all_horizontal(*map(polars_expression, node.parts))
     if isinstance(node, Or):
@@ -147,8 +144,6 @@ def polars_expression(node: Node) -> Any:  # noqa: PLR0911 - one per kind of nod
 
 
 def _polars_or(parts: Sequence[Node]) -> Any:
-    import polars as pl  # noqa: PLC0415
-
     together: dict[str, list[str]] = {}
     rest = []
     for part in parts:
@@ -171,8 +166,6 @@ def _polars_column(node: TextTest) -> str:
 
 
 def _polars_pattern(node: TextTest) -> Any:
-    import polars as pl  # noqa: PLC0415
-
     column = pl.col(_polars_column(node))
     kind, text = _shape(node.parts)
     if kind == "=":

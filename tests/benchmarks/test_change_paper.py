@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from benchmarks.change import intrusion as change_intrusion
 from benchmarks.change import monitors as change_monitors
 from benchmarks.change import paper as change_paper
+from benchmarks.change.costing import Costing, mean_of
 from benchmarks.change.simulation import (
     Never,
     Slots,
@@ -29,6 +31,7 @@ from benchmarks.change.simulation import (
 )
 from benchmarks.filters.simulated_loop import Stream
 from benchmarks.harness.scenario import Settings
+from benchmarks.harness.scenarios import scenarios
 
 from eddyline.change import DETECTORS, options_of
 from eddyline.ordering.greedy import Evidence, restore_invariant
@@ -315,16 +318,19 @@ def test_the_oracle_beats_every_window():
 def test_costs_are_added_up_as_the_paper_does():
     runs = change_paper.run_cell(SMALL)
     outcome = runs.runs["window 41"][0]
-    cheap = runs.total(10e-6)(outcome)
+    cost = Costing(SMALL.profiled)
+    cheap = cost(outcome)
     assert cheap == pytest.approx(outcome.work * 10 * 10e-6 + outcome.overhead_s)
-    with_profiling = runs.total(10e-6, profiling=True)(outcome)
+    with_profiling = replace(cost, profiling=True)(outcome)
     assert with_profiling == pytest.approx(cheap + outcome.extra * 10e-6)
-    assert sum(runs.saving_of_window(w, 10.0) for w in change_paper.WINDOWS) == pytest.approx(0)
+    dear = Costing(SMALL.profiled, 10.0)
+    savings = [dear.saving(runs.runs, f"window {w}") for w in change_paper.WINDOWS]
+    assert sum(savings) == pytest.approx(0)
 
 
 def test_ids_are_unique():
     modules = (change_paper, change_intrusion, change_monitors)
-    ids = [scenario.id for module in modules for scenario in module.SCENARIOS]
+    ids = [scenario for module in modules for scenario in module.RUNS]
     assert len(ids) == len(set(ids))
 
 
@@ -360,7 +366,12 @@ def test_rules_are_drawn_over_the_columns_that_tell_rows_apart(seed):
 
 def test_without_data_the_real_traffic_is_skipped(monkeypatch, tmp_path):
     monkeypatch.setenv("EDDYLINE_DATA", str(tmp_path))
-    assert change_intrusion.SCENARIOS[0].measure(Settings(quick=True)).value is None
+    chosen = [each for each in scenarios("change") if each.id.endswith("intrusion")]
+    assert len(chosen) == 2
+    for scenario in chosen:
+        measured = scenario.measure(Settings(quick=True))
+        assert scenario.status(measured) == "skipped"
+        assert "EDDYLINE_DATA" in measured.note
 
 
 def test_monitors_run_in_the_loop():
@@ -375,10 +386,10 @@ def test_monitors_run_in_the_loop():
 
 def test_the_price_of_a_reorder_that_gives_a_saving_does_give_it():
     runs = change_paper.run_cell(SMALL)
-    measure = runs.total(10e-6)
+    measure = Costing(SMALL.profiled)
     price_s = runs.price_of_paper("beta_cusum", 10e-6, 14.0) / 1e3
     mine, fixed = (
-        runs.mean(name, lambda each: measure(each) + price_s * each.n_reorders)
+        mean_of(runs.runs, name, lambda each: measure(each) + price_s * each.n_reorders)
         for name in ("beta_cusum", "window ")
     )
     assert 100 * (1 - mine / fixed) == pytest.approx(14.0)
@@ -388,9 +399,10 @@ def test_the_price_of_a_reorder_that_gives_a_saving_does_give_it():
 def test_a_mean_is_of_one_scheme_or_of_a_kind():
     runs = change_paper.run_cell(SMALL)
     for name in change_paper.schemes():
-        assert runs.mean(name, lambda each: each.work) == runs.runs[name][0].work
+        assert mean_of(runs.runs, name, lambda each: each.work) == runs.runs[name][0].work
     windows = [runs.runs[f"window {w}"][0].work for w in change_paper.WINDOWS]
-    assert runs.mean("window ", lambda each: each.work) == pytest.approx(np.mean(windows))
+    mean = mean_of(runs.runs, "window ", lambda each: each.work)
+    assert mean == pytest.approx(np.mean(windows))
 
 
 def test_without_detectors_the_first_analysis_is_the_only_one():

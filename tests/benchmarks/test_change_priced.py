@@ -11,16 +11,15 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from benchmarks.change import intrusion as change_intrusion
 from benchmarks.change import paper as change_paper
 from benchmarks.change import priced as change_priced
-from benchmarks.change.priced import Costing, Pair, Price, other_order, texts
+from benchmarks.change.costing import CHEAP_S, Costing
+from benchmarks.change.priced import Pair, Price, other_order, texts
 from benchmarks.change.simulation import Never, Outcome, laid_cost, run_detected, run_fixed
-from benchmarks.filters import spark_end_to_end
 from benchmarks.harness.scenario import Settings
+from benchmarks.harness.scenarios import scenarios
 
 from eddyline.change import options_of
-from eddyline.errors import SourceError
 from tests.oracles.drifting import DriftingStream
 
 OUTCOME = Outcome(1000.0, 0.0, 0.5, 9, 7, (0, 1), laid_work=1200.0, n_laid=3)
@@ -32,15 +31,17 @@ def drops_of(seed, n_rows=4000):
 
 
 def test_a_total_is_work_and_overhead_and_priced_changes():
-    assert Costing(0.1, 20.0)(OUTCOME) == pytest.approx(1000 / 0.1 * 10e-6 + 0.5 + 7 * 0.02)
-    laid = Costing(0.1, 20.0, at_batches=True)
+    assert Costing(0.1, change_ms=20.0)(OUTCOME) == pytest.approx(
+        1000 / 0.1 * 10e-6 + 0.5 + 7 * 0.02
+    )
+    laid = Costing(0.1, change_ms=20.0, at_batches=True)
     assert laid(OUTCOME) == pytest.approx(1200 / 0.1 * 10e-6 + 0.5 + 3 * 0.02)
 
 
 def test_a_saving_is_against_the_mean_window():
     runs = {f"window {w}": [replace(OUTCOME, n_reorders=n)] for n, w in enumerate((41, 250))}
     runs["never"] = [replace(OUTCOME, n_reorders=0)]
-    free, dear = Costing(1.0, 0.0), Costing(1.0, 1000.0)
+    free, dear = Costing(1.0), Costing(1.0, change_ms=1000.0)
     assert free.saving(runs, "never") == pytest.approx(0.0)
     assert dear.saving(runs, "never") == pytest.approx(100 * 0.5 / (0.51 + 0.5))
 
@@ -48,10 +49,18 @@ def test_a_saving_is_against_the_mean_window():
 def test_free_changes_save_what_the_unpriced_experiment_says():
     cell = change_paper.Cell(4, 20_000, 1, n_changes=1)
     ran = change_paper.run_cell(cell)
-    unpriced = ran.saving("beta_cusum", change_paper.CHEAP_S)
-    assert Costing(cell.profiled, 0.0).saving(ran.runs, "beta_cusum") == pytest.approx(unpriced)
-    price = ran.price_of_paper("beta_cusum", change_paper.CHEAP_S, 14.0)
-    assert Costing(cell.profiled, price).saving(ran.runs, "beta_cusum") == pytest.approx(14.0)
+
+    def spent(name: str) -> float:
+        (outcome,) = ran.runs[name]
+        return outcome.work / cell.profiled * CHEAP_S + outcome.overhead_s
+
+    of_windows = np.mean([spent(f"window {w}") for w in change_paper.WINDOWS])
+    unpriced = 100 * (1 - spent("beta_cusum") / of_windows)
+    assert Costing(cell.profiled).saving(ran.runs, "beta_cusum") == pytest.approx(unpriced)
+    row = change_paper._row(ran, CHEAP_S)
+    assert row["saving_percent"]["beta_cusum"] == round(unpriced, 2)
+    priced = Costing(cell.profiled, change_ms=ran.price_of_paper("beta_cusum", CHEAP_S, 14.0))
+    assert priced.saving(ran.runs, "beta_cusum") == pytest.approx(14.0)
 
 
 def test_orders_laid_for_batches_are_paid_where_they_differ():
@@ -112,16 +121,11 @@ def test_another_order_is_another_one(n_filters):
 
 
 def test_without_java_nothing_runs(monkeypatch):
-    def refuse():
-        raise SourceError("no Java")
-
-    monkeypatch.setattr(spark_end_to_end, "spark_session", refuse)
+    monkeypatch.setattr("eddyline.spark.java.problem", lambda: "no Java")
     monkeypatch.setattr(change_priced, "run_cell", None)
-    for scenario in change_priced.SCENARIOS:
+    chosen = [scenario for scenario in scenarios("change") if scenario.id in change_priced.RUNS]
+    assert len(chosen) == len(change_priced.RUNS)
+    for scenario in chosen:
         measurement = scenario.measure(Settings(quick=True))
         assert scenario.status(measurement) == "skipped"
-
-
-def test_without_data_the_real_traffic_is_skipped(monkeypatch, tmp_path):
-    monkeypatch.setenv("EDDYLINE_DATA", str(tmp_path))
-    assert change_intrusion.run_rules(Settings(quick=True)) is None
+        assert "no Java" in measurement.note

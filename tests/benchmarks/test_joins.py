@@ -14,9 +14,9 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from benchmarks.harness.scenario import Settings
+from benchmarks.harness.scenarios import scenarios
 from benchmarks.joins import operator as joins_operator
 from benchmarks.joins import pathway as joins_pathway
-from benchmarks.joins import real as joins_real
 from benchmarks.joins.chained import SPAN_US, joined_by_k
 from benchmarks.joins.data import nexmark_batches_v1, skewed_batches_v1, uniform_batches_v1
 from benchmarks.joins.growth import growing_batches_v1, grown, joined_over
@@ -190,7 +190,7 @@ def test_state_of_any_size_gives_the_same_results(tmp_path):
 
 @pytest.mark.parametrize("id", ["joins_no_eviction", "joins_skew_grid", "joins_skew_split"])
 def test_what_is_counted_repeats(id):
-    (scenario,) = [each for each in joins_operator.SCENARIOS if each.id == id]
+    (scenario,) = [each for each in scenarios("joins") if each.id == id]
     first, again = (scenario.measure(Settings(quick=True)) for _ in range(2))
     assert not first.has_failed, first.note
     assert first.value == again.value
@@ -226,15 +226,17 @@ def test_nexmark_is_distributed_as_it_says():
         assert since.max() <= most_us
 
 
+def test_what_runs_pathway_is_there():
+    assert joins_pathway.CHILD.is_file()
+
+
 def test_without_data_or_pathway_nothing_runs(monkeypatch, tmp_path):
     monkeypatch.setenv("EDDYLINE_DATA", str(tmp_path))
     monkeypatch.setenv(joins_pathway.PYTHON, str(tmp_path / "python"))
     monkeypatch.setattr("benchmarks.joins.streams.alone", None)
-    ticks = next(each for each in joins_real.SCENARIOS if each.id == "joins_ticks")
-    for scenario, named in (
-        (ticks, "EDDYLINE_DATA"),
-        (*joins_pathway.SCENARIOS, joins_pathway.PYTHON),
-    ):
+    by_id = {each.id: each for each in scenarios("joins")}
+    for name, named in (("joins_ticks", "EDDYLINE_DATA"), ("joins_pathway", joins_pathway.PYTHON)):
+        scenario = by_id[name]
         measurement = scenario.measure(Settings(quick=True))
         assert scenario.status(measurement) == "skipped"
         assert named in measurement.note

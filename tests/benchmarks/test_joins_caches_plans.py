@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from benchmarks.joins import runs as join_runs
-from benchmarks.joins.caches_plans import best_caches, burst, first, scanned, second, used_always
+from benchmarks.joins.caches_plans import best_caches, burst, scanned, second
 
 from eddyline.joins.caches.prefix_invariant import are_compatible, candidates
 from eddyline.joins.graph import JoinGraph
@@ -18,7 +18,7 @@ GRAPH = JoinGraph(tuple("rst"), (frozenset("rs"), frozenset("st")))
 def test_a_scan_looks_at_the_rows_that_live_in_a_window():
     arrivals = join_runs.Arrivals(
         GRAPH,
-        first(),
+        join_runs.ORDERS,
         np.array([1, 1, 1, 2, 0, 1]),
         np.zeros((2, 6), np.int64),
         {"r": 9, "s": 2, "t": 9},
@@ -50,7 +50,7 @@ def test_the_best_caches_go_together_and_take_no_more_than_none():
     found = candidates(given.graph, given.orders, 6)
     used = best_caches(given, 500, found)
     assert all(are_compatible(one, other) for one in used for other in used if one != other)
-    done = join_runs.run(given, 500, used_always(used))
+    done = join_runs.run(given, 500, join_runs.used_always(used))
     assert sum(done.works) <= sum(join_runs.run(given, 500).works)
 
 
@@ -59,7 +59,7 @@ def test_in_a_burst_another_order_and_another_cache_take_over():
     loop, caches = join_runs.learned_orders(arrivals), join_runs.decided(arrivals)
     done = join_runs.run(arrivals, 2_000, caches=caches, loop=loop)
     asked = [{(each.pipeline, each.store.windows) for each in plan.used} for plan in done.plans]
-    assert done.orders[35]["s"] == first()["s"]
+    assert done.orders[35]["s"] == join_runs.ORDERS["s"]
     assert done.orders[-1]["s"] == second()["s"]
     assert ("t", frozenset("rs")) in set().union(*asked[30:40])
     assert ("r", frozenset("st")) in set().union(*asked[-5:])

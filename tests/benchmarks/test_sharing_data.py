@@ -38,9 +38,10 @@ from tests.oracles.rules import matches
 
 @pytest.fixture(scope="module")
 def base():
-    if sigma_folder() is None:
+    path = sigma_folder() / "process_creation.parquet"
+    if not path.is_file():
         pytest.skip("no Sigma events; set EDDYLINE_DATA")
-    return parquet.read_table(sigma_folder() / "process_creation.parquet")
+    return parquet.read_table(path)
 
 
 @pytest.fixture(scope="module")

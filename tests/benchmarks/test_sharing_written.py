@@ -12,6 +12,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from benchmarks.harness.isolated import alone, peak_bytes, python_below
 from benchmarks.harness.scenario import Settings
+from benchmarks.harness.scenarios import scenarios
 from benchmarks.rules import automaton as sharing_automaton
 from benchmarks.rules import sigma as sharing_sigma
 from benchmarks.rules.forms import differing
@@ -156,7 +157,10 @@ def test_memory_and_workers_are_read_from_proc():
 def test_without_data_nothing_runs(monkeypatch, tmp_path):
     monkeypatch.setenv("EDDYLINE_DATA", str(tmp_path))
     monkeypatch.setattr(sharing_sigma, "alone", None)
-    for scenario in (*sharing_sigma.SCENARIOS, *sharing_automaton.SCENARIOS):
+    ids = {*sharing_sigma.RUNS, *sharing_automaton.RUNS}
+    chosen = [scenario for scenario in scenarios("sharing") if scenario.id in ids]
+    assert len(chosen) == len(ids) == 6
+    for scenario in chosen:
         measurement = scenario.measure(Settings(quick=True))
         assert scenario.status(measurement) == "skipped"
         assert "EDDYLINE_DATA" in measurement.note

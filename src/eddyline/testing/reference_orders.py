@@ -40,31 +40,49 @@ def optimal(profile: FilterProfile) -> Order:
     Raises:
         OptionError: there are too many filters to search all orders.
     """
+    _check(profile.n_filters)
+    return cheapest_order(histogram(profile), profile.costs.per_row_ns)
+
+
+def histogram(profile: FilterProfile) -> Floats:
+    """Return the weight of the rows that just the filters of a set drop ((2^F,), by mask)."""
     n = profile.n_filters
-    if n > MAX_FILTERS:
-        msg = f"the optimal order is searched for at most {MAX_FILTERS} filters, got {n}; "
-        msg += "use static_greedy"
-        raise OptionError(msg, n_filters=n)
-    last = _cheapest_last(_alive(profile), profile.costs.per_row_ns)
+    bits, weights = profile.bits()
+    found = np.bincount(bits @ (1 << np.arange(n)), weights, minlength=2**n).astype(np.float64)
+    found[0] += profile.passed
+    return found
+
+
+def cheapest_order(weights: Floats, costs: Floats) -> Order:
+    """Return the cheapest of all orders; ties keep smaller filter indices in front.
+
+    Args:
+        weights: weight of the rows that exactly the filters of a set drop ((2^F,), by bit mask).
+        costs: cost of one evaluation of each filter ((F,)).
+
+    Raises:
+        OptionError: there are too many filters to search all orders.
+    """
+    _check(len(costs))
+    within = weights.astype(np.float64)
+    for f in range(len(costs)):  # sum over subsets: what filters of the set drop, and no other
+        halves = within.reshape(-1, 2, 1 << f)
+        halves[:, 1] += halves[:, 0]
+    # A set drops nothing of a row iff all that drop it lie in the complement.
+    last = _cheapest_last(within[::-1], costs)
     order: list[int] = []
-    chosen = 2**n - 1
+    chosen = len(last) - 1
     while chosen:
         order.append(int(last[chosen]))
         chosen ^= 1 << order[-1]
     return tuple(reversed(order))
 
 
-def _alive(profile: FilterProfile) -> Floats:
-    """Return the weight that no filter of each set drops ((2^F,), by bit mask)."""
-    n = profile.n_filters
-    bits, weights = profile.bits()
-    masks = bits @ (1 << np.arange(n))
-    within = np.bincount(masks, weights, minlength=2**n).astype(np.float64)
-    within[0] += profile.passed
-    for f in range(n):  # sum over subsets: within[m] = weight of the codes with bits in m only
-        halves = within.reshape(-1, 2, 1 << f)
-        halves[:, 1] += halves[:, 0]
-    return within[::-1]  # a set drops nothing of a code iff the code lies in its complement
+def _check(n_filters: int) -> None:
+    if n_filters > MAX_FILTERS:
+        msg = f"the optimal order is searched for at most {MAX_FILTERS} filters, got {n_filters}; "
+        msg += "use static_greedy"
+        raise OptionError(msg, n_filters=n_filters)
 
 
 def _cheapest_last(alive: Floats, costs: Floats) -> NDArray[np.int8]:
