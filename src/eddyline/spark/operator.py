@@ -154,6 +154,10 @@ class Operator:
         """Return the plan in force as plain values, for the journal; None if there is none."""
         return None
 
+    def view(self) -> Any:
+        """Return the operator as it stands, with ``notes``; None if there is nothing to tell."""
+        return None
+
     def records(self) -> tuple[Record, ...]:
         """Return how each part of the operator stands after a batch."""
         return ()

@@ -205,9 +205,6 @@ class WindowJoin(Query):
 class JoinRun(Run):
     """A join that runs; behaves like Spark's StreamingQuery."""
 
-    def _shown(self) -> JoinOperator:
-        return next(each for each in self.chain.operators if isinstance(each, JoinOperator))
-
     def late_rows(self, name: str) -> pa.Table:
         """Return the rows of one input that came too late to be joined.
 
@@ -221,4 +218,5 @@ class JoinRun(Run):
             QueryError: the query has no such input.
             StateError: they cannot be read, such as when a temporary checkpoint went with its run.
         """
-        return self._shown().late_rows(name)
+        join = next(each for each in self.chain.operators if isinstance(each, JoinOperator))
+        return join.late_rows(name)

@@ -27,7 +27,7 @@ from eddyline.errors import (
 from eddyline.runtime.journal import Journal, JournalEntry
 from eddyline.runtime.records import BatchRecord
 from eddyline.runtime.snapshot import SnapshotFile
-from eddyline.spark.operator import Batch
+from eddyline.spark.operator import Batch, Stateful
 from eddyline.spark.run.chain import Chain
 from eddyline.spark.run.observed_metrics import PendingMetrics
 from eddyline.spark.run.running_query import RunFace
@@ -277,17 +277,17 @@ class Run(RunFace):
         return self.job.steps
 
     def view(self) -> Any:
-        """Return the plan in force and why, as values."""
-        view = self._shown().view()
+        """Return the plan in force and why, as values.
+
+        Of several operators it is the first with durable state, or else the first that has a view.
+        """
+        by_state = sorted(self.chain.operators, key=lambda each: not isinstance(each, Stateful))
+        view = next(view for each in by_state if (view := each.view()) is not None)
         return replace(view, notes=(*view.notes, *self.notes))
 
     def sections(self) -> list[Section]:
         """Return what there is to say of the run."""
         return arranged([*self.chain.sections(self._history()), *notes(self.notes)])
-
-    def _shown(self) -> Any:
-        """Return the operator of which ``view`` tells."""
-        return next(each for each in self.chain.operators if hasattr(each, "view"))
 
     @property
     def records(self) -> list[BatchRecord]:
