@@ -224,10 +224,7 @@ class Routes:
     def decide(
         self, order: Order, costs: CostSums, work_ns: float, batch_id: int
     ) -> list[JournalEntry]:
-        """Ask the router for a better table, or whether the one in force still pays.
-
-        A row costs ``work_ns`` under the order of all rows (ns).
-        """
+        """Ask the router for a better table; under one order, a row costs ``work_ns`` (ns)."""
         overhead = self._overhead(costs)
         self._may_pay = overhead[0] < MOST_SAVED * work_ns
         per_row_ns = costs.fit()[1]
@@ -309,10 +306,7 @@ class Routes:
         )
 
     def restore(self, state: RoutesState) -> None:
-        """Continue from what ``snapshot`` returned.
-
-        A table of attributes that are not observed any more is dropped.
-        """
+        """Continue from a snapshot; a table of attributes that are observed no more is dropped."""
         table = None if state.table is None else RouteTable.from_state(state.table)
         if table is not None and table.n_filters != len(self.filter_ids):
             msg = f"a table of {table.n_filters} filters for {len(self.filter_ids)}"

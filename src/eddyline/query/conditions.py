@@ -230,10 +230,7 @@ class Or(_Connected):
 
 @dataclass(frozen=True, slots=True)
 class Is(_Wrapped):
-    """Whether a part has one of some truth values: ``IS TRUE``, ``IS NOT TRUE``, ``IS UNKNOWN``.
-
-    Never unknown itself.
-    """
+    """Whether a part has one of some truth values: ``IS NOT TRUE``; never unknown itself."""
 
     outcomes: int
     """A sum of ``TRUE``, ``FALSE`` and ``UNKNOWN``."""
@@ -247,10 +244,7 @@ Node = Test | MayRaise | Constant | Not | And | Or | Is
 def necessary_tests(
     operand: Operand, pattern: str, flags: int = 0, *, min_length: int = MIN_LITERAL
 ) -> tuple[TextTest, ...]:
-    """Return the necessary literals of a regular expression as tests, for ``ValueTest.needs``.
-
-    Arguments are as for ``necessary_literals``.
-    """
+    """Return the necessary literals of a regular expression as tests, for ``ValueTest.needs``."""
     around = Wild(ANY)
     return tuple(
         TextTest(operand, (around, each.text, around), each.folded)

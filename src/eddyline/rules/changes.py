@@ -30,10 +30,7 @@ def changed(before: Rules, after: Rules) -> dict[str, list[str]]:
 def entries_of(
     before: Rules, after: Rules, skipped: Collection[str], batch_id: int
 ) -> list[JournalEntry]:
-    """Return the entry about a change, if there is one.
-
-    Rules that are new or ran, and do not run, are skipped.
-    """
+    """Return the entry about a change, if there is one; skipped are rules that are new or ran."""
     found = {**changed(before, after), "skipped": list(skipped)}
     found["removed"] = [name for name in found["removed"] if name not in skipped]
     evidence: dict[str, Any] = {what: names[:MAX_NAMED] for what, names in found.items() if names}

@@ -47,10 +47,7 @@ def rule_view(
     notes: tuple[str, ...] = (),
     n_rows_before: int = 0,
 ) -> RuleView:
-    """Return a set of rules as it stands.
-
-    Rows that the loop does not know of are counted in ``rules`` and ``n_rows_before``.
-    """
+    """Return a set of rules as it stands."""
     program, plan, total = loop.program, loop.plan, loop.total
     return RuleView(
         name=name,

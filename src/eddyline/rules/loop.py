@@ -102,10 +102,7 @@ class RuleLoop:
         return SharingProfile.empty(self.program).merge(*self._window)
 
     def sample(self, seed: int, first_row: int, n_rows: int) -> Ints:
-        """Return the rows of a batch that every construct looks at.
-
-        The number of the batch's first row is that within the partition.
-        """
+        """Return the rows of a batch of a partition that every construct looks at."""
         if not self.is_adaptive:
             return np.zeros(0, np.int64)
         found = sampled_rows(seed, first_row, n_rows, self.options.sample_prob)

@@ -109,11 +109,7 @@ class RuleStore:
     def skipped(
         self, met: Mapping[str, RuleSource], refused: Iterable[SkippedRule]
     ) -> tuple[SkippedRule, ...]:
-        """Return the rules that do not run, and why.
-
-        Rules that have met columns may be gone or replaced by now; those of them that do not fit
-        are refused.
-        """
+        """Return the rules that do not run, and why; those met may be gone or replaced by now."""
         with self._lock:
             known = {name for name, each in met.items() if self._sources.get(name) is each}
             here = (each for each in refused if each.name in known)

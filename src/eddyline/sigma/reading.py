@@ -191,10 +191,7 @@ def read_contents(
     pipeline: ProcessingPipeline | None = None,
     progress: Progress | None = None,
 ) -> SigmaRules:
-    """Return the rules of files, and those that do not run with the reason.
-
-    The pipeline is applied to each rule before it is translated.
-    """
+    """Return the rules of files, with the pipeline applied, and why others do not run."""
     reader = _Reader()
     known = list(contents)
     rules: list[tuple[_Document, PySigmaRule]] = []
@@ -268,10 +265,7 @@ def _texts(values: Any) -> tuple[str, ...]:
 def _with_unique_names(
     rules: Sequence[tuple[_Document, SigmaRule]], reader: _Reader
 ) -> list[SigmaRule]:
-    """Return the rules under different names: the second that is called a is ``a#2``.
-
-    A rule that repeats an earlier one word for word is skipped.
-    """
+    """Return the rules, the second called a as ``a#2``; one that repeats another is skipped."""
     known: dict[str, SigmaRule] = {}
     seen: dict[str, dict[str, _Document]] = {}
     for document, rule in rules:

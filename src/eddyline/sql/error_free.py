@@ -127,10 +127,7 @@ class Part:
 
 
 def strict(sql: str, *parts: Part, raises: bool = False) -> Part:
-    """Return a part that is NULL where one below it is, and else only where it raises.
-
-    With ``raises`` its own work may raise, and not only the parts below it.
-    """
+    """Return a part that is NULL where one below is, or, with ``raises``, where it raises."""
     there = tuple(dict.fromkeys(each for part in parts for each in part.there))
     is_known = all(part.raised is not None for part in parts)
     raised = f"({' AND '.join([*there, f'{sql} IS NULL'])})" if is_known else None

@@ -88,10 +88,7 @@ class Inference:
         return self.combine(OTHER, [], f"{shown(node)} is not known to be free of errors")
 
     def combine(self, kind: SqlType, parts: Iterable[Expr], *problems: str) -> Facts:
-        """Return the facts about a node.
-
-        It may raise where one of its parts may, or by its own work: empty problems do not count.
-        """
+        """Return the facts about a node; it may raise where a part may, or by its problems."""
         here = next(filter(None, problems), "")
         below = (self.facts(part).reason for part in parts)
         reason = next(filter(None, below), "") or here

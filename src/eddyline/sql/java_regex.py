@@ -63,10 +63,7 @@ def python_regex(pattern: str) -> PythonRegex | None:
 
 
 def is_plain_regex(pattern: str) -> bool:
-    """Return whether a pattern surely is a regular expression for Java.
-
-    Python accepts nearly the same patterns as Java; those that only Python accepts are ruled out.
-    """
+    """Return whether a pattern surely is a regular expression for Java, and not for Python only."""
     only_python = re.search(
         r"\(\?[PaLu(]|\[\^?\]|\[[^\]]*\[|(?<!\\)\{(?!\d+(,\d*)?\})|\\[xuUN0-9]", pattern
     )

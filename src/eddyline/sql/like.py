@@ -23,8 +23,6 @@ class Wild:
 def like_parts(pattern: str, escape: str) -> tuple[str | Wild, ...] | None:
     r"""Return the parts of a LIKE pattern, or None if Spark refuses it.
 
-    The character ``escape`` makes the next one a literal.
-
     >>> like_parts("a%b!_", "!")
     ('a', Wild(what='%'), 'b_')
     """

@@ -174,10 +174,7 @@ def date_constant(text: str) -> SqlConstant | None:
 
 
 def scalars_for(kind: SqlType, constants: Sequence[SqlConstant]) -> list[Scalar] | None:
-    """Return with what values an operand is compared exactly, or None if Spark must do it.
-
-    The constants are those of one comparison or list; none is NULL.
-    """
+    """Return with what values an operand is compared exactly, or None if Spark must do it."""
     if kind.family in TIMES:
         times = [_time(kind, constant) for constant in constants]
         return None if any(each is None for each in times) else [t for t in times if t is not None]

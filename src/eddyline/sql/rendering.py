@@ -60,10 +60,7 @@ class UnwritableError(Exception):
 
 
 def join_literals(tree: Expr, text: str, tokens: Sequence[Token]) -> Expr:
-    """Make neighbouring string literals one, as Spark reads them: ``'it''s'``, ``'a' 'b'``.
-
-    The tree is changed.
-    """
+    """Make neighbouring string literals one in a tree: ``'it''s'``, ``'a' 'b'``."""
     position = {token.start: index for index, token in enumerate(tokens)}
     for node in list(tree.find_all(exp.Concat)):
         first = position.get(offset_of(node), -1)
@@ -159,10 +156,7 @@ CLOSED = 20
 
 
 def is_read_alike(tree: Expr, binds: Mapping[type[Expr], int]) -> bool:
-    """Return whether Spark surely reads a text into the tree that sqlglot made of it.
-
-    How tightly each type of node binds is in ``binds``.
-    """
+    """Return whether Spark surely reads a text into the tree that sqlglot made of it."""
 
     def level(node: Expr) -> int:
         return binds.get(type(node), CLOSED)

@@ -219,10 +219,7 @@ def _repeat(least: int, most: int, part: _Found) -> _Found:
 
 @lru_cache(maxsize=4096)
 def _lowered_partners(char: str, is_ascii: bool) -> frozenset[str]:
-    """Return in lower case everything that a character matches if case is ignored.
-
-    Which these are, is asked of ``re`` itself.
-    """
+    """Return, in lower case, all that ``re`` matches with a character if case is ignored."""
     flags = re.IGNORECASE | (re.ASCII if is_ascii else 0)
     matched = {char, *re.findall(re.escape(char), _cased(), flags)}
     lowered = {each.lower() for each in matched}

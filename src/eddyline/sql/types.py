@@ -196,10 +196,7 @@ def as_decimal(number: SqlType) -> SqlType:
 
 
 def cast_may_raise(source: SqlType, target: SqlType, literal: str | None = None) -> bool:
-    """Return whether a cast can raise in ANSI mode for some value.
-
-    If the source is one string literal, ``literal`` is its text.
-    """
+    """Return whether a cast can raise in ANSI mode for some value, or for a string literal."""
     if "other" in (source.family, target.family):
         return True
     if source.family == "null":

@@ -49,10 +49,7 @@ class FromItem:
 
 
 class FromReader:
-    """Reads the items of a statement's FROM.
-
-    Only joins read static tables.
-    """
+    """Reads the items of a statement's FROM; only joins read static tables."""
 
     def __init__(
         self,

@@ -321,10 +321,7 @@ def _in_regions(cuts: Ints, sets: Mapping[int, KeySet]) -> dict[int, Mask]:
 
 
 def _can_hold(rule: Formula, holds: Mapping[int, Mask]) -> Mask | None:
-    """Return in which regions a rule can be true if every other attribute does its best.
-
-    None says everywhere.
-    """
+    """Return where a rule can be true if all other attributes do their best; None: everywhere."""
     if isinstance(rule, Literal):
         return holds.get(rule.id)
     if isinstance(rule, Always):

@@ -159,10 +159,7 @@ def _around(kind: SqlType, value: Scalar) -> tuple[int, int]:
 
 
 def key_set(test: RegionTest, outcomes: int, places: Places | None) -> KeySet:
-    """Return the keys for which a test has one of some truth values.
-
-    Of texts and wide decimals, ``places`` are the keys of the constants.
-    """
+    """Return the keys for which a test has one of some truth values."""
     if isinstance(test, IsNull):
         everything = complement(())
         return KeySet(everything if outcomes & FALSE else (), bool(outcomes & TRUE))

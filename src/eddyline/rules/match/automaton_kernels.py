@@ -20,10 +20,7 @@ if TYPE_CHECKING:
 def grow_trie(
     symbols: NDArray[np.int16], starts: Ints
 ) -> tuple[Int32s, NDArray[np.int16], Int32s, Int32s]:
-    """Return parent, label and depth of each state, and the state where each pattern ends.
-
-    The sorted patterns stand one after the other; of starts there is one more.
-    """
+    """Return parent, label and depth of each state, and where each sorted pattern ends."""
     n_patterns = len(starts) - 1
     most = len(symbols) + 1
     parent = np.zeros(most, np.int32)

@@ -84,11 +84,7 @@ class Batch:
         self._count(construct, 0 if is_keyed else len(rows), started)
 
     def find(self, text: int, rows: Ints, stamps: Ints, tick: int, *, by_value: bool) -> None:
-        """Find the patterns of a text construct in some rows.
-
-        The rows ascend; with ``by_value`` each distinct value is walked once. See
-        ``patterns.find``.
-        """
+        """Find the patterns of a text construct in some rows; see ``patterns.find``."""
         started = time.perf_counter_ns()
         construct = self.program.texts[text]
         column = self.program.text_columns[text]

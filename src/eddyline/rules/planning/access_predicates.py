@@ -54,10 +54,7 @@ AccessPredicate = tuple[float, tuple[int, ...]]
 def plan_of(
     program: Program, profile: SharingProfile | None = None, *, method: str = "auto"
 ) -> SharingPlan:
-    """Return the cheapest plan by what is known, its sequences not learned yet.
-
-    Without a profile rates are guessed; for methods see ``SharingOptions.method``.
-    """
+    """Return the cheapest plan, measured or guessed, its sequences not learned yet."""
     rates = literal_rates(program, profile)
     can = can_access(program)
     found = [
@@ -133,10 +130,7 @@ def can_access(program: Program) -> Mask:
 
 
 def is_access_predicate(formula: Formula, literals: Collection[int], can: Mask) -> bool:
-    """Return whether some literals are an access predicate: one holds wherever the formula does.
-
-    Those that can be in access predicates are told by the mask ``can``.
-    """
+    """Return whether some literals are an access predicate: one holds wherever the formula does."""
     if isinstance(formula, Literal):
         return formula.id in literals and bool(can[formula.id])
     if isinstance(formula, Always):

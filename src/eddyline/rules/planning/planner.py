@@ -38,10 +38,7 @@ LEARNERS: dict[str, Any] = {"macro": macro, "greedy": greedy_macro, "hybrid": hy
 def make_plan(
     blocks: BitmapBlocks, options: SharingOptions, profile: SharingProfile | None = None
 ) -> SharingPlan:
-    """Return the cheapest plan that the options allow.
-
-    Without a profile it is guessed.
-    """
+    """Return the cheapest plan that the options allow, by a profile or else by guesses."""
     found = plan_of(blocks.program, profile, method=options.method)
     if profile is not None:
         found = replace(found, by_value=_repeating(profile))

@@ -99,10 +99,7 @@ class SelectionSequence:
     def in_words(
         self, names: Row[str], region_name: Callable[[int, int], str] | None = None
     ) -> list[str]:
-        """Return the macro-sequence and then each micro-arrow, as a person would say it.
-
-        Regions without names are numbered.
-        """
+        """Return the macro-sequence and then each micro-arrow, as a person would say it."""
 
         def place(construct: int, region: int) -> str:
             if region_name is not None:

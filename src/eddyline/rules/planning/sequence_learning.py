@@ -88,11 +88,7 @@ class RegionSample:
         return np.repeat(self.block.initial[None, :], self.n_rows, axis=0)
 
     def cost_left(self, rows: Indices, left: Words, order: Sequence[int]) -> float:
-        """Return the cost of some rows together with the rules that they have left.
-
-        The rules that are left are those of each row of the sample ((T, W)); the order may lack
-        constructs.
-        """
+        """Return the cost of some rows together with the rules that each row has left ((T, W))."""
         found: float = kernels.order_cost(
             self.bitmaps,
             left,

@@ -113,7 +113,8 @@ class Conjunction:
 
     def _bound_to(self, df: DataFrame) -> FilterOperator:
         """Return the operator for the DataFrame; other columns or settings start afresh."""
-        columns = [*df.dtypes, *((each, str(_conf(df, each))) for each in SETTINGS)]
+        conf = df.sparkSession.conf
+        columns = [*df.dtypes, *((each, str(conf.get(each, None))) for each in SETTINGS)]
         known = self._operator if columns == self._columns else None
         if known is None or not fits(df, known.bound, self.options):
             bound = bind_to(df, self.predicates, self.options)
@@ -141,10 +142,6 @@ class Conjunction:
                 "not stop handing columns over; name them with route_by, or use el.Engine"
             )
         return self._laid(df, operator)
-
-
-def _conf(df: DataFrame, name: str) -> Any:
-    return df.sparkSession.conf.get(name, None)
 
 
 def all_of(*predicates: Any, name: str | None = None, **options: Any) -> Conjunction:

@@ -146,10 +146,7 @@ class NativeBlock:
         return df.drop(row, code, seen)
 
     def observed(self, code: str, *, is_learning: bool) -> str:
-        """Return SQL for what is collected of a row: its code, or code and attributes.
-
-        Nothing is collected where the code, as SQL, is NULL.
-        """
+        """Return SQL for what is collected of a row: NULL, its code, or code and attributes."""
         if not (is_learning and self.attributes):
             return code
         values = ", ".join(each.sql for each in self.attributes)
@@ -181,10 +178,7 @@ class NativeBlock:
         return f"array({row} + 0L * {CLOCK}, {', '.join(steps)}, {CLOCK}, {CLOCK})"
 
     def parse(self, collected: Sequence[Sequence[Any]], *, prob: float) -> FilterProfile:
-        """Return the profile that collected codes amount to, each sampled row once.
-
-        They come from ``observed`` in any order, those of a retried task perhaps twice.
-        """
+        """Return the profile of what ``observed`` gave, in any order: each sampled row once."""
         n_filters = len(self.texts)
         is_learned = bool(collected) and not isinstance(collected[0][0], int)
         given = [each[0] for each in collected] if is_learned else collected

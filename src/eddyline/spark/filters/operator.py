@@ -163,10 +163,7 @@ class FilterOperator(Operator):
         *,
         observation: Callable[[str], Any] = lambda _component: Observation(),
     ) -> Laid:
-        """Lay the conjunction over a DataFrame, with the orders in force.
-
-        Native parts are profiled in micro-batches alone; for ``observation`` see ``Laying``.
-        """
+        """Lay the conjunction over a DataFrame, with the orders in force; see ``Laying``."""
         with self._lock:
             laying = Laying(df, batch, observation, batch.id >= 0, df.isStreaming)
             for part in self.parts:

@@ -62,10 +62,7 @@ def add_matches(
 def with_counts(
     df: "DataFrame", task: RuleTask, columns: tuple[str, ...], observation: Any
 ) -> "DataFrame":
-    """Return the number of rows that each rule is true for: the columns ``rule`` and ``count``.
-
-    Arguments are as for ``add_matches``.
-    """
+    """Return ``rule`` and ``count``: for how many rows each is true; see ``add_matches``."""
 
     def evaluate(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return task.count(tuple(batch.columns) for batch in batches)
