@@ -111,7 +111,8 @@ def adaptive(
         policy.observe(found)
         counts = found if counts is None else counts + found
         evaluations.append(found.n_evaluated)
-    micro_frac = 0.0 if counts is None else counts.micro_frac
+    n_arrows = 0 if counts is None else counts.n_evaluated - counts.n_rows
+    micro_frac = counts.n_followed / n_arrows if n_arrows > 0 else 0.0
     return AdaptiveRun(np.array(evaluations), n_sampled, n_learned, micro_frac, rows.shape[1])
 
 

@@ -106,6 +106,14 @@ CAB = [
 ]
 
 
+def dropped(rows: RegionSample, constructs: tuple[int, ...]) -> float:
+    """Return the share of rows that some constructs drop, in whatever order."""
+    left = rows.at_first()
+    for construct in constructs:
+        left &= rows.bitmaps[:, construct]
+    return float((~left.any(axis=1)).mean())
+
+
 @pytest.mark.parametrize("a", range(4))
 def test_tables(block: BitmapBlock, constructs: list[PaperConstruct], a: int) -> None:
     assert table(block, a) == QRB[a].split()
@@ -169,7 +177,7 @@ def test_e3_cover_sets(block: BitmapBlock) -> None:
 
 
 def test_e4_drop_ratio(block: BitmapBlock) -> None:
-    assert sample(block, "t1", "t2", "t3").drop_frac((0, 1, 2)) == pytest.approx(2 / 3)
+    assert dropped(sample(block, "t1", "t2", "t3"), (0, 1, 2)) == pytest.approx(2 / 3)
 
 
 def test_e5_one_tuple_per_period(block: BitmapBlock) -> None:
@@ -179,8 +187,8 @@ def test_e5_one_tuple_per_period(block: BitmapBlock) -> None:
     after = second[:, 1][:, None] & second[:, [0, 2, 3]]
     assert selectivity(after, mask("1010")).tolist() == [0.0, 1 / 2, 1.0]
     third = sample(block, "t3")
-    assert third.drop_frac((1, 0, 2)) == 1.0
-    assert third.drop_frac((1, 0, 3)) == 0.0
+    assert dropped(third, (1, 0, 2)) == 1.0
+    assert dropped(third, (1, 0, 3)) == 0.0
 
 
 def test_e5_from_one_sample(block: BitmapBlock) -> None:
@@ -195,7 +203,7 @@ def test_e6_arrows_of_regions(block: BitmapBlock, constructs: list[PaperConstruc
     usages = [each.usage for each in constructs]
     assert 2 not in constructs[0].candidates(5, usages, 0)
     t5 = sample(block, "t5")
-    assert (t5.drop_frac((0, 1, 2)), t5.drop_frac((0, 1, 3))) == (0.0, 1.0)
+    assert (dropped(t5, (0, 1, 2)), dropped(t5, (0, 1, 3))) == (0.0, 1.0)
 
 
 def test_e6_learned(block: BitmapBlock) -> None:

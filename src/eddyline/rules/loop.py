@@ -76,7 +76,8 @@ class RuleLoop:
         self._n_old = 0  # parts of the window from before the plan was made
         self._is_settling = False  # whether the plan was made from such rows, for lack of others
         self._budget = Budget(MAX_PLANNING, clock=clock)
-        self._is_measured = is_measured
+        self.is_measured = is_measured
+        """Whether the plan was made from rows, and not from guesses."""
         self._last = self._since = self.total
         self._first: SharingProfile | None = None
         self._monitors: dict[BitmapBlockPlan, RearrangementMonitor] = {}
@@ -87,14 +88,9 @@ class RuleLoop:
         return self.options.adaptive
 
     @property
-    def is_measured(self) -> bool:
-        """Whether the plan was made from rows, and not from guesses."""
-        return self._is_measured
-
-    @property
     def wants_first_rows(self) -> bool:
         """Whether nothing was measured yet: every construct should look at the first rows."""
-        return self.is_adaptive and not self._is_measured
+        return self.is_adaptive and not self.is_measured
 
     @property
     def profile(self) -> SharingProfile:
@@ -133,7 +129,7 @@ class RuleLoop:
     def restore(self, state: Any) -> None:
         """Continue with the plan of a snapshot, decoded from JSON; see ``plan_from``."""
         if state is not None:
-            self.plan, self._is_measured = plan_from(state, self.blocks), True
+            self.plan, self.is_measured = plan_from(state, self.blocks), True
 
     def _remember(self, profile: SharingProfile) -> None:
         """Keep the profiles of the newest rows, in few parts however small the batches are."""
@@ -155,7 +151,7 @@ class RuleLoop:
 
     def _why(self, profile: SharingProfile) -> dict[str, Any] | None:
         """Return why it is time to plan again, or None."""
-        if not self._is_measured:
+        if not self.is_measured:
             n_sampled = self._n_sampled()
             return {"why": "first sample", "rows": n_sampled} if n_sampled >= MIN_ROWS else None
         return self._reviewed(profile)
@@ -195,7 +191,7 @@ class RuleLoop:
     def _planned(self, evidence: dict[str, Any], batch_id: int) -> list[JournalEntry]:
         with self._budget.spending():
             before, self.plan = self.plan, make_plan(self.blocks, self.options, self.profile)
-        self._is_measured = True
+        self.is_measured = True
         self._n_old, self._is_settling = len(self._window), evidence["why"] != SETTLED
         self._first = None
         self._since = SharingProfile.empty(self.program)

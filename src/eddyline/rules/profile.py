@@ -61,12 +61,6 @@ class SelectionCounts:
         """Share of the rows that no rule survived for ([0, 1]); 0 if there was no row."""
         return float(self.dropped.sum()) / self.n_rows if self.n_rows else 0.0
 
-    @property
-    def micro_frac(self) -> float:
-        """Share of micro-arrows among all arrows followed ([0, 1])."""
-        n_arrows = self.n_evaluated - self.n_rows
-        return self.n_followed / n_arrows if n_arrows > 0 else 0.0
-
 
 @dataclass(frozen=True, slots=True)
 class SharingProfile:

@@ -61,6 +61,12 @@ class Decisions:
         self.newest.extend(entries)
         self.n += len(entries)
 
+    def report(
+        self, component: str, partition: int, attempt: int, profile: ProfileT
+    ) -> TaskReport[ProfileT]:
+        """Return the report of the task with its decisions."""
+        return TaskReport(component, partition, attempt, profile, tuple(self.newest), self.n)
+
 
 def newest_attempts(packed: Iterable[bytes]) -> list[TaskReport[Any]]:
     """Return the reports of a job's tasks, each task once, in the order of partitions.

@@ -29,7 +29,7 @@ from eddyline.query.conditions import (
     ValueTest,
 )
 from eddyline.query.predicates import SqlPredicate, predicate, sql_predicate
-from eddyline.query.rules.sources import SqlRule, conjunction_source, rule_source
+from eddyline.query.rules.sources import PredicateRule, SqlRule, rule_source
 from eddyline.sql.like import Wild
 from eddyline.sql.literals import Moment
 from eddyline.sql.types import parse_type
@@ -320,20 +320,20 @@ def test_a_rule_of_what_was_given():
 
 
 def test_conjunctions():
-    assert conjunction_source("q", ()).bind(COLUMNS, ansi=True).tree == Constant(True)
-    both = conjunction_source("q", (SqlPredicate("i > 5"), odd)).bind(COLUMNS, ansi=True)
+    assert PredicateRule("q", ()).bind(COLUMNS, ansi=True).tree == Constant(True)
+    both = PredicateRule("q", (SqlPredicate("i > 5"), odd)).bind(COLUMNS, ansi=True)
     assert both.tree == And((Compare(INT, ">", 5), FunctionTest(odd)))
     assert both.text == "(i > 5) AND (odd(i, s))"
     risky = (SqlPredicate("i > 5 or bo"), SqlPredicate("wide * wide > 2"))
-    whole = conjunction_source("q", risky).bind(COLUMNS, ansi=True).tree
+    whole = PredicateRule("q", risky).bind(COLUMNS, ansi=True).tree
     assert whole == NativeTest("(i > 5 or bo\n) AND (wide * wide > 2\n)", ("i", "bo", "wide"))
     with pytest.raises(NotSupportedError, match=r"odd.*wide \* wide > 2"):
-        conjunction_source("q", (*risky, odd)).bind(COLUMNS, ansi=True)
+        PredicateRule("q", (*risky, odd)).bind(COLUMNS, ansi=True)
 
 
 def test_the_authors_word_counts():
     promised = SqlPredicate("b <> 0 and i / b > 2", can_raise=False)
-    tree = conjunction_source("q", (promised, odd)).bind(COLUMNS, ansi=True).tree
+    tree = PredicateRule("q", (promised, odd)).bind(COLUMNS, ansi=True).tree
     assert tree == And((NativeTest("b <> 0 and i / b > 2", ("b", "i")), FunctionTest(odd)))
     for said in ({"can_raise": True}, {"deterministic": False}):
         one = rule_source("q", SqlPredicate("i > 5", **said)).bind(COLUMNS, ansi=True)

@@ -16,7 +16,7 @@ from eddyline.query.conditions import (
     Or,
 )
 from eddyline.query.predicates import SqlPredicate, predicate
-from eddyline.query.rules.sources import SqlRule, conjunction_source
+from eddyline.query.rules.sources import PredicateRule, SqlRule
 from eddyline.rules.compile.program import compile_rules
 from eddyline.sql.types import parse_type
 
@@ -133,7 +133,7 @@ def test_beside_others():
     assert isinstance(tree, And)
     assert tree.parts[1:] == (FunctionTest(odd), read("a / b > 2"))
     given = (SqlPredicate("a > 5"), SqlPredicate("a / b > 2"), odd)
-    both = conjunction_source("q", given).bind(COLUMNS, ansi=True).tree
+    both = PredicateRule("q", given).bind(COLUMNS, ansi=True).tree
     assert both == And((read("a > 5"), read("a / b > 2"), FunctionTest(odd)))
     as_boolean = read("bo and not s").parts[1].part
     assert as_boolean.test == NativeTest("try_cast(`s` AS boolean)", ("s",))

@@ -21,7 +21,7 @@ from eddyline.sql.rendering import UnwritableError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from eddyline.query.conditions import Node, RuleSource
+    from eddyline.query.conditions import Node
     from eddyline.query.predicates import Predicate
 
 
@@ -66,7 +66,7 @@ class SqlRule:
 
 @dataclass(frozen=True)
 class PredicateRule:
-    """A rule that is a conjunction of predicates, SQL and Python; true if there is none."""
+    """A rule that is a conjunction of predicates, such as a WHERE; true if there is none."""
 
     name: str
     """Unique in its set."""
@@ -145,11 +145,6 @@ def rule_source(
     if isinstance(given, str):
         return SqlRule(name, given, functions or {}, info or {})
     return PredicateRule(name, (predicate,), functions or {}, info or {})
-
-
-def conjunction_source(name: str, predicates: tuple[Predicate, ...]) -> RuleSource:
-    """Return the rule that all predicates are true, such as the WHERE of a query; of none: TRUE."""
-    return PredicateRule(name, predicates)
 
 
 @dataclass(frozen=True, slots=True)

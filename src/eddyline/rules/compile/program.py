@@ -174,12 +174,6 @@ def compile_rules(rules: Sequence[Rule]) -> Program:
     return _Compiler(rules).program()
 
 
-class _Reads(NamedTuple):
-    regions: Mask
-    texts: Mask
-    externals: list[list[int]]
-
-
 class _Compiler:
     """One set of rules being compiled."""
 
@@ -254,7 +248,7 @@ class _Compiler:
         cost = _cost(literals, externals)
         codes = [[] if isinstance(f, Always) else jump_code(f, cost) for f in self._formulas]
         test_of = np.array([test for test, _ in self._table.literals], np.int32)
-        reads = self._reads(literals, texts, externals)
+        reads_regions, reads_texts, asked = self._reads(literals, texts, externals)
         return Program(
             names=self._names,
             formulas=self._formulas,
@@ -273,12 +267,10 @@ class _Compiler:
             texts=texts,
             text_columns=text_columns,
             externals=externals,
-            reads_regions=reads.regions,
-            reads_texts=reads.texts,
-            externals_at=np.cumsum([0, *map(len, reads.externals)]).astype(np.int64),
-            rule_externals=np.array(
-                [each for asked in reads.externals for each in asked], np.int32
-            ),
+            reads_regions=reads_regions,
+            reads_texts=reads_texts,
+            externals_at=np.cumsum([0, *map(len, asked)]).astype(np.int64),
+            rule_externals=np.array([each for asks in asked for each in asks], np.int32),
         )
 
     def _text_constructs(self) -> tuple[tuple[TextConstruct, ...], dict[TextTest, int]]:
@@ -364,7 +356,7 @@ class _Compiler:
         literals: Literals,
         texts: tuple[TextConstruct, ...],
         externals: tuple[ExternalTest, ...],
-    ) -> _Reads:
+    ) -> tuple[Mask, Mask, list[list[int]]]:
         """Return the constructs that each rule reads, by the kind of literal."""
         n_rules = len(self._formulas)
         text_of = [at for at, each in enumerate(texts) for _ in each.patterns]
@@ -385,7 +377,7 @@ class _Compiler:
                     for need in externals[place].needs:
                         walked[rule, text_of[need]] = True
             asked.append(list(asks))
-        return _Reads(regions, walked, asked)
+        return regions, walked, asked
 
 
 def _texts(tests: Sequence[Test]) -> list[str]:

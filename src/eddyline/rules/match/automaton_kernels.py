@@ -215,19 +215,10 @@ def scan(  # noqa: C901 - one loop: a call inside it costs more than what it doe
 ) -> tuple[int, int]:
     """Find the patterns of an automaton in the texts of some rows.
 
-    Args:
-        texts: the texts of a batch.
-        rows: the rows to look at, ascending.
-        first: where in ``rows`` to start.
-        automaton: whose patterns.
-        codes: what else must fit where a pattern was met.
-        stamps: for each pattern the last tick at which it was met; changed.
-        tick: larger than any tick before; row r uses ``tick + r``.
-        hits: patterns found, row by row; filled.
-        n_hits: how many there are already.
-        most_per_row: hits that one row can have at most.
-        hit_start: for each row, where its hits start; filled.
-        hit_end: for each row, where its hits end; filled.
+    Rows ascend, and ``first`` is the place among them to start at. The tick is larger than any
+    before, and row r uses ``tick + r``; stamps, the last tick at which each pattern was met,
+    change. Filled are the hits, at most ``most_per_row`` for each row, and where those of each row
+    start and end.
 
     Returns:
         Where in ``rows`` it stopped, as ``hits`` is full (the end if it is not), and the hits.

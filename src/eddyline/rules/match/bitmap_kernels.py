@@ -101,16 +101,8 @@ def select_macro(
 ) -> tuple[int, int]:
     """Select rows along the macro-sequence alone, until all are done or the room may not do.
 
-    Args:
-        keys: keys of the attributes ((attributes, R)).
-        nulls: which of them are NULL ((attributes, R)).
-        block: the block.
-        sequence: the sequence.
-        tally: what it takes.
-        first_row: where to start.
-        n_pairs: pairs that are there already.
-        pair_rows: row of each surviving pair; room for as many as fit.
-        pair_rules: its rule.
+    Keys are those of the attributes, and which of them are NULL ((attributes, R)). Pairs go on from
+    the first row and ``n_pairs``, as many as fit; the tally adds up what it takes.
 
     Returns:
         The row to go on with, and how many pairs there are now.

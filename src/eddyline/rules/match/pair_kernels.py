@@ -62,20 +62,11 @@ def candidates(  # noqa: C901, PLR0912 - calls inside the loop cost more than wh
 ) -> tuple[int, int]:
     """Find, row by row, the rules whose access predicate the row meets.
 
-    Args:
-        first_row: where to start.
-        n_rows: rows of the batch.
-        units: walks whose hits may be in access predicates.
-        hit_starts: where the hits of each walk and row start ((walks, rows)).
-        hit_ends: where they end.
-        patterns: the hits.
-        regions: region of each row, by construct ((constructs, rows)).
-        postings: the access predicates.
-        stamps: for each rule, the tick at which it was last found; changed.
-        tick: larger than any before; row r uses ``tick + r``.
-        pair_rules: the rules found, row by row; filled.
-        n_pairs: how many there are already.
-        pair_at: where the rules of each row start; one more than there are rows; filled.
+    The hits of each walk and row stand in ``patterns`` from ``hit_starts`` to ``hit_ends`` ((walks,
+    rows)); of walks, ``units`` may be in access predicates. Regions are those of each construct and
+    row ((constructs, rows)). The tick is larger than any before, and row r uses ``tick + r``;
+    stamps, one for each rule, change. Filled are the rules of pairs, row by row, and where those of
+    each row start; of starts there is one more.
 
     Returns:
         The row to go on with, as there is no room (all rows if there is), and the pairs.
@@ -141,25 +132,12 @@ def decide(  # noqa: C901, PLR0912, PLR0915 - as above
 ) -> None:
     """Decide pairs of row and rule.
 
-    Args:
-        rows: rows with pairs.
-        pair_at: where the pairs of each of them start; one more than there are.
-        pair_rules: their rules.
-        code: the rules.
-        literals: what they ask.
-        hit_starts: see ``candidates``.
-        hit_ends: see ``candidates``.
-        patterns: see ``candidates``.
-        met: for each pattern, the tick at which it was last met; changed.
-        tick: larger than any before; row r uses ``tick + r``.
-        regions: see ``candidates``.
-        nulls: which values are NULL ((columns, rows of the batch)).
-        answers: what is known of each external test and row ((tests, rows of the batch)).
-        needs_at: where the necessary patterns of each external test start; one more than tests.
-        needs: the patterns.
-        status: ``DROPPED``, ``TRUE_NOW`` or ``OPEN`` for each pair; filled.
-        asks: for each open pair, the external test on which it hangs first; where all such tests
-            were asked, ``-1 - t`` of one that was asked in vain; filled.
+    Rows with pairs, where those of each start (one more) and their rules are given; hits, regions
+    and the tick are as for ``candidates``, and ``met``, the last tick of each pattern, changes. Of
+    NULLs there is a mask ((columns, rows of the batch)), of external tests what is known ((tests,
+    rows of the batch)) and where the patterns that each needs start. Filled are the status of each
+    pair (``DROPPED``, ``TRUE_NOW`` or ``OPEN``) and, where it is open, the external test on which
+    it hangs first; where all such tests were asked, ``-1 - t`` of one that was asked in vain.
     """
     starts, code_literals, code_yes, code_no = code
     kinds, places, outcomes, columns, region_at, low, high = literals

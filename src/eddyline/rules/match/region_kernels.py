@@ -24,15 +24,8 @@ def regions_of(
 ) -> None:
     """Write the regions of some rows in a construct.
 
-    Args:
-        keys: key of every row ((R,)).
-        nulls: which are NULL ((R,)).
-        first_row: what is added to the numbers of rows.
-        rows: numbers of rows.
-        n_rows: how many of them count.
-        tables: of several constructs.
-        construct: which of them.
-        found: set to the regions, for each of the rows that count.
+    Of the keys and NULLs of all rows ((R,)), those count whose numbers are the first ``n_rows`` of
+    ``rows`` plus ``first_row``; their regions are filled in.
     """
     cuts, table = tables.cuts, tables.table
     start, end = tables.cuts_at[construct], tables.cuts_at[construct + 1]

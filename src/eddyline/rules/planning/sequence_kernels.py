@@ -24,14 +24,10 @@ def order_cost(
 ) -> float:
     """Return the cost of some rows that visit constructs in an order until they are dropped.
 
-    Args:
-        bitmaps: bitmap of each row in each construct ((T, n, W)).
-        left: the rules that each row has left at first ((T, W)).
-        usage: which rules each construct can decide ((n, W)).
-        rows: the rows.
-        order: constructs, perhaps not all.
-        costs: cost of an evaluation of each construct, in any unit ((n,)).
-        skips: whether constructs that cannot decide a rule that is left are passed over.
+    Bitmaps are those of each row in each construct ((T, n, W)); at first each row has the rules
+    ``left`` ((T, W)), and each construct can decide those of ``usage`` ((n, W)). The order may lack
+    constructs; costs are those of an evaluation, in any unit ((n,)). With ``skips``, constructs
+    that cannot decide a rule that is left are passed over.
     """
     now = np.empty(left.shape[1], dtype=np.uint64)
     total = 0.0
@@ -53,11 +49,7 @@ def subset_visits(bitmaps: Words, initial: Words, usage: Words, skips: bool) -> 
 
     Whatever the order within the set: the rules that a row has left depend on the set alone.
 
-    Args:
-        bitmaps: bitmap of each row in each construct ((T, n, W)).
-        initial: the rules that are left before any construct ((W,)).
-        usage: which rules each construct can decide ((n, W)).
-        skips: whether constructs that cannot decide a rule that is left are passed over.
+    Arguments are as for ``order_cost``; before any construct the rules ``initial`` are left ((W,)).
     """
     n_rows, n, _ = bitmaps.shape
     visits = np.zeros((1 << n, n), dtype=np.int64)
@@ -99,9 +91,7 @@ def _meet(some: Words, others: Words) -> bool:
 def best_path(visits: Ints, costs: Floats) -> Ints:
     """Return the cheapest order.
 
-    Args:
-        visits: rows that would visit a construct after each set of others ((2**n, n)).
-        costs: cost of an evaluation of each construct ((n,)).
+    Visits are those of ``subset_visits`` ((2**n, n)), costs those of an evaluation ((n,)).
     """
     n_sets, n = visits.shape
     best = np.full(n_sets, np.inf)

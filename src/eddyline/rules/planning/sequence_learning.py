@@ -76,13 +76,6 @@ class RegionSample:
         """Return the mean cost of a row under an order of all constructs."""
         return self.cost_left(np.arange(self.n_rows), self.at_first(), order) / self.n_rows
 
-    def drop_frac(self, constructs: Sequence[int]) -> float:
-        """Return the share of rows that some constructs drop, in whatever order ([0, 1])."""
-        left = self.at_first()
-        for construct in constructs:
-            left &= self.bitmaps[:, construct]
-        return float((~left.any(axis=1)).mean())
-
     def at_first(self) -> Words:
         """Return the rules that each row has left before any construct ((T, W))."""
         return np.repeat(self.block.initial[None, :], self.n_rows, axis=0)

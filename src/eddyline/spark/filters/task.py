@@ -19,7 +19,7 @@ from eddyline.filters.executor import ArrowExecutor
 from eddyline.filters.loop import FilterLoop, FilterState
 from eddyline.filters.routing_loop import MAX_ROWS
 from eddyline.filters.task import run_batch
-from eddyline.runtime.reports import Decisions, TaskReport
+from eddyline.runtime.reports import Decisions
 from eddyline.spark.arrow_tasks import on_last_row, task_ids, with_last
 from eddyline.stats.costs import CostSums
 from eddyline.stats.profile import FilterProfile, merge
@@ -144,14 +144,8 @@ class FilterTask:
             first_row += len(columns[0])
             report = None
             if is_last:
-                report = TaskReport(
-                    self.component,
-                    partition,
-                    attempt,
-                    observing.result(loop.order),
-                    tuple(decisions.newest),
-                    decisions.n,
-                ).to_bytes()
+                seen = observing.result(loop.order)
+                report = decisions.report(self.component, partition, attempt, seen).to_bytes()
             keep, errors = _joined(outcomes)
             if rows is not None:
                 keep, errors = _spread(rows, len(arguments[0]), keep, errors)

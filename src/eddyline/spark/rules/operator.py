@@ -213,7 +213,7 @@ class RuleOperator(Operator):
             compiled, task = self.compiled, self._task(batch)
         seen = observation(self.name, compiled)
         columns = compiled.loop.program.columns
-        result = (output or self._output).lay(df, task, columns, seen)
+        result = (output or self._output.lay)(df, task, columns, seen)
         if isinstance(seen, str):
             return Laid(result)
         return Laid(result, (Pending(self.name, PendingMetrics(seen), compiled),))

@@ -3,31 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
 from eddyline.errors import QueryError
 from eddyline.spark.operator import PREFIX
-from eddyline.spark.rules.udf import add_matches, with_counts
+from eddyline.spark.rules.udf import add_matches
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql import DataFrame
 
     from eddyline.spark.rules.task import RuleTask
+
+    Output = Callable[[DataFrame, RuleTask, tuple[str, ...], Any], DataFrame]
+    """Makes a result of what tasks find, from rows, what workers run and get, and an Observation or
+    a name; the reports of tasks are its metric ``rules``."""
 
 STRUCT = f"{PREFIX}_rules"
 """The temporary column of matches and reports."""
 
 Columns = tuple[str, ...]
 """The columns, or SQL expressions, that workers get."""
-
-
-class Output(Protocol):
-    """Makes a result of what tasks find; their reports are its metric ``rules``."""
-
-    def lay(self, df: DataFrame, task: RuleTask, columns: Columns, observation: Any) -> DataFrame:
-        """Return the result; the observation is an Observation or a name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,21 +61,10 @@ class Matches:
         return df.withColumn(self.column, F.lit(None).cast(kind))
 
 
-class Matched:
-    """The rows for which some rule is true."""
-
-    def lay(self, df: DataFrame, task: RuleTask, columns: Columns, observation: Any) -> DataFrame:
-        """Keep these rows."""
-        task = replace(task, as_places=True)
-        return _matched(add_matches(df, task, columns, STRUCT, observation)).drop(STRUCT)
-
-
-class Counts:
-    """By rule, how many rows it is true for: the columns ``rule`` and ``count``."""
-
-    def lay(self, df: DataFrame, task: RuleTask, columns: Columns, observation: Any) -> DataFrame:
-        """Count within the workers."""
-        return with_counts(df, task, columns, observation)
+def keep_matched(df: DataFrame, task: RuleTask, columns: Columns, observation: Any) -> DataFrame:
+    """Return the rows for which some rule is true."""
+    task = replace(task, as_places=True)
+    return _matched(add_matches(df, task, columns, STRUCT, observation)).drop(STRUCT)
 
 
 def _matched(df: DataFrame) -> DataFrame:

@@ -18,8 +18,9 @@ from eddyline.spark.operator import Batch
 from eddyline.spark.relation import Relation
 from eddyline.spark.rules.binding import MAX_INPUTS, RuleBinder
 from eddyline.spark.rules.operator import RuleOperator, text_of
-from eddyline.spark.rules.output import Counts, Matched, Matches
+from eddyline.spark.rules.output import Matches, keep_matched
 from eddyline.spark.rules.query import DEFAULT_NAME, RuleQuery, free_name
+from eddyline.spark.rules.udf import with_counts
 from eddyline.spark.run.job_reports import WAIT_S, JobReports
 from eddyline.spark.run.run import settings_of
 from eddyline.watch import rules as words
@@ -227,13 +228,13 @@ class RuleSet:
 
         def transform(df: DataFrame) -> DataFrame:
             output.check(df)
-            return self._applied(df, output)
+            return self._applied(df, output.lay)
 
         return transform
 
     def any(self) -> Callable[[DataFrame], DataFrame]:
         """Return a transform that keeps the rows for which some rule is true."""
-        return lambda df: self._applied(df, Matched())
+        return lambda df: self._applied(df, keep_matched)
 
     def count_by_rule(self) -> Callable[[DataFrame], DataFrame]:
         """Return a transform to the columns ``rule`` and ``count``: rows that each is true for.
@@ -241,7 +242,7 @@ class RuleSet:
         Rules that are true for no row are not among them. On a streaming DataFrame it is an
         aggregation, for the output modes ``complete`` and ``update``.
         """
-        return lambda df: self._applied(df, Counts())
+        return lambda df: self._applied(df, with_counts)
 
     def _applied(self, df: DataFrame, output: Output) -> DataFrame:
         self._reports.learn(0.0)

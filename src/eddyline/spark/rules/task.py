@@ -52,7 +52,7 @@ class _Kept:
     """Things of one compiled set that a worker process keeps."""
 
     program: Program
-    matcher: Matcher | None = None
+    matcher: Matcher
     loops: OrderedDict[str, RuleLoop] = field(default_factory=OrderedDict)
 
 
@@ -107,7 +107,7 @@ class RuleTask:
         batch_id = batch_id if self.batch_id < 0 else self.batch_id
         seed = seed_of(self.options.seed, self.name, batch_id, partition)
         kept = self._keep()
-        loop, matcher = self._loop(kept), self._matcher(kept)
+        loop, matcher = self._loop(kept), kept.matcher
         profile, first_row = SharingProfile.empty(kept.program), 0
         decisions = Decisions()
         for columns, is_last in with_last(batches):
@@ -127,14 +127,7 @@ class RuleTask:
             first_row += n_rows
             report = None
             if is_last:
-                report = TaskReport(
-                    loop.component,
-                    partition,
-                    attempt,
-                    profile,
-                    tuple(decisions.newest),
-                    decisions.n,
-                )
+                report = decisions.report(loop.component, partition, attempt, profile)
             yield found, report
 
     def _check_fits(self, found: list[Matches], names: pa.Array) -> None:
@@ -163,7 +156,8 @@ class RuleTask:
 
     def _keep(self) -> _Kept:
         if self.program_id not in _kept:
-            _kept[self.program_id] = _Kept(self.load())
+            program = self.load()
+            _kept[self.program_id] = _Kept(program, Matcher(program, self.plan))
             while len(_kept) > MAX_PROGRAMS:
                 _kept.popitem(last=False)
         _kept.move_to_end(self.program_id)
@@ -180,11 +174,6 @@ class RuleTask:
                 loops.popitem(last=False)
         loops.move_to_end(self.run_id)
         return loops[self.run_id]
-
-    def _matcher(self, kept: _Kept) -> Matcher:
-        if kept.matcher is None:
-            kept.matcher = Matcher(kept.program, self.plan)
-        return kept.matcher
 
 
 def _pieces(

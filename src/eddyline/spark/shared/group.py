@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from eddyline.data.durable_files import replace_file
 from eddyline.errors import EddylineError, StateError
 from eddyline.options import FilterOptions
-from eddyline.query.rules.sources import conjunction_source
+from eddyline.query.rules.sources import PredicateRule
 from eddyline.query.steps import tree
 from eddyline.spark.analysis import column_types
 from eddyline.spark.rules.output import Matches
@@ -211,7 +211,7 @@ def why_not_shared(query: Query) -> str:
     if lots := drawn & {*NON_DETERMINISTIC, "_metadata"}:
         return f"its output columns use {sorted(lots)[0]}, which depends on how rows are read"
     try:
-        source = conjunction_source(query.name, query.conjuncts)
+        source = PredicateRule(query.name, query.conjuncts)
         source.bind(column_types(query.source), ansi=is_ansi(query.source.sparkSession))
     except EddylineError as error:
         return error.message
@@ -233,7 +233,7 @@ class SharedQueries:
         for query in queries:
             query.check_not_running()
         self.rules = RuleSet.of(
-            [conjunction_source(each.name, each.conjuncts) for each in queries],
+            [PredicateRule(each.name, each.conjuncts) for each in queries],
             name=f"queries over {self.stream}",
         )
         self.outlet = SharedOutlet(
