@@ -69,12 +69,9 @@ def read_window(text: str, where: str = "the window") -> Window:
 
 
 def window_of(text: str, tokens: Sequence[Token], end: int, where: str) -> Window:
-    """Read a window that stands somewhere in a text.
+    """Read a window that stands somewhere in a text; errors are those of ``read_window``.
 
     The tokens are those of the window without its brackets; it ends at the offset ``end``.
-
-    Raises:
-        QueryError: it is no window; the message shows where.
     """
     return WindowParser(dialect=CqlText()).window(text, tokens, end, where)
 

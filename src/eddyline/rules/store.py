@@ -119,12 +119,7 @@ class RuleStore:
     # -- changes --------------------------------------------------------------------------------
 
     def add(self, given: Mapping[str, Any]) -> None:
-        """Add rules of texts and predicates.
-
-        Raises:
-            QueryError: a name is taken, or a rule is no condition or does not fit and may not be
-                skipped; then none is added.
-        """
+        """Add rules of texts and predicates under new names, all or none."""
         with self._lock:
             self._check_new(given)
             made = {name: self._source(name, each) for name, each in given.items()}
@@ -144,11 +139,7 @@ class RuleStore:
             self.put(rules, unread, skips=self.skips)
 
     def remove(self, names: Collection[str]) -> None:
-        """Remove rules.
-
-        Raises:
-            QueryError: there is no rule of a name; then none is removed.
-        """
+        """Remove rules, all or, if one is not there, none."""
         with self._lock:
             for name in names:
                 self._check_known(name)
@@ -159,12 +150,7 @@ class RuleStore:
             self._version += 1
 
     def replace(self, name: str, given: Any) -> None:
-        """Replace a rule by a text or predicate, at its place.
-
-        Raises:
-            QueryError: there is no rule of that name, or the new one is no condition or does not
-                fit; then the old one stays, whatever ``on_error`` is.
-        """
+        """Replace a rule by a text or predicate that fits, at its place."""
         with self._lock:
             self._check_known(name)
             made = self._source(name, given)
@@ -172,11 +158,7 @@ class RuleStore:
             self.put({name: made})
 
     def replace_rules(self, rules: Mapping[str, RuleSource], unread: Iterable[SkippedRule]) -> None:
-        """Replace rules by those that were read elsewhere, each at its place.
-
-        Raises:
-            QueryError: as for ``replace``, or a new one could not be read.
-        """
+        """Replace rules at their places by those that were read elsewhere, all or none."""
         unread = tuple(unread)
         with self._lock:
             for name in (*rules, *(each.name for each in unread)):

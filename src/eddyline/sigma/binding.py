@@ -73,11 +73,7 @@ class Binder:
         self._two_valued = missing == "false"
 
     def node(self, condition: Condition) -> Node:
-        """Return the tree of a condition.
-
-        Raises:
-            QueryError: a field has a type that its test does not fit.
-        """
+        """Return the tree of a condition; the types of fields have to fit their tests."""
         match condition:
             case Negated(part):
                 return Not(self.node(part))

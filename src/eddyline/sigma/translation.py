@@ -14,26 +14,12 @@ from sigma import types
 from sigma.exceptions import SigmaError
 
 from eddyline.errors import NotSupportedError, QueryError
-from eddyline.sigma.conditions import (
-    AllOf,
-    AnyOf,
-    BooleanIs,
-    Exists,
-    InNetwork,
-    IsEmpty,
-    Matches,
-    Negated,
-    NumberIs,
-    SameAs,
-    TextIs,
-    TimePart,
-)
+from eddyline.sigma import conditions as ours
 from eddyline.sql.like import ANY, ONE, Wild
 
 if TYPE_CHECKING:
     from sigma.rule import SigmaRule as ParsedRule
 
-    from eddyline.sigma.conditions import Condition
 
 _WILD = {
     types.SpecialChars.WILDCARD_MULTI: Wild(ANY),
@@ -60,7 +46,7 @@ _PARSER_PLACE = re.compile(r",? *\(line:\d+, col:\d+\)")
 _SELECTOR = re.compile(r"\b(?:1|any|all)\s+of\s+([\w*-]+)")
 
 
-def condition_of(rule: ParsedRule) -> Condition:
+def condition_of(rule: ParsedRule) -> ours.Condition:
     """Return the condition of a rule; of several, one has to hold.
 
     Raises:
@@ -88,7 +74,7 @@ def condition_of(rule: ParsedRule) -> Condition:
     if not found:
         msg = "nothing is left of its condition"
         raise QueryError(msg, part=_CONDITION)
-    return _joined(AnyOf, found)
+    return _joined(ours.AnyOf, found)
 
 
 def _hint(condition: str, rule: ParsedRule) -> str:
@@ -127,18 +113,18 @@ def _reads_whole(name: str) -> bool:
     return isinstance(tree, parsed.ConditionIdentifier)
 
 
-def _translated(node: Any) -> Condition | None:
+def _translated(node: Any) -> ours.Condition | None:
     """Return a condition, or None if a pipeline has taken all of it away."""
     match node:
         case None:
             return None
         case parsed.ConditionNOT():
             part = _translated(node.args[0]) if node.args else None
-            return None if part is None else Negated(part)
+            return None if part is None else ours.Negated(part)
         case parsed.ConditionAND() | parsed.ConditionOR():
             parts = [_translated(each) for each in node.args]
             kept = [part for part in parts if part is not None]
-            kind = AllOf if isinstance(node, parsed.ConditionAND) else AnyOf
+            kind = ours.AllOf if isinstance(node, parsed.ConditionAND) else ours.AnyOf
             return _joined(kind, kept) if kept else None
         case parsed.ConditionFieldEqualsValueExpression():
             return _leaf(node.field, node.value)
@@ -148,40 +134,44 @@ def _translated(node: Any) -> Condition | None:
     raise NotSupportedError(msg)
 
 
-def _joined(kind: type[AllOf | AnyOf], parts: list[Condition]) -> Condition:
+def _joined(kind: type[ours.AllOf | ours.AnyOf], parts: list[ours.Condition]) -> ours.Condition:
     return parts[0] if len(parts) == 1 else kind(tuple(parts))
 
 
-def _leaf(field: str | None, value: Any) -> Condition:  # noqa: C901, PLR0911 - a case, a return
+def _leaf(field: str | None, value: Any) -> ours.Condition:  # noqa: C901, PLR0911 - a case, a return
     match value:
         case types.SigmaExpansion():
-            return _joined(AnyOf, [_leaf(field, each) for each in value.values])
+            return _joined(ours.AnyOf, [_leaf(field, each) for each in value.values])
         case types.SigmaString():
-            return TextIs(field, _parts(field, value), isinstance(value, types.SigmaCasedString))
+            return ours.TextIs(
+                field, _parts(field, value), isinstance(value, types.SigmaCasedString)
+            )
         case types.SigmaTimestampPart():
-            return TimePart(
+            return ours.TimePart(
                 _named(field, "a part of a time"),
                 value.timestamp_part.name.lower(),
                 int(value.number),
             )
         case types.SigmaNumber():
-            return NumberIs(field, "=", _exact(field, value.number))
+            return ours.NumberIs(field, "=", _exact(field, value.number))
         case types.SigmaCompareExpression():
             op = _OPERATORS[value.op.name]
-            return NumberIs(_named(field, "a comparison"), op, _exact(field, value.number.number))
+            return ours.NumberIs(
+                _named(field, "a comparison"), op, _exact(field, value.number.number)
+            )
         case types.SigmaBool():
-            return BooleanIs(field, value.boolean)
+            return ours.BooleanIs(field, value.boolean)
         case types.SigmaRegularExpression():
             return _regex(field, value)
         case types.SigmaCIDRExpression():
-            return InNetwork(field, str(value.network))
+            return ours.InNetwork(field, str(value.network))
         case types.SigmaNull():
-            return IsEmpty(_named(field, "null"))
+            return ours.IsEmpty(_named(field, "null"))
         case types.SigmaExists():
-            return Exists(_named(field, "exists"), value.exists)
+            return ours.Exists(_named(field, "exists"), value.exists)
         case types.SigmaFieldReference():
             name = _named(field, "fieldref")
-            return SameAs(name, value.field, value.starts_with, value.ends_with)
+            return ours.SameAs(name, value.field, value.starts_with, value.ends_with)
     msg = f"{_place(field)}: {type(value).__name__} is not supported"
     raise NotSupportedError(msg, field=field)
 
@@ -206,7 +196,7 @@ def _parts(field: str | None, value: types.SigmaString) -> tuple[str | Wild, ...
     return tuple(parts)
 
 
-def _regex(field: str | None, value: types.SigmaRegularExpression) -> Matches:
+def _regex(field: str | None, value: types.SigmaRegularExpression) -> ours.Matches:
     if value.contains_placeholder():
         msg = f"{_place(field)}: nothing expands the placeholder in {str(value.regexp)!r}"
         raise NotSupportedError(msg, field=field)
@@ -219,7 +209,7 @@ def _regex(field: str | None, value: types.SigmaRegularExpression) -> Matches:
     except (re.error, OverflowError, RecursionError) as error:
         msg = f"{_place(field)}: {pattern!r} is not a regular expression: {error}"
         raise QueryError(msg, field=field) from error
-    return Matches(field, pattern, int(flags))
+    return ours.Matches(field, pattern, int(flags))
 
 
 def _exact(field: str | None, number: int | float) -> int | float:

@@ -41,11 +41,7 @@ class Columns:
             self._by_name.setdefault(name.lower(), []).append(name)
 
     def references(self, tree: Expr, text: str, what: str) -> dict[int, ColumnRef]:
-        """Return what each column node of the tree refers to, by the node's ``id``.
-
-        Raises:
-            QueryError: an unknown or ambiguous column; the message points at it.
-        """
+        """Return what each column of the tree refers to, by the node's ``id``, or refuse it."""
         found: dict[int, ColumnRef] = {}
         for node in column_nodes(tree):
             parts = [part.name for part in node.parts]

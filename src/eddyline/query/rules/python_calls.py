@@ -31,10 +31,6 @@ def take_out_calls(
     """Put a TRUE in the place of every call of a Python predicate; return these by their ``id``.
 
     The tree of the rule is changed; functions are found by their names in lower case.
-
-    Raises:
-        QueryError: arguments that do not fit, or may raise.
-        NotSupportedError: a call within an argument of another.
     """
     taken: dict[int, FunctionPredicate] = {}
     for call in list(expression.tree.find_all(exp.Anonymous)):
@@ -91,11 +87,7 @@ def _argument(expression: Expression, name: str, arg: Expr) -> str:
 def checked_reads(
     predicate: FunctionPredicate, what: str, columns: Mapping[str, str], *, ansi: bool
 ) -> FunctionPredicate:
-    """Return the predicate if the columns that it reads exist and reading them never raises.
-
-    Raises:
-        QueryError: it does not fit the columns.
-    """
+    """Return the predicate; the columns that it reads have to exist, and never raise."""
     for text in predicate.reads:
         if text in columns:
             continue  # a column by its exact name, which need not be SQL

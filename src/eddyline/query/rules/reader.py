@@ -69,13 +69,9 @@ READERS: dict[type[Expr], NodeReader] = {
 
 
 class RuleText:
-    """One rule's text over the columns of an input.
+    """One rule's text over the columns of an input, a condition.
 
     It may call the Python predicates by their names; other arguments are as for ``Expression``.
-
-    Raises:
-        QueryError: it cannot be read, names an unknown column or is not a condition.
-        NotSupportedError: it needs more than one row.
     """
 
     def __init__(

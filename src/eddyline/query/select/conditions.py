@@ -56,12 +56,7 @@ class Calls:
         """By name in lower case."""
 
     def call(self, tree: Expr) -> Call | None:
-        """Return the call if a conjunct is ``[NOT] f(…)`` of a function.
-
-        Raises:
-            QueryError: a call that does not fit the function.
-            NotSupportedError: a function inside a larger expression.
-        """
+        """Return the call if a conjunct is ``[NOT] f(…)`` of a function, which it has to fit."""
         negated, inner = False, tree
         while isinstance(inner, exp.Not | exp.Paren):
             negated ^= isinstance(inner, exp.Not)
@@ -108,12 +103,7 @@ class Conditions:
         self._word = "WHERE"
 
     def add(self, word: str, tree: Expr) -> None:
-        """Sort the conjuncts of a condition of ON or WHERE.
-
-        Raises:
-            QueryError: a column that is unknown or ambiguous, or a call that does not fit.
-            NotSupportedError: a condition that eddyline does not run yet, with its position.
-        """
+        """Sort the conjuncts of a condition of ON or WHERE; some are not run yet."""
         self._word = word
         check_is_row_wise(tree, self.statement.text, word, self._calls.functions)
         for conjunct in self.statement.conjuncts(tree):
@@ -166,11 +156,7 @@ class JoinConditions(Conditions):
         """The other conjuncts over several inputs, with every column qualified."""
 
     def add_using(self, left: Named, right: Named, start: int) -> None:
-        """Add the equality of two columns that USING names, at an offset of the text.
-
-        Raises:
-            NotSupportedError: they are of different types.
-        """
+        """Add the equality of two columns of one type that USING names at an offset."""
         sides = [(each.input, identifier(each.column)) for each in (left, right)]
         self._add_equality(sides, f"{left.text} = {right.text}", start)
 

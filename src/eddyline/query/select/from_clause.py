@@ -66,12 +66,7 @@ class FromReader:
         self._names = {name.lower(): name for name in known}
 
     def items(self) -> list[FromItem]:
-        """Return the items in the order in which they were written.
-
-        Raises:
-            QueryError: an unknown stream, a name that is taken, or what is no window.
-            NotSupportedError: anything but inner joins of streams.
-        """
+        """Return the items as they were written; only inner joins of streams are run yet."""
         if not self._is_join:
             self._check_single(self._sources[0][0])
         items: list[FromItem] = []

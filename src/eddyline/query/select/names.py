@@ -76,9 +76,6 @@ class Scope:
         """Return the column that a name means, and whether its input stands before it.
 
         A name is split at its points: ``k``, ``s.k``, ``s.k.field``, ``k.field``.
-
-        Raises:
-            QueryError: nothing has the name, or more than one column has it.
         """
         name = self.input_of(parts[0])
         if name is not None and len(parts) > 1:
@@ -159,12 +156,7 @@ class Names:
         self._qualifiers = {name.lower(), stream.lower()}
 
     def inputs(self, part: Part, what: str) -> list[str]:  # noqa: ARG002
-        """Return the inputs that a part reads.
-
-        Raises:
-            QueryError: a column that is unknown or ambiguous.
-            NotSupportedError: a star, which would read every input.
-        """
+        """Return the inputs that a part reads, or refuse a column that is not one of theirs."""
         return [self._input]
 
     def unqualified(self, part: Part, what: str = "") -> str:  # noqa: ARG002

@@ -65,12 +65,7 @@ class Statement:
 
     @classmethod
     def read(cls, text: str) -> Statement:
-        """Return a query as a statement.
-
-        Raises:
-            QueryError: it cannot be read; the message shows where.
-            NotSupportedError: valid SQL that eddyline does not run yet; the message shows where.
-        """
+        """Return a query as a statement, or refuse it where it is none, or none that is run yet."""
         tokens = tokens_of(text, "the query")
         while tokens and tokens[-1].token_type == TokenType.SEMICOLON:
             tokens.pop()

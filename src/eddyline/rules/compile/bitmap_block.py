@@ -84,13 +84,9 @@ class BitmapBlock:
     ) -> Self:
         """Return the bitmap block of some rules.
 
-        Args:
-            rules: the rules, in the order of their bits.
-            attribute_of: attribute of a literal (its row in the matrix of keys); -1 for what is
-                not decided by a key: it is taken to hold, and the rule needs a check.
-            keys_of: keys for which a literal with an attribute holds.
-            further_cuts: keys to cut an attribute at besides; regions of equal bitmaps change no
-                answer.
+        A literal without an attribute (-1; else its row in the matrix of keys) is not decided by a
+        key: it is taken to hold, and the rule needs a check. Further cuts of an attribute change no
+        answer.
 
         Raises:
             PlanError: there are more than ``MAX_RULES`` rules.
@@ -157,13 +153,8 @@ class BitmapBlock:
     def regions(self, keys: Ints, nulls: Mask, rows: Ints) -> Int32s:
         """Return the regions of some rows in all constructs: what a sequence is learned from.
 
-        Args:
-            keys: keys of the attributes ((attributes, R)).
-            nulls: which are NULL ((attributes, R)).
-            rows: the rows ((T,)).
-
-        Returns:
-            Region of each row and construct ((T, n)).
+        Keys are those of the attributes, and which are NULL ((attributes, R)); there is a region of
+        each row and construct ((T, n)).
         """
         keys, nulls = np.require(keys, np.int64, PLAIN), np.require(nulls, np.bool_, PLAIN)
         found = np.empty((self.n_constructs, len(rows)), dtype=np.int32)
@@ -236,17 +227,10 @@ class BitmapBlocks:
         return BitmapBlock.build(formulas, attribute_of, keys_of)
 
     def regions(self, rules: tuple[int, ...], sampled: Int32s) -> Int32s:
-        """Return regions of the program's constructs as regions of a block's.
+        """Return regions of a program's constructs ((T, constructs)) as a block's ((T, n)).
 
         A block cuts where its own rules do, a program where any rule does; so a region of the
         program lies in one region of the block.
-
-        Args:
-            rules: the block's.
-            sampled: regions of rows in the program's constructs ((T, constructs)).
-
-        Returns:
-            Regions in the block's constructs ((T, n)).
         """
         if self._representatives is None:
             self._representatives = [

@@ -296,15 +296,7 @@ def _place_of(bit: int) -> int:
 
 @compiled
 def regions(keys: Ints, nulls: Mask, rows: Ints, block: BlockArrays, found: Int32s) -> None:
-    """Write the regions of some rows in all constructs.
-
-    Args:
-        keys: keys of the attributes ((attributes, R)).
-        nulls: which of them are NULL ((attributes, R)).
-        rows: the rows ((T,)).
-        block: the block.
-        found: set to the regions ((n, T)).
-    """
+    """Write the regions of some rows ((T,)) in all constructs ((n, T)); see ``select_macro``."""
     for construct in range(len(block.columns)):
         column = block.columns[construct]
         regions_of(

@@ -42,9 +42,6 @@ class Selection:
 
     Without a sequence, constructs stand in the order of their numbers. With ``skips`` a row passes
     over constructs that cannot decide any rule it has left.
-
-    Raises:
-        PlanError: the sequence is for another number of constructs or regions.
     """
 
     def __init__(
@@ -64,9 +61,8 @@ class Selection:
     def select(self, keys: Ints, nulls: Mask) -> Selected:
         """Return the rules that survive for each row of a batch, and counts.
 
-        Args:
-            keys: keys of the attributes, rows of the matrix contiguous ((attributes, R)).
-            nulls: which are NULL ((attributes, R)).
+        Keys are those of the attributes, rows of the matrix contiguous, and which are NULL
+        ((attributes, R)).
         """
         # Others would be compiled for their kind of array: once per process is enough.
         keys, nulls = np.require(keys, np.int64, PLAIN), np.require(nulls, np.bool_, PLAIN)

@@ -89,10 +89,7 @@ def _meet(some: Words, others: Words) -> bool:
 
 @compiled
 def best_path(visits: Ints, costs: Floats) -> Ints:
-    """Return the cheapest order.
-
-    Visits are those of ``subset_visits`` ((2**n, n)), costs those of an evaluation ((n,)).
-    """
+    """Return the cheapest order by visits of sets ((2**n, n)) and costs of constructs ((n,))."""
     n_sets, n = visits.shape
     best = np.full(n_sets, np.inf)
     last = np.zeros(n_sets, dtype=np.int64)
