@@ -13,6 +13,7 @@ from eddyline.errors import OptionError, PlanError
 from eddyline.routing.options import RouterOptions
 from eddyline.routing.partitions import Partition
 from eddyline.routing.router import Router
+from eddyline.routing.saving import Prices
 from eddyline.routing.table import RouteTable
 from eddyline.stats.attributes import AttributeSample, joined
 from eddyline.testing.generators import CorrelatedStream
@@ -36,6 +37,14 @@ def plain_router(sample, n_filters, **given):
     reads = given.pop("reads", [frozenset()] * n_filters)
     ids = [f"f{f}" for f in range(n_filters)]
     return Router(ids, sample.attributes, kinds, reads, RouterOptions(**given))
+
+
+def propose(router, order, table, sample, costs_ns, **prices):
+    return router.propose(Prices(order, costs_ns, **prices), table, sample)
+
+
+def review(router, order, table, sample, costs_ns):
+    return router.review(Prices(order, costs_ns), table, sample)
 
 
 def mean_cost(drops, orders):
@@ -62,7 +71,7 @@ def improvements(streams, n_rows):
         n = stream.n_filters
         sample = stream.sample(n_rows)
         order = tuple(np.argsort(-sample.bits(n).mean(axis=0), kind="stable").tolist())
-        proposal = router_of(stream).propose(order, None, sample, np.ones(n))
+        proposal = propose(router_of(stream), order, None, sample, np.ones(n))
         fresh = replace(stream, seed=stream.seed + 10_000)
         drops, classes = (rows := fresh.draw(20_000)).drops, rows.classes
         single = mean_cost(drops, np.tile(order, (len(drops), 1)))
@@ -92,7 +101,7 @@ def test_t8_skewed_pass_fractions_reach_the_oracle(below):
 def test_the_best_case_of_the_paper_and_its_evidence():
     stream = StarStream.skewed(8, 0.05)
     sample = stream.sample(4000)
-    proposal = router_of(stream).propose(tuple(range(8)), None, sample, np.ones(8))
+    proposal = propose(router_of(stream), tuple(range(8)), None, sample, np.ones(8))
     cost = cost_under(proposal.table, None, replace(stream, seed=1).sample(20_000), 8)
     assert 1 - cost / stream.cost_of_one_order() > 0.678
     assert proposal.table.attributes == ("attr_c",)
@@ -114,7 +123,7 @@ def test_the_best_case_of_the_paper_and_its_evidence():
 def test_t3_orders_of_example_3_1():
     fracs = ((0.32, 0.31, 0.27), (0.10, 0.20, 0.90), (0.55, 0.65, 0.60))
     stream = StarStream(pass_fracs=fracs, seed=4)
-    proposal = router_of(stream).propose((0, 1, 2), None, stream.sample(5000), np.ones(3))
+    proposal = propose(router_of(stream), (0, 1, 2), None, stream.sample(5000), np.ones(3))
     classes = proposal.table.group_of(np.array([[0.0], [1.0], [2.0]]))
     orders = [proposal.table.orders[group] for group in classes]
     assert orders == [(1, 0, 2), (1, 0, 2), (0, 2, 1)]
@@ -125,7 +134,7 @@ def test_t3_orders_of_example_3_1():
 def test_classes_keep_their_order_when_the_order_of_all_rows_changes():
     stream = StarStream.skewed(4, 0.05, n_noise=0)  # to rows in general all orders are alike
     sample = stream.sample(3000)
-    table = router_of(stream).propose((0, 1, 2, 3), None, sample, np.ones(4)).table
+    table = propose(router_of(stream), (0, 1, 2, 3), None, sample, np.ones(4)).table
     for order in itertools.permutations(range(4)):
         assert cost_under(table.with_default(order), None, sample, 4) < 1.2
 
@@ -135,7 +144,7 @@ def test_classes_that_are_like_all_rows_follow_their_order():
     a = rng.integers(0, 10, 5000)
     fracs = np.stack([np.full(5000, 0.2), np.full(5000, 0.5), np.where(a == 3, 0.01, 0.9)], axis=1)
     sample = sample_of(a[:, None], rng.random((5000, 3)) >= fracs)
-    table = plain_router(sample, 3).propose((0, 1, 2), None, sample, np.ones(3)).table
+    table = propose(plain_router(sample, 3), (0, 1, 2), None, sample, np.ones(3)).table
     groups = table.group_of(np.arange(10.0)[:, None])
     assert np.flatnonzero(groups).tolist() == [3]
 
@@ -149,7 +158,7 @@ def test_two_attributes_for_two_kinds_of_filters():
         pass_fracs[:, f] = np.where(alike, 0.1, 0.9)
     drops = rng.random((5000, 6)) >= pass_fracs
     sample = sample_of(np.stack([a, b, other], axis=1), drops)
-    proposal = plain_router(sample, 6).propose(tuple(range(6)), None, sample, np.ones(6))
+    proposal = propose(plain_router(sample, 6), tuple(range(6)), None, sample, np.ones(6))
     assert set(proposal.table.attributes) == {"a", "b"}
     best = mean_cost(drops, np.argsort(pass_fracs, axis=1, kind="stable"))
     assert cost_under(proposal.table, None, sample, 6) < 1.02 * best
@@ -164,9 +173,9 @@ def test_an_attribute_more_has_to_pay_for_itself():
     fracs[:, 0] = np.where(b == 0, 0.02, fracs[:, 0])
     sample = sample_of(np.stack([a, b], axis=1), rng.random((5000, 3)) >= fracs)
     router = plain_router(sample, 3)
-    cheap = router.propose((0, 1, 2), None, sample, np.ones(3)).table
+    cheap = propose(router, (0, 1, 2), None, sample, np.ones(3)).table
     assert set(cheap.attributes) == {"a", "b"}
-    dear = router.propose((0, 1, 2), None, sample, np.ones(3), attribute_cost_ns=0.5).table
+    dear = propose(router, (0, 1, 2), None, sample, np.ones(3), attribute_ns=0.5).table
     assert dear.attributes == ("a",)
 
 
@@ -177,8 +186,8 @@ def test_costs_count():
     drops = np.stack([rng.random(4000) < np.where(a, 0.95, 0.05), rng.random(4000) < 0.3], axis=1)
     sample = sample_of(a[:, None], drops)
     router = plain_router(sample, 2)
-    assert router.propose((1, 0), None, sample, np.array([50.0, 1.0])) is None
-    proposal = router.propose((1, 0), None, sample, np.array([1.0, 1.0]))
+    assert propose(router, (1, 0), None, sample, np.array([50.0, 1.0])) is None
+    proposal = propose(router, (1, 0), None, sample, np.array([1.0, 1.0]))
     groups = proposal.table.group_of(np.array([[0.0], [1.0]]))
     assert [proposal.table.orders[group] for group in groups] == [(1, 0), (0, 1)]
 
@@ -189,7 +198,7 @@ def test_never_more_groups_than_allowed(max_groups):
     router = router_of(stream, options=RouterOptions(max_groups=max_groups))
     sample = stream.sample(4000)
     order = tuple(np.argsort(-sample.bits(8).mean(axis=0)).tolist())
-    assert 2 <= router.propose(order, None, sample, np.ones(8)).table.n_groups <= max_groups
+    assert 2 <= propose(router, order, None, sample, np.ones(8)).table.n_groups <= max_groups
 
 
 def test_a_better_order_for_all_rows_is_not_to_the_credit_of_routing():
@@ -198,7 +207,7 @@ def test_a_better_order_for_all_rows_is_not_to_the_credit_of_routing():
     a = rng.integers(0, 2, 4000)
     fracs = np.stack([np.full(4000, 0.9), np.where(a, 0.5, 0.4), np.full(4000, 0.1)], axis=1)
     sample = sample_of(a[:, None], rng.random((4000, 3)) >= fracs)
-    assert plain_router(sample, 3).propose((0, 1, 2), None, sample, np.ones(3)) is None
+    assert propose(plain_router(sample, 3), (0, 1, 2), None, sample, np.ones(3)) is None
 
 
 # -- when it does not pay ------------------------------------------------------------------------
@@ -216,7 +225,7 @@ def test_attributes_that_tell_nothing_are_hardly_ever_taken():
         values = [rng.random(n_rows) if k % 2 else rng.integers(0, 24, n_rows) for k in range(8)]
         sample = sample_of(np.stack(values, axis=1), ~stream.passes(n_rows))
         order = tuple(rng.permutation(8).tolist())
-        found = plain_router(sample, 8).propose(order, None, sample, rng.choice([1.0, 9.0], 8))
+        found = propose(plain_router(sample, 8), order, None, sample, rng.choice([1.0, 9.0], 8))
         taken += found is not None
     assert taken <= 2
 
@@ -225,16 +234,16 @@ def test_attributes_that_tell_nothing_are_hardly_ever_taken():
     ("prices", "pays"),
     [
         ({}, True),
-        ({"route_cost_ns": 2.0}, True),
-        ({"route_cost_ns": 4.0}, False),
-        ({"group_cost_ns": 0.08}, True),
-        ({"group_cost_ns": 8.0}, False),
+        ({"route_ns": 2.0}, True),
+        ({"route_ns": 4.0}, False),
+        ({"group_ns": 0.08}, True),
+        ({"group_ns": 8.0}, False),
     ],
 )
 def test_kept_only_if_it_pays(prices, pays):
     stream = StarStream.skewed(8, 0.05)  # saves 3.3 of 4.7 evaluations
-    found = router_of(stream).propose(
-        tuple(range(8)), None, stream.sample(2000), np.ones(8), **prices
+    found = propose(
+        router_of(stream), tuple(range(8)), None, stream.sample(2000), np.ones(8), **prices
     )
     assert (found is not None) == pays
 
@@ -243,8 +252,8 @@ def test_fewer_groups_where_calls_are_dear():
     stream = StarStream.random(8, 3)
     sample = stream.sample(4000)
     order = tuple(np.argsort(-sample.bits(8).mean(axis=0)).tolist())
-    cheap = router_of(stream).propose(order, None, sample, np.ones(8))
-    dear = router_of(stream).propose(order, None, sample, np.ones(8), group_cost_ns=0.024)
+    cheap = propose(router_of(stream), order, None, sample, np.ones(8))
+    dear = propose(router_of(stream), order, None, sample, np.ones(8), group_ns=0.024)
     assert 2 <= dear.table.n_groups < cheap.table.n_groups
 
 
@@ -254,9 +263,9 @@ def test_a_filters_own_attribute_is_no_prediction():
     drops = np.stack([light <= 500, rng.random(4000) < 0.5], axis=1)
     sample = sample_of(light[:, None], drops, ["light"])
     own = plain_router(sample, 2, reads=[frozenset({"light"}), frozenset()])
-    assert own.propose((1, 0), None, sample, np.ones(2)) is None
+    assert propose(own, (1, 0), None, sample, np.ones(2)) is None
     other = plain_router(sample, 2)
-    assert other.propose((1, 0), None, sample, np.ones(2)).table.attributes == ("light",)
+    assert propose(other, (1, 0), None, sample, np.ones(2)).table.attributes == ("light",)
 
 
 @pytest.mark.parametrize("frac", [0.01, 0.99])
@@ -265,7 +274,7 @@ def test_filters_that_pass_nearly_nothing_or_all_are_not_asked_about(frac):
     a = rng.integers(0, 2, 5000)
     extreme = rng.random(5000) < np.where(a, 2 * frac - (frac > 0.5), float(frac > 0.5))
     sample = sample_of(a[:, None], np.stack([~extreme, rng.random(5000) < 0.5], axis=1))
-    assert plain_router(sample, 2).propose((1, 0), None, sample, np.ones(2)) is None
+    assert propose(plain_router(sample, 2), (1, 0), None, sample, np.ones(2)) is None
 
 
 # -- degenerate samples --------------------------------------------------------------------------
@@ -293,14 +302,14 @@ def test_samples_of_which_nothing_can_be_learned(values, drops, kind):
     sample = sample_of(values, drops)
     n = drops.shape[1]
     router = plain_router(sample, n, kinds=[kind] * values.shape[1])
-    assert router.propose(tuple(range(n)), None, sample, np.ones(n)) is None
+    assert propose(router, tuple(range(n)), None, sample, np.ones(n)) is None
 
 
 def test_attributes_that_were_not_observed_are_null():
     stream = StarStream.skewed(4, 0.05, n_noise=0)
     sample = stream.sample(2000)
     router = Router(stream.filter_ids, ("later", "attr_c"), ["number"] * 2, [frozenset()] * 4)
-    proposal = router.propose((0, 1, 2, 3), None, sample, np.ones(4))
+    proposal = propose(router, (0, 1, 2, 3), None, sample, np.ones(4))
     assert proposal.table.attributes == ("attr_c",)
     assert proposal.evidence["left_out"] == {"later": "always NULL"}
 
@@ -311,7 +320,7 @@ def test_null_is_a_class_of_its_own():
     drops = np.stack([rng.random(3000) < np.where(is_null, 0.9, 0.1),
                       rng.random(3000) < np.where(is_null, 0.1, 0.9)], axis=1)  # fmt: skip
     sample = sample_of(np.where(is_null, np.nan, 5.0)[:, None], drops)
-    table = plain_router(sample, 2).propose((0, 1), None, sample, np.ones(2)).table
+    table = propose(plain_router(sample, 2), (0, 1), None, sample, np.ones(2)).table
     groups = table.group_of(np.array([[np.nan], [5.0]]))
     assert [table.orders[group] for group in groups] == [(0, 1), (1, 0)]
 
@@ -324,7 +333,7 @@ def test_many_filters(n_filters):
     drops = rng.random((2000, n_filters)) >= fracs
     sample = sample_of(a[:, None], drops)
     router = plain_router(sample, n_filters)
-    table = router.propose(tuple(range(n_filters)), None, sample, np.ones(n_filters)).table
+    table = propose(router, tuple(range(n_filters)), None, sample, np.ones(n_filters)).table
     assert cost_under(table, None, sample, n_filters) < 0.85 * mean_cost(
         drops, np.tile(np.arange(n_filters), (2000, 1))
     )
@@ -337,10 +346,10 @@ def test_weights_count():
     values, weights = rows.values.copy(), np.ones(4000)
     values[::2] = np.random.default_rng(9).integers(0, 4, (2000, 1))
     sample = sample_of(values, rows.drops)
-    found = plain_router(sample, 4).propose((0, 1, 2, 3), None, sample, np.ones(4))
+    found = propose(plain_router(sample, 4), (0, 1, 2, 3), None, sample, np.ones(4))
     weights[::2] = 1000.0
     heavy = replace(sample, weights=weights)
-    other = plain_router(sample, 4).propose((0, 1, 2, 3), None, heavy, np.ones(4))
+    other = propose(plain_router(sample, 4), (0, 1, 2, 3), None, heavy, np.ones(4))
     assert found.evidence["saved_ns"] > 0.3
     assert other is None or other.evidence["saved_ns"] < 0.2
 
@@ -350,8 +359,8 @@ def test_proposing_changes_nothing_and_repeats_exactly():
     sample = stream.sample(3000)
     before = sample.values.copy(), sample.codes.copy(), sample.weights.copy()
     router = router_of(stream)
-    first = router.propose(tuple(range(6)), None, sample, np.ones(6))
-    again = router.propose(tuple(range(6)), None, sample, np.ones(6))
+    first = propose(router, tuple(range(6)), None, sample, np.ones(6))
+    again = propose(router, tuple(range(6)), None, sample, np.ones(6))
     assert first == again
     for old, new in zip(before, (sample.values, sample.codes, sample.weights), strict=True):
         np.testing.assert_array_equal(old, new)
@@ -377,7 +386,7 @@ def test_t10_appears_moves_and_disappears():
         fresh = phase((-1, 0, 1, -1)[step // 12], 500, step)
         costs.append(cost_under(table, order, fresh, 6))
         window = joined([window, fresh]).last(5000)
-        proposal = router.propose(order, table, window, np.ones(6))
+        proposal = propose(router, order, table, window, np.ones(6))
         if proposal is not None:
             table = proposal.table
             events.append((step, table and table.attributes[0]))
@@ -395,7 +404,7 @@ def test_tables_do_not_flap_on_rows_that_hold_still():
     for step in range(60):
         fresh = replace(stream, seed=step).sample(500)
         window = fresh if window is None else joined([window, fresh]).last(5000)
-        proposal = router.propose(order, table, window, np.ones(6))
+        proposal = propose(router, order, table, window, np.ones(6))
         if proposal is not None:
             n_changes += 1
             table = proposal.table
@@ -413,20 +422,20 @@ def test_a_table_of_attributes_that_are_gone_goes():
     cut = Partition("gone", "values", (1.0,))
     table = RouteTable((cut,), ((0, 1, 2, 3), (3, 2, 1, 0)), (1, 0, 0))
     sample = phase(-1, 2000, 0, n=4)
-    found = plain_router(sample, 4).propose((0, 1, 2, 3), table, sample, np.ones(4))
+    found = propose(plain_router(sample, 4), (0, 1, 2, 3), table, sample, np.ones(4))
     assert found.table is None
-    better = router_of(stream).propose((0, 1, 2, 3), table, stream.sample(2000), np.ones(4))
+    better = propose(router_of(stream), (0, 1, 2, 3), table, stream.sample(2000), np.ones(4))
     assert better.table.attributes == ("attr_c",)
 
 
 def test_a_harmful_table_goes_at_once():
     stream = StarStream.skewed(4, 0.05, n_noise=0)
-    good = router_of(stream).propose((0, 1, 2, 3), None, stream.sample(3000), np.ones(4)).table
+    good = propose(router_of(stream), (0, 1, 2, 3), None, stream.sample(3000), np.ones(4)).table
     turned = [*good.orders[1:], good.orders[0]]  # each class takes the order of another one
     bad = replace(
         good, orders=(good.orders[0], *[order[::-1] for order in turned][: len(good.orders) - 1])
     )
-    found = router_of(stream).propose((0, 1, 2, 3), bad, stream.sample(3000), np.ones(4))
+    found = propose(router_of(stream), (0, 1, 2, 3), bad, stream.sample(3000), np.ones(4))
     assert found is not None
     assert found.table != bad
 
@@ -435,43 +444,43 @@ def test_a_harmful_table_goes_at_once():
 def test_a_review_of_hardly_any_rows_changes_nothing(n_rows):
     stream = StarStream.skewed(4, 0.05, n_noise=0)
     order = (0, 1, 2, 3)
-    table = router_of(stream).propose(order, None, stream.sample(3000), np.ones(4)).table
+    table = propose(router_of(stream), order, None, stream.sample(3000), np.ones(4)).table
     other = phase(-1, n_rows, 3, n=4).of(("a",))
     few = replace(other, attributes=("attr_c",))
-    assert router_of(stream).review(order, table, few, np.ones(4)) is None
-    assert router_of(stream).propose(order, table, few, np.ones(4)) is None
+    assert review(router_of(stream), order, table, few, np.ones(4)) is None
+    assert propose(router_of(stream), order, table, few, np.ones(4)) is None
 
 
 @pytest.mark.parametrize("n_rows", [60, 200, 1000])
 def test_a_review_stops_a_table_that_harms_however_few_rows_there_are(n_rows):
     # the filter that each class takes first passes everything now; another one drops all rows
     stream = StarStream.skewed(4, 0.05, n_noise=0)
-    table = router_of(stream).propose((0, 1, 2, 3), None, stream.sample(3000), np.ones(4)).table
+    table = propose(router_of(stream), (0, 1, 2, 3), None, stream.sample(3000), np.ones(4)).table
     classes = np.random.default_rng(13).integers(0, 4, n_rows)
     drops = np.arange(4) == ((classes + 1) % 4)[:, None]
     drops[:, 0] = True
     now = sample_of(classes[:, None], drops, ["attr_c"])
     router = router_of(stream)
-    assert router.review((0, 1, 2, 3), table, now, np.ones(4)).table is None
-    assert router.propose((0, 1, 2, 3), table, now, np.ones(4)).table is None
+    assert review(router, (0, 1, 2, 3), table, now, np.ones(4)).table is None
+    assert propose(router, (0, 1, 2, 3), table, now, np.ones(4)).table is None
 
 
 def test_a_review_keeps_a_table_that_pays():
     stream = StarStream.random(6, 5)
     order = tuple(range(6))
-    table = router_of(stream).propose(order, None, stream.sample(3000), np.ones(6)).table
+    table = propose(router_of(stream), order, None, stream.sample(3000), np.ones(6)).table
     stopped = 0
     for seed in range(60):
         sample = replace(stream, seed=seed + 50).sample(200)
-        stopped += router_of(stream).review(order, table, sample, np.ones(6)) is not None
+        stopped += review(router_of(stream), order, table, sample, np.ones(6)) is not None
     assert stopped == 0
 
 
 def test_nothing_to_route_any_more():
     sample = sample_of(np.zeros((500, 1)), np.zeros((500, 1), dtype=bool))
     table = RouteTable((), ((0,),), (0,))
-    assert plain_router(sample, 1).propose((0,), table, sample, np.ones(1)).table is None
-    assert plain_router(sample, 1).propose((0,), None, sample, np.ones(1)) is None
+    assert propose(plain_router(sample, 1), (0,), table, sample, np.ones(1)).table is None
+    assert propose(plain_router(sample, 1), (0,), None, sample, np.ones(1)) is None
 
 
 # -- arguments and speed -------------------------------------------------------------------------
@@ -514,6 +523,6 @@ def test_a_decision_takes_milliseconds():
     took = []
     for _ in range(15):
         started = time.process_time()
-        router.propose(tuple(range(8)), None, sample, np.ones(8))
+        propose(router, tuple(range(8)), None, sample, np.ones(8))
         took.append(time.process_time() - started)
     assert min(took) < 0.05  # about 0.006 on an idle machine

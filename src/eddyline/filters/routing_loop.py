@@ -17,6 +17,7 @@ from eddyline.errors import OptionError, PlanError
 from eddyline.filters.view import RouteView
 from eddyline.routing.options import RouterOptions
 from eddyline.routing.router import Router
+from eddyline.routing.saving import Prices
 from eddyline.routing.table import RouteTable
 from eddyline.runtime.journal import JournalEntry
 from eddyline.stats.attributes import AttributeSample, joined
@@ -225,16 +226,15 @@ class Routes:
         self, order: Order, costs: CostSums, work_ns: float, batch_id: int
     ) -> list[JournalEntry]:
         """Ask the router for a better table; under one order, a row costs ``work_ns`` (ns)."""
-        overhead = self._overhead(costs)
-        self._may_pay = overhead[0] < MOST_SAVED * work_ns
-        per_row_ns = costs.fit()[1]
+        prices = self._prices(order, costs)
+        self._may_pay = prices.route_ns < MOST_SAVED * work_ns
         proposal = None
         if self._is_proposal_due:
             self._n_new = self._n_reviewed = 0
-            proposal = self._router.propose(order, self.table, self._sample, per_row_ns, *overhead)
+            proposal = self._router.propose(prices, self.table, self._sample)
         elif self.table is not None and self._is_review_due:
             self._n_reviewed = self._n_new
-            proposal = self._router.review(order, self.table, self._sample, per_row_ns, *overhead)
+            proposal = self._router.review(prices, self.table, self._sample)
         if proposal is None or proposal.table == self.table:
             return []
         before, self.table = self.table, proposal.table
@@ -244,15 +244,17 @@ class Routes:
         words = (self._words(before), self._words(self.table))
         return [JournalEntry(batch_id, self.component, "routes", *words, proposal.evidence)]
 
-    def _overhead(self, costs: CostSums) -> tuple[float, float, float]:
-        """Return what it costs to find a row's class, each further group and attribute (ns)."""
+    def _prices(self, order: Order, costs: CostSums) -> Prices:
+        """Return what filters cost, and what routing does."""
         fixed_ns, per_row_ns = costs.fit()
         if not self._hands_over:
             condition_ns = min(float(per_row_ns.min()), MAX_CONDITION_NS)
-            return condition_ns, condition_ns / 2.0, condition_ns  # half of them are looked at
+            # Half of the conditions are looked at.
+            return Prices(order, per_row_ns, condition_ns, condition_ns / 2.0, condition_ns)
         handed_over_ns = HAND_OVER_NS * len(self.names)
         group_ns = float((fixed_ns + GROUP_CALL_NS).sum()) / max(self._batch_rows, 1.0)
-        return LOOK_UP_NS + REGROUP_NS + handed_over_ns, group_ns, LOOK_UP_NS
+        route_ns = LOOK_UP_NS + REGROUP_NS + handed_over_ns
+        return Prices(order, per_row_ns, route_ns, group_ns, LOOK_UP_NS)
 
     def _words(self, table: RouteTable | None) -> Any:
         """Return a table for the journal."""

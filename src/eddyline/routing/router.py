@@ -23,17 +23,17 @@ import numpy as np
 from eddyline.errors import PlanError
 from eddyline.routing.learning import Outcomes
 from eddyline.routing.options import RouterOptions
-from eddyline.routing.saving import FALLING_Z, Prices, Saving, routed_costs
+from eddyline.routing.saving import FALLING_Z, Saving, routed_costs
 from eddyline.routing.search import Search, Subject
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from eddyline.data.arrays import Floats
+    from eddyline.routing.saving import Prices
     from eddyline.routing.search import Found, Kind
     from eddyline.routing.table import RouteTable
     from eddyline.stats.attributes import AttributeSample
-    from eddyline.stats.profile import Order
 
 
 LONG_FIRST = (1, 2, 4, 8)
@@ -97,32 +97,17 @@ class Router:
         )
 
     def propose(
-        self,
-        order: Order,
-        table: RouteTable | None,
-        sample: AttributeSample,
-        costs_ns: Floats,
-        route_cost_ns: float = 0.0,
-        group_cost_ns: float = 0.0,
-        attribute_cost_ns: float = 0.0,
+        self, prices: Prices, table: RouteTable | None, sample: AttributeSample
     ) -> RouteProposal | None:
         """Return a better table, or one that says to stop routing; None leaves things alone.
 
         Args:
-            order: the order of all rows.
+            prices: the order of all rows, and what things cost.
             table: the table in force.
             sample: the newest sampled rows.
-            costs_ns: cost of one evaluation of each filter (ns; > 0; (F,)).
-            route_cost_ns: what it costs to find a row's group by one attribute (ns per input row;
-                ≥ 0).
-            group_cost_ns: what each group but the first adds, such as one more call of each filter
-                per batch (ns per input row; ≥ 0).
-            attribute_cost_ns: what each attribute of a table but the first adds (ns per input row;
-                ≥ 0).
         """
-        prices = Prices(order, costs_ns, route_cost_ns, group_cost_ns, attribute_cost_ns)
         sample = sample.of(self._subject.attributes)
-        if len(order) < 2 or not self._subject.attributes:
+        if len(prices.order) < 2 or not self._subject.attributes:
             return None if table is None else RouteProposal(None, {"reason": "nothing to route"})
         held: Floats | None = None
         shares: tuple[int, ...] = LONG_FIRST
@@ -145,14 +130,7 @@ class Router:
         return _stopped(sample, prices, table)
 
     def review(
-        self,
-        order: Order,
-        table: RouteTable,
-        sample: AttributeSample,
-        costs_ns: Floats,
-        route_cost_ns: float = 0.0,
-        group_cost_ns: float = 0.0,
-        attribute_cost_ns: float = 0.0,
+        self, prices: Prices, table: RouteTable, sample: AttributeSample
     ) -> RouteProposal | None:
         """Return a proposal to stop routing if the table in force no longer pays, else None.
 
@@ -160,13 +138,9 @@ class Router:
         table, and of however few rows are left of the sample after a change: a table must not
         stay because it takes long to learn another. The arguments are those of ``propose``.
         """
-        prices = Prices(order, costs_ns, route_cost_ns, group_cost_ns, attribute_cost_ns)
         sample = sample.of(self._subject.attributes)
-        return (
-            _stopped(sample, prices, table)
-            if self._held(table, sample, prices)[0] is None
-            else None
-        )
+        has_stopped = self._held(table, sample, prices)[0] is None
+        return _stopped(sample, prices, table) if has_stopped else None
 
     def _held(
         self, table: RouteTable, sample: AttributeSample, prices: Prices

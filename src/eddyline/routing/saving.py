@@ -21,17 +21,18 @@ FALLING_Z = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """What things cost in one decision."""
+    """What things cost in one decision (ns)."""
 
     order: Order
+    """The order of all rows."""
     costs_ns: Floats
-    """Cost of one evaluation ((F,))."""
-    route_ns: float
-    """Finding a row's group by one attribute (per input row)."""
-    group_ns: float
-    """One more group (per input row)."""
-    attribute_ns: float
-    """One more attribute (per input row)."""
+    """Cost of one evaluation of each filter (> 0; (F,))."""
+    route_ns: float = 0.0
+    """Finding a row's group by one attribute (per input row; ≥ 0)."""
+    group_ns: float = 0.0
+    """Each group but the first, such as one more call of each filter per batch (per input row)."""
+    attribute_ns: float = 0.0
+    """Each attribute of a table but the first (per input row)."""
 
     def overhead_ns(self, n_groups: int, n_attributes: int) -> float:
         """Return what routing costs per input row (ns)."""
