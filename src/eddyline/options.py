@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, fields, replace
 from numbers import Integral, Real
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from eddyline.errors import OptionError
 from eddyline.registry import unknown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 OFF_SWITCH = "EDDYLINE_ADAPTIVE"
 """Environment variable; ``0``, ``false``, ``no`` or ``off`` freezes every order as written."""
@@ -33,10 +36,7 @@ class _Keywords:
         Raises:
             OptionError: an unknown name or a value out of range.
         """
-        known = [field.name for field in fields(cls)]  # type: ignore[arg-type]
-        for name in given:
-            if name not in known:
-                raise OptionError(unknown("option", name, known), name=name, known=known)
+        check_names("option", given, [field.name for field in fields(cls)])  # type: ignore[arg-type]
         return cls(**given)
 
     @classmethod
@@ -205,6 +205,13 @@ def in_range(options: Any, name: str, low: float, high: float) -> None:
         kind = "a whole number" if is_count else "a number"
         msg = f"option {name!r} must be {kind} in [{low}, {high}], got {value!r}"
         raise OptionError(msg, name=name, value=value)
+
+
+def check_names(kind: str, given: Iterable[str], known: list[str]) -> None:
+    """Check that options exist, with a hint for a name that does not."""
+    for name in given:
+        if name not in known:
+            raise OptionError(unknown(kind, name, known), name=name, known=known)
 
 
 def is_switch(options: Any, name: str) -> None:

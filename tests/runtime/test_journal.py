@@ -84,6 +84,4 @@ def test_a_journal_without_a_file():
     journal.extend([entry(1), entry(2), entry(3, event="restore")])
     assert len(journal) == 3
     assert journal[0].batch_id == 1
-    assert journal.last("order").batch_id == 2
-    assert journal.last("freeze") is None
     assert journal.rows()[2]["event"] == "restore"

@@ -21,6 +21,7 @@ from eddyline.change.meta import MetaOptions
 from eddyline.change.page_hinkley import PageHinkleyOptions
 from eddyline.change.single import Detector
 from eddyline.errors import OptionError
+from eddyline.options import check_names
 
 if TYPE_CHECKING:
     from eddyline.change.protocol import DetectorBank, DetectorOptions
@@ -113,10 +114,7 @@ def detector_bank(spec: str | DetectorOptions | Any, n: int, /, **options: Any) 
 
 def _check_names(kind: type, given: dict[str, Any]) -> None:
     known = [field.name for field in fields(kind)] if is_dataclass(kind) else []
-    for name in given:
-        if name not in known:
-            msg = registry.unknown(f"option of {kind.__name__}", name, known)
-            raise OptionError(msg, name=name, known=known)
+    check_names(f"option of {kind.__name__}", given, known)
 
 
 __all__ = ["DETECTORS", "Detector", "detector", "detector_bank", "options_of"]

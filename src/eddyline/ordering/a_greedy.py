@@ -11,14 +11,14 @@ violated at once then, so repairs repeat until none is flagged.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from eddyline.options import in_range
 from eddyline.ordering.greedy import Evidence, restore_invariant
 from eddyline.ordering.matrix_view import expected_cost_ns, joint_drops, view_of
-from eddyline.ordering.protocol import Proposal, WindowPolicy
+from eddyline.ordering.protocol import Proposal, WindowPolicy, reasons
 
 if TYPE_CHECKING:
     from eddyline.data.arrays import Floats
@@ -65,16 +65,13 @@ class AGreedyOptions:
         return AGreedy(self)
 
 
-@dataclass(frozen=True, slots=True)
-class Violation:
+class Violation(NamedTuple):
     """A position whose filter drops less per cost than a later one would there."""
 
     position: int
     by_position: int
-    ratio: float
-    """Weight dropped per ns at ``position`` by the filter in force."""
-    by_ratio: float
-    """Weight that the filter at ``by_position`` would drop per ns instead."""
+    ratios: tuple[float, float]
+    """Weight that the filter in force and the later one drop there (per ns)."""
 
 
 class AGreedy(WindowPolicy):
@@ -111,7 +108,7 @@ class AGreedy(WindowPolicy):
             return None
         i = int(flagged.any(axis=1).argmax())
         j = int(np.where(flagged[i], ratios[i], -1.0).argmax())
-        return Violation(i, j, float(ratios[i, i]), float(ratios[i, j]))
+        return Violation(i, j, (ratios[i, i], ratios[i, j]))
 
     def _worthwhile(
         self, order: Order, repaired: Order, flagged: Violation, window: FilterProfile
@@ -121,7 +118,9 @@ class AGreedy(WindowPolicy):
         min_gain = self._options.min_gain
         if repaired == order or (min_gain > 0.0 and before - after <= min_gain * before):
             return None
-        return Proposal(repaired, _reasons(order, flagged, window, before, after))
+        evidence = reasons(window, order, *flagged, window.n_tuples)
+        evidence |= {"cost_ns": before, "proposed_cost_ns": after}
+        return Proposal(repaired, evidence)
 
 
 def z_scores(joint: Floats, price: Floats) -> Floats:
@@ -136,19 +135,3 @@ def z_scores(joint: Floats, price: Floats) -> Floats:
     squares = view / price**2 + own / price[:, None] - 2.0 * joint / (price * price[:, None])
     spread = np.sqrt(np.maximum(squares, 0.0))
     return np.divide(view / price - own, spread, out=np.zeros_like(spread), where=spread > 0.0)
-
-
-def _reasons(
-    order: Order, flagged: Violation, window: FilterProfile, before: float, after: float
-) -> dict[str, Any]:
-    names = window.filter_ids
-    return {
-        "position": flagged.position,
-        "filter": names[order[flagged.position]],
-        "ratio": flagged.ratio,
-        "better_filter": names[order[flagged.by_position]],
-        "better_ratio": flagged.by_ratio,
-        "n_tuples": window.n_tuples,
-        "cost_ns": before,
-        "proposed_cost_ns": after,
-    }

@@ -17,7 +17,7 @@ import numpy as np
 from eddyline.data import outcome_codes as outcome
 from eddyline.options import in_range
 from eddyline.ordering.matrix_view import by_position
-from eddyline.ordering.protocol import Proposal
+from eddyline.ordering.protocol import Proposal, reasons
 
 if TYPE_CHECKING:
     from eddyline.data.arrays import Floats, Indices, Mask
@@ -97,15 +97,8 @@ class LocalSwaps:
         i = int(flagged.argmax())
         swapped = (*order[:i], order[i + 1], order[i], *order[i + 2 :])
         self._start_window(swapped)
-        evidence = {
-            "position": i,
-            "filter": window.filter_ids[order[i]],
-            "ratio": float(own_ratio[i]),
-            "better_filter": window.filter_ids[order[i + 1]],
-            "better_ratio": float(behind_ratio[i]),
-            "n_tuples": n_tuples,
-        }
-        return Proposal(swapped, evidence)
+        ratios = own_ratio[i], behind_ratio[i]
+        return Proposal(swapped, reasons(window, order, i, i + 1, ratios, n_tuples))
 
     def snapshot(self) -> dict[str, Any]:
         """Return the window."""

@@ -28,6 +28,28 @@ class Proposal:
     """Plain values that a person can check: the position violated, the two ratios, counts."""
 
 
+def reasons(
+    profile: FilterProfile,
+    order: Order,
+    position: int,
+    better: int,
+    ratios: tuple[float, float],
+    n_tuples: int,
+) -> dict[str, Any]:
+    """Return the evidence that a filter would be better at a position than the one there.
+
+    Both are given by position; ratios are what they drop there (weight per ns).
+    """
+    return {
+        "position": position,
+        "filter": profile.filter_ids[order[position]],
+        "ratio": float(ratios[0]),
+        "better_filter": profile.filter_ids[order[better]],
+        "better_ratio": float(ratios[1]),
+        "n_tuples": n_tuples,
+    }
+
+
 class OrderingPolicy(Protocol):
     """Keeps the order of one conjunction good while evidence arrives.
 

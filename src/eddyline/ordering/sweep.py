@@ -18,7 +18,7 @@ import numpy as np
 from eddyline.data import outcome_codes as outcome
 from eddyline.options import in_range
 from eddyline.ordering.matrix_view import by_position
-from eddyline.ordering.protocol import Proposal
+from eddyline.ordering.protocol import Proposal, reasons
 
 if TYPE_CHECKING:
     from eddyline.data.arrays import Mask
@@ -99,15 +99,8 @@ class Sweep:
         to = int(flagged.argmax())
         moved = (*order[:to], order[position], *order[to:position], *order[position + 1 :])
         self._start_stage(moved, self._next_position())
-        evidence = {
-            "position": to,
-            "filter": window.filter_ids[order[to]],
-            "ratio": float(own[to]),
-            "better_filter": window.filter_ids[order[position]],
-            "better_ratio": float(profiled[to]),
-            "n_tuples": n_tuples,
-        }
-        return Proposal(moved, evidence)
+        ratios = own[to], profiled[to]
+        return Proposal(moved, reasons(window, order, to, position, ratios, n_tuples))
 
     def snapshot(self) -> dict[str, Any]:
         """Return the stage."""

@@ -201,10 +201,11 @@ class Search:
         """Choose attributes one by one: each must save more, on rows not learned from."""
         worth = self.worth.sum(axis=0)
         tried = [k for k in np.argsort(-worth, kind="stable").tolist()[:MAX_TRIED] if worth[k]]
+        most = min(self.options.max_classes, MAX_CLASSES)
         best: Trial | None = None
         while tried and (best is None or len(best.attributes) < self.options.max_attributes):
             so_far = () if best is None else best.attributes
-            sets = [(*so_far, k) for k in tried if self._n_classes((*so_far, k)) <= self._most]
+            sets = [(*so_far, k) for k in tried if self._n_classes((*so_far, k)) <= most]
             trials = [self._trial(each) for each in sets]
             found = max(
                 trials, key=lambda trial: trial.saving.over(len(self.fold))[0], default=None
@@ -214,10 +215,6 @@ class Search:
             best = found
             tried = [k for k in tried if k not in best.attributes]
         return best
-
-    @property
-    def _most(self) -> int:
-        return min(self.options.max_classes, MAX_CLASSES)
 
     def _n_classes(self, attributes: Iterable[int]) -> int:
         return prod(self.usable[k].n_buckets for k in attributes)

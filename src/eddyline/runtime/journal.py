@@ -84,10 +84,6 @@ class Journal:
         """Return the entries as dicts, ready for a DataFrame."""
         return [asdict(entry) for entry in self._entries]
 
-    def last(self, *events: str) -> JournalEntry | None:
-        """Return the newest entry of one of those events, if any."""
-        return next((entry for entry in reversed(self._entries) if entry.event in events), None)
-
 
 def _read(path: Path) -> list[JournalEntry]:
     """Return the entries of a file; half a last line, left by a killed process, is cut off."""

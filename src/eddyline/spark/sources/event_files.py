@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import dataclass
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from eddyline.errors import SourceError
@@ -128,15 +129,11 @@ def read_events(spark: SparkSession, path: Path) -> DataFrame:
         msg = f"no events at {path}: files end in one of {', '.join(KINDS)}"
         raise SourceError(msg, path=str(path))
     try:
-        frames = [_frame(spark, kind, of_kind) for kind, of_kind in by_kind.items()]
-        events = frames[0]
-        for frame in frames[1:]:
-            events = events.unionByName(frame, allowMissingColumns=True)
+        return _union([_frame(spark, kind, of_kind) for kind, of_kind in by_kind.items()])
     except Exception as error:  # Spark's own, or Py4J's when a file is damaged
         first = " ".join(str(error).split("\n\tat ")[0].split())
         msg = f"events at {path} cannot be read: {first[:SHOWN_CHARS]}"
         raise SourceError(msg, path=str(path)) from error
-    return events
 
 
 def _kind_of(file: Path) -> str | None:
@@ -155,9 +152,11 @@ def _frame(spark: SparkSession, kind: str, files: Sequence[Path]) -> DataFrame:
     frames = [spark.read.json(lines)] if lines else []
     if arrays:
         frames.append(spark.read.option("multiLine", True).json(arrays))
-    if len(frames) == 1:
-        return frames[0]
-    return frames[0].unionByName(frames[1], allowMissingColumns=True)
+    return _union(frames)
+
+
+def _union(frames: Sequence[DataFrame]) -> DataFrame:
+    return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), frames)
 
 
 def _is_array(file: Path) -> bool:
