@@ -6,7 +6,7 @@ import re
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import Phase, given
 from hypothesis import strategies as st
 
 from eddyline.query.conditions import NativeTest, ValueTest
@@ -69,7 +69,7 @@ def test_trees_say_what_spark_says(frame, change, ansi):
     assert wrong_answers(frame, RuleBinder().bind(frame, sources, skips=False).rules) == {}
 
 
-@examples(6)
+@examples(6, phases=[Phase.explicit, Phase.reuse, Phase.generate])  # jobs are slow
 @given(
     st.lists(rule_strategies.rule_texts(), min_size=15, max_size=30, unique=True),
     rule_strategies.rule_rows(),

@@ -9,7 +9,7 @@ at the operands one after the other.
 from __future__ import annotations
 
 import pytest
-from hypothesis import HealthCheck, given
+from hypothesis import Phase, given
 from hypothesis import strategies as st
 from pyspark.errors import PySparkException
 
@@ -174,7 +174,7 @@ def test_chosen_rules_say_what_spark_says(silent, nullable):
     assert {text for text, n_rows in n_raised.items() if not n_rows} == {*NEVER}
 
 
-@examples(20, suppress_health_check=[HealthCheck.too_slow])
+@examples(20, phases=[Phase.explicit, Phase.reuse, Phase.generate])  # jobs are slow
 @given(drawn=st.lists(texts, min_size=8, max_size=8, unique=True), place=st.integers(0, 1_000))
 def test_drawn_rules_say_what_spark_says(silent, frame, drawn, place):
     first = N_FIRST + place

@@ -371,7 +371,7 @@ def test_a_checkpoint_of_unshared_runs_goes_on_unshared(engine, tmp_path):
 def test_a_stopped_query_does_not_go_on_with_rows_missing(engine, tmp_path):
     paths = {"path": str(tmp_path / "out"), "checkpoint": str(tmp_path / "ckpt")}
     made = with_queries(engine, FOR_FILES)
-    runs = {run.name: run for run in made.start_all("parquet", **paths, trigger="3 seconds")}
+    runs = {run.name: run for run in made.start_all("parquet", **paths, trigger="1 second")}
     deadline = time.monotonic() + 60
     while not runs["low"].records and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -389,7 +389,7 @@ def test_a_stopped_query_does_not_go_on_with_rows_missing(engine, tmp_path):
 def test_queries_that_were_stopped_together_go_on_together(engine, folder, tmp_path):
     paths = {"path": str(tmp_path / "out"), "checkpoint": str(tmp_path / "ckpt")}
     made = with_queries(engine, FOR_FILES)
-    runs = made.start_all("parquet", **paths, trigger="2 seconds")
+    runs = made.start_all("parquet", **paths, trigger="1 second")
     deadline = time.monotonic() + 60
     while not runs[0].records and time.monotonic() < deadline:
         time.sleep(0.05)
