@@ -8,7 +8,7 @@ from eddyline.errors import OptionError, QueryError
 from eddyline.options import SharingOptions
 from eddyline.query.conditions import SkippedRule
 from eddyline.query.rules.sources import SqlRule
-from eddyline.rules.changes import entries_of, to_come
+from eddyline.rules.description import entries_of, to_come
 from eddyline.rules.store import RuleStore
 
 

@@ -63,18 +63,24 @@ class ReadStep:
 
 
 @dataclass(frozen=True, slots=True)
-class FilterStep:
-    """Keeps the rows of a relation for which every predicate is true, under the same name."""
+class OverOne:
+    """A step over one relation."""
 
     input: str
-    predicates: tuple[Predicate, ...]
-    """Over the columns of the relation, in the order in which they were written; of the results of
-    a join, the columns are qualified by the join's input (``s.v``)."""
 
     @property
     def inputs(self) -> tuple[str, ...]:
         """The relation."""
         return (self.input,)
+
+
+@dataclass(frozen=True, slots=True)
+class FilterStep(OverOne):
+    """Keeps the rows of a relation for which every predicate is true, under the same name."""
+
+    predicates: tuple[Predicate, ...]
+    """Over the columns of the relation, in the order in which they were written; of the results of
+    a join, the columns are qualified by the join's input (``s.v``)."""
 
     @property
     def output(self) -> str:
@@ -132,18 +138,12 @@ class JoinStep:
 
 
 @dataclass(frozen=True, slots=True)
-class ProjectStep:
+class ProjectStep(OverOne):
     """Computes the output columns of a query."""
 
-    input: str
     projections: tuple[str, ...]
     """SQL texts; see ``Query.projections``."""
     output: str = RESULT
-
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        """The relation that is projected."""
-        return (self.input,)
 
     def renamed(self, names: Callable[[str], str]) -> ProjectStep:
         """Return the step over relations of other names."""

@@ -1,4 +1,4 @@
-"""Describes how a set of rules stands: from its loop to the values of ``view``."""
+"""Describes how a set of rules stands and has changed: values of ``view``, words, journal."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from eddyline.query.conditions import Raise, ValueTest
 from eddyline.rules.compile.program import REGION, TEXT
 from eddyline.rules.planning.sequence import SelectionSequence
 from eddyline.rules.view import (
+    COMPONENT,
     BitmapBlockView,
     ConstructView,
     NativeView,
@@ -19,22 +20,28 @@ from eddyline.rules.view import (
     TestView,
 )
 from eddyline.rules.wording import column_name, construct_name, region_text, test_text
+from eddyline.runtime.journal import JournalEntry
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
-    from eddyline.query.conditions import SkippedRule
+    from eddyline.query.conditions import RuleSource, SkippedRule
     from eddyline.rules.compile.bitmap_block import BitmapBlock
     from eddyline.rules.compile.program import Program
     from eddyline.rules.loop import RuleLoop
     from eddyline.rules.plan import SharingPlan
     from eddyline.rules.profile import SharingProfile
 
+    Rules = Mapping[str, RuleSource]
+
 MAX_USERS = 5
 """Rules that are named as users of one test."""
 
 MAX_TESTS = 50
 """Tests and patterns that a view holds: the dearest, the most often met."""
+
+MAX_NAMED = 20
+"""Rules that a journal entry names."""
 
 
 def rule_view(
@@ -241,3 +248,39 @@ def _pattern_tests(program: Program) -> Mapping[int, str]:
                 for pattern, need in zip(external.needs, external.test.needs, strict=True)
             )
     return found
+
+
+def changed(before: Rules, after: Rules) -> dict[str, list[str]]:
+    """Return the names of the rules that differ between two states of a set."""
+    return {
+        "added": [name for name in after if name not in before],
+        "removed": [name for name in before if name not in after],
+        "replaced": [name for name, each in after.items() if before.get(name, each) is not each],
+    }
+
+
+def entries_of(
+    before: Rules, after: Rules, skipped: Collection[str], batch_id: int
+) -> list[JournalEntry]:
+    """Return the entry about a change, if there is one; skipped are rules that are new or ran."""
+    found = {**changed(before, after), "skipped": list(skipped)}
+    found["removed"] = [name for name in found["removed"] if name not in skipped]
+    evidence: dict[str, Any] = {what: names[:MAX_NAMED] for what, names in found.items() if names}
+    if not evidence:
+        return []
+    numbers = f"{len(before)} rules", f"{len(after)} rules"
+    return [JournalEntry(batch_id, COMPONENT, "rules", *numbers, evidence)]
+
+
+def to_come(before: Rules, after: Rules) -> tuple[str, ...]:
+    """Return in words the changes that no micro-batch has met yet, if there are any."""
+    found = changed(before, after)
+    parts = [f"{len(names)} {what}" for what, names in found.items() if names]
+    if not parts:
+        return ()
+    first, *others = parts
+    number, what = first.split()
+    noun = "rule" if number == "1" else "rules"
+    they = "it counts" if sum(map(len, found.values())) == 1 else "they count"
+    listed = ", ".join([f"{number} {noun} {what}", *others])
+    return (f"{listed} since: {they} from the next micro-batch or transform on",)

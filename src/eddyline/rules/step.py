@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from eddyline.query.steps import RESULT
+from eddyline.query.steps import RESULT, OverOne
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,21 +33,15 @@ class Rules(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class RuleStep:
+class RuleStep(OverOne):
     """Adds the names of the rules that are true for each row of a relation."""
 
-    input: str
     rules: Rules
     column: str = "matches"
     """The new column: an array of names, in the order of the set."""
     keep_unmatched: bool = False
     """Whether rows for which no rule is true stay, with an empty array."""
     output: str = RESULT
-
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        """The relation."""
-        return (self.input,)
 
     def renamed(self, names: Callable[[str], str]) -> RuleStep:
         """Return the step over relations of other names."""

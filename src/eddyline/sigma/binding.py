@@ -194,12 +194,9 @@ def _text(found: Found, parts: tuple[str | Wild, ...], cased: bool) -> Node:
         return Compare(found.operand, "=", _constant(Decimal(plain), found.type))
     if plain is not None and found.type.family == "boolean" and plain.lower() in ("true", "false"):
         return Compare(found.operand, "=", plain.lower() == "true")
-    folded = parts if cased else tuple(_folded(part) for part in parts)
-    return TextTest(found.as_text, folded, not cased)
-
-
-def _folded(part: str | Wild) -> str | Wild:
-    return part.lower() if isinstance(part, str) else part
+    if not cased:
+        parts = tuple(part.lower() if isinstance(part, str) else part for part in parts)
+    return TextTest(found.as_text, parts, not cased)
 
 
 def _number(found: Found, op: str, number: int | float) -> Node:

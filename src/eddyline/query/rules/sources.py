@@ -108,7 +108,8 @@ class PredicateRule:
     def _bound(self, predicate: Predicate, columns: Mapping[str, str], *, ansi: bool) -> _BoundPart:
         if isinstance(predicate, SqlPredicate):
             return _bound_text(predicate, self, columns, ansi=ansi)
-        return _bound_function(predicate, self.name, columns, ansi=ansi)
+        checked = checked_reads(predicate, f"rule {self.name!r}", columns, ansi=ansi)
+        return _BoundPart(predicate.text, function_test(checked), calls=predicate.name)
 
 
 def check_rule(rule: SqlRule | PredicateRule) -> None:
@@ -200,13 +201,6 @@ def _reason(predicate: SqlPredicate, read: RuleText) -> str:
         return "it was declared to raise on some rows"
     chance = read.chance if predicate.deterministic is None else ""
     return chance or read.doubt or (read.risk if predicate.can_raise is False else "")
-
-
-def _bound_function(
-    predicate: FunctionPredicate, name: str, columns: Mapping[str, str], *, ansi: bool
-) -> _BoundPart:
-    tree = function_test(checked_reads(predicate, f"rule {name!r}", columns, ansi=ansi))
-    return _BoundPart(predicate.text, tree, calls=predicate.name)
 
 
 def _all_of(trees: list[Node]) -> Node:

@@ -113,7 +113,8 @@ class FromReader:
 
     def _checked_table(self, source: Expr) -> exp.Table:
         """Refuse what is not the bare name of a stream, perhaps with an alias."""
-        if not isinstance(source, exp.Table) or not _is_table(source) or source.args.get("db"):
+        is_bare = isinstance(source.this, exp.Identifier) and not source.args.get("db")
+        if not isinstance(source, exp.Table) or not is_bare:
             needs = "the names of streams" if self._is_join else "the name of one stream"
             self._statement.refuse(f"FROM needs {needs}", offset_of(source))
         for key in ("sample", "pivots", "version", "laterals"):
@@ -159,10 +160,6 @@ class FromReader:
     def _opening(self, span: Span) -> int:
         """Return the offset of the bracket that opens a window."""
         return self._statement.tokens[span[0] - 1].start
-
-
-def _is_table(source: Expr) -> bool:
-    return isinstance(source, exp.Table) and isinstance(source.this, exp.Identifier)
 
 
 def _window_spans(source: Expr) -> list[Span]:

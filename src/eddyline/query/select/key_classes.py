@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from sqlglot import Expr
 
-    from eddyline.sql.types import SqlType
 
 _KINDS = {
     "integer": "a number",
@@ -59,16 +58,12 @@ def side_of(name: str, text: str, columns: Mapping[str, str]) -> Side | None:
     if is_compound or _has_collation(tree, types):
         return None
     identity = tree.unnest().sql(comments=False, normalize_functions="upper")
-    return Side(name, text, _kind(kind), identity)
+    return Side(name, text, _KINDS.get(kind.family, ""), identity)
 
 
 def _has_collation(tree: Expr, types: Iterable[str]) -> bool:
     said = any(isinstance(node, exp.Collate) or as_name(node) == "collate" for node in tree.walk())
     return said or any("collate" in each.lower() for each in types)
-
-
-def _kind(kind: SqlType) -> str:
-    return _KINDS.get(kind.family, "")
 
 
 class Keys:

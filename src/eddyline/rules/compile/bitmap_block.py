@@ -273,7 +273,8 @@ def _constructs(
                 users[attribute].append(j)
     found = []
     for attribute in sorted(used):
-        cuts = _cuts([*used[attribute].values()], further_cuts.get(attribute, ()))
+        further = np.array(further_cuts.get(attribute, ()), dtype=np.int64)
+        cuts = distinct(np.concatenate([cuts_of([*used[attribute].values()]), further]))
         holds = _in_regions(cuts, used[attribute])
         can = np.ones((len(rules), len(cuts) + 2), dtype=np.bool_)
         for j in users[attribute]:
@@ -283,10 +284,6 @@ def _constructs(
         if not can.all():
             found.append(_Construct(attribute, cuts, can.T))
     return found
-
-
-def _cuts(sets: Sequence[KeySet], further: Sequence[int]) -> Ints:
-    return distinct(np.concatenate([cuts_of(sets), np.array(further, dtype=np.int64)]))
 
 
 def _in_regions(cuts: Ints, sets: Mapping[int, KeySet]) -> dict[int, Mask]:

@@ -19,9 +19,8 @@ from msgspec import Struct
 from pyspark.sql import Observation
 
 from eddyline.errors import StateError
-from eddyline.rules.changes import entries_of, to_come
 from eddyline.rules.compile.program import compile_rules
-from eddyline.rules.description import counts_of, rule_view
+from eddyline.rules.description import counts_of, entries_of, rule_view, to_come
 from eddyline.rules.loop import RuleLoop
 from eddyline.rules.profile import SharingProfile
 from eddyline.rules.view import COMPONENT, RuleCount
