@@ -84,12 +84,9 @@ class BatchOutcome:
 class ArrowExecutor:
     """Evaluates the conjunction of F Python predicates over Arrow batches.
 
-    Args:
-        predicates: the filters; index f is the filter's identity in orders and profiles.
-        columns: for each filter, the indices of the columns that it reads.
-        isolate_all: whether every row with an error is found, because something after this block
-            may still drop it. If not, the search stops at the first.
-        clock: monotonic clock (ns).
+    Index f is a filter's identity in orders and profiles; it reads the columns of its indices. With
+    ``isolate_all`` every row with an error is found, because something after this block may still
+    drop it; if not, the search stops at the first. The clock is monotonic (ns).
     """
 
     def __init__(

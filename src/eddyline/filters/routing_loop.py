@@ -77,11 +77,7 @@ comparison or two, so where filters are as cheap as that it costs what the cheap
 
 
 def router_options(spec: Any) -> RouterOptions:
-    """Return the options of the router: those given, or the defaults for True.
-
-    Raises:
-        OptionError: it is neither.
-    """
+    """Return the options of the router: those given, or the defaults for True."""
     if isinstance(spec, RouterOptions):
         return spec
     if isinstance(spec, bool):

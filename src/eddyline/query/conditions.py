@@ -154,7 +154,6 @@ class ValueTest(_Leaf):
     """``regex`` or ``cidr``."""
     pattern: str
     flags: int = 0
-    """Flags of ``re``."""
     needs: tuple[TextTest, ...] = ()
     """Necessary: at least one of these is true wherever the test is; none: nothing is known."""
 

@@ -46,10 +46,8 @@ _SIGNS = (TokenType.DASH, TokenType.PLUS)
 def read_window(text: str, where: str = "the window") -> Window:
     """Read a window, with its brackets or without.
 
-    Args:
-        text: ``RANGE 10 SECONDS``, ``ROWS 1000``, ``PARTITION BY k ROWS 10``, ``NOW``,
-            ``UNBOUNDED``; in any case, in units from microseconds to weeks.
-        where: whose window it is, for the error.
+    It is ``RANGE 10 SECONDS``, ``ROWS 1000``, ``PARTITION BY k ROWS 10``, ``NOW`` or ``UNBOUNDED``,
+    in any case, in units from microseconds to weeks.
 
     Raises:
         QueryError: it is no window; the message shows where.

@@ -104,7 +104,6 @@ class TestView:
     users: tuple[str, ...]
     """The first rules that use it; of a pattern, those that are met by it."""
     n_users: int
-    """Their number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +116,6 @@ class NativeView:
     users: tuple[str, ...]
     """The first rules that use it."""
     n_users: int
-    """Their number."""
 
 
 @dataclass(frozen=True, slots=True)

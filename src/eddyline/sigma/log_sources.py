@@ -178,13 +178,10 @@ SERVICES: dict[str, tuple[str, ...]] = {
 
 
 def restriction(source: LogSource, columns: Columns, *, demanded: bool) -> Node | None:
-    """Return the condition of a log source on events, as far as they say where they are from.
+    """Return the condition of a log source on events; if ``demanded``, they have to say theirs.
 
     Returns:
         A tree; None if the log source is not known or the events say neither channel nor id.
-
-    Raises:
-        QueryError: demanded, and a column that is needed is missing.
     """
     wanted = source.events
     channel, event_id = _first(columns, CHANNEL_FIELDS), _first(columns, ID_FIELDS)

@@ -80,8 +80,7 @@ def _number(node: Expr) -> SqlConstant | None:
     literal = node.this.unnest() if sign else node
     if isinstance(literal, exp.Cast) and sign:
         found = _cast(literal)
-        is_number = found is not None and isinstance(found.value, int | float | Decimal)
-        return _negated(found) if found is not None and is_number else None
+        return None if found is None else _negated(found)
     if not isinstance(literal, exp.Literal) or literal.args.get("is_string"):
         return None
     text = f"{sign}{literal.this}"

@@ -73,12 +73,7 @@ class Keys:
         self._classes: list[list[Side]] = []
 
     def add(self, left: Side, right: Side) -> tuple[Side, Side] | None:
-        """Make two sides equal, and with them all that is equal to them.
-
-        Returns:
-            Two sides that would be equal and are not of one kind, if there are such; then nothing
-            is added.
-        """
+        """Make two sides and all equal to them equal, or return two that are of other kinds."""
         touched = [each for each in self._classes if _has(each, left) or _has(each, right)]
         merged = [side for each in touched for side in each]
         merged += [side for side in (left, right) if not _has(merged, side)]

@@ -100,8 +100,6 @@ def greedy_macro(sample: RegionSample) -> SelectionSequence:
     While some rule is not covered, the construct comes next that leaves the fewest of the uncovered
     rules possible, then the one that drops the most rows; per cost. Ties: more newly covered
     rules, the lowest selectivity of its own, the lowest number.
-
-    Without rows: constructs in the order of their numbers.
     """
     block, costs = sample.block, sample.costs
     n = block.n_constructs

@@ -310,11 +310,7 @@ class FilterOperator(Operator):
         return {component: part.loop.snapshot() for component, part in self.learning.items()}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Continue from what ``snapshot`` returned.
-
-        Raises:
-            StateError: it is damaged, or of other filters.
-        """
+        """Continue from what ``snapshot`` returned, if it is of these filters."""
         if not isinstance(state, dict):
             msg = f"the saved state of {self.name!r} is damaged: {state!r:.80} is no object of JSON"
             raise StateError(msg, operator=self.name)

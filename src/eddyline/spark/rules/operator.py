@@ -315,11 +315,7 @@ class RuleOperator(Operator):
             return RulesState(self._digest(), loop.snapshot(), n_rows, counts)
 
     def restore(self, state: Any) -> None:
-        """Continue from what ``snapshot`` returned.
-
-        Raises:
-            StateError: it is damaged, or of other rules or another input.
-        """
+        """Continue from what ``snapshot`` returned, if it is of these rules and this input."""
         try:
             saved = msgspec.convert(state, RulesState)
         except msgspec.ValidationError as error:
