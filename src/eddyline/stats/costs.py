@@ -57,9 +57,19 @@ class CostSums:
         called = n_rows > 0
         inverse = np.divide(1.0, n_rows, out=np.zeros(len(n_rows)), where=called)
         low = np.where(called, n_rows, np.inf)
-        total = np.where(called, time_ns, 0.0)
-        n_calls = called.astype(np.float64)
-        return cls(np.stack([n_calls, n_rows, total, inverse, time_ns * inverse, low, n_rows]))
+        return cls(
+            np.stack(
+                [
+                    called.astype(np.float64),
+                    n_rows,
+                    np.where(called, time_ns, 0.0),
+                    inverse,
+                    time_ns * inverse,
+                    low,
+                    n_rows,
+                ]
+            )
+        )
 
     @classmethod
     def of_rows(cls, n_rows: float, mean_ns: Floats) -> CostSums:
