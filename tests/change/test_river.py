@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import eddyline as el
+from eddyline.data.array_text import pack
 from eddyline.errors import OptionError, StateError
 
 drift = pytest.importorskip("river.drift")
@@ -128,14 +129,52 @@ class Trap:
         return os.mkdir, ("trap",)
 
 
-@pytest.mark.parametrize("held", [Trap(), drift.KSWIN(), [1], np.zeros(3)])
-def test_state_that_holds_anything_else_is_refused(held, tmp_path, monkeypatch):
+def part_of(saved):
+    (part,) = saved["parts"]
+    return part
+
+
+def test_no_code_is_read_from_a_snapshot(tmp_path, monkeypatch):
+    """Snapshots were pickles once; one in the old form is refused unread."""
     monkeypatch.chdir(tmp_path)
     bank = el.detector_bank(drift.ADWIN(), 1)
     bank.update(np.array([0.5]))
     saved = bank.snapshot()
-    body = base64.b64encode(zlib.compress(pickle.dumps(held))).decode()
-    for part in ({"pickle": body}, {"pickle": body[:-9]}, {}, {"pickle": "%"}, None):
+    body = base64.b64encode(zlib.compress(pickle.dumps(Trap()))).decode()
+    for part in ({"pickle": body}, {**part_of(saved), "items": body}):
         with pytest.raises(StateError):
             bank.restore({**saved, "parts": [part]})
     assert not (tmp_path / "trap").exists()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"of": "KSWIN"},
+        {"items": "%"},
+        {"items": None},
+        {"items": pack(np.zeros((2, 2)))},
+        {"items": pack(np.zeros(3, np.int64))},
+        {"items": pack(np.zeros(3_000))},
+    ],
+)
+def test_damaged_state_is_refused(change):
+    bank = el.detector_bank(drift.ADWIN(), 1)
+    bank.update(np.array([0.5]))
+    saved = bank.snapshot()
+    for part in ({**part_of(saved), **change}, {}, None):
+        with pytest.raises(StateError):
+            bank.restore({**saved, "parts": [part]})
+
+
+def test_restored_detectors_have_seen_the_newest_items():
+    items = np.concatenate([np.zeros(5_000), shifting()])[:, None]
+    bank, again = (el.detector_bank(drift.PageHinkley(threshold=3.0), 1) for _ in range(2))
+    for row in items[:-700]:
+        bank.update(row)
+    again.restore(bank.snapshot())
+    fresh = drift.PageHinkley(threshold=3.0)
+    drifts_of(fresh, items[:-700, 0][-2_048:])
+    found = [bool(again.update(row)[0]) for row in items[-700:]]
+    assert any(found)
+    assert np.flatnonzero(found).tolist() == drifts_of(fresh, items[-700:, 0])

@@ -7,25 +7,18 @@ installed: what has ``update(x)``, ``drift_detected`` and ``clone()`` counts.
 
 from __future__ import annotations
 
-import base64
-import binascii
-import io
-import pickle
-import zlib
+from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from eddyline.change.scalar import ScalarDetector, ScalarOptions
+from eddyline.data.array_text import pack, unpack
 from eddyline.errors import StateError
 
-_PARTS = {
-    "builtins": {"object", "set", "frozenset", "complex", "bytearray", "range", "slice"},
-    "copyreg": {"_reconstructor"},
-    "numpy": {"ndarray", "dtype"},
-    "numpy._core.multiarray": {"_reconstruct", "scalar"},
-    "random": {"Random"},
-}
-"""What a saved detector may consist of, beside classes of its own package and of collections."""
+KEPT_ITEMS = 2_048
+"""Newest items that a snapshot holds: a detector restored from it has seen no earlier ones."""
 
 
 def is_river_like(given: Any) -> bool:
@@ -65,14 +58,16 @@ class FromRiver(ScalarDetector):
 
     def __init__(self, prototype: Any) -> None:
         self._prototype = prototype
-        self._held = prototype.clone()
+        self.initialize()
 
     def initialize(self) -> None:
         """Start afresh with another clone."""
         self._held = self._prototype.clone()
+        self._items = deque[float](maxlen=KEPT_ITEMS)
 
     def check(self, item: float) -> bool:
         """Update river's detector and return whether it found a drift."""
+        self._items.append(item)
         self._held.update(item)
         return bool(self._held.drift_detected)
 
@@ -82,54 +77,23 @@ class FromRiver(ScalarDetector):
         return self.n_seen - int(width) if isinstance(width, int | float) else self.n_seen
 
     def snapshot(self) -> dict[str, Any]:
-        """Return river's detector, pickled: it has no state of plain values."""
-        body = zlib.compress(pickle.dumps(self._held))
-        return {"pickle": base64.b64encode(body).decode("ascii")}
+        """Return the newest items: river's detectors have no state of plain values."""
+        return {"of": type(self._prototype).__name__, "items": pack(np.array(self._items, float))}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Continue with a pickled detector; only classes that river's detectors consist of load.
+        """Continue with a clone that is given the saved items again.
 
         Raises:
-            StateError: the state is damaged, or holds another class.
+            StateError: the state is damaged, or of another class.
         """
-        package = type(self._prototype).__module__.split(".")[0]
-        try:
-            body = zlib.decompress(base64.b64decode(state["pickle"], validate=True))
-            held = _Unpickler(io.BytesIO(body), package).load()
-        except (KeyError, TypeError, ValueError, binascii.Error, zlib.error, EOFError,
-                AttributeError, ImportError, pickle.UnpicklingError) as error:  # fmt: skip
-            msg = f"damaged state of a {type(self._prototype).__name__}: {error}"
-            raise StateError(msg) from error
-        if type(held) is not type(self._prototype):
-            msg = f"the state is of a {type(held).__name__}, not of a "
-            msg += f"{type(self._prototype).__name__}: restore the detector that was saved"
+        of, wanted = dict(state or {}).get("of"), type(self._prototype).__name__
+        if of != wanted:
+            msg = f"the state is of {of!r}, not of a {wanted}: restore the detector that was saved"
             raise StateError(msg)
-        self._held = held
-
-
-class _Unpickler(pickle.Unpickler):
-    """Loads what detectors consist of: a checkpoint is no place to run code from."""
-
-    def __init__(self, file: io.BytesIO, package: str) -> None:
-        super().__init__(file)
-        self._packages = {"river", "collections", package}
-
-    def find_class(self, module: str, name: str) -> Any:
-        if (module, name) == ("builtins", "getattr"):
-            return _public_method
-        found = None
-        if module.split(".", maxsplit=1)[0] in self._packages or name in _PARTS.get(module, ()):
-            found = super().find_class(module, name)
-        if isinstance(found, type) or name in _PARTS.get(module, ()):
-            return found
-        msg = f"{module}.{name} is not part of a detector"
-        raise pickle.UnpicklingError(msg)
-
-
-def _public_method(held: Any, name: str) -> Any:
-    """Return a method of a detector, which some keep in an attribute."""
-    # The instance has no attributes yet: its class says what it is.
-    if name.startswith("__") or not hasattr(type(held), "drift_detected"):
-        msg = f"{name} of a {type(held).__name__} is not part of a detector"
-        raise pickle.UnpicklingError(msg)
-    return getattr(held, name)
+        items = unpack(state.get("items", ""))
+        if items.ndim != 1 or items.dtype != np.float64 or len(items) > KEPT_ITEMS:
+            msg = f"damaged state of a {wanted}: {items.dtype} items of shape {items.shape}"
+            raise StateError(msg)
+        self.initialize()
+        for item in items.tolist():
+            self.check(item)

@@ -80,7 +80,8 @@ class Engine:
     ) -> None:
         """Give a streaming DataFrame, or the results of a query, a name that queries can use.
 
-        A query over the results of another one is run as one query: its steps are those of both.
+        A query over the results of another one is run as one query: its steps are those of both,
+        its options those of the one that is started.
 
         Args:
             name: the stream's name in SQL.
