@@ -223,8 +223,7 @@ def counted(profile: JoinProfile, costs: Mapping[Join, int]) -> JoinProfile:
     )
 
     def missed(cache: Candidate) -> int:
-        joins = (work.probe(cache.pipeline, name).ns for name in sorted(cache.store.windows))
-        return sum(joins)
+        return sum(work.probe(cache.pipeline, name).ns for name in cache.store.windows)
 
     uses = {
         cache: replace(use, ns=use.n_rows + use.n_out + use.n_put + use.n_asked + missed(cache))
@@ -295,13 +294,14 @@ def timed(arrivals: Arrivals, cache_bytes: int = ROWS_BYTES) -> JoinCaches:
     return JoinCaches(arrivals.graph, arrivals.graph.inputs, cache_bytes=cache_bytes)
 
 
-def used_always(used: tuple[Candidate, ...]) -> Planned:
+def used_always(used: tuple[Candidate, ...], limit: int = ROWS_BYTES) -> Planned:
     """Return a plan that uses some caches in every batch."""
-    plan = CachePlan(used, limits={each.store: ROWS_BYTES for each in used})
+    plan = CachePlan(used, limits={each.store: limit for each in used})
     return lambda _: plan
 
 
-def all_used(arrivals: Arrivals, *windows: str) -> Planned:
+def all_used(arrivals: Arrivals, *windows: str, limit: int = ROWS_BYTES) -> Planned:
     """Return a plan that always uses one store: that of some windows."""
     found = prefix_invariant(arrivals.graph, dict(arrivals.orders))
-    return used_always(tuple(each for each in found if each.store.windows == frozenset(windows)))
+    used = tuple(each for each in found if each.store.windows == frozenset(windows))
+    return used_always(used, limit)
