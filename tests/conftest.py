@@ -30,7 +30,8 @@ def spark(tmp_path_factory):
             {
                 "spark.driver.memory": "2g",
                 "spark.driver.extraJavaOptions": f"{DEFAULTS['spark.driver.extraJavaOptions']} "
-                "-XX:TieredStopAtLevel=1",  # jobs are too short for the optimizing compiler
+                # Jobs are too short for the optimizing compiler, and two cores have no others.
+                "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
                 "spark.sql.warehouse.dir": str(folder / "warehouse"),
                 "spark.local.dir": str(folder / "local"),
             },

@@ -37,7 +37,7 @@ def events(sigma_data):
     return columns, table.take(np.sort(some)).to_pylist()
 
 
-@pytest.mark.parametrize("missing", ["null", "false"])
+@pytest.mark.parametrize("missing", [pytest.param("null", marks=pytest.mark.large), "false"])
 def test_every_published_rule_agrees_with_the_oracle(
     sigma_data, published, events, oracle_row, missing
 ):
@@ -85,6 +85,7 @@ def all_rules(spark, sigma_data):
 
 
 @pytest.mark.spark
+@pytest.mark.large
 def test_the_rule_set_fires_what_the_oracle_fires(spark, sigma_data, published, all_rules):
     table = pq.read_table(sigma_data / "process_creation.parquet").drop_columns("TimeCreated")
     frame = spark.read.parquet(str(sigma_data / "process_creation.parquet")).drop("TimeCreated")

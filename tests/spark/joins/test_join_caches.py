@@ -40,7 +40,8 @@ def drawn(seed):
         }
 
 
-@pytest.mark.parametrize("n_buckets", [pytest.param(1, marks=pytest.mark.large), 3])
+@pytest.mark.large
+@pytest.mark.parametrize("n_buckets", [1, 3])
 def test_caches_in_workers_never_change_an_answer(spark, tmp_path, monkeypatch, n_buckets):
     reports = []
 

@@ -46,6 +46,7 @@ def ran(spark, folder, **options):
     return query, run
 
 
+@pytest.mark.large
 def test_a_key_with_half_of_the_rows_is_split(spark, tmp_path, monkeypatch):
     monkeypatch.setattr(BoundJoin, "n_tasks", 8)  # as if there were so many cores
     on_time = {"s": [], "t": []}

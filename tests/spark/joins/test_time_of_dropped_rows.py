@@ -23,7 +23,10 @@ DROPPED = {
 }
 """Rows of no result, by what drops them."""
 
-CUTS = [[5], [2, 3], [1, 2, 2], [1] * 5]
+CUTS = [[5], [1, 2, 2]]
+"""Rows of each batch."""
+
+MORE_CUTS = [[2, 3], [1] * 5]
 
 
 def table_of(rows):
@@ -56,22 +59,35 @@ def answer(spark, folder, text, rows, sizes, *, derived):
     return sorted(tuple(row.values()) for row in run.to_arrow().to_pylist())
 
 
-@pytest.mark.parametrize("by", DROPPED)
+ANSWERS = {
+    "DSTREAM": ("RANGE 10 SECONDS", [(5, 5), (5, 6), (6, 5), (6, 6)]),
+    # The rows at second 1000 are instants of the streams; nothing lives then.
+    "RSTREAM": ("RANGE 10 SECONDS", [(5, 5), (5, 5), (5, 6), (6, 5), (6, 6)]),
+    "ISTREAM": ("ROWS 2", [(5, 5), (5, 6), (6, 5), (6, 6)]),
+}
+"""Windows and results, by what a query emits."""
+
+CASES = [(emits, by, cuts) for emits in ANSWERS for by in DROPPED for cuts in (CUTS, MORE_CUTS)]
+QUICK = [
+    ("DSTREAM", "no key", CUTS),
+    ("DSTREAM", "a condition", CUTS),
+    ("RSTREAM", "a stream of a query", CUTS),
+]
+
+
 @pytest.mark.parametrize(
-    ("emits", "window", "wanted"),
+    ("emits", "by", "cuts"),
     [
-        ("DSTREAM", "RANGE 10 SECONDS", [(5, 5), (5, 6), (6, 5), (6, 6)]),
-        # The rows at second 1000 are instants of the streams; nothing lives then.
-        ("RSTREAM", "RANGE 10 SECONDS", [(5, 5), (5, 5), (5, 6), (6, 5), (6, 6)]),
-        ("ISTREAM", "ROWS 2", [(5, 5), (5, 6), (6, 5), (6, 6)]),
+        pytest.param(*case, marks=() if case in QUICK else pytest.mark.large, id=f"{case[:2]}")
+        for case in CASES
     ],
-    ids=["DSTREAM", "RSTREAM", "ROWS"],
 )
-def test_any_cut_gives_the_same_answer(spark, tmp_path, emits, window, wanted, by):
+def test_any_cut_gives_the_same_answer(spark, tmp_path, emits, by, cuts):
+    window, wanted = ANSWERS[emits]
     derived = by == "a stream of a query"
     where = "s.k = t.k" if derived else "s.k = t.k AND s.v >= 0 AND t.v >= 0"
     text = f"{emits}(SELECT s.v AS a, t.v AS b FROM s [{window}], t [{window}] WHERE {where})"
-    for sizes in CUTS:
+    for sizes in cuts:
         folder = tmp_path / str(len(sizes))
         found = answer(spark, folder, text, ROWS + DROPPED[by], sizes, derived=derived)
         assert found == wanted, sizes

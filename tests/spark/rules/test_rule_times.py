@@ -94,10 +94,14 @@ OTHERS = (
 )
 """ANSI, the meaning of TIMESTAMP, and the method, beside what a session has by default."""
 
+USUAL = ("true", "TIMESTAMP_LTZ", "auto")
+
 CASES = [
-    (zone, *case)
-    for zone, other in zip(ZONES, OTHERS, strict=True)
-    for case in (("true", "TIMESTAMP_LTZ", "auto"), other)
+    *((zone, *other) for zone, other in zip(ZONES, OTHERS, strict=True)),
+    *(
+        pytest.param(zone, "true", "TIMESTAMP_LTZ", "auto", marks=pytest.mark.large)
+        for zone in ZONES
+    ),
 ]
 
 

@@ -44,6 +44,7 @@ def written(folder, name):
     return {each.name[:14] for each in (folder / "out" / name).glob("batch-*")}
 
 
+@pytest.mark.large
 def test_every_operator_is_killed_and_goes_on(spark, tmp_path):
     for number in range(N_BATCHES):
         for name in "st":

@@ -124,6 +124,7 @@ def test_a_batch_may_have_a_row_of_no_query(engine):
     assert [sorted(run.to_arrow()["id"].to_pylist()) for run in runs] == [[0, 1, 2], [0, 1]]
 
 
+@pytest.mark.large
 def test_other_sinks_have_the_rows_of_unshared_queries(engine, tmp_path):
     def started(made, name, **options):
         return finish(
@@ -368,6 +369,7 @@ def test_a_checkpoint_of_unshared_runs_goes_on_unshared(engine, tmp_path):
     assert "ran by itself under this checkpoint" in runs["low"].explain()
 
 
+@pytest.mark.large
 def test_a_stopped_query_does_not_go_on_with_rows_missing(engine, tmp_path):
     paths = {"path": str(tmp_path / "out"), "checkpoint": str(tmp_path / "ckpt")}
     made = with_queries(engine, FOR_FILES)
@@ -386,6 +388,7 @@ def test_a_stopped_query_does_not_go_on_with_rows_missing(engine, tmp_path):
         other_engine(engine, FOR_FILES).start_all("parquet", trigger="available_now", **paths)
 
 
+@pytest.mark.large
 def test_queries_that_were_stopped_together_go_on_together(engine, folder, tmp_path):
     paths = {"path": str(tmp_path / "out"), "checkpoint": str(tmp_path / "ckpt")}
     made = with_queries(engine, FOR_FILES)
