@@ -128,6 +128,7 @@ def test_what_is_learned_and_damaged_is_dropped(query, tmp_path):
     assert len(run.records) == N_BATCHES
 
 
+@pytest.mark.large
 def test_state_that_is_damaged_is_said_to_be(query, tmp_path):
     checkpoint = tmp_path / "ckpt"
     finish(query().start(checkpoint=str(checkpoint), trigger="available_now"))

@@ -80,6 +80,7 @@ def test_the_safe_form_is_true_where_the_predicate_is_true_or_raises(frame, anal
     assert [text for text, n_rows in wrong if n_rows] == []
 
 
+@pytest.mark.large
 def test_few_rows_pass_the_safe_form_that_the_predicate_drops(frame, analysed):
     """Those on which a side is NULL, so that Spark may not look at the other, which would raise."""
     forms = {text: found.safe_text for text, found in analysed.items() if found.safe_text}

@@ -60,10 +60,15 @@ def small(i, x):
     return np.abs(np.nan_to_num(i)) < 4
 
 
+LARGE = pytest.mark.large
+OTHER_POLICIES = ["independent", "local_swaps", "fixed"]
 NATIVE = ["i > -3", "length(s) > 1", "x IS NOT NULL", "s NOT LIKE 'x%'"]
 
 
-@pytest.mark.parametrize("policy", ["a_greedy", "independent", "sweep", "local_swaps", "fixed"])
+@pytest.mark.parametrize(
+    "policy",
+    ["a_greedy", "sweep", *(pytest.param(p, marks=LARGE) for p in OTHER_POLICIES)],
+)
 def test_equals_stock_spark(mixed, policy):
     keep = el.all_of(
         *NATIVE[:2],
@@ -248,8 +253,10 @@ def test_an_error_on_a_surviving_row_names_the_predicate(mixed, extra):
     ("texts", "expected"),
     [
         (["10 / i > 1", "i <> 0"], "i > 0"),
-        (["CAST(s AS INT) > 1", "i > 100"], "false"),
-        (["element_at(array(1, 2), CAST(i AS INT)) = 1", "i = 1"], "i = 1"),
+        pytest.param(["CAST(s AS INT) > 1", "i > 100"], "false", marks=LARGE),
+        pytest.param(
+            ["element_at(array(1, 2), CAST(i AS INT)) = 1", "i = 1"], "i = 1", marks=LARGE
+        ),
         (["10 / i > 1", "element_at(array(1, 2), CAST(i AS INT)) = 1", "i = 1"], "i = 1"),
     ],
 )

@@ -191,6 +191,7 @@ def test_windows_that_a_task_cannot_reach_are_said_and_nothing_is_lost(engine, t
     assert got(tmp_path) == expected(3)
 
 
+@pytest.mark.large
 def test_a_batch_that_spark_runs_again_starts_from_the_same_windows(engine, tmp_path):
     run = started(engine, tmp_path)
     assert run.await_termination(120)

@@ -323,6 +323,7 @@ def test_batch_and_stream_are_told_apart(spark, engine):
         el.window_join(streams, on="s.k = t.k", time={"s": "ts"})
 
 
+@pytest.mark.large
 def test_rows_move_when_another_grid_is_better(spark, tmp_path):
     """All rows of t have one k, so that a grid cut by k leaves them in one part of the buckets."""
     text = (
@@ -383,6 +384,7 @@ def test_the_order_of_a_pipeline_is_learned(spark, tmp_path):
     assert bag(run.to_arrow()) == bag(wanted)
 
 
+@pytest.mark.large
 def test_other_settings_of_the_session_make_no_other_results(spark, engine, tmp_path):
     """Windows are the same whatever time zone and Arrow types the session has."""
     chosen = "s.ts AS a, t.ts AS b, s.note AS note"

@@ -109,6 +109,7 @@ def test_counts_say_what_was_observed_and_need_no_column(frame):
     assert frame.where("false").transform(rules.count_by_rule()).collect() == []
 
 
+@pytest.mark.large
 def test_any_and_count_by_rule_on_a_stream(spark, frame, stream):
     rules = el.RuleSet(RULES)
     query = (

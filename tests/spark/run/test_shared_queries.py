@@ -188,6 +188,7 @@ def test_drawn_queries_against_duckdb(engine, folder, seed):
 # -- what does not run together -----------------------------------------------------------------
 
 
+@pytest.mark.large
 def test_queries_that_do_not_mean_the_same_run_by_themselves(engine):
     made = {
         "raises": "SELECT id FROM s WHERE a <> 0 AND 10 / a > 2",
@@ -325,6 +326,7 @@ def forget_last_commit(checkpoint):
     return last
 
 
+@pytest.mark.large
 def test_restart_from_a_checkpoint(engine, tmp_path):
     paths = {"path": str(tmp_path / "out"), "checkpoint": str(tmp_path / "ckpt")}
     finish(with_queries(engine, FOR_FILES).start_all("parquet", trigger="available_now", **paths))
