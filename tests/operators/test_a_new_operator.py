@@ -115,6 +115,7 @@ def written(folder):
     return duckdb.sql(f"SELECT * FROM '{folder}/*.parquet' ORDER BY ALL").fetchall()
 
 
+@pytest.mark.large
 def test_what_is_learned_and_damaged_is_dropped(query, tmp_path):
     checkpoint = str(tmp_path / "ckpt")
     run = finish(query().start(checkpoint=checkpoint, trigger="available_now"))
@@ -143,6 +144,7 @@ def test_state_that_is_damaged_is_said_to_be(query, tmp_path):
         run.await_termination(120)
 
 
+@pytest.mark.large
 def test_a_sink_that_takes_a_part_loses_nothing(query, tmp_path, monkeypatch):
     monkeypatch.setattr("eddyline.spark.run.run.REPORT_WAIT_S", 0.2)
     sink = ParquetSink(str(tmp_path / "out"))

@@ -272,6 +272,7 @@ def test_a_native_error_on_a_survivor_is_raised(mixed):
         mixed.transform(el.all_of("10 / i > 1", "s = 'abc'")).collect()
 
 
+@pytest.mark.large
 def test_a_python_error_on_a_row_that_a_checked_predicate_drops_is_no_error(mixed):
     keep = el.all_of(
         reciprocal, "element_at(array(1, 2), CAST(i AS INT)) = 1", "i BETWEEN -2 AND 2", "i <> 0"

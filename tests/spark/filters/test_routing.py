@@ -95,6 +95,7 @@ def test_cheap_predicates_are_not_routed(by_city):
     assert keep.view().blocks[0].routes == ()
 
 
+@pytest.mark.large
 def test_attributes_named_by_the_user(by_city):
     keep = el.all_of(*[slow(f"v{f}") for f in range(4)], route_by=["upper(city)"])
     by_city.transform(keep).count()

@@ -125,7 +125,9 @@ def test_an_error_on_a_row_that_passes_ends_the_query(engine):
         keys(query)
 
 
-@pytest.mark.parametrize("condition", ["s.text <> 'none'", "is_number(s.text)"])
+@pytest.mark.parametrize(
+    "condition", ["s.text <> 'none'", pytest.param("is_number(s.text)", marks=pytest.mark.large)]
+)
 def test_a_key_is_computed_for_rows_that_pass_alone(engine, condition):
     engine.function("is_number", lambda text: pc.not_equal(text, "none"), reads=["text"])
     text = (

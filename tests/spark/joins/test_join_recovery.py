@@ -148,6 +148,7 @@ def started(engine, folder, **options):
     return query.start("parquet", path=out, checkpoint=checkpoint, trigger="available_now")
 
 
+@pytest.mark.large
 def test_a_full_disk_is_said_and_nothing_is_lost(engine, tmp_path):
     """The disk is full when the second manifest is written, and has room when started again."""
     run = started(engine, tmp_path)

@@ -152,6 +152,7 @@ def test_settings_for_batches_stay_in_the_session_of_the_stream(spark, engine, t
     assert spark.conf.get(name) == before == "true"
 
 
+@pytest.mark.large
 def test_what_is_learned_and_damaged_is_dropped(engine, tmp_path):
     checkpoint = tmp_path / "ckpt"
     query = engine.query(TEXT, name="damaged")
@@ -168,6 +169,7 @@ def test_what_is_learned_and_damaged_is_dropped(engine, tmp_path):
     assert again.view().inputs[0].n_late == 1, "late rows are counted with the windows"
 
 
+@pytest.mark.large
 def test_a_restart_goes_on_with_other_buckets(spark, tmp_path):
     everything, checkpoint = [], str(tmp_path / "ckpt")
     for number, (s, t) in enumerate(

@@ -238,6 +238,7 @@ def test_start_and_explain(frame, stream, tmp_path):
     assert rules.report(tmp_path / "rules.html").exists()
 
 
+@pytest.mark.large
 def test_keep_unmatched(frame, stream):
     run = finish(
         el.RuleSet(RULES).start(stream, column="m", keep_unmatched=True, trigger="available_now")
@@ -289,6 +290,7 @@ def test_each_batch_has_the_rules_of_its_moment(frame, stream):
     assert {each.name: each.n_rows for each in run.view().rules} == {"back": 500, "text": 1_000}
 
 
+@pytest.mark.large
 def test_a_rule_that_does_not_fit_a_run_is_refused_before_the_run_meets_it(frame, stream):
     rules = el.RuleSet(RULES)
     refused = []
@@ -315,6 +317,7 @@ def test_skipped_rules_in_a_run(frame, stream):
     assert [each.name for each in rules.skipped] == ["bad"]
 
 
+@pytest.mark.large
 def test_empty_batches_and_no_rules(frame, stream):
     rules = el.RuleSet({})
     run = finish(rules.start(stream.where("id < 0 OR id > 2900"), trigger="available_now"))

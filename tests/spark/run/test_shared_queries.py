@@ -279,6 +279,7 @@ def test_names_that_run_are_taken(engine):
 # -- stopping -----------------------------------------------------------------------------------
 
 
+@pytest.mark.large
 def test_a_stopped_query_leaves_at_the_next_batch(engine):
     runs = {}
     seen = {}
