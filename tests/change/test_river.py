@@ -162,7 +162,7 @@ def test_damaged_state_is_refused(change):
     bank = el.detector_bank(drift.ADWIN(), 1)
     bank.update(np.array([0.5]))
     saved = bank.snapshot()
-    for part in ({**part_of(saved), **change}, {}, None):
+    for part in ({**part_of(saved), **change}, {}, None, [1], "ADWIN"):
         with pytest.raises(StateError):
             bank.restore({**saved, "parts": [part]})
 

@@ -8,8 +8,6 @@ import re
 from html.parser import HTMLParser
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from eddyline.watch.html.report import write_report
 
 if TYPE_CHECKING:
@@ -39,7 +37,6 @@ class Elements(HTMLParser):
 
 
 def page_of(view: RunView, tmp_path: Path) -> str:
-    pytest.importorskip("plotly")
     return write_report(view, tmp_path / "report.html").read_text("utf-8")
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
 from eddyline.query.conditions import SkippedRule
 from eddyline.rules.view import RuleCount
 from eddyline.runtime.journal import JournalEntry
@@ -68,7 +66,6 @@ def test_plans_that_read_alike_are_not_shown_as_a_change():
 
 
 def test_the_report_folds_up_all_rules_without_a_match(tmp_path):
-    pytest.importorskip("plotly")
     view = replace(a_view_of(IDS), n_rules=len(IDS))
     entry = JournalEntry(4, "rules", "sharing", PLAN, PLAN, {})
     run = run_of(view, (), (entry,), text="\n".join(IDS))

@@ -123,7 +123,6 @@ def test_what_is_left_to_spark_is_told_and_why(tmp_path):
     one = rule_view("one", RuleLoop(compile_rules(rules[:4]), SharingOptions().resolved()))
     assert "1 test is left to Spark, a column of its own" in told(one)
     assert "left to Spark" not in told(a_rule_view())
-    pytest.importorskip("plotly")
     page = write_report(run_of(view), tmp_path / "report.html")
     assert "rand() is not deterministic" in page.read_text("utf-8")
 
@@ -244,7 +243,6 @@ def test_regions_of_ranks(bounds, want):
 
 
 def test_the_report_escapes_what_users_wrote(tmp_path):
-    pytest.importorskip("plotly")
     view = a_rule_view(rules=(RuleCount(EVIL, 10, 5, 3), RuleCount("dead" + EVIL, 10, 5, 0)))
     record = RuleRecord(6, "4 by an access predicate", 30, 7)
     batches = tuple(BatchRecord(i, 1_000, 7, 0.5, 1.79e9 + i, (record,)) for i in range(3))

@@ -86,8 +86,9 @@ class FromRiver(ScalarDetector):
         Raises:
             StateError: the state is damaged, or of another class.
         """
-        of, wanted = dict(state or {}).get("of"), type(self._prototype).__name__
-        if of != wanted:
+        wanted = type(self._prototype).__name__
+        of = state.get("of") if isinstance(state, dict) else state
+        if of != wanted or not isinstance(state, dict):
             msg = f"the state is of {of!r}, not of a {wanted}: restore the detector that was saved"
             raise StateError(msg)
         items = unpack(state.get("items", ""))

@@ -67,20 +67,17 @@ ANSWERS = {
 }
 """Windows and results, by what a query emits."""
 
-CASES = [(emits, by, cuts) for emits in ANSWERS for by in DROPPED for cuts in (CUTS, MORE_CUTS)]
-QUICK = [
-    ("DSTREAM", "no key", CUTS),
-    ("DSTREAM", "a condition", CUTS),
-    ("RSTREAM", "a stream of a query", CUTS),
-]
+QUICK = {("DSTREAM", "no key"), ("DSTREAM", "a condition"), ("RSTREAM", "a stream of a query")}
+
+
+def case(emits, by, cuts):
+    quick = (emits, by) in QUICK and cuts is CUTS
+    return pytest.param(emits, by, cuts, marks=() if quick else pytest.mark.large)
 
 
 @pytest.mark.parametrize(
     ("emits", "by", "cuts"),
-    [
-        pytest.param(*case, marks=() if case in QUICK else pytest.mark.large, id=f"{case[:2]}")
-        for case in CASES
-    ],
+    [case(emits, by, cuts) for emits in ANSWERS for by in DROPPED for cuts in (CUTS, MORE_CUTS)],
 )
 def test_any_cut_gives_the_same_answer(spark, tmp_path, emits, by, cuts):
     window, wanted = ANSWERS[emits]

@@ -19,8 +19,6 @@ from eddyline.watch.series import MAX_POINTS
 from tests.watch.fakes import NAMES, a_block, a_run, a_view, many_names, run_of
 from tests.watch.pages import EVIL, check_harmless, elements_of, figures_of, own_part, page_of
 
-pytest.importorskip("plotly")
-
 COST = "Expected cost per row, in force and as written (grey)"
 ORDER = "Order in force"
 FIGURES = {

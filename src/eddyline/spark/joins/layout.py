@@ -167,8 +167,8 @@ class Layouts:
         """
         types, is_timed = dict(each.shape.dtypes), each.time is not None
         window = each.window if is_timed else UnboundedWindow()
-        is_raw = is_timed and (window.counts is not None or self.step.emits == "rstream")
-        is_awaited = is_raw or (is_timed and self.step.emits == "dstream")
+        is_awaited = is_timed and (window.counts is not None or self.step.emits != "istream")
+        is_raw = is_awaited and (window.counts is not None or self.step.emits == "rstream")
         # The code of a row that cannot join says nothing.
         codes = {} if is_raw else self._coded(each, types)
         # Where codes are hashes, keys are compared again.
