@@ -41,6 +41,15 @@ def test_the_draft_is_on_the_disk_before_its_name_and_the_name_before_it_counts(
     assert [each.name for each in tmp_path.iterdir()] == ["state"], "no draft is left"
 
 
+def test_what_a_file_needs_is_on_the_disk_before_its_name(tmp_path, steps):
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "a").write_text("a")
+    needs = [str(tmp_path / "runs"), str(tmp_path / "runs" / "a")]
+    replace_in(fs.LocalFileSystem(), str(tmp_path / "state"), b"one", needs)
+    assert sorted(steps[:3]) == ["file", "file", "folder"]
+    assert steps[3:] == ["rename", "folder"]
+
+
 def test_other_file_systems_do_what_they_can(tmp_path, steps):
     files = fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem())
     replace_in(files, "state", b"one")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from eddyline.data.durable_files import DRAFT, replace_in, sync_files
+from eddyline.data.durable_files import DRAFT, replace_in
 from eddyline.errors import StateError
 from eddyline.state.place import StatePlace, names_in
 
@@ -164,8 +164,9 @@ class ManifestFolder:
         try:
             there = names_in(self.files, self._runs)
             new = manifest.names - before
-            sync_files(self.files, self._runs, [name for name in there if _stem(name) in new])
-            replace_in(self.files, path, msgspec.json.encode(manifest))
+            runs = [f"{self._runs}/{name}" for name in there if _stem(name) in new]
+            needs = [self._runs, *runs] if runs else []
+            replace_in(self.files, path, msgspec.json.encode(manifest), needs)
         except OSError as error:
             msg = (
                 f"the state of batch {batch_id} cannot be written to {path}: {error}; the batch "
