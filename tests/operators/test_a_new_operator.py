@@ -145,8 +145,7 @@ def test_state_that_is_damaged_is_said_to_be(query, tmp_path):
 
 
 @pytest.mark.large
-def test_a_sink_that_takes_a_part_loses_nothing(query, tmp_path, monkeypatch):
-    monkeypatch.setattr("eddyline.spark.run.run.REPORT_WAIT_S", 0.2)
+def test_a_sink_that_takes_a_part_loses_nothing(query, tmp_path):
     sink = ParquetSink(str(tmp_path / "out"))
     first, every = expected("newest", 2), expected("newest", N_BATCHES)
 

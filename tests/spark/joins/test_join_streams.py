@@ -240,8 +240,7 @@ def test_a_checkpoint_of_another_query_is_refused(engine, tmp_path):
         again.start(state=f"{checkpoint}/eddyline/state", trigger="available_now")
 
 
-def test_a_sink_that_takes_a_part_loses_nothing(engine, tmp_path, monkeypatch):
-    monkeypatch.setattr("eddyline.spark.run.run.REPORT_WAIT_S", 0.2)
+def test_a_sink_that_takes_a_part_loses_nothing(engine, tmp_path):
     seen = []
 
     def first_batch_only_counts(df, batch_id):

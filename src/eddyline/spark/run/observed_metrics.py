@@ -1,14 +1,13 @@
 """Brings home what a job observed, without ever waiting for a job that nobody runs.
 
-Batch jobs report through an ``Observation``, whose ``get`` waits for the first action on the
-DataFrame; it is asked from a thread, so that an action that never comes blocks nobody. Streaming
+Batch jobs report through an ``Observation``, whose ``get`` waits for ever for the first action on
+the DataFrame; so the future behind it is asked first, which leaves no thread behind. Streaming
 queries report through their progress, which a listener receives.
 """
 
 from __future__ import annotations
 
 import base64
-import threading
 import weakref
 from typing import TYPE_CHECKING, Any
 
@@ -26,23 +25,36 @@ class PendingMetrics:
     def __init__(self, observation: Observation) -> None:
         self.observation = observation
         self._metrics: dict[str, Any] | None = None
-        self._thread: threading.Thread | None = None
 
     def get(self, timeout_s: float) -> dict[str, Any] | None:
         """Return the metrics, or None if the job has not run after so many seconds."""
         if self._metrics is None:
-            if self._thread is None or not self._thread.is_alive():
-                self._thread = threading.Thread(target=self._wait, daemon=True)
-                self._thread.start()
-            self._thread.join(timeout_s)
+            try:
+                if _is_there(self.observation, timeout_s):
+                    # Spark Connect answers at once, with nothing, as long as no job has run.
+                    self._metrics = self.observation.get or None
+            except Exception:  # noqa: BLE001 - the session was stopped, or the job failed
+                return None
         return self._metrics
 
-    def _wait(self) -> None:
-        try:
-            # Spark Connect answers at once, with nothing, as long as the job has not run.
-            self._metrics = self.observation.get or None
-        except Exception:  # noqa: BLE001 - the session was stopped, or the job failed: no metrics
-            self._metrics = None
+
+def _is_there(observation: Observation, timeout_s: float) -> bool:
+    """Return whether a report is there, or comes within so many seconds."""
+    java: Any = getattr(observation, "_jo", None)
+    if java is None or java.future().isCompleted():
+        return True
+    if timeout_s <= 0:
+        return False
+    scala: Any = observation._jvm.scala  # type: ignore[union-attr]
+    unit = observation._jvm.java.util.concurrent.TimeUnit.MILLISECONDS  # type: ignore[union-attr]
+    limit = scala.concurrent.duration.FiniteDuration(round(1_000 * timeout_s), unit)
+    scala.concurrent.Await.ready(java.future(), limit)  # raises when the time is over
+    return True
+
+
+def jobs_begun(spark: SparkSession) -> int:
+    """Return the number of jobs that a session's Spark has begun."""
+    return int(spark.sparkContext._jsc.sc().dagScheduler().numTotalJobs())
 
 
 class ProgressListener(StreamingQueryListener):

@@ -29,7 +29,7 @@ from eddyline.runtime.records import BatchRecord
 from eddyline.runtime.snapshot import SnapshotFile
 from eddyline.spark.operator import Batch, Stateful
 from eddyline.spark.run.chain import Chain
-from eddyline.spark.run.observed_metrics import PendingMetrics
+from eddyline.spark.run.observed_metrics import PendingMetrics, jobs_begun
 from eddyline.spark.run.running_query import RunFace
 from eddyline.spark.sinks.sinks import file_system, temporary_folder
 from eddyline.state.manifest import ManifestFolder
@@ -47,6 +47,9 @@ if TYPE_CHECKING:
 
 REPORT_WAIT_S = 10.0
 """How long a batch that has been written is waited for to report what it observed (s)."""
+
+NO_JOB_WAIT_S = 0.1
+"""The same where the sink began no job (s): what Spark reports without one, it reports at once."""
 
 _STATE_ERROR = re.compile(r"eddyline\.errors\.StateError: (.*)")
 _PREDICATE_ERROR = re.compile(r"eddyline\.errors\.PredicateError: (.*)")
@@ -228,10 +231,13 @@ class Run(RunFace):
         chain.open(batch)
         source = df.observe(arrived, F.count(F.lit(1)).alias("n"))
         result, awaited = chain.lay(df, batch, source)
+        begun = jobs_begun(df.sparkSession)
         kept = self.outlet.write(result, batch.id)
-        # One wait for all: a sink that ran no job has nothing to report.
-        deadline = time.monotonic() + REPORT_WAIT_S
-        seen = chain.whole(df, batch, chain.collect(awaited, REPORT_WAIT_S))
+        # A sink that ran no job has nothing to report.
+        ran_jobs = jobs_begun(df.sparkSession) > begun
+        wait_s = REPORT_WAIT_S if ran_jobs else NO_JOB_WAIT_S
+        deadline = time.monotonic() + wait_s  # one wait for all
+        seen = chain.whole(df, batch, chain.collect(awaited, wait_s))
         chain.commit(seen, batch)
         entries = chain.take_entries()
         # A batch that runs again after a failure was counted before, and counts once.
