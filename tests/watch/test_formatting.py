@@ -53,6 +53,8 @@ def test_a_plan_that_is_not_an_order_is_written_as_it_is():
     assert wording.plan_text(None) == "-"
     assert wording.plan_text(0.05) == "0.05"
     assert wording.plan_text({"prob": 0.5}) == "{prob: 0.5}"
+    assert wording.plan_text([60, 5]) == "[60, 5]"
+    assert wording.change_texts([60, 5], [60, 10]) == ("[60, 5]", "[60, 10]")
     assert wording.change_texts(None, ["a", "b"]) == ("-", "a → b")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,12 +10,16 @@ import numpy as np
 from eddyline.ordering.matrix_view import drop_fracs, expected_cost_ns
 from eddyline.runtime.records import History, OrderRecord
 from eddyline.watch.formatting import (
+    Wording,
+    clipped,
     cost_text,
     count,
     finite,
     order_text,
     percent,
     ratio,
+    significant,
+    value_text,
 )
 from eddyline.watch.orders import lines, order_series
 from eddyline.watch.sections import (
@@ -29,6 +34,8 @@ from eddyline.watch.sections import (
 from eddyline.watch.series import points_of, work_section
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from eddyline.filters.view import BlockView, FilterView
     from eddyline.stats.profile import FilterProfile
     from eddyline.watch.orders import OrderSeries
@@ -55,12 +62,13 @@ def sections(view: FilterView, history: History) -> list[Section]:
         if (found := _series(each, history)) is not None
     }
     said = {block.note for block in view.blocks}
+    wordings = {(each, "routes"): ROUTING for each in components}
     return [
-        _lead(view, ran),
+        replace(_lead(view, ran), wordings=wordings),
         *(_block(each, ran.get(each.component)) for each in view.blocks),
         *_work(history, components),
         *_pinned(view),
-        *last_change(history.last(*CHANGES, components=components)),
+        *last_change(history.last(*CHANGES, components=components), wordings),
         *notes([note for note in view.notes if note not in said]),
     ]
 
@@ -209,3 +217,24 @@ def _pinned(view: FilterView) -> list[Section]:
         return []
     pairs = tuple((_label(each.name, each.text), each.reason) for each in view.pinned)
     return [Section("pinned: keeps its place", (Facts(pairs),))]
+
+
+# -- decisions of the journal -----------------------------------------------------------------
+
+
+def _routes_text(plan: Any) -> str:
+    if not isinstance(plan, dict):
+        return value_text(plan)
+    return f"classes by {', '.join(map(str, plan['by']))} in {len(plan['orders'])} orders"
+
+
+def _told_by(filters: Mapping[str, Any]) -> str:
+    """Write the attribute that tells best what a filter drops, by filter."""
+    return ", ".join(
+        f"{clipped(name)} by {clipped(str(each['attribute']))} ({significant(each['gain_ratio'])})"
+        for name, each in filters.items()
+    )
+
+
+ROUTING = Wording(_routes_text, {"filters": _told_by})
+"""Words for another table of routes."""

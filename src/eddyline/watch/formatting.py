@@ -6,9 +6,11 @@ A value that is not known (None, NaN, infinite) is written as a dash, never as z
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import takewhile
+from types import MappingProxyType
 from typing import Any, Literal
 
 Unit = Literal["text", "count", "number", "position", "share", "ns", "bytes", "time"]
@@ -25,6 +27,9 @@ NAME_WIDTH = 28
 
 SHOWN_NAMES = 8
 """Most filters of an order that are named in a sentence."""
+
+VALUE_WIDTH = 120
+"""Most characters of one value of a journal entry."""
 
 _UNITS = (("ns", 1.0), ("µs", 1e3), ("ms", 1e6), ("s", 1e9))
 _SIZES = (("B", 1.0), ("kB", 1e3), ("MB", 1e6), ("GB", 1e9), ("TB", 1e12))
@@ -241,24 +246,16 @@ def order_text(names: Sequence[str], shown: int = SHOWN_NAMES) -> str:
 
 
 def plan_text(plan: Any, shown: int = SHOWN_NAMES) -> str:
-    """Write a plan of the journal, which is mostly an order as names, or the shape of a grid.
+    """Write a plan of the journal: a list of texts is an order of names.
 
-    >>> plan_text(["a", "b"]), plan_text([4, 2])
-    ('a → b', '4 × 2')
-    >>> plan_text({"shape": [4], "splits": ["bin 7: s in 2, t in 2"]})
-    '4 with bin 7: s in 2, t in 2'
+    Any other plan is written as it is; an operator has words of its own for it (``Wording``).
+
+    >>> plan_text(["a", "b"]), plan_text([60, 5])
+    ('a → b', '[60, 5]')
     """
     if plan is None:
         return UNKNOWN
-    if isinstance(plan, Mapping) and set(plan) == {"shape", "splits"}:
-        return clipped(f"{plan_text(plan['shape'])} with {'; '.join(plan['splits'])}", _VALUE_WIDTH)
-    if isinstance(plan, Mapping) and set(plan) == {"by", "orders"}:
-        return f"classes by {', '.join(map(str, plan['by']))} in {len(plan['orders'])} orders"
-    if _is_names(plan) and plan and all(type(each) is int for each in plan):
-        return f" {TIMES} ".join(map(str, plan))
-    if _is_names(plan):
-        return order_text([str(name) for name in plan], shown)
-    return value_text(plan)
+    return order_text(plan, shown) if _is_order(plan) else value_text(plan)
 
 
 def change_texts(before: Any, after: Any, shown: int = SHOWN_NAMES) -> tuple[str, str]:
@@ -269,7 +266,7 @@ def change_texts(before: Any, after: Any, shown: int = SHOWN_NAMES) -> tuple[str
     >>> change_texts(["a", "b", "c", "d"], ["a", "b", "d", "c"], shown=2)
     ('… 2 → c → d', '… 2 → d → c')
     """
-    if not (_is_names(before) and _is_names(after)):
+    if not (_is_order(before) and _is_order(after)):
         return plan_text(before, shown), plan_text(after, shown)
     pairs = zip(before, after, strict=False)
     same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
@@ -279,45 +276,62 @@ def change_texts(before: Any, after: Any, shown: int = SHOWN_NAMES) -> tuple[str
     return start + plan_text(before[same:], shown), start + plan_text(after[same:], shown)
 
 
-def evidence_text(evidence: Mapping[str, Any]) -> str:
-    """Write the evidence of a decision as ``name: value`` pairs; positions count from 1."""
+def evidence_text(
+    evidence: Mapping[str, Any], writers: Mapping[str, Callable[[Any], str]] = MappingProxyType({})
+) -> str:
+    """Write the evidence of a decision as ``name: value`` pairs; positions count from 1.
+
+    Args:
+        evidence: values by name.
+        writers: for the values that are not written as they are, by name.
+    """
     shown = {
         key: value + (key == "position") for key, value in evidence.items() if key == "position"
     }
     return ", ".join(
-        f"{key.replace('_', ' ')}: {_classifiers(value) or value_text(value)}"
+        f"{key.replace('_', ' ')}: {writers.get(key, value_text)(value)}"
         for key, value in {**evidence, **shown}.items()
         if value not in ({}, [])
     )
 
 
-def _classifiers(value: Any) -> str:
-    """Write what tells what filters drop, by filter; nothing if the value is not that."""
-    found = list(value.items()) if isinstance(value, Mapping) else []
-    if not all(isinstance(each, Mapping) and "gain_ratio" in each for _, each in found):
-        return ""
-    return ", ".join(
-        f"{clipped(name)} by {clipped(str(each['attribute']))} ({significant(each['gain_ratio'])})"
-        for name, each in found
-    )
+@dataclass(frozen=True, slots=True)
+class Wording:
+    """An operator's words for its decisions of one event."""
+
+    plan: Callable[[Any], str] | None = None
+    """Writes a plan other than None; without it a plan is an order, or written as it is."""
+    evidence: Mapping[str, Callable[[Any], str]] = field(default_factory=dict)
+    """Writers of values of the evidence, by name."""
+
+    def change(self, before: Any, after: Any) -> tuple[str, str]:
+        """Write the plans before and after a decision."""
+        if (write := self.plan) is None:
+            return change_texts(before, after)
+        old, new = (UNKNOWN if each is None else write(each) for each in (before, after))
+        return old, new
+
+
+Wordings = Mapping[tuple[str, str], Wording]
+"""Words for decisions, by component and event; other decisions need none of their own."""
 
 
 def value_text(value: Any) -> str:
     """Write any plain value on one short line."""
     if isinstance(value, float):
         return significant(value) if math.isfinite(value) else UNKNOWN
-    if _is_names(value):
+    if _is_list(value):
         inner = ", ".join(value_text(item) for item in value[:SHOWN_NAMES])
         more = f", … {len(value) - SHOWN_NAMES:,} more" if len(value) > SHOWN_NAMES else ""
         return f"[{inner}{more}]"
     if isinstance(value, Mapping):
         return "{" + evidence_text(value) + "}"
-    return clipped(str(value), _VALUE_WIDTH)
+    return clipped(str(value), VALUE_WIDTH)
 
 
-_VALUE_WIDTH = 120
-"""Most characters of one value of a journal entry."""
+def _is_order(plan: Any) -> bool:
+    return _is_list(plan) and all(isinstance(each, str) for each in plan)
 
 
-def _is_names(plan: Any) -> bool:
-    return isinstance(plan, Sequence) and not isinstance(plan, str | bytes)
+def _is_list(value: Any) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str | bytes)

@@ -12,6 +12,8 @@ from eddyline.watch import orders
 from eddyline.watch.formatting import (
     TIMES,
     UNKNOWN,
+    VALUE_WIDTH,
+    Wording,
     clipped,
     count,
     counted,
@@ -122,7 +124,7 @@ def sections(view: JoinView, history: History) -> list[Section]:
         _pipelines(view),
         *_caches(view),
         *map(_order, ran),
-        *last_change(history.last(*CHANGES, components=components)),
+        *last_change(history.last(*CHANGES, components=components), WORDINGS),
         *notes(view.notes),
         Section("what the words mean", (Facts(WORDS),), is_aside=True),
     ]
@@ -149,7 +151,7 @@ def _lead(
         tiles.append(Tile("Late rows", n_late, "count", late))
         tiles.append(Tile("Rows in windows", sum(newest.n_kept), "count", held))
     tiles += [tile for each in ran for tile in each.tiles()]
-    return Section("", tuple(map(Text, said)), tuple(tiles))
+    return Section("", tuple(map(Text, said)), tuple(tiles), wordings=WORDINGS)
 
 
 def summary(view: JoinView) -> list[str]:
@@ -166,7 +168,7 @@ def summary(view: JoinView) -> list[str]:
 
 def _grid(view: JoinView) -> str:
     n_buckets = prod(view.grid)
-    shape = f"{f' {TIMES} '.join(map(str, view.grid))} = " if len(view.grid) > 1 else ""
+    shape = f"{_shape(view.grid)} = " if len(view.grid) > 1 else ""
     lead = f"Rows lie in {shape}{counted(n_buckets, 'bucket')}"
     if view.splits:
         keys = counted(len(view.splits), "frequent key")
@@ -344,3 +346,21 @@ def _figure(
 ) -> Figure:
     drawn = tuple(Line(name, of_line) for name, of_line in values.items())
     return Figure(title, tuple(each.batch_id for each in points), drawn, unit, is_half=True)
+
+
+# -- decisions of the journal -----------------------------------------------------------------
+
+
+def _grid_text(plan: Any) -> str:
+    """Write the shape of a grid, and which bins are split if some are."""
+    if isinstance(plan, dict):
+        return clipped(f"{_shape(plan['shape'])} with {'; '.join(plan['splits'])}", VALUE_WIDTH)
+    return _shape(plan)
+
+
+def _shape(parts: Iterable[int]) -> str:
+    return f" {TIMES} ".join(map(str, parts))
+
+
+WORDINGS = {("join", "grid"): Wording(_grid_text)}
+"""Words for decisions."""

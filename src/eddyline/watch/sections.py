@@ -12,12 +12,13 @@ from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from eddyline.runtime.records import History
-from eddyline.watch.formatting import Unit, change_texts, evidence_text, finite
+from eddyline.watch.formatting import Unit, Wording, evidence_text, finite
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from eddyline.runtime.journal import JournalEntry
+    from eddyline.watch.formatting import Wordings
 
 SAME_WORDS = "the parts are others, or in another order"
 """Said of two plans that differ in what words do not show."""
@@ -129,6 +130,8 @@ class Section:
     tiles: tuple[Tile, ...] = ()
     is_aside: bool = False
     """Whether it only helps to read the others: pages fold it up, terminals leave it out."""
+    wordings: Wordings = field(default_factory=dict, compare=False)
+    """The operator's words for its decisions, for whoever renders the journal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,16 +150,23 @@ class RunView:
     settings: Mapping[str, str] = field(default_factory=dict)
 
 
-def last_change(entry: JournalEntry | None) -> list[Section]:
-    """Return the last change of a plan, if there was one."""
+def decision_texts(entry: JournalEntry, wordings: Wordings) -> tuple[str, str, str]:
+    """Write the plans before and after a decision, and its evidence."""
+    wording = wordings.get((entry.component, entry.event), Wording())
+    evidence = evidence_text(entry.evidence, wording.evidence)
+    return *wording.change(entry.before, entry.after), evidence
+
+
+def last_change(entry: JournalEntry | None, wordings: Wordings | None = None) -> list[Section]:
+    """Return the last change of a plan, if there was one, in the words of its operator."""
     if entry is None:
         return []
-    before, after = change_texts(entry.before, entry.after)
+    before, after, evidence = decision_texts(entry, wordings or {})
     pairs = [("before", before), ("after", after)] if before != after else []
     if before == after and entry.before is not None:
         pairs = [("plan", f"{after} ({SAME_WORDS})")]
     if entry.evidence:
-        pairs.append(("evidence", evidence_text(entry.evidence)))
+        pairs.append(("evidence", evidence))
     when = f"after batch {entry.batch_id}" if entry.batch_id >= 0 else "in a job of its own"
     title = f"last change: {entry.component} {entry.event}, {when}"
     return [Section(title, (Facts(tuple(pairs)),))]
@@ -179,9 +189,12 @@ def arranged(sections: Iterable[Section]) -> list[Section]:
     for place, each in enumerate(sections):
         rank = 3 if each.is_aside else {"": 0, NOTES: 2}.get(each.title, 1)
         key = (rank, place if rank == 1 else each.title)
-        before = found.get(key, replace(each, parts=(), tiles=()))
+        before = found.get(key, replace(each, parts=(), tiles=(), wordings={}))
         found[key] = replace(
-            each, parts=_merged(before.parts, each.parts), tiles=(*before.tiles, *each.tiles)
+            each,
+            parts=_merged(before.parts, each.parts),
+            tiles=(*before.tiles, *each.tiles),
+            wordings={**before.wordings, **each.wordings},
         )
     return [found[key] for key in sorted(found, key=lambda key: key[0])]
 
@@ -216,4 +229,5 @@ def _plain(value: Any) -> Any:
     if isinstance(value, str | int | None):
         return value
     kind = {"kind": type(value).__name__.lower()} if isinstance(value, Part) else {}
-    return kind | {each.name: _plain(getattr(value, each.name)) for each in fields(value)}
+    names = (each.name for each in fields(value) if each.compare)
+    return kind | {name: _plain(getattr(value, name)) for name in names}

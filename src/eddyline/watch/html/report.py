@@ -12,10 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from eddyline.errors import PluginError, SourceError
 from eddyline.watch.formatting import (
-    change_texts,
     clipped,
     count,
-    evidence_text,
     finite,
     one_line,
     out_of,
@@ -23,13 +21,12 @@ from eddyline.watch.formatting import (
     value_in,
 )
 from eddyline.watch.html.figures import MAX_MARKS, MUTED, drawn, slots_of
-from eddyline.watch.sections import SAME_WORDS, Facts, Figure, Line, Section, Tile
+from eddyline.watch.sections import SAME_WORDS, Facts, Figure, Line, Section, Tile, decision_texts
 from eddyline.watch.series import points_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from eddyline.runtime.journal import JournalEntry
     from eddyline.watch.sections import RunView
     from eddyline.watch.series import Point
 
@@ -110,7 +107,7 @@ def _page(view: RunView) -> str:
                 *_work(points, marks),
             ],
             settings=_settings(view),
-            journal=_journal(view.history.journal[-MAX_ENTRIES:]),
+            journal=_journal(view),
             figures=_Figures(),
             plotly_js=plotly.get_plotlyjs(),
             max_rows=MAX_ROWS,
@@ -224,13 +221,13 @@ def _settings(view: RunView) -> list[Section]:
     return [Section("settings", (Facts(pairs),))] if pairs else []
 
 
-def _journal(entries: Sequence[JournalEntry]) -> list[dict[str, Any]]:
-    """Return decisions in words, the newest first."""
+def _journal(view: RunView) -> list[dict[str, Any]]:
+    """Return the newest decisions in the words of their operators, the last one first."""
+    wordings = {key: words for each in view.sections for key, words in each.wordings.items()}
     rows = []
-    for entry in reversed(entries):
-        before, after = change_texts(entry.before, entry.after)
+    for entry in reversed(view.history.journal[-MAX_ENTRIES:]):
+        before, after, evidence = decision_texts(entry, wordings)
         if before == after:
             before = f"{SAME_WORDS}:" if entry.before is not None else ""
-        evidence = evidence_text(entry.evidence)
         rows.append({"entry": entry, "before": before, "after": after, "evidence": evidence})
     return rows
