@@ -11,14 +11,14 @@ from eddyline.errors import OptionError
 from eddyline.registry import unknown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 OFF_SWITCH = "EDDYLINE_ADAPTIVE"
 """Environment variable; ``0``, ``false``, ``no`` or ``off`` freezes every order as written."""
 
 
 FOR_ALL = ("policy", "monitor", "adaptive", "seed")
-"""Options that every operator of a query takes from the options of the query."""
+"""Options of a query that every operator takes; any other is of the operators that know it."""
 
 
 def adaptation_is_off() -> bool:
@@ -40,11 +40,16 @@ class _Keywords:
         return cls(**given)
 
     @classmethod
-    def like(cls, other: Any) -> Self:
-        """Return options of this kind that say what those of another kind say for all kinds."""
-        if isinstance(other, cls):
-            return other
-        return cls(**{name: getattr(other, name) for name in FOR_ALL if hasattr(other, name)})
+    def taken(cls, given: Mapping[str, Any]) -> tuple[Self, dict[str, Any]]:
+        """Return the options of this kind among those of a query, and what is left for others.
+
+        Raises:
+            OptionError: a value out of range.
+        """
+        names = {field.name for field in fields(cls)}  # type: ignore[arg-type]
+        own = {name: value for name, value in given.items() if name in names}
+        left = {name: given[name] for name in given if name in FOR_ALL or name not in names}
+        return cls(**own), left
 
     def resolved(self) -> Self:
         """Return the options with the environment's off switch applied.

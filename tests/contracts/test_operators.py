@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,6 @@ from pyspark.sql import DataFrame
 
 import eddyline as el
 from eddyline.errors import StateError
-from eddyline.options import FilterOptions
 from eddyline.query.predicates import SqlPredicate, predicate
 from eddyline.query.steps import FilterStep, ProjectStep
 from eddyline.rules.step import RuleStep
@@ -42,7 +41,7 @@ N_ROWS, N_BATCHES, WAIT_S = 3_000, 3, 30.0
 RULES = {f"r{n}": f"c = 'always' AND t = 't{n}'" for n in range(8)}
 """By the first of two conditions, which nearly all rows fulfil, or by the second."""
 
-LEARNS_SOON = FilterOptions(sample_prob=0.5, warmup_prob=0.5, min_fill=20, max_overhead=1.0)
+LEARNS_SOON = {"sample_prob": 0.5, "warmup_prob": 0.5, "min_fill": 20, "max_overhead": 1.0}
 
 
 @dataclass(frozen=True)
@@ -54,8 +53,6 @@ class Case:
     answer: str
     """SQL over ``rows``: every row so far."""
     adapts: bool = True
-    options: Any = LEARNS_SOON
-    """Of its query."""
 
 
 CASES = {
@@ -122,7 +119,7 @@ class Life:
     def __init__(self, spark, case, folder, **options):
         self.spark, self.case = spark, case
         step = case.step(**options)
-        site = Site(batch_of(spark, 0).limit(0), "q", replace(case.options, **options))
+        site = Site(batch_of(spark, 0).limit(0), "q", LEARNS_SOON | options)
         self.operator = OPERATORS[type(step)](step, site)
         self.manifests = ManifestFolder(fs.LocalFileSystem(), str(folder))
         self.is_stateful = isinstance(self.operator, Stateful)

@@ -167,7 +167,8 @@ class NewestTask:
 
     step: NewestStep
     columns: StructType
-    place: StatePlace
+    place: StatePlace | None
+    """None where all rows come at once, and nothing is kept."""
     before: NewestState
     batch_id: int
 
@@ -217,8 +218,10 @@ class NewestTask:
             table = pa.ipc.open_file(source).read_all()
         return dict(zip(table["key"].to_pylist(), table["version"].to_pylist(), strict=True))
 
-    def write(self, newest: Mapping[Any, Any], bucket: int) -> str:
-        """Write the state of a bucket under a name that no other attempt has."""
+    def write(self, newest: Mapping[Any, Any], bucket: int) -> str | None:
+        """Write the state of a bucket under a name that no other attempt has, if it is kept."""
+        if self.place is None:
+            return None
         name = f"newest-{self.batch_id}-{bucket}-{uuid.uuid4().hex}"
         table = pa.table({"key": list(newest), "version": list(newest.values())})
         with (
@@ -246,7 +249,7 @@ class NewestOperator(Operator):
     def of(cls, step: NewestStep, site: Site) -> NewestOperator:
         for name in (step.key, step.version, *step.arrival):
             site.df.select(name)  # says what is wrong with it
-        return cls(step, adaptive=site.options.adaptive)
+        return cls(step, adaptive=site.options.get("adaptive", True))
 
     # -- a batch ------------------------------------------------------------------------------
 

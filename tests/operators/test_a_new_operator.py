@@ -12,9 +12,11 @@ import random
 import time
 
 import duckdb
+import pyarrow.compute as pc
 import pytest
 from pyspark.errors import AnalysisException
 
+import eddyline as el
 from eddyline.errors import PlanError, StateError
 from eddyline.spark.operators import OPERATORS
 from eddyline.spark.sinks.sinks import ParquetSink
@@ -22,6 +24,7 @@ from eddyline.watch.terminal.progress import batch_line
 from tests.operators import killed
 from tests.operators.killed import expected
 from tests.operators.newest import NewestOperator, NewestStep
+from tests.spark.joins.join_streams import join_of
 from tests.spark.processes import Process, soon_started
 
 pytestmark = pytest.mark.spark
@@ -180,6 +183,19 @@ def test_it_runs_behind_a_join(spark, folder, tmp_path):
     said = run.explain()
     assert "Newest rows" in said
     assert "newest result: the greatest v so far of each k" in said
+
+
+def test_it_runs_once_over_batch_dataframes(spark, folder):
+    """Behind a join, which has state, too: neither of them keeps any."""
+    frames = {name: spark.read.schema(killed.SCHEMA).parquet(str(folder / name)) for name in "st"}
+    fair = el.predicate(lambda v: pc.greater(v, 5), reads=["v"], name="fair")
+    times = {"s": "ts", "t": "ts"}
+    join = join_of(killed.JOIN, frames, times, functions={"fair": fair}, buckets=2)
+    found = join.with_steps(*join.steps, killed.NEWEST_RESULT).to_df()
+    for _ in range(2):
+        assert sorted(map(tuple, found.collect()), key=repr) == sorted(
+            expected("joined", N_BATCHES), key=repr
+        )
 
 
 @pytest.mark.large

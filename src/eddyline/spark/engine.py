@@ -5,14 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from eddyline.errors import OptionError, QueryError
-from eddyline.options import FilterOptions, JoinOptions
 from eddyline.query.predicates import FunctionPredicate, predicate
 from eddyline.query.select.reader import read_query
 from eddyline.query.steps import ReadStep, inlined, steps
 from eddyline.registry import unknown
 from eddyline.spark.analysis import column_types
 from eddyline.spark.functions import argument_names
-from eddyline.spark.joins.window_join import WindowJoin
 from eddyline.spark.query import RENAME, Query
 from eddyline.spark.relation import Relation
 from eddyline.spark.rules.query import RuleQuery
@@ -180,7 +178,8 @@ class Engine:
                 ``SELECT … FROM s [RANGE 10 SECONDS], t [RANGE 1 MINUTE] WHERE s.k = t.k AND …``.
                 A stream may be the result of another query; see ``stream``.
             name: the query's name; that of its streams and a number by default.
-            **options: how its plan is learned, as for ``el.all_of`` or ``el.window_join``.
+            **options: how its plan is learned, as for ``el.all_of`` and, where rows are joined,
+                ``el.window_join``.
 
         Raises:
             QueryError: the text cannot be understood, or names what does not exist.
@@ -194,13 +193,12 @@ class Engine:
         chosen = name or f"{stem}_{len(self.queries) + 1}"
         self._check_free(chosen)
         inner = {each: made.steps for each, made in self.results.items()}
-        kind, given = (WindowJoin, JoinOptions) if read.is_join else (Query, FilterOptions)
-        made = kind(
+        made = Query(
             chosen,
             text,
             steps(read, inner),
             self.relations,
-            given.of(**options),
+            options,
             check_not_running=self.check_not_running,
         )
         return self._add(made)

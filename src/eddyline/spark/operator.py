@@ -17,6 +17,7 @@ from eddyline.spark.run.observed_metrics import as_bytes
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    import pyarrow as pa
     from pyspark.sql import DataFrame
 
     from eddyline.runtime.journal import JournalEntry
@@ -91,8 +92,8 @@ class Site:
     """A DataFrame with the columns of its input, for analysis only."""
     query: str
     """Name of the query."""
-    options: Any
-    """Options of the query."""
+    options: Mapping[str, Any]
+    """Options of the query as they were given; the operator takes those of its kind."""
     is_source: bool = True
     """Whether the rows are those of a stream, and not the result of another operator."""
 
@@ -106,6 +107,12 @@ class Operator:
 
     name: str = ""
     """What the operator is called in its query's manifest and saved state; unique in the query."""
+    takes: type[Any] | None = None
+    """The kind of options, a dataclass, that it takes from those of its query."""
+    options: Any = None
+    """Its options as such a dataclass; None if it has none."""
+    keeps_late: tuple[str, ...] = ()
+    """The inputs of which it keeps rows that came too late."""
 
     def prepare(self, df: DataFrame, batch: Batch) -> None:
         """Get ready for a micro-batch; may run small jobs of its own.
@@ -123,6 +130,15 @@ class Operator:
         May be called again for the same batch, where a sink did not take all of the result.
         """
         raise NotImplementedError
+
+    def once(self, df: DataFrame) -> DataFrame:
+        """Return the result over all rows of batch DataFrames; nothing is kept.
+
+        An operator with durable state is neither attached nor opened before.
+        """
+        batch = Batch(is_first=True)
+        self.prepare(df, batch)
+        return self.lay(df, batch).df
 
     def shape(self, df: DataFrame) -> DataFrame:
         """Return a DataFrame with the columns of the result, for analysis only."""
@@ -149,6 +165,14 @@ class Operator:
     def text(self) -> str:
         """The operator's part of the query as its author wrote it, if that changes in a run."""
         return ""
+
+    def late_rows(self, name: str) -> pa.Table:
+        """Return the rows of an input that came too late; one of ``keeps_late``.
+
+        Raises:
+            StateError: they cannot be read.
+        """
+        raise NotImplementedError
 
     def plan(self) -> Any:
         """Return the plan in force as plain values, for the journal; None if there is none."""

@@ -33,7 +33,7 @@ OPERATORS: dict[type[Any], Callable[[Any, Site], Operator]] = {
 
 
 def laid_out(
-    steps: Sequence[Step], relations: Mapping[str, Relation], query: str, options: Any
+    steps: Sequence[Step], relations: Mapping[str, Relation], query: str, options: Mapping[str, Any]
 ) -> tuple[DataFrame, list[Operator]]:
     """Return the rows that a query reads, and its operators.
 
@@ -54,7 +54,7 @@ def laid_out(
         (relation,) = relations.values()
         return relation.rows, operators_of(steps, Site(relation.rows, query, options))
     before = operators_of_join(join)
-    results = Site(join.empty_results, query, options, is_source=False)
+    results = Site(join.empty_results, query, join.rest, is_source=False)
     return join.source.rows, [*before, *operators_of(join.after, results)]
 
 

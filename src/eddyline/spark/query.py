@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from eddyline.errors import QueryError
+from eddyline.errors import OptionError, QueryError
+from eddyline.options import FOR_ALL, check_names
 from eddyline.query.steps import FilterStep, ProjectStep, ReadStep, tree
 from eddyline.spark.analysis import column_types
 from eddyline.spark.filters.operator import FilterOperator
+from eddyline.spark.operator import Stateful
 from eddyline.spark.operators import laid_out
 from eddyline.spark.projection import ProjectOperator
 from eddyline.spark.run.run import Job, Run, SinkOutlet, settings_of
@@ -40,12 +43,13 @@ class Query:
         text: the query as it was written.
         steps: what it does, in the order of evaluation; see ``query.steps``.
         relations: the streams and tables that it reads, by name.
-        options: how its plan is learned.
+        options: how its plan is learned; each operator takes those that it knows.
         check_not_running: raises QueryError if a query of a name is running.
         rename: how the query gets another name, for errors.
 
     Raises:
         QueryError: a step that does not fit the columns before it.
+        OptionError: an option that no operator knows, or a value out of range.
     """
 
     def __init__(
@@ -54,7 +58,7 @@ class Query:
         text: str,
         steps: Sequence[Step],
         relations: Mapping[str, Relation],
-        options: Any,
+        options: Mapping[str, Any],
         *,
         check_not_running: Callable[[str], None] = lambda _name: None,
         rename: str = RENAME,
@@ -70,6 +74,13 @@ class Query:
         self._rename = rename
         self.source, self._made = self._laid_out()
         """The rows that the query reads; of a join, those of all its inputs."""
+        kinds = [each.takes for each in self._made if each.takes is not None]
+        known = [field.name for kind in dict.fromkeys(kinds) for field in fields(kind)]
+        check_names("option", options, [*dict.fromkeys([*known, *FOR_ALL])])
+        self.settings = _settings(self._made)
+        """Its options, as texts."""
+        self.is_stateful = any(isinstance(each, Stateful) for each in self._made)
+        """Whether it keeps durable state."""
         shape = self.source
         for each in self._made:
             shape = each.shape(shape)
@@ -164,6 +175,7 @@ class Query:
         path: str | None = None,
         checkpoint: str | None = None,
         trigger: str | None = None,
+        state: str | None = None,
     ) -> Run:
         """Start the query.
 
@@ -173,17 +185,43 @@ class Query:
             checkpoint: folder from which a later start continues; a temporary one if omitted.
             trigger: ``available_now`` (what is there, then stop), ``once``, or an interval such
                 as ``5 seconds``; as fast as possible if omitted.
+            state: folder of durable state, such as windows, or a URI that ``pyarrow.fs``
+                understands; in the checkpoint if omitted. All workers must be able to read and
+                write there.
 
         Returns:
             The run, which behaves like a StreamingQuery.
 
         Raises:
             QueryError: a query of that name is running, or it reads no stream.
-            OptionError: an unknown sink or trigger, or a path that is missing.
+            OptionError: an unknown sink or trigger, a path that is missing, or ``state`` for a
+                query that keeps none.
+            StateError: the checkpoint is of another query.
             SourceError: the sink's path cannot be written.
         """
         self.check_can_start()
-        return Run(self.job(), SinkOutlet(sink_of(sink, path)), checkpoint, trigger)
+        if state is not None and not self.is_stateful:
+            msg = f"{self.name!r} keeps no state beside its checkpoint; leave out state={state!r}"
+            raise OptionError(msg, query=self.name, state=state)
+        return Run(self.job(state), SinkOutlet(sink_of(sink, path)), checkpoint, trigger)
+
+    def to_df(self) -> DataFrame:
+        """Return all results over batch DataFrames.
+
+        A result of a join is one row when it comes to be (ISTREAM); as DSTREAM, one for each result
+        that ends; as RSTREAM, one for each instant of a row of any stream at which it is there.
+        After the last rows nothing is waited for.
+
+        Raises:
+            QueryError: an input is a stream.
+        """
+        if self.streams:
+            msg = f"{self.name!r} reads streams, which never end; start it: .start('parquet', …)"
+            raise QueryError(msg, query=self.name)
+        df = self.source
+        for each in self._new_operators():
+            df = each.once(df)
+        return df
 
     def check_can_start(self) -> None:
         """Raise QueryError if a query of its name is running, or if it reads no stream."""
@@ -203,9 +241,19 @@ class Query:
             text=self.text,
             identity=self.identity,
             source=self.source,
-            settings=settings_of(self.options),
+            settings=self.settings,
             operators=lambda _: self._new_operators(),
             state=state,
             steps=tree(self.steps),
             rename=self._rename,
         )
+
+
+def _settings(operators: Sequence[Operator]) -> dict[str, str]:
+    """Return the options of operators as texts; where they differ, they are said to be of one."""
+    found: dict[str, str] = {}
+    for each in operators:
+        for name, value in settings_of(each.options).items() if each.options is not None else ():
+            if found.setdefault(name, value) != value:
+                found[f"{name} of {each.name}"] = value
+    return found

@@ -13,7 +13,6 @@ from pyspark import cloudpickle
 from eddyline.errors import NotSupportedError, QueryError, SourceError
 from eddyline.query.script import read_script
 from eddyline.spark.engine import Engine
-from eddyline.spark.joins.window_join import WindowJoin
 from eddyline.spark.shared.group import Start, start_together
 
 if TYPE_CHECKING:
@@ -71,9 +70,6 @@ def run_script(
     _define(engine, script, file.absolute().parent)
     for each in script.results:
         query = _query(engine, replace(each, name=f"stream {each.name}"), file, adaptive=adaptive)
-        if isinstance(query, WindowJoin):
-            msg = f"{file}, stream {each.name!r}: a stream made by a join is not supported yet"
-            raise NotSupportedError(msg, path=str(file))
         time, lateness = each.options.get("time"), each.options.get("lateness")
         engine.stream(each.name, query, time=time, lateness=lateness)
     made: list[tuple[Any, Mapping[str, str]]] = [
@@ -89,7 +85,7 @@ def run_script(
 
 def _query(
     engine: Engine, written: CreateQuery | CreateResult, file: Path, *, adaptive: bool
-) -> Query | WindowJoin:
+) -> Query:
     """Return a query of a script; its errors also say where in the file it stands."""
     try:
         return engine.query(written.text, name=written.name, adaptive=adaptive)

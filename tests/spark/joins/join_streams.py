@@ -6,11 +6,10 @@ import os
 
 import pyarrow.parquet as pq
 
-from eddyline.options import JoinOptions
 from eddyline.query.select.reader import read_query
 from eddyline.query.steps import steps
 from eddyline.spark.analysis import column_types
-from eddyline.spark.joins.window_join import WindowJoin
+from eddyline.spark.query import Query
 from eddyline.spark.relation import Relation
 
 FIRST_S = 1_700_000_000
@@ -34,7 +33,7 @@ def stream_of(spark, folder, name, *, schema=None):
     return spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(path)
 
 
-def join_of(text, frames, times, lateness=None, name="join", options=None, functions=None):
+def join_of(text, frames, times, lateness=None, name="join", functions=None, **options):
     """A join of DataFrames, by its text."""
     lateness = lateness or {}
     relations = {
@@ -42,7 +41,7 @@ def join_of(text, frames, times, lateness=None, name="join", options=None, funct
     }
     columns = {each: column_types(df) for each, df in frames.items()}
     query = read_query(text, columns, functions or {})
-    return WindowJoin(name, text, steps(query), relations, options or JoinOptions())
+    return Query(name, text, steps(query), relations, options)
 
 
 def value_of(join):

@@ -53,8 +53,7 @@ def drawn_join(spark, case, folder, **options):
         for name, rows in case.tables.items()
     }
     lateness = {name: f"{case.lateness} microseconds" for name, time in case.times.items() if time}
-    made = el.options.JoinOptions.of(**options)
-    return join_of(case.query.text, frames, case.times, lateness, "drawn", made)
+    return join_of(case.query.text, frames, case.times, lateness, "drawn", **options)
 
 
 @given(
@@ -316,7 +315,7 @@ def test_batch_and_stream_are_told_apart(spark, engine):
         batch.start()
     streams = {name: engine.streams[name] for name in "st"}
     stream = el.window_join(streams, on="s.k = t.k", time=times)
-    with pytest.raises(QueryError, match="joins streams, which never end; start it"):
+    with pytest.raises(QueryError, match="reads streams, which never end; start it"):
         stream.to_df()
     with pytest.raises(QueryError, match="t has a time column but is no streaming DataFrame"):
         el.window_join({"s": streams["s"], "t": df}, on="s.k = t.k", time=times)

@@ -9,7 +9,6 @@ from hypothesis import Phase, given
 from hypothesis import strategies as st
 
 from eddyline.errors import NotSupportedError, QueryError
-from eddyline.options import JoinOptions
 from tests.examples import examples
 from tests.oracles.join_strategies import join_cases
 from tests.oracles.joins import bag, results
@@ -22,7 +21,7 @@ T0 = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 @examples(24, phases=[Phase.explicit, Phase.reuse, Phase.generate])  # jobs are slow
 def test_joins_are_those_of_the_definition(spark, case, n_buckets):
     frames = {name: spark.createDataFrame(rows) for name, rows in case.tables.items()}
-    join = join_of(case.query.text, frames, case.times, options=JoinOptions(buckets=n_buckets))
+    join = join_of(case.query.text, frames, case.times, buckets=n_buckets)
     wanted = results(case.query, case.tables, case.times).drop_columns("_at")
     assert bag(join.to_df().toArrow()) == bag(wanted)
 

@@ -50,6 +50,8 @@ class FilterOperator(Operator):
     ``max_handed_over`` attributes are handed over to workers, unless the user named them.
     """
 
+    takes = FilterOptions
+
     def __init__(
         self,
         bound: BoundConjunction,
@@ -82,7 +84,7 @@ class FilterOperator(Operator):
     @classmethod
     def of(cls, step: FilterStep, site: Site) -> Self:
         """Return the operator of a step."""
-        options = FilterOptions.like(site.options)
+        options, _ = FilterOptions.taken(site.options)
         check_options(options)
         relation = "" if site.is_source else step.input
         bound = bind_to(site.df, named(step.predicates), options)

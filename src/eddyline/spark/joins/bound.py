@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -48,6 +48,8 @@ class BoundJoin:
     """The steps over results, as they are in the query."""
     graph: JoinGraph
     options: JoinOptions
+    rest: Mapping[str, Any]
+    """Options of the query for other operators."""
 
     @property
     def spark(self) -> SparkSession:
@@ -57,7 +59,7 @@ class BoundJoin:
     @cached_property
     def filter_options(self) -> FilterOptions:
         """The way in which the order of predicates over one input is learned."""
-        return FilterOptions.like(self.options)
+        return FilterOptions.taken(self.rest)[0]
 
     @cached_property
     def source(self) -> Source:
@@ -192,7 +194,7 @@ class BoundJoin:
 
 
 def bind_join(
-    steps: Sequence[Step], relations: Mapping[str, Relation], name: str, options: object
+    steps: Sequence[Step], relations: Mapping[str, Relation], name: str, options: Mapping[str, Any]
 ) -> BoundJoin | None:
     """Return the join among the steps of a query; None if there is none.
 
@@ -218,7 +220,7 @@ def bind_join(
     _check_streams(inputs)
     graph = JoinGraph(tuple(names), tuple(frozenset(key.members) for key in step.keys))
     after = tuple(steps[at + 1 :])
-    return BoundJoin(name, step, inputs, after, graph, JoinOptions.like(options))
+    return BoundJoin(name, step, inputs, after, graph, *JoinOptions.taken(options))
 
 
 def _input(

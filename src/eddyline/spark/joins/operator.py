@@ -15,7 +15,7 @@ from pyspark.sql import Observation
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from eddyline.errors import QueryError, StateError
+from eddyline.errors import StateError
 from eddyline.joins.caches.loop import JoinCaches
 from eddyline.joins.grid_choice import chosen_grid
 from eddyline.joins.grid_loop import GridLoop, split_text
@@ -32,7 +32,7 @@ from eddyline.joins.view import (
     PipelineView,
     ProbeView,
 )
-from eddyline.registry import unknown
+from eddyline.options import JoinOptions
 from eddyline.spark.joins.input_steps import operators_of_inputs
 from eddyline.spark.joins.inputs import JoinInputs
 from eddyline.spark.joins.placement import placed
@@ -89,11 +89,13 @@ class JoinOperator(Operator):
     """
 
     name = COMPONENT
+    takes = JoinOptions
 
     def __init__(self, bound: BoundJoin, inputs: JoinInputs) -> None:
         self.bound = bound
         self.inputs = inputs
         self.options = bound.options.resolved()
+        self.keeps_late = bound.graph.inputs
         self.graph = bound.graph
         self.loop = JoinLoop(self.graph, self.options)
         self.grids = GridLoop(
@@ -259,15 +261,11 @@ class JoinOperator(Operator):
     # -- what people see ------------------------------------------------------------------------
 
     def late_rows(self, name: str) -> pa.Table:
-        """Return the rows of an input that came too late; see ``window_join.JoinRun``.
+        """Return the rows of an input that came too late to be joined.
 
         Raises:
-            QueryError: there is no such input.
             StateError: they cannot be read.
         """
-        layouts = {each.name: each for each in self.bound.source.layouts}
-        if name not in layouts:
-            raise QueryError(unknown("input", name, list(layouts)), name=name)
         try:
             found = read_late(self.place, name, self._last_batch)
         except OSError as error:
@@ -278,7 +276,7 @@ class JoinOperator(Operator):
             raise StateError(msg, folder=self.place.late) from error
         if found is not None:
             return found
-        layout = layouts[name]
+        layout = next(each for each in self.bound.source.layouts if each.name == name)
         columns = [column for column, _ in (*layout.columns, *layout.keys_only)]
         schema = to_arrow_schema(self.bound.fields_of(layout, columns), timezone="UTC")
         return with_times(schema.empty_table(), np.empty(0, np.int64))

@@ -7,30 +7,19 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from eddyline.errors import OptionError, QueryError
-from eddyline.options import JoinOptions
 from eddyline.query.cql import read_window
 from eddyline.query.select.reader import read_query
 from eddyline.query.steps import steps
 from eddyline.registry import unknown
 from eddyline.spark.analysis import column_types
-from eddyline.spark.joins.inputs import JoinInputs
-from eddyline.spark.joins.operator import JoinOperator
-from eddyline.spark.operator import Batch
 from eddyline.spark.query import Query
 from eddyline.spark.relation import Relation
-from eddyline.spark.run.run import Run, SinkOutlet
-from eddyline.spark.sinks.sinks import sink_of
 from eddyline.sql.parsing import quoted
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame
 
     from eddyline.query.predicates import FunctionPredicate
-    from eddyline.spark.sinks.sinks import BatchWriter
-
-ONCE = Batch(is_first=True)
-"""The job of batch DataFrames."""
 
 RENAME = "el.window_join(…, name='…')"
 """How a join gets another name."""
@@ -47,7 +36,7 @@ def window_join(
     name: str | None = None,
     functions: Mapping[str, FunctionPredicate] | None = None,
     **options: Any,
-) -> WindowJoin:
+) -> Query:
     """Join DataFrames over windows of event time, in one shuffle.
 
     Over streams, rows of a join with a window of N rows wait until no earlier row of that stream
@@ -103,9 +92,7 @@ def window_join(
     if not query.is_join:
         msg = "a join needs two streams or more"
         raise QueryError(msg, query=text)
-    return WindowJoin(
-        chosen, text, steps(query), relations, JoinOptions.of(**options), rename=RENAME
-    )
+    return Query(chosen, text, steps(query), relations, options, rename=RENAME)
 
 
 def _check_given(inputs: Any, **by_input: Any) -> None:
@@ -143,80 +130,3 @@ def _all_columns(inputs: Mapping[str, DataFrame]) -> str:
         for each, df in inputs.items()
         for column in df.columns
     )
-
-
-class WindowJoin(Query):
-    """A join of DataFrames over windows; made by ``el.window_join`` or ``Engine.query``."""
-
-    def to_df(self) -> DataFrame:
-        """Return all results over batch DataFrames: one row when it comes to be (ISTREAM).
-
-        As DSTREAM, one row for each result that ends; as RSTREAM, one for each instant of a row of
-        any stream at which the result is there. After the last rows nothing is waited for.
-
-        Raises:
-            QueryError: an input is a stream.
-        """
-        if any(each.df.isStreaming for each in self.relations.values()):
-            msg = f"{self.name!r} joins streams, which never end; start it: .start('parquet', …)"
-            raise QueryError(msg, query=self.name)
-        df = self.source
-        for each in self._new_operators():
-            if isinstance(each, JoinInputs | JoinOperator):
-                df = each.once(df)
-            else:
-                each.prepare(df, ONCE)
-                df = each.lay(df, ONCE).df
-        return df
-
-    def start(
-        self,
-        sink: str | BatchWriter = "memory",
-        *,
-        path: str | None = None,
-        checkpoint: str | None = None,
-        trigger: str | None = None,
-        state: str | None = None,
-    ) -> JoinRun:
-        """Start the join over its streams.
-
-        Args:
-            sink: ``parquet``, ``memory``, ``console``, or a function of (df, batch_id).
-            path: where the sink writes, if it writes somewhere.
-            checkpoint: folder from which a later start continues; a temporary one if omitted.
-            trigger: ``available_now`` (what is there, then stop), ``once``, or an interval such
-                as ``5 seconds``; as fast as possible if omitted.
-            state: folder of the windows, or a URI that ``pyarrow.fs`` understands; in the
-                checkpoint if omitted. All workers must be able to read and write there.
-
-        Returns:
-            The run, which behaves like a StreamingQuery.
-
-        Raises:
-            QueryError: the inputs are no streams, or the query is running.
-            OptionError: an unknown sink or trigger, or a path that is missing.
-            StateError: the checkpoint is of another query.
-            SourceError: the sink's path cannot be written.
-        """
-        self.check_can_start()
-        return JoinRun(self.job(state), SinkOutlet(sink_of(sink, path)), checkpoint, trigger)
-
-
-class JoinRun(Run):
-    """A join that runs; behaves like Spark's StreamingQuery."""
-
-    def late_rows(self, name: str) -> pa.Table:
-        """Return the rows of one input that came too late to be joined.
-
-        Args:
-            name: the input, as the query calls it.
-
-        Returns:
-            The columns that the query reads, and the event time ``_time``; in the order of batches.
-
-        Raises:
-            QueryError: the query has no such input.
-            StateError: they cannot be read, such as when a temporary checkpoint went with its run.
-        """
-        join = next(each for each in self.chain.operators if isinstance(each, JoinOperator))
-        return join.late_rows(name)

@@ -54,7 +54,7 @@ class RuleQuery(Query):
             rules.text,
             (*source, step),
             relations,
-            rules.options,
+            {"adaptive": rules.options.adaptive, "seed": rules.options.seed},
             check_not_running=check_not_running,
             rename=rename,
         )

@@ -24,6 +24,7 @@ from eddyline.errors import (
     QueryError,
     StateError,
 )
+from eddyline.registry import unknown
 from eddyline.runtime.journal import Journal, JournalEntry
 from eddyline.runtime.records import BatchRecord
 from eddyline.runtime.snapshot import SnapshotFile
@@ -38,6 +39,7 @@ from eddyline.watch.sections import arranged, notes
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    import pyarrow as pa
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
 
@@ -282,14 +284,35 @@ class Run(RunFace):
         """The steps of the query as lines of a tree."""
         return self.job.steps
 
+    def late_rows(self, name: str) -> pa.Table:
+        """Return the rows of one input that came too late, such as to be joined.
+
+        Args:
+            name: the input, as the query calls it.
+
+        Returns:
+            The columns that the query reads, and the event time ``_time``; in the order of batches.
+
+        Raises:
+            QueryError: the query keeps no late rows, or has no such input.
+            StateError: they cannot be read, such as when a temporary checkpoint went with its run.
+        """
+        keepers = {known: each for each in self.chain.operators for known in each.keeps_late}
+        if not keepers:
+            msg = f"query {self.name!r} keeps no late rows: none of its operators has windows"
+            raise QueryError(msg, query=self.name)
+        if name not in keepers:
+            raise QueryError(unknown("input", name, list(keepers)), name=name)
+        return keepers[name].late_rows(name)
+
     def view(self) -> Any:
-        """Return the plan in force and why, as values.
+        """Return the plan in force and why, as values; None if no operator has any.
 
         Of several operators it is the first with durable state, or else the first that has a view.
         """
         by_state = sorted(self.chain.operators, key=lambda each: not isinstance(each, Stateful))
-        view = next(view for each in by_state if (view := each.view()) is not None)
-        return replace(view, notes=(*view.notes, *self.notes))
+        view = next((view for each in by_state if (view := each.view()) is not None), None)
+        return view and replace(view, notes=(*view.notes, *self.notes))
 
     def sections(self) -> list[Section]:
         """Return what there is to say of the run."""

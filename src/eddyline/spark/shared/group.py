@@ -203,7 +203,7 @@ def _why_alone(start: Start, checkpoint: str | None, known: dict[str, int | None
 
 def why_not_shared(query: Query) -> str:
     """Return why a query does not mean the same together with others; "" if it does."""
-    if query.options != FilterOptions():
+    if FilterOptions.taken(query.options)[0] != FilterOptions():
         return "it has options of its own"
     if query.pinned:
         return f"{query.pinned[0].text!r} keeps its place: {query.pinned[0].reason}"

@@ -1,0 +1,97 @@
+"""A query over the results of a join has the join's options, state and late rows as its own."""
+
+from __future__ import annotations
+
+import pytest
+
+from eddyline.errors import OptionError, QueryError
+from eddyline.query.predicates import SqlPredicate
+from eddyline.query.steps import FilterStep
+from eddyline.spark.script import run_script
+from tests.spark.joins.test_join_script import folder as orders  # noqa: F401 - a fixture
+from tests.spark.joins.test_join_script import script_of
+from tests.spark.joins.test_join_streams import RESULTS, TEXT, engine, found  # noqa: F401
+
+pytestmark = pytest.mark.spark
+
+
+def over_results(engine, **options):  # noqa: F811
+    engine.stream("pairs", engine.query(TEXT, name="pairs"))
+    return engine.query("SELECT * FROM pairs WHERE a > 1", name="few", **options)
+
+
+def test_it_takes_the_options_of_a_join_and_of_filters(engine, tmp_path):  # noqa: F811
+    query = over_results(engine, buckets=3, caches=True, window_rows=50, sample_prob=0.5, seed=3)
+    state = tmp_path / "windows"
+    run = query.start(trigger="available_now", state=str(state))
+    assert run.await_termination(120)
+    assert found(run.to_arrow()) == [row for row in RESULTS if row[1] > 1]
+    assert run.view().grid == (3,), "the view is that of the operator with windows"
+    assert list(state.rglob("manifest-*.json"))
+    assert (
+        query.settings.items()
+        >= {
+            "buckets": "3",
+            "caches": "True",
+            "sample_prob": "0.5",
+            "window_rows": "50",
+            "window_rows of filter pairs": "1000",
+            "seed": "3",
+        }.items()
+    ), query.settings
+    assert [row["v"] for row in run.late_rows("s").to_pylist()] == [3]
+
+
+def test_an_option_that_no_operator_knows_is_refused(engine):  # noqa: F811
+    with pytest.raises(OptionError, match="unknown option 'bucket'; .*did you mean 'buckets'"):
+        over_results(engine, bucket=3)
+    with pytest.raises(OptionError, match=r"'min_fill' must be a whole number in \[1, 1000\]"):
+        engine.query("SELECT * FROM pairs WHERE a > 1", min_fill=2000)
+    with pytest.raises(OptionError, match="unknown option 'buckets'"):
+        engine.query("SELECT * FROM s WHERE v > 1", buckets=3)
+
+
+def test_other_steps_keep_what_the_join_can(engine, tmp_path):  # noqa: F811
+    query = engine.query(TEXT, name="pairs", buckets=2)
+    more = query.with_steps(*query.steps, FilterStep("result", (SqlPredicate("a > 1"),)))
+    run = more.start(trigger="available_now", state=str(tmp_path / "windows"))
+    assert run.await_termination(120)
+    assert found(run.to_arrow()) == [row for row in RESULTS if row[1] > 1]
+    assert run.late_rows("s").num_rows == 1
+
+
+def test_what_keeps_no_state_says_so(engine, tmp_path):  # noqa: F811
+    query = engine.query("SELECT * FROM s WHERE v > 1", name="high")
+    with pytest.raises(OptionError, match=r"'high' keeps no state .*; leave out state='x'"):
+        query.start(state="x")
+    with pytest.raises(QueryError, match=r"'high' reads streams, which never end; start it"):
+        query.to_df()
+    run = query.start(trigger="available_now")
+    assert run.await_termination(120)
+    with pytest.raises(QueryError, match="'high' keeps no late rows"):
+        run.late_rows("s")
+
+
+def test_a_run_without_a_plan_has_no_view(engine):  # noqa: F811
+    query = engine.query("SELECT v FROM s", name="plain")
+    read, _, project = query.steps
+    run = query.with_steps(read, project).start(trigger="available_now")
+    assert run.await_termination(120)
+    assert run.view() is None
+    assert "plain" in run.explain()
+    assert len(run.to_arrow()) == 5
+
+
+def test_a_script_filters_what_it_joined(spark, orders, tmp_path):  # noqa: F811
+    file = script_of(orders)
+    text = file.read_text("utf-8").replace("CREATE QUERY paid WITH (sink='console') AS", "{0}")
+    made = "CREATE STREAM joined AS"
+    filtered = (
+        f"CREATE QUERY paid WITH (sink='parquet', path='{tmp_path}/out') AS "
+        "SELECT id, label FROM joined WHERE id > 1;"
+    )
+    file.write_text(text.format(made) + filtered, "utf-8")
+    (run,) = run_script(file, spark=spark, trigger="available_now")
+    assert run.await_termination(120)
+    found = spark.read.parquet(f"{tmp_path}/out").toArrow().to_pylist()
+    assert found == [{"id": 4, "label": "south"}]
