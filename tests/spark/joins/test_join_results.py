@@ -43,7 +43,7 @@ def test_it_takes_the_options_of_a_join_and_of_filters(engine, tmp_path):  # noq
 
 
 def test_an_option_that_no_operator_knows_is_refused(engine):  # noqa: F811
-    with pytest.raises(OptionError, match="unknown option 'bucket'; .*did you mean 'buckets'"):
+    with pytest.raises(OptionError, match=r"unknown option 'bucket'; .*did you mean 'buckets'"):
         over_results(engine, bucket=3)
     with pytest.raises(OptionError, match=r"'min_fill' must be a whole number in \[1, 1000\]"):
         engine.query("SELECT * FROM pairs WHERE a > 1", min_fill=2000)
