@@ -57,7 +57,20 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> str:
     >>> unknown("ordering policy", "a-greedy", ["a_greedy", "sweep"])
     "unknown ordering policy 'a-greedy'; known: a_greedy, sweep; did you mean 'a_greedy'?"
     """
-    names = list(known)
-    close = difflib.get_close_matches(name, names, n=1)
-    hint = f"; did you mean {close[0]!r}?" if close else ""
-    return f"unknown {kind} {name!r}; known: {', '.join(names)}{hint}"
+    names = [(each, each) for each in known]
+    return (
+        f"unknown {kind} {name!r}; known: {', '.join(each for each, _ in names)}{hint(name, names)}"
+    )
+
+
+def hint(name: str, known: Iterable[tuple[str, str]]) -> str:
+    """Return a hint at the known name that is closest in any case; empty if none is close.
+
+    Known names come with how people see them.
+
+    >>> hint("PROT", [("port", "s.port"), ("proto", "t.proto")])
+    "; did you mean 't.proto'?"
+    """
+    folded = {each.lower(): shown for each, shown in reversed(list(known))}
+    close = difflib.get_close_matches(name.lower(), folded, n=1)
+    return f"; did you mean {folded[close[0]]!r}?" if close else ""

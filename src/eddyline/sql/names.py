@@ -1,21 +1,23 @@
-"""Which columns a SQL expression reads, resolved as Spark does: regardless of case by default."""
+"""The columns that a SQL expression reads, resolved as Spark does: in any case by default."""
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from sqlglot import exp
 
+from eddyline.registry import hint
 from eddyline.sql.functions import UNITS, WITH_UNIT, WITHOUT_PARENTHESES
 from eddyline.sql.parsing import offset_of, quoted, refuse
 from eddyline.sql.types import SqlType, field_type, parse_type
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from sqlglot import Expr
+
+ColumnT = TypeVar("ColumnT")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,35 +54,73 @@ class Columns:
 
     def _resolve(self, parts: list[str], text: str, offset: int, what: str) -> ColumnRef:
         prefix: list[str] = []
-        if len(parts) > 1 and parts[0].lower() in self._qualifiers:
-            qualified = parts[1].lower() in self._by_name or parts[0].lower() not in self._by_name
-            parts = parts[1:] if qualified else parts
-        elif self._takes_any and self._is_qualified(parts):
+        if self._takes_any and self._is_qualified(parts):
             # The alias of a DataFrame, which its schema does not tell; Spark will check it.
             prefix, parts = parts[:1], parts[1:]
-        matches = self._by_name.get(parts[0].lower(), [])
-        exact = [name for name in matches if name == parts[0]]
-        if not matches:
-            self._refuse_unknown(parts[0], text, offset, what)
-        if len(matches) > 1 and not exact:
-            message = f"{what}: column {parts[0]!r} may be {' or '.join(map(repr, matches))}"
-            refuse(message, text, offset, name=parts[0])
-        column = (exact or matches)[0]
+        found, is_qualified = matching(parts, self._inside, self._named)
+        parts = parts[is_qualified:]
+        if len(found) != 1:
+            known = [(name, name) for name in self._types]
+            refuse_column(parts[0], list(map(repr, found)), known, text, offset, what)
+        column = found[0]
         kind = parse_type(self._types[column])
         for field in parts[1:]:
             kind = field_type(kind, field)
         return ColumnRef(column, ".".join(map(quoted, [*prefix, column, *parts[1:]])), kind)
 
-    def _is_qualified(self, parts: list[str]) -> bool:
-        names = [part.lower() for part in parts[:2]]
-        return len(names) > 1 and names[0] not in self._by_name and names[1] in self._by_name
+    def _named(self, name: str) -> list[str]:
+        found = self._by_name.get(name.lower(), [])
+        return [name] if name in found else found
 
-    def _refuse_unknown(self, name: str, text: str, offset: int, what: str) -> None:
-        close = difflib.get_close_matches(name.lower(), self._by_name, n=1)
-        hint = f"; did you mean {self._by_name[close[0]][0]!r}?" if close else ""
-        known = list(self._types)
-        message = f"{what}: unknown column {name!r}; known: {', '.join(known)}{hint}"
-        refuse(message, text, offset, name=name, known=known)
+    def _inside(self, qualifier: str, name: str) -> list[str] | None:
+        return self._named(name) if qualifier.lower() in self._qualifiers else None
+
+    def _is_qualified(self, parts: list[str]) -> bool:
+        return len(parts) > 1 and not self._named(parts[0]) and bool(self._named(parts[1]))
+
+
+def matching(
+    parts: Sequence[str],
+    inside: Callable[[str, str], Sequence[ColumnT] | None],
+    named: Callable[[str], Sequence[ColumnT]],
+) -> tuple[Sequence[ColumnT], bool]:
+    """Return the columns that a name may mean, and whether an input stands before it.
+
+    A name is split at its points: ``k``, ``s.k``, ``s.k.field``, ``k.field``. Its first part is an
+    input where there is one with that column, or no column is called so.
+
+    Args:
+        parts: of the name.
+        inside: the columns of an input that have a name; None if there is no such input.
+        named: the columns of any input that have a name.
+    """
+    if len(parts) > 1:
+        found = inside(parts[0], parts[1])
+        if found is not None and (found or not named(parts[0])):
+            return found, True
+    return named(parts[0]), False
+
+
+def refuse_column(
+    name: str,
+    found: Sequence[str],
+    known: Sequence[tuple[str, str]],
+    text: str,
+    offset: int,
+    what: str,
+    of: str = "",
+) -> NoReturn:
+    """Refuse a name that means several columns, or none of those known (of one input, if told).
+
+    Columns found and known are told as people see them, the known ones behind their names.
+    """
+    if found:
+        message = f"{what}: column {name!r} may be {' or '.join(found)}; write which"
+        refuse(message, text, offset, name=name)
+    shown = [each for _, each in known]
+    listed = f"unknown column {name!r}{of and f' of {of}'}; known: {', '.join(shown)}"
+    message = f"{what}: {listed}{hint(name, known)}"
+    refuse(message, text, offset, name=name, known=shown)
 
 
 def is_no_column(node: exp.Column, names: Collection[str]) -> bool:

@@ -5,7 +5,6 @@ Names are resolved as Spark does: in any case.
 
 from __future__ import annotations
 
-import difflib
 import re
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -17,11 +16,11 @@ from sqlglot import TokenType, exp
 from eddyline.errors import NotSupportedError, QueryError
 from eddyline.query.select.statement import Part
 from eddyline.registry import unknown
-from eddyline.sql.names import is_no_column
+from eddyline.sql.names import is_no_column, matching, refuse_column
 from eddyline.sql.parsing import offset_of, parse_condition, quoted, refuse, tokens_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from sqlglot import Expr
 
@@ -77,40 +76,30 @@ class Scope:
 
         A name is split at its points: ``k``, ``s.k``, ``s.k.field``, ``k.field``.
         """
-        name = self.input_of(parts[0])
-        if name is not None and len(parts) > 1:
-            found = _matches([Named(name, column) for column in self.inputs[name]], parts[1])
-            if found or not self.has(parts[0]):
-                return self._one(found, parts[1], name, text, offset, what), True
-        found = _matches(self.output, parts[0])
-        if not found and len(parts) > 1:
+        found, is_qualified = matching(parts, self._inside, self._named)
+        if not found and not is_qualified and len(parts) > 1:
             self._refuse_input(parts, text, offset, what)
-        return self._one(found, parts[0], None, text, offset, what), False
+        if len(found) != 1:
+            name = self.input_of(parts[0]) if is_qualified else None
+            known = [(each.column, each.text) for each in self.output]
+            if name is not None:
+                known = [(each, each) for each in self.inputs[name]]
+            shown = [each.text for each in found]
+            refuse_column(parts[is_qualified], shown, known, text, offset, what, name or "")
+        return found[0], is_qualified
+
+    def _named(self, name: str) -> Sequence[Named]:
+        return _matches(self.output, name)
+
+    def _inside(self, qualifier: str, name: str) -> Sequence[Named] | None:
+        found = self.input_of(qualifier)
+        if found is None:
+            return None
+        return _matches([Named(found, column) for column in self.inputs[found]], name)
 
     def input_of(self, name: str) -> str | None:
         """Return the input of that name, in whatever case."""
         return next((each for each in self.inputs if each.lower() == name.lower()), None)
-
-    def _one(
-        self,
-        found: Sequence[Named],
-        column: str,
-        name: str | None,
-        text: str,
-        offset: int,
-        what: str,
-    ) -> Named:
-        if len(found) > 1:
-            choices = " or ".join(each.text for each in found)
-            message = f"{what}: column {column!r} may be {choices}; write which"
-            refuse(message, text, offset, name=column)
-        if not found:
-            known = [each.text for each in self.output] if name is None else self.inputs[name]
-            of = "" if name is None else f" of {name}"
-            listed = f"unknown column {column!r}{of}; known: {', '.join(known)}"
-            message = f"{what}: {listed}{_close(column, known)}"
-            refuse(message, text, offset, name=column, known=list(known))
-        return found[0]
 
     def _refuse_input(self, parts: Sequence[str], text: str, offset: int, what: str) -> NoReturn:
         hint = self.hints.get(parts[0].lower(), "")
@@ -123,13 +112,6 @@ def _matches(columns: Sequence[Named], name: str) -> list[Named]:
     found = [each for each in columns if each.column.lower() == name.lower()]
     exact = [each for each in found if each.column == name]
     return exact if exact and len({each.input for each in found}) == 1 else found
-
-
-def _close(column: str, known: Iterable[str]) -> str:
-    """Return a hint at the column that was meant, looked for without regard to inputs and case."""
-    names = {each.rpartition(".")[2].lower(): each for each in known}
-    found = difflib.get_close_matches(column.lower(), names, n=1)
-    return f"; did you mean {names[found[0]]!r}?" if found else ""
 
 
 @lru_cache(maxsize=4096)
