@@ -83,11 +83,10 @@ class FilterLoop(OrderLoop):
             self._is_new_task = False
         routes = self.routes
         if may_switch and routes is not None and routes.is_due and self._can_think():
-            started = self.clock()
-            known = self.window.profile()
-            work_ns = expected_cost_ns(self.order, known)
-            entries += routes.decide(self.order, known.costs, work_ns, batch_id)
-            self._thought_ns += self.clock() - started
+            with self._thinking.spending():
+                known = self.window.profile()
+                work_ns = expected_cost_ns(self.order, known)
+                entries += routes.decide(self.order, known.costs, work_ns, batch_id)
         return entries
 
     def _take_in(self, fresh: FilterProfile) -> None:

@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
-from sqlglot import exp, parse_one
+from sqlglot import exp
 
 from eddyline.errors import NotSupportedError
 from eddyline.query.predicates import SqlPredicate
 from eddyline.query.select.names import identifier
-from eddyline.sql.parsing import SparkText, refuse
+from eddyline.sql.parsing import parse_output, refuse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -228,7 +228,7 @@ def columns_read(inputs: Sequence[str], texts: Sequence[str]) -> dict[str, tuple
     """Return, by input, the columns that expressions with qualified columns read."""
     found: dict[str, dict[str, None]] = {name: {} for name in inputs}
     for text in texts:
-        for node in parse_one(f"SELECT {text}", read=SparkText).find_all(exp.Column):
+        for node in parse_output(text).find_all(exp.Column):
             parts = [part.name for part in node.parts]
             if len(parts) > 1:  # else it is no column, but a unit of time: dateadd(day, 1, s.ts)
                 found[parts[0]][parts[1]] = None

@@ -17,6 +17,7 @@ import numpy as np
 from eddyline.errors import PlanError, StateError
 from eddyline.ordering import policy as find_policy
 from eddyline.ordering.matrix_view import drop_fracs, expected_cost_ns
+from eddyline.runtime.budget import Budget
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.monitors import monitor as find_monitor
 from eddyline.runtime.order_cost import costs_ns
@@ -103,8 +104,7 @@ class OrderLoop:
         self._warmups_ns = 0.0
         self._recent_ns = 0.0
         self._work_ns = 0.0
-        self._work_before_ns = 0.0
-        self._thought_ns = 0.0
+        self._thinking = Budget(THINKING_FRAC, clock=clock)
 
     def step(
         self, fresh: FilterProfile, batch_id: int = -1, *, may_switch: bool = True
@@ -141,9 +141,8 @@ class OrderLoop:
 
     def _decide(self, batch_id: int) -> list[JournalEntry]:
         """Ask the policy, and switch if it proposes another order."""
-        started = self.clock()
-        proposal = self.policy.propose(self.order, self.window.profile())
-        self._thought_ns += self.clock() - started
+        with self._thinking.spending():
+            proposal = self.policy.propose(self.order, self.window.profile())
         self._new_tuples = 0
         self._costs_changed = False
         if proposal is None or proposal.order == self.order:
@@ -162,6 +161,7 @@ class OrderLoop:
             n_rows = float(fresh.passed + fresh.weights.sum())
             work_ns = n_rows * expected_cost_ns(self.order, self.window.profile())
         self._work_ns += work_ns
+        self._thinking.earn(work_ns)
 
     def _watch(self, fresh: FilterProfile, ratios: Floats, batch_id: int) -> list[JournalEntry]:
         """Let the evidence go that a change has made stale, so that the window fills with fresh.
@@ -267,8 +267,7 @@ class OrderLoop:
 
     def _can_think(self) -> bool:
         """Whether decisions have not cost too much so far."""
-        spent_ns = self._work_ns - self._work_before_ns
-        return self.thinks_freely or self._thought_ns <= THINKING_FRAC * spent_ns
+        return self.thinks_freely or self._thinking.may
 
     @property
     def is_warming(self) -> bool:
@@ -376,7 +375,6 @@ class OrderLoop:
             return  # switched off means the order as written, not the last one that was learned
         self.window.restore(state.window)
         self._recent_ns, self._work_ns, self._warmups_ns = state.spent_ns
-        self._work_before_ns = self._work_ns
         # What is restored was learned from more than one call.
         self._n_timed = np.where(self.window.profile().costs.is_known, 2.0, 0.0)
         if state.policy_name == type(self.policy).__name__:

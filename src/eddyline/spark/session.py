@@ -71,8 +71,13 @@ def session(
 
 
 def is_ansi(spark: SparkSession) -> bool:
-    """Return whether Spark raises where ANSI SQL does, in whatever case the setting is written."""
-    return str(spark.conf.get("spark.sql.ansi.enabled", "true")).lower() == "true"
+    """Return whether Spark raises where ANSI SQL does."""
+    return is_on(spark, "spark.sql.ansi.enabled", "true")
+
+
+def is_on(spark: SparkSession, setting: str, default: str = "false") -> bool:
+    """Return whether a setting is true; Spark takes it in any case."""
+    return str(spark.conf.get(setting, default)).lower() == "true"
 
 
 def check_java() -> None:

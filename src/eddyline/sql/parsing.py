@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
-from sqlglot import Token, TokenType, exp
+from sqlglot import Token, TokenType, exp, parse_one
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ParseError, TokenError
 
@@ -89,6 +89,12 @@ def parse_condition(text: str, what: str = "SQL") -> Expr:
     if tree is None:
         refuse(f"{what} is not an expression", text, tokens[0].start)
     return tree
+
+
+def parse_output(text: str) -> Expr:
+    """Return the tree of a valid column of SELECT, without its alias."""
+    column: Expr = parse_one(f"SELECT {text}", read=SparkText).expressions[0].unalias()
+    return column
 
 
 def syntax_error(error: ParseError, text: str, what: str) -> QueryError:

@@ -16,7 +16,7 @@ from eddyline.query.attributes import Attribute, attribute, candidates
 from eddyline.query.predicates import SqlPredicate
 from eddyline.spark.analysis import analysed, check_names, column_types
 from eddyline.spark.filters.plan_text import computes_nothing
-from eddyline.spark.session import is_ansi
+from eddyline.spark.session import is_ansi, is_on
 from eddyline.sql.analysis import resolve_columns
 from eddyline.sql.parsing import quoted
 
@@ -87,7 +87,7 @@ def _read(bound: BoundConjunction) -> set[str]:
 
 def _routable(df: DataFrame) -> dict[str, str]:
     """Return the columns that a name says exactly: Spark tells those of one name not apart."""
-    ignores_case = str(df.sparkSession.conf.get("spark.sql.caseSensitive", "false")) != "true"
+    ignores_case = not is_on(df.sparkSession, "spark.sql.caseSensitive")
     names = Counter(each.lower() if ignores_case else each for each in df.columns)
     return {
         name: kind for name, kind in df.dtypes if names[name.lower() if ignores_case else name] == 1

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
-from sqlglot import exp, parse_one
+from sqlglot import exp
 
 from eddyline.query.predicates import FunctionPredicate, named
 from eddyline.query.steps import FilterStep
@@ -25,7 +25,7 @@ from eddyline.spark.joins.layout import INPUT, PASSES, TEXT_OF
 from eddyline.spark.operator import Laid, Operator
 from eddyline.spark.session import is_ansi
 from eddyline.sql.analysis import resolve_columns
-from eddyline.sql.parsing import SparkText, quoted
+from eddyline.sql.parsing import SparkText, parse_output, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -198,7 +198,7 @@ def _projected(
     places: dict[str, str] = {}
     computed: dict[str, str] = {}
     for (name, kind), text in zip(shape.dtypes, texts, strict=True):
-        if isinstance(_expression(text), exp.Column):
+        if isinstance(parse_output(text), exp.Column):
             (column,) = _facts(df, text).columns
             if dict(df.dtypes)[column] == kind:  # else it is a field of a struct
                 places[name] = scope.places[column]
@@ -246,15 +246,9 @@ def _columns_in(df: DataFrame, texts: Iterable[str]) -> dict[str, None]:
 
 def _facts(df: DataFrame, text: str) -> SqlAnalysis:
     """Return the facts of an expression, which may have an alias."""
-    plain = _expression(text).sql(dialect=SparkText)
+    plain = parse_output(text).sql(dialect=SparkText)
     ansi = is_ansi(df.sparkSession)
     return resolve_columns(plain, column_types(df), name=text, ansi=ansi, qualifiers=None)
-
-
-def _expression(text: str) -> exp.Expression:
-    """Return the tree of an expression, without its alias."""
-    tree: exp.Expression = parse_one(f"SELECT {text}", read=SparkText).expressions[0].unalias()
-    return tree
 
 
 def column_of(name: str) -> Column:

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from eddyline.query.query import KeyClass
     from eddyline.spark.joins.layout import JoinInput
 
-EPOCH = "TIMESTAMP_NTZ '1970-01-01 00:00:00'"
-
 
 def codes_of(name: str, keys: Mapping[int, KeyClass], kinds: Sequence[str]) -> dict[str, Column]:
     """Return the codes of an input by common column; NULL on rows that cannot join.
@@ -86,7 +84,7 @@ def _code(text: str, kind: str) -> Column:
     if kind == "timestamp":
         return F.unix_micros(value)
     if kind == "timestamp_ntz":
-        return F.expr(f"timestampdiff(MICROSECOND, {EPOCH}, ({text}\n))")
+        return local_micros(text)
     there = value.isNotNull()
     if kind == "double":
         # 0.0 and -0.0 are equal, and so are all NaN.
@@ -96,3 +94,8 @@ def _code(text: str, kind: str) -> Column:
         # Equal ones are equal as doubles, too; unequal ones are compared again.
         value = value.cast("double")
     return F.when(there, F.xxhash64(value))
+
+
+def local_micros(text: str) -> Column:
+    """Return the µs from 1970 to a ``timestamp_ntz``, which is in no time zone."""
+    return F.expr(f"timestampdiff(MICROSECOND, TIMESTAMP_NTZ '1970-01-01 00:00:00', ({text}\n))")

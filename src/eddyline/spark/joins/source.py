@@ -11,8 +11,9 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from eddyline.errors import QueryError
 from eddyline.spark.joins.input_steps import column_of, laid_input, passes_of
-from eddyline.spark.joins.keys import EPOCH, codes_of, key_type
+from eddyline.spark.joins.keys import codes_of, key_type, local_micros
 from eddyline.spark.joins.layout import INPUT, KEY, PASSES, RAW, START, Layouts
+from eddyline.spark.session import is_on
 from eddyline.sql.parsing import quoted
 from eddyline.state.rows import ALWAYS
 
@@ -116,8 +117,8 @@ def source_of(step: JoinStep, inputs: Sequence[JoinInput], options: FilterOption
 def arrow_schema(spark: SparkSession, schema: StructType) -> pa.Schema:
     """Return the Arrow schema that Spark takes for a schema, by the session's settings."""
     zone = str(spark.conf.get("spark.sql.session.timeZone"))
-    is_large = str(spark.conf.get("spark.sql.execution.arrow.useLargeVarTypes", "false"))
-    return to_arrow_schema(schema, timezone=zone, prefers_large_types=is_large == "true")
+    is_large = is_on(spark, "spark.sql.execution.arrow.useLargeVarTypes")
+    return to_arrow_schema(schema, timezone=zone, prefers_large_types=is_large)
 
 
 def _tagged(
@@ -153,6 +154,6 @@ def _start(each: JoinInput) -> Column:
     if kind == "timestamp":
         return F.unix_micros(F.col(quoted(each.time)))
     if kind == "timestamp_ntz":
-        return F.expr(f"timestampdiff(MICROSECOND, {EPOCH}, {quoted(each.time)})")
+        return local_micros(quoted(each.time))
     msg = f"the event time {each.time!r} of {each.stream!r} is of type {kind}; give a timestamp"
     raise QueryError(msg, stream=each.stream, time=each.time)

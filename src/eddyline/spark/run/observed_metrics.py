@@ -65,7 +65,12 @@ class ProgressListener(StreamingQueryListener):
 
     def take(self, name: str, taker: Callable[[dict[str, Any], int], None]) -> None:
         """Hand metrics of that name to the taker, for as long as its object lives."""
-        self._takers[name] = weakref.WeakMethod(taker)
+
+        def forget(dead: weakref.ref[Any]) -> None:
+            if self._takers.get(name) is dead:
+                del self._takers[name]
+
+        self._takers[name] = weakref.WeakMethod(taker, forget)
 
     def onQueryProgress(self, event: Any) -> None:
         """Hand over what a micro-batch observed."""
