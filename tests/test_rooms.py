@@ -169,3 +169,9 @@ def test_no_file_is_too_long_and_no_class_too_large(check):
                     large_classes.add(node.name)
     assert not long_files, f"over {MOST_LINES} lines"
     assert not large_classes, f"over {MOST_METHODS} methods"
+
+
+def test_every_room_says_what_it_may_import(check):
+    rooms = check.SOURCE.rglob("*/__init__.py")
+    texts = {each.parent: ast.get_docstring(ast.parse(each.read_text())) for each in rooms}
+    assert [room for room, text in texts.items() if "mports " not in (text or "")] == []

@@ -1,8 +1,8 @@
 """Change detection: has the law of a stream of numbers changed, and since when?
 
-A detector is one file with its options; the table is its registration. Other packages add
-detectors with entry points of the group ``eddyline.change``; detectors of river plug in as they
-are. Importing this room loads neither numba nor scipy.
+A detector is one file with its options; the table is its registration. Other packages add detectors
+with entry points of the group ``eddyline.change``; detectors of river plug in as they are. Imports
+``data/`` and no other technique; importing this room loads neither numba nor scipy.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Ordering policies: which order of the filters of a conjunction is cheapest now.
+"""Ordering policies: they choose the cheapest order of the filters of a conjunction.
 
-A policy is one file with its options; the table is its registration. Other packages add
-policies with entry points of the group ``eddyline.ordering``.
+A policy is one file with its options; the table is its registration. Other packages add policies
+with entry points of the group ``eddyline.ordering``. Imports ``data/`` and ``stats/``, and no other
+technique.
 """
 
 from __future__ import annotations

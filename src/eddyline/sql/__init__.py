@@ -1,5 +1,5 @@
-"""What Spark's SQL means: types, errors, literals, LIKE, regexes; read by sqlglot, without Spark.
+"""The meaning of Spark's SQL: types, errors, literals, regexes; read by sqlglot, without Spark.
 
-One expression at a time: which columns it reads, of which type it is, whether it can raise, and how
-it is written so that it cannot. Queries and rules are made of it in ``query/``. Imports ``data/``.
+One expression at a time: the columns that it reads, its type, whether it can raise, and its form
+that cannot. Queries and rules are made of it in ``query/``. Imports ``data/``.
 """

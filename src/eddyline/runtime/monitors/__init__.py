@@ -1,7 +1,8 @@
-"""Monitors: which part of the evidence is fresh, and when the policy is asked.
+"""Monitors: they tell fresh evidence from stale, and decide when the policy is asked.
 
-A monitor is one file with its options; the table is its registration. The name of a change
-detector is a monitor too: that detector on every monitored statistic.
+A monitor is one file with its options; the table is its registration. The name of a change detector
+is a monitor too: that detector on every monitored statistic. Imports ``change/``, ``stats/`` and
+the cost of an order.
 """
 
 from __future__ import annotations

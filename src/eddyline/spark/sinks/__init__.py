@@ -1,1 +1,4 @@
-"""Where the rows of a run go. A sink is one class and one line of ``SINKS``."""
+"""Sinks: they take the rows of a run. A sink is one class and one line of ``SINKS``.
+
+Imports nothing else of ``spark/``.
+"""

@@ -1,1 +1,1 @@
-"""Where rows come from, beyond what Spark reads by itself."""
+"""Sources of rows beyond what Spark reads by itself. Imports sets of rules and no run."""

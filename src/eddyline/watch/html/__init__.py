@@ -1,1 +1,4 @@
-"""Renders a run as one self-contained HTML page. Names no operator."""
+"""Renders a run as one self-contained HTML page.
+
+Names no operator. Imports ``watch/`` beside it.
+"""
