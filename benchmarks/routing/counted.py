@@ -346,9 +346,9 @@ def _best_attribute(block_rows: int = 26_000) -> dict[str, float]:
             part if isinstance(part, Partition) else Partition(name, "ranges")
             for name, part in zip(names, parts, strict=True)
         ]
-        buckets = [part.buckets(column[rows]) for part, column in zip(cut, values, strict=True)]
+        bins = [part.bins(column[rows]) for part, column in zip(cut, values, strict=True)]
         codes, of_row = np.unique(drops[rows], axis=0, return_inverse=True)
-        found = gains(*count(buckets, [part.n_buckets for part in cut], of_row.ravel(), codes))
+        found = gains(*count(bins, [part.n_bins for part in cut], of_row.ravel(), codes))
         ratio = np.where(found.is_significant(0.01), found.ratio, 0.0)[0]
         won[names[int(ratio.argmax())] if ratio.max() > 0.0 else "none"] += 1
     return {name: round(n / max(len(starts), 1), 3) for name, n in won.items()}

@@ -106,7 +106,7 @@ def tables(draw):
     chosen = draw(st.lists(orders, min_size=1, max_size=4))
     cut = Partition("kind", "values", (0.0, 1.0, 2.0))
     groups = st.integers(0, len(chosen) - 1)
-    return RouteTable((cut,), tuple(chosen), tuple(draw(st.tuples(*[groups] * cut.n_buckets))))
+    return RouteTable((cut,), tuple(chosen), tuple(draw(st.tuples(*[groups] * cut.n_bins))))
 
 
 @given(table=tables(), batch_rows=st.integers(1, 400), seed=st.integers(0, 9), retry=st.booleans())

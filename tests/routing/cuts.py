@@ -15,7 +15,7 @@ EDGES = (
     float("-inf"), -1.7976931348623157e308, -1e300, -3.0, -1.5, -5e-324, -0.0, 0.0, 5e-324, 0.1,
     1.0, 2.0, 24.0, 2.0**52, 2.0**53, 2.0**53 + 2, 1e17, 1e300, float("inf"), float("nan"),
 )  # fmt: skip
-"""Doubles that are easily put in a wrong bucket."""
+"""Doubles that are easily put in a wrong bin."""
 
 values = st.sampled_from(EDGES) | st.floats(width=64)
 points = st.sets(
@@ -36,7 +36,7 @@ def tables(draw, n_filters: int = 3, max_attributes: int = 3) -> RouteTable:
     n = draw(st.integers(0, max_attributes))
     parts = tuple(draw(partitions(name)) for name in "abc"[:n])
     orders = draw(st.lists(st.permutations(range(n_filters)).map(tuple), min_size=1, max_size=4))
-    n_classes = math.prod(part.n_buckets for part in parts)
+    n_classes = math.prod(part.n_bins for part in parts)
     rng = np.random.default_rng(draw(st.integers(0, 1000)))
     groups = rng.integers(0, len(orders), n_classes)
     return RouteTable(parts, tuple(orders), tuple(groups.tolist()))
@@ -48,9 +48,9 @@ def rows(n_columns: int, max_rows: int = 30) -> st.SearchStrategy[np.ndarray]:
     return made.map(lambda cells: np.array(cells, dtype=np.float64).reshape(len(cells), n_columns))
 
 
-def slow_bucket(part: Partition, value: float) -> int:
+def slow_bin(part: Partition, value: float) -> int:
     if math.isnan(value):
-        return part.n_buckets - 1
+        return part.n_bins - 1
     if part.kind == "hash":
         return int(min(abs(value), 2.0**53)) % part.n_hash
     if part.kind == "ranges":
@@ -59,7 +59,7 @@ def slow_bucket(part: Partition, value: float) -> int:
 
 
 def slow_group(table: RouteTable, row: np.ndarray) -> int:
-    every = product(*(range(part.n_buckets) for part in table.partitions))
+    every = product(*(range(part.n_bins) for part in table.partitions))
     groups = dict(zip(every, table.groups, strict=True))
     cells = zip(table.partitions, row, strict=True)
-    return groups[tuple(slow_bucket(part, float(value)) for part, value in cells)]
+    return groups[tuple(slow_bin(part, float(value)) for part, value in cells)]

@@ -13,12 +13,12 @@ N_PARTS = 4
 
 def classifier_of(values, drops, partition=None):
     part = partition or choose_partition("a", "number", values)
-    buckets = part.buckets(values)
-    size, n = part.n_buckets, drops.shape[1]
-    parts = buckets * N_PARTS + np.arange(len(values)) % N_PARTS
+    bins = part.bins(values)
+    size, n = part.n_bins, drops.shape[1]
+    parts = bins * N_PARTS + np.arange(len(values)) % N_PARTS
     seen, passed = count([parts], [size * N_PARTS], np.arange(len(values)), drops)
     by_part = seen[0].reshape(size, N_PARTS), passed[0].reshape(n, size, N_PARTS)
-    return Classifier(part, buckets, *by_part)
+    return Classifier(part, bins, *by_part)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -31,16 +31,16 @@ def test_ranges_that_say_the_same_become_one(seed):
     assert min(abs(edge - 0.5) for edge in merged.partition.points) < 0.05
 
 
-def test_merging_keeps_counters_and_buckets_together():
+def test_merging_keeps_counters_and_bins_together():
     rng = np.random.default_rng(7)
     values = np.where(rng.random(4000) < 0.1, np.nan, rng.random(4000))
     drops = rng.random((4000, 3)) < np.where(values < 0.3, 0.1, 0.6)[:, None]
     merged = classifier_of(values, drops).merged(np.array([True, False, True]))
     again = classifier_of(values, drops, merged.partition)
-    np.testing.assert_array_equal(merged.buckets, again.buckets)
+    np.testing.assert_array_equal(merged.bins, again.bins)
     np.testing.assert_array_equal(merged.seen, again.seen)
     np.testing.assert_array_equal(merged.passed, again.passed)
-    assert merged.n_buckets == merged.partition.n_buckets
+    assert merged.n_bins == merged.partition.n_bins
 
 
 def test_only_the_filters_that_it_tells_about_keep_ranges_apart():
@@ -62,7 +62,7 @@ def test_values_are_left_as_they_are():
 def test_a_partition_without_edges():
     values = np.random.default_rng(10).random(100)
     classifier = classifier_of(values, values[:, None] < 0.5, Partition("a", "ranges"))
-    assert classifier.merged(np.array([True])).n_buckets == 2
+    assert classifier.merged(np.array([True])).n_bins == 2
 
 
 def test_difference_of_neighbours_is_the_g_test_of_two_by_two_tables():

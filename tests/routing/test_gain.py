@@ -83,14 +83,14 @@ def test_counters_and_gains_equal_a_slow_count(n_rows, n_filters, n_attributes, 
     rng = np.random.default_rng(seed)
     drops = rng.random((n_rows, n_filters)) < rng.random(n_filters)
     sizes = [int(rng.integers(1, 6)) for _ in range(n_attributes)]
-    buckets = [rng.integers(0, size, n_rows) for size in sizes]
-    seen, passed = count(buckets, sizes, np.arange(n_rows), drops)
+    bins = [rng.integers(0, size, n_rows) for size in sizes]
+    seen, passed = count(bins, sizes, np.arange(n_rows), drops)
     found = gains(seen, passed)
     for k, size in enumerate(sizes):
-        tally = Counter(buckets[k].tolist())
+        tally = Counter(bins[k].tolist())
         assert seen[k].tolist() == [tally[b] for b in range(size)]
         for f in range(n_filters):
-            outcomes = [[bool(not d) for d in drops[buckets[k] == b, f]] for b in range(size)]
+            outcomes = [[bool(not d) for d in drops[bins[k] == b, f]] for b in range(size)]
             assert passed[k][f].tolist() == [sum(each) for each in outcomes]
             expected = slow_entropy([bool(not d) for d in drops[:, f]]) - sum(
                 len(each) / n_rows * slow_entropy(each) for each in outcomes if each
@@ -115,7 +115,7 @@ def test_chance_alone_gives_the_gain_that_is_taken_off(n_rows, bits, ratio):
         infos.append(found.info[0, 0])
         ratios.append(found.ratio[0, 0])
         left.append((found.info - found.beyond_chance)[0, 0])
-    # the formula holds for many rows per bucket; at six it is 15 % short
+    # the formula holds for many rows per bin; at six it is 15 % short
     assert np.mean(infos) == pytest.approx(bits, rel=0.2)
     assert np.mean(ratios) == pytest.approx(ratio, rel=0.2)
     assert np.max(left) == pytest.approx(bits, rel=0.02)
@@ -125,7 +125,7 @@ def test_the_gate_lets_one_in_a_hundred_through():
     rng = np.random.default_rng(6)
     sizes = [24] * 8
     drops = rng.random((2000, 400)) < 0.5  # 400 filters that depend on nothing
-    buckets = [rng.integers(0, 24, 2000) for _ in sizes]
-    found = gains(*count(buckets, sizes, np.arange(2000), drops))
+    bins = [rng.integers(0, 24, 2000) for _ in sizes]
+    found = gains(*count(bins, sizes, np.arange(2000), drops))
     false = found.is_significant(0.01).any(axis=1).mean()
     assert false < 0.01 + 4 * np.sqrt(0.01 / 400)

@@ -12,7 +12,7 @@ from eddyline.ordering.matrix_view import expected_cost_ns
 from eddyline.routing.learning import (
     Cells,
     Outcomes,
-    class_buckets,
+    class_bins,
     greedy_orders,
     independent_costs,
     learn,
@@ -145,7 +145,7 @@ def test_shrunk_lies_between_its_own_fraction_and_the_overall_one(pairs):
     assert (found <= np.maximum(own, overall) + 1e-9).all()
 
 
-def test_shrunk_is_all_the_way_where_buckets_differ_by_chance_and_little_where_they_differ():
+def test_shrunk_is_all_the_way_where_bins_differ_by_chance_and_little_where_they_differ():
     rng = np.random.default_rng(1)
     seen = np.full(24, 80.0)
     alike = rng.binomial(80, 0.5, 24).astype(float)
@@ -167,9 +167,9 @@ def test_learning_keeps_the_default_where_no_other_order_is_better():
     assert {tuple(order) for order in learned.orders.tolist()} == {(0, 1, 2)}
 
 
-def test_buckets_of_classes_are_mixed_radix():
-    assert [each.tolist() for each in class_buckets(np.arange(6), [2, 3])] == [
+def test_bins_of_classes_are_mixed_radix():
+    assert [each.tolist() for each in class_bins(np.arange(6), [2, 3])] == [
         [0, 0, 0, 1, 1, 1],
         [0, 1, 2, 0, 1, 2],
     ]
-    assert class_buckets(np.arange(1), []) == []
+    assert class_bins(np.arange(1), []) == []

@@ -14,10 +14,10 @@ from tests.routing import cuts
 
 
 @given(cuts.partitions(), cuts.rows(1))
-def test_buckets_equal_the_slow_oracle(part, rows):
-    found = part.buckets(rows[:, 0])
+def test_bins_equal_the_slow_oracle(part, rows):
+    found = part.bins(rows[:, 0])
     assert found.dtype == np.intp
-    assert found.tolist() == [cuts.slow_bucket(part, float(x)) for x in rows[:, 0]]
+    assert found.tolist() == [cuts.slow_bin(part, float(x)) for x in rows[:, 0]]
 
 
 @given(cuts.partitions())
@@ -29,14 +29,14 @@ def test_state_and_pickle_keep_everything(part):
 
 
 @given(cuts.partitions(), st.sets(st.integers(0, 8)))
-def test_any_buckets_have_words(part, buckets):
-    words = part.words(buckets)
+def test_any_bins_have_words(part, bins):
+    words = part.words(bins)
     assert "a" in words
-    assert words.endswith("is NULL") == (part.n_buckets - 1 in buckets)
+    assert words.endswith("is NULL") == (part.n_bins - 1 in bins)
 
 
 @pytest.mark.parametrize(
-    ("part", "buckets", "words"),
+    ("part", "bins", "words"),
     [
         (Partition("a", "ranges", (1.0, 2.0, 3.0)), {0, 1, 3}, "a < 2 or 3 <= a"),
         (Partition("a", "ranges", (1.0, 2.0, 3.0)), {1, 2}, "1 <= a < 3"),
@@ -47,15 +47,15 @@ def test_any_buckets_have_words(part, buckets):
         (Partition("a", "ranges"), set(), "no a"),
     ],
 )
-def test_words(part, buckets, words):
-    assert part.words(buckets) == words
+def test_words(part, bins, words):
+    assert part.words(bins) == words
 
 
-def test_buckets_reads_strided_input_without_changing_it():
+def test_bins_reads_strided_input_without_changing_it():
     matrix = np.arange(40.0).reshape(10, 4)
     before = matrix.copy()
     part = Partition("a", "ranges", (9.0, 17.0))
-    assert part.buckets(matrix[:, 1]).tolist() == [0, 0, 1, 1, 2, 2, 2, 2, 2, 2]
+    assert part.bins(matrix[:, 1]).tolist() == [0, 0, 1, 1, 2, 2, 2, 2, 2, 2]
     np.testing.assert_array_equal(matrix, before)
 
 
@@ -153,7 +153,7 @@ def test_constant_with_nulls_tells_null_from_the_rest():
     assert part == Partition("a", "values", (3.0,))
 
 
-def test_few_values_get_a_bucket_each_and_zero_has_no_sign():
+def test_few_values_get_a_bin_each_and_zero_has_no_sign():
     part = choose_partition("a", "category", np.array([-0.0, 1.0, 0.0, 1.0] * 20))
     assert part == Partition("a", "values", (0.0, 1.0))
     assert str(part.points[0]) == "0.0"
@@ -168,14 +168,14 @@ def test_continuous_numbers_are_cut_into_equal_parts():
     values = RNG.lognormal(0.0, 3.0, 4800)
     part = choose_partition("a", "number", values)
     assert part.kind == "ranges"
-    assert part.n_buckets == 25
-    assert np.bincount(part.buckets(values), minlength=25).tolist() == [200] * 24 + [0]
+    assert part.n_bins == 25
+    assert np.bincount(part.bins(values), minlength=25).tolist() == [200] * 24 + [0]
 
 
-def test_a_value_that_takes_half_of_the_rows_leaves_the_other_buckets_as_they_are():
+def test_a_value_that_takes_half_of_the_rows_leaves_the_other_bins_as_they_are():
     values = np.where(RNG.random(4800) < 0.5, 0.0, RNG.random(4800) + 1.0)
     part = choose_partition("a", "number", values)
-    shares = np.bincount(part.buckets(values)) / 4800
+    shares = np.bincount(part.bins(values)) / 4800
     assert part.kind == "ranges"
     assert shares[0] == pytest.approx(0.5, abs=0.05)
     assert shares[1:].max() < 0.06
@@ -194,13 +194,13 @@ def test_many_valued_categories_keep_the_frequent_values_or_are_hashed():
 def test_a_hundred_thousand_values():
     values = RNG.integers(0, 100_000, 5000).astype(float)
     assert choose_partition("a", "category", values) == "nearly every row has another value"
-    assert choose_partition("a", "number", values).n_buckets == 25
+    assert choose_partition("a", "number", values).n_bins == 25
 
 
-def test_small_samples_get_few_buckets():
+def test_small_samples_get_few_bins():
     part = choose_partition("a", "number", RNG.random(50))
     assert part.kind == "ranges"
-    assert part.n_buckets <= 50 // 8 + 1
+    assert part.n_bins <= 50 // 8 + 1
 
 
 @given(
@@ -208,10 +208,10 @@ def test_small_samples_get_few_buckets():
     st.lists(cuts.values, max_size=60).map(lambda cells: np.array(cells, dtype=np.float64)),
     st.integers(2, 30),
 )
-def test_any_sample_gives_a_partition_or_a_reason(kind, values, n_buckets):
-    found = choose_partition("a", kind, values, n_buckets)
+def test_any_sample_gives_a_partition_or_a_reason(kind, values, n_bins):
+    found = choose_partition("a", kind, values, n_bins)
     if isinstance(found, str):
         assert found
     else:
-        assert found.buckets(values).min(initial=0) >= 0
-        assert len(set(found.buckets(values).tolist())) > 1
+        assert found.bins(values).min(initial=0) >= 0
+        assert len(set(found.bins(values).tolist())) > 1

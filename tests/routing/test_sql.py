@@ -56,24 +56,24 @@ def test_conditions_hold_for_exactly_the_rows_of_their_group(table, data):
 
 @examples(25)
 @given(cuts.partitions(), st.data())
-def test_sql_counts_buckets_as_numpy_does(part, data):
+def test_sql_counts_bins_as_numpy_does(part, data):
     rows = data.draw(cuts.rows(1, max_rows=10))
     if len(rows):
-        assert run_on_duckdb([part.sql("a")], rows)[0] == part.buckets(rows[:, 0]).tolist()
+        assert run_on_duckdb([part.sql("a")], rows)[0] == part.bins(rows[:, 0]).tolist()
 
 
 @pytest.mark.spark
 @pytest.mark.parametrize("part", PARTITIONS)
-def test_spark_counts_buckets_as_numpy_does(spark, part):
+def test_spark_counts_bins_as_numpy_does(spark, part):
     frame = spark.createDataFrame([(i, x) for i, x in enumerate(VALUES)], "i int, a double")
-    conditions = [part.condition("a", {b}) for b in range(part.n_buckets)]
+    conditions = [part.condition("a", {b}) for b in range(part.n_bins)]
     told = [part.sql("a"), *conditions, part.condition("a", []), part.condition("a", range(99))]
     found = frame.orderBy("i").selectExpr(*told).collect()
     values = np.array([np.nan if x is None else x for x in VALUES])
-    buckets = part.buckets(values).tolist()
-    assert [row[0] for row in found] == buckets
-    for bucket in range(part.n_buckets):
-        assert [row[bucket + 1] is True for row in found] == [b == bucket for b in buckets]
+    bins = part.bins(values).tolist()
+    assert [row[0] for row in found] == bins
+    for number in range(part.n_bins):
+        assert [row[number + 1] is True for row in found] == [b == number for b in bins]
     assert {row[-2] for row in found} == {False}
 
 

@@ -1,4 +1,4 @@
-"""Attributes that may tell classes of rows apart: columns, as numbers that any room can bucket."""
+"""Attributes that may tell classes of rows apart: columns, as numbers that can be cut into bins."""
 
 from __future__ import annotations
 

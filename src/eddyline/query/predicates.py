@@ -1,7 +1,7 @@
 """Predicates as values: SQL text, or a Python function over whole columns.
 
 A predicate is a description. It is frozen, picklable (functions by cloudpickle) and knows nothing
-of Spark; what SQL text means over given columns is the business of ``sql_analysis``.
+of Spark; what SQL text means over given columns is the business of ``sql.analysis``.
 """
 
 from __future__ import annotations

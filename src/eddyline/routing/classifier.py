@@ -1,4 +1,4 @@
-"""A classifier attribute: cut into buckets, its sampled rows counted [Bizarro05 Def 3.1]."""
+"""A classifier attribute: cut into bins, its sampled rows counted [Bizarro05 Def 3.1]."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ class Classifier:
     """An attribute that may tell something."""
 
     partition: Partition
-    buckets: Indices
-    """Bucket of each row ((M,))."""
+    bins: Indices
+    """Bin of each row ((M,))."""
     seen: Floats
-    """Rows in each bucket and each part of the sample ((D, J))."""
+    """Rows in each bin and each part of the sample ((D, J))."""
     passed: Floats
     """Of those, the rows that pass each filter ((F, D, J))."""
 
     @property
-    def n_buckets(self) -> int:
-        """D, the number of buckets."""
+    def n_bins(self) -> int:
+        """D, the number of bins."""
         return len(self.seen)
 
     def merged(self, filters: Mask) -> Self:
@@ -57,17 +57,17 @@ class Classifier:
             passed = _merged_counts(passed, edge)
             kept = np.delete(kept, edge)
         useless = set(range(len(self.partition.points))) - set(kept.tolist())
-        starts = np.array([0, *(kept + 1), self.n_buckets - 1])
-        number = np.repeat(np.arange(len(starts)), np.diff(starts, append=self.n_buckets))
+        starts = np.array([0, *(kept + 1), self.n_bins - 1])
+        number = np.repeat(np.arange(len(starts)), np.diff(starts, append=self.n_bins))
         return type(self)(
             self.partition.without(useless),
-            number[self.buckets],
+            number[self.bins],
             np.add.reduceat(self.seen, starts, axis=0),
             np.add.reduceat(self.passed, starts, axis=1),
         )
 
 
 def _merged_counts(counts: Floats, edge: int) -> Floats:
-    """Return counts with buckets ``edge`` and ``edge + 1`` of the last axis as one."""
+    """Return counts with bins ``edge`` and ``edge + 1`` of the last axis as one."""
     starts = np.delete(np.arange(counts.shape[-1]), edge + 1)
     return np.add.reduceat(counts, starts, axis=-1)

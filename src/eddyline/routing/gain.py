@@ -1,14 +1,14 @@
 """How much an attribute tells about a filter: entropy, information gain, gain ratio.
 
-From counters alone: how many sampled rows fall in each bucket of an attribute, and how many of
+From counters alone: how many sampled rows fall in each bin of an attribute, and how many of
 those pass each filter. All filters are counted on the same rows, so there is no round of profiling
 one filter after the other. [Bizarro05 3, 4.1]
 
-Conventions: 0 log 0 = 0; an empty bucket adds nothing; an attribute that is constant in the sample
+Conventions: 0 log 0 = 0; an empty bin adds nothing; an attribute that is constant in the sample
 has gain ratio 0, and so has any attribute of a filter that passes all or nothing.
 
 Deviations: the paper accepts an attribute by a fixed threshold of the gain ratio, for which it
-gives no value. By chance alone the gain of an attribute with d buckets is (d - 1) / (2 R ln 2)
+gives no value. By chance alone the gain of an attribute with d bins is (d - 1) / (2 R ln 2)
 bits, so a gain counts here only if a likelihood-ratio test finds it significant too. The gain
 ratios printed in [Bizarro05 Ex 3.2] are off by an operator precedence; these follow its (5).
 """
@@ -53,9 +53,9 @@ class Gains:
     info: Floats
     """Information gain (bits; ≥ 0; (F, K)) [Bizarro05 (3)]."""
     split_info: Floats
-    """Entropy of the buckets themselves (bits; (K,)) [Bizarro05 (4)]."""
+    """Entropy of the bins themselves (bits; (K,)) [Bizarro05 (4)]."""
     n_filled: Ints
-    """Buckets that hold a sampled row ((K,))."""
+    """Bins that hold a sampled row ((K,))."""
     n_rows: float
     """R, the sampled rows."""
 
@@ -95,7 +95,7 @@ class Gains:
 def gains(seen: Sequence[Floats], passed: Sequence[Floats]) -> Gains:
     """Return the gains of counters [Bizarro05 4.1].
 
-    They are the rows in each bucket of each attribute (``In``; K times (D_k,)) and, of those, the
+    They are the rows in each bin of each attribute (``In``; K times (D_k,)) and, of those, the
     ones that pass each filter (``Out``; K times (F, D_k)).
 
     >>> found = gains([np.array([50.0, 50.0, 50.0])], [np.array([[5.0, 10.0, 45.0]])])
@@ -117,7 +117,7 @@ def gains(seen: Sequence[Floats], passed: Sequence[Floats]) -> Gains:
 
 
 def difference(seen: Floats, passed: Floats) -> Floats:
-    """Return how much each bucket differs from the next: likelihood-ratio statistic ((D - 1,)).
+    """Return how much each bin differs from the next: likelihood-ratio statistic ((D - 1,)).
 
     By chance alone it is chi-square with as many degrees as there are filters. For the counters of
     an attribute see ``gains``.
@@ -130,7 +130,7 @@ def difference(seen: Floats, passed: Floats) -> Floats:
 
 
 def count(
-    buckets: Sequence[Indices],
+    bins: Sequence[Indices],
     sizes: Sequence[int],
     code: Indices,
     drops: Bits,
@@ -138,8 +138,8 @@ def count(
     """Return the counters of a sample: ``In`` and ``Out`` of all attributes and all filters.
 
     Args:
-        buckets: the bucket of each row, for each attribute (K times (M,)).
-        sizes: how many buckets each attribute has (K).
+        bins: the bin of each row, for each attribute (K times (M,)).
+        sizes: how many bins each attribute has (K).
         code: outcome code of each row ((M,)).
         drops: which filter drops a row of each code ((Q, F)).
     """
@@ -147,7 +147,7 @@ def count(
     n_codes = len(drops)
     seen: list[Floats] = []
     passed: list[Floats] = []
-    for found, size in zip(buckets, sizes, strict=True):
+    for found, size in zip(bins, sizes, strict=True):
         if n_codes > MANY_CODES:
             seen.append(np.bincount(found, minlength=size).astype(np.float64))
             by_filter = [np.bincount(found, each, minlength=size) for each in passes[code].T]

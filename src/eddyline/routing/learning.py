@@ -3,8 +3,8 @@
 Rows with the same outcomes and the same class are one *cell* with a weight, so the work depends on
 how many different rows there are, not on how many.
 
-A filter's pass fraction in a bucket is drawn towards its overall pass fraction, by as much as its
-pass fractions differ between buckets no more than by chance (empirical Bayes); a filter that an
+A filter's pass fraction in a bin is drawn towards its overall pass fraction, by as much as its
+pass fractions differ between bins no more than by chance (empirical Bayes); a filter that an
 attribute says nothing of has its overall one everywhere. On top of these fractions, taken as
 independent, come the rows of the class itself: they say how the filters depend on each other there.
 With few rows the order is the paper's, by content-specific pass fraction; with many it is the
@@ -117,9 +117,9 @@ class Cells:
 
 
 def shrunk(seen: Floats, passed: Floats) -> Floats:
-    """Return the pass fraction in each bucket, drawn towards the overall one ([0, 1]; (D,)).
+    """Return the pass fraction in each bin, drawn towards the overall one ([0, 1]; (D,)).
 
-    How strongly is estimated: by how much the buckets differ beyond chance [DerSimonian86].
+    How strongly is estimated: by how much the bins differ beyond chance [DerSimonian86].
 
     >>> shrunk(np.array([50.0, 50.0]), np.array([25.0, 26.0])).round(2)
     array([0.51, 0.51])
@@ -268,6 +268,6 @@ def _choose(costs: Floats, max_groups: int, least: float) -> list[int]:
     return chosen
 
 
-def class_buckets(classes: Indices, sizes: Sequence[int]) -> list[Indices]:
-    """Return the bucket of each class in each attribute: mixed radix taken apart (U times (C,))."""
+def class_bins(classes: Indices, sizes: Sequence[int]) -> list[Indices]:
+    """Return the bin of each class in each attribute: mixed radix taken apart (U times (C,))."""
     return list(np.unravel_index(classes, tuple(sizes))) if sizes else []

@@ -17,7 +17,7 @@ class RouterOptions:
     """
 
     n_buckets: int = 24
-    """Most buckets of an attribute with many values ([2, 128]) [Bizarro05 Table 2]."""
+    """Most bins of an attribute with many values ([2, 128]) [Bizarro05 Table 2]."""
     max_attributes: int = 3
     """Most attributes that a class is made of ([1, 3])."""
     max_classes: int = 1024
@@ -35,7 +35,7 @@ class RouterOptions:
     """A filter that passes less than this, or drops less than this, has its place in any order
     and is not asked about ([0, 0.5]) [Bizarro05 4.4 gives no number]."""
     prior_rows: float = 50.0
-    """Rows by which a class's own rows are drawn towards what its buckets say ([0, 1e6])."""
+    """Rows by which a class's own rows are drawn towards what its bins say ([0, 1e6])."""
     min_rows: int = 400
     """Sampled rows before anything is learned ([8, 2^31])."""
     min_gain: float = 0.01

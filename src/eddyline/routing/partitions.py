@@ -1,11 +1,11 @@
-"""Partitions: which bucket a value of an attribute falls in, in NumPy and in SQL alike.
+"""Partitions: which bin a value of an attribute falls in, in NumPy and in SQL alike.
 
-Attribute values arrive as doubles; NaN is NULL. Every partition has a last bucket for NULL, and
-every double has exactly one bucket, infinities and both zeros included. [Bizarro05 3, f_j]
+Attribute values arrive as doubles; NaN is NULL. Every partition has a last bin for NULL, and
+every double has exactly one bin, infinities and both zeros included. [Bizarro05 3, f_j]
 
-Deviations: numbers are cut where the sample has equally many rows on both sides of each bucket
+Deviations: numbers are cut where the sample has equally many rows on both sides of each bin
 (equi-depth), which outliers do not spoil; the paper's ranges have one width. An attribute with few
-distinct values gets a bucket per value instead of a hash, so that no two values share one.
+distinct values gets a bin per value instead of a hash, so that no two values share one.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ MAX_POINTS = 254
 """Most values or edges of a partition: how many a value has below it is counted in one byte."""
 
 MAX_VALUES = 64
-"""Most distinct values that get a bucket each."""
+"""Most distinct values that get a bin each."""
 
-MIN_ROWS_PER_BUCKET = 8
-"""Sampled rows that a bucket should hold, or nothing can be learned of it."""
+MIN_ROWS_PER_BIN = 8
+"""Sampled rows that a bin should hold, or nothing can be learned of it."""
 
 MIN_SHARE = 0.5
 """Least share of the rows that the frequent values of a category must hold; else it is hashed."""
@@ -52,10 +52,10 @@ _EXACT = 2.0**53
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """Cuts the values of one attribute into buckets; the last bucket is NULL.
+    """Cuts the values of one attribute into bins; the last bin is NULL.
 
     >>> cut = Partition("light", "ranges", (10.0, 500.0))
-    >>> cut.buckets(np.array([3.0, 10.0, 900.0, np.nan]))
+    >>> cut.bins(np.array([3.0, 10.0, 900.0, np.nan]))
     array([0, 1, 2, 3])
     >>> cut.words({1})
     '10 <= light < 500'
@@ -67,8 +67,8 @@ class Partition:
     attribute: str
     """Name of the attribute."""
     kind: Literal["values", "ranges", "hash"]
-    """``values``: a bucket for each of ``points``, one for everything else; ``ranges``: cut at
-    ``points``, each the first value of the next bucket; ``hash``: by remainder."""
+    """``values``: a bin for each of ``points``, one for everything else; ``ranges``: cut at
+    ``points``, each the first value of the next bin; ``hash``: by remainder."""
     points: tuple[float, ...] = ()
     """Values or edges, ascending."""
     n_hash: int = 0
@@ -86,14 +86,14 @@ class Partition:
             raise PlanError(msg, attribute=self.attribute, kind=self.kind, points=points)
 
     @property
-    def n_buckets(self) -> int:
-        """How many buckets there are, NULL included."""
+    def n_bins(self) -> int:
+        """How many bins there are, NULL included."""
         if self.kind == "hash":
             return self.n_hash + 1
         return len(self.points) + 2
 
-    def buckets(self, values: Floats) -> Indices:
-        """Return the bucket of each value, nan for NULL ([0, ``n_buckets``); (N,))."""
+    def bins(self, values: Floats) -> Indices:
+        """Return the bin of each value, nan for NULL ([0, ``n_bins``); (N,))."""
         values = np.ascontiguousarray(values)
         if self.kind == "hash":
             whole = np.fmin(np.abs(values), _EXACT).astype(np.int64)
@@ -104,7 +104,7 @@ class Partition:
             found = self._place(values)
         missing = np.isnan(values)
         if missing.any():
-            found[missing] = self.n_buckets - 1
+            found[missing] = self.n_bins - 1
         return found
 
     def _place(self, values: Floats) -> Indices:
@@ -120,61 +120,61 @@ class Partition:
         return place
 
     def sql(self, expr: str) -> str:
-        """Return the bucket of a DOUBLE expression as Spark SQL: the same number as ``buckets``.
+        """Return the bin of a DOUBLE expression as Spark SQL: the same number as ``bins``.
 
-        NULL and NaN fall in the last bucket.
+        NULL and NaN fall in the last bin.
         """
         x = f"({expr})"
-        first = f"CASE WHEN {_is_null(x)} THEN {self.n_buckets - 1}"
+        first = f"CASE WHEN {_is_null(x)} THEN {self.n_bins - 1}"
         if self.kind == "hash":
             return f"{first} ELSE CAST({self._remainder(x)} AS INT) END"
         sign = "<" if self.kind == "ranges" else "="
         rest = [f"WHEN {x} {sign} {literal(p)} THEN {b}" for b, p in enumerate(self.points)]
         return " ".join([first, *rest, f"ELSE {len(self.points)} END"])
 
-    def condition(self, expr: str, buckets: Collection[int]) -> str:
-        """Return Spark SQL that is true for exactly the rows in some buckets.
+    def condition(self, expr: str, bins: Collection[int]) -> str:
+        """Return Spark SQL that is true for exactly the rows in some bins.
 
         For other rows it is false, or NULL if the value is.
 
         Args:
             expr: an expression of type DOUBLE.
-            buckets: which buckets.
+            bins: which bins.
         """
-        x, null = f"({expr})", self.n_buckets - 1
-        wanted = sorted(set(buckets) & set(range(null)))
+        x, null = f"({expr})", self.n_bins - 1
+        wanted = sorted(set(bins) & set(range(null)))
         parts = []
         if wanted and len(wanted) == null:
-            if null in buckets:
+            if null in bins:
                 return "TRUE"
             parts.append(f"{x} IS NOT NULL AND NOT isnan({x})")
         elif wanted:
             parts += self._among(x, wanted)
-        if null in buckets:
+        if null in bins:
             parts.append(_is_null(x))
         if len(parts) == 1:
             return parts[0]
         return " OR ".join(f"({part})" for part in parts) if parts else "FALSE"
 
-    def _among(self, x: str, buckets: list[int]) -> list[str]:
-        """Return SQL for some, not all, of the buckets of a value; any of it holds.
+    def _among(self, x: str, bins: list[int]) -> list[str]:
+        """Return SQL for some, not all, of the bins of a value; any of it holds.
 
         NaN, which is greater than all numbers there, needs a thought where there is no upper end.
         """
         if self.kind == "hash":
-            found = f"{self._remainder(x)} IN ({', '.join(map(str, buckets))})"
+            found = f"{self._remainder(x)} IN ({', '.join(map(str, bins))})"
             return [f"{x} IS NOT NULL AND NOT isnan({x}) AND {found}"]
         if self.kind == "ranges":
-            return [self._range(x, *run) for run in _runs(buckets)]
+            return [self._range(x, *run) for run in _runs(bins)]
         other = len(self.points)
-        if other in buckets:
-            rest = sorted(set(range(other)) - set(buckets))
+        if other in bins:
+            rest = sorted(set(range(other)) - set(bins))
             named = ", ".join(literal(self.points[b]) for b in rest)
             return [f"{x} NOT IN ({named}) AND NOT isnan({x})"]
-        return [f"{x} IN ({', '.join(literal(self.points[b]) for b in buckets)})"]
+        return [f"{x} IN ({', '.join(literal(self.points[b]) for b in bins)})"]
 
     def _range(self, x: str, first: int, last: int) -> str:
-        """Return SQL for the buckets from ``first`` to ``last``."""
+        """Return SQL for the bins from ``first`` to ``last``."""
         low = [f"{x} >= {literal(self.points[first - 1])}"] if first else []
         has_end = last < len(self.points)
         high = f"{x} < {literal(self.points[last])}" if has_end else f"NOT isnan({x})"
@@ -186,7 +186,7 @@ class Partition:
         return f"(CAST(FLOOR(LEAST(ABS({x}), {literal(_EXACT)})) AS BIGINT) % {self.n_hash})"
 
     def without(self, useless: Collection[int]) -> Self:
-        """Return a partition without some points, whose buckets merge with a neighbour's.
+        """Return a partition without some points, whose bins merge with a neighbour's.
 
         Args:
             useless: places in ``points``: values that count as any other, or edges that part
@@ -195,33 +195,33 @@ class Partition:
         kept = tuple(p for place, p in enumerate(self.points) if place not in useless)
         return type(self)(self.attribute, self.kind, kept, self.n_hash)
 
-    def words(self, buckets: Collection[int], labels: Mapping[float, str] | None = None) -> str:
-        """Return some buckets as a person would say it.
+    def words(self, bins: Collection[int], labels: Mapping[float, str] | None = None) -> str:
+        """Return some bins as a person would say it.
 
         Args:
-            buckets: which buckets.
+            bins: which bins.
             labels: what values stand for, such as a text for its hash.
 
         >>> Partition("x", "values", (1.0, 2.0, 3.0)).words({0, 2, 4})
         'x in (1, 3) or x is NULL'
         """
-        name, null = self.attribute, self.n_buckets - 1
-        wanted = sorted(set(buckets) & set(range(null)))
+        name, null = self.attribute, self.n_bins - 1
+        wanted = sorted(set(bins) & set(range(null)))
         told = [] if not wanted else [f"any {name}"]
         if wanted and len(wanted) < null:
             told = self._words(wanted, labels or {})
-        if null in buckets:
+        if null in bins:
             told.append(f"{name} is NULL")
         return " or ".join(told) if told else f"no {name}"
 
-    def _words(self, buckets: list[int], labels: Mapping[float, str]) -> list[str]:
+    def _words(self, bins: list[int], labels: Mapping[float, str]) -> list[str]:
         name, points = self.attribute, self.points
         if self.kind == "hash":
-            return [f"{name} hashes to {', '.join(map(str, buckets))} of {self.n_hash}"]
+            return [f"{name} hashes to {', '.join(map(str, bins))} of {self.n_hash}"]
         if self.kind == "ranges":
-            return [self._range_words(*run) for run in _runs(buckets)]
-        is_other = buckets[-1] == len(points)
-        named = sorted(set(range(len(points))) - set(buckets)) if is_other else buckets
+            return [self._range_words(*run) for run in _runs(bins)]
+        is_other = bins[-1] == len(points)
+        named = sorted(set(range(len(points))) - set(bins)) if is_other else bins
         values = ", ".join(labels.get(points[b], f"{points[b]:g}") for b in named)
         if is_other:
             return [f"{name} not in ({values})"]
@@ -254,19 +254,19 @@ class Partition:
 
 
 def choose_partition(
-    name: str, kind: Literal["number", "category"], values: Floats, n_buckets: int = 24
+    name: str, kind: Literal["number", "category"], values: Floats, n_bins: int = 24
 ) -> Partition | str:
     """Choose how to cut an attribute by a sample of its values, or say why it is left out.
 
     An attribute is left out if it is constant; if it only grows or falls with time, so that rows to
-    come are in buckets of which nothing is known [Bizarro05 4.4]; or if it is a category of which
+    come are in bins of which nothing is known [Bizarro05 4.4]; or if it is a category of which
     nearly every row has another value.
 
     Args:
         name: of the attribute.
         kind: ``number`` (values have an order) or ``category`` (only equality means anything).
         values: sampled values in order of arrival, nan for NULL ((M,)).
-        n_buckets: most buckets where values share one (≥ 2). 24 is the paper's default
+        n_bins: most bins where values share one (≥ 2). 24 is the paper's default
             [Bizarro05 Table 2].
     """
     known = values[~np.isnan(values)]
@@ -274,7 +274,7 @@ def choose_partition(
     why_not = _left_out(kind, values, known, len(distinct))
     if why_not:
         return why_not
-    room = max(2, min(n_buckets, len(known) // MIN_ROWS_PER_BUCKET))
+    room = max(2, min(n_bins, len(known) // MIN_ROWS_PER_BIN))
     if len(distinct) <= min(MAX_VALUES, max(2, len(known) // 2)):
         return Partition(name, "values", _plain(distinct))
     if kind == "number":
@@ -297,13 +297,13 @@ def _left_out(kind: str, values: Floats, known: Floats, n_distinct: int) -> str:
     return "nearly every row has another value" if too_many else ""
 
 
-def equal_parts(distinct: Floats, counts: Ints, n_buckets: int) -> Floats:
-    """Return the edges that part a sample into at most so many buckets of about equally many rows.
+def equal_parts(distinct: Floats, counts: Ints, n_bins: int) -> Floats:
+    """Return the edges that part a sample into at most so many bins of about equally many rows.
 
     It has two or more distinct values, ascending, each so often ((K,)).
     """
     below = np.cumsum(counts) - counts
-    wanted = np.arange(1, n_buckets) * (counts.sum() / n_buckets)
+    wanted = np.arange(1, n_bins) * (counts.sum() / n_bins)
     edges = np.unique(np.searchsorted(below, wanted).clip(1, len(distinct) - 1))
     found: Floats = distinct[edges]
     return found
@@ -345,14 +345,14 @@ def _plain(values: Floats) -> tuple[float, ...]:
     return tuple((np.asarray(values) + 0.0).tolist())
 
 
-def _runs(buckets: list[int]) -> list[tuple[int, int]]:
+def _runs(bins: list[int]) -> list[tuple[int, int]]:
     """Return the first and the last of each run of neighbours."""
     runs: list[tuple[int, int]] = []
-    for bucket in buckets:
-        if runs and runs[-1][1] == bucket - 1:
-            runs[-1] = runs[-1][0], bucket
+    for number in bins:
+        if runs and runs[-1][1] == number - 1:
+            runs[-1] = runs[-1][0], number
         else:
-            runs.append((bucket, bucket))
+            runs.append((number, number))
     return runs
 
 

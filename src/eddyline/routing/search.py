@@ -18,7 +18,7 @@ from eddyline.routing.gain import count, gains
 from eddyline.routing.learning import (
     Cells,
     Outcomes,
-    class_buckets,
+    class_bins,
     greedy_orders,
     independent_costs,
     learn,
@@ -156,7 +156,7 @@ class Search:
         return Found(trial, table)
 
     def _usable(self) -> tuple[list[Classifier], Mask]:
-        """Cut the attributes into buckets; note why some are left out.
+        """Cut the attributes into bins; note why some are left out.
 
         Returns:
             The attributes that are left, and which filter reads which of them ((F, K')).
@@ -168,21 +168,21 @@ class Search:
             part = choose_partition(name, kind, values, self.options.n_buckets)
             if isinstance(part, str):
                 self.left_out[name] = part
-            elif part.n_buckets > self.options.max_classes:
-                self.left_out[name] = "more buckets than classes are allowed"
+            elif part.n_bins > self.options.max_classes:
+                self.left_out[name] = "more bins than classes are allowed"
             else:
-                found.append(self._attribute(part, part.buckets(values)))
+                found.append(self._attribute(part, part.bins(values)))
                 own.append(self.subject.own[:, place])
         n_filters = self.drops.shape[1]
         return found, np.array(own, dtype=np.bool_).reshape(len(found), n_filters).T
 
-    def _attribute(self, part: Partition, buckets: Indices) -> Classifier:
+    def _attribute(self, part: Partition, bins: Indices) -> Classifier:
         """Count an attribute, part by part of the sample."""
-        size = part.n_buckets
-        cells, outcomes = buckets * N_FOLDS + self.fold, self.outcomes
+        size = part.n_bins
+        cells, outcomes = bins * N_FOLDS + self.fold, self.outcomes
         seen, passed = count([cells], [size * N_FOLDS], outcomes.of_row, outcomes.drops)
         by_fold = seen[0].reshape(size, N_FOLDS), passed[0].reshape(-1, size, N_FOLDS)
-        return Classifier(part, buckets, *by_fold)
+        return Classifier(part, bins, *by_fold)
 
     def _tells(self, own: Mask) -> Mask:
         """Return which usable attribute tells something about which filter ((F, K'))."""
@@ -217,7 +217,7 @@ class Search:
         return best
 
     def _n_classes(self, attributes: Iterable[int]) -> int:
-        return prod(self.usable[k].n_buckets for k in attributes)
+        return prod(self.usable[k].n_bins for k in attributes)
 
     def _is_better(self, found: Trial, best: Trial) -> bool:
         more = found.saving.overhead_ns - best.saving.overhead_ns
@@ -251,7 +251,7 @@ class Search:
     def _cells(self, attributes: tuple[int, ...]) -> Cells:
         number = np.zeros(self.outcomes.n_rows, dtype=np.intp)
         for k in attributes:
-            number = number * self.usable[k].n_buckets + self.usable[k].buckets
+            number = number * self.usable[k].n_bins + self.usable[k].bins
         return Cells.of(number, self.outcomes)
 
     def _learn(self, cells: Cells, weights: Floats, pass_fracs: Floats) -> Learned:
@@ -275,7 +275,7 @@ class Search:
         Each filter goes by the attribute of the set that tells most about it [Bizarro05 4.2]. One
         part of the sample may be left out: the one that is not to be learned from.
         """
-        buckets = class_buckets(classes, [self.usable[k].n_buckets for k in attributes])
+        bins = class_bins(classes, [self.usable[k].n_bins for k in attributes])
         found = np.empty((len(classes), self.drops.shape[1]))
         for f, worth in enumerate(self.worth[:, list(attributes)]):
             u = int(worth.argmax())
@@ -284,7 +284,7 @@ class Search:
             if left_out is not None:
                 seen, passed = np.delete(seen, left_out, 1), np.delete(passed, left_out, 1)
             if worth[u] > 0.0:
-                found[:, f] = shrunk(seen.sum(axis=1), passed.sum(axis=1))[buckets[u]]
+                found[:, f] = shrunk(seen.sum(axis=1), passed.sum(axis=1))[bins[u]]
             else:
                 found[:, f] = passed.sum() / max(seen.sum(), 1.0)
         return found
@@ -317,13 +317,13 @@ class Search:
         return RouteTable(tuple(parts), tuple(orders), tuple(groups.tolist())).compact()
 
     def _unseen(self, attributes: tuple[int, ...], learned: Learned) -> Indices:
-        """Return the group of each class as its buckets ask for, if all of them were seen."""
-        sizes = [self.usable[k].n_buckets for k in attributes]
+        """Return the group of each class as its bins ask for, if all of them were seen."""
+        sizes = [self.usable[k].n_bins for k in attributes]
         classes = np.arange(self._n_classes(attributes))
         fracs = self._pass_fracs(attributes, classes)
         costs = independent_costs(fracs, learned.orders, self.prices.costs_ns)
         groups: Indices = costs.argmin(axis=1)
-        for k, of_class in zip(attributes, class_buckets(classes, sizes), strict=True):
+        for k, of_class in zip(attributes, class_bins(classes, sizes), strict=True):
             groups[(self.usable[k].seen.sum(axis=1) == 0)[of_class]] = 0
         return groups
 

@@ -52,7 +52,7 @@ class RouteTable:
     and so follow it when it changes; a class that keeps its order whatever becomes of that one is
     of another group, even while the two are equal."""
     groups: tuple[int, ...]
-    """The group of each class; a class is its buckets in mixed radix, the last one fastest."""
+    """The group of each class; a class is its bins in mixed radix, the last one fastest."""
     _lookup: Bytes = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -61,7 +61,7 @@ class RouteTable:
             if sorted(order) != filters:
                 msg = f"{order} is no order of {len(filters)} filters; another answer would follow"
                 raise PlanError(msg, order=order)
-        n_classes = prod(part.n_buckets for part in self.partitions)
+        n_classes = prod(part.n_bins for part in self.partitions)
         fits = 1 <= len(self.orders) <= MAX_GROUPS and n_classes <= MAX_CLASSES
         known = set(self.groups) <= set(range(len(self.orders)))
         if not (fits and known) or len(self.groups) != n_classes:
@@ -112,20 +112,20 @@ class RouteTable:
         The conditions exclude each other and are never NULL; rows of which none is true take
         ``orders[0]``. Each of ``attributes`` is told by an expression of type DOUBLE.
         """
-        shape = [part.n_buckets for part in self.partitions]
+        shape = [part.n_bins for part in self.partitions]
         groups = self._lookup.reshape(shape)
         told = [self._condition(exprs, groups == g, 0) for g in range(1, self.n_groups)]
         # Nothing negates a part that a NULL makes NULL, so what is NULL in the end is false.
         return [f"COALESCE({sql}, FALSE)" for sql in told]
 
     def _condition(self, exprs: Sequence[str], wanted: Mask, depth: int) -> str:
-        """Return SQL for a set of classes: buckets with the same rest are asked for together."""
+        """Return SQL for a set of classes: bins with the same rest are asked for together."""
         if depth == len(self.partitions):
             return "TRUE" if wanted.any() else "FALSE"
         parts = []
-        for buckets in _alike(wanted):
-            mine = self.partitions[depth].condition(exprs[depth], buckets)
-            rest = self._condition(exprs, wanted[buckets[0]], depth + 1)
+        for bins in _alike(wanted):
+            mine = self.partitions[depth].condition(exprs[depth], bins)
+            rest = self._condition(exprs, wanted[bins[0]], depth + 1)
             told = [sql for sql in (mine, rest) if sql != "TRUE"]
             if not told:
                 return "TRUE"
@@ -135,18 +135,18 @@ class RouteTable:
         return " OR ".join(f"({part})" for part in parts) if parts else "FALSE"
 
     def compact(self) -> Self:
-        """Return the same routes with fewer buckets, attributes and orders where none differ."""
+        """Return the same routes with fewer bins, attributes and orders where none differ."""
         own: dict[Order, int] = {}
         for group in sorted({*self.groups} - {0}):
             own.setdefault(self.orders[group], len(own) + 1)
         orders = (self.orders[0], *own)
         renamed = np.array([0, *(own.get(order, 0) for order in self.orders[1:])], dtype=np.uint8)
-        shape = [part.n_buckets for part in self.partitions]
+        shape = [part.n_bins for part in self.partitions]
         groups = renamed[self._lookup].reshape(shape)
         partitions: list[Partition] = []
         for part in self.partitions:
             axis = len(partitions)
-            table = np.moveaxis(groups, axis, 0).reshape(part.n_buckets, -1)
+            table = np.moveaxis(groups, axis, 0).reshape(part.n_bins, -1)
             if (table == table[0]).all():
                 groups = np.take(groups, [0], axis=axis).squeeze(axis)
                 continue
@@ -170,7 +170,7 @@ class RouteTable:
         >>> RouteTable((cut,), ((0, 1), (1, 0)), (0, 1, 0)).rows_in_words()
         ['other rows', '500 <= light']
         """
-        shape = [part.n_buckets for part in self.partitions]
+        shape = [part.n_bins for part in self.partitions]
         groups = self._lookup.reshape(shape)
         known = labels or {}
         told = [self._words(groups == number, 0, known) for number in range(1, self.n_groups)]
@@ -180,12 +180,12 @@ class RouteTable:
         if depth == len(self.partitions):
             return ""
         told = []
-        for buckets in _alike(wanted):
+        for bins in _alike(wanted):
             part = self.partitions[depth]
             # That an attribute may have any value but NULL is of no interest to a person.
-            is_any = len(set(buckets) - {part.n_buckets - 1}) == part.n_buckets - 1
-            mine = "" if is_any else part.words(buckets, labels.get(part.attribute))
-            rest = self._words(wanted[buckets[0]], depth + 1, labels)
+            is_any = len(set(bins) - {part.n_bins - 1}) == part.n_bins - 1
+            mine = "" if is_any else part.words(bins, labels.get(part.attribute))
+            rest = self._words(wanted[bins[0]], depth + 1, labels)
             told.append(f"({mine}) and ({rest})" if mine and rest else mine or rest)
         return "; ".join(filter(None, told)) or "any row"
 
@@ -212,32 +212,32 @@ class RouteTable:
 
 
 def class_of(partitions: Sequence[Partition], values: Floats) -> Indices:
-    """Return the class of each row ((N,)): its buckets in mixed radix, the last one fastest.
+    """Return the class of each row ((N,)): its bins in mixed radix, the last one fastest.
 
     Values of the attributes are nan for NULL ((N, U)).
     """
     found = np.zeros(len(values), dtype=np.intp)
     for column, part in enumerate(partitions):
-        buckets = part.buckets(values[:, column])
-        found = found * part.n_buckets + buckets if column else buckets
+        bins = part.bins(values[:, column])
+        found = found * part.n_bins + bins if column else bins
     return found
 
 
 def _useless_points(part: Partition, table: Bytes) -> set[int]:
-    """Return points whose bucket takes everywhere the order of the one it would merge with.
+    """Return points whose bin takes everywhere the order of the one it would merge with.
 
-    ``table`` has the groups by bucket of the partition and by the rest of the class ((D, …)).
+    ``table`` has the groups by bin of the partition and by the rest of the class ((D, …)).
     """
     n = len(part.points)
-    if part.kind == "ranges":  # edge i parts buckets i and i + 1
+    if part.kind == "ranges":  # edge i parts bins i and i + 1
         return {i for i in range(n) if (table[i] == table[i + 1]).all()}
     return {i for i in range(n) if (table[i] == table[n]).all()}
 
 
 def _alike(wanted: Mask) -> list[list[int]]:
-    """Return the buckets of which some classes are wanted, those with the same rest together."""
+    """Return the bins of which some classes are wanted, those with the same rest together."""
     by_rest: dict[bytes, list[int]] = {}
-    for bucket, rest in enumerate(wanted):
+    for number, rest in enumerate(wanted):
         if rest.any():
-            by_rest.setdefault(rest.tobytes(), []).append(bucket)
+            by_rest.setdefault(rest.tobytes(), []).append(number)
     return list(by_rest.values())

@@ -27,11 +27,12 @@ class JournalEntry:
     """What happened: ``order`` (another order), ``stale`` (evidence let go), ``sample`` (a sample
     confirmed the order), ``left_out`` (so many older entries of a task were only counted),
     ``restore`` and ``drop_state`` (at a restart); of joins ``grid`` (rows are cut into other
-    buckets, or a frequent key into several), ``tree`` (the ways between inputs) and ``caches``."""
+    buckets, or a frequent key into several), ``tree`` (the ways between inputs) and ``caches``; of
+    rules ``rules`` (some came, went or changed) and ``sharing`` (how they are looked for)."""
     before: Any = None
-    """The plan before, as names."""
+    """The plan before, as plain values; a list of texts is an order."""
     after: Any = None
-    """The plan after, as names."""
+    """The plan after."""
     evidence: dict[str, Any] = field(default_factory=dict)
     """Plain values that a person can check."""
 

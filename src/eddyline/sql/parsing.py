@@ -2,7 +2,7 @@
 
 Text that runs on Spark stays the user's own text; trees are only looked at. The dialect differs
 from sqlglot's Spark in two ways: every function keeps the name it is written with (what is known
-of functions is in ``sql_functions``), and CAST may raise, as it does in ANSI mode.
+of functions is in ``sql.functions``), and CAST may raise, as it does in ANSI mode.
 """
 
 from __future__ import annotations

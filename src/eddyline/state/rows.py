@@ -62,7 +62,7 @@ class Rows:
     """The instant from which each row is in its window: its event time (µs)."""
     ends: NDArray[np.int64]
     """The last instant at which it is (µs); of two rows, not the earlier one's later, except where
-    a window counts rows in groups (see ``open_ends``)."""
+    a window counts rows in groups (see ``row_windows``)."""
     payload: pa.Table
     """The columns that results need."""
     passes: NDArray[np.bool_] | None = None

@@ -171,13 +171,13 @@ PARTITIONS = [
 
 
 @pytest.mark.parametrize("part", PARTITIONS, ids=lambda part: f"{part.kind}{len(part.points)}")
-def test_sql_and_numpy_agree_on_buckets(spark, part):
+def test_sql_and_numpy_agree_on_bins(spark, part):
     values = pa.array(DOUBLES, pa.float64())
     df = spark.createDataFrame(pa.table({"id": range(len(DOUBLES)), "a": values}))
-    known = part.buckets(values.to_numpy(zero_copy_only=False)).tolist()
+    known = part.bins(values.to_numpy(zero_copy_only=False)).tolist()
     got = df.selectExpr("id", f"{part.sql('a')} AS b").orderBy("id").collect()
     assert [row["b"] for row in got] == known
-    groups = tuple((bucket * 7 + 1) % 3 for bucket in range(part.n_buckets))
+    groups = tuple((bin * 7 + 1) % 3 for bin in range(part.n_bins))
     table = RouteTable((part,), ((0, 1, 2), (1, 0, 2), (2, 1, 0)), groups)
     sql = table.conditions(["a"])
     whens = " ".join(f"WHEN {each} THEN {n + 1}" for n, each in enumerate(sql))

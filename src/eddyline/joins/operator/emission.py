@@ -56,7 +56,7 @@ class Emission:
     """Counts of the probes, to which these are added."""
 
     def tables(self, emits: Emits) -> Iterator[pa.Table]:
-        """Yield the results: see ``operator.results``; the instant of each is in ``_at``."""
+        """Yield the results: see ``delta_join.results``; the instant of each is in ``_at``."""
         if emits == "istream":
             for found in self._joined(self.windows, self.news):
                 yield found.append_column(AT, found["_start"])

@@ -92,7 +92,7 @@ class OrderedBatch(BucketBatch):
                 for RSTREAM of all, those that cannot join, too.
 
         Returns:
-            The results; see ``operator.results``; the instant of each is in ``_at``.
+            The results; see ``delta_join.results``; the instant of each is in ``_at``.
 
         Raises:
             OSError: a file cannot be read or written.

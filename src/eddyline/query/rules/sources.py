@@ -1,7 +1,6 @@
-"""Rules as SQL text or as predicates: what they are before they know the columns of an input.
+"""Rules as SQL text or as predicates, before they know the columns of an input.
 
-``bind`` reads them over the columns into the trees of ``rules``; how a text is taken apart is the
-business of ``rule_tree``.
+``bind`` reads them over the columns into the trees of ``conditions``; ``reader`` takes texts apart.
 """
 
 from __future__ import annotations

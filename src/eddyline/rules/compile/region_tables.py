@@ -1,8 +1,8 @@
 """The cuts of constructs, with tables from keys to regions.
 
-A table has an entry per *bucket*, a range of keys as wide as a power of two: the region of its
-first key. What is left is to pass the cuts inside the bucket, of which there are few; none where
-buckets are one key wide. A search of cuts takes several times as long, as each step waits for the
+A table has an entry per *slot*, a range of keys as wide as a power of two: the region of its
+first key. What is left is to pass the cuts inside the slot, of which there are few; none where
+slots are one key wide. A search of cuts takes several times as long, as each step waits for the
 one before.
 """
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from eddyline.data.arrays import Ints
 
 MAX_TABLE = 1 << 15
-"""Most buckets of a construct. Rows visit one construct after the other, a chunk at a time, so it
+"""Most slots of a construct. Rows visit one construct after the other, a chunk at a time, so it
 is enough that a table of this size (64 KiB) fits the second cache."""
 
 MAX_CROWD = 8
-"""Most cuts inside a bucket; where there are more, cuts are searched."""
+"""Most cuts inside a slot; where there are more, cuts are searched."""
 
 MAX_SPAN = 1 << 62
 """Keys between the first and the last cut from which on cuts are searched: differences of keys
@@ -40,15 +40,15 @@ class CutTables(NamedTuple):
     cuts_at: Ints
     """Where those of each construct start ((n + 1,))."""
     table: NDArray[np.uint16]
-    """Regions of the first keys of buckets, one table after the other."""
+    """Regions of the first keys of slots, one table after the other."""
     table_at: Ints
     """Where that of each construct starts; -1: its cuts are searched ((n,))."""
     first: Ints
-    """First key of the first bucket of each table; keys below are of the same region ((n,))."""
+    """First key of the first slot of each table; keys below are of the same region ((n,))."""
     last: Ints
     """Last cut of each table; keys above are of the same region ((n,))."""
     shift: Ints
-    """The width of the buckets of each table, as a power of two ((n,))."""
+    """The width of the slots of each table, as a power of two ((n,))."""
 
 
 def cut_tables(cuts: Sequence[Ints]) -> CutTables:
@@ -73,9 +73,9 @@ def cut_tables(cuts: Sequence[Ints]) -> CutTables:
 
 
 def _table(cuts: Ints) -> tuple[NDArray[np.uint16], int]:
-    """Return the regions of the first keys of buckets, none if there is no table, and their shift.
+    """Return the regions of the first keys of slots, none if there is no table, and their shift.
 
-    The first bucket starts one key below the first cut.
+    The first slot starts one key below the first cut.
     """
     nothing = np.zeros(0, np.uint16)
     if len(cuts) == 0:
