@@ -27,7 +27,7 @@ def adaptation_is_off() -> bool:
 
 
 class _Keywords:
-    """What options of every kind can do."""
+    """Options of every kind."""
 
     @classmethod
     def of(cls, **given: Any) -> Self:
@@ -61,7 +61,7 @@ class _Keywords:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilterOptions(_Keywords):
-    """How the order of one conjunction is learned.
+    """Options by which the order of one conjunction is learned.
 
     Raises:
         OptionError: a value is out of its range; it says which and what the range is.
@@ -70,8 +70,8 @@ class FilterOptions(_Keywords):
     policy: Any = "a_greedy"
     """Ordering policy: a name of ``eddyline.ordering.ORDERING_POLICIES`` or its options object."""
     monitor: Any = "two_sample"
-    """Which evidence is fresh: ``window``, ``two_sample``, a change detector by name, a detector,
-    or the options object of one of them; see ``eddyline.runtime.monitors``."""
+    """Monitor, which tells fresh evidence: ``window``, ``two_sample``, a change detector by name, a
+    detector, or the options object of one of them; see ``eddyline.runtime.monitors``."""
     adaptive: bool = True
     """False freezes the order as written and switches profiling off."""
     sample_prob: float = 0.01
@@ -112,7 +112,7 @@ class FilterOptions(_Keywords):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharingOptions(_Keywords):
-    """How a set of rules is evaluated, and how that is learned.
+    """Options of a set of rules: its evaluation, and how that is learned.
 
     Raises:
         OptionError: a value is out of its range; it says which and what the range is.
@@ -150,7 +150,7 @@ class SharingOptions(_Keywords):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinOptions(_Keywords):
-    """How a windowed join is run, and how its plan is learned.
+    """Options of a windowed join: how it is run, and how its plan is learned.
 
     Raises:
         OptionError: a value is out of its range; it says which and what the range is.
@@ -160,7 +160,7 @@ class JoinOptions(_Keywords):
     """Ordering policy of each pipeline, and of conditions over one input; see
     ``FilterOptions.policy``."""
     monitor: Any = "two_sample"
-    """Which evidence is fresh; see ``FilterOptions.monitor``."""
+    """Monitor, which tells fresh evidence; see ``FilterOptions.monitor``."""
     adaptive: bool = True
     """False keeps the orders as written, uses no cache, and keeps buckets as they were first."""
     buckets: int | None = None

@@ -27,14 +27,14 @@ _FIRST_ROWS = 8
 """Rows of a fresh histogram: with five buckets a row, windows of up to some hundreds of items."""
 
 CHANGE_POINTS = ("window", "split")
-"""Where a change is taken to have begun."""
+"""Ways to tell the beginning of a change."""
 
 _GROWING = ("_bucket_sums", "_squares", "_counts")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdwinOptions:
-    """When ADWIN2 cuts its window.
+    """Options of ADWIN2: the conditions of a cut of its window.
 
     Raises:
         OptionError: a value is out of its range.
@@ -53,7 +53,7 @@ class AdwinOptions:
     """Items that either part of a split has at least (≥ 1); river's default is 5."""
 
     change_point: str = "window"
-    """Where a change is taken to have begun: ``window``, with the oldest item that the cut leaves,
+    """Beginning of a change: ``window``, with the oldest item that the cut leaves,
     as in the paper; or ``split``, at the border whose two sides differ most. The window is cut
     bucket by bucket, so much that is older than the change stays until later cuts."""
 
@@ -235,7 +235,7 @@ def take(
 def find_splits(
     which: Ints, sums: Floats, counts: Ints, totals: Floats, significance: float, min_part: int
 ) -> Mask:
-    """Return which of some windows have a significant split ((m,))."""
+    """Return a mask of the windows that have a significant split ((m,))."""
     hits = np.zeros(len(which), dtype=np.bool_)
     for j in range(len(which)):
         i = which[j]
@@ -245,7 +245,7 @@ def find_splits(
 
 @compiled
 def newest_parts(which: Ints, sums: Floats, counts: Ints, totals: Floats, min_part: int) -> Ints:
-    """Return how many items came after the border whose two sides differ most ((m,)).
+    """Return the number of items after the border whose two sides differ most ((m,)).
 
     The most by a test of two means of one variance: the likeliest place of one change.
     """

@@ -35,7 +35,7 @@ _FLOOR = 0.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BetaCusumOptions:
-    """When β-CUSUM reports a change of a fraction.
+    """Options of β-CUSUM, which reports a change of a fraction.
 
     Raises:
         OptionError: a value is out of its range.
@@ -49,7 +49,7 @@ class BetaCusumOptions:
     confidence: float = 0.95
     """Confidence of the intervals around the learned parameters ((0, 1)). 1 - ζ."""
     change_point_back: int = 5
-    """How many items before the alarm the change is taken to have begun (≥ 0; the item just
+    """Items before the alarm at which the change is taken to have begun (≥ 0; the item just
     checked counts as the first; 0: with the next item). The paper's ν."""
     block_rows: int = 50
     """Rows that an item is a share of (≥ 1): where items are clipped and variances floored."""

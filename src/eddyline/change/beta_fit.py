@@ -106,7 +106,7 @@ def _maximum(log_x: Floats, log_rest: Floats, a: Floats, b: Floats) -> tuple[Flo
 def _step_size(
     log_x: Floats, log_rest: Floats, a: Floats, b: Floats, step_a: Floats, step_b: Floats
 ) -> Floats:
-    """Return how much of a Newton step to take: inside the domain, and not downhill."""
+    """Return the share of a Newton step to take: inside the domain, and not downhill."""
     towards_zero = np.maximum(np.maximum(-step_a / a, -step_b / b), 1e-300)
     size = np.minimum(1.0, 0.9 / towards_zero)
     before = log_likelihood(log_x, log_rest, a, b)

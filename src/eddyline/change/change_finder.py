@@ -29,7 +29,7 @@ _TINY = 1e-12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeFinderOptions:
-    """When ChangeFinder reports a change.
+    """Options of ChangeFinder.
 
     Raises:
         OptionError: a value is out of its range.
@@ -42,14 +42,14 @@ class ChangeFinderOptions:
     forgetting: float = 0.02
     """Share of a mixture that each item replaces ((0, 1)). r."""
     stabiliser: float = 1.0
-    """How much of that share is spread evenly over the normals (≥ 0; times ``forgetting`` at most
+    """Part of that share that is spread evenly over the normals (≥ 0; times ``forgetting`` at most
     1). α."""
     min_variance: float = 0.01
     """Least variance of a normal, as a share of the feedback's ((0, 1])."""
     n_feedback: int = 30
     """Items that the mixtures start from (≥ 3)."""
     change_point_back: int = 5
-    """How many items before the alarm the change is taken to have begun (≥ 0; the item just
+    """Items before the alarm at which the change is taken to have begun (≥ 0; the item just
     checked counts as the first; 0: with the next item)."""
 
     def __post_init__(self) -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CusumOptions:
-    """When CUSUM reports a change of the mean.
+    """Options of CUSUM, which reports a change of the mean.
 
     Raises:
         OptionError: a value is out of its range.

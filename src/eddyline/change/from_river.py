@@ -72,7 +72,7 @@ class FromRiver(ScalarDetector):
         return bool(self._held.drift_detected)
 
     def get_change_point(self) -> int:
-        """Return where the window of river's detector begins; the next item if it has none."""
+        """Return the first item of the window of river's detector; the next item if it has none."""
         width = getattr(self._held, "width", None)
         return self.n_seen - int(width) if isinstance(width, int | float) else self.n_seen
 

@@ -80,7 +80,7 @@ class MachineBank(ABC):
         """Take in an item of detectors that have feedback; return which found a change ((m,))."""
 
     def _change_point(self, which: Ints) -> Ints:
-        """Return where the change began that each of the detectors has just found ((m,))."""
+        """Return the beginning of the change that each of the detectors has just found ((m,))."""
         since = self.n_seen[which] - self._n_back
         return np.maximum(since, self._started[which]) if self._n_back else since
 
@@ -96,7 +96,7 @@ class MachineBank(ABC):
 
     @property
     def has_feedback(self) -> Mask:
-        """Which detectors are ready to check the next item ((n,))."""
+        """Mask of the detectors that are ready to check the next item ((n,))."""
         return self._ready.copy()
 
     def update(self, values: Floats) -> Mask:
@@ -176,7 +176,7 @@ class MachineBank(ABC):
     # -- the parts ----------------------------------------------------------------------------
 
     def _taken(self, values: Floats) -> tuple[Ints, Floats]:
-        """Return which detectors get an item, and the items; nothing is changed yet."""
+        """Return the detectors that get an item, and the items; nothing is changed yet."""
         given = np.asarray(values, dtype=np.float64)
         if given.shape != (self.n,):
             msg = f"{self.kind}: one value for each of {self.n} detectors (nan: no item), "

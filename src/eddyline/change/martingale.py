@@ -31,7 +31,7 @@ _GROWING = ("_recent", "_ordered")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MartingaleOptions:
-    """When the martingale test reports a change.
+    """Options of the martingale test.
 
     Raises:
         OptionError: a value is out of its range.
@@ -41,16 +41,16 @@ class MartingaleOptions:
     """Value of the martingale that is a change (> 1): reached by chance with a probability of at
     most 1 / threshold. h."""
     exponent: float = 0.9
-    """How little a small p-value counts ((0, 1)). ε."""
+    """Exponent: the larger, the less a small p-value counts ((0, 1)). ε."""
     max_items: int = 1000
     """Newest items that are compared (≥ 2): time of a check and space grow with them."""
     change_point_back: int = 5
-    """How many items before the alarm the change is taken to have begun (≥ 0; the item just
+    """Items before the alarm at which the change is taken to have begun (≥ 0; the item just
     checked counts as the first; 0: with the next item)."""
     seed: int = 0
     """Of the random shares of ties (≥ 0)."""
     tie_share: float | None = None
-    """What a tie counts for ((0, 1]); None: a random share each time, as in the paper."""
+    """Share that a tie counts for ((0, 1]); None: a random one each time, as in the paper."""
     floor: bool = False
     """Whether the martingale is kept at 1 or above."""
 

@@ -30,12 +30,12 @@ _N_RUNS = 400
 """Simulated streams behind a threshold."""
 
 THRESHOLDS = ("simulated", "asymptotic")
-"""Where thresholds come from."""
+"""Sources of thresholds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetaOptions:
-    """When the meta-algorithm reports a change.
+    """Options of the meta-algorithm.
 
     Raises:
         OptionError: a value is out of its range.
@@ -52,7 +52,7 @@ class MetaOptions:
     thresholds: str | tuple[float, ...] = "simulated"
     """``simulated``, ``asymptotic``, or the distance that is a change for each pair ((0, 2))."""
     change_point_back: int = 5
-    """How many items before the alarm the change is taken to have begun (≥ 0; the item just
+    """Items before the alarm at which the change is taken to have begun (≥ 0; the item just
     checked counts as the first; 0: with the next item)."""
 
     def __post_init__(self) -> None:

@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from eddyline.data.arrays import Floats, Ints, Mask
 
 DIRECTIONS = ("up", "down", "both")
-"""Which shifts of the mean count."""
+"""Shifts of the mean that count."""
 
 _COUNT, _MEAN, _UP, _LEAST, _DOWN, _MOST = range(6)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageHinkleyOptions:
-    """When Page-Hinkley reports a change of the mean.
+    """Options of Page-Hinkley, which reports a change of the mean.
 
     Raises:
         OptionError: a value is out of its range.
@@ -38,7 +38,7 @@ class PageHinkleyOptions:
     tolerance: float = 0.02
     """Shift of the mean that does not count (≥ 0; in the unit of the items). δ."""
     fading: float = 0.9999
-    """What a sum keeps from one item to the next ((0, 1]). α."""
+    """Share of a sum that is kept from one item to the next ((0, 1]). α."""
     direction: str = "both"
     """``up``, ``down`` or ``both``."""
     n_feedback: int = 30
@@ -79,7 +79,7 @@ class PageHinkley(MachineBank):
         return up | down
 
     def _exceeded(self, sums: Floats) -> tuple[Mask, Mask]:
-        """Return which sums show a rise and which a fall that counts."""
+        """Return masks of the sums that show a rise, and a fall, that counts."""
         with np.errstate(over="ignore", invalid="ignore"):
             rise, fall = sums[:, _UP] - sums[:, _LEAST], sums[:, _MOST] - sums[:, _DOWN]
         watched, threshold = self._options.direction, self._options.threshold

@@ -1,4 +1,4 @@
-"""What a change detector is: a small state machine over the items of one stream of numbers.
+"""The protocol of change detectors: small state machines over the items of one stream of numbers.
 
     tune ─► initialize ─► item, no feedback yet ─► collect, then use feedback ─┐
                  ▲        item, has feedback ────► check ── no change ─────────┤
@@ -24,7 +24,7 @@ class DetectorBank(Protocol):
     """n detectors of one kind, each over its own stream of items."""
 
     n: int
-    """How many detectors there are (≥ 0)."""
+    """Number of detectors (≥ 0)."""
     is_amnesic: bool
     """Whether a detector forgets everything after a change."""
     n_feedback: int
@@ -32,13 +32,13 @@ class DetectorBank(Protocol):
     n_seen: Ints
     """Items that each detector has taken in since the bank was made ((n,))."""
     change_points: Ints
-    """Where the change that a detector found last began: the index of the first item after it
+    """Beginning of the change that a detector found last: the index of the first item after it
     among the detector's items, from 0; ``n_seen`` at that time if that is the next one, -1 if it
     never found one ((n,))."""
 
     @property
     def has_feedback(self) -> Mask:
-        """Which detectors are ready to check the next item ((n,))."""
+        """Mask of the detectors that are ready to check the next item ((n,))."""
         ...
 
     def update(self, values: Floats) -> Mask:

@@ -123,7 +123,7 @@ _REVIVE: dict[str, Callable[[dict[str, Any]], Any]] = {
     "tuple": lambda saved: tuple(_revived(saved["tuple"])),
     "queue": lambda saved: deque(_revived(saved["queue"]), saved["maxlen"]),
 }
-"""How what JSON has no word for is read back."""
+"""Readers of values that JSON has no word for, by their names in it."""
 
 
 class ScalarOptions(ABC):

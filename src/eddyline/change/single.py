@@ -145,7 +145,7 @@ class Detector:
         return self._has_changed
 
     def get_change_point(self) -> int:
-        """Return where the change began that ``check`` has just found: an index of an item."""
+        """Return the beginning of the change that ``check`` has just found: an index of an item."""
         self._machine.locate(_ONLY)
         return self.change_point
 

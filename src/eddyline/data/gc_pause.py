@@ -34,7 +34,7 @@ def collector_paused() -> Iterator[None]:
 
 
 def made_of(make: Callable[[T], Made], items: Iterable[T]) -> list[Made]:
-    """Return what is made of each item; cycles are collected only after every ``PIECE`` of them.
+    """Return the result for each item; cycles are collected only after every ``PIECE`` of them.
 
     >>> made_of(str.upper, "abc")
     ['A', 'B', 'C']

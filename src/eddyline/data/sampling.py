@@ -1,4 +1,4 @@
-"""Which rows are profiled: a function of (seed, partition, row number) and nothing else.
+"""Sampling of rows to profile: a function of (seed, partition, row number) and nothing else.
 
 A row is sampled iff its hash lies below the sampling probability, so the sample does not depend on
 how rows are cut into batches, a retried task samples the same rows, and a smaller probability
@@ -27,7 +27,7 @@ def seed_of(*parts: Any) -> int:
 
 
 def sampled_rows(seed: int, first_row: int, n_rows: int, prob: float) -> NDArray[np.int64]:
-    """Return which of the rows ``first_row .. first_row + n_rows`` of a partition are sampled.
+    """Return a mask of the sampled among the rows ``first_row .. first_row + n_rows``.
 
     The seed is of the query, batch and partition (see ``seed_of``).
 

@@ -40,7 +40,7 @@ class NativeFilter:
     text: str
     """The predicate as it was written."""
     safe_text: str
-    """What moves: true wherever the predicate is true or raises, else not true."""
+    """Form that moves: true wherever the predicate is true or raises, else not true."""
     columns: frozenset[str] = frozenset()
     """The columns that it reads."""
 
@@ -68,14 +68,14 @@ class Pinned:
 
 @dataclass(frozen=True, slots=True)
 class BoundConjunction:
-    """Where each predicate of a conjunction goes, over the columns of one input."""
+    """The place of each predicate of a conjunction, over the columns of one input."""
 
     segments: tuple[Segment, ...]
     checks: tuple[SqlPredicate, ...]
     """Predicates that can raise, checked on the survivors of everything else."""
     pinned: tuple[Pinned, ...]
     attributes: tuple[Attribute, ...] = ()
-    """What may tell classes of rows apart."""
+    """Attributes that may tell classes of rows apart."""
 
 
 def bind(

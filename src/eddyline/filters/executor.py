@@ -41,14 +41,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Which rows of a batch are profiled, and how thoroughly."""
+    """The rows of a batch that are profiled, and how thoroughly."""
 
     rows: Ints
     """Offsets of the sampled rows, ascending ((M,))."""
     prob: float
     """Probability with which a row was sampled ((0, 1])."""
     extra: Mask
-    """What a sampled row meets after its first drop, by position ((F, F)); see the policies."""
+    """Positions that a sampled row meets after its first drop, by that ((F, F)); see policies."""
     is_full: bool
     """Whether ``extra`` asks for every filter."""
     block_rows: int = 0
@@ -57,7 +57,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """Which rows of a batch meet the filters in which order."""
+    """Order in which each row of a batch meets the filters."""
 
     of_row: NDArray[np.uint8]
     """The order group of each row ((N,))."""
@@ -67,18 +67,18 @@ class Groups:
 
 @dataclass(frozen=True, slots=True)
 class BatchOutcome:
-    """What one batch came to."""
+    """The outcome of one batch."""
 
     keep: Mask
     """Rows that passed every filter, and rows on which an error counts ((N,))."""
     errors: dict[int, PredicateError]
     """The error of each row that survived every filter but those that raised on it."""
     profile: FilterProfile
-    """What was observed."""
+    """Observations."""
     sampled: Ints
     """The sampled rows, ascending ((M,))."""
     drops: NDArray[np.bool_]
-    """Which filter drops which sampled row ((M, F))."""
+    """Mask of the filters that drop each sampled row ((M, F))."""
 
 
 class ArrowExecutor:
@@ -141,7 +141,7 @@ class ArrowExecutor:
     def _run_rows(
         self, batch: Sequence[pa.Array], rows: Ints, order: Order, trace: _Trace
     ) -> tuple[Ints, dict[int, PredicateError]]:
-        """Return which of some rows pass, or have an error that counts, and those errors."""
+        """Return masks of the rows that pass, or have an error that counts, and those errors."""
         alive = rows
         deferred: list[int] = []
         for position, filter_index in enumerate(order):
@@ -291,7 +291,7 @@ def _among(sample: Sample, rows: Ints) -> Sample:
 
 
 class _Trace:
-    """What is observed while rows of one order are evaluated."""
+    """Observations made while rows of one order are evaluated."""
 
     def __init__(self, n_filters: int, sample: Sample) -> None:
         n_sampled = len(sample.rows)

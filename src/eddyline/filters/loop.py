@@ -39,7 +39,7 @@ def check_options(options: FilterOptions) -> None:
 
 
 class FilterState(OrderState, frozen=True, kw_only=True):
-    """What the loop of a block has learned, as it is saved."""
+    """The learned state of a block's loop, as it is saved."""
 
     routes: RoutesState | None
 
@@ -139,7 +139,7 @@ class FilterLoop(OrderLoop):
         self._is_new_task = True
 
     def piece_rows(self, n_rows: int) -> int:
-        """Return how many of the next rows to run before the loop may decide again."""
+        """Return the number of rows to run before the loop may decide again."""
         prob = max(self.options.warmup_prob, self.options.sample_prob)
         if not self.is_adaptive or prob == 0.0:
             return n_rows
@@ -162,7 +162,7 @@ class FilterLoop(OrderLoop):
         return prob
 
     def sample(self, rows: Any, prob: float) -> Sample:
-        """Return how the next batch is profiled, by the offsets of its sampled rows ((M,))."""
+        """Return the profiling of the next batch, from the offsets of its sampled rows ((M,))."""
         extra = self.policy.extra(len(self.order))
         block_rows = self.monitor.block_rows if self.is_adaptive else 0
         return Sample(rows, prob or 1.0, extra, self.policy.needs_all_bits, block_rows)
@@ -170,12 +170,12 @@ class FilterLoop(OrderLoop):
     # -- seeing and saving ----------------------------------------------------------------------
 
     def record(self) -> OrderRecord:
-        """Return how the block stands after a batch; nan for what is not known."""
+        """Return the state of the block after a batch; nan for what is not known."""
         routed_by = () if self.table is None else self.table.attributes
         return replace(super().record(), routed_by=routed_by)
 
     def snapshot(self) -> FilterState:
-        """Return what was learned: that of the order, and of classes of rows."""
+        """Return the learned state: that of the order, and of classes of rows."""
         routes = None if self.routes is None else self.routes.snapshot()
         return FilterState(**msgspec.structs.asdict(super().snapshot()), routes=routes)
 

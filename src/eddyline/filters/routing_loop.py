@@ -43,23 +43,23 @@ BATCH_MEMORY = 20_000
 """Rows after which two thirds of what is known of the size of batches is of the newest ones."""
 
 RELEARN_EVERY = 8
-"""Where no table pays, one batch in so many is looked at again."""
+"""Batches from one look to the next where no table pays."""
 
 LOOK_UP_NS = 15.0
-"""What it costs a worker to find a row's class, per attribute of the table (ns per row)."""
+"""Cost of finding a row's class in a worker, per attribute of the table (ns per row)."""
 
 HAND_OVER_NS = 25.0
-"""What it costs to hand an attribute over to a worker (ns per row)."""
+"""Cost of handing an attribute over to a worker (ns per row)."""
 
 MOST_SAVED = 0.7
 """Most of the work that routing is taken to save: the paper's best case. Where that does not pay
 for finding the class, attributes are not handed over at all."""
 
 REGROUP_NS = 40.0
-"""What it costs to take a batch's rows apart by group (ns per row)."""
+"""Cost of taking a batch's rows apart by group (ns per row)."""
 
 GROUP_CALL_NS = 30_000.0
-"""What one more call of a filter costs the executor, beside the filter's own fixed cost (ns)."""
+"""Cost to the executor of one more call of a filter, beside the filter's own fixed cost (ns)."""
 
 COMPILED_REFINEMENT = 0.05
 """Share of the cost that another table of the native block must save: Spark compiles it anew."""
@@ -103,7 +103,7 @@ def _compiled(spec: Any, n_filters: int) -> RouterOptions:
 
 
 class RoutesState(msgspec.Struct, frozen=True, kw_only=True):
-    """What is saved of classes of rows."""
+    """Saved state of classes of rows."""
 
     table: dict[str, Any] | None
     n_batches: int
@@ -137,7 +137,7 @@ class Routes:
         self.table: RouteTable | None = None
         self.n_batches = 0
         self.labels = {each.name: each.labels for each in attributes if not each.text_sql}
-        """What values of an attribute stand for; of a text, once somebody has looked."""
+        """Meaning of an attribute's values; of a text, once somebody has looked."""
         columns = reads or (frozenset(),) * len(filter_ids)
         own = tuple(
             frozenset(each.name for each in attributes if each.reads & read) for read in columns
@@ -241,7 +241,7 @@ class Routes:
         return [JournalEntry(batch_id, self.component, "routes", *words, proposal.evidence)]
 
     def _prices(self, order: Order, costs: CostSums) -> Prices:
-        """Return what filters cost, and what routing does."""
+        """Return the costs of filters and of routing."""
         fixed_ns, per_row_ns = costs.fit()
         if not self._hands_over:
             condition_ns = min(float(per_row_ns.min()), MAX_CONDITION_NS)
@@ -268,7 +268,7 @@ class Routes:
         )
 
     def views(self) -> tuple[RouteView, ...]:
-        """Return which rows take which order, for people."""
+        """Return the rows that take each order, for people."""
         table = self.table
         if table is None:
             return ()
@@ -284,7 +284,7 @@ class Routes:
 
     @property
     def note(self) -> str:
-        """What is known of classes of rows, in a sentence."""
+        """The state of classes of rows, in a sentence."""
         names = ", ".join(self.names)
         if self.table is not None:
             return ""

@@ -214,7 +214,7 @@ class JoinLoop:
     # -- saving ---------------------------------------------------------------------------------
 
     def snapshot(self) -> JoinState:
-        """Return what was learned."""
+        """Return the learned state."""
         return JoinState(
             inputs=self.graph.inputs,
             orders=dict(self.plan),

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AGreedyOptions:
-    """When A-Greedy reorders.
+    """Options of A-Greedy: the conditions of another order.
 
     ``AGreedyOptions(hysteresis=1, min_fill=1, min_gain=0, prior_tuples=0)`` is the thesis'
     algorithm without any guard against noise.

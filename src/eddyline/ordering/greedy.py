@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What a window knows, read once for all steps of one decision."""
+    """The evidence of a window, read once for all steps of one decision."""
 
     bits: Bits
     """Distinct outcome bits by filter index ((K, F))."""
@@ -28,7 +28,7 @@ class Evidence:
     n_tuples: int
     """Profile tuples that the weights sum up."""
     prior: Floats
-    """What each filter is taken to drop at any position before anything is seen there, by filter
+    """Prior of each filter's drops at any position, before anything is seen there, by filter
     index (weight; (F,)). It decides between filters that no tuple tells apart, as behind one that
     drops everything."""
 

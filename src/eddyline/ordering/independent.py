@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndependentOptions:
-    """When Independent reorders.
+    """Options of Independent: the conditions of another order.
 
     Raises:
         OptionError: a value is out of its range.

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalSwapsOptions:
-    """When LocalSwaps swaps.
+    """Options of LocalSwaps: the conditions of a swap.
 
     Raises:
         OptionError: a value is out of its range.

@@ -1,4 +1,4 @@
-"""What an ordering policy is: it sees profiles and an order, and may propose another order.
+"""The protocol of ordering policies: they see profiles and an order, and may propose another.
 
 A policy never sees rows, never reads a clock and never draws its own random numbers, so it is
 testable without Spark and the same evidence always gives the same proposals.
@@ -78,7 +78,7 @@ class OrderingPolicy(Protocol):
         ...
 
     def snapshot(self) -> dict[str, Any]:
-        """Return what was learned as plain values (JSON)."""
+        """Return the learned state as plain values (JSON)."""
         ...
 
     def restore(self, state: dict[str, Any]) -> None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepOptions:
-    """How long Sweep looks at a position, and when it moves the filter there.
+    """Options of Sweep: how long it looks at a position, and when it moves the filter there.
 
     Raises:
         OptionError: a value is out of its range.

@@ -39,7 +39,7 @@ class Attribute:
 
     @property
     def labels(self) -> dict[float, str]:
-        """What values stand for, as far as the type alone says it."""
+        """Meaning of values, as far as the type alone says it."""
         return {0.0: "false", 1.0: "true"} if self.kind == "category" and not self.text_sql else {}
 
 

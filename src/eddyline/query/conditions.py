@@ -165,7 +165,7 @@ class NativeTest(_Leaf):
     sql: str
     columns: tuple[str, ...] = ()
     reason: str = field(default="", compare=False)
-    """Why nothing but Spark evaluates it."""
+    """Reason why nothing but Spark evaluates it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,9 +184,9 @@ class Raise(_Leaf):
     text: str = field(default="", compare=False)
     """The expression."""
     reason: str = field(default="", compare=False)
-    """Why it raises."""
+    """Cause of the error."""
     advice: str = field(default="", compare=False)
-    """What to write instead."""
+    """Advice: another way to write it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,7 +283,7 @@ class RuleSource(Protocol):
 
     @property
     def info(self) -> Mapping[str, Any]:
-        """What else is known of it: title, level, tags."""
+        """Further facts about it: title, level, tags."""
 
     def bind(self, columns: Mapping[str, str], *, ansi: bool) -> Rule:
         """Return the rule over an input.

@@ -32,7 +32,7 @@ Span = tuple[int, int]
 EMITS: dict[str, Emits] = {"ISTREAM": "istream", "DSTREAM": "dstream", "RSTREAM": "rstream"}
 
 SPAN, ITEM, WINDOWS, FIRST, EMITTED = "span", "item", "windows", "first", "emitted"
-"""What ``meta`` of nodes says: the span of an expression, that of an output column with its name,
+"""Keys of ``meta`` of nodes: the span of an expression, that of an output column with its name,
 those of the windows behind a name or an alias, the first token of a join, the word that says what
 is emitted."""
 
@@ -190,7 +190,7 @@ class WindowParser(SparkText.Parser):
         return f", got {self._shown(self._curr)!r}" if self._curr else ", got nothing"
 
     def _text_from(self, position: int) -> str:
-        """Return what was read from the token at a position on."""
+        """Return the tree that was read from the token at a position on."""
         return slice_of(self.sql, self._tokens[position : self._index])
 
     def _refuse_next(self, needs: str) -> NoReturn:

@@ -1,4 +1,4 @@
-"""What a predicate function may return, made one NumPy boolean per row.
+"""Results of predicate functions, made one NumPy boolean per row.
 
 True means that the row is kept. NULL, None, NaN and masked drop, as NULL does in SQL. Anything
 that is not one boolean per row is the author's mistake and is said at once, in the author's words:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def coerce_outcome(result: Any, n_rows: int, name: str, *, negated: bool = False) -> Mask:
-    """Return which rows a predicate function keeps.
+    """Return a mask of the rows that a predicate function keeps.
 
     Args:
         result: what the function returned: an Arrow, NumPy or pandas array or a list of booleans.
@@ -52,7 +52,7 @@ def coerce_outcome(result: Any, n_rows: int, name: str, *, negated: bool = False
 def truth_values(
     result: Any, n_rows: int, name: str, *, negated: bool = False
 ) -> tuple[Mask, Mask | None]:
-    """Return what a predicate function says of each row, and where it says something at all.
+    """Return a predicate function's answers, and a mask of the rows that have one.
 
     Arguments are as for ``coerce_outcome``.
 
@@ -77,7 +77,7 @@ _AS: dict[str, Callable[[pa.Array], Any]] = {
     "pandas": lambda array: array.to_pandas(),
     "numpy": lambda array: array.to_numpy(zero_copy_only=False),
 }
-"""How a column is handed to a function, by the kind of arrays that it asks for."""
+"""Conversions of a column for a function, by the kind of arrays that it asks for."""
 
 
 def _booleans(result: Any, n_rows: int, name: str) -> tuple[Mask, Mask | None]:

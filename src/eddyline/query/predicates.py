@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
 Arrays = Literal["arrow", "pandas", "numpy"]
-"""What a predicate function gets for each column."""
+"""Kinds of arrays that a predicate function may get for a column."""
 
 MAX_DEFAULT_NAME = 60
 """Characters of a name that is made from SQL text; a table of filters stays readable."""
@@ -35,7 +35,7 @@ class SqlPredicate:
     text: str
     """The condition as the user wrote it."""
     name: str = ""
-    """How it is called in plans and journals; made from the text if empty."""
+    """Name in plans and journals; made from the text if empty."""
     can_raise: bool | None = None
     """The user's word on whether a row can make it raise; None: found out from the text."""
     deterministic: bool | None = None
@@ -65,9 +65,9 @@ class FunctionPredicate:
     reads: tuple[str, ...]
     """Column names, or SQL expressions over columns, in the order of the arguments."""
     name: str = ""
-    """How it is called in plans and journals; the function's name if empty."""
+    """Name in plans and journals; the function's name if empty."""
     arrays: Arrays = "arrow"
-    """What the function gets for each column."""
+    """Kind of array that the function gets for each column."""
     deterministic: bool = True
     """Whether equal rows always get equal answers."""
     negated: bool = False
@@ -109,7 +109,7 @@ Predicate = SqlPredicate | FunctionPredicate
 
 @dataclass(frozen=True)
 class PredicateDecorator:
-    """What ``@predicate("a", "b")`` is before it meets its function."""
+    """``@predicate("a", "b")`` before it meets its function."""
 
     reads: tuple[str, ...]
     name: str
@@ -222,7 +222,7 @@ def sql_predicate(
 
 
 def as_predicate(given: Any) -> Predicate:
-    """Return what was given as a predicate: text, or a predicate already.
+    """Return a predicate from what was given: text, or a predicate already.
 
     Raises:
         QueryError: it is neither; the message says how to make it one.

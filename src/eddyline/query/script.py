@@ -111,7 +111,7 @@ Created = CreateStream | CreateResult | CreateTable | CreateFunction | CreateQue
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """What a script defines, in its order."""
+    """Definitions of a script, in its order."""
 
     streams: tuple[CreateStream, ...] = ()
     tables: tuple[CreateTable, ...] = ()
@@ -157,7 +157,7 @@ _SPACES: tuple[dict[type[Created], str], ...] = (
 
 
 def _clash(one: Created, other: Created) -> str:
-    """Return why two statements cannot both be; empty if they can."""
+    """Return the reason why two statements cannot both be; empty if they can."""
     kinds = next(each for each in _SPACES if type(one) in each)
     if type(other) not in kinds or one.name.lower() != other.name.lower():
         return ""
@@ -190,7 +190,7 @@ class _Statement:
         self._syntax = _KINDS
 
     def read(self, made: Sequence[Created]) -> Created:
-        """Return what the statement creates; ``made`` is what those before it created."""
+        """Return the object that the statement creates; ``made`` has those created before it."""
         self._word("CREATE")
         start = self._peek()
         kind = self._word(*_SYNTAX)

@@ -1,4 +1,4 @@
-"""What a query does to rows, step by step, as data: printable, testable and replaceable.
+"""The steps of a query as data: printable, testable and replaceable.
 
 A step reads relations by name and makes one. The first steps read streams and tables, the last one
 makes ``RESULT``. How a step is run is no business of this module.

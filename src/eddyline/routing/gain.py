@@ -1,4 +1,4 @@
-"""How much an attribute tells about a filter: entropy, information gain, gain ratio.
+"""Information of an attribute about a filter: entropy, information gain, gain ratio.
 
 From counters alone: how many sampled rows fall in each bin of an attribute, and how many of
 those pass each filter. All filters are counted on the same rows, so there is no round of profiling
@@ -48,7 +48,7 @@ def _information(frac: Floats) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class Gains:
-    """What each of K attributes tells about each of F filters."""
+    """Information of each of K attributes about each of F filters."""
 
     info: Floats
     """Information gain (bits; ≥ 0; (F, K)) [Bizarro05 (3)]."""
@@ -80,7 +80,7 @@ class Gains:
         return found
 
     def is_significant(self, level: float) -> Mask:
-        """Return which gains chance does not explain ((F, K)).
+        """Return a mask of the gains that chance does not explain ((F, K)).
 
         ``level`` is the chance of one false attribute per filter, shared by all ((0, 1)).
         """
@@ -117,7 +117,7 @@ def gains(seen: Sequence[Floats], passed: Sequence[Floats]) -> Gains:
 
 
 def difference(seen: Floats, passed: Floats) -> Floats:
-    """Return how much each bin differs from the next: likelihood-ratio statistic ((D - 1,)).
+    """Return the difference of each bin from the next: likelihood-ratio statistic ((D - 1,)).
 
     By chance alone it is chi-square with as many degrees as there are filters. For the counters of
     an attribute see ``gains``.

@@ -34,7 +34,7 @@ MAX_CANDIDATES = 32
 """Orders that are weighed against each other for the table."""
 
 MIN_GROUP_GAIN = 0.001
-"""What an order group must save at least, as a share of the cost of all rows: less is noise, and
+"""Least saving of an order group, as a share of the cost of all rows: less is noise, and
 each group is a branch."""
 
 
@@ -43,7 +43,7 @@ MAX_WEIGHT = 2.0
 everything uncertain [truncated importance weights, Ionides08]."""
 
 MIN_LOSS = 0.02
-"""What a class must lose by another order to need its own, as a share of the cost of a row."""
+"""Least loss of a class by another order to need its own, as a share of the cost of a row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Outcomes:
     """Sampled rows by their outcomes alone."""
 
     drops: Bits
-    """Which filter drops a row of each code ((Q, F))."""
+    """Mask of the filters that drop a row of each code ((Q, F))."""
     of_row: Indices
     """Code of each row ((M,))."""
     weights: Floats
@@ -72,7 +72,7 @@ class Outcomes:
         return len(self.weights)
 
     def costs(self, orders: Orders, costs_ns: Floats) -> Floats:
-        """Return what a row of each code costs under each order ((G, F)) (ns; (Q, G))."""
+        """Return the cost of a row of each code under each order ((G, F)) (ns; (Q, G))."""
         drops = self.drops[:, orders]
         drops[:, :, -1] = True  # whoever comes this far pays for the last filter either way
         spent = costs_ns[orders].cumsum(axis=1)
@@ -80,7 +80,7 @@ class Outcomes:
         return found
 
     def least_costs(self, costs_ns: Floats) -> Floats:
-        """Return what a row of each code costs at least, under whatever order (ns; (Q,))."""
+        """Return the least cost of a row of each code, under whatever order (ns; (Q,))."""
         least = np.where(self.drops, costs_ns, np.inf).min(axis=1)
         found: Floats = np.minimum(least, costs_ns.sum())
         return found
@@ -162,7 +162,7 @@ def greedy_orders(
 
 
 def independent_costs(pass_fracs: Floats, orders: Orders, costs_ns: Floats) -> Floats:
-    """Return what a row costs under each order ((G, F)) if filters are independent (ns; (C, G)).
+    """Return a row's cost under each order ((G, F)) if filters are independent (ns; (C, G)).
 
     ``pass_fracs`` are of each filter in each class ((C, F)).
     """
@@ -229,7 +229,7 @@ def learn(
 
 
 def _needs_default(costs: Floats, of_class: Floats) -> Mask:
-    """Return which classes would lose far more by another order than rows in general ((C,)).
+    """Return a mask of the classes that would lose far more by another order than all rows ((C,)).
 
     What is the order of all rows today is one of several that are as good to rows in general, and
     may be another one tomorrow; such a class keeps it. The first column of costs ((C, G)) is its.
@@ -253,7 +253,7 @@ def _distinct(orders: Orders, weights: Floats, default: Order) -> Orders:
 
 
 def _choose(costs: Floats, max_groups: int, least: float) -> list[int]:
-    """Return which orders to use, best first: each must save ``least`` (ns) beside those before it.
+    """Return the orders to use, best first: each must save ``least`` (ns) beside those before it.
 
     The first one, the default, is always used.
     """

@@ -10,7 +10,7 @@ from eddyline.routing.table import MAX_GROUPS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouterOptions:
-    """When classes of rows get orders of their own.
+    """Options of routing: the conditions of orders of their own for classes of rows.
 
     Raises:
         OptionError: a value is out of its range.

@@ -87,7 +87,7 @@ class Partition:
 
     @property
     def n_bins(self) -> int:
-        """How many bins there are, NULL included."""
+        """Number of bins, NULL included."""
         if self.kind == "hash":
             return self.n_hash + 1
         return len(self.points) + 2
@@ -244,7 +244,7 @@ class Partition:
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> Self:
-        """Return what ``to_state`` saved.
+        """Return the partition that ``to_state`` saved.
 
         Raises:
             PlanError: the state is of no partition.
@@ -286,7 +286,7 @@ def choose_partition(
 
 
 def _left_out(kind: str, values: Floats, known: Floats, n_distinct: int) -> str:
-    """Return why an attribute is left out, or nothing."""
+    """Return the reason why an attribute is left out, or nothing."""
     if n_distinct == 0:
         return "always NULL"
     if n_distinct == 1:
@@ -357,7 +357,7 @@ def _runs(bins: list[int]) -> list[tuple[int, int]]:
 
 
 def _at_most(points: tuple[float, ...], values: Floats) -> Bytes:
-    """Return how many points are at most each value ((N,)); 0 for nan.
+    """Return the number of points that are at most each value ((N,)); 0 for nan.
 
     One comparison of all values per point: for two dozen points 3 times as fast as a binary
     search per value, whose branches the processor cannot foresee.

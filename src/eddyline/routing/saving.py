@@ -1,4 +1,4 @@
-"""What routing saves: row by row against one order, net of what routing itself costs."""
+"""The saving of routing: row by row against one order, net of the cost of routing itself."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FALLING_Z = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """What things cost in one decision (ns)."""
+    """Prices in one decision (ns)."""
 
     order: Order
     """The order of all rows."""
@@ -35,25 +35,25 @@ class Prices:
     """Each attribute of a table but the first (per input row)."""
 
     def overhead_ns(self, n_groups: int, n_attributes: int) -> float:
-        """Return what routing costs per input row (ns)."""
+        """Return the cost of routing per input row (ns)."""
         more_ns = (n_groups - 1) * self.group_ns + (n_attributes - 1) * self.attribute_ns
         return self.route_ns + more_ns
 
     def overhead_of(self, table: RouteTable) -> float:
-        """Return what routing by a table costs per input row (ns)."""
+        """Return the cost of routing by a table per input row (ns)."""
         return self.overhead_ns(table.n_groups, len(table.partitions))
 
 
 @dataclass(frozen=True, slots=True)
 class Saving:
-    """What a table saves per input row against one order, net of what routing costs."""
+    """The saving of a table per input row against one order, net of the cost of routing."""
 
     rows_ns: Floats
     """Saved on each row, weighted to 1 on average ((M,))."""
     weights: Floats
     """Weight of each row ((M,))."""
     overhead_ns: float
-    """What routing costs per input row."""
+    """Cost of routing per input row."""
 
     def over(self, n_newest: int) -> tuple[float, float]:
         """Return the mean net saving of the newest rows and its standard error (ns)."""
@@ -77,7 +77,7 @@ class Saving:
 def routed_costs(
     table: RouteTable, sample: AttributeSample, outcomes: Outcomes, prices: Prices
 ) -> Floats:
-    """Return what each row costs under a table (ns; (M,))."""
+    """Return the cost of each row under a table (ns; (M,))."""
     columns = [sample.attributes.index(name) for name in table.attributes]
     group = table.group_of(sample.values[:, columns])
     return outcomes.costs(np.array(table.orders), prices.costs_ns)[outcomes.of_row, group]

@@ -59,7 +59,7 @@ class Trial:
     attributes: tuple[int, ...]
     saving: Saving
     routed_ns: Floats
-    """What each row costs under it ((M,))."""
+    """Cost of each row under it ((M,))."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class Subject:
     kinds: tuple[Kind, ...]
     """Of each attribute, whether its values have an order (K)."""
     own: Mask
-    """Which filter reads which attribute itself ((F, K))."""
+    """Mask of the attributes that each filter reads itself ((F, K))."""
 
 
 class Search:
@@ -109,7 +109,7 @@ class Search:
         self.base_ns = self._base()
 
     def _base(self) -> Floats:
-        """Return what each row costs under the better of two orders for all rows ((M,)).
+        """Return the cost of each row under the better of two orders for all rows ((M,)).
 
         The order in force may not be up to date; what a better order for all rows would save, too,
         is not to the credit of routing.
@@ -185,7 +185,7 @@ class Search:
         return Classifier(part, bins, *by_fold)
 
     def _tells(self, own: Mask) -> Mask:
-        """Return which usable attribute tells something about which filter ((F, K'))."""
+        """Return a mask of the usable attributes that tell of each filter ((F, K'))."""
         options = self.options
         pass_fracs = 1.0 - self.drops.mean(axis=0)
         moves = np.abs(pass_fracs - 0.5) <= 0.5 - options.extreme_frac

@@ -46,7 +46,7 @@ class RouteTable:
     """
 
     partitions: tuple[Partition, ...]
-    """How each attribute in use is cut (U)."""
+    """Partition of each attribute in use (U)."""
     orders: tuple[Order, ...]
     """The order of each group. The first is the order of all rows, for classes that want no other
     and so follow it when it changes; a class that keeps its order whatever becomes of that one is
@@ -84,12 +84,12 @@ class RouteTable:
 
     @property
     def n_groups(self) -> int:
-        """How many order groups there are, the default one included."""
+        """Number of order groups, the default one included."""
         return len(self.orders)
 
     @property
     def n_classes(self) -> int:
-        """How many classes of rows there are."""
+        """Number of classes of rows."""
         return len(self.groups)
 
     def classes(self, values: Floats) -> Indices:
@@ -164,7 +164,7 @@ class RouteTable:
         return self if order == self.orders[0] else replace(self, orders=(order, *self.orders[1:]))
 
     def rows_in_words(self, labels: Labels | None = None) -> list[str]:
-        """Return which rows each group is of, as a person would say it; see ``Partition.words``.
+        """Return the rows of each group, as a person would say it; see ``Partition.words``.
 
         >>> cut = Partition("light", "ranges", (500.0,))
         >>> RouteTable((cut,), ((0, 1), (1, 0)), (0, 1, 0)).rows_in_words()
@@ -199,7 +199,7 @@ class RouteTable:
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> Self:
-        """Return what ``to_state`` saved.
+        """Return the table that ``to_state`` saved.
 
         Raises:
             PlanError: the state is of no table.

@@ -118,7 +118,7 @@ class RuleLoop:
         return [] if why is None else self._planned(why, batch_id)
 
     def record(self) -> RuleRecord:
-        """Return how the rules stand after the last batch."""
+        """Return the state of the rules after the last batch."""
         n_met, n_matches = int(self._last.candidates.sum()), int(self._last.matches.sum())
         return RuleRecord(self.program.n_rules, str(self.plan), n_met, n_matches)
 
@@ -150,14 +150,14 @@ class RuleLoop:
         return sum(each.n_sampled for each in islice(self._window, first, None))
 
     def _why(self, profile: SharingProfile) -> dict[str, Any] | None:
-        """Return why it is time to plan again, or None."""
+        """Return the reason to plan again, or None."""
         if not self.is_measured:
             n_sampled = self._n_sampled()
             return {"why": "first sample", "rows": n_sampled} if n_sampled >= MIN_ROWS else None
         return self._reviewed(profile)
 
     def _reviewed(self, profile: SharingProfile) -> dict[str, Any] | None:
-        """Return why the plan may not be the cheapest any more, or None."""
+        """Return the sign that the plan may not be the cheapest any more, or None."""
         if not self._budget.may:
             return None
         for block, counts in profile.blocks.items():
@@ -177,7 +177,7 @@ class RuleLoop:
         return self._compared(now)
 
     def _compared(self, now: SharingProfile) -> dict[str, Any] | None:
-        """Return how this period differs from the first one after the plan was made, or None."""
+        """Return the difference of this period from the first one of the plan, or None."""
         if self._first is None:
             self._first = now
             return None if self.options.min_change else {"why": "a look is due"}

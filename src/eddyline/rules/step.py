@@ -26,7 +26,7 @@ class Rules(Protocol):
 
     @property
     def options(self) -> SharingOptions:
-        """How plans are made."""
+        """Options by which plans are made."""
 
     def operator(self, step: RuleStep, site: Any) -> Any:
         """Return the operator of a step with these rules."""

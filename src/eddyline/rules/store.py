@@ -208,7 +208,7 @@ class RuleStore:
         return rule_source(name, rule, self.functions)
 
     def _why_unreadable(self, source: SqlRule | PredicateRule) -> str:
-        """Return why a rule is skipped; what it names is known when it meets columns."""
+        """Return the reason to skip a rule; its names are looked up when it meets columns."""
         try:
             self._check_readable(source)
         except EddylineError as error:

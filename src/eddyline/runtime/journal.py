@@ -21,10 +21,10 @@ class JournalEntry:
     batch_id: int
     """Micro-batch after which it was taken; -1 before the first batch or in a batch job."""
     component: str
-    """What decided: a block (``native``, ``arrow``; of a task, whose partition the evidence
+    """Name of what decided: a block (``native``, ``arrow``; of a task, whose partition the evidence
     names, or of the driver) or the ``run``."""
     event: str
-    """What happened: ``order`` (another order), ``stale`` (evidence let go), ``sample`` (a sample
+    """The decision: ``order`` (another order), ``stale`` (evidence let go), ``sample`` (a sample
     confirmed the order), ``left_out`` (so many older entries of a task were only counted),
     ``restore`` and ``drop_state`` (at a restart); of joins ``grid`` (rows are cut into other
     buckets, or a frequent key into several), ``tree`` (the ways between inputs) and ``caches``; of

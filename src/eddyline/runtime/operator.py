@@ -58,11 +58,11 @@ class Loop(Protocol[ObservedT_contra]):
         ...
 
     def record(self) -> Record:
-        """Return how the plan stands after the last batch."""
+        """Return the state of the plan after the last batch."""
         ...
 
     def snapshot(self) -> Any:
-        """Return what was learned, as values that msgspec encodes."""
+        """Return the learned state, as values that msgspec encodes."""
         ...
 
     def restore(self, state: Any) -> None:

@@ -1,4 +1,4 @@
-"""What evidence says of an order: what a row costs under it, and what profiling adds."""
+"""The cost of an order by the evidence: that of a row, and that of profiling it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MIN_ROWS_PER_PROFILE = 32
 def costs_ns(
     order: Order, profile: FilterProfile, extra: Any, n_rows: int = 0
 ) -> tuple[float, float]:
-    """Return what one input row costs on average, and what profiling it adds (ns).
+    """Return the mean cost of one input row, and the cost that profiling it adds (ns).
 
     The latter is the Ω of [Babu05 4.3.4] at p = 1, and its part of the calls that are made for
     profiling alone, because no other row of the batch (of ``n_rows``; 0: no call has a fixed part)

@@ -44,7 +44,7 @@ THINKING_FRAC = 0.01
 
 
 class OrderState(msgspec.Struct, frozen=True, kw_only=True):
-    """What a loop has learned, as it is saved."""
+    """The learned state of a loop, as it is saved."""
 
     filter_ids: tuple[str, ...]
     order: tuple[int, ...]
@@ -304,7 +304,7 @@ class OrderLoop:
         return [self.filter_ids[f] for f in order]
 
     def record(self) -> OrderRecord:
-        """Return how the block stands after a batch; nan for what is not known."""
+        """Return the state of the block after a batch; nan for what is not known."""
         written = tuple(range(len(self.order)))
         fracs, cost, as_written = self.figures(self.order, written)
         return OrderRecord(
@@ -318,7 +318,7 @@ class OrderLoop:
         )
 
     def figures(self, order: Order, written: Order) -> tuple[Floats, float, float]:
-        """Return what filters drop in an order ((F,), by filter), its cost and that as written.
+        """Return the drops of filters in an order ((F,), by filter), its cost and that as written.
 
         Drop fractions are of the rows that reach a filter; costs are of an input row (ns). What is
         not known is nan.
@@ -336,7 +336,7 @@ class OrderLoop:
         return fracs, cost, as_written
 
     def snapshot(self) -> OrderState:
-        """Return what was learned: order, window, the policy's own state."""
+        """Return the learned state: order, window, the policy's own."""
         return OrderState(
             filter_ids=self.filter_ids,
             order=self.order,

@@ -25,18 +25,18 @@ ProfileT = TypeVar("ProfileT")
 
 @dataclass(frozen=True, slots=True)
 class TaskReport(Generic[ProfileT]):
-    """What one task observed, decided and wrote."""
+    """The report of one task: its observations, decisions and state."""
 
     component: str
     """Name of what decides, as in the journal."""
     partition: int
     attempt: int
     profile: ProfileT
-    """What it observed."""
+    """Its observations."""
     entries: tuple[JournalEntry, ...] = ()
     """Its newest decisions."""
     n_entries: int = 0
-    """How many there were, those left out included."""
+    """Number of decisions, those left out included."""
 
     def to_bytes(self) -> bytes:
         """Return the report as bytes, to travel to the driver."""

@@ -1,4 +1,4 @@
-"""What a run has learned, saved beside its checkpoint and restored on restart.
+"""Learned state of a run, saved beside its checkpoint and restored on restart.
 
 Learned state belongs to one query: it is dropped when the query's text changes. It is at most one
 batch older than the stream; that changes the work of a batch, never an answer.
@@ -27,7 +27,7 @@ class _Head(msgspec.Struct):
 
 
 class Saved(msgspec.Struct):
-    """What the file holds."""
+    """Contents of the file."""
 
     format: int
     fingerprint: str

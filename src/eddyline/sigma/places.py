@@ -79,7 +79,7 @@ class _Key:
 
 
 def yaml_fault(text: str, error: Exception) -> Fault:
-    """Return why a text is no YAML."""
+    """Return the reason why a text is no YAML."""
     marks = [getattr(error, f"{each}_mark", None) for each in ("problem", "context")]
     lines = [mark.line + 1 for mark in marks if mark is not None]
     if not lines:
@@ -91,7 +91,7 @@ def yaml_fault(text: str, error: Exception) -> Fault:
 
 
 def fault(text: str, error: Exception) -> Fault:
-    """Return why a rule is refused: in the words of its YAML, without pySigma's classes."""
+    """Return the reason why a rule is refused, in the words of its YAML, not pySigma's."""
     root = _root(text)
     reason = message(error)
     refused = next((key for key in _tests(root) if _refusal(key) == reason), None)

@@ -56,7 +56,7 @@ class Engine:
         self.groups: list[SharedQueries] = []
         """Queries that run together."""
         self.runs: list[RunFace] = []
-        """What ``start_all`` has started last."""
+        """The runs that ``start_all`` has started last."""
 
     @property
     def streams(self) -> dict[str, DataFrame]:

@@ -36,7 +36,7 @@ def _named(name: str, given: Any) -> FunctionPredicate:
 
 
 def argument_names(fn: Any, reads: Sequence[str] | None) -> Sequence[str]:
-    """Return what a function reads where a text calls it without arguments.
+    """Return the columns of a function that a text calls without arguments.
 
     Args:
         fn: a function or a predicate.

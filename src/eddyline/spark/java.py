@@ -18,7 +18,7 @@ MIN_JAVA = 17
 
 
 def problem() -> str | None:
-    """Return what is wrong with the Java that Spark would run on, in one line, or None."""
+    """Return the fault of the Java that Spark would run on, in one line, or None."""
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home, "bin", "java")) if home else shutil.which("java")
     version = _version(java) if java else None

@@ -47,23 +47,23 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """What a job will observe for one operator."""
+    """Observations that a job will make for one operator."""
 
     name: str
-    """What it is to the operator, such as the component that it reports of."""
+    """Its name in the operator, such as the component that it reports of."""
     metrics: PendingMetrics
     facts: Any = None
-    """What the operator has to know to read it."""
+    """Facts that the operator needs to read it."""
 
     def observed(self, timeout_s: float) -> Observed | None:
-        """Return what was observed, None if the job has not run after so many seconds."""
+        """Return the observations, None if the job has not run after so many seconds."""
         found = self.metrics.get(timeout_s)
         return None if found is None else Observed(self.name, found, self.facts)
 
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What a job has observed for one operator."""
+    """Observations of a job for one operator."""
 
     name: str
     metrics: Mapping[str, Any]
@@ -81,12 +81,12 @@ class Laid:
     df: DataFrame
     """Its result."""
     pending: tuple[Pending, ...] = ()
-    """What it will report when the result is computed."""
+    """Its reports, which come when the result is computed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Where an operator is built: the rows that it will be laid over, and for whom."""
+    """The place of an operator: the rows that it will be laid over, and its query."""
 
     df: DataFrame
     """A DataFrame with the columns of its input, for analysis only."""
@@ -106,7 +106,7 @@ class Operator:
     """
 
     name: str = ""
-    """What the operator is called in its query's manifest and saved state; unique in the query."""
+    """Name in the query's manifest and saved state; unique in the query."""
     takes: type[Any] | None = None
     """The kind of options, a dataclass, that it takes from those of its query."""
     options: Any = None
@@ -183,7 +183,7 @@ class Operator:
         return None
 
     def records(self) -> tuple[Record, ...]:
-        """Return how each part of the operator stands after a batch."""
+        """Return the state of each part of the operator after a batch."""
         return ()
 
     def lines(self) -> tuple[str, ...]:
@@ -201,7 +201,7 @@ class Operator:
     # -- saving ---------------------------------------------------------------------------------
 
     def snapshot(self) -> Any:
-        """Return what was learned, as values that msgspec encodes; None if nothing is saved."""
+        """Return the learned state, as values that msgspec encodes; None if nothing is saved."""
         return None
 
     def restore(self, state: Any) -> None:
@@ -258,7 +258,7 @@ class Stateful(Protocol):
 
 
 def collected(pending: Iterable[Pending], timeout_s: float) -> tuple[list[Observed], list[Pending]]:
-    """Return what jobs have observed, and what is still awaited.
+    """Return the observations of jobs, and those still awaited.
 
     Args:
         pending: what jobs will observe.

@@ -19,7 +19,7 @@ from eddyline.spark.session import session
 # No ``from __future__ import annotations`` here: Spark reads the type hints of ``loading``.
 
 DESCRIPTION = "eddyline: starting Python workers"
-"""What the job is called in Spark's own pages."""
+"""Name of the job in Spark's own pages."""
 
 _DESCRIPTION = "spark.job.description"
 

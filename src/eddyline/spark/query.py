@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from eddyline.spark.sinks.sinks import BatchWriter
 
 RENAME = "engine.query(…, name='…')"
-"""How a query gets another name."""
+"""Advice on giving a query another name."""
 
 
 class Query:
@@ -118,7 +118,7 @@ class Query:
 
     @property
     def identity(self) -> str:
-        """What durable and learned state must be of, to go on from it."""
+        """Identity that durable and learned state must have, to go on from it."""
         facts = [
             [name, each.time, sorted(column_types(each.df).items())]
             for name, each in sorted(self.relations.items())
@@ -231,7 +231,7 @@ class Query:
             raise QueryError(msg, query=self.name)
 
     def job(self, state: str | None = None) -> Job:
-        """Return what a run of the query alone runs.
+        """Return the job of a run of the query alone.
 
         Args:
             state: folder of durable state; in the checkpoint if omitted.

@@ -17,7 +17,7 @@ class Relation:
     time: str | None = None
     """Its event-time column; None for a table, whose rows were always there."""
     lateness: str | None = None
-    """How late its rows may come, such as ``1 minute``."""
+    """Most lateness of its rows, such as ``1 minute``."""
 
     @property
     def rows(self) -> DataFrame:

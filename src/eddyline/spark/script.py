@@ -183,7 +183,7 @@ def _table(spark: SparkSession, name: str, options: Mapping[str, str]) -> DataFr
 
 
 def _imported(name: str, target: str) -> Any:
-    """Return what ``module:attribute`` names."""
+    """Return the object that ``module:attribute`` names."""
     module, _, attribute = target.partition(":")
     try:
         return getattr(importlib.import_module(module), attribute)

@@ -121,7 +121,7 @@ class Expression:
         return tuple(dict.fromkeys(ref.column for ref in self.references_in(node)))
 
     def chance_in(self, node: Expr) -> str:
-        """Return why equal rows may get different answers; empty if they do not."""
+        """Return the reason why equal rows may get different answers; empty if they do not."""
         names = map(as_name, node.walk())
         name = next((name for name in names if name in NON_DETERMINISTIC), "")
         return f"{name}() is not deterministic" if name else ""
@@ -143,7 +143,7 @@ class SqlAnalysis:
     may_raise: bool
     """Whether it may raise on some row."""
     reason: str = ""
-    """Why it is not deterministic or may raise."""
+    """Reason why it is not deterministic, or may raise."""
     safe_text: str | None = None
     """If it may raise and has such a form: a condition that never raises, true wherever it is true
     or raises, and not true where it is false."""

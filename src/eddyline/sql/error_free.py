@@ -73,9 +73,9 @@ class ErrorFree:
     sql: str
     """NULL where the expression raises or is NULL, else its value; of the same type."""
     raised: str | None
-    """Where the expression raises, and only there; None: this is not known."""
+    """Condition: true where the expression raises, and only there; None: this is not known."""
     may_raise: str | None
-    """Where the expression raises, and perhaps on other rows; None: this is not known."""
+    """Condition: true where the expression raises, perhaps on other rows; None: not known."""
     advice: tuple[str, ...]
     """Functions that do not raise: ``try_add``."""
 

@@ -38,7 +38,7 @@ class Facts:
 
     type: SqlType
     reason: str = ""
-    """Why the node or a part of it may raise; empty if it never does."""
+    """Reason why the node or a part of it may raise; empty if it never does."""
     raises_here: bool = False
     """Whether the node's own work may raise, and not only its parts."""
     literal: str | None = None
@@ -95,7 +95,7 @@ class Inference:
         return Facts(kind, reason, bool(here), is_never_zero=excludes_zero(kind))
 
     def cast_problem(self, part: Expr, target: SqlType) -> str:
-        """Return why an implicit cast may raise (empty if it never does)."""
+        """Return the reason why an implicit cast may raise (empty if it never does)."""
         given = self.facts(part)
         if not cast_may_raise(given.type, target, given.literal) or _is_near(part, target):
             return ""
@@ -106,7 +106,7 @@ class Inference:
         return "" if is_plain else f"{shown(part)} is of a type that is not known"
 
     def comparison_problem(self, left: Expr, right: Expr) -> str:
-        """Return why comparing two expressions may raise (empty if it never does)."""
+        """Return the reason why comparing two expressions may raise (empty if it never does)."""
         _, problems = self.shared_type([left, right])
         return next(filter(None, problems), "")
 

@@ -43,7 +43,7 @@ class Columns:
             self._by_name.setdefault(name.lower(), []).append(name)
 
     def references(self, tree: Expr, text: str, what: str) -> dict[int, ColumnRef]:
-        """Return what each column of the tree refers to, by the node's ``id``, or refuse it."""
+        """Return the reference of each column of the tree, by the node's ``id``, or refuse it."""
         found: dict[int, ColumnRef] = {}
         for node in column_nodes(tree):
             parts = [part.name for part in node.parts]

@@ -152,7 +152,7 @@ def string_literal(text: str) -> str:
 OR, AND, NOT, PREDICATE, COMPARISON = 1, 2, 3, 4, 5
 BIT_OR, BIT_XOR, BIT_AND, SHIFT, SUM, PRODUCT, SIGN = 6, 7, 8, 9, 10, 11, 12
 CLOSED = 20
-"""How tightly operators bind in Spark's grammar; ``CLOSED`` is no operator."""
+"""Ranks by which operators bind in Spark's grammar; ``CLOSED`` is no operator."""
 
 
 def is_read_alike(tree: Expr, binds: Mapping[type[Expr], int]) -> bool:

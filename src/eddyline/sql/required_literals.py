@@ -1,4 +1,4 @@
-"""What a regular expression of Python cannot match without: literals, found in its parse tree.
+"""Literals that a regular expression of Python cannot match without, found in its parse tree.
 
 A text that holds none of the literals is refused without running the expression. Ignoring case,
 the literals are compared in lower case as ``str.lower`` makes it; a letter that matches others
@@ -34,7 +34,7 @@ _RARE_CHARS = frozenset("`^{}<>|+&;~#!$@*\x00\t\r\n")
 """Characters that few texts hold."""
 
 _RARE = 3
-"""How many characters of a literal one of those counts for."""
+"""Number of a literal's characters that one of those counts for."""
 
 _MAX_CLASS = 4
 """Characters of a class such as ``[aA]`` that are taken one by one."""
@@ -53,14 +53,14 @@ class Needed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What is known of the texts that a part of an expression matches."""
+    """Facts about the texts that a part of an expression matches."""
 
     exact: frozenset[str] | None
     """All of them, compared as ``folded`` says; None: too many."""
     needs: frozenset[Needed]
     """One of these is within each of them; empty: nothing is known."""
     folded: bool | None = None
-    """How ``exact`` is compared; None: it has no letters."""
+    """Comparison of ``exact``; None: it has no letters."""
     head: _Found | None = None
     """If not all texts are known: texts of which each of them begins with one."""
     tail: _Found | None = None
@@ -119,7 +119,7 @@ def _sequence(items: Iterable[tuple[Any, Any]], flags: int) -> _Found:
 
 
 def _joined(left: _Found, right: _Found) -> _Found | None:
-    """Return what two neighbours match together, if that is few texts."""
+    """Return the texts that two neighbours match together, if those are few."""
     if left.exact is None or right.exact is None:
         return None
     kinds = {left.folded, right.folded} - {None}

@@ -1,4 +1,4 @@
-"""What sampled rows say of attributes: their values beside the outcomes of all filters.
+"""Attributes of sampled rows: their values beside the outcomes of all filters.
 
 The profile keeps outcomes only of rows that some filter drops. To see whether an attribute tells
 which filter will drop a row, every sampled row is needed, with the attribute's value.
@@ -49,7 +49,7 @@ class AttributeSample:
         return len(self.weights)
 
     def bits(self, n_filters: int) -> outcome.Bits:
-        """Return which filter drops which row ((M, F))."""
+        """Return a mask of the filters that drop each row ((M, F))."""
         return outcome.unpack(self.codes, n_filters)
 
     def take(self, rows: Indices | slice) -> Self:

@@ -97,7 +97,7 @@ class BlockEstimates:
 
 
 def behind_prefix(order: Order) -> Mask:
-    """Return which filters stand behind which prefix of an order ((F, F), prefix and filter).
+    """Return a mask of the filters behind each prefix of an order ((F, F), prefix and filter).
 
     >>> behind_prefix((1, 0))
     array([[ True,  True],
@@ -109,7 +109,7 @@ def behind_prefix(order: Order) -> Mask:
 
 
 def changed_prefixes(before: Order, after: Order) -> Mask:
-    """Return which prefix lengths name another set of filters in another order ((F,)).
+    """Return a mask of the prefix lengths that name other filters in another order ((F,)).
 
     >>> changed_prefixes((0, 1, 2), (1, 0, 2))
     array([False,  True, False])

@@ -112,12 +112,12 @@ class CostSums:
 
     @property
     def n_filters(self) -> int:
-        """How many filters the sums are of."""
+        """Number of filters that the sums are of."""
         return int(self.sums.shape[1])
 
     @property
     def is_known(self) -> Mask:
-        """Which filters were called at least once ((F,))."""
+        """Mask of the filters that were called at least once ((F,))."""
         called: Mask = self.sums[0] > 0
         return called
 

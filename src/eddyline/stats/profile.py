@@ -48,7 +48,7 @@ class FilterProfile:
     passed: float
     """Input rows that the sampled rows that passed every filter stand for."""
     n_passed: float
-    """How many sampled rows those are."""
+    """Number of sampled rows that those are."""
     costs: CostSums
     """Costs of the calls that were made."""
     rows_in: Floats

@@ -185,7 +185,7 @@ def check_clone_starts_afresh(options: DetectorOptions) -> None:
 
 
 def _run(bank: DetectorBank, items: Floats) -> Mask:
-    """Return which detector found a change with which row of items."""
+    """Return a mask of the detectors that found a change with each row of items."""
     return np.array([bank.update(row) for row in items]).reshape(len(items), bank.n)
 
 

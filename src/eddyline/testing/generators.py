@@ -37,7 +37,7 @@ class Below:
     """Values below pass."""
 
     def __call__(self, values: pa.Array) -> Any:
-        """Return which values pass."""
+        """Return a mask of the values that pass."""
         return pc.less(values, self.bound)
 
     def sql(self) -> str:
@@ -109,7 +109,7 @@ class CorrelatedStream:
         return np.where(copies, shared, own)
 
     def passes(self, n_rows: int) -> Bits:
-        """Return which filter passes which row ((R, F))."""
+        """Return a mask of the filters that each row passes ((R, F))."""
         return self.latents(n_rows) < np.array(self.pass_fracs)
 
     def table(self, n_rows: int) -> pa.Table:

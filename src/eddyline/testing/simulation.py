@@ -32,7 +32,7 @@ class Step:
     order: Order
     """The order that the batch ran under."""
     profile: FilterProfile
-    """What was observed."""
+    """Observations."""
     work_ns: float
     """Cost of all evaluations, profiling included (ns)."""
     proposal: Proposal | None

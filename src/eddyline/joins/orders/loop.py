@@ -166,7 +166,7 @@ class PipelineLoop:
         )
 
     def snapshot(self) -> PipelineState:
-        """Return what was learned."""
+        """Return the learned state."""
         return PipelineState(self.loop.snapshot(), self.growth.snapshot())
 
     def restore(self, state: PipelineState) -> None:
@@ -243,7 +243,7 @@ class Growth:
         return (means - 1.0) / n_probes
 
     def snapshot(self) -> GrowthState:
-        """Return what was counted."""
+        """Return the counts."""
         return GrowthState(self.n_rows.tolist(), self.n_found.tolist(), self.last)
 
     def restore(self, state: GrowthState) -> None:

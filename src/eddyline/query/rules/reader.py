@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from eddyline.query.rules.reading import NodeReader
 
 _VARIABLE = re.compile(r"\$\{\S+?\}")
-"""What Spark looks for before it reads a text (``spark.sql.variable.substitute``)."""
+"""A variable, which Spark puts in before it reads a text (``spark.sql.variable.substitute``)."""
 
 
 def _called(reading: Reading, node: Expr) -> Node | None:
@@ -110,12 +110,12 @@ class RuleText:
 
     @property
     def chance(self) -> str:
-        """Why equal rows may get different answers; empty if they do not."""
+        """Reason why equal rows may get different answers; empty if they do not."""
         return self._expression.chance_in(self._expression.tree)
 
     @property
     def doubt(self) -> str:
-        """Why it may be read otherwise than here; empty if it is not."""
+        """Reason why it may be read otherwise than here; empty if it is not."""
         if _VARIABLE.search(self._expression.text):
             return "Spark replaces ${…} by a variable"
         if self._expression.is_read_alike:
@@ -124,7 +124,7 @@ class RuleText:
 
     @property
     def risk(self) -> str:
-        """Why it may raise; empty if it does not."""
+        """Reason why it may raise; empty if it does not."""
         return self._expression.facts(self._expression.tree).reason
 
     def tree(self) -> Node:

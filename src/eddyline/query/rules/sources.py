@@ -35,7 +35,7 @@ class SqlRule:
     functions: Mapping[str, FunctionPredicate] = field(default_factory=dict)
     """The Python predicates that it may call, by name."""
     info: Mapping[str, Any] = field(default_factory=dict)
-    """What else is known of it."""
+    """Further facts about it."""
 
     def bind(self, columns: Mapping[str, str], *, ansi: bool) -> Rule:
         """Return the rule over an input.
@@ -74,7 +74,7 @@ class PredicateRule:
     functions: Mapping[str, FunctionPredicate] = field(default_factory=dict)
     """The Python predicates that SQL conjuncts may call, by name."""
     info: Mapping[str, Any] = field(default_factory=dict)
-    """What else is known of it."""
+    """Further facts about it."""
 
     @property
     def text(self) -> str:
@@ -154,9 +154,9 @@ class _BoundPart:
     text: str
     tree: Node
     read: RuleText | None = None
-    """What was read, if it is SQL."""
+    """Its tree, if it is SQL."""
     reason: str = ""
-    """Why the whole rule must stay in Spark."""
+    """Reason why the whole rule must stay in Spark."""
     calls: str = ""
     """A Python predicate that it calls."""
 
@@ -193,7 +193,7 @@ def _taken_apart(predicate: SqlPredicate, read: RuleText) -> _BoundPart:
 
 
 def _reason(predicate: SqlPredicate, read: RuleText) -> str:
-    """Return why a text must stay whole, with its author's word where there is one."""
+    """Return the reason why a text must stay whole, and its author's word if there is one."""
     if predicate.deterministic is False:
         return "it was declared not deterministic"
     if predicate.can_raise is True:

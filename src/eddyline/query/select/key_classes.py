@@ -1,4 +1,4 @@
-"""Which expressions are equal in every result of a join: equalities and what follows of them."""
+"""Classes of expressions that are equal in every result of a join, from its equalities."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Side:
     text: str
     """Over the input's unqualified columns."""
     kind: str
-    """What its values are, in words; empty if that cannot be told."""
+    """Kind of its values, in words; empty if that cannot be told."""
     identity: str
     """Equal for sides that are the same but for blanks, comments and case of functions."""
 

@@ -50,9 +50,9 @@ class Scope:
     inputs: Mapping[str, Mapping[str, str]]
     """Name and Spark type of each column, by input, in the order in which they were written."""
     output: tuple[Named, ...]
-    """What ``*`` stands for, and names without an input are looked for in."""
+    """The columns that ``*`` stands for; names without an input are looked for here."""
     hints: Mapping[str, str] = field(default_factory=dict)
-    """What to say of a name in lower case that is no input."""
+    """Advice on names in lower case that are no inputs."""
 
     def joined(self, name: str, columns: Mapping[str, str], using: Sequence[Named]) -> Scope:
         """Return the scope with one more input.
@@ -156,7 +156,7 @@ class Names:
         function: FunctionPredicate,
         start: int,  # noqa: ARG002
     ) -> tuple[Sequence[str], list[str]]:
-        """Return what a function reads that is called without arguments, and of which inputs."""
+        """Return the columns of a function that is called without arguments, and their inputs."""
         return function.reads, [self._input]
 
 

@@ -43,7 +43,7 @@ class Part:
 
     @property
     def columns(self) -> list[exp.Column]:
-        """What names columns, in the order of the text; see ``column_nodes``."""
+        """Nodes that name columns, in the order of the text; see ``column_nodes``."""
         return sorted(column_nodes(self.tree), key=offset_of)
 
     def rewritten(self, changes: Iterable[tuple[int, int, str]]) -> str:
@@ -105,13 +105,13 @@ class Statement:
 
     @property
     def emits(self) -> Emits | None:
-        """What the query says that it emits; None if it does not say so."""
+        """The stream of results that the query asks for; None if it does not say so."""
         word: Token | None = self.tree.meta[EMITTED]
         return None if word is None else EMITS[word.text.upper()]
 
     @property
     def sources(self) -> list[tuple[Expr, exp.Join | None]]:
-        """What stands in FROM, each with the join that adds it."""
+        """Items of FROM, each with the join that adds it."""
         first = self.tree.args["from_"].this
         return [(first, None), *((join.this, join) for join in self.tree.args.get("joins") or ())]
 
@@ -121,7 +121,7 @@ class Statement:
         return [self._part(each, each.meta[ITEM]) for each in self.tree.expressions]
 
     def conjuncts(self, condition: Expr) -> list[Part]:
-        """Return what stands between the ANDs of a condition, without parentheses around it."""
+        """Return the conjuncts of a condition, without parentheses around them."""
         found, rest = [], [condition]
         while rest:
             tree = rest.pop()

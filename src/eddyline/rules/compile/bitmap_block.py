@@ -59,11 +59,11 @@ class BitmapBlock:
     attributes: tuple[int, ...]
     """The attribute of each construct: its row in the matrix of keys (n)."""
     tables: CutTables
-    """Where the keys of each construct are cut."""
+    """Cuts of the keys of each construct."""
     bitmaps: Words
     """The rules that can be true in each region, bit j of word w for 64 w + j ((regions, W))."""
     region_at: Ints
-    """Where the regions of each construct start ((n + 1,))."""
+    """Start of the regions of each construct ((n + 1,))."""
     usage: Words
     """The rules that each construct can decide ((n, W))."""
     initial: Words
@@ -302,7 +302,7 @@ def _in_regions(cuts: Ints, sets: Mapping[int, KeySet]) -> dict[int, Mask]:
 
 
 def _can_hold(rule: Formula, holds: Mapping[int, Mask]) -> Mask | None:
-    """Return where a rule can be true if all other attributes do their best; None: everywhere."""
+    """Return the keys at which a rule can be true if all other attributes allow it; None: all."""
     if isinstance(rule, Literal):
         return holds.get(rule.id)
     if isinstance(rule, Always):

@@ -217,7 +217,7 @@ def literals_of(formula: Formula) -> tuple[int, ...]:
 
 
 ACCEPT, REJECT = -1, -2
-"""Where a jump ends: the formula holds, or does not."""
+"""Targets of jumps that end: the formula holds, or does not."""
 
 
 def jump_code(formula: Formula, cost: Callable[[int], float]) -> list[tuple[int, int, int]]:
@@ -278,10 +278,10 @@ class Code(NamedTuple):
     """The jump code of many formulas, one after the other."""
 
     starts: Ints
-    """Where each formula starts; one more than there are formulas."""
+    """Start of each formula; one more than there are formulas."""
     literals: Int32s
     yes: Int32s
-    """Where to go if the literal holds, counted from the start of the formula."""
+    """Target of the jump if the literal holds, counted from the start of the formula."""
     no: Int32s
 
 

@@ -38,7 +38,7 @@ class Automaton(NamedTuple):
     failure: Int32s
     """The state of the longest proper suffix (``INSIDE``)."""
     out_start: Int32s
-    """Where the patterns of each state start in ``out``; one more than there are states."""
+    """Start of the patterns of each state in ``out``; one more than there are states."""
     out: Int32s
     """Patterns, by state."""
     out_link: Int32s
@@ -53,7 +53,7 @@ class Texts(NamedTuple):
     data: Bytes
     """Their bytes; not to be written."""
     offsets: Ints
-    """Where each starts; one more than there are rows."""
+    """Start of each; one more than there are rows."""
     nulls: Mask
     """A mask of those that are NULL."""
 
@@ -62,7 +62,7 @@ class Codes(NamedTuple):
     """For each pattern, what the whole text must be like where it was met."""
 
     starts: Ints
-    """Where the code of each starts; one more than there are patterns. Empty: a hit is enough."""
+    """Start of the code of each; one more than there are patterns. Empty: a hit is enough."""
     code: NDArray[np.int16]
     """Bytes, ``ANY_CODE`` and ``ONE_CODE``."""
     fold: Bytes

@@ -154,7 +154,7 @@ def _walk(kind: int, pairs: Sequence[tuple[bytes, int]]) -> Walk:
 
 
 def _literal(test: TextTest) -> tuple[int, str, bool] | None:
-    """Return where a literal of a pattern stands, the literal, and whether it is all there is."""
+    """Return the place of a literal of a pattern, the literal, and whether it is all there is."""
     parts = test.parts
     literals = [(len(part), -index) for index, part in enumerate(parts) if isinstance(part, str)]
     if not literals:

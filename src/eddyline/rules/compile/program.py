@@ -65,7 +65,7 @@ class Literals(NamedTuple):
     columns: Int32s
     """The column whose NULLs make it unknown; -1 where they do not (regions, functions)."""
     starts: Ints
-    """Where the regions of each start in ``low`` and ``high``; one more than there are literals."""
+    """Start of the regions of each in ``low`` and ``high``; one more than there are literals."""
     low: Int32s
     """First region of an interval of regions for which the literal holds."""
     high: Int32s
@@ -91,7 +91,7 @@ class Program:
     names: tuple[str, ...]
     """The rules, in the order of the set."""
     formulas: tuple[Formula, ...]
-    """Where each is true."""
+    """The formula of each."""
     code: Code
     """The same as jump code; none for rules that always or never hold."""
     constant: NDArray[np.int8]
@@ -119,7 +119,7 @@ class Program:
     reads_texts: Mask
     """The text constructs that each rule reads ((rules, constructs))."""
     externals_at: Ints
-    """Where the external tests of each rule start in ``rule_externals``; one more than rules."""
+    """Start of the external tests of each rule in ``rule_externals``; one more than rules."""
     rule_externals: Int32s
     """The external tests that each rule reads, one rule after the other: every rule may have
     tests of its own, so a matrix would grow with the square of the set."""

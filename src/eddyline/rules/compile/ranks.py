@@ -42,7 +42,7 @@ class Ranks:
     data: Bytes
     """One after the other."""
     offsets: Ints
-    """Where each starts; one more than there are."""
+    """Start of each; one more than there are."""
 
     @classmethod
     def of(cls, constants: Sequence[str] | Sequence[int]) -> Ranks:

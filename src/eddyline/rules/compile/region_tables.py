@@ -38,11 +38,11 @@ class CutTables(NamedTuple):
     """First keys of the regions of all constructs. Region 0 of a construct is NULL, region 1 is
     below its first cut, and each cut starts another."""
     cuts_at: Ints
-    """Where those of each construct start ((n + 1,))."""
+    """Start of those of each construct ((n + 1,))."""
     table: NDArray[np.uint16]
     """Regions of the first keys of slots, one table after the other."""
     table_at: Ints
-    """Where that of each construct starts; -1: its cuts are searched ((n,))."""
+    """Start of that of each construct; -1: its cuts are searched ((n,))."""
     first: Ints
     """First key of the first slot of each table; keys below are of the same region ((n,))."""
     last: Ints
@@ -93,5 +93,5 @@ def _table(cuts: Ints) -> tuple[NDArray[np.uint16], int]:
 
 
 def starts_of(sizes: Sequence[int] | Ints) -> Ints:
-    """Return where parts of some sizes start, one after the other; one more than there are."""
+    """Return the starts of parts of some sizes, one after the other; one more than there are."""
     return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)

@@ -61,7 +61,7 @@ class RegionConstruct:
     folded: bool
     """Whether texts are compared in lower case."""
     constants: tuple[str, ...] | tuple[int, ...] | None
-    """What rules name, where it takes its key from it: texts, or decimals without their point. A
+    """Values that rules name, where they give the keys: texts, or decimals without their point. A
     text's key is its place here, or ``OTHER``; where they are ranked, see ``ranks``."""
     cuts: Ints
     """Keys at which a region starts, ascending."""

@@ -63,7 +63,7 @@ def number_by_depth(depth: NDArray[Any]) -> Int32s:
 
 @compiled
 def child_of(state: int, symbol: int, first_child: Int32s, labels: NDArray[np.int16]) -> int:
-    """Return where a symbol leads from a state by its own edges, or -1."""
+    """Return the state that a symbol leads to by a state's own edges, or -1."""
     low, high = first_child[state], first_child[state + 1]
     while low < high:
         middle = (low + high) >> 1
@@ -150,7 +150,7 @@ def fits(
 
 @compiled
 def _next(data: Bytes, at: int, end: int) -> int:
-    """Return where the next character starts.
+    """Return the start of the next character.
 
     Of bytes that are no characters, those count as one for which Java, and so Spark, puts one
     replacement: the longest start of a character, or else a single byte.
@@ -182,7 +182,7 @@ def deep_step(
     labels: NDArray[np.int16],
     failure: Int32s,
 ) -> int:
-    """Return where a class of bytes leads from a state without a full row.
+    """Return the state that a class of bytes leads to from a state without a full row.
 
     Returns:
         The next state; -1 for nowhere (tries); ``-2 - s`` where state s, which has a full row, is

@@ -49,7 +49,7 @@ class SequenceArrays(NamedTuple):
     construct_of: Ints
     """Construct of each node; the first n are the constructs themselves ((nodes,))."""
     arrows_at: Ints
-    """Where the arrows of each node start, one per region; -1: it has none ((nodes,))."""
+    """Start of the arrows of each node, one per region; -1: it has none ((nodes,))."""
     arrows: Int32s
     """Node that a region's micro-arrow leads to; -1: there is no arrow."""
     skips: bool

@@ -25,7 +25,7 @@ class Postings(NamedTuple):
     """The rules whose access predicate has a pattern or a region."""
 
     pattern_at: Ints
-    """Where the rules of each pattern start; one more than there are patterns."""
+    """Start of the rules of each pattern; one more than there are patterns."""
     pattern_rules: Int32s
     constructs: Int32s
     """The region constructs with access predicates."""
@@ -38,7 +38,7 @@ class Postings(NamedTuple):
     is_met: Mask
     """Whether a node, or one above it, has rules."""
     rules_at: Ints
-    """Where the rules of each node start; one more than there are nodes."""
+    """Start of the rules of each node; one more than there are nodes."""
     region_rules: Int32s
     everywhere: Int32s
     """Rules without an access predicate: candidates of every row."""

@@ -35,7 +35,7 @@ class Pairs:
     rows: Ints
     """Rows that have pairs, ascending."""
     starts: Ints
-    """Where the pairs of each start; one more than there are rows."""
+    """Start of the pairs of each; one more than there are rows."""
     rules: Int32s
 
     @property

@@ -21,7 +21,7 @@ class Arrow:
     """A micro-arrow: where rows of a region go next, instead of along the macro-sequence."""
 
     node: int
-    """Where it starts."""
+    """The node at which it starts."""
     region: int
     """The region of the node's construct, 0 for NULL."""
     target: int
@@ -79,7 +79,7 @@ class SelectionSequence:
 
     @property
     def n_nodes(self) -> int:
-        """How many nodes there are."""
+        """Number of nodes."""
         return len(self.macro) + len(self.further)
 
     @property

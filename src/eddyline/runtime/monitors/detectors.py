@@ -49,7 +49,7 @@ of them is taken to have begun there."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DetectorMonitorOptions:
-    """Which detector watches, and what it is fed.
+    """Options of the monitor: its detector, and what that is fed.
 
     Raises:
         OptionError: the detector is unknown, or a value is out of its range.
@@ -192,7 +192,7 @@ class DetectorMonitor:
         return newest, found
 
     def _in_random_order(self, fresh: FilterProfile) -> NDArray[np.bool_]:
-        """Return which filter drops which sampled row of a batch, in random order.
+        """Return a mask of the filters that drop each sampled row of a batch, in random order.
 
         A profile counts rows that pass without saying between which others they came, and where
         classes of rows or tasks were run one after the other, neighbours are alike.
@@ -207,7 +207,7 @@ class DetectorMonitor:
         return drops
 
     def _newest_change(self, detectors: NDArray[np.intp]) -> tuple[int, int]:
-        """Return how many tuples came before the newest of the changes, and its detector."""
+        """Return the number of tuples before the newest of the changes, and its detector."""
         items_back = self._fracs.n_seen[detectors] - self._fracs.change_points[detectors]
         began = [
             self._starts.of(detector // self._n_filters, back)
@@ -324,7 +324,7 @@ class _MainPass:
 
 
 class BlockStarts:
-    """How many profile tuples came before each of the newest blocks of n series of blocks."""
+    """Starts of the newest blocks of n series of blocks, in profile tuples before them."""
 
     def __init__(self, n: int) -> None:
         self._closed = np.zeros((n, _KEPT_BLOCKS), dtype=np.int64)
@@ -341,7 +341,7 @@ class BlockStarts:
         self._open[which] = n_tuples
 
     def of(self, series: int, items_back: int) -> int:
-        """Return how many tuples came before a block; 0 items back is the open one."""
+        """Return the number of tuples before a block; 0 items back is the open one."""
         if items_back <= 0:
             return int(self._open[series])
         return int(self._closed[series, -min(items_back, _KEPT_BLOCKS)])

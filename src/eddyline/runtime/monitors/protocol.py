@@ -1,4 +1,4 @@
-"""What a monitor is: it says which part of the evidence is fresh, and when to ask the policy.
+"""The protocol of monitors: they tell the fresh part of the evidence, and when to ask the policy.
 
 A monitor sees profiles and orders, never rows. [Tsamoura16 4]
 """

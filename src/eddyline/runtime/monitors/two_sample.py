@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TwoSampleOptions:
-    """When a batch contradicts the window.
+    """Options of the test whether a batch contradicts the window.
 
     Raises:
         OptionError: a value is out of its range.
@@ -89,6 +89,6 @@ class TwoSampleMonitor(StatelessMonitor):
 
 
 def _reached(fracs: NDArray[np.float64], profile: FilterProfile) -> NDArray[np.float64]:
-    """Return how many sampled rows reached each position, given what positions drop ((F,))."""
+    """Return the number of sampled rows that reached each position, given its drops ((F,))."""
     n_sampled = profile.n_tuples + profile.n_passed
     return n_sampled * np.concatenate([[1.0], np.cumprod(1.0 - fracs)[:-1]])

@@ -1,4 +1,4 @@
-"""Which rows of a DataFrame a conjunction is about, and what happens to those that it drops."""
+"""Guards: the rows of a DataFrame that a conjunction is about, and those that it drops."""
 
 from __future__ import annotations
 

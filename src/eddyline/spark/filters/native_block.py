@@ -67,7 +67,7 @@ class NativeBlock:
     prefix: str = "__eddyline"
     """Start of the names of the temporary columns."""
     attributes: tuple[Attribute, ...] = ()
-    """What may tell classes of rows apart."""
+    """Attributes that may tell classes of rows apart."""
     guard: Guard = EVERY_ROW
     """The rows that are filtered."""
 

@@ -288,7 +288,7 @@ class FilterOperator(Operator):
         return self.notes.get(component, "")
 
     def records(self) -> tuple[OrderRecord, ...]:
-        """Return how each part stands after a batch."""
+        """Return the state of each part after a batch."""
         return tuple(each.loop.record() for each in self.learning.values())
 
     def lines(self) -> tuple[str, ...]:
@@ -308,7 +308,7 @@ class FilterOperator(Operator):
     # -- saving ---------------------------------------------------------------------------------
 
     def snapshot(self) -> dict[str, Any]:
-        """Return what was learned, by component."""
+        """Return the learned state, by component."""
         return {component: part.loop.snapshot() for component, part in self.learning.items()}
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -322,5 +322,5 @@ class FilterOperator(Operator):
 
 
 def _values(seen: Any) -> Any:
-    """Return what was observed of a row as a sequence, as ``observe`` gives it."""
+    """Return the observations of a row as a sequence, as ``observe`` gives them."""
     return tuple(seen.values()) if isinstance(seen, dict) else seen

@@ -139,7 +139,7 @@ class ArrowPart:
         laying.errors += [self.column] if self.carries_errors else []
 
     def _task(self, batch_id: int, *, is_fixed: bool) -> tuple[FilterTask, tuple[str, ...]]:
-        """Return what the tasks of a batch run, and the columns that they are handed."""
+        """Return the work of a batch's tasks, and the columns that they are handed."""
         loop = self.loop
         # The plan of a plain stream is laid once, so it could not stop handing attributes over.
         is_named = loop.options.route_by is not None
@@ -218,7 +218,7 @@ class PinnedPart:
 
 @dataclass(slots=True)
 class LastPart:
-    """What can raise, on the survivors of all the rest."""
+    """Predicates that can raise, on the survivors of all others."""
 
     checks: tuple[SqlPredicate, ...]
     guard: Guard = EVERY_ROW

@@ -44,7 +44,7 @@ _started: set[str] = set()
 
 @dataclass(frozen=True, slots=True)
 class TaskProfile:
-    """What one task of an Arrow block observed."""
+    """Observations of one task of an Arrow block."""
 
     profile: FilterProfile
     loading: CostSums
@@ -56,7 +56,7 @@ class TaskProfile:
 
 @dataclass(slots=True)
 class _Observing:
-    """What a task has observed so far; the first call of a process is kept apart."""
+    """Observations of a task so far; the first call of a process is kept apart."""
 
     profile: FilterProfile
     is_first_call: bool
@@ -91,11 +91,11 @@ class FilterTask:
     """For each predicate, which of the function's arguments it reads."""
     options: FilterOptions
     run_id: str
-    """Whose learned state this is: a worker shares it among tasks of one run."""
+    """Owner of the learned state: a worker shares it among tasks of one run."""
     batch_id: int
     """The micro-batch, or -1 where only the task knows it."""
     state: FilterState | None
-    """What the driver has learned so far (a loop's snapshot)."""
+    """The driver's learned state (a loop's snapshot)."""
     may_switch: bool
     """Whether the task may change the order by itself, or only observes."""
     carries_errors: bool
@@ -164,7 +164,7 @@ class FilterTask:
 
     @property
     def n_columns(self) -> int:
-        """How many arguments the predicates read; the attributes follow."""
+        """Number of arguments that the predicates read; the attributes follow."""
         return 1 + max(index for columns in self.columns for index in columns)
 
     def _is_first_task(self) -> bool:
@@ -233,7 +233,7 @@ def _texts(errors: dict[int, PredicateError], n_rows: int) -> pa.Array:
 
 
 def _joined(outcomes: list[BatchOutcome]) -> tuple[Any, dict[int, PredicateError]]:
-    """Return which rows of a batch are kept, and their errors, from the outcomes of its pieces."""
+    """Return a mask of the rows kept of a batch, and their errors, from its pieces' outcomes."""
     if not outcomes:
         return np.zeros(0, dtype=np.bool_), {}
     if len(outcomes) == 1:

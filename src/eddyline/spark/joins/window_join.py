@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from eddyline.query.predicates import FunctionPredicate
 
 RENAME = "el.window_join(…, name='…')"
-"""How a join gets another name."""
+"""Advice on giving a join another name."""
 
 
 def window_join(

@@ -287,7 +287,7 @@ class RuleOperator(Operator):
             )
 
     def records(self) -> tuple[RuleRecord]:
-        """Return how the rules stand after a batch."""
+        """Return the state of the rules after a batch."""
         return (self.compiled.loop.record(),)
 
     def lines(self) -> tuple[str, ...]:

@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from eddyline.watch.sections import Section
 
 WHOLE_WAIT_S = 60.0
-"""How long metrics of a job that has run to its end are waited for (s)."""
+"""Longest wait for the metrics of a job that has run to its end (s)."""
 
 Awaited = dict[str, tuple["Pending", ...]]
-"""What a job will observe, by operator."""
+"""Observations that a job will make, by operator."""
 
 Seen = dict[str, list["Observed"]]
-"""What a job has observed, by operator."""
+"""Observations of a job, by operator."""
 
 
 class Chain:
@@ -109,7 +109,7 @@ class Chain:
 
     @staticmethod
     def collect(awaited: Awaited, timeout_s: float) -> Seen:
-        """Return what a job has observed, as far as it is told in time."""
+        """Return the observations of a job that come in time."""
         deadline = time.monotonic() + timeout_s
         return {
             name: collected(pending, max(0.0, deadline - time.monotonic()))[0]
@@ -117,7 +117,7 @@ class Chain:
         }
 
     def whole(self, df: DataFrame, batch: Batch, seen: Seen) -> Seen:
-        """Return what a job has observed that did all the work that states need.
+        """Return the observations of a job that did all the work that states need.
 
         A sink may have taken no rows, or a part of them: the job then runs once more, to its end.
 
@@ -164,7 +164,7 @@ class Chain:
         return next(iter(plans.values())) if len(plans) == 1 else plans
 
     def records(self) -> tuple[Record, ...]:
-        """Return how each part of each operator stands after a batch."""
+        """Return the state of each part of each operator after a batch."""
         return tuple(record for each in self.operators for record in each.records())
 
     def lines(self) -> tuple[str, ...]:
@@ -178,7 +178,7 @@ class Chain:
     # -- saving ---------------------------------------------------------------------------------
 
     def snapshot(self) -> dict[str, Any]:
-        """Return what was learned, by operator."""
+        """Return the learned state, by operator."""
         states = {each.name: each.snapshot() for each in self.operators}
         return {name: state for name, state in states.items() if state is not None}
 

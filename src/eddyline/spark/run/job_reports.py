@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from eddyline.spark.operator import Laid, Operator, Pending
 
 WAIT_S = 1.0
-"""How long ``explain`` and ``journal`` wait for what a job that has just ended reports (s)."""
+"""Longest wait of ``explain`` and ``journal`` for the reports of a job that has just ended (s)."""
 
 MAX_PENDING = 16
 """Jobs whose reports are still awaited; of more, the oldest were never run and are let go."""

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from eddyline.watch.sections import Section
 
 REPORT_WAIT_S = 10.0
-"""How long a batch that has been written is waited for to report what it observed (s)."""
+"""Longest wait for the observations of a batch that has been written (s)."""
 
 NO_JOB_WAIT_S = 0.1
 """The same where the sink began no job (s): what Spark reports without one, it reports at once."""
@@ -59,27 +59,27 @@ _RAISED = re.compile(r"(predicate '.*? raised .*?; handle that value[^\n]*)", re
 
 
 class Outlet(Protocol):
-    """Where the rows of a run go: one sink, or one for each of several queries."""
+    """Takes the rows of a run: one sink, or one for each of several queries."""
 
     def begin(self, *, continues: bool) -> None:
         """Get ready; see ``sinks.Sink.begin``."""
         ...
 
     def write(self, df: DataFrame, batch_id: int) -> Callable[[float], int]:
-        """Write the rows of one micro-batch; returns what says, in so many seconds, how many."""
+        """Write the rows of one micro-batch; returns a function that waits for their number."""
         ...
 
 
 @dataclass(frozen=True)
 class Job:
-    """What a run runs."""
+    """The work of a run: a query and its operators."""
 
     name: str
     """Of the query; unique among those that run."""
     text: str
     """The query as it was written."""
     identity: str
-    """What was learned is of use only for a job of the same identity."""
+    """Learned state is of use only for a job of the same identity."""
     source: DataFrame
     """The stream."""
     settings: Mapping[str, str]
@@ -89,9 +89,9 @@ class Job:
     state: str | None = None
     """Folder of durable state; in the checkpoint if omitted."""
     steps: tuple[str, ...] = ()
-    """What it does, as lines of a tree."""
+    """Its steps, as lines of a tree."""
     rename: str = "another name"
-    """How to choose another name, for errors."""
+    """Advice on choosing another name, for errors."""
 
 
 def settings_of(options: Any) -> dict[str, str]:
@@ -135,7 +135,7 @@ class Run(RunFace):
         if isinstance(outlet, SinkOutlet):
             self.sink = outlet.sink
         self.notes: tuple[str, ...] = ()
-        """What else is worth knowing of the run."""
+        """Notes on the run."""
         self._is_temporary = checkpoint is None
         folder = Path(checkpoint).absolute() if checkpoint else None
         if folder is not None and folder.exists() and not folder.is_dir():
@@ -315,12 +315,12 @@ class Run(RunFace):
         return view and replace(view, notes=(*view.notes, *self.notes))
 
     def sections(self) -> list[Section]:
-        """Return what there is to say of the run."""
+        """Return the explanation of the run."""
         return arranged([*self.chain.sections(self._history()), *notes(self.notes)])
 
     @property
     def records(self) -> list[BatchRecord]:
-        """What each micro-batch of this run came to."""
+        """Records of the micro-batches of this run."""
         with self._lock:
             return list(self._records)
 
@@ -418,7 +418,7 @@ def already_running(name: str, rename: str) -> QueryError:
 
 
 def _count(observation: Observation, timeout_s: float) -> int:
-    """Return how many rows were observed, 0 if no job has run."""
+    """Return the number of rows observed, 0 if no job has run."""
     metrics = PendingMetrics(observation).get(timeout_s) or {}
     return int(metrics.get("n") or 0)
 

@@ -1,4 +1,4 @@
-"""What a person sees of a query that runs, and the rows that it keeps in memory."""
+"""The face of a query that runs, and the rows that it keeps in memory."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 LOOK_EVERY_S = 0.2
-"""How often new batches are looked for (s)."""
+"""Time between two looks for new batches (s)."""
 
 
 class RunGroup(Protocol):
@@ -56,7 +56,7 @@ class RunFace(ABC):
     source: DataFrame
     """The stream that it reads."""
     sink: Sink
-    """Where its rows go."""
+    """The sink of its rows."""
     streaming_query: StreamingQuery
     """Spark's own query, which runs it."""
     group: RunGroup | None = None
@@ -80,12 +80,12 @@ class RunFace(ABC):
 
     @abstractmethod
     def sections(self) -> list[Section]:
-        """Return what there is to say of the run: the plan in force, why, and what it did."""
+        """Return the explanation of the run: the plan in force, its reasons, and its work."""
 
     @property
     @abstractmethod
     def records(self) -> list[BatchRecord]:
-        """What each micro-batch of this run came to."""
+        """Records of the micro-batches of this run."""
 
     @abstractmethod
     def _entries(self) -> tuple[JournalEntry, ...]:

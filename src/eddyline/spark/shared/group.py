@@ -41,10 +41,10 @@ FOLDER = "_shared"
 """Folder of a checkpoint in which queries that run together have one for each stream."""
 
 LISTED = Path("eddyline") / "queries.json"
-"""Where a checkpoint lists the queries that run together."""
+"""File of a checkpoint that lists the queries that run together."""
 
 LOOK_EVERY_S = 0.5
-"""How often a query that others go on without is looked at (s)."""
+"""Time between two looks at a query that others go on without (s)."""
 
 LEAST_WAIT_S = 0.001
 """Spark takes no shorter time to wait (s)."""
@@ -187,7 +187,7 @@ def _groups(
 
 
 def _why_alone(start: Start, checkpoint: str | None, known: dict[str, int | None] | None) -> str:
-    """Return why a query runs by itself; "" if it may run together with others."""
+    """Return the reason why a query runs by itself; "" if it may run with others."""
     query = start.query
     if start.checkpoint is not None:
         return "it has a checkpoint of its own"
@@ -202,7 +202,7 @@ def _why_alone(start: Start, checkpoint: str | None, known: dict[str, int | None
 
 
 def why_not_shared(query: Query) -> str:
-    """Return why a query does not mean the same together with others; "" if it does."""
+    """Return the reason why a query would mean something else with others; "" if none."""
     if FilterOptions.taken(query.options)[0] != FilterOptions():
         return "it has options of its own"
     if query.pinned:
@@ -335,12 +335,12 @@ class SharedQueryRun(RunFace):
         return self.name in self.shared.outlet.members
 
     def view(self) -> RuleView:
-        """Return how all the queries that run together are evaluated, as values."""
+        """Return the evaluation of all the queries that run together, as values."""
         view: RuleView = self.shared.run.view()
         return replace(view, notes=(*view.notes, self._note()))
 
     def sections(self) -> list[Section]:
-        """Return what there is to say of all the queries that run together."""
+        """Return the explanation of all the queries that run together."""
         return arranged([*self.shared.run.sections(), *notes([self._note()])])
 
     def _note(self) -> str:
@@ -353,7 +353,7 @@ class SharedQueryRun(RunFace):
 
     @property
     def records(self) -> list[BatchRecord]:
-        """What each micro-batch came to, as far as the query was there."""
+        """Records of the micro-batches that the query was there for."""
         kept = self._member.kept
         return [
             replace(record, n_kept=kept[record.batch_id])

@@ -1,4 +1,4 @@
-"""Where the rows of queries that run together go: a sink for each, of one pass over the rows."""
+"""The outlet of queries that run together: a sink for each, from one pass over the rows."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PLACES = f"{PREFIX}_places"
 _CALL = re.compile(r"([A-Za-z_]\w*)\s*\(")
 _WORDS = {"cast", "try_cast", "coalesce", "if", "nullif", "in", "and", "or", "not", "case"}
 _HARMLESS = {*SAFE, *STRICT, *CASTS, *_WORDS}
-"""What may stand before a parenthesis in an expression that Spark evaluates in the JVM."""
+"""Words that may stand before a parenthesis in an expression that the JVM evaluates."""
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""Where the rows of a run go. A sink is one class and one line of ``SINKS``.
+"""Sinks: they take the rows of a run. A sink is one class and one line of ``SINKS``.
 
 A sink's ``write`` is called once per micro-batch, in order, and again with the same batch id after
 a failure: what it does twice must come to the same as what it does once.

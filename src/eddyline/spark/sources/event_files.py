@@ -28,7 +28,7 @@ KINDS = {
     ".ndjson": "json",
     ".csv": "csv",
 }
-"""How files of events are read, by their suffix; compressed ones end in ``.gz`` behind it."""
+"""Formats of files of events, by their suffix; compressed ones end in ``.gz`` behind it."""
 
 WRITTEN = (".parquet", ".json", ".jsonl")
 """Suffixes of what matches can be written to: formats that know lists."""
@@ -42,7 +42,7 @@ _MATCHES = "_eddyline_matches"
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What a run found."""
+    """Findings of a run."""
 
     by_rule: Mapping[str, int]
     """Events of each rule that fired."""

@@ -73,7 +73,7 @@ def _infer_arithmetic(inference: Inference, node: Expr, _args: Sequence[Expr] = 
 
 
 def _casts_of_strings(inference: Inference, args: Sequence[Expr], common: SqlType) -> list[str]:
-    """Return why the casts of arguments that are strings may raise."""
+    """Return the reason why the casts of arguments that are strings may raise."""
     strings = (arg for arg in args if inference.type_of(arg) == STRING)
     return [inference.cast_problem(arg, common) for arg in strings]
 

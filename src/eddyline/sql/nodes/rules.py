@@ -18,7 +18,7 @@ class Node(NamedTuple):
     write: rendering.NodeRule | None = None
     """Returns the node as Spark SQL; None: it cannot be written."""
     binds: int = CLOSED
-    """How tightly it binds, if it is an operator."""
+    """Rank by which it binds, if it is an operator."""
     free: error_free.NodeRule | None = None
     """Returns the form that does not raise, where the node may; None: it has none."""
 
