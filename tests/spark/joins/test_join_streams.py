@@ -252,6 +252,31 @@ def test_a_sink_that_takes_a_part_loses_nothing(engine, tmp_path):
     assert seen == RESULTS[1:]
 
 
+@pytest.mark.parametrize(
+    "plan",
+    [
+        lambda df: df.coalesce(1),
+        lambda df: df.limit(0).repartition(3).union(df),
+        lambda df: df.sparkSession.range(0, 2, numPartitions=2).crossJoin(df).where("id = 0"),
+    ],
+    ids=["coalesce", "union", "crossJoin"],
+)
+def test_a_sink_may_give_partitions_other_numbers(spark, tmp_path, plan):
+    seen, keys = [], range(1, 9)
+    for number in range(3):
+        for name, second in (("s", 2 * number), ("t", 2 * number + 1)):
+            write_batch(tmp_path, name, number, rows_of(*((second, k, k) for k in keys)))
+    query = engine_over(spark, tmp_path).query(TEXT, name="numbers", buckets=4)
+
+    def sink(df, batch_id):
+        seen.extend(found(plan(df).select(df.columns).toArrow()))
+
+    run = query.start(sink, trigger="available_now")
+    assert run.await_termination(120)
+    assert run.view().grid == (4,)
+    assert sorted(seen) == sorted((k, k, k) for k in keys for _ in range(9))
+
+
 def test_windows_that_are_gone_are_missed(engine, tmp_path):
     checkpoint = tmp_path / "ckpt"
     query = engine.query(TEXT, name="gone")

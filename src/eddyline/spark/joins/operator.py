@@ -35,7 +35,7 @@ from eddyline.joins.view import (
 from eddyline.options import JoinOptions
 from eddyline.spark.joins.input_steps import operators_of_inputs
 from eddyline.spark.joins.inputs import JoinInputs
-from eddyline.spark.joins.placement import placed
+from eddyline.spark.joins.placement import BUCKET, placed
 from eddyline.spark.joins.source import arrow_schema
 from eddyline.spark.joins.task import REPORT, BatchWorker, OnceWorker, Shape
 from eddyline.spark.operator import Laid, Operator, Pending
@@ -153,7 +153,7 @@ class JoinOperator(Operator):
 
     def is_whole(self, observed: Sequence[Observed]) -> bool:
         """Return whether every bucket has reported."""
-        return len(self._reports(observed)) >= self._grid.n_buckets
+        return self._reports(observed).keys() == {*range(self._grid.n_buckets)}
 
     def close(self, observed: Sequence[Observed], batch: Batch) -> StatePart:
         """Return the windows after the batch, of which all files are written.
@@ -197,6 +197,7 @@ class JoinOperator(Operator):
             buckets_for(self._grid, self.part.grid, self.part.buckets, self.graph.classes_of),
         )
         rows = placed(bound.source.keyed(df), self._grid, bound.source)
+        rows = rows.withColumn(BUCKET, F.spark_partition_id())
         found = rows.mapInArrow(worker.run, schema)
         found = found.observe(done, F.collect_list(REPORT).alias("reports"))
         return Laid(bound.results(found), (Pending(COMPONENT, PendingMetrics(done)),))

@@ -17,11 +17,12 @@ from eddyline.joins.operator.probe_counts import JoinWork
 from eddyline.joins.plan import COMPONENT
 from eddyline.runtime.reports import TaskReport
 from eddyline.spark.joins.layout import INPUT, KEY, PASSES, START
+from eddyline.spark.joins.placement import BUCKET
 from eddyline.state.bucket_state import BucketState
 from eddyline.state.rows import Rows, SortedRun, result_column, values_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -45,7 +46,7 @@ class Shape:
     results: pa.Schema
     """The columns of all inputs, named ``input.column``; behind them the report."""
 
-    def inputs(self, batches: Iterator[pa.RecordBatch]) -> tuple[dict[str, Rows], dict[str, int]]:
+    def inputs(self, batches: Iterable[pa.RecordBatch]) -> tuple[dict[str, Rows], dict[str, int]]:
         """Return the rows of a partition by input, and the latest event times (µs) of the others.
 
         Both are of inputs that have such rows; the others come for their event time alone.
@@ -152,9 +153,9 @@ class BatchWorker:
         Raises:
             StateError: its windows cannot be read or written.
         """
-        context = TaskContext.get()
-        bucket = 0 if context is None else context.partitionId()
-        inputs, latest = self.shape.inputs(batches)
+        arrived = list(batches)
+        bucket = bucket_of(arrived)
+        inputs, latest = self.shape.inputs(arrived)
         state = self.plan, self.place, self.before.get(bucket, BucketState()), bucket
         task = BucketBatch(*state) if self.plan.order is None else OrderedBatch(*state, latest)
         try:
@@ -168,6 +169,20 @@ class BatchWorker:
             )
             raise StateError(msg, bucket=bucket, folder=self.place.folder) from error
         yield self.shape.report(task.report)
+
+
+def bucket_of(arrived: Sequence[pa.RecordBatch]) -> int:
+    """Return the bucket that a partition is.
+
+    Rows say it themselves: in a plan that coalesces partitions, or unions them with others, the
+    number of the task is another one. A partition without rows has none but that; its report then
+    takes the place of another bucket's, so that one is missing and the batch is not whole.
+    """
+    full = next((each for each in arrived if each.num_rows), None)
+    if full is not None:
+        return int(full.column(BUCKET)[0].as_py())
+    context = TaskContext.get()
+    return 0 if context is None else int(context.partitionId())
 
 
 def _kept(column: pa.ChunkedArray) -> pa.ChunkedArray:
