@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import eddyline as el
+from eddyline.query.steps import RESULT
 from eddyline.spark.operators import OPERATORS
 from tests.operators.newest import NewestOperator, NewestStep
 from tests.spark.joins.join_streams import stream_of, write_batch
@@ -25,7 +26,7 @@ JOIN = (
     "FROM s [RANGE 6 SECONDS], t [RANGE 3 SECONDS] "
     "WHERE s.k = t.k AND s.v % 10 <> 7 AND fair(t.v) AND s.v <> t.v"
 )
-NEWEST_RESULT = NewestStep("result", "k", "v", ("came", "a", "b"))
+NEWEST_RESULT = NewestStep(RESULT, "k", "v", ("came", "a", "b"))
 """A result comes with the later of its rows: their numbers ascend from batch to batch."""
 
 ROWS = {

@@ -174,7 +174,7 @@ def test_what_does_not_fit_is_said_when_the_query_is_made(query, monkeypatch):
 def test_it_runs_behind_a_join(spark, folder, tmp_path):
     made = killed.join_over(spark, folder)
     tree = made.explain()
-    assert tree.index("newest result") < tree.index("join s") < tree.index("filter t:")
+    assert tree.index("newest (result)") < tree.index("join s") < tree.index("filter t:")
     run = finish(made.start(checkpoint=str(tmp_path), trigger="available_now"))
     assert found(run) == sorted(expected("joined", N_BATCHES), key=repr)
     assert places(run) == ["early"]
@@ -182,7 +182,7 @@ def test_it_runs_behind_a_join(spark, folder, tmp_path):
     assert manifest["parts"].keys() >= {"join", "newest"}, "one manifest has the state of both"
     said = run.explain()
     assert "Newest rows" in said
-    assert "newest result: the greatest v so far of each k" in said
+    assert "newest (result): the greatest v so far of each k" in said
 
 
 def test_it_runs_once_over_batch_dataframes(spark, folder):

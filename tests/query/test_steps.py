@@ -7,7 +7,16 @@ import pytest
 from eddyline.errors import NotSupportedError
 from eddyline.query.predicates import SqlPredicate, predicate
 from eddyline.query.select.reader import read_query
-from eddyline.query.steps import FilterStep, JoinStep, ProjectStep, ReadStep, steps, tree
+from eddyline.query.steps import (
+    RESULT,
+    FilterStep,
+    JoinStep,
+    ProjectStep,
+    ReadStep,
+    carries,
+    steps,
+    tree,
+)
 from eddyline.query.windows import RangeWindow, UnboundedWindow
 
 COLUMNS = {
@@ -36,7 +45,7 @@ def test_a_filter_is_read_filtered_and_projected():
     assert steps(query) == (
         ReadStep("s", "x"),
         FilterStep("x", (SqlPredicate("v > 3"), query.inputs[0].predicates[1])),
-        ProjectStep("x", ("v", "k + 1 AS one"), "result"),
+        ProjectStep("x", ("v", "k + 1 AS one"), RESULT),
     )
     assert [str(step) for step in steps(query)] == [
         "read s as x",
@@ -158,9 +167,18 @@ def test_a_join_over_a_join_is_not_supported_yet():
 
 def test_a_plan_may_stand_beside_a_step():
     said = tree(steps(read(ALARMS)), lambda step: f"{type(step).__name__} {step.output}")
-    assert said == ("ProjectStep result", "└─ FilterStep s", "   └─ ReadStep s")
+    assert said == ("ProjectStep (result)", "└─ FilterStep s", "   └─ ReadStep s")
 
 
 def test_steps_travel():
     found = steps(read("SELECT v, w FROM s [NOW], t WHERE s.k = t.k AND v < w"))
     assert pickle.loads(pickle.dumps(found)) == found
+
+
+@pytest.mark.parametrize(
+    ("projections", "is_there"),
+    [(("*",), True), (("k", "ts"), True), (("k",), False), (("other AS ts",), False)],
+)
+def test_a_column_is_carried_unchanged_or_not(projections, is_there):
+    chain = (ReadStep("s", "s"), FilterStep("s", ()), ProjectStep("s", projections))
+    assert carries(chain, "ts") is is_there

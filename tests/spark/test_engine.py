@@ -150,6 +150,13 @@ def test_console_sink(engine, capsys):
     assert "only the first 20 rows" in shown
 
 
+def test_names_of_streams_differ_by_more_than_case(spark, engine, folder):
+    with pytest.raises(QueryError, match="stream 's' exists already; choose another name than 'S'"):
+        engine.stream("S", spark.readStream.schema("id bigint").parquet(folder))
+    with pytest.raises(QueryError, match="stream 's' exists already"):
+        engine.table("S", spark.range(3))
+
+
 def test_start_all(spark, engine, folder, tmp_path):
     engine.query(TEXT, name="a")
     engine.query("SELECT id FROM s WHERE u > 2", name="b")

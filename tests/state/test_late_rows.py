@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import datetime as dt
-import os
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -56,5 +56,6 @@ def test_files_that_a_failed_attempt_alone_has_written_go(tmp_path):
     write_late(place, 1, 0, "s", rows)
     stays, stale = (write_late(place, 2, bucket, "s", rows) for bucket in (0, 1))
     settle_late(place, 2, [stays])
-    assert stale not in os.listdir(place.late)
+    assert [each.name for each in Path(place.late).rglob("*.parquet")].count(stays) == 1
+    assert not list(Path(place.late).rglob(stale))
     assert read_late(place, "s", until=2).num_rows == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -172,6 +173,26 @@ def test_what_a_manifest_names_is_on_the_disk_before_it(folder, monkeypatch):
         2, "query", {"join": JoinPart(GRID, {0: state}).packed()}
     )
     assert flushed[1:] == ["manifest-00000002.json", "windows"], "also after a restart"
+
+
+def test_a_file_that_is_not_there_is_not_committed(folder):
+    before = committed(folder, 0, "r")
+    run = before.parts["join"].read(JoinPart).buckets[0].runs["s"][0]
+    lost = BucketState({"s": (run, replace(run, name="lost"))})
+    with pytest.raises(StateError, match=r"names 1 files that are not in .*, such as lost;"):
+        folder.commit(1, "query", {"join": JoinPart(GRID, {0: lost}).packed()})
+    assert folder.latest() == before
+
+
+def test_what_cannot_be_removed_goes_with_a_later_commit(folder, monkeypatch):
+    committed(folder, 0, "r")
+    with monkeypatch.context() as patched:
+        patched.setattr(folder, "_clean", lambda *_: os.unlink("nowhere"))
+        for batch_id in (1, 2, 3):
+            committed(folder, batch_id, f"r{batch_id}")
+    assert runs_of(folder) == {"r", "r1", "r2", "r3"}
+    committed(folder, 4, "r4")
+    assert runs_of(folder) == {"r3", "r4"}
 
 
 def test_drafts_of_a_killed_process_go(folder):

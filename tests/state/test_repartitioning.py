@@ -21,7 +21,7 @@ from eddyline.joins.plan import BatchPlan
 from eddyline.joins.state_part import JoinPart
 from eddyline.state.bucket_state import BucketState
 from eddyline.state.grid import Grid, bins_of
-from eddyline.state.late_rows import read_late
+from eddyline.state.late_rows import read_late, settle_late
 from eddyline.state.manifest import ManifestFolder
 from eddyline.state.repartitioning import Moved, buckets_for
 from eddyline.state.rows import ALWAYS, FOREVER, Rows
@@ -59,7 +59,7 @@ class MovingOperator(Operator):
             number, self.graph, self.orders(), self.lengths(), lows, self.horizons(), grid,
             moved=Moved.of(self.part.grid, self.part.buckets, grid),
         )  # fmt: skip
-        part, after = self.part, {}
+        part, after, late_files = self.part, {}, []
         windows = buckets_for(grid, part.grid, part.buckets, self.graph.classes_of)
         for bucket in range(grid.n_buckets):
             mine = {}
@@ -76,9 +76,11 @@ class MovingOperator(Operator):
             self.bins.update({key: int(of.sum()) for key, of in task.report.bins.items()})
             assert task.report.n_here >= sum(task.report.n_rows.values())
             after[bucket] = task.report.after
+            late_files += task.report.late_files
         for name, rows in inputs.items():
             if len(rows):
                 self.latest[name] = max(self.latest.get(name, ALWAYS), int(rows.starts.max()))
+        settle_late(self.manifests.place("join"), number, late_files)
         self.manifests.commit(number, "drawn", {"join": JoinPart(grid, after).packed()})
         self.part = self.manifests.latest().parts["join"].read(JoinPart)
         return inputs, lows

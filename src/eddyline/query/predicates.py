@@ -60,7 +60,8 @@ class FunctionPredicate:
         QueryError: it is not callable, reads nothing, or takes another number of arguments.
     """
 
-    fn: Callable[..., Any] = field(hash=False)  # an instance of a data class has no hash
+    # An instance of a data class has no hash, and no two processes say a function by the same text.
+    fn: Callable[..., Any] = field(hash=False, repr=False)
     """Called with one array per entry of ``reads``."""
     reads: tuple[str, ...]
     """Column names, or SQL expressions over columns, in the order of the arguments."""

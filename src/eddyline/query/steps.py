@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from eddyline.query.query import Emits, Input, KeyClass, Query
     from eddyline.query.windows import Window
 
-RESULT = "result"
-"""The relation that the last step of a query makes."""
+RESULT = "(result)"
+"""The relation that the last step of a query makes; no stream or input can have that name."""
 
 
 class Step(Protocol):
@@ -222,6 +222,22 @@ def inlined(steps: Sequence[Step], name: str) -> list[Step]:
     return [
         step.renamed(lambda inner: name if inner == RESULT else f"{name}.{inner}") for step in steps
     ]
+
+
+def carries(steps: Sequence[Step], column: str) -> bool:
+    """Return whether the rows that steps make have a column of the rows they read, unchanged."""
+    for step in steps:
+        if isinstance(step, JoinStep):
+            return False
+        if isinstance(step, ProjectStep):
+            outputs = [parse_one(f"SELECT {each}", read=SparkText) for each in step.projections]
+            kept = [each for made in outputs for each in made.expressions]
+            if not any(
+                isinstance(each, exp.Star) or (isinstance(each, exp.Column) and each.name == column)
+                for each in kept
+            ):
+                return False
+    return True
 
 
 def columns_read(inputs: Sequence[str], texts: Sequence[str]) -> dict[str, tuple[str, ...]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from eddyline.query.steps import RESULT, OverOne
@@ -36,7 +36,7 @@ class Rules(Protocol):
 class RuleStep(OverOne):
     """Adds the names of the rules that are true for each row of a relation."""
 
-    rules: Rules
+    rules: Rules = field(repr=False)
     column: str = "matches"
     """The new column: an array of names, in the order of the set."""
     keep_unmatched: bool = False

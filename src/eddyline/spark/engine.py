@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from eddyline.errors import OptionError, QueryError
 from eddyline.query.predicates import FunctionPredicate, predicate
 from eddyline.query.select.reader import read_query
-from eddyline.query.steps import ReadStep, inlined, steps
+from eddyline.query.steps import ReadStep, carries, inlined, steps
 from eddyline.registry import unknown
 from eddyline.spark.analysis import column_types
 from eddyline.spark.functions import argument_names
@@ -84,12 +84,14 @@ class Engine:
         Args:
             name: the stream's name in SQL.
             df: a streaming DataFrame, or a query of this engine.
-            time: its event-time column; used by windows, not by filters.
+            time: its event-time column; used by windows, not by filters. Results of a query have
+                that of the stream that it reads, whether they carry the column or not.
             lateness: how much earlier than the latest row before it a row may be ("1 minute");
                 the watermark of queries that filter; a join counts late rows by itself.
 
         Raises:
-            QueryError: the name is taken, the DataFrame is no stream, or has no such column.
+            QueryError: the name is taken, whatever its case; the DataFrame is no stream, or has no
+                such column; or the results of a query have another event time.
         """
         self._check_new(name)
         if not getattr(df, "isStreaming", isinstance(df, Query)):
@@ -111,6 +113,13 @@ class Engine:
             msg = f"stream {name!r} has a lateness but no time column; add time='…'"
             raise OptionError(msg, name=name)
         if isinstance(df, Query):
+            if time is not None and not _has_event_time(df, time, lateness):
+                msg = (
+                    f"stream {name!r}: results of a query have the event time and the lateness of "
+                    f"the stream that it reads, and {time!r} is not that column, unchanged, with "
+                    f"that lateness; leave out time and lateness, or give them to the stream"
+                )
+                raise QueryError(msg, name=name, time=time)
             self.results[name] = df
             return
         if time is not None and lateness is not None:
@@ -136,10 +145,11 @@ class Engine:
         self.relations[name] = Relation(df)
 
     def _check_new(self, name: str) -> None:
-        if name in self.relations or name in self.results:
-            kind = "table" if name in self.tables else "stream"
-            msg = f"{kind} {name!r} exists already; choose another name"
-            raise QueryError(msg, name=name)
+        for known in (*self.relations, *self.results):
+            if known.lower() == name.lower():
+                kind = "table" if known in self.tables else "stream"
+                msg = f"{kind} {known!r} exists already; choose another name than {name!r}"
+                raise QueryError(msg, name=name)
 
     def function(
         self,
@@ -302,3 +312,10 @@ class Engine:
         active = [each.name for each in self.spark.streams.active]
         if name in active or any(each.is_running(name) for each in self.groups):
             raise already_running(name, RENAME)
+
+
+def _has_event_time(made: Query, time: str, lateness: str | None) -> bool:
+    """Return whether a column of results is the event time of the stream that a query reads."""
+    of = [each for each in made.relations.values() if each.df.isStreaming]
+    is_its = len(of) == 1 and of[0].time == time and lateness in (None, of[0].lateness)
+    return is_its and carries(made.steps, time)

@@ -123,7 +123,7 @@ class Query:
             [name, each.time, sorted(column_types(each.df).items())]
             for name, each in sorted(self.relations.items())
         ]
-        plain = json.dumps([facts, [str(each) for each in self.steps]], default=str)
+        plain = json.dumps([facts, [f"{each} {each!r}" for each in self.steps]])
         return f"{self.text} #{hashlib.blake2b(plain.encode(), digest_size=6).hexdigest()}"
 
     # -- a query that only filters, which may run together with others ----------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -32,17 +33,19 @@ def write_late(
     rows: Rows,
     keys: Sequence[KeyColumn] = (),
 ) -> str:
-    """Write late rows of an input as one parquet file, and return its name.
+    """Write late rows of an input as one parquet file of a new name, and return the name.
 
-    An earlier attempt of the same batch is replaced. Columns that codes say are written as well.
+    Columns that codes say are written as well.
 
     Raises:
         OSError: it cannot be written.
     """
-    file = f"{batch_id:08d}-{bucket:05d}-{quote(name, safe='')}.parquet"
+    file = f"{bucket:05d}-{uuid.uuid4().hex}-{quote(name, safe='')}.parquet"
+    folder = _folder(place, batch_id)
+    place.files.create_dir(folder, recursive=True)
     columns = [*rows.payload.columns, *(key.values(rows.codes) for key in keys)]
     names = [*rows.payload.column_names, *(key.name for key in keys)]
-    with place.files.open_output_stream(f"{place.late}/{file}") as out:
+    with place.files.open_output_stream(f"{folder}/{file}") as out:
         pq.write_table(with_times(pa.table(columns, names=names), rows.starts), out)
     return file
 
@@ -62,11 +65,12 @@ def read_late(place: StatePlace, name: str, until: int) -> pa.Table | None:
         OSError: they cannot be read.
     """
     tables = []
-    for file in sorted(names_in(place.files, place.late)):
-        batch_id, _, its_name = file.split("-", 2)
-        if its_name == f"{quote(name, safe='')}.parquet" and int(batch_id) <= until:
-            with place.files.open_input_file(f"{place.late}/{file}") as source:
-                tables.append(pq.read_table(source))
+    for batch_id in sorted(int(each) for each in names_in(place.files, place.late)):
+        folder = _folder(place, batch_id)
+        for file in sorted(names_in(place.files, folder)) if batch_id <= until else ():
+            if file.split("-", 2)[2] == f"{quote(name, safe='')}.parquet":
+                with place.files.open_input_file(f"{folder}/{file}") as source:
+                    tables.append(pq.read_table(source))
     return pa.concat_tables(tables) if tables else None
 
 
@@ -76,7 +80,15 @@ def settle_late(place: StatePlace, batch_id: int, written: Collection[str]) -> N
     Raises:
         OSError: they cannot be flushed or removed.
     """
-    for file in names_in(place.files, place.late):
-        if int(file.split("-")[0]) >= batch_id and file not in written:
-            place.files.delete_file(f"{place.late}/{file}")
-    sync_files(place.files, place.late, sorted(written))
+    folder = _folder(place, batch_id)
+    for file in names_in(place.files, folder):
+        if file not in written:
+            place.files.delete_file(f"{folder}/{file}")
+    if written:
+        sync_files(place.files, folder, sorted(written))
+        sync_files(place.files, place.late, [f"{batch_id:08d}"])
+
+
+def _folder(place: StatePlace, batch_id: int) -> str:
+    """Return the folder of the late rows of a batch."""
+    return f"{place.late}/{batch_id:08d}"

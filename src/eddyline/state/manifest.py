@@ -7,6 +7,7 @@ All files that a manifest names are on the disk before it is, and it is there wh
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
@@ -156,7 +157,8 @@ class ManifestFolder:
         The files of the operators' parts are closed.
 
         Raises:
-            StateError: it cannot be written; what was there before is still there.
+            StateError: it cannot be written, or a file that it names is not there; what was there
+                before is still there.
         """
         manifest, path = Manifest(batch_id, identity, dict(parts)), self._path(batch_id)
         kept = range(batch_id - KEPT + 1, batch_id)
@@ -164,6 +166,13 @@ class ManifestFolder:
         try:
             there = names_in(self.files, self._runs)
             new = manifest.names - before
+            if missing := new - {_stem(name) for name in there}:
+                msg = (
+                    f"the state of batch {batch_id} names {len(missing)} files that are not in "
+                    f"{self._runs}, such as {min(missing)}; start the query again: the batch runs "
+                    f"again. If another query was started with this folder, give it its own"
+                )
+                raise StateError(msg, folder=self._runs)
             runs = [f"{self._runs}/{name}" for name in there if _stem(name) in new]
             needs = [self._runs, *runs] if runs else []
             replace_in(self.files, path, msgspec.json.encode(manifest), needs)
@@ -175,7 +184,8 @@ class ManifestFolder:
             raise StateError(msg, path=path) from error
         self._known = {each: self._known[each] for each in kept if each in self._known}
         self._known[batch_id] = manifest.names
-        self._clean(batch_id, there, before | manifest.names)
+        with suppress(OSError):  # the next commit tries again
+            self._clean(batch_id, there, before | manifest.names)
         return manifest
 
     def _clean(self, batch_id: int, there: Iterable[str], needed: set[str]) -> None:

@@ -24,6 +24,9 @@ MOST_RUNS = 4_096
 """Runs that a process keeps mapped, two files each: far below the 65,530 mappings that Linux allows
 a process."""
 
+NEW_SHARE = 1 / 8
+"""New runs, as a share of those that are mapped, after which those that are gone are looked for."""
+
 Stamp = tuple[tuple[int, int, int, int], ...]
 """Device, inode, size and time of the last change (ns) of each file of a run."""
 
@@ -33,6 +36,7 @@ class MappedRuns:
 
     def __init__(self) -> None:
         self._runs: dict[tuple[str, str, tuple[int, ...]], tuple[Stamp, SortedRun]] = {}
+        self._n_new = 0
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
@@ -57,7 +61,10 @@ class MappedRuns:
                 return kept[1]
         run = open_run(files, folder, name, keys)
         with self._lock:
-            self._drop(folder)
+            self._n_new += 1
+            if self._n_new > len(self._runs) * NEW_SHARE or len(self._runs) >= MOST_RUNS:
+                self._drop(folder)
+                self._n_new = 0
             self._runs[which] = stamp, run
         return run
 

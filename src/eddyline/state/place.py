@@ -32,7 +32,8 @@ class StatePlace:
 
 
 def names_in(files: fs.FileSystem, folder: str) -> list[str]:
-    """Return the names of all files and folders in a folder."""
+    """Return the names of all files and folders in a folder; none if it is not there."""
     from pyarrow import fs  # noqa: PLC0415
 
-    return [info.base_name for info in files.get_file_info(fs.FileSelector(folder))]
+    chosen = fs.FileSelector(folder, allow_not_found=True)
+    return [info.base_name for info in files.get_file_info(chosen)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 
 import numpy as np
 import pyarrow as pa
@@ -10,7 +11,7 @@ import pyarrow.compute as pc
 import pytest
 
 import eddyline as el
-from eddyline.errors import PredicateError
+from eddyline.errors import PredicateError, QueryError, StateError
 from tests.spark.joins.join_streams import stream_of, write_batch
 
 pytestmark = pytest.mark.spark
@@ -214,3 +215,55 @@ def test_a_query_over_the_results_of_a_join_and_a_join_over_those_of_a_filter(en
     assert plan.count("join") == 1
     assert "filter pairs.few.s" in plan
     assert "native block of pairs.few" in run.explain()
+
+
+def test_a_stream_may_have_any_name(spark, tmp_path, engine):
+    """Rows that the query of a stream drops are not counted, whatever its own stream is called."""
+    for name in ("result", "plain"):
+        engine.stream(name, stream_of(spark, tmp_path, "s"), time="ts")
+        engine.stream(f"few_{name}", engine.query(f"SELECT * FROM {name} WHERE v = 3"))
+    text = "SELECT a.k FROM few_{} [ROWS 2] AS a, t [NOW] WHERE a.w = t.w"
+    found = {name: keys(engine.query(text.format(name)))[0] for name in ("result", "plain")}
+    assert found["result"] == found["plain"]
+    assert len(found["plain"]) > 2_000
+
+
+@pytest.mark.parametrize(
+    ("projections", "given"),
+    [
+        ("k, v, timestamp_seconds(v) AS ts", {"time": "ts"}),
+        ("*, timestamp_seconds(v) AS of_v", {"time": "of_v"}),
+        ("*", {"time": "ts", "lateness": "1 minute"}),
+    ],
+)
+def test_results_have_the_event_time_of_their_stream_and_no_other(engine, projections, given):
+    made = engine.query(f"SELECT {projections} FROM s WHERE v > 1")
+    with pytest.raises(QueryError, match=r"the event time and the lateness of the stream that it"):
+        engine.stream("few", made, **given)
+    engine.stream("few", made)
+    engine.stream("same", engine.query("SELECT * FROM s"), time="ts")
+
+
+def test_a_state_folder_is_of_one_run(engine, tmp_path):
+    folder = str(tmp_path / "state")
+    one, two = (engine.query(TEXT.format("s.v > 1"), name=name) for name in ("one", "two"))
+    run = one.start(state=folder)
+    try:
+        with pytest.raises(QueryError, match=r"run 'one' writes to the state .*; stop it first"):
+            two.start(state=folder)
+    finally:
+        run.stop()
+
+
+def test_a_manifest_of_another_query_is_noticed_while_a_query_runs(engine, tmp_path):
+    checkpoint = tmp_path / "ckpt"
+    query = engine.query(TEXT.format("s.v > 1"), name="mine")
+    query.start(checkpoint=str(checkpoint), trigger="available_now").await_termination(120)
+    for part, says in (("identity", "holds the state of another query"), ("parts", "has no part")):
+        newest = max((checkpoint / "eddyline" / "state").glob("manifest-*"))
+        kept = newest.read_text()
+        damaged = {**json.loads(kept), part: "another" if part == "identity" else {}}
+        newest.write_text(json.dumps(damaged))
+        with pytest.raises(StateError, match=says):
+            query.start(checkpoint=str(checkpoint), trigger="available_now")
+        newest.write_text(kept)

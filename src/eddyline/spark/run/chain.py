@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from eddyline.errors import StateError
 from eddyline.spark.operator import Batch, Stateful, collected
+from eddyline.state.manifest import RESTORE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from eddyline.runtime.operator import Record
     from eddyline.runtime.records import History
     from eddyline.spark.operator import Observed, Operator, Pending
-    from eddyline.state.manifest import ManifestFolder
+    from eddyline.state.manifest import Manifest, ManifestFolder, StatePart
     from eddyline.watch.sections import Section
 
 WHOLE_WAIT_S = 60.0
@@ -60,16 +61,32 @@ class Chain:
     def _start(self, folder: ManifestFolder) -> None:
         """Let the operators know the newest state, for people to see before the first batch."""
         latest = folder.latest()
-        if latest is None:
-            return
-        if latest.identity != self.identity:
+        if latest is not None:
+            for each in self._stateful:
+                each.open(self._part(latest, each.name), None, Batch(latest.batch_id + 1))
+
+    def _part(self, manifest: Manifest | None, name: str) -> StatePart | None:
+        """Return the state of an operator; None before the first batch.
+
+        Raises:
+            StateError: the manifest is of another query, or the operator's part is missing.
+        """
+        if manifest is None:
+            return None
+        assert self._folder is not None
+        if manifest.identity != self.identity:
             msg = (
-                f"{folder.folder} holds the state of another query ({latest.identity}); this one "
-                f"is {self.identity}. Give another checkpoint, or the query as it was"
+                f"{self._folder.folder} holds the state of another query ({manifest.identity}); "
+                f"this one is {self.identity}. Give another checkpoint, or the query as it was"
             )
-            raise StateError(msg, folder=folder.folder)
-        for each in self._stateful:
-            each.open(latest.parts.get(each.name), None, Batch(latest.batch_id + 1))
+            raise StateError(msg, folder=self._folder.folder)
+        if name not in manifest.parts:
+            msg = (
+                f"the state after batch {manifest.batch_id} in {self._folder.folder} has no part "
+                f"of {name!r}, only of {', '.join(manifest.parts) or 'nothing'}; {RESTORE}"
+            )
+            raise StateError(msg, folder=self._folder.folder, part=name)
+        return manifest.parts[name]
 
     @property
     def has_state(self) -> bool:
@@ -88,8 +105,7 @@ class Chain:
             return
         before, again = self._folder.before(batch.id)
         for each in self._stateful:
-            part = None if before is None else before.parts.get(each.name)
-            each.open(part, None if again is None else again.parts.get(each.name), batch)
+            each.open(self._part(before, each.name), self._part(again, each.name), batch)
 
     def lay(
         self, rows: DataFrame, batch: Batch, observed: DataFrame | None = None
@@ -99,10 +115,16 @@ class Chain:
         The first is laid over the rows with an observation of them, if there is one; it looks at
         the others before, as an observation belongs to one job.
         """
+        return self._laid(rows if observed is None else observed, batch, rows)
+
+    def _laid(
+        self, df: DataFrame, batch: Batch, look_at: DataFrame | None
+    ) -> tuple[DataFrame, Awaited]:
+        """Lay the operators; they are prepared for the batch if there are rows to look at."""
         awaited = {}
-        df = rows if observed is None else observed
-        for each in self.operators:
-            each.prepare(rows if df is observed else df, batch)
+        for number, each in enumerate(self.operators):
+            if look_at is not None:
+                each.prepare(df if number else look_at, batch)
             laid = each.lay(df, batch)
             df, awaited[each.name] = laid.df, laid.pending
         return df, awaited
@@ -126,7 +148,8 @@ class Chain:
         """
         if all(each.is_whole(seen[each.name]) for each in self._stateful):
             return seen
-        result, awaited = self.lay(df, batch)
+        # Not prepared anew: a rule set that changed would make the state of other results.
+        result, awaited = self._laid(df, batch, None)
         result.write.format("noop").mode("overwrite").save()
         seen = self.collect(awaited, WHOLE_WAIT_S)
         if not all(each.is_whole(seen[each.name]) for each in self._stateful):

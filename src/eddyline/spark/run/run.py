@@ -143,6 +143,8 @@ class Run(RunFace):
             raise StateError(msg, path=str(folder))
         outlet.begin(continues=folder is not None and has_started(folder))
         self.checkpoint = folder or Path(temporary_folder())
+        self.state = job.state or str(self.checkpoint / "eddyline" / "state")
+        """Folder of durable state, whether there is some or not."""
         self.chain = self._chain()
         self._lock = threading.Lock()
         self._records: list[BatchRecord] = []
@@ -165,18 +167,17 @@ class Run(RunFace):
         Raises:
             StateError: the durable state is of another query, or cannot be read.
         """
-        job, state = self.job, self.job.state or str(self.checkpoint / "eddyline" / "state")
         made = Chain(
-            job.operators(self.checkpoint),
-            lambda: ManifestFolder(*file_system(state)),
-            job.identity,
+            self.job.operators(self.checkpoint),
+            lambda: ManifestFolder(*file_system(self.state)),
+            self.job.identity,
         )
         if made.has_state and not has_started(self.checkpoint):
             msg = (
-                f"{state} holds the state of another run of this query; give that run's "
+                f"{self.state} holds the state of another run of this query; give that run's "
                 f"checkpoint to go on from it, or another folder"
             )
-            raise StateError(msg, folder=state)
+            raise StateError(msg, folder=self.state)
         return made
 
     def _started(self, trigger: dict[str, Any]) -> StreamingQuery:
@@ -184,12 +185,14 @@ class Run(RunFace):
         if self.name in active:
             raise already_running(self.name, self.job.rename)
         for run in list(_started_runs):
-            if run.isActive and run.checkpoint == self.checkpoint:
+            if run.isActive and self.state == run.state:
+                its = "state" if self.job.state else "checkpoint"
+                folder = self.job.state or str(self.checkpoint)
                 msg = (
-                    f"run {run.name!r} writes to the checkpoint {self.checkpoint}; stop it first, "
-                    f"or give another folder"
+                    f"run {run.name!r} writes to the {its} {folder}; stop it first, or give "
+                    f"another folder"
                 )
-                raise QueryError(msg, run=run.name, checkpoint=str(self.checkpoint))
+                raise QueryError(msg, run=run.name, **{its: folder})
         _forget_unwritten(self.checkpoint)
         writer = self.source.writeStream.foreachBatch(self._on_batch).queryName(self.name)
         writer = writer.option("checkpointLocation", str(self.checkpoint / "spark"))
