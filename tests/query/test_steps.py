@@ -177,7 +177,7 @@ def test_steps_travel():
 
 @pytest.mark.parametrize(
     ("projections", "is_there"),
-    [(("*",), True), (("k", "ts"), True), (("k",), False), (("other AS ts",), False)],
+    [(("*",), True), (("k", "ts"), True), (("k",), False), (("ts AS t2", "other AS ts"), False)],
 )
 def test_a_column_is_carried_unchanged_or_not(projections, is_there):
     chain = (ReadStep("s", "s"), FilterStep("s", ()), ProjectStep("s", projections))

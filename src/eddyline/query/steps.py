@@ -14,7 +14,7 @@ from sqlglot import exp
 from eddyline.errors import NotSupportedError
 from eddyline.query.predicates import SqlPredicate
 from eddyline.query.select.names import identifier
-from eddyline.sql.parsing import parse_output, refuse
+from eddyline.sql.parsing import parse_output, quoted, refuse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -230,12 +230,8 @@ def carries(steps: Sequence[Step], column: str) -> bool:
         if isinstance(step, JoinStep):
             return False
         if isinstance(step, ProjectStep):
-            outputs = [parse_one(f"SELECT {each}", read=SparkText) for each in step.projections]
-            kept = [each for made in outputs for each in made.expressions]
-            if not any(
-                isinstance(each, exp.Star) or (isinstance(each, exp.Column) and each.name == column)
-                for each in kept
-            ):
+            kept = {"*", column, quoted(column)}
+            if kept.isdisjoint(step.projections):
                 return False
     return True
 
