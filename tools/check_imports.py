@@ -34,7 +34,7 @@ PYSPARK_ROOMS = {"spark"}
 OPERATORS = {"filters", "rules", "joins"}
 """Rooms of an operator each; ``watch/`` and ``spark/`` have a sub-room for each of them."""
 
-NAMELESS = {"runtime", "watch", "spark/run", "spark/operator"}
+NAMELESS = {"runtime", "watch", "spark/run", "spark/operator", "spark/query"}
 """What serves every operator and so names none, but for the sub-rooms of operators in it."""
 
 FACE = {"__init__", "__main__", "demo"}

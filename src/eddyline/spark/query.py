@@ -5,17 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import fields
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from eddyline.errors import OptionError, QueryError
 from eddyline.options import FOR_ALL, check_names
-from eddyline.query.steps import FilterStep, ProjectStep, ReadStep, tree
+from eddyline.query.steps import ReadStep, tree
 from eddyline.spark.analysis import column_types
-from eddyline.spark.filters.operator import FilterOperator
 from eddyline.spark.operator import Stateful
 from eddyline.spark.operators import laid_out
-from eddyline.spark.projection import ProjectOperator
 from eddyline.spark.run.run import Job, Run, SinkOutlet, settings_of
 from eddyline.spark.sinks.sinks import sink_of
 
@@ -24,8 +21,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from eddyline.filters.binding import Pinned
-    from eddyline.query.predicates import Predicate
     from eddyline.query.steps import Step
     from eddyline.spark.operator import Operator
     from eddyline.spark.relation import Relation
@@ -108,10 +103,14 @@ class Query:
         """The streams that the query reads, by name."""
         return tuple(name for name, each in self.relations.items() if each.df.isStreaming)
 
-    def _new_operators(self) -> list[Operator]:
-        """Return operators that have learned nothing: those of the check, when first asked."""
-        made, self._made = self._made, []
-        return made or self._laid_out()[1]
+    @property
+    def operators(self) -> Sequence[Operator]:
+        """Operators that have learned nothing: those of the check, until they are started."""
+        return self._made or self._laid_out()[1]
+
+    def _new_operators(self) -> Sequence[Operator]:
+        made, self._made = self.operators, []
+        return made
 
     def _laid_out(self) -> tuple[DataFrame, list[Operator]]:
         return laid_out(self.steps, self.relations, self.name, self.options)
@@ -125,38 +124,6 @@ class Query:
         ]
         plain = json.dumps([facts, [f"{each} {each!r}" for each in self.steps]])
         return f"{self.text} #{hashlib.blake2b(plain.encode(), digest_size=6).hexdigest()}"
-
-    # -- a query that only filters, which may run together with others ----------------------------
-
-    @property
-    def is_filter(self) -> bool:
-        """Whether the query reads one stream, filters it and projects, and does nothing else."""
-        return tuple(map(type, self.steps)) == (ReadStep, FilterStep, ProjectStep)
-
-    @property
-    def stream(self) -> str:
-        """The first stream that the query reads, by name."""
-        return self.streams[0]
-
-    @property
-    def conjuncts(self) -> tuple[Predicate, ...]:
-        """The predicates of a query that only filters."""
-        return next(each.predicates for each in self.steps if isinstance(each, FilterStep))
-
-    @property
-    def projections(self) -> tuple[str, ...]:
-        """The output columns, as SQL."""
-        return next(each.projections for each in self.steps if isinstance(each, ProjectStep))
-
-    @cached_property
-    def pinned(self) -> tuple[Pinned, ...]:
-        """The predicates of a query that only filters which keep their place."""
-        made = self._made or self._laid_out()[1]
-        return next(each.bound.pinned for each in made if isinstance(each, FilterOperator))
-
-    def project(self, df: DataFrame) -> DataFrame:
-        """Return the output columns over rows of the stream."""
-        return ProjectOperator(self.name, "project", self.projections).shape(df)
 
     def check_not_running(self) -> None:
         """Raise QueryError if a query of its name is running."""

@@ -20,6 +20,7 @@ from eddyline.spark.rules.rule_set import RuleSet
 from eddyline.spark.run.run import Job, Run, has_started, settings_of
 from eddyline.spark.run.running_query import RunFace, stop_runs
 from eddyline.spark.session import is_ansi
+from eddyline.spark.shared.filter_query import is_filter, pinned_of, predicates_of, projections_of
 from eddyline.spark.shared.outlet import PLACES, SharedOutlet, member_of
 from eddyline.spark.sinks.sinks import sink_of
 from eddyline.sql.functions import NON_DETERMINISTIC
@@ -93,11 +94,11 @@ def start_together(
     """
     runs: dict[str, RunFace] = {}
     notes: dict[str, str] = {}
-    filters = [start for start in starts if start.query.is_filter]
+    filters = [start for start in starts if is_filter(start.query)]
     groups[:] = [each for each in groups if each.run.isActive]
     try:
         for group in _groups(filters, checkpoint, notes) if shared else []:
-            folder = _folder(checkpoint, group[0].query.stream)
+            folder = _folder(checkpoint, group[0].query.streams[0])
             groups.append(SharedQueries(group, folder))
             runs |= {each.name: each for each in groups[-1].runs}
         for start in starts:
@@ -111,9 +112,9 @@ def start_together(
 
 def _alone(start: Start, checkpoint: str | None, notes: Mapping[str, str]) -> Run:
     name = start.query.name
-    if not start.query.is_filter:
+    if not is_filter(start.query):
         return start.run(checkpoint)
-    folder = _folder(checkpoint, start.query.stream)
+    folder = _folder(checkpoint, start.query.streams[0])
     if start.checkpoint is None and name in (_members(folder) or {}):
         why = f" (it cannot: {notes[name]})" if name in notes else ""
         msg = (
@@ -165,7 +166,7 @@ def _groups(
     """Return the queries that run together, and note why others do not."""
     by_stream: dict[tuple[str, str | None], list[Start]] = {}
     for start in starts:
-        by_stream.setdefault((start.query.stream, start.trigger), []).append(start)
+        by_stream.setdefault((start.query.streams[0], start.trigger), []).append(start)
     groups = []
     taken: set[str] = set()
     for (stream, _), members in by_stream.items():
@@ -196,7 +197,7 @@ def _why_alone(start: Start, checkpoint: str | None, known: dict[str, int | None
     if known is not None and query.name not in known:
         return "others ran together under this checkpoint before it was there"
     until = (known or {}).get(query.name)
-    if until is not None and until < _last_commit(_folder(checkpoint, query.stream)):
+    if until is not None and until < _last_commit(_folder(checkpoint, query.streams[0])):
         return f"it was stopped after batch {until}, and others went on without it"
     return why_not_shared(query)
 
@@ -205,13 +206,13 @@ def why_not_shared(query: Query) -> str:
     """Return the reason why a query would mean something else with others; "" if none."""
     if FilterOptions.taken(query.options)[0] != FilterOptions():
         return "it has options of its own"
-    if query.pinned:
-        return f"{query.pinned[0].text!r} keeps its place: {query.pinned[0].reason}"
-    drawn = {name.lower() for text in query.projections for name in _NAME.findall(text)}
+    if pinned := pinned_of(query):
+        return f"{pinned[0].text!r} keeps its place: {pinned[0].reason}"
+    drawn = {name.lower() for text in projections_of(query) for name in _NAME.findall(text)}
     if lots := drawn & {*NON_DETERMINISTIC, "_metadata"}:
         return f"its output columns use {sorted(lots)[0]}, which depends on how rows are read"
     try:
-        source = PredicateRule(query.name, query.conjuncts)
+        source = PredicateRule(query.name, predicates_of(query))
         source.bind(column_types(query.source), ansi=is_ansi(query.source.sparkSession))
     except EddylineError as error:
         return error.message
@@ -228,12 +229,12 @@ class SharedQueries:
     def __init__(self, starts: Sequence[Start], folder: Path | None) -> None:
         queries = [start.query for start in starts]
         first = queries[0]
-        self.stream = first.stream
+        self.stream = first.streams[0]
         self._folder = folder
         for query in queries:
             query.check_not_running()
         self.rules = RuleSet.of(
-            [PredicateRule(each.name, each.conjuncts) for each in queries],
+            [PredicateRule(each.name, predicates_of(each)) for each in queries],
             name=f"queries over {self.stream}",
         )
         self.outlet = SharedOutlet(

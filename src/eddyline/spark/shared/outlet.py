@@ -12,6 +12,7 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 
 from eddyline.spark.operator import PREFIX
+from eddyline.spark.shared.filter_query import projections_of
 from eddyline.spark.sinks.sinks import MemorySink
 from eddyline.sql.functions import CASTS, SAFE, STRICT
 from eddyline.sql.parsing import quoted
@@ -58,15 +59,16 @@ def member_of(query: Query, sink: Sink) -> Member:
     names = [name.lower() for name in query.source.columns]
     if not isinstance(sink, MemorySink) or len(set(names)) < len(names):
         return member
-    if all(map(_is_plain, query.projections)):
+    projections = projections_of(query)
+    if all(map(_is_plain, projections)):
         every = [quoted(name) for name in query.source.columns]
         member.texts = tuple(
-            text for each in query.projections for text in (every if each == "*" else [each])
+            text for each in projections for text in (every if each == "*" else [each])
         )
         member.fields = tuple(
             # The type is what Spark returns; a table has it once there are rows.
             pa.field(each.name, pa.null(), nullable=each.nullable)
-            for each in query.project(query.source).schema.fields
+            for each in query.source.selectExpr(*projections).schema.fields
         )
     return member
 
@@ -129,7 +131,8 @@ class SharedOutlet:
                 if member.name not in self.members:
                     continue  # stopped by the sink of another
                 part = kept.where(F.array_contains(PLACES, place)).drop(PLACES)
-                member.sink.write(member.query.project(part), batch_id)
+                own = part.selectExpr(*projections_of(member.query))
+                member.sink.write(own, batch_id)
                 member.kept[batch_id] = found.get(place, 0)
             if together:
                 _write_together(kept, together, batch_id)
