@@ -306,8 +306,9 @@ class NewestOperator(Operator):
     def plan(self) -> str:
         return self.loop.plan
 
-    def records(self) -> tuple[NewestRecord, ...]:
-        return (self.loop.record(),)
+    @property
+    def loops(self) -> tuple[NewestLoop]:
+        return (self.loop,)
 
     def lines(self) -> tuple[str, ...]:
         return (f"stale rows dropped {self.loop.plan}",)

@@ -6,44 +6,26 @@ that lays a plan over DataFrames is ``spark.operator.Operator``.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from eddyline.runtime.journal import JournalEntry
 
 
-class Profile(Protocol):
-    """Counts of what execution observed; keyed by identities, never by positions in a plan."""
-
-    def merge(self, *others: Self) -> Self:
-        """Return the counts of all together; the order of merging makes no difference."""
-        ...
+ProfileT_contra = TypeVar("ProfileT_contra", contravariant=True)
 
 
-ObservedT_contra = TypeVar("ObservedT_contra", contravariant=True)
-
-
-class Loop(Protocol[ObservedT_contra]):
+class Loop(Protocol[ProfileT_contra]):
     """Keeps one plan good: takes in profiles, never rows, and decides.
 
-    The same class works inside a task, between Arrow batches, and on the driver, between
-    micro-batches.
+    Profiles are keyed by identities, never by positions in a plan. The same class works inside a
+    task, between Arrow batches, and on the driver, between micro-batches.
     """
 
     component: str
     """Name of what decides, in the journal."""
 
-    @property
-    def plan(self) -> Any:
-        """The plan in force: an immutable value that can be pickled; ``str`` says it in words."""
-        ...
-
-    @property
-    def is_adaptive(self) -> bool:
-        """Whether the plan may still change."""
-        ...
-
-    def step(self, fresh: ObservedT_contra, batch_id: int = -1) -> list[JournalEntry]:
+    def step(self, fresh: ProfileT_contra, batch_id: int = -1) -> list[JournalEntry]:
         """Take in what a batch observed, and change the plan if the evidence says so.
 
         Called once for each batch, in their order. Never called for a batch that runs again.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from eddyline.runtime.journal import JournalEntry
-    from eddyline.runtime.operator import Record
+    from eddyline.runtime.operator import Loop, Record
     from eddyline.runtime.records import History
     from eddyline.runtime.reports import TaskReport
     from eddyline.spark.run.observed_metrics import PendingMetrics
@@ -182,9 +182,14 @@ class Operator:
         """Return the operator as it stands, with ``notes``; None if there is nothing to tell."""
         return None
 
+    @property
+    def loops(self) -> tuple[Loop[Any], ...]:
+        """The loops that keep its plan good, each with a record in the progress."""
+        return ()
+
     def records(self) -> tuple[Record, ...]:
         """Return the state of each part of the operator after a batch."""
-        return ()
+        return tuple(each.record() for each in self.loops)
 
     def lines(self) -> tuple[str, ...]:
         """Return the plan in force and its newest figures in words, for the progress."""

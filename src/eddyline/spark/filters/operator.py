@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from eddyline.filters.binding import BoundConjunction, Segment
     from eddyline.query.attributes import Attribute
     from eddyline.query.steps import FilterStep
-    from eddyline.runtime.records import History, OrderRecord
+    from eddyline.runtime.records import History
     from eddyline.spark.filters.guard import Guard
     from eddyline.spark.filters.parts import LearningPart, Part
     from eddyline.spark.operator import Batch, Observed, Site
@@ -287,13 +287,14 @@ class FilterOperator(Operator):
             return "adaptation is switched off: the order stands as written"
         return self.notes.get(component, "")
 
-    def records(self) -> tuple[OrderRecord, ...]:
-        """Return the state of each part after a batch."""
-        return tuple(each.loop.record() for each in self.learning.values())
+    @property
+    def loops(self) -> tuple[FilterLoop, ...]:
+        """The loop of each part whose order is learned."""
+        return tuple(each.loop for each in self.learning.values())
 
     def lines(self) -> tuple[str, ...]:
         """Return the orders in force and their costs in words, for the progress."""
-        return words.lines(self.records())
+        return words.lines([each.record() for each in self.loops])
 
     def sections(self, history: History) -> list[Section]:
         """Return for people what the orders are, why, and what they did."""

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from eddyline.rules.compile.program import Program
     from eddyline.rules.step import RuleStep
     from eddyline.rules.store import RuleStore
-    from eddyline.rules.view import RuleRecord, RuleView
+    from eddyline.rules.view import RuleView
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.records import History
     from eddyline.spark.operator import Batch, Observed, Site
@@ -286,13 +286,14 @@ class RuleOperator(Operator):
                 notes=(*to_come(self.compiled.running, after), *notes),
             )
 
-    def records(self) -> tuple[RuleRecord]:
-        """Return the state of the rules after a batch."""
-        return (self.compiled.loop.record(),)
+    @property
+    def loops(self) -> tuple[RuleLoop]:
+        """The loop of the rules that run."""
+        return (self.compiled.loop,)
 
     def lines(self) -> tuple[str, ...]:
         """Return the plan in words, for the progress."""
-        return words.lines(self.records())
+        return words.lines([self.compiled.loop.record()])
 
     def sections(self, history: History) -> list[Section]:
         """Return for people how rules are found, and what that came to."""
