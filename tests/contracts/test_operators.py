@@ -20,12 +20,16 @@ from pyspark.sql import DataFrame
 import eddyline as el
 from eddyline.errors import StateError
 from eddyline.query.predicates import SqlPredicate, predicate
-from eddyline.query.steps import FilterStep, ProjectStep
+from eddyline.query.select.reader import read_query
+from eddyline.query.steps import FilterStep, JoinStep, ProjectStep, ReadStep, steps
 from eddyline.rules.step import RuleStep
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.records import History
-from eddyline.spark.operator import PREFIX, Batch, Site, Stateful, collected
-from eddyline.spark.operators import OPERATORS
+from eddyline.spark.analysis import column_types
+from eddyline.spark.operator import PREFIX, Batch, Stateful, collected
+from eddyline.spark.operators import OPERATORS, laid_out
+from eddyline.spark.relation import Relation
+from eddyline.spark.run.chain import Chain
 from eddyline.state.manifest import ManifestFolder, StatePart
 from eddyline.watch.html.report import write_report
 from eddyline.watch.sections import RunView, Section, sections_json
@@ -49,10 +53,12 @@ class Case:
     """A step, and rows over which its plan changes."""
 
     step: Callable[..., Any]
-    """Makes it with some options."""
+    """Makes it with some options; or a query with it, as text."""
     answer: str
     """SQL over ``rows``: every row so far."""
     adapts: bool = True
+    time: str | None = None
+    """The event time of the rows, as SQL."""
 
 
 CASES = {
@@ -77,6 +83,15 @@ CASES = {
         + ", ".join(f"IF({text}, '{name}', NULL)" for name, text in RULES.items())
         + f")) AS matches FROM rows WHERE {' OR '.join(RULES.values())}",
     ),
+    JoinStep: Case(
+        lambda **_: (
+            "SELECT high.id AS a, high.n AS n, t.id AS b FROM high [RANGE 5 SECONDS], "
+            "s t [RANGE 5 SECONDS] WHERE high.id % 3 = t.id % 3 AND high.n > 50"
+        ),
+        "SELECT a.id AS a, a.v + 1 AS n, b.id AS b FROM rows a JOIN rows b ON a.id % 3 = b.id % 3 "
+        "WHERE abs(a.id - b.id) <= 5 AND a.v < 99 AND a.w >= 0 AND a.v % 10 = 3 AND a.v + 1 > 50",
+        time="timestamp_seconds(id)",
+    ),
     ProjectStep: Case(
         lambda **_: ProjectStep("s", ("id + 1 AS next", "w", "w AS w")),
         "SELECT id + 1 AS next, w, w AS w FROM rows",
@@ -89,7 +104,11 @@ CASES = {
         "WHERE before IS NULL OR v > before",
     ),
 }
-"""The last one is of an operator with state that only tests know."""
+"""A join stands with all that belongs to it: its inputs, filters and columns of one of them. The
+last one is of an operator with state that only tests know."""
+
+HIGH = "SELECT id, v + 1 AS n, time FROM s WHERE v < 99 AND w >= 0 AND v % 10 = 3"
+"""The query behind an input of the join."""
 
 
 @pytest.fixture(autouse=True)
@@ -113,57 +132,72 @@ def batch_of(spark, number):
     )
 
 
+def relations_of(spark, case, number):
+    """Return the stream with the rows of a batch."""
+    rows = batch_of(spark, number)
+    if case.time is None:
+        return {"s": Relation(rows)}
+    return {"s": Relation(rows.selectExpr("*", f"{case.time} AS time"), "time")}
+
+
+def steps_of(case, relations, **options):
+    """Return the steps of a case's query."""
+    made = case.step(**options)
+    if not isinstance(made, str):
+        return (ReadStep("s", "s"), made)
+    columns = {name: column_types(each.df) for name, each in relations.items()}
+    high = {"id": "bigint", "n": "bigint", "time": "timestamp"}
+    inner = {"high": steps(read_query(HIGH, columns))}
+    return steps(read_query(made, {**columns, "high": high}), inner)
+
+
 class Life:
-    """An operator through its batches, as a run leads it."""
+    """The operators of a query through their batches, as a run leads them."""
 
     def __init__(self, spark, case, folder, **options):
         self.spark, self.case = spark, case
-        step = case.step(**options)
-        site = Site(batch_of(spark, 0).limit(0), "q", LEARNS_SOON | options)
-        self.operator = OPERATORS[type(step)](step, site)
+        relations = relations_of(spark, case, 0)
+        self.steps, self.options = steps_of(case, relations, **options), LEARNS_SOON | options
+        _, operators = laid_out(self.steps, relations, "q", self.options)
         self.manifests = ManifestFolder(fs.LocalFileSystem(), str(folder))
-        self.is_stateful = isinstance(self.operator, Stateful)
-        if self.is_stateful:
-            self.operator.attach(self.manifests.place(self.operator.name))
+        self.chain = Chain(operators, lambda: self.manifests, "q")
+        self.operators = self.chain.operators
+        self.stateful = [each.name for each in operators if isinstance(each, Stateful)]
 
-    def open(self, batch):
-        if self.is_stateful:
-            manifests = self.manifests.before(batch.id)
-            name = self.operator.name
-            self.operator.open(
-                *(None if each is None else each.parts[name] for each in manifests), batch
-            )
+    def rows(self, number):
+        """Return the rows of a batch, as the first operator reads them."""
+        relations = relations_of(self.spark, self.case, number)
+        return laid_out(self.steps, relations, "q", self.options)[0]
 
     def result(self, df, batch):
         """Return the rows of a batch, and what its job observed."""
-        self.operator.prepare(df, batch)
-        laid = self.operator.lay(df, batch)
-        assert laid.df.dtypes == self.operator.shape(df).dtypes
-        assert not [name for name in laid.df.columns if name.startswith(PREFIX)]
-        found = rows_of(laid.df)
-        observed, waiting = collected(laid.pending, WAIT_S)
-        assert waiting == [], "the job has run, and something that it should tell is not told"
-        return found, observed
-
-    def close(self, observed, batch):
-        if not self.is_stateful:
-            return None
-        assert self.operator.is_whole(observed)
-        part = self.operator.close(observed, batch)
-        self.manifests.commit(batch.id, "q", {self.operator.name: part})
-        return part
+        awaited = {}
+        for each in self.operators:
+            each.prepare(df, batch)
+            laid = each.lay(df, batch)
+            assert laid.df.dtypes == each.shape(df).dtypes
+            df, awaited[each.name] = laid.df, laid.pending
+        assert not [name for name in df.columns if name.startswith(PREFIX)]
+        found = rows_of(df)
+        seen = {}
+        for name, pending in awaited.items():
+            seen[name], waiting = collected(pending, WAIT_S)
+            assert waiting == [], "the job has run, and something that it should tell is not told"
+        return found, seen
 
     def run(self, number, df=None):
         """Run a batch to its end; returns its rows and the decisions."""
         batch = Batch(number, N_ROWS, is_first=number == 0)
-        self.open(batch)
-        found, observed = self.result(batch_of(self.spark, number) if df is None else df, batch)
-        self.close(observed, batch)
-        entries = self.operator.take_entries() + self.operator.learn(observed, batch)
+        self.chain.open(batch)
+        found, seen = self.result(self.rows(number) if df is None else df, batch)
+        for each in self.operators:
+            assert each.name not in self.stateful or each.is_whole(seen[each.name])
+        self.chain.commit(seen, batch)
+        entries = self.chain.take_entries() + self.chain.learn(seen, batch)
         return found, entries
 
     def saved(self):
-        return json.loads(msgspec.json.encode(self.operator.snapshot()))
+        return json.loads(msgspec.json.encode(self.chain.snapshot()))
 
 
 def changes_in(entries):
@@ -213,7 +247,7 @@ def answer(spark, case, n_batches):
 
 def test_any_plan_gives_the_answer_and_says_what_it_decided(spark, case, life):
     lived, decided = life(), []
-    written = lived.operator.plan()
+    written = lived.chain.plan()
     for number in range(N_BATCHES):
         found, entries = lived.run(number)
         assert found == wanted(spark, case, number)
@@ -222,7 +256,7 @@ def test_any_plan_gives_the_answer_and_says_what_it_decided(spark, case, life):
     assert all(json.loads(each.to_json())["component"] for each in decided)
     changes = changes_in(decided)
     assert bool(changes) is case.adapts, "its case is made to change the plan"
-    assert case.adapts or lived.operator.plan() == written
+    assert case.adapts or lived.chain.plan() == written
     for each in changes:
         assert each.evidence, "a change without evidence"
 
@@ -230,38 +264,41 @@ def test_any_plan_gives_the_answer_and_says_what_it_decided(spark, case, life):
 def test_laying_runs_nothing_and_says_the_same_again(spark, case, life):
     lived = life()
     lived.run(0)
-    batch, df = Batch(1, N_ROWS), batch_of(spark, 1)
-    lived.open(batch)
-    lived.operator.prepare(df, batch)
+    batch, both = Batch(1, N_ROWS), (lived.rows(1),) * 2
+    lived.chain.open(batch)
     jobs = spark.sparkContext.statusTracker()
-    before = set(jobs.getJobIdsForGroup(None))
-    laid = [lived.operator.lay(df, batch) for _ in range(2)]
-    lived.operator.shape(df)
-    assert set(jobs.getJobIdsForGroup(None)) == before
-    first, second = (rows_of(each.df) for each in laid)
+    for each in lived.operators:
+        each.prepare(both[0], batch)
+        before = set(jobs.getJobIdsForGroup(None))
+        laid = [each.lay(df, batch) for df in both]
+        each.shape(both[0])
+        assert set(jobs.getJobIdsForGroup(None)) == before
+        first, second = ([pending.name for pending in each.pending] for each in laid)
+        assert first == second
+        both = tuple(each.df for each in laid)
+    first, second = map(rows_of, both)
     assert first == second == wanted(spark, case, 1)
-    assert [each.name for each in laid[0].pending] == [each.name for each in laid[1].pending]
 
 
 def test_nothing_is_learned_of_nothing(life):
     lived = life()
     lived.run(0)
-    saved, plan = lived.saved(), lived.operator.plan()
-    assert lived.operator.learn([], Batch(1)) == []
-    assert lived.operator.take_entries() == []
-    assert (lived.saved(), lived.operator.plan()) == (saved, plan)
+    saved, plan = lived.saved(), lived.chain.plan()
+    assert lived.chain.learn({each.name: [] for each in lived.operators}, Batch(1)) == []
+    assert lived.chain.take_entries() == []
+    assert (lived.saved(), lived.chain.plan()) == (saved, plan)
 
 
 def test_a_batch_without_rows_has_no_rows_and_changes_no_plan(spark, case, life):
     lived = life()
-    nothing = batch_of(spark, 0).where("false")
+    nothing = lived.rows(0).where("false")
     found, entries = lived.run(0, nothing)
     assert found == [] == changes_in(entries)
-    _, _ = lived.run(1, batch_of(spark, 0))
-    plan = lived.operator.plan()
+    _, _ = lived.run(1, lived.rows(0))
+    plan = lived.chain.plan()
     found, entries = lived.run(2, nothing)
     assert found == [] == changes_in(entries)
-    assert lived.operator.plan() == plan
+    assert lived.chain.plan() == plan
 
 
 def test_a_restored_operator_goes_on_alike(spark, case, life, tmp_path):
@@ -269,61 +306,60 @@ def test_a_restored_operator_goes_on_alike(spark, case, life, tmp_path):
     for number in range(2):
         first.run(number)
     again = life(tmp_path / "state")
-    again.operator.restore(first.saved())
+    again.chain.restore(first.saved())
     assert again.saved() == first.saved()
-    assert again.operator.plan() == first.operator.plan()
-    batch, df = Batch(2, N_ROWS), batch_of(spark, 2)
+    assert again.chain.plan() == first.chain.plan()
+    batch, df = Batch(2, N_ROWS), first.rows(2)
     for lived in (first, again):
-        lived.open(batch)
-    found, observed = first.result(df, batch)
+        lived.chain.open(batch)
+    found, seen = first.result(df, batch)
     assert again.result(df, batch)[0] == found
-    assert first.operator.learn(observed, batch) == again.operator.learn(observed, batch)
-    assert first.operator.plan() == again.operator.plan()
+    assert first.chain.learn(seen, batch) == again.chain.learn(seen, batch)
+    assert first.chain.plan() == again.chain.plan()
 
 
 def test_a_damaged_state_is_said_to_be_damaged(life):
     lived = life()
     lived.run(0)
-    state = lived.saved()
-    if state is None:
+    saved = lived.saved()
+    if not saved:
         pytest.skip("nothing is saved")
-    life().operator.restore(state)
-    for damaged in (5, "x", [], *({**state, key: {"damaged": [1]}} for key in state)):
-        with pytest.raises(StateError):
-            life().operator.restore(damaged)
-    for key, value in state.items():
-        for lacking in value if isinstance(value, dict) else ():
-            rest = {name: each for name, each in value.items() if name != lacking}
-            with suppress(StateError):  # what is lacking may be known without it
-                life().operator.restore({**state, key: rest})
+    life().chain.restore(saved)
+    for of, state in saved.items():
+        for damaged in (5, "x", [], *({**state, key: {"damaged": [1]}} for key in state)):
+            with pytest.raises(StateError):
+                life().chain.restore({**saved, of: damaged})
+        for key, value in state.items():
+            for lacking in value if isinstance(value, dict) else ():
+                rest = {name: each for name, each in value.items() if name != lacking}
+                with suppress(StateError):  # what is lacking may be known without it
+                    life().chain.restore({**saved, of: {**state, key: rest}})
 
 
 def test_switched_off_nothing_is_decided(spark, case, life):
     learned, off = life(), life(adaptive=False)
-    written = off.operator.plan()
+    written = off.chain.plan()
     for number in range(N_BATCHES):
         learned.run(number)
         found, entries = off.run(number)
         assert found == wanted(spark, case, number)
         assert entries == []
-    if learned.operator.snapshot() is not None:
-        with suppress(StateError):  # it may be of no use to other options
-            off.operator.restore(learned.saved())
-    assert off.operator.plan() == written
+    with suppress(StateError):  # it may be of no use to other options
+        off.chain.restore(learned.saved())
+    assert off.chain.plan() == written
 
 
 def test_what_people_see_is_plain(life, tmp_path):
     lived = life()
     for number in range(2):
         lived.run(number)
-    operator = lived.operator
-    assert operator.name
-    json.dumps(operator.plan(), allow_nan=False)
-    assert all(each.component for each in operator.records())
-    for line in operator.lines():
+    assert all(each.name for each in lived.operators)
+    json.dumps(lived.chain.plan(), allow_nan=False)
+    assert all(each.component for each in lived.chain.records())
+    for line in lived.chain.lines():
         assert line
         assert "\n" not in line
-    sections = operator.sections(History())
+    sections = lived.chain.sections(History())
     assert all(isinstance(each, Section) for each in sections)
     json.dumps(sections_json(sections), allow_nan=False)
     assert all(each.title in explain("q", sections) for each in sections if not each.is_aside)
@@ -333,12 +369,13 @@ def test_what_people_see_is_plain(life, tmp_path):
 def test_state_is_what_its_manifest_says(spark, case, life, tmp_path):
     """A batch runs again from the state before it, in another process, with the same rows."""
     lived = life(tmp_path / "state")
-    if not lived.is_stateful:
+    if not lived.stateful:
         pytest.skip("it has no durable state")
     lived.run(0)
     first, _ = lived.run(1)
-    part = lived.manifests.read(1).parts[lived.operator.name]
-    assert isinstance(part, StatePart)
+    parts = lived.manifests.read(1).parts
+    assert list(parts) == lived.stateful
+    assert all(isinstance(each, StatePart) for each in parts.values())
     again = life(tmp_path / "state")
     found, _ = again.run(1)
     assert found == first

@@ -8,7 +8,7 @@ nothing. ``spark.operators`` lists the operators by their steps.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from eddyline.runtime.reports import newest_attempts
@@ -20,10 +20,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
+    from eddyline.query.steps import Step
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.operator import Loop, Record
     from eddyline.runtime.records import History
     from eddyline.runtime.reports import TaskReport
+    from eddyline.spark.relation import Relation
     from eddyline.spark.run.observed_metrics import PendingMetrics
     from eddyline.state.manifest import StatePart
     from eddyline.state.place import StatePlace
@@ -89,13 +91,17 @@ class Site:
     """The place of an operator: the rows that it will be laid over, and its query."""
 
     df: DataFrame
-    """A DataFrame with the columns of its input, for analysis only."""
+    """A DataFrame with the columns of its input, for analysis only; of several, of the first."""
     query: str
     """Name of the query."""
     options: Mapping[str, Any]
     """Options of the query as they were given; the operator takes those of its kind."""
     is_source: bool = True
     """Whether the rows are those of a stream, and not the result of another operator."""
+    before: tuple[Step, ...] = ()
+    """The steps that make the inputs of an operator over several of them, which runs them, too."""
+    relations: Mapping[str, Relation] = field(default_factory=dict)
+    """The streams and tables that these read, by name."""
 
 
 class Operator:
@@ -259,6 +265,22 @@ class Stateful(Protocol):
         Raises:
             StateError: it cannot be told.
         """
+        ...
+
+
+@runtime_checkable
+class Merging(Protocol):
+    """An operator over several inputs, which are laid out as one DataFrame."""
+
+    source: DataFrame
+    """The rows of all inputs."""
+    before: tuple[Operator, ...]
+    """The operators that come before it: those of steps over one of the inputs."""
+    left: Mapping[str, Any]
+    """The options of the query that other operators take."""
+
+    def then(self, steps: Sequence[Step]) -> Sequence[Step]:
+        """Return the steps over its result, with what is left for them to do."""
         ...
 
 

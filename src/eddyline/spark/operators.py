@@ -6,12 +6,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from eddyline.errors import PlanError
-from eddyline.query.steps import FilterStep, ProjectStep, ReadStep
+from eddyline.query.steps import FilterStep, JoinStep, ProjectStep, ReadStep
 from eddyline.rules.step import RuleStep
 from eddyline.spark.filters.operator import FilterOperator
-from eddyline.spark.joins.bound import bind_join
-from eddyline.spark.joins.operator import operators_of_join
-from eddyline.spark.operator import Site
+from eddyline.spark.joins.operator import JoinOperator
+from eddyline.spark.operator import Merging, Site
 from eddyline.spark.projection import ProjectOperator
 from eddyline.spark.rules.operator import RuleOperator
 
@@ -28,6 +27,7 @@ OPERATORS: dict[type[Any], Callable[[Any, Site], Operator]] = {
     FilterStep: FilterOperator.of,
     RuleStep: RuleOperator.of,
     ProjectStep: ProjectOperator.of,
+    JoinStep: JoinOperator.of,
 }
 """By the kind of step: makes its operator over the rows of a site."""
 
@@ -37,7 +37,7 @@ def laid_out(
 ) -> tuple[DataFrame, list[Operator]]:
     """Return the rows that a query reads, and its operators.
 
-    The inputs of a join are one DataFrame, over which the steps before it are laid.
+    The inputs of a step over several are one DataFrame, over which the steps before it are laid.
 
     Args:
         steps: of the query.
@@ -49,13 +49,16 @@ def laid_out(
         PlanError: a step that nothing runs.
         QueryError: a step that does not fit the columns before it.
     """
-    join = bind_join(steps, relations, query, options)
-    if join is None:
-        (relation,) = relations.values()
-        return relation.rows, operators_of(steps, Site(relation.rows, query, options))
-    before = operators_of_join(join)
-    results = Site(join.empty_results, query, join.rest, is_source=False)
-    return join.source.rows, [*before, *operators_of(join.after, results)]
+    rows = next(iter(relations.values())).rows
+    at = next((at for at, each in enumerate(steps) if len(each.inputs) > 1), None)
+    if at is None:
+        return rows, operators_of(steps, Site(rows, query, options))
+    site = Site(rows, query, options, before=tuple(steps[:at]), relations=relations)
+    (merging,) = operators_of(steps[at : at + 1], site)
+    assert isinstance(merging, Merging)
+    results = Site(merging.shape(rows), query, merging.left, is_source=False)
+    after = operators_of(merging.then(steps[at + 1 :]), results)
+    return merging.source, [*merging.before, merging, *after]
 
 
 def operators_of(steps: Iterable[Step], site: Site) -> list[Operator]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from eddyline.errors import OptionError, QueryError
+import eddyline as el
+from eddyline.errors import NotSupportedError, OptionError, QueryError
 from eddyline.query.predicates import SqlPredicate
-from eddyline.query.steps import FilterStep
+from eddyline.query.steps import FilterStep, JoinStep
 from eddyline.spark.script import run_script
 from tests.spark.joins.test_join_script import folder as orders  # noqa: F401 - a fixture
 from tests.spark.joins.test_join_script import script_of
@@ -58,6 +59,32 @@ def test_other_steps_keep_what_the_join_can(engine, tmp_path):  # noqa: F811
     assert run.await_termination(120)
     assert found(run.to_arrow()) == [row for row in RESULTS if row[1] > 1]
     assert run.late_rows("s").num_rows == 1
+
+
+def test_rules_go_behind_a_join_and_not_before_it(engine):  # noqa: F811
+    engine.stream("pairs", engine.query(TEXT, name="pairs"))
+    rules = el.RuleSet({"much": "b > 15", "one": "k = 1"}, name="r")
+    run = engine.rules("alerts", rules, stream="pairs").start(trigger="available_now")
+    assert run.await_termination(120)
+    rows = run.to_arrow().to_pylist()
+    assert sorted((row["a"], row["b"], *row["matches"]) for row in rows) == [
+        (1, 10, "one"),
+        (2, 30, "much"),
+        (4, 20, "much", "one"),
+        (6, 30, "much"),
+    ]
+    high = el.RuleSet({"high": "v > 1"}, name="high")
+    engine.stream("alarms", engine.rules("alarms", high, stream="s"), time="ts")
+    text = "SELECT t.v FROM alarms [NOW], t WHERE alarms.k = t.k"
+    with pytest.raises(NotSupportedError, match=r"'alarms' is joined after .*write these results"):
+        engine.query(text)
+
+
+def test_results_of_a_join_are_not_joined(engine):  # noqa: F811
+    query = engine.query(TEXT, name="pairs")
+    join = next(each for each in query.steps if isinstance(each, JoinStep))
+    with pytest.raises(NotSupportedError, match="joins the results of a join"):
+        query.with_steps(*query.steps, join)
 
 
 def test_what_keeps_no_state_says_so(engine, tmp_path):  # noqa: F811

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +14,7 @@ from eddyline.errors import NotSupportedError, OptionError, QueryError
 from eddyline.joins.graph import JoinGraph
 from eddyline.options import FilterOptions, JoinOptions
 from eddyline.query.cql import read_window
-from eddyline.query.predicates import SqlPredicate
-from eddyline.query.steps import FilterStep, JoinStep, ProjectStep, ReadStep, columns_read, maker
+from eddyline.query.steps import FilterStep, ProjectStep, ReadStep, columns_read, maker
 from eddyline.query.windows import LONGEST
 from eddyline.registry import unknown
 from eddyline.spark.joins.layout import JoinInput
@@ -30,10 +29,10 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from eddyline.query.steps import JoinedInput, Step
+    from eddyline.query.steps import JoinedInput, JoinStep
     from eddyline.spark.joins.layout import InputLayout
     from eddyline.spark.joins.source import Source
-    from eddyline.spark.relation import Relation
+    from eddyline.spark.operator import Site
 
 
 @dataclass(frozen=True)
@@ -44,11 +43,9 @@ class BoundJoin:
     """Name of the query."""
     step: JoinStep
     inputs: tuple[JoinInput, ...]
-    steps_after: tuple[Step, ...]
-    """The steps over results, as they are in the query."""
     graph: JoinGraph
     options: JoinOptions
-    rest: Mapping[str, Any]
+    left: Mapping[str, Any]
     """Options of the query for other operators."""
 
     @property
@@ -59,7 +56,7 @@ class BoundJoin:
     @cached_property
     def filter_options(self) -> FilterOptions:
         """The way in which the order of predicates over one input is learned."""
-        return FilterOptions.taken(self.rest)[0]
+        return FilterOptions.taken(self.left)[0]
 
     @cached_property
     def source(self) -> Source:
@@ -70,17 +67,6 @@ class BoundJoin:
                 does not fit the columns of its input.
         """
         return source_of(self.step, self.inputs, self.filter_options)
-
-    @cached_property
-    def after(self) -> tuple[Step, ...]:
-        """The steps over results. Where codes are hashes, keys are compared again before others."""
-        if not self.source.rough:
-            return self.steps_after
-        equalities = tuple(map(SqlPredicate, self.step.equalities))
-        first, *rest = self.steps_after
-        if isinstance(first, FilterStep):
-            return (replace(first, predicates=(*equalities, *first.predicates)), *rest)
-        return (FilterStep(self.step.output, equalities), *self.steps_after)
 
     # -- time -----------------------------------------------------------------------------------
 
@@ -193,52 +179,40 @@ class BoundJoin:
         ]
 
 
-def bind_join(
-    steps: Sequence[Step], relations: Mapping[str, Relation], name: str, options: Mapping[str, Any]
-) -> BoundJoin | None:
-    """Return the join among the steps of a query; None if there is none.
-
-    Args:
-        steps: of the query.
-        relations: the streams and tables that it reads, by name.
-        name: of the query.
-        options: of the query.
+def bind_join(step: JoinStep, site: Site) -> BoundJoin:
+    """Return a join bound to the streams and tables of a site.
 
     Raises:
         QueryError: streams without event times, or of different kinds.
         NotSupportedError: steps before the join that it cannot be laid over.
-        OptionError: a lateness that is no interval.
+        OptionError: a lateness that is no interval, or a value out of range.
     """
-    at = next((number for number, each in enumerate(steps) if isinstance(each, JoinStep)), None)
-    if at is None:
-        return None
-    step = steps[at]
-    assert isinstance(step, JoinStep)
+    if not site.before:
+        msg = f"query {site.query!r} joins the results of a join ({step}): not supported yet"
+        raise NotSupportedError(msg, query=site.query)
     names = [each.name for each in step.joined]
     compared = columns_read(names, step.equalities)
-    inputs = tuple(_input(steps[:at], each, relations, compared[each.name]) for each in step.joined)
+    inputs = tuple(_input(site, each, compared[each.name]) for each in step.joined)
     _check_streams(inputs)
     graph = JoinGraph(tuple(names), tuple(frozenset(key.members) for key in step.keys))
-    after = tuple(steps[at + 1 :])
-    return BoundJoin(name, step, inputs, after, graph, *JoinOptions.taken(options))
+    return BoundJoin(site.query, step, inputs, graph, *JoinOptions.taken(site.options))
 
 
-def _input(
-    before: Sequence[Step],
-    joined: JoinedInput,
-    relations: Mapping[str, Relation],
-    compared: tuple[str, ...],
-) -> JoinInput:
+def _input(site: Site, joined: JoinedInput, compared: tuple[str, ...]) -> JoinInput:
     """Return an input: the stream or table that it starts from, and the steps over it."""
     found: list[FilterStep | ProjectStep] = []
-    relation, position = joined.input, len(before)
-    while not isinstance(step := before[position := maker(before, position, relation)], ReadStep):
+    steps, relation, position = site.before, joined.input, len(site.before)
+    while not isinstance(step := steps[position := maker(steps, position, relation)], ReadStep):
         if not isinstance(step, FilterStep | ProjectStep):
-            msg = f"{joined.name!r} is joined after {step}, which is not supported yet"
+            msg = (
+                f"{joined.name!r} is joined after {step}, which is not supported yet: only filters "
+                f"and output columns come before a join; write these results first, by "
+                f".start('parquet', …), and join a stream of what is written"
+            )
             raise NotSupportedError(msg, input=joined.name)
         found.insert(0, step)
         (relation,) = step.inputs
-    read = relations[step.stream]
+    read = site.relations[step.stream]
     if read.time is not None and read.time not in read.df.columns:
         msg = f"{step.stream!r}: {unknown('time column', read.time, read.df.columns)}"
         raise QueryError(msg, name=step.stream, time=read.time)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from eddyline.state.place import StatePlace
 
 
-class ArrivalCounts(msgspec.Struct):
+class ArrivalCounts(msgspec.Struct, forbid_unknown_fields=True):
     """Rows that arrived of one input."""
 
     n_arrived: int = 0
@@ -120,11 +121,10 @@ class JoinInputs(Operator):
 
     def learn(self, observed: Sequence[Observed], batch: Batch) -> list[JournalEntry]:  # noqa: ARG002
         """Count what arrived."""
-        for each in self.source.layouts:
+        for seen, each in product(observed, self.source.layouts):
             counts = self.counts[each.name]
             n_all, n_timed = (
-                int(observed[0].metrics.get(f"{kind}{each.number}") or 0)
-                for kind in ("all", "timed")
+                int(seen.metrics.get(f"{kind}{each.number}") or 0) for kind in ("all", "timed")
             )
             counts.n_arrived += n_all
             counts.n_untimed += n_all - n_timed

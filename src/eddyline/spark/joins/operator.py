@@ -7,7 +7,8 @@ new runs, and report. The state after the batch names these runs.
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 import numpy as np
@@ -33,6 +34,9 @@ from eddyline.joins.view import (
     ProbeView,
 )
 from eddyline.options import JoinOptions
+from eddyline.query.predicates import SqlPredicate
+from eddyline.query.steps import FilterStep
+from eddyline.spark.joins.bound import bind_join
 from eddyline.spark.joins.input_steps import operators_of_inputs
 from eddyline.spark.joins.inputs import JoinInputs
 from eddyline.spark.joins.placement import BUCKET, placed
@@ -52,12 +56,13 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from eddyline.joins.plan import BucketReport
+    from eddyline.query.steps import JoinStep, Step
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.operator import Record
     from eddyline.runtime.records import History
     from eddyline.spark.joins.bound import BoundJoin
     from eddyline.spark.joins.layout import JoinInput
-    from eddyline.spark.operator import Batch, Observed
+    from eddyline.spark.operator import Batch, Observed, Site
     from eddyline.state.manifest import StatePart
     from eddyline.state.place import StatePlace
     from eddyline.state.run_files import RunFile
@@ -82,7 +87,6 @@ class JoinOperator(Operator):
 
     Args:
         bound: the join.
-        inputs: the operator before it, which knows how far event time has come.
 
     Raises:
         OptionError: the policy or the monitor is unknown or of the wrong kind.
@@ -91,9 +95,12 @@ class JoinOperator(Operator):
     name = COMPONENT
     takes = JoinOptions
 
-    def __init__(self, bound: BoundJoin, inputs: JoinInputs) -> None:
+    def __init__(self, bound: BoundJoin) -> None:
         self.bound = bound
-        self.inputs = inputs
+        self.source, self.left = bound.source.rows, bound.left
+        self.inputs = JoinInputs(bound.source, bound.timed)
+        steps = bound.source.laid, bound.filter_options, bound.name
+        self.before = (self.inputs, *operators_of_inputs(*steps, self.inputs))
         self.options = bound.options.resolved()
         self.keeps_late = bound.graph.inputs
         self.graph = bound.graph
@@ -126,6 +133,20 @@ class JoinOperator(Operator):
         self._observed: Sequence[Observed] | None = None
         self._found: dict[int, BucketReport] = {}
         self._lock = threading.RLock()
+
+    @classmethod
+    def of(cls, step: JoinStep, site: Site) -> Self:
+        """Return the operator of a step."""
+        return cls(bind_join(step, site))
+
+    def then(self, steps: Sequence[Step]) -> Sequence[Step]:
+        """Return the steps over results. Where codes are hashes, keys are compared again first."""
+        if not self.bound.source.rough:
+            return steps
+        equalities = tuple(map(SqlPredicate, self.bound.step.equalities))
+        if steps and isinstance(first := steps[0], FilterStep):
+            return (replace(first, predicates=(*equalities, *first.predicates)), *steps[1:])
+        return (FilterStep(self.bound.step.output, equalities), *steps)
 
     # -- state ----------------------------------------------------------------------------------
 
@@ -241,6 +262,8 @@ class JoinOperator(Operator):
         """Take in what the buckets of a batch did."""
         found = self._reports(observed)
         reports = [found[bucket] for bucket in sorted(found)]
+        if not reports:
+            return []
         with self._lock:
             self._count(reports)
             profile = JoinProfile.of(reports)
@@ -401,10 +424,3 @@ class JoinOperator(Operator):
         self.grids.restore(learned.bins)
         self.n_joined |= {name: learned.n_joined.get(name, 0) for name in self.n_joined}
         self.n_results = learned.n_results
-
-
-def operators_of_join(bound: BoundJoin) -> list[Operator]:
-    """Return the operators of a join: its inputs, the steps over one of them each, and itself."""
-    inputs = JoinInputs(bound.source, bound.timed)
-    steps = operators_of_inputs(bound.source.laid, bound.filter_options, bound.name, inputs)
-    return [inputs, *steps, JoinOperator(bound, inputs)]
