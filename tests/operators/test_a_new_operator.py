@@ -10,6 +10,7 @@ import functools
 import json
 import random
 import time
+from dataclasses import replace
 
 import duckdb
 import pyarrow.compute as pc
@@ -18,6 +19,7 @@ from pyspark.errors import AnalysisException
 
 import eddyline as el
 from eddyline.errors import PlanError, StateError
+from eddyline.spark.operator import Operator
 from eddyline.spark.operators import OPERATORS
 from eddyline.spark.sinks.sinks import ParquetSink
 from eddyline.watch.terminal.progress import batch_line
@@ -158,6 +160,20 @@ def test_a_sink_that_takes_a_part_loses_nothing(query, tmp_path):
 
     finish(query().start(from_the_third_batch_on, trigger="available_now"))
     assert written(tmp_path / "out") == [row for row in every if row not in first]
+
+
+def test_it_knows_the_event_time_of_its_stream(query, spark, folder, monkeypatch):
+    sites = []
+    monkeypatch.setitem(OPERATORS, NewestStep, lambda _, site: sites.append(site) or Operator())
+    query()
+    read, filtered, newest, project = query().steps
+    query().with_steps(read, filtered, project, replace(newest, input="result"))
+    killed.join_over(spark, folder)
+    assert [(each.time, each.lateness) for each in sites] == [
+        *[("ts", "2 seconds")] * 3,
+        (None, "2 seconds"),
+        (None, None),
+    ]
 
 
 def test_what_does_not_fit_is_said_when_the_query_is_made(query, monkeypatch):

@@ -98,6 +98,10 @@ class Site:
     """Options of the query as they were given; the operator takes those of its kind."""
     is_source: bool = True
     """Whether the rows are those of a stream, and not the result of another operator."""
+    time: str | None = None
+    """The event-time column of the stream, where it is among the columns."""
+    lateness: str | None = None
+    """How late the rows of the stream may come, such as ``1 minute``."""
     before: tuple[Step, ...] = ()
     """The steps that make the inputs of an operator over several of them, which runs them, too."""
     relations: Mapping[str, Relation] = field(default_factory=dict)

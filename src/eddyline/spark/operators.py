@@ -49,14 +49,15 @@ def laid_out(
         PlanError: a step that nothing runs.
         QueryError: a step that does not fit the columns before it.
     """
-    rows = next(iter(relations.values())).rows
+    first = next(iter(relations.values()))
     at = next((at for at, each in enumerate(steps) if len(each.inputs) > 1), None)
     if at is None:
-        return rows, operators_of(steps, Site(rows, query, options))
-    site = Site(rows, query, options, before=tuple(steps[:at]), relations=relations)
+        site = Site(first.rows, query, options, time=first.time, lateness=first.lateness)
+        return first.rows, operators_of(steps, site)
+    site = Site(first.df, query, options, before=tuple(steps[:at]), relations=relations)
     (merging,) = operators_of(steps[at : at + 1], site)
     assert isinstance(merging, Merging)
-    results = Site(merging.shape(rows), query, merging.left, is_source=False)
+    results = Site(merging.shape(first.df), query, merging.left, is_source=False)
     after = operators_of(merging.then(steps[at + 1 :]), results)
     return merging.source, [*merging.before, merging, *after]
 
@@ -84,5 +85,7 @@ def operators_of(steps: Iterable[Step], site: Site) -> list[Operator]:
         n_before = sum(each.name.partition("#")[0] == made.name for each in operators)
         made.name += f"#{n_before + 1}" if n_before else ""
         operators.append(made)
-        site = replace(site, df=made.shape(site.df), is_source=False)
+        df = made.shape(site.df)
+        time = site.time if site.time in df.columns else None
+        site = replace(site, df=df, is_source=False, time=time)
     return operators
