@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -53,13 +54,13 @@ def laid_out(
     at = next((at for at, each in enumerate(steps) if len(each.inputs) > 1), None)
     if at is None:
         site = Site(first.rows, query, options, time=first.time, lateness=first.lateness)
-        return first.rows, operators_of(steps, site)
+        return first.rows, _unique(operators_of(steps, site))
     site = Site(first.df, query, options, before=tuple(steps[:at]), relations=relations)
     (merging,) = operators_of(steps[at : at + 1], site)
     assert isinstance(merging, Merging)
     results = Site(merging.shape(first.df), query, merging.left, is_source=False)
     after = operators_of(merging.then(steps[at + 1 :]), results)
-    return merging.source, [*merging.before, merging, *after]
+    return merging.source, _unique([*merging.before, merging, *after])
 
 
 def operators_of(steps: Iterable[Step], site: Site) -> list[Operator]:
@@ -82,10 +83,17 @@ def operators_of(steps: Iterable[Step], site: Site) -> list[Operator]:
             msg = f"no operator runs {type(step).__name__} ({step}); those listed run {known}"
             raise PlanError(msg, step=str(step))
         made = OPERATORS[type(step)](step, site)
-        n_before = sum(each.name.partition("#")[0] == made.name for each in operators)
-        made.name += f"#{n_before + 1}" if n_before else ""
         operators.append(made)
         df = made.shape(site.df)
         time = site.time if site.time in df.columns else None
         site = replace(site, df=df, is_source=False, time=time)
+    return operators
+
+
+def _unique(operators: list[Operator]) -> list[Operator]:
+    """Return operators with a number behind a name that several have."""
+    seen: Counter[str] = Counter()
+    for each in operators:
+        seen[name := each.name] += 1
+        each.name += f"#{seen[name]}" if seen[name] > 1 else ""
     return operators

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from eddyline.errors import NotSupportedError, OptionError, QueryError
 from eddyline.joins.graph import JoinGraph
 from eddyline.options import FilterOptions, JoinOptions
 from eddyline.query.cql import read_window
+from eddyline.query.predicates import SqlPredicate
 from eddyline.query.steps import FilterStep, ProjectStep, ReadStep, columns_read, maker
 from eddyline.query.windows import LONGEST
 from eddyline.registry import unknown
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from eddyline.query.steps import JoinedInput, JoinStep
+    from eddyline.query.steps import JoinedInput, JoinStep, Step
     from eddyline.spark.joins.layout import InputLayout
     from eddyline.spark.joins.source import Source
     from eddyline.spark.operator import Site
@@ -67,6 +68,15 @@ class BoundJoin:
                 does not fit the columns of its input.
         """
         return source_of(self.step, self.inputs, self.filter_options)
+
+    def then(self, steps: Sequence[Step]) -> Sequence[Step]:
+        """Return the steps over results. Where codes are hashes, keys are compared again first."""
+        if not self.source.rough:
+            return steps
+        equalities = tuple(map(SqlPredicate, self.step.equalities))
+        if steps and isinstance(first := steps[0], FilterStep):
+            return (replace(first, predicates=(*equalities, *first.predicates)), *steps[1:])
+        return (FilterStep(self.step.output, equalities), *steps)
 
     # -- time -----------------------------------------------------------------------------------
 

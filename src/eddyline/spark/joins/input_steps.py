@@ -344,26 +344,14 @@ def operators_of_inputs(
     query: str,
     arrivals: Arrivals,
 ) -> list[Operator]:
-    """Return the operators of the steps over one input of a join each, in the order of inputs.
-
-    Args:
-        inputs: those that have steps.
-        options: how the order of predicates is learned.
-        query: name of the join.
-        arrivals: the rows of the inputs.
-    """
-    found: list[Operator] = []
-    for laid in inputs:
-        for step in laid.steps:
-            made: Operator
-            if isinstance(step, InputPredicates):
-                made = InputFilter(step, options, query, arrivals)
-            else:
-                made = InputProject(step)
-            n_before = sum(each.name.partition("#")[0] == made.name for each in found)
-            made.name += f"#{n_before + 1}" if n_before else ""
-            found.append(made)
-    return found
+    """Return the operators of the steps over one input of a join each, in the order of inputs."""
+    return [
+        InputFilter(step, options, query, arrivals)
+        if isinstance(step, InputPredicates)
+        else InputProject(step)
+        for laid in inputs
+        for step in laid.steps
+    ]
 
 
 def _renamed(df: DataFrame, names: Mapping[str, str]) -> DataFrame:

@@ -7,7 +7,6 @@ new runs, and report. The state after the batch names these runs.
 from __future__ import annotations
 
 import threading
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
@@ -34,8 +33,6 @@ from eddyline.joins.view import (
     ProbeView,
 )
 from eddyline.options import JoinOptions
-from eddyline.query.predicates import SqlPredicate
-from eddyline.query.steps import FilterStep
 from eddyline.spark.joins.bound import bind_join
 from eddyline.spark.joins.input_steps import operators_of_inputs
 from eddyline.spark.joins.inputs import JoinInputs
@@ -56,7 +53,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from eddyline.joins.plan import BucketReport
-    from eddyline.query.steps import JoinStep, Step
+    from eddyline.query.steps import JoinStep
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.operator import Record
     from eddyline.runtime.records import History
@@ -97,7 +94,7 @@ class JoinOperator(Operator):
 
     def __init__(self, bound: BoundJoin) -> None:
         self.bound = bound
-        self.source, self.left = bound.source.rows, bound.left
+        self.source, self.left, self.then = bound.source.rows, bound.left, bound.then
         self.inputs = JoinInputs(bound.source, bound.timed)
         steps = bound.source.laid, bound.filter_options, bound.name
         self.before = (self.inputs, *operators_of_inputs(*steps, self.inputs))
@@ -138,15 +135,6 @@ class JoinOperator(Operator):
     def of(cls, step: JoinStep, site: Site) -> Self:
         """Return the operator of a step."""
         return cls(bind_join(step, site))
-
-    def then(self, steps: Sequence[Step]) -> Sequence[Step]:
-        """Return the steps over results. Where codes are hashes, keys are compared again first."""
-        if not self.bound.source.rough:
-            return steps
-        equalities = tuple(map(SqlPredicate, self.bound.step.equalities))
-        if steps and isinstance(first := steps[0], FilterStep):
-            return (replace(first, predicates=(*equalities, *first.predicates)), *steps[1:])
-        return (FilterStep(self.bound.step.output, equalities), *steps)
 
     # -- state ----------------------------------------------------------------------------------
 
@@ -309,10 +297,6 @@ class JoinOperator(Operator):
         """Return the runs of the window of an input."""
         return [file for each in self.part.buckets.values() for file in each.runs.get(name, ())]
 
-    def records(self) -> tuple[Record, ...]:
-        """Return the records of the pipelines and of the join after a batch."""
-        return (*self.loop.record().pipelines, self._record())
-
     def lines(self) -> tuple[str, ...]:
         """Return the orders in force and what the windows hold in words, for the progress."""
         return words.lines(self.records())
@@ -321,16 +305,18 @@ class JoinOperator(Operator):
         """Return for people what the plan is, why, and what it did."""
         return words.sections(self.view(), history)
 
-    def _record(self) -> JoinRecord:
+    def records(self) -> tuple[Record, ...]:
+        """Return the records of the pipelines and of the join after a batch."""
         with self._lock:
-            files = {name: self._files(name) for name in self.graph.inputs}
-            return JoinRecord(
+            files = [self._files(name) for name in self.graph.inputs]
+            joined = JoinRecord(
                 inputs=self.graph.inputs,
-                n_kept=tuple(sum(file.n_rows for file in each) for each in files.values()),
-                n_bytes=tuple(sum(file.n_bytes for file in each) for each in files.values()),
+                n_kept=tuple(sum(file.n_rows for file in each) for each in files),
+                n_bytes=tuple(sum(file.n_bytes for file in each) for each in files),
                 n_late=self._newest[0],
                 n_results=self._newest[1],
             )
+        return (*self.loop.record().pipelines, joined)
 
     def plan(self) -> dict[str, list[str]]:
         """Return the order of each pipeline, by names."""
