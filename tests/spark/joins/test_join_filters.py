@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -267,3 +268,14 @@ def test_a_manifest_of_another_query_is_noticed_while_a_query_runs(engine, tmp_p
         with pytest.raises(StateError, match=says):
             query.start(checkpoint=str(checkpoint), trigger="available_now")
         newest.write_text(kept)
+
+
+def test_operators_before_and_behind_a_join_have_names_of_their_own(engine):
+    engine.stream("result", engine.query("SELECT k, ts FROM s WHERE v > 3", name="few"), time="ts")
+    text = "SELECT result.k FROM result [NOW], t [NOW] WHERE result.k = t.k"
+    query = engine.query(text, name="pairs")
+    last = replace(query.steps[-1], output="result")
+    names = [each.name for each in query.with_steps(*query.steps[:-1], last)._new_operators()]
+    assert "project result" in names
+    assert "project result#2" in names
+    assert len(set(names)) == len(names)
