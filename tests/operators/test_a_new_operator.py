@@ -19,6 +19,7 @@ from pyspark.errors import AnalysisException
 
 import eddyline as el
 from eddyline.errors import PlanError, StateError
+from eddyline.query.steps import RESULT
 from eddyline.spark.operator import Operator
 from eddyline.spark.operators import OPERATORS
 from eddyline.spark.sinks.sinks import ParquetSink
@@ -167,7 +168,7 @@ def test_it_knows_the_event_time_of_its_stream(query, spark, folder, monkeypatch
     monkeypatch.setitem(OPERATORS, NewestStep, lambda _, site: sites.append(site) or Operator())
     query()
     read, filtered, newest, project = query().steps
-    query().with_steps(read, filtered, project, replace(newest, input="result"))
+    query().with_steps(read, filtered, project, replace(newest, input=RESULT))
     killed.join_over(spark, folder)
     assert [(each.time, each.lateness) for each in sites] == [
         *[("ts", "2 seconds")] * 3,

@@ -7,7 +7,7 @@ import pytest
 import eddyline as el
 from eddyline.errors import NotSupportedError, OptionError, QueryError
 from eddyline.query.predicates import SqlPredicate
-from eddyline.query.steps import FilterStep, JoinStep
+from eddyline.query.steps import RESULT, FilterStep, JoinStep
 from eddyline.spark.script import run_script
 from tests.spark.joins.test_join_script import folder as orders  # noqa: F401 - a fixture
 from tests.spark.joins.test_join_script import script_of
@@ -54,7 +54,7 @@ def test_an_option_that_no_operator_knows_is_refused(engine):  # noqa: F811
 
 def test_other_steps_keep_what_the_join_can(engine, tmp_path):  # noqa: F811
     query = engine.query(TEXT, name="pairs", buckets=2)
-    more = query.with_steps(*query.steps, FilterStep("result", (SqlPredicate("a > 1"),)))
+    more = query.with_steps(*query.steps, FilterStep(RESULT, (SqlPredicate("a > 1"),)))
     run = more.start(trigger="available_now", state=str(tmp_path / "windows"))
     assert run.await_termination(120)
     assert found(run.to_arrow()) == [row for row in RESULTS if row[1] > 1]
