@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from eddyline.sql.literals import Scalar
     from eddyline.sql.rendering import SqlWriter
 
-    NodeRule = Callable[["Rewriter", Any], "Part"]
-    CallRule = Callable[["Rewriter", Any, Sequence[Expr]], "Part"]
+    NodeRule = Callable[["Rewriter", Any], "FreePart"]
+    CallRule = Callable[["Rewriter", Any, Sequence[Expr]], "FreePart"]
 
 MAX_LENGTH = 4000
 """Characters of a form: some forms name a part several times."""
@@ -94,7 +94,7 @@ class Risk(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class FreePart:
     """A part of a form."""
 
     sql: str
@@ -126,7 +126,7 @@ class Part:
         return " AND ".join([*risk.there, *is_null]) or "TRUE"
 
 
-def strict(sql: str, *parts: Part, raises: bool = False) -> Part:
+def strict(sql: str, *parts: FreePart, raises: bool = False) -> FreePart:
     """Return a part that is NULL where one below is, or, with ``raises``, where it raises."""
     there = tuple(dict.fromkeys(each for part in parts for each in part.there))
     is_known = all(part.raised is not None for part in parts)
@@ -135,12 +135,12 @@ def strict(sql: str, *parts: Part, raises: bool = False) -> Part:
     if all(part.risks is not None for part in parts):
         below = [risk for part in parts for risk in part.risks or ()]
         risks = tuple(dict.fromkeys([*below, *([Risk(there, sql)] if raises else [])]))
-    return Part(sql, there, raised, risks)
+    return FreePart(sql, there, raised, risks)
 
 
-def lax(sql: str, raised: str) -> Part:
+def lax(sql: str, raised: str) -> FreePart:
     """Return a part that raises where ``raised`` says, and may be NULL for other reasons."""
-    return Part(sql, (f"({sql} IS NOT NULL OR {raised})",), raised, None)
+    return FreePart(sql, (f"({sql} IS NOT NULL OR {raised})",), raised, None)
 
 
 class Rewriter:
@@ -175,14 +175,14 @@ class Rewriter:
         part = self.part(node) if kind is None else self.part_as(node, kind)
         return ErrorFree(part.sql, part.raised, part.may_raise, tuple(self._advice))
 
-    def part(self, node: Expr) -> Part:
+    def part(self, node: Expr) -> FreePart:
         """Return the form of a node, to be put into that of the node above it."""
         node = node.unnest()
         if not self.inference.facts(node).reason:
             sql = self._writer.write(node)
             constant = constant_of(node)
             is_there = constant is not None and constant.value is not None
-            return Part(sql, () if is_there else (f"{sql} IS NOT NULL",))
+            return FreePart(sql, () if is_there else (f"{sql} IS NOT NULL",))
         rule = self._nodes.get(type(node))
         if rule is None:
             raise NoFormError(type(node).__name__)
@@ -191,7 +191,7 @@ class Rewriter:
             raise NoFormError(f"{type(node).__name__} of {len(found.sql)} characters")
         return found
 
-    def part_as(self, node: Expr, kind: SqlType) -> Part:
+    def part_as(self, node: Expr, kind: SqlType) -> FreePart:
         """Return the form of a node, cast as Spark does where it is a string and others are not."""
         facts = self.inference.facts(node)
         if facts.type != STRING or kind == STRING:
@@ -199,7 +199,7 @@ class Rewriter:
         raises = cast_may_raise(facts.type, kind, facts.literal)
         return self.cast(node, kind.text, raises=raises)
 
-    def cast(self, node: Expr, target: str, *, raises: bool = True) -> Part:
+    def cast(self, node: Expr, target: str, *, raises: bool = True) -> FreePart:
         """Return the form of a cast; ``raises``: whether the cast itself may."""
         source = self.inference.type_of(node)
         if parse_type(target).family not in _STRICT_CASTS.get(source.family, ()):
@@ -207,7 +207,7 @@ class Rewriter:
         part = self.part(node)
         return strict(f"{self.advise('try_cast')}({part.sql} AS {target})", part, raises=raises)
 
-    def compared(self, left: Expr, right: Expr) -> tuple[Part, Part]:
+    def compared(self, left: Expr, right: Expr) -> tuple[FreePart, FreePart]:
         """Return the forms of both sides of a comparison, with the casts that Spark puts in."""
         common = common_type(self.inference.type_of(left), self.inference.type_of(right))
         if not common.is_known or common.precision > MAX_PRECISION:
@@ -219,7 +219,7 @@ class Rewriter:
                 raise NoFormError(f"{facts.type.text} read as {common.text}")
         return self.part_as(left, common), self.part_as(right, common)
 
-    def call(self, node: Expr) -> Part:
+    def call(self, node: Expr) -> FreePart:
         """Return the form of a call."""
         name, args = as_call(node) or ("", [])
         special = self._calls.get((name, len(args))) or self._calls.get((name, -1))

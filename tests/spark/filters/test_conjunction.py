@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 import eddyline as el
 from eddyline.errors import OptionError, QueryError
-from eddyline.spark.filters.plan_text import plan_text
+from eddyline.spark.filters.plan_text import printed_plan
 
 pytestmark = pytest.mark.spark
 
@@ -182,7 +182,7 @@ def test_what_others_print_stays_theirs(mixed, capsys):
     talker.start()
     before = sys.stdout
     try:
-        texts = [plan_text(mixed) for _ in range(5)]
+        texts = [printed_plan(mixed) for _ in range(5)]
     finally:
         stop.set()
         talker.join()

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from eddyline.query.predicates import FunctionPredicate, Predicate
     from eddyline.query.select.key_classes import Side
     from eddyline.query.select.names import JoinNames, Named, Names
-    from eddyline.query.select.statement import Part, Statement
+    from eddyline.query.select.statement import Fragment, Statement
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ class Conditions:
             else:
                 self._add_call(call)
 
-    def _add_conjunct(self, part: Part, inputs: Sequence[str]) -> None:
+    def _add_conjunct(self, part: Fragment, inputs: Sequence[str]) -> None:
         """Add a conjunct that reads one input, or none."""
         written = SqlPredicate(self._names.unqualified(part, self._word))
         self._predicates_of(inputs).append(written)
@@ -160,7 +160,7 @@ class JoinConditions(Conditions):
         sides = [(each.input, identifier(each.column)) for each in (left, right)]
         self._add_equality(sides, f"{left.text} = {right.text}", start)
 
-    def _add_conjunct(self, part: Part, inputs: Sequence[str]) -> None:
+    def _add_conjunct(self, part: Fragment, inputs: Sequence[str]) -> None:
         if len(inputs) != 1:
             self._check_deterministic(part)
         if len(inputs) < 2:
@@ -176,7 +176,7 @@ class JoinConditions(Conditions):
         named = [(name, text) for (name,), text in zip(read, texts, strict=True)]
         self._add_equality(named, qualified, part.start)
 
-    def _check_deterministic(self, part: Part) -> None:
+    def _check_deterministic(self, part: Fragment) -> None:
         for node in part.tree.walk():
             if as_name(node) in NON_DETERMINISTIC:
                 message = (
@@ -187,7 +187,7 @@ class JoinConditions(Conditions):
 
     # -- equalities -------------------------------------------------------------------------------
 
-    def _sides(self, tree: Expr) -> list[Part]:
+    def _sides(self, tree: Expr) -> list[Fragment]:
         """Return the two sides of an equality, without parentheses; nothing if it is none."""
         if not isinstance(tree, exp.EQ):
             return []

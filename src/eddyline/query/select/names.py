@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NoReturn
 from sqlglot import TokenType, exp
 
 from eddyline.errors import NotSupportedError, QueryError
-from eddyline.query.select.statement import Part
+from eddyline.query.select.statement import Fragment
 from eddyline.registry import unknown
 from eddyline.sql.names import is_no_column, matching, refuse_column
 from eddyline.sql.parsing import offset_of, parse_condition, quoted, refuse, tokens_of
@@ -137,11 +137,11 @@ class Names:
         self._input = name
         self._qualifiers = {name.lower(), stream.lower()}
 
-    def inputs(self, part: Part, what: str) -> list[str]:  # noqa: ARG002
+    def inputs(self, part: Fragment, what: str) -> list[str]:  # noqa: ARG002
         """Return the inputs that a part reads, or refuse a column that is not one of theirs."""
         return [self._input]
 
-    def unqualified(self, part: Part, what: str = "") -> str:  # noqa: ARG002
+    def unqualified(self, part: Fragment, what: str = "") -> str:  # noqa: ARG002
         """Return a part's text without the inputs before its columns."""
         changes = []
         for node in sorted(part.tree.find_all(exp.Column), key=offset_of):
@@ -194,7 +194,7 @@ class JoinNames(Names):
         self.scope = self.scope.joined(name, columns, [each for pair in pairs for each in pair])
         return pairs
 
-    def mentions(self, part: Part, what: str) -> list[Mention]:
+    def mentions(self, part: Fragment, what: str) -> list[Mention]:
         """Return the places in a part that name a column; see ``Names``."""
         names = {each.column.lower() for each in self.scope.output}
         found: list[Mention] = []
@@ -208,26 +208,26 @@ class JoinNames(Names):
             found.append(Mention(named, start, place["end"] + 1, written))
         return found
 
-    def inputs(self, part: Part, what: str) -> list[str]:
+    def inputs(self, part: Fragment, what: str) -> list[str]:
         """Return the inputs that a part reads."""
         self.check_no_star(part, what)
         return list(dict.fromkeys(each.named.input for each in self.mentions(part, what)))
 
-    def check_no_star(self, part: Part, what: str) -> None:
+    def check_no_star(self, part: Fragment, what: str) -> None:
         """Refuse hash(*), which would read every input."""
         if part.tree.find(exp.Star) is not None:
             message = f"{what}: a star (name the columns) is not supported yet"
             refuse(message, part.query, part.start, NotSupportedError)
 
-    def unqualified(self, part: Part, what: str = "") -> str:
+    def unqualified(self, part: Fragment, what: str = "") -> str:
         """Return a part's text without the inputs before its columns."""
         return self._rewritten(part, what, _bare_name)
 
-    def canonical(self, part: Part, what: str) -> str:
+    def canonical(self, part: Fragment, what: str) -> str:
         """Return the text of a part over one input, with columns named as in the schema."""
         return self._rewritten(part, what, lambda each: identifier(each.named.column))
 
-    def qualified(self, part: Part, what: str) -> str:
+    def qualified(self, part: Fragment, what: str) -> str:
         """Return a part's text with every column qualified by its input."""
         return self._rewritten(part, what, lambda each: each.named.text)
 
@@ -242,12 +242,12 @@ class JoinNames(Names):
                 reads.append(text)
                 inputs.append(named.input)
                 continue
-            part = Part(text, parse_condition(text, f"what {what} reads"), 0, len(text))
+            part = Fragment(text, parse_condition(text, f"what {what} reads"), 0, len(text))
             reads.append(self.unqualified(part, what))
             inputs += self.inputs(part, what)
         return reads, list(dict.fromkeys(inputs))
 
-    def _rewritten(self, part: Part, what: str, write: Callable[[Mention], str]) -> str:
+    def _rewritten(self, part: Fragment, what: str, write: Callable[[Mention], str]) -> str:
         """Return a part's text with other names for its columns."""
         mentions = self.mentions(part, what)
         return part.rewritten((each.start, each.end, write(each)) for each in mentions)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from eddyline.query.predicates import FunctionPredicate
     from eddyline.query.select.from_clause import FromItem
-    from eddyline.query.select.statement import Part
+    from eddyline.query.select.statement import Fragment
 
 
 def read_query(
@@ -162,7 +162,7 @@ def _projections(statement: Statement, names: JoinNames) -> tuple[str, ...]:
     return tuple(f"{text} AS {identifier(name)}" for name, text in made.values())
 
 
-def _named_texts(column: Part, statement: Statement, names: JoinNames) -> list[tuple[str, str]]:
+def _named_texts(column: Fragment, statement: Statement, names: JoinNames) -> list[tuple[str, str]]:
     """Return name and text of what one item of SELECT stands for."""
     what = f"output column {column.text!r}"
     if _is_star(column.tree):
@@ -176,7 +176,7 @@ def _named_texts(column: Part, statement: Statement, names: JoinNames) -> list[t
     return [(name, names.qualified(part, what))]
 
 
-def _columns_of_star(column: Part, statement: Statement, names: JoinNames) -> list[Named]:
+def _columns_of_star(column: Fragment, statement: Statement, names: JoinNames) -> list[Named]:
     scope, qualifier = names.scope, column.tree.args.get("table")
     if qualifier is None:
         return list(scope.output)
@@ -189,7 +189,7 @@ def _columns_of_star(column: Part, statement: Statement, names: JoinNames) -> li
     return [Named(name, each) for each in scope.inputs[name]]
 
 
-def _default_name(part: Part, what: str, statement: Statement, names: JoinNames) -> str:
+def _default_name(part: Fragment, what: str, statement: Statement, names: JoinNames) -> str:
     """Return the name of a column or field; else the text, on one line."""
     inner = part.tree.unnest()
     if not isinstance(inner, exp.Column | exp.Dot):

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class Fragment:
     """An expression of a query, and where its text stands."""
 
     query: str
@@ -116,11 +116,11 @@ class Statement:
         return [(first, None), *((join.this, join) for join in self.tree.args.get("joins") or ())]
 
     @property
-    def output_columns(self) -> list[Part]:
+    def output_columns(self) -> list[Fragment]:
         """The output columns with their names."""
         return [self._part(each, each.meta[ITEM]) for each in self.tree.expressions]
 
-    def conjuncts(self, condition: Expr) -> list[Part]:
+    def conjuncts(self, condition: Expr) -> list[Fragment]:
         """Return the conjuncts of a condition, without parentheses around them."""
         found, rest = [], [condition]
         while rest:
@@ -132,13 +132,13 @@ class Statement:
                 found.append(self.part(tree if isinstance(inner, exp.Alias) else inner))
         return found
 
-    def part(self, tree: Expr) -> Part:
+    def part(self, tree: Expr) -> Fragment:
         """Return a condition, a side of an equality, an argument or a column without its name."""
         return self._part(tree, _span(tree))
 
-    def _part(self, tree: Expr, span: Span) -> Part:
+    def _part(self, tree: Expr, span: Span) -> Fragment:
         first, last = self.tokens[span[0]], self.tokens[span[1] - 1]
-        return Part(self.text, tree, first.start, last.end + 1)
+        return Fragment(self.text, tree, first.start, last.end + 1)
 
     def refuse(self, message: str, offset: int) -> NoReturn:
         """Raise that something is not supported."""

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from eddyline.query.steps import FilterStep
     from eddyline.runtime.records import History
     from eddyline.spark.filters.guard import Guard
-    from eddyline.spark.filters.parts import LearningPart, Part
+    from eddyline.spark.filters.parts import FilterPart, LearningPart
     from eddyline.spark.operator import Batch, Observed, Site
     from eddyline.watch.sections import Section
 
@@ -71,7 +71,7 @@ class FilterOperator(Operator):
         self._of = f" of {relation}" if relation else ""
         self._max_handed_over = max_handed_over
         self._run_id = uuid.uuid4().hex
-        self.parts: tuple[Part, ...] = (
+        self.parts: tuple[FilterPart, ...] = (
             *(part for at, each in enumerate(bound.segments) for part in self._parts(each, at)),
             LastPart(bound.checks, guard),
         )
@@ -90,7 +90,7 @@ class FilterOperator(Operator):
         bound = bind_to(site.df, named(step.predicates), options)
         return cls(bound, options, site.query, relation=relation)
 
-    def _parts(self, segment: Segment, number: int) -> Iterator[Part]:
+    def _parts(self, segment: Segment, number: int) -> Iterator[FilterPart]:
         suffix = f"#{number + 1}" if number else ""
         if segment.native:
             block = NativeBlock(

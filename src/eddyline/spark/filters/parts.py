@@ -240,5 +240,5 @@ class LastPart:
         laying.df = df.drop(*laying.errors)
 
 
-Part = NativePart | ArrowPart | PinnedPart | LastPart
+FilterPart = NativePart | ArrowPart | PinnedPart | LastPart
 LearningPart = NativePart | ArrowPart

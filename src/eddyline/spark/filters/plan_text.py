@@ -44,7 +44,7 @@ class _CaughtPrint(io.TextIOBase):
         self.out.flush()
 
 
-def plan_text(df: DataFrame) -> str:
+def printed_plan(df: DataFrame) -> str:
     """Return the physical plan, as ``explain`` prints it."""
     with _printing:
         out, sys.stdout = sys.stdout, _CaughtPrint(sys.stdout)
@@ -57,12 +57,12 @@ def plan_text(df: DataFrame) -> str:
 
 def is_narrow(df: DataFrame) -> bool:
     """Return whether the first rows can be had without running a shuffle or a join."""
-    return not _NEEDS_SHUFFLE.search(_without_cached(plan_text(df)))
+    return not _NEEDS_SHUFFLE.search(_without_cached(printed_plan(df)))
 
 
 def computes_nothing(df: DataFrame) -> bool:
     """Return whether all columns are those of the sources, at most under other names."""
-    return not _COMPUTES.search(_RENAMES.sub("", _without_cached(plan_text(df))))
+    return not _COMPUTES.search(_RENAMES.sub("", _without_cached(printed_plan(df))))
 
 
 def _without_cached(plan: str) -> str:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class OwnColumns:
     """The columns of an input in the common DataFrame."""
 
     number: int
@@ -69,7 +69,7 @@ class InputPredicates:
     """A filter step over one input."""
 
     relation: str
-    scope: Scope
+    own: OwnColumns
     bound: BoundConjunction
     marks: str
     """The column that is set on rows that are dropped; they go if empty."""
@@ -84,27 +84,27 @@ class InputColumns:
     """A projection of one input."""
 
     relation: str
-    scope: Scope
+    own: OwnColumns
     computed: Mapping[str, str]
     """The SQL of each column that is computed, by its common column."""
     may_raise: bool
 
     def lay(self, df: DataFrame) -> DataFrame:
         """Compute the columns for the rows of the input."""
-        df = self.scope.named(settled(df) if self.may_raise else df)
-        mine = self.scope.is_mine & F.col(PASSES).isNotNull()
+        df = self.own.named(settled(df) if self.may_raise else df)
+        mine = self.own.is_mine & F.col(PASSES).isNotNull()
         columns = {
             place: F.when(mine, F.expr(text)).otherwise(F.col(place))
             for place, text in self.computed.items()
         }
-        return self.scope.unnamed(df.withColumns(columns) if columns else df)
+        return self.own.unnamed(df.withColumns(columns) if columns else df)
 
 
 @dataclass(frozen=True, slots=True)
 class InputKeys:
     """The keys of an input that has steps, and what it carries through the shuffle."""
 
-    scope: Scope
+    own: OwnColumns
     codes: Mapping[str, Column]
     """The code of each key, by its common column."""
     slots: Mapping[str, str]
@@ -115,15 +115,15 @@ class InputKeys:
 
     def lay(self, df: DataFrame) -> DataFrame:
         """Compute them for the rows of the input that can join."""
-        df = self.scope.named(settled(df) if self.may_raise else df)
-        mine, passes = self.scope.is_mine, F.col(PASSES)
+        df = self.own.named(settled(df) if self.may_raise else df)
+        mine, passes = self.own.is_mine, F.col(PASSES)
         can_join = mine & passes if self.layout.is_awaited else mine
         values = {place: F.when(can_join, code) for place, code in self.codes.items()}
         values |= {place: F.when(mine, column_of(name)) for place, name in self.slots.items()}
         df = df.withColumns({place: of.otherwise(F.col(place)) for place, of in values.items()})
         has_keys = passes_of(self.layout, [F.col(place).isNotNull() for place in self.codes])
         df = df.withColumn(PASSES, F.when(can_join, has_keys).otherwise(passes))
-        return self.scope.unnamed(df)
+        return self.own.unnamed(df)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,26 +171,26 @@ def laid_input(
     start = dict(places)
     laid: list[InputPredicates | InputColumns] = []
     for step in each.steps:
-        scope = Scope(layout.number, places)
+        own = OwnColumns(layout.number, places)
         if isinstance(step, FilterStep):
             counts = layout.is_raw and step.input == each.relation
             marks, dropped = PASSES if layout.is_awaited else "", "false" if counts else "NULL"
             columns = df.select(*[F.col(quoted(name)) for name in places])
             bound = bind_to(columns, named(step.predicates), options)
-            laid.append(InputPredicates(step.input, scope, bound, marks, dropped, not laid))
+            laid.append(InputPredicates(step.input, own, bound, marks, dropped, not laid))
         else:
-            projected, places, df = _projected(df, step, scope, raws)
+            projected, places, df = _projected(df, step, own, raws)
             laid.append(projected)
-    scope = Scope(layout.number, places)
+    own = OwnColumns(layout.number, places)
     slots = {place: name for name, place in layout.slots.items() if places.get(name) != place}
     may_raise = any(
         _facts(df, text).may_raise for key in keys.values() for text in key.members[each.name]
     )
-    return LaidInput(start, tuple(laid), InputKeys(scope, codes, slots, may_raise, layout))
+    return LaidInput(start, tuple(laid), InputKeys(own, codes, slots, may_raise, layout))
 
 
 def _projected(
-    df: DataFrame, step: ProjectStep, scope: Scope, raws: SharedColumns
+    df: DataFrame, step: ProjectStep, own: OwnColumns, raws: SharedColumns
 ) -> tuple[InputColumns, dict[str, str], DataFrame]:
     """Return a projection, the place of each of its columns, and a DataFrame with these."""
     shape = df.selectExpr(*step.projections)
@@ -201,12 +201,12 @@ def _projected(
         if isinstance(parse_output(text), exp.Column):
             (column,) = _facts(df, text).columns
             if dict(df.dtypes)[column] == kind:  # else it is a field of a struct
-                places[name] = scope.places[column]
+                places[name] = own.places[column]
                 continue
-        places[name] = raws.take(kind, {*scope.places.values(), *places.values()})
+        places[name] = raws.take(kind, {*own.places.values(), *places.values()})
         computed[places[name]] = text
     may_raise = any(_facts(df, text).may_raise for text in computed.values())
-    return InputColumns(step.output, scope, computed, may_raise), places, shape
+    return InputColumns(step.output, own, computed, may_raise), places, shape
 
 
 def _columns_of(step: ProjectStep, df: DataFrame) -> list[str]:
@@ -298,15 +298,15 @@ class InputFilter(FilterOperator):
     ) -> None:
         self.step = step
         self._arrivals = arrivals
-        guard = Guard(f"{INPUT} = {step.scope.number}", step.marks, step.dropped)
+        guard = Guard(f"{INPUT} = {step.own.number}", step.marks, step.dropped)
         super().__init__(step.bound, options, query, relation=step.relation, guard=guard)
 
     def prepare(self, df: DataFrame, batch: Batch) -> None:
         """Look at a micro-batch before it runs; see ``FilterOperator.prepare``."""
-        if not self._arrivals.has(self.step.scope.number):
+        if not self._arrivals.has(self.step.own.number):
             return
         rows = self._arrivals.rows() if self.step.is_first else None
-        super().prepare(self.step.scope.named(df if rows is None else rows), batch)
+        super().prepare(self.step.own.named(df if rows is None else rows), batch)
 
     def lay(
         self,
@@ -316,10 +316,10 @@ class InputFilter(FilterOperator):
         observation: Callable[[str], Any] = lambda _component: Observation(),
     ) -> Laid:
         """Lay the predicates over the rows of the input; see ``FilterOperator.lay``."""
-        if not self._arrivals.has(self.step.scope.number):
+        if not self._arrivals.has(self.step.own.number):
             return Laid(df)
-        laid = super().lay(self.step.scope.named(df), batch, observation=observation)
-        return Laid(self.step.scope.unnamed(laid.df), laid.pending)
+        laid = super().lay(self.step.own.named(df), batch, observation=observation)
+        return Laid(self.step.own.unnamed(laid.df), laid.pending)
 
 
 class InputProject(Operator):

@@ -99,7 +99,7 @@ class RuleBinder:
 
     def _input(self, df: DataFrame) -> _Input:
         types = column_types(df)
-        key = (tuple(types.items()), *settings_of(df.sparkSession))
+        key = (tuple(types.items()), *session_settings(df.sparkSession))
         if key not in self._inputs:
             self._inputs[key] = _Input(types, is_ansi(df.sparkSession))
             while len(self._inputs) > MAX_INPUTS:
@@ -181,7 +181,7 @@ class _Input:
                 each.rule = QueryError(msg, name=rule.name)
 
 
-def settings_of(spark: SparkSession) -> list[str]:
+def session_settings(spark: SparkSession) -> list[str]:
     """Return the settings of a session on which it depends what a rule means."""
     return [str(spark.conf.get(each, None)) for each in SETTINGS]
 

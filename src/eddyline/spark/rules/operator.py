@@ -26,7 +26,7 @@ from eddyline.rules.profile import SharingProfile
 from eddyline.rules.view import COMPONENT, RuleCount
 from eddyline.runtime.reports import decisions_of
 from eddyline.spark.operator import Laid, Operator, Pending
-from eddyline.spark.rules.binding import settings_of
+from eddyline.spark.rules.binding import session_settings
 from eddyline.spark.rules.task import RuleTask
 from eddyline.spark.rules.udf import loader
 from eddyline.spark.run.observed_metrics import PendingMetrics
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from eddyline.runtime.records import History
     from eddyline.spark.operator import Batch, Observed, Site
     from eddyline.spark.rules.binding import RuleBinder
-    from eddyline.spark.rules.output import Matches, Output
+    from eddyline.spark.rules.output import MatchesColumn, Output
     from eddyline.watch.sections import Section
 
 MAX_SAVED = 10_000
@@ -107,7 +107,7 @@ class RuleOperator(Operator):
         self,
         store: RuleStore,
         binder: RuleBinder,
-        output: Matches,
+        output: MatchesColumn,
         df: DataFrame,
         *,
         query: str = "",
@@ -341,7 +341,7 @@ class RuleOperator(Operator):
 
 def _kind(df: DataFrame) -> tuple[Any, ...]:
     """Return on what else it depends what rules mean: columns, and settings of the session."""
-    return df.dtypes, settings_of(df.sparkSession)
+    return df.dtypes, session_settings(df.sparkSession)
 
 
 def _titles(sources: Mapping[str, RuleSource]) -> dict[str, str]:

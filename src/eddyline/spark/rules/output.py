@@ -30,7 +30,7 @@ Columns = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Matches:
+class MatchesColumn:
     """A column of the rules that are true."""
 
     column: str = "matches"

@@ -18,7 +18,7 @@ from eddyline.spark.operator import Batch
 from eddyline.spark.relation import Relation
 from eddyline.spark.rules.binding import MAX_INPUTS, RuleBinder
 from eddyline.spark.rules.operator import RuleOperator, text_of
-from eddyline.spark.rules.output import Matches, keep_matched
+from eddyline.spark.rules.output import MatchesColumn, keep_matched
 from eddyline.spark.rules.query import DEFAULT_NAME, RuleQuery, free_name
 from eddyline.spark.rules.udf import with_counts
 from eddyline.spark.run.job_reports import WAIT_S, JobReports
@@ -224,7 +224,7 @@ class RuleSet:
             column: the new column, an ``array<string>`` in the order of the set.
             keep_unmatched: whether rows for which no rule is true are kept, with an empty array.
         """
-        output = Matches(column, keep_unmatched)
+        output = MatchesColumn(column, keep_unmatched)
 
         def transform(df: DataFrame) -> DataFrame:
             output.check(df)
@@ -260,7 +260,7 @@ class RuleSet:
             if kind in self._transforms:
                 self._transforms[kind].prepare(df, Batch())
             else:
-                self._transforms[kind] = RuleOperator(self.store, self._binder, Matches(), df)
+                self._transforms[kind] = RuleOperator(self.store, self._binder, MatchesColumn(), df)
             self._transforms.move_to_end(kind)
             while len(self._transforms) > MAX_INPUTS:
                 self._transforms.popitem(last=False)
@@ -270,11 +270,11 @@ class RuleSet:
 
     def operator(self, step: RuleStep, site: Site) -> RuleOperator:
         """Return the operator of a query's step with these rules."""
-        output = Matches(step.column, step.keep_unmatched)
+        output = MatchesColumn(step.column, step.keep_unmatched)
         output.check(site.df)
         return self.query_operator(site.df, output, site.query)
 
-    def query_operator(self, df: DataFrame, output: Matches, query: str) -> RuleOperator:
+    def query_operator(self, df: DataFrame, output: MatchesColumn, query: str) -> RuleOperator:
         """Return an operator whose decisions the set's journal has, too."""
         made = RuleOperator(
             self.store, self._binder, output, df, query=query, note=self._reports.note

@@ -15,7 +15,7 @@ from eddyline.options import FilterOptions
 from eddyline.query.rules.sources import PredicateRule
 from eddyline.query.steps import tree
 from eddyline.spark.analysis import column_types
-from eddyline.spark.rules.output import Matches
+from eddyline.spark.rules.output import MatchesColumn
 from eddyline.spark.rules.rule_set import RuleSet
 from eddyline.spark.run.run import Job, Run, has_started, settings_of
 from eddyline.spark.run.running_query import RunFace, stop_runs
@@ -262,7 +262,7 @@ class SharedQueries:
         self.runs = tuple(SharedQueryRun(self, member) for member in self.outlet.members.values())
 
     def _operators(self, _: Path) -> list[Operator]:
-        made = self.rules.query_operator(self._source, Matches(PLACES, as_places=True), "")
+        made = self.rules.query_operator(self._source, MatchesColumn(PLACES, as_places=True), "")
         self.outlet.names = lambda: made.names
         return [made]
 

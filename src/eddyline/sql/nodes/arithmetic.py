@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from sqlglot import Expr
 
-    from eddyline.sql.error_free import Part, Rewriter
+    from eddyline.sql.error_free import FreePart, Rewriter
     from eddyline.sql.inference import Facts, Inference
     from eddyline.sql.rendering import SqlWriter
     from eddyline.sql.types import SqlType
@@ -88,7 +88,7 @@ def _infer_of_times(inference: Inference, node: Expr, args: Sequence[Expr]) -> F
     return inference.combine(OTHER, args, f"{shown(node)} may leave the range of its type")
 
 
-def _free_arithmetic(rewriter: Rewriter, node: Expr, _args: Sequence[Expr] = ()) -> Part:
+def _free_arithmetic(rewriter: Rewriter, node: Expr, _args: Sequence[Expr] = ()) -> FreePart:
     operation, args = _operation(node)
     left, right = map(rewriter.inference.type_of, args)
     common = common_type(left, right)
@@ -102,7 +102,9 @@ def _free_arithmetic(rewriter: Rewriter, node: Expr, _args: Sequence[Expr] = ())
     return strict(f"{rewriter.advise(_TRIES[operation])}({a.sql}, {b.sql})", a, b, raises=True)
 
 
-def _free_division(rewriter: Rewriter, a: Part, b: Part, common: SqlType, left: SqlType) -> Part:
+def _free_division(
+    rewriter: Rewriter, a: FreePart, b: FreePart, common: SqlType, left: SqlType
+) -> FreePart:
     if common.family != "integer":
         raise NoFormError("DIV")
     rewriter.advise("nullif(…, 0) as divisor")
@@ -142,7 +144,7 @@ def _write_negative(writer: SqlWriter, node: Expr) -> str:
     return f"(- ({inner}))" if is_apart else f"(- {inner})"
 
 
-def _free_negative(rewriter: Rewriter, node: Expr) -> Part:
+def _free_negative(rewriter: Rewriter, node: Expr) -> FreePart:
     part = _free_with_opposite(rewriter, node.this)
     return strict(f"(- {part.sql})", part)
 
@@ -161,12 +163,12 @@ def _infer_absolute(inference: Inference, node: Expr, args: Sequence[Expr]) -> F
     return inference.combine(absolute, args, _overflow(inference, node, fits=fits))
 
 
-def _free_absolute(rewriter: Rewriter, _node: Expr, args: Sequence[Expr]) -> Part:
+def _free_absolute(rewriter: Rewriter, _node: Expr, args: Sequence[Expr]) -> FreePart:
     part = _free_with_opposite(rewriter, args[0])
     return strict(f"abs({part.sql})", part)
 
 
-def _free_with_opposite(rewriter: Rewriter, node: Expr) -> Part:
+def _free_with_opposite(rewriter: Rewriter, node: Expr) -> FreePart:
     kind = rewriter.inference.type_of(node)
     if kind == STRING:
         return rewriter.part_as(node, DOUBLE)

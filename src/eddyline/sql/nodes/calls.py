@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from sqlglot import Expr
 
-    from eddyline.sql.error_free import Part, Rewriter
+    from eddyline.sql.error_free import FreePart, Rewriter
     from eddyline.sql.inference import Facts, Inference
     from eddyline.sql.rendering import SqlWriter
 
@@ -77,7 +77,7 @@ def _is_behind(word: str, source: Expr, text: str) -> bool:
     return is_literal and text[:start].rstrip().upper().endswith(word)
 
 
-def _free_cast(rewriter: Rewriter, node: Expr) -> Part:
+def _free_cast(rewriter: Rewriter, node: Expr) -> FreePart:
     if _is_formatted(node):
         raise NoFormError("CAST")
     return rewriter.cast(node.this, _target(node))

@@ -15,7 +15,7 @@ from eddyline.sql.types import BOOLEAN
 if TYPE_CHECKING:
     from sqlglot import Expr
 
-    from eddyline.sql.error_free import Part, Rewriter
+    from eddyline.sql.error_free import FreePart, Rewriter
     from eddyline.sql.inference import Facts, Inference
     from eddyline.sql.rendering import SqlWriter
 
@@ -25,7 +25,7 @@ def _infer_comparison(inference: Inference, node: Expr) -> Facts:
     return inference.combine(BOOLEAN, sides, inference.comparison_problem(*sides))
 
 
-def _free_comparison(rewriter: Rewriter, node: Expr) -> Part:
+def _free_comparison(rewriter: Rewriter, node: Expr) -> FreePart:
     left, right = rewriter.compared(node.this, node.expression)
     return strict(f"({left.sql} {SIGNS[type(node)]} {right.sql})", left, right)
 
@@ -41,7 +41,7 @@ def _write_between(writer: SqlWriter, node: Expr) -> str:
     return f"({writer.write(node.this)} BETWEEN {low} AND {high})"
 
 
-def _free_between(rewriter: Rewriter, node: Expr) -> Part:
+def _free_between(rewriter: Rewriter, node: Expr) -> FreePart:
     rewriter.refuse_own_risk(node)
     bounds = [node.args["low"], node.args["high"]]
     # NULL AND false is false, where a bound itself would raise.
@@ -62,7 +62,7 @@ def _write_in(writer: SqlWriter, node: Expr) -> str:
     return f"({writer.write(node.this)} IN ({writer.write_list(node.expressions)}))"
 
 
-def _free_in(rewriter: Rewriter, node: Expr) -> Part:
+def _free_in(rewriter: Rewriter, node: Expr) -> FreePart:
     rewriter.refuse_own_risk(node)
     if any(value.find(exp.Column, exp.Null) for value in node.expressions):
         raise NoFormError("IN")

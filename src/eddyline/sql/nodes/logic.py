@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from sqlglot import Expr
 
-    from eddyline.sql.error_free import Part, Rewriter
+    from eddyline.sql.error_free import FreePart, Rewriter
     from eddyline.sql.inference import Facts, Inference
     from eddyline.sql.rendering import SqlWriter
 
@@ -28,7 +28,7 @@ def _infer_connective(inference: Inference, node: Expr) -> Facts:
     return inference.combine(BOOLEAN, parts, *problems)
 
 
-def _free_not(rewriter: Rewriter, node: Expr) -> Part:
+def _free_not(rewriter: Rewriter, node: Expr) -> FreePart:
     rewriter.refuse_own_risk(node)
     part = rewriter.part(node.this)
     return strict(f"(NOT {part.sql})", part)
@@ -73,7 +73,7 @@ def _write_if(writer: SqlWriter, node: Expr) -> str:
     return f"if({writer.write_list(part for part in parts if part is not None)})"
 
 
-def _free_case(rewriter: Rewriter, node: Expr) -> Part:
+def _free_case(rewriter: Rewriter, node: Expr) -> FreePart:
     rewriter.refuse_own_risk(node)
     operand = f" {rewriter.safe(node.this)}" if isinstance(node, exp.Case) and node.this else ""
     arms = list(node.args.get("ifs") or [node])
@@ -100,7 +100,7 @@ def _infer_chosen(inference: Inference, _node: Expr, args: Sequence[Expr]) -> Fa
     return inference.combine(kind, args, *problems)
 
 
-def _free_coalesce(rewriter: Rewriter, node: Expr, args: Sequence[Expr]) -> Part:
+def _free_coalesce(rewriter: Rewriter, node: Expr, args: Sequence[Expr]) -> FreePart:
     rewriter.refuse_own_risk(node)
     first, rest = rewriter.part(args[0]), ", ".join(map(rewriter.safe, args[1:]))
     chosen = f"coalesce({first.sql}, {rest})"
@@ -112,7 +112,7 @@ def _infer_nullif(inference: Inference, _node: Expr, args: Sequence[Expr]) -> Fa
     return inference.combine(kind, args, inference.comparison_problem(args[0], args[1]))
 
 
-def _free_nullif(rewriter: Rewriter, node: Expr, args: Sequence[Expr]) -> Part:
+def _free_nullif(rewriter: Rewriter, node: Expr, args: Sequence[Expr]) -> FreePart:
     rewriter.refuse_own_risk(node)
     first, second = rewriter.part(args[0]), rewriter.safe(args[1])
     return lax(f"nullif({first.sql}, {second})", first.surely_raised)

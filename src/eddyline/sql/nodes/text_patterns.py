@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from sqlglot import Expr
 
-    from eddyline.sql.error_free import Part, Rewriter
+    from eddyline.sql.error_free import FreePart, Rewriter
     from eddyline.sql.inference import Facts, Inference
     from eddyline.sql.rendering import SqlWriter
 
@@ -75,7 +75,7 @@ def _write_escape(writer: SqlWriter, node: Expr) -> str:
     return _write_like(writer, node.this, f" ESCAPE {writer.write(node.expression)}")
 
 
-def _free_like(rewriter: Rewriter, node: Expr) -> Part:
+def _free_like(rewriter: Rewriter, node: Expr) -> FreePart:
     rewriter.refuse_own_risk(node)
     if not isinstance(node.expression, exp.Literal):
         raise NoFormError("LIKE")
