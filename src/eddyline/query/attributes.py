@@ -10,7 +10,6 @@ if TYPE_CHECKING:
 
 from eddyline.sql.parsing import quoted
 
-_CATEGORIES = {"string", "boolean"}
 _WHOLE = {"tinyint", "smallint", "int", "bigint"}
 _REAL = {"float", "double"}
 _TEXTS = ("string", "varchar", "char")

@@ -101,7 +101,7 @@ class Site:
     time: str | None = None
     """The event-time column of the stream, where it is among the columns."""
     lateness: str | None = None
-    """How late the rows of the stream may come, such as ``1 minute``."""
+    """Most lateness of the rows of the stream, such as ``1 minute``."""
     before: tuple[Step, ...] = ()
     """The steps that make the inputs of an operator over several of them, which runs them, too."""
     relations: Mapping[str, Relation] = field(default_factory=dict)

@@ -83,11 +83,7 @@ class ProgressListener(StreamingQueryListener):
     def onQueryStarted(self, event: Any) -> None:
         """Do nothing."""
 
-    def onQueryIdle(self, event: Any) -> None:
-        """Do nothing."""
-
-    def onQueryTerminated(self, event: Any) -> None:
-        """Do nothing."""
+    onQueryIdle = onQueryTerminated = onQueryStarted
 
 
 _listeners: weakref.WeakKeyDictionary[SparkSession, ProgressListener] = weakref.WeakKeyDictionary()
