@@ -266,11 +266,11 @@ def change_texts(before: Any, after: Any, shown: int = SHOWN_NAMES) -> tuple[str
     >>> change_texts(["a", "b", "c", "d"], ["a", "b", "d", "c"], shown=2)
     ('… 2 → c → d', '… 2 → d → c')
     """
-    if not (_is_order(before) and _is_order(after)):
-        return plan_text(before, shown), plan_text(after, shown)
-    pairs = zip(before, after, strict=False)
-    same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
-    if max(len(before), len(after)) <= shown or same < shown:
+    same = 0
+    if _is_order(before) and _is_order(after) and max(len(before), len(after)) > shown:
+        pairs = zip(before, after, strict=False)
+        same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+    if same < shown:
         return plan_text(before, shown), plan_text(after, shown)
     start = f"… {same:,} → "
     return start + plan_text(before[same:], shown), start + plan_text(after[same:], shown)
