@@ -9,7 +9,7 @@ from pyarrow import fs
 
 from eddyline.state.grid import Grid, Split
 from eddyline.state.rows import Rows, SortedRun
-from eddyline.state.run_files import open_run, open_table, paths_of, write_run, write_table
+from eddyline.state.run_files import open_run, paths_of, write_run
 
 FILES = fs.LocalFileSystem()
 GRID = Grid((2, 1), (Split(0, 7, (("s", 2),)),))
@@ -28,7 +28,7 @@ def test_a_run_comes_back_as_it_was_written(tmp_path):
     sizes = [each.stat().st_size for each in tmp_path.iterdir()]
     assert (said.n_rows, said.first_start, said.last_end) == (4, 1, 19)
     assert said.n_bytes == sum(sizes)
-    back = open_run(FILES, str(tmp_path), "r", (0, 2))
+    back = open_run(FILES, str(tmp_path), said, (0, 2))
     assert back.rows.payload.equals(run.rows.payload)
     for key in (0, 2):
         assert (back.rows.codes[key] == run.rows.codes[key]).all()
@@ -39,46 +39,39 @@ def test_a_run_comes_back_as_it_was_written(tmp_path):
 @pytest.mark.parametrize("which", [0, 1])
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.9])
 def test_a_run_that_is_not_whole_says_so(tmp_path, which, share):
-    write_run(FILES, str(tmp_path), "r", run_of(*range(500)))
+    file = write_run(FILES, str(tmp_path), "r", run_of(*range(500)))
     path = Path(paths_of(str(tmp_path), "r")[which])
     whole = path.read_bytes()
     path.write_bytes(whole[: int(share * len(whole))])
     with pytest.raises(OSError, match="damaged"):
-        open_run(FILES, str(tmp_path), "r", (0, 2))
+        open_run(FILES, str(tmp_path), file, (0, 2))
+
+
+@pytest.mark.parametrize("which", [0, 1])
+@pytest.mark.parametrize("n_bytes", [1, 8, 512, 5_000])
+@pytest.mark.parametrize("files", [FILES, None], ids=["local", "elsewhere"])
+def test_bytes_that_are_others_say_so(tmp_path, which, n_bytes, files):
+    file = write_run(FILES, str(tmp_path), "r", run_of(*range(5_000)))
+    files = files or fs.SubTreeFileSystem(str(tmp_path), FILES)
+    folder = str(tmp_path) if files is FILES else ""
+    path = Path(paths_of(str(tmp_path), "r")[which])
+    whole, rng = path.read_bytes(), np.random.default_rng([which, n_bytes])
+    for at in rng.integers(0, len(whole) - n_bytes, 50):
+        for other in (bytes(n_bytes), rng.bytes(n_bytes)):
+            damaged = whole[:at] + other + whole[at + n_bytes :]
+            if damaged != whole:
+                path.write_bytes(damaged)
+                with pytest.raises(OSError, match="damaged"):
+                    open_run(files, folder, file, (0, 2))
+    path.write_bytes(whole)
+    assert len(open_run(files, folder, file, (0, 2))) == 5_000
 
 
 def test_parts_of_different_runs_do_not_make_one(tmp_path):
-    write_run(FILES, str(tmp_path), "r", run_of(1, 2, 3))
-    write_run(FILES, str(tmp_path), "other", run_of(1, 2))
+    file = write_run(FILES, str(tmp_path), "r", run_of(1, 2, 3))
+    other = write_run(FILES, str(tmp_path), "other", run_of(1, 2))
     Path(paths_of(str(tmp_path), "other")[1]).rename(paths_of(str(tmp_path), "r")[1])
     with pytest.raises(OSError, match="damaged"):
-        open_run(FILES, str(tmp_path), "r", (0, 2))
+        open_run(FILES, str(tmp_path), file, (0, 2))
     with pytest.raises(OSError, match="No such file"):
-        open_run(FILES, str(tmp_path), "other", (0, 2))
-
-
-@pytest.mark.parametrize("column", ["codes_0", "tags_2", "entries_0", "directory_2", "places_2"])
-def test_a_part_that_lacks_a_row_says_so(tmp_path, column):
-    write_run(FILES, str(tmp_path), "r", run_of(1, 2, 3))
-    path, _ = paths_of(str(tmp_path), "r")
-    lists = open_table(FILES, path)
-    shorter = pa.array([lists[column][0].as_py()[:-1]], lists.schema.field(column).type)
-    for changed in (
-        lists.set_column(lists.column_names.index(column), column, shorter),
-        lists.drop_columns([column]),
-    ):
-        write_table(FILES, f"{path}.now", changed)
-        Path(f"{path}.now").rename(path)
-        with pytest.raises(OSError, match="damaged"):
-            open_run(FILES, str(tmp_path), "r", (0, 2))
-
-
-def test_a_run_of_another_format_says_so(tmp_path):
-    write_run(FILES, str(tmp_path), "r", run_of(1, 2, 3))
-    path, _ = paths_of(str(tmp_path), "r")
-    lists = open_table(FILES, path)
-    for said, metadata in (("1", None), ("3", {b"eddyline.format": b"3"})):
-        write_table(FILES, f"{path}.now", lists.replace_schema_metadata(metadata))
-        Path(f"{path}.now").rename(path)
-        with pytest.raises(OSError, match=f"format {said}, this version reads 2"):
-            open_run(FILES, str(tmp_path), "r", (0, 2))
+        open_run(FILES, str(tmp_path), other, (0, 2))

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from eddyline.data.jit import compiled
 from eddyline.state.rows import Rows, SortedRun
-from eddyline.state.run_files import RunFile, open_table, write_table
+from eddyline.state.run_files import RunFile, open_tables, write_tables
 from eddyline.state.run_index import Index
 
 if TYPE_CHECKING:
@@ -61,9 +61,9 @@ def write_ends(
     """
     name = f"{run.name}-{uuid.uuid4().hex}"
     path = f"{folder}/{name}.ends.arrow"
-    n_bytes = write_table(files, path, pa.table({_ENDS: pa.array(ends)}))
+    n_bytes, checksum = write_tables(files, [path], [pa.table({_ENDS: pa.array(ends)})])
     now = replace(run, last_end=int(ends.max()))
-    return now, replace(now, name=name, n_bytes=n_bytes)
+    return now, replace(now, name=name, n_bytes=n_bytes, checksum=checksum)
 
 
 def read_ends(files: fs.FileSystem, folder: str, file: RunFile) -> NDArray[np.int64]:
@@ -72,9 +72,8 @@ def read_ends(files: fs.FileSystem, folder: str, file: RunFile) -> NDArray[np.in
     Raises:
         OSError: they cannot be read.
     """
-    ends: NDArray[np.int64] = open_table(files, f"{folder}/{file.name}.ends.arrow")[
-        _ENDS
-    ].to_numpy()
+    (table,) = open_tables(files, [f"{folder}/{file.name}.ends.arrow"], file.checksum)
+    ends: NDArray[np.int64] = table[_ENDS].to_numpy()
     return ends
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from pyarrow import fs
 
-FORMAT = 3
+FORMAT = 4
 """Number of the layout of manifests; another one cannot be read."""
 
 KEPT = 2

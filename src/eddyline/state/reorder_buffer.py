@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from eddyline.state.compaction import upkeep_of
 from eddyline.state.rows import FOREVER, Rows
-from eddyline.state.run_files import RunFile, open_table, write_table
+from eddyline.state.run_files import RunFile, open_tables, write_tables
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -70,11 +70,12 @@ class HeldRows:
             columns[_PASSES] = pa.array(rows.passes)
         name = uuid.uuid4().hex
         path = f"{self.folder}/{name}.held.arrow"
-        n_bytes = write_table(self.files, path, pa.table(columns).combine_chunks())
-        return RunFile(name, len(rows), int(rows.starts[0]), int(rows.starts[-1]), n_bytes)
+        written = write_tables(self.files, [path], [pa.table(columns).combine_chunks()])
+        return RunFile(name, len(rows), int(rows.starts[0]), int(rows.starts[-1]), *written)
 
     def _open(self, file: RunFile) -> Rows:
-        table = open_table(self.files, f"{self.folder}/{file.name}.held.arrow")
+        path = f"{self.folder}/{file.name}.held.arrow"
+        (table,) = open_tables(self.files, [path], file.checksum)
         own = {
             name: table[name].combine_chunks().to_numpy(zero_copy_only=False)
             for name in table.column_names

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from eddyline.state.rows import FOREVER
-from eddyline.state.run_files import RunFile, open_table, write_table
+from eddyline.state.run_files import RunFile, open_tables, write_tables
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -131,8 +131,9 @@ def write_groups(files: fs.FileSystem, folder: str, groups: Groups) -> RunFile:
     values = dict(zip(groups.values.column_names, groups.values.columns, strict=True))
     table = pa.table({GROUP: pa.array(groups.ids), COUNT: pa.array(groups.counts)} | values)
     name = uuid.uuid4().hex
-    n_bytes = write_table(files, f"{folder}/{name}.groups.arrow", table.combine_chunks())
-    return RunFile(name, len(groups), 0, 0, n_bytes)
+    path = f"{folder}/{name}.groups.arrow"
+    written = write_tables(files, [path], [table.combine_chunks()])
+    return RunFile(name, len(groups), 0, 0, *written)
 
 
 def read_groups(files: fs.FileSystem, folder: str, file: RunFile) -> Groups:
@@ -141,7 +142,7 @@ def read_groups(files: fs.FileSystem, folder: str, file: RunFile) -> Groups:
     Raises:
         OSError: they cannot be read.
     """
-    table = open_table(files, f"{folder}/{file.name}.groups.arrow")
+    (table,) = open_tables(files, [f"{folder}/{file.name}.groups.arrow"], file.checksum)
     values = table.drop_columns([GROUP, COUNT])
     return Groups(table[GROUP].to_numpy(), table[COUNT].to_numpy(), values)
 

@@ -227,6 +227,35 @@ def test_rows_that_wait_survive_a_restart(spark, tmp_path):
     assert everything == bag(wanted)
 
 
+@pytest.mark.parametrize(
+    "kind",
+    ["rows", *(pytest.param(k, marks=pytest.mark.large) for k in ("index", "held", "groups"))],
+)
+def test_a_damaged_file_of_the_state_ends_the_query_and_says_so(spark, tmp_path, kind):
+    text = (
+        "SELECT DSTREAM(s.v AS a, t.v AS b) FROM s [PARTITION BY k ROWS 1], t [RANGE 4 SECONDS] "
+        "WHERE s.k = t.k"
+    )
+    checkpoint = tmp_path / "ckpt"
+    for number in range(3):
+        for name in "st":
+            rows = rows_of(*((100 * number + second, second % 7, second) for second in range(100)))
+            write_batch(tmp_path, name, number, rows)
+        if number < 2:
+            query = engine_over(spark, tmp_path).query(text, name="damaged")
+            run = query.start(checkpoint=str(checkpoint), trigger="available_now")
+            assert run.await_termination(120)
+    files = sorted((checkpoint / "eddyline" / "state" / "runs").glob(f"*.{kind}.arrow"))
+    assert files
+    for file in files:
+        whole = bytearray(file.read_bytes())
+        middle = len(whole) // 2
+        whole[middle : middle + 512] = b"x" * len(whole[middle : middle + 512])
+        file.write_bytes(whole)
+    with pytest.raises(StateError, match=rf"bucket 0 .*{kind}\.arrow.* is damaged"):
+        query.start(checkpoint=str(checkpoint), trigger="available_now").await_termination(120)
+
+
 def test_a_checkpoint_of_another_query_is_refused(engine, tmp_path):
     checkpoint = str(tmp_path / "ckpt")
     run = engine.query(TEXT, name="one").start(checkpoint=checkpoint, trigger="available_now")

@@ -7,7 +7,6 @@ the batch names them.
 from __future__ import annotations
 
 import time
-import uuid
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -22,7 +21,6 @@ from eddyline.state.grid import N_BINS, bins_of
 from eddyline.state.late_rows import write_late
 from eddyline.state.mapped_runs import MAPPED
 from eddyline.state.rows import ALWAYS, Rows, SortedRun
-from eddyline.state.run_files import write_run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -162,10 +160,10 @@ class BucketBatch:
 
     def _open(self, name: str, file: RunFile) -> SortedRun:
         classes = self.plan.graph.classes_of[name]
-        return MAPPED.run(self.place.files, self.place.runs, file.name, classes)
+        return MAPPED.run(self.place.files, self.place.runs, file, classes)
 
     def _write(self, run: SortedRun) -> RunFile:
-        return write_run(self.place.files, self.place.runs, uuid.uuid4().hex, run)
+        return MAPPED.write(self.place.files, self.place.runs, run)
 
 
 def _alive(rows: Rows, horizon: int) -> Rows:
