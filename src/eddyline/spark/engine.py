@@ -9,11 +9,11 @@ from eddyline.query.predicates import FunctionPredicate, predicate
 from eddyline.query.select.reader import read_query
 from eddyline.query.steps import ReadStep, carries, inlined, steps
 from eddyline.registry import unknown
+from eddyline.rules.step import RuleStep
 from eddyline.spark.analysis import column_types
 from eddyline.spark.functions import argument_names
 from eddyline.spark.query import RENAME, Query
 from eddyline.spark.relation import Relation
-from eddyline.spark.rules.query import RuleQuery
 from eddyline.spark.run.run import already_running
 from eddyline.spark.run.running_query import stop_runs
 from eddyline.spark.session import session
@@ -211,7 +211,8 @@ class Engine:
             options,
             check_not_running=self.check_not_running,
         )
-        return self._add(made)
+        self.queries[chosen] = made
+        return made
 
     def rules(
         self,
@@ -243,26 +244,23 @@ class Engine:
         elif stream not in self.streams:
             known = [*self.streams, *self.results]
             raise QueryError(unknown("stream", stream, known), name=name, stream=stream)
-        made = RuleQuery(
+        step = RuleStep(source[-1].output, rules, column, keep_unmatched)
+        made = Query(
             name,
-            rules,
+            "",
+            (*source, step),
             self.relations,
-            column=column,
-            keep_unmatched=keep_unmatched,
-            source=source,
+            {"adaptive": rules.options.adaptive, "seed": rules.options.seed},
             rename="engine.rules('…', …)",
             check_not_running=self.check_not_running,
         )
-        return self._add(made)
+        self.queries[name] = made
+        return made
 
     def _check_free(self, name: str) -> None:
         if name in self.queries:
             msg = f"query {name!r} exists already; choose another name"
             raise QueryError(msg, name=name)
-
-    def _add(self, made: Query) -> Query:
-        self.queries[made.name] = made
-        return made
 
     def start_all(
         self,

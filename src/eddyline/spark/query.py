@@ -35,7 +35,7 @@ class Query:
 
     Args:
         name: of the query.
-        text: the query as it was written.
+        text: the query as it was written; empty where it changes, as that of rules does.
         steps: what it does, in the order of evaluation; see ``query.steps``.
         relations: the streams and tables that it reads, by name.
         options: how its plan is learned; each operator takes those that it knows.

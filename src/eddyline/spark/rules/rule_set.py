@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import warnings
 import weakref
@@ -12,14 +13,16 @@ from pyspark import cloudpickle
 
 from eddyline.errors import QueryError
 from eddyline.options import SharingOptions
+from eddyline.query.steps import ReadStep
+from eddyline.rules.step import RuleStep
 from eddyline.rules.store import RuleStore, rules_by_name
 from eddyline.spark.functions import named_functions
 from eddyline.spark.operator import Batch
+from eddyline.spark.query import Query
 from eddyline.spark.relation import Relation
 from eddyline.spark.rules.binding import MAX_INPUTS, RuleBinder
 from eddyline.spark.rules.operator import RuleOperator, text_of
 from eddyline.spark.rules.output import MatchesColumn, keep_matched
-from eddyline.spark.rules.query import DEFAULT_NAME, RuleQuery, free_name
 from eddyline.spark.rules.udf import with_counts
 from eddyline.spark.run.job_reports import WAIT_S, JobReports
 from eddyline.spark.run.run import settings_of
@@ -36,12 +39,14 @@ if TYPE_CHECKING:
 
     from eddyline.query.conditions import RuleSource, SkippedRule
     from eddyline.query.predicates import Predicate
-    from eddyline.rules.step import RuleStep
     from eddyline.rules.view import RuleView
     from eddyline.spark.operator import Site
     from eddyline.spark.rules.output import Output
     from eddyline.spark.run.run import Run
     from eddyline.spark.sinks.sinks import BatchWriter
+
+DEFAULT_NAME = "rules"
+"""Of a set without a name, and of its first run."""
 
 RENAME = "el.RuleSet(…, name='…') or el.sigma.load(…, name='…')"
 """The ways to give a set another name."""
@@ -323,12 +328,12 @@ class RuleSet:
                 f"df.transform(rules.matches({column!r}))"
             )
             raise QueryError(msg, rules=self.name)
-        query = RuleQuery(
-            self.name if self._is_named else free_name(stream),
-            self,
+        query = Query(
+            self.name if self._is_named else _free_name(stream),
+            "",
+            (ReadStep("stream", "stream"), RuleStep("stream", self, column, keep_unmatched)),
             {"stream": Relation(stream)},
-            column=column,
-            keep_unmatched=keep_unmatched,
+            {},
             rename=RENAME,
         )
         return query.start(sink, path=path, checkpoint=checkpoint, trigger=trigger)
@@ -407,6 +412,13 @@ def _again(packed: bytes) -> RuleSet:
     cls, sources, skipped, options = cloudpickle.loads(packed)
     made: RuleSet = cls.of(sources, skipped, **options)
     return made
+
+
+def _free_name(stream: DataFrame) -> str:
+    """Return a name for a run of a set without one."""
+    taken = {each.name for each in stream.sparkSession.streams.active}
+    numbered = (f"{DEFAULT_NAME}_{number}" for number in itertools.count(2))
+    return next(name for name in itertools.chain([DEFAULT_NAME], numbered) if name not in taken)
 
 
 def _warn_of_streams(rules: RuleSet, version: int) -> None:
