@@ -350,4 +350,5 @@ def rule_texts() -> st.SearchStrategy[str]:
             parts.map(lambda texts: " OR ".join(f"({text})" for text in texts)),
         )
 
-    return st.recursive(leaf_texts(), grown, max_leaves=8)
+    texts = st.recursive(leaf_texts(), grown, max_leaves=8)
+    return texts.filter(lambda text: text.strip("()") != "NULL")  # alone it is no condition

@@ -88,6 +88,8 @@ class RuleStore:
         self.options = options
         self.functions = functions
         self.on_error = on_error
+        self.skips_new = self.skips
+        """Whether that holds for rules that are added by themselves, too: their author is there."""
         self.unread: tuple[SkippedRule, ...] = ()
         """Rules that could not be read at all, and why."""
         self._unfit_of = unfit
@@ -129,7 +131,7 @@ class RuleStore:
                 unread = [SkippedRule(each.name, why, each.text) for each, why in wrong if why]
             left_out = {each.name for each in unread}
             fine = {name: source for name, source in made.items() if name not in left_out}
-            self.put(fine, unread, skips=self.skips)
+            self.put(fine, unread, skips=self.skips_new)
 
     def add_rules(self, rules: Mapping[str, RuleSource], unread: Iterable[SkippedRule]) -> None:
         """Add rules that were read elsewhere, and those that could not be read; see ``add``."""
@@ -212,7 +214,7 @@ class RuleStore:
         try:
             self._check_readable(source)
         except EddylineError as error:
-            if not self.skips:
+            if not self.skips_new:
                 raise
             return error.message
         return ""

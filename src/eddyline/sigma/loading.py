@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import warnings
 from dataclasses import fields
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -56,7 +57,8 @@ def load(
         missing: what a test is whose field an event lacks: ``null`` (unknown, as in SQL: a rule
             with ``not filter`` does not fire) or ``false`` (then it does).
         cache: whether rules that were read before come from the user's cache folder.
-        on_error: ``skip`` lists rules that do not run in ``skipped``; ``raise`` raises.
+        on_error: ``skip`` lists rules that do not run in ``skipped`` and warns that there are some;
+            ``raise`` raises.
         name: what the set is called in journals and reports.
         **options: of the rule set, as for ``RuleSet``: ``method``, ``sequence``, ``adaptive``,
             ``sample_prob`` and the others of ``eddyline.options.SharingOptions``.
@@ -80,6 +82,13 @@ def load(
     found = read(
         source, pipeline, restrict=restrict, missing=missing, cache=cache, on_error=on_error
     )
+    if found.skipped:
+        n_rules = len(found.sources) + len(found.skipped)
+        msg = (
+            f"{len(found.skipped):,} of {n_rules:,} Sigma rules do not run; see .skipped of the "
+            f"set. The first: {found.skipped[0].reason}"
+        )
+        warnings.warn(msg, stacklevel=2)
     return RuleSet.of(found.sources, found.skipped, on_error=on_error, name=name, **options)
 
 

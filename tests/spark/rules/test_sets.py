@@ -141,3 +141,21 @@ def test_a_set_over_two_inputs_keeps_what_it_learned_of_each(spark):
         rules.explain()
         made.add(id(rules._shown))
     assert len(made) == 2
+
+
+@pytest.mark.parametrize("text", ["NULL", "(NULL)", "if(n > 1, NULL, NULL)"])
+def test_a_rule_that_is_null_alone_is_no_condition(spark, text):
+    with pytest.raises(QueryError, match="is not a condition: it is of type void"):
+        spark.range(3).selectExpr("id AS n").transform(el.RuleSet({"r": text}).matches())
+
+
+def test_a_rule_that_is_added_to_rules_of_files_raises(tmp_path):
+    pytest.importorskip("sigma.collection", reason="pip install 'eddyline[sigma]'")
+    (tmp_path / "broken.yml").write_text("title: x\n  bad: [\nfoo")
+    with pytest.warns(
+        UserWarning, match=r"1 of 1 Sigma rules do not run; .*broken\.yml:2: not YAML"
+    ):
+        rules = el.sigma.load(tmp_path)
+    with pytest.raises(QueryError, match="rule 'bad' cannot be read as SQL"):
+        rules.add("bad", "a >")
+    assert (rules.names, [each.name for each in rules.skipped]) == ((), ["broken"])

@@ -1,6 +1,5 @@
 true
 false
-null
 bo
 not bo
 not not bo
@@ -359,7 +358,6 @@ try_add(i, 1) > 5
 1 = 1 and i = 5
 'a' like 'a'
 null is null
-(null)
 null or i = 5
 not null
 i > 1 -- a comment

@@ -64,6 +64,5 @@ v = 'ab' OR v LIKE '%'
 b > 0 AND u LIKE '%a%' AND d < 1 AND dt < DATE '2000-01-01'
 1 = 1
 1 = 2
-NULL
 u = 'é'
 u = 'it\'s "odd" `ü`' OR u = 'é'

@@ -103,7 +103,8 @@ class Reading:
         is_root = node is expression.tree
         # In ANSI mode Spark reads a string as a boolean, but not as a whole condition.
         is_read = kind.family == "string" and expression.ansi and not is_root
-        if kind.family in ("boolean", "null", "other") or is_read:
+        is_part = kind.family == "null" and not is_root
+        if kind.family in ("boolean", "other") or is_part or is_read:
             return
         message = f"{expression.what} is not a condition: it is of type {kind.text}"
         if not is_root:

@@ -118,7 +118,8 @@ class RuleSet:
     ) -> Self:
         """Return a set of rules that were read elsewhere.
 
-        Rules that could not be read are listed in ``skipped``; options are as for ``RuleSet``.
+        Rules that could not be read are listed in ``skipped``; options are as for ``RuleSet``, but
+        a rule that is added by itself and cannot be read, or does not fit, is always an error.
 
         Raises:
             QueryError: two rules have one name.
@@ -131,6 +132,7 @@ class RuleSet:
                 raise QueryError(msg, name=source.name)
         made.store.put(by_name)
         made.store.unread = tuple(skipped)
+        made.store.skips_new = False
         return made
 
     # -- the rules ----------------------------------------------------------------------------
@@ -174,8 +176,9 @@ class RuleSet:
         of ``el.sigma.load``, say) has skipped is skipped here too.
 
         Raises:
-            QueryError: a name is taken, or with ``on_error="raise"`` a rule is no condition or does
-                not fit the stream of an active run; then none is added.
+            QueryError: a name is taken; or with ``on_error="raise"``, or in a set that was read
+                from files, a rule is no condition or does not fit the stream of an active run. Then
+                none is added.
         """
         version, _ = self.store.now()
         if isinstance(rules, RuleSet):
