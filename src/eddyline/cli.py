@@ -34,7 +34,9 @@ Pipelines = Annotated[
 
 @app.command()
 def run(
-    file: Annotated[Path, typer.Argument(help="A script: CREATE STREAM, FUNCTION and QUERY.")],
+    file: Annotated[
+        Path, typer.Argument(help="A script: CREATE STREAM, TABLE, FUNCTION, QUERY and RULES.")
+    ],
     checkpoint: Annotated[
         Path | None, typer.Option(help="Folder from which a later run continues.")
     ] = None,

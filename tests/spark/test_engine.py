@@ -157,6 +157,20 @@ def test_names_of_streams_differ_by_more_than_case(spark, engine, folder):
         engine.table("S", spark.range(3))
 
 
+def test_with_steps_takes_steps(engine):
+    query = engine.query(TEXT)
+    with pytest.raises(QueryError, match=r"takes steps one by one .* got list"):
+        query.with_steps(list(query.steps))
+
+
+def test_streams_without_a_time_are_no_tables(spark, folder):
+    made = el.Engine(spark)
+    for name in "st":
+        made.stream(name, spark.readStream.schema("id bigint").parquet(folder))
+    with pytest.raises(QueryError, match=r"stream 's' needs an event-time column to be joined"):
+        made.query("SELECT s.id FROM s [NOW], t [NOW] WHERE s.id = t.id")
+
+
 def test_start_all(spark, engine, folder, tmp_path):
     engine.query(TEXT, name="a")
     engine.query("SELECT id FROM s WHERE u > 2", name="b")

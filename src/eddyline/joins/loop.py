@@ -60,6 +60,7 @@ class JoinLoop:
     Args:
         graph: the inputs and their key classes.
         options: of the learning.
+        tables: the inputs whose rows were always there.
 
     Raises:
         OptionError: the policy or the monitor is unknown or of the wrong kind.
@@ -67,11 +68,14 @@ class JoinLoop:
 
     component = COMPONENT
 
-    def __init__(self, graph: JoinGraph, options: JoinOptions) -> None:
+    def __init__(
+        self, graph: JoinGraph, options: JoinOptions, tables: frozenset[str] = frozenset()
+    ) -> None:
         find_policy(options.policy)
         find_monitor(options.monitor)
         self.graph = graph
         self.options = options
+        self._tables = tables
         self.written = written_orders(graph)
         self.plan = self.written
         self.is_adaptive = options.adaptive and options.sample_rows > 0 and len(graph.inputs) > 2
@@ -103,7 +107,8 @@ class JoinLoop:
             return None
         parts = tuple(n_parts)
         options = self.options
-        return DropProbing(options.sample_rows, ways, options.seed, self._neighbours, parts)
+        neighbours_of, tables = self._neighbours, self._tables
+        return DropProbing(options.sample_rows, ways, options.seed, neighbours_of, parts, tables)
 
     def _is_profiled(self, name: str) -> bool:
         if name not in self._pipelines:

@@ -49,4 +49,5 @@ class RuleStep(OverOne):
 
     def __str__(self) -> str:
         which = "every row" if self.keep_unmatched else "rows with a match"
-        return f"rules {self.rules.name} over {self.input}: {self.column} of {which}"
+        name = "" if self.rules.name == "rules" else f" {self.rules.name}"
+        return f"rules{name} over {self.input}: {self.column} of {which}"

@@ -88,6 +88,10 @@ class Query:
         Raises:
             QueryError: a step that does not fit the columns before it.
         """
+        if not all(hasattr(each, "renamed") for each in steps):
+            kinds = ", ".join(type(each).__name__ for each in steps)
+            msg = f"with_steps takes steps one by one (with_steps(*query.steps, step)), got {kinds}"
+            raise QueryError(msg, query=self.name)
         return Query(
             self.name,
             self.text,

@@ -166,14 +166,18 @@ def order_series(
         for point in points
     )
     cost, as_written = _mean_costs(pairs)
+    first, learned = pairs[0]
+    # A record has the order after its batch, and the first batch ran as it was written.
+    is_learned = first.batch_id == 0 and learned.order != tuple(range(len(newest)))
     return OrderSeries(
         component=component,
         filter_ids=newest,
         batch_ids=tuple(point.batch_id for point in points),
         records=records,
         shown=_shown([each for each in records if each is not None], costs_ns),
-        changes=tuple(
-            batch.batch_id for (_, old), (batch, new) in pairwise(pairs) if old.order != new.order
+        changes=(
+            *((0,) if is_learned else ()),
+            *(batch.batch_id for (_, a), (batch, b) in pairwise(pairs) if a.order != b.order),
         ),
         mean_cost_ns=cost,
         mean_as_written_ns=as_written,

@@ -184,6 +184,16 @@ def test_new_rows_of_inputs_that_had_their_turn_are_seen():
     ]
 
 
+def test_rows_of_tables_are_there_from_the_start():
+    graph = JoinGraph(("s", "t", "u"), (frozenset("st"), frozenset("su")))
+    news = {name: run_of({key: [1] for key in graph.classes_of[name]}, [0]) for name in "stu"}
+    probing = replace(probing_of(graph), tables=frozenset("tu"))
+    found = drop_samples(probing, graph, {}, news, 0)
+    assert [(each.filters.pipeline, each.drops.tolist()) for each in found] == [
+        ("s", [[False, False]])
+    ]
+
+
 def test_pipelines_that_see_nothing_are_not_profiled():
     graph, _, news = random_world(5, 3)
     first = min(news, key=graph.inputs.index)

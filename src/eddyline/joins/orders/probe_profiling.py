@@ -5,7 +5,7 @@ are looked up in *all* windows, each along the way that leads to it, until a par
 known not to be there. Orders are learned from that; results never depend on it.
 
 A sampled row sees the windows as its pipeline does: the runs before the batch, and the new rows of
-inputs that had their turn before; see ``delta_join``.
+inputs that had their turn before; see ``delta_join``. Those of tables are there from the start.
 """
 
 from __future__ import annotations
@@ -59,6 +59,8 @@ class DropProbing:
     """For each input, the others whose pairs with it are counted; none without a cycle."""
     n_parts: tuple[int, ...] = ()
     """The number of parts that each key class is cut in; not cut if omitted."""
+    tables: frozenset[str] = frozenset()
+    """Inputs whose rows were always there: those that come with the first batch, too."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -98,9 +100,10 @@ def drop_samples(
 
     The clock (monotonic, ns) times the filters.
     """
-    seen = {name: tuple(windows.get(name, ())) for name in graph.inputs}
+    always = {name: (news[name],) for name in probing.tables & news.keys()}
+    seen = {name: (*windows.get(name, ()), *always.get(name, ())) for name in graph.inputs}
     for name in graph.inputs:
-        if name not in news:
+        if name not in news or name in always:
             continue
         seed = seed_of(probing.seed, batch_id, name)
         others = [runs for other, runs in seen.items() if other != name]

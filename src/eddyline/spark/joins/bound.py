@@ -248,6 +248,10 @@ def _input(site: Site, joined: JoinedInput, compared: tuple[str, ...]) -> JoinIn
 def _check_streams(inputs: Sequence[JoinInput]) -> None:
     """Raise QueryError unless all streams are of one kind, and tables can be read."""
     timed = {each.stream: each.df.isStreaming for each in inputs if each.time is not None}
+    for each in inputs:
+        if each.time is None and each.df.isStreaming:
+            msg = f"stream {each.stream!r} needs an event-time column to be joined: time='…'"
+            raise QueryError(msg, stream=each.stream)
     if not timed:
         msg = "every input is a static table; give the event-time column of at least one stream"
         raise QueryError(msg)
@@ -258,10 +262,6 @@ def _check_streams(inputs: Sequence[JoinInput]) -> None:
             f"that does not change is joined without a time"
         )
         raise QueryError(msg)
-    for each in inputs:
-        if each.time is None and each.df.isStreaming:
-            msg = f"stream {each.stream!r} needs an event-time column to be joined: time='…'"
-            raise QueryError(msg, stream=each.stream)
 
 
 def _micros(text: str, stream: str) -> int:

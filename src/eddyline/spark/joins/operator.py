@@ -101,7 +101,8 @@ class JoinOperator(Operator):
         self.options = bound.options.resolved()
         self.keeps_late = bound.graph.inputs
         self.graph = bound.graph
-        self.loop = JoinLoop(self.graph, self.options)
+        tables = frozenset(self.graph.inputs) - {*bound.timed}
+        self.loop = JoinLoop(self.graph, self.options, tables)
         self.grids = GridLoop(
             self.graph,
             bound.n_buckets,
