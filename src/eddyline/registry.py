@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import difflib
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from eddyline.errors import OptionError, PluginError
 
@@ -35,7 +35,7 @@ def look_up(kind: str, table: Mapping[str, T], name: str, *, group: str) -> T:
         OptionError: nothing has that name; the message lists what is known and what is close.
         PluginError: an installed package offers the name but failed to load.
     """
-    if name in table:
+    if checked_text(kind, name) in table:
         return table[name]
     offered = {point.name: point for point in entry_points(group=group)}
     if name not in offered:
@@ -49,6 +49,18 @@ def look_up(kind: str, table: Mapping[str, T], name: str, *, group: str) -> T:
         msg = f"{kind} {name!r} of {package} failed to load: {type(error).__name__}: {error}"
         raise PluginError(msg, name=name, package=package) from error
     return found
+
+
+def checked_text(what: str, value: Any) -> str:
+    """Return a value that is a text, and not an empty one.
+
+    Raises:
+        OptionError: it is something else.
+    """
+    if not isinstance(value, str) or not value.strip():
+        msg = f"the {what} is a text, got {value!r:.60}"
+        raise OptionError(msg, got=type(value).__name__)
+    return value
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> str:
@@ -71,6 +83,7 @@ def hint(name: str, known: Iterable[tuple[str, str]]) -> str:
     >>> hint("PROT", [("port", "s.port"), ("proto", "t.proto")])
     "; did you mean 't.proto'?"
     """
+    name = str(name)
     folded = {each.lower(): shown for each, shown in reversed(list(known))}
     close = difflib.get_close_matches(name.lower(), folded, n=1)
     return f"; did you mean {folded[close[0]]!r}?" if close else ""

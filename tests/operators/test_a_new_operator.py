@@ -29,6 +29,7 @@ from tests.operators.killed import expected
 from tests.operators.newest import NewestOperator, NewestStep
 from tests.spark.joins.join_streams import join_of
 from tests.spark.processes import Process, soon_started
+from tests.state.manifests import change, content
 
 pytestmark = pytest.mark.spark
 
@@ -107,7 +108,7 @@ def test_a_restart_goes_on_with_state_and_plan(query, tmp_path):
     for name in (f"{N_BATCHES - 1}", f".{N_BATCHES - 1}.crc"):
         (commits / name).unlink()
     manifests = sorted((tmp_path / "ckpt" / "eddyline").rglob("manifest-*.json"))
-    assert [json.loads(each.read_text())["parts"].keys() for each in manifests] == [{"newest"}] * 2
+    assert [content(each)["parts"].keys() for each in manifests] == [{"newest"}] * 2
 
     run = finish(query().start("parquet", trigger="available_now", **paths))
     assert [record.batch_id for record in run.records] == [N_BATCHES - 1]
@@ -142,9 +143,9 @@ def test_state_that_is_damaged_is_said_to_be(query, tmp_path):
     (checkpoint / "spark" / "commits" / f"{N_BATCHES - 1}").unlink()
     (checkpoint / "spark" / "commits" / f".{N_BATCHES - 1}.crc").unlink()
     before = next((checkpoint / "eddyline").rglob(f"manifest-{N_BATCHES - 2:08}.json"))
-    manifest = json.loads(before.read_text())
-    manifest["parts"]["newest"]["content"] = {"files": 5}
-    before.write_text(json.dumps(manifest))
+    parts = content(before)["parts"]
+    parts["newest"]["content"] = {"files": 5}
+    change(before, parts=parts)
     run = query().start(checkpoint=str(checkpoint), trigger="available_now")
     with pytest.raises(StateError, match="cannot be read as NewestState"):
         run.await_termination(120)
@@ -195,8 +196,10 @@ def test_it_runs_behind_a_join(spark, folder, tmp_path):
     run = finish(made.start(checkpoint=str(tmp_path), trigger="available_now"))
     assert found(run) == sorted(expected("joined", N_BATCHES), key=repr)
     assert places(run) == ["early"]
-    manifest = json.loads(max((tmp_path / "eddyline").rglob("manifest-*.json")).read_text())
-    assert manifest["parts"].keys() >= {"join", "newest"}, "one manifest has the state of both"
+    manifest = max((tmp_path / "eddyline").rglob("manifest-*.json"))
+    assert content(manifest)["parts"].keys() >= {"join", "newest"}, (
+        "one manifest has the state of both"
+    )
     said = run.explain()
     assert "Newest rows" in said
     assert "newest (result): the greatest v so far of each k" in said

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 
 import eddyline as el
 from eddyline.errors import (
+    EddylineError,
     NotSupportedError,
     OptionError,
     PredicateError,
@@ -169,6 +170,43 @@ def test_streams_without_a_time_are_no_tables(spark, folder):
         made.stream(name, spark.readStream.schema("id bigint").parquet(folder))
     with pytest.raises(QueryError, match=r"stream 's' needs an event-time column to be joined"):
         made.query("SELECT s.id FROM s [NOW], t [NOW] WHERE s.id = t.id")
+
+
+@pytest.mark.parametrize(
+    ("misuse", "says"),
+    [
+        (lambda e: e.stream(5, e.streams["s"]), "name of a stream is a text, got 5"),
+        (lambda e: e.stream("q", e.streams["s"], time=5), "unknown time column 5"),
+        (lambda e: e.stream("q", e.streams["s"], time="id", lateness="abc"), "such as '1 minute'"),
+        (lambda e: e.stream("q", e.streams["s"], time="id", lateness=5), "lateness of stream 'q'"),
+        (lambda e: e.table("", e.spark.range(1)), "name of a table is a text, got ''"),
+        (lambda e: e.table("q", None), "needs a batch DataFrame, got None"),
+        (lambda e: e.function(5, lambda u: u), "name of a function is a text"),
+        (lambda e: e.query(5), "text of a query is a text, got 5"),
+        (lambda e: e.query(TEXT, name=["q"]), "name of a query is a text"),
+        (lambda e: e.rules("q", {"r": "u > 1"}, stream="s"), r"needs an el.RuleSet, got \{'r'"),
+        (lambda e: e.rules("q", el.RuleSet({}), stream=5), "unknown stream 5; known: s"),
+        (lambda e: e.query(TEXT).with_steps(), "takes steps one by one .* got none"),
+        (lambda e: e.query(TEXT).start(5), "the sink is a text, got 5"),
+        (lambda e: e.query(TEXT).start(trigger=5), "the trigger is a text, got 5"),
+        (lambda e: e.query(TEXT).start(checkpoint=""), "the checkpoint is a text, got ''"),
+        (lambda e: e.query(TEXT).start(checkpoint=[]), r"the checkpoint is a text, got \[\]"),
+        (lambda e: e.query(TEXT).start("parquet", path=""), "path of the sink is a text, got ''"),
+        (lambda e: e.start_all("parquet", path=5), "path of the sinks is a text, got 5"),
+        (lambda e: e.start_all(checkpoint=5), "the checkpoint is a text, got 5"),
+    ],
+)
+def test_what_is_not_what_it_should_be_is_said(engine, misuse, says):
+    with pytest.raises(EddylineError, match=says):
+        misuse(engine)
+
+
+def test_paths_may_be_paths(spark, engine, folder, tmp_path):
+    run = engine.query(TEXT).start(
+        "parquet", path=tmp_path / "out", checkpoint=tmp_path / "ckpt", trigger="available_now"
+    )
+    finish(run)
+    assert spark.read.parquet(str(tmp_path / "out")).count() == len(expected(spark, folder))
 
 
 def test_start_all(spark, engine, folder, tmp_path):

@@ -133,6 +133,17 @@ def test_a_manifest_of_an_older_version_says_what_to_do(folder):
         folder.latest()
 
 
+@pytest.mark.parametrize("at", range(30, 600, 7))
+def test_a_manifest_that_is_not_what_was_written_says_so(folder, at):
+    committed(folder, 0, "r")
+    path = Path(folder.folder, "manifest-00000000.json")
+    whole = path.read_bytes()
+    at %= len(whole)
+    path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+    with pytest.raises(StateError, match=r"cannot be read.*restore|format"):
+        folder.latest()
+
+
 def test_no_room_for_a_manifest_leaves_the_one_before(folder, monkeypatch):
     before = committed(folder, 0, "r")
 

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from pyspark.errors import PySparkException
 
 from eddyline.errors import OptionError, QueryError
 from eddyline.query.predicates import FunctionPredicate, predicate
 from eddyline.query.select.reader import read_query
 from eddyline.query.steps import ReadStep, carries, inlined, steps
-from eddyline.registry import unknown
+from eddyline.registry import checked_text, unknown
 from eddyline.rules.step import RuleStep
 from eddyline.spark.analysis import column_types
 from eddyline.spark.functions import argument_names
 from eddyline.spark.query import RENAME, Query
 from eddyline.spark.relation import Relation
+from eddyline.spark.rules.rule_set import RuleSet
 from eddyline.spark.run.run import already_running
 from eddyline.spark.run.running_query import stop_runs
 from eddyline.spark.session import session
 from eddyline.spark.shared.group import Start, start_together
+from eddyline.spark.sinks.sinks import folder_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -25,7 +30,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from eddyline.query.steps import Step
-    from eddyline.spark.rules.rule_set import RuleSet
     from eddyline.spark.run.running_query import RunFace
     from eddyline.spark.shared.group import SharedQueries
     from eddyline.spark.sinks.sinks import BatchWriter
@@ -93,7 +97,7 @@ class Engine:
             QueryError: the name is taken, whatever its case; the DataFrame is no stream, or has no
                 such column; or the results of a query have another event time.
         """
-        self._check_new(name)
+        self._check_new("stream", name)
         if not getattr(df, "isStreaming", isinstance(df, Query)):
             got = f"{df!r:.60}"
             if hasattr(df, "isStreaming"):
@@ -123,7 +127,14 @@ class Engine:
             self.results[name] = df
             return
         if time is not None and lateness is not None:
-            df.withWatermark(time, lateness)  # says what is wrong with it
+            try:
+                df.withWatermark(time, checked_text(f"lateness of stream {name!r}", lateness))
+            except PySparkException as error:
+                msg = (
+                    f"stream {name!r}: {time!r} cannot be its time with lateness {lateness!r}, "
+                    f"which is an interval such as '1 minute': {error}"
+                )
+                raise OptionError(msg, name=name, lateness=lateness) from error
         self.relations[name] = Relation(df, time, lateness)
 
     def table(self, name: str, df: DataFrame) -> None:
@@ -138,13 +149,15 @@ class Engine:
         Raises:
             QueryError: the name is taken, or the DataFrame is a stream.
         """
-        self._check_new(name)
-        if df.isStreaming:
-            msg = f"table {name!r} needs a batch DataFrame, got a stream; use engine.stream"
+        self._check_new("table", name)
+        if getattr(df, "isStreaming", True):
+            got = "a stream; use engine.stream" if hasattr(df, "isStreaming") else f"{df!r:.60}"
+            msg = f"table {name!r} needs a batch DataFrame, got {got}"
             raise QueryError(msg, name=name)
         self.relations[name] = Relation(df)
 
-    def _check_new(self, name: str) -> None:
+    def _check_new(self, kind: str, name: str) -> None:
+        checked_text(f"name of a {kind}", name)
         for known in (*self.relations, *self.results):
             if known.lower() == name.lower():
                 kind = "table" if known in self.tables else "stream"
@@ -170,6 +183,7 @@ class Engine:
         Raises:
             QueryError: the name is taken, or the function cannot be a predicate.
         """
+        checked_text("name of a function", name)
         if name.lower() in (known.lower() for known in self.functions):
             msg = f"function {name!r} exists already; choose another name"
             raise QueryError(msg, name=name)
@@ -196,6 +210,7 @@ class Engine:
             NotSupportedError: valid SQL that eddyline does not run yet, with its position.
             OptionError: an unknown option, or a value out of range.
         """
+        checked_text("text of a query", text)
         columns = {each: column_types(known.df) for each, known in self.relations.items()}
         columns |= {each: made.columns for each, made in self.results.items()}
         read = read_query(text, columns, self.functions, tables=self.tables)
@@ -238,6 +253,9 @@ class Engine:
                 has a column of that name.
         """
         self._check_free(name)
+        if not isinstance(rules, RuleSet):
+            msg = f"query {name!r} needs an el.RuleSet, got {rules!r:.60}; write el.RuleSet(…)"
+            raise QueryError(msg, name=name)
         source: list[Step] = [ReadStep(stream, stream)]
         if stream in self.results:
             source = inlined(self.results[stream].steps, stream)
@@ -258,7 +276,7 @@ class Engine:
         return made
 
     def _check_free(self, name: str) -> None:
-        if name in self.queries:
+        if checked_text("name of a query", name) in self.queries:
             msg = f"query {name!r} exists already; choose another name"
             raise QueryError(msg, name=name)
 
@@ -289,6 +307,10 @@ class Engine:
         Raises:
             StateError: the checkpoint is of queries that ran together, and one no longer can.
         """
+        if path is not None and not isinstance(path, Path):
+            checked_text("path of the sinks", path)
+        if checkpoint is not None:
+            folder_of("checkpoint", checkpoint)
         starts = [
             Start(query, sink, path and f"{path}/{name}", trigger=trigger)
             for name, query in self.queries.items()

@@ -88,8 +88,8 @@ class Query:
         Raises:
             QueryError: a step that does not fit the columns before it.
         """
-        if not all(hasattr(each, "renamed") for each in steps):
-            kinds = ", ".join(type(each).__name__ for each in steps)
+        if not steps or not all(hasattr(each, "renamed") for each in steps):
+            kinds = ", ".join(type(each).__name__ for each in steps) or "none"
             msg = f"with_steps takes steps one by one (with_steps(*query.steps, step)), got {kinds}"
             raise QueryError(msg, query=self.name)
         return Query(

@@ -7,6 +7,7 @@ All files that a manifest names are on the disk before it is, and it is there wh
 
 from __future__ import annotations
 
+import zlib
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
@@ -67,7 +68,6 @@ class Manifest(msgspec.Struct, frozen=True):
     """Identity of the query: its state is of no use for another one."""
     parts: dict[str, StatePart]
     """By the name of the operator."""
-    format: int = FORMAT
 
     @property
     def names(self) -> set[str]:
@@ -79,6 +79,25 @@ class _Head(msgspec.Struct):
     """The part of a manifest that every format has."""
 
     format: int
+
+
+class _File(_Head):
+    """The content of a file."""
+
+    checksum: int
+    """CRC-32 of the manifest's text."""
+    manifest: msgspec.Raw
+
+    @classmethod
+    def of(cls, manifest: Manifest) -> _File:
+        text = msgspec.json.encode(manifest)
+        return cls(FORMAT, zlib.crc32(text), msgspec.Raw(text))
+
+    def read(self) -> Manifest:
+        if zlib.crc32(self.manifest) != self.checksum:
+            msg = "it is not what was written"
+            raise ValueError(msg)
+        return msgspec.json.decode(self.manifest, type=Manifest)
 
 
 class ManifestFolder:
@@ -122,7 +141,7 @@ class ManifestFolder:
                 content = source.read()
             found = msgspec.json.decode(content, type=_Head).format
             if found == FORMAT:
-                return msgspec.json.decode(content, type=Manifest)
+                return msgspec.json.decode(content, type=_File).read()
         except (OSError, ValueError) as error:
             msg = f"the state {path} cannot be read ({error}); {RESTORE}"
             raise StateError(msg, path=path) from error
@@ -175,7 +194,7 @@ class ManifestFolder:
                 raise StateError(msg, folder=self._runs)
             runs = [f"{self._runs}/{name}" for name in there if _stem(name) in new]
             needs = [self._runs, *runs] if runs else []
-            replace_in(self.files, path, msgspec.json.encode(manifest), needs)
+            replace_in(self.files, path, msgspec.json.encode(_File.of(manifest)), needs)
         except OSError as error:
             msg = (
                 f"the state of batch {batch_id} cannot be written to {path}: {error}; the batch "

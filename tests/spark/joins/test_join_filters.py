@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
 from dataclasses import replace
 
 import numpy as np
@@ -14,6 +13,7 @@ import pytest
 import eddyline as el
 from eddyline.errors import PredicateError, QueryError, StateError
 from tests.spark.joins.join_streams import stream_of, write_batch
+from tests.state.manifests import change
 
 pytestmark = pytest.mark.spark
 
@@ -260,11 +260,13 @@ def test_a_manifest_of_another_query_is_noticed_while_a_query_runs(engine, tmp_p
     checkpoint = tmp_path / "ckpt"
     query = engine.query(TEXT.format("s.v > 1"), name="mine")
     query.start(checkpoint=str(checkpoint), trigger="available_now").await_termination(120)
-    for part, says in (("identity", "holds the state of another query"), ("parts", "has no part")):
+    for values, says in (
+        ({"identity": "another"}, "holds the state of another query"),
+        ({"parts": {}}, "has no part"),
+    ):
         newest = max((checkpoint / "eddyline" / "state").glob("manifest-*"))
         kept = newest.read_text()
-        damaged = {**json.loads(kept), part: "another" if part == "identity" else {}}
-        newest.write_text(json.dumps(damaged))
+        change(newest, **values)
         with pytest.raises(StateError, match=says):
             query.start(checkpoint=str(checkpoint), trigger="available_now")
         newest.write_text(kept)

@@ -24,7 +24,7 @@ from eddyline.errors import (
     QueryError,
     StateError,
 )
-from eddyline.registry import unknown
+from eddyline.registry import checked_text, unknown
 from eddyline.runtime.journal import Journal, JournalEntry
 from eddyline.runtime.records import BatchRecord
 from eddyline.runtime.snapshot import SnapshotFile
@@ -32,7 +32,7 @@ from eddyline.spark.operator import Batch, Stateful
 from eddyline.spark.run.chain import Chain
 from eddyline.spark.run.observed_metrics import PendingMetrics, jobs_begun
 from eddyline.spark.run.running_query import RunFace
-from eddyline.spark.sinks.sinks import file_system, temporary_folder
+from eddyline.spark.sinks.sinks import file_system, folder_of, temporary_folder
 from eddyline.state.manifest import ManifestFolder
 from eddyline.watch.sections import arranged, notes
 
@@ -137,7 +137,7 @@ class Run(RunFace):
         self.notes: tuple[str, ...] = ()
         """Notes on the run."""
         self._is_temporary = checkpoint is None
-        folder = Path(checkpoint).absolute() if checkpoint else None
+        folder = None if checkpoint is None else folder_of("checkpoint", checkpoint)
         if folder is not None and folder.exists() and not folder.is_dir():
             msg = f"the checkpoint {folder} is a file; give a folder"
             raise StateError(msg, path=str(folder))
@@ -434,7 +434,7 @@ def _trigger(text: str | None) -> dict[str, Any]:
     """
     if text is None:
         return {"processingTime": "0 seconds"}
-    if text in {"available_now", "once"}:
+    if checked_text("trigger", text) in {"available_now", "once"}:
         return {"availableNow": True}
     if re.fullmatch(r"\d+ ?(millisecond|second|minute|hour|day)s?", text):
         return {"processingTime": text}

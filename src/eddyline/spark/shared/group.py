@@ -22,7 +22,7 @@ from eddyline.spark.run.running_query import RunFace, stop_runs
 from eddyline.spark.session import is_ansi
 from eddyline.spark.shared.filter_query import is_filter, pinned_of, predicates_of, projections_of
 from eddyline.spark.shared.outlet import PLACES, SharedOutlet, member_of
-from eddyline.spark.sinks.sinks import sink_of
+from eddyline.spark.sinks.sinks import folder_of, sink_of
 from eddyline.sql.functions import NON_DETERMINISTIC
 from eddyline.watch.sections import arranged, notes
 
@@ -130,7 +130,7 @@ def _alone(start: Start, checkpoint: str | None, notes: Mapping[str, str]) -> Ru
 
 
 def _folder(checkpoint: str | None, stream: str) -> Path | None:
-    return None if checkpoint is None else Path(checkpoint).absolute() / FOLDER / stream
+    return None if checkpoint is None else folder_of("checkpoint", checkpoint) / FOLDER / stream
 
 
 def _members(folder: Path | None) -> dict[str, int | None] | None:

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from eddyline.errors import OptionError, SourceError
-from eddyline.registry import look_up
+from eddyline.registry import checked_text, look_up
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,8 +58,9 @@ class ParquetSink:
         path: a folder, or a URI that ``pyarrow.fs`` and Spark both understand.
     """
 
-    def __init__(self, path: str) -> None:
-        self.path = path.rstrip("/")
+    def __init__(self, path: str | Path) -> None:
+        path = str(path) if isinstance(path, Path) else checked_text("path of the sink", path)
+        self.path = path.rstrip("/") or "/"
         try:
             self.files, self.root = file_system(self.path)
             if "://" not in self.path:
@@ -175,7 +176,7 @@ NEED_PATH = {"parquet"}
 """Sinks that write to a path."""
 
 
-def sink_of(sink: str | BatchWriter, path: str | None) -> Sink:
+def sink_of(sink: str | BatchWriter, path: str | Path | None) -> Sink:
     """Return the sink that ``start`` was asked for.
 
     Raises:
@@ -193,6 +194,15 @@ def sink_of(sink: str | BatchWriter, path: str | None) -> Sink:
         msg = f"sink {sink!r} takes no path, got {path!r}; sinks that do: parquet"
         raise OptionError(msg, sink=sink, path=path)
     return made()  # type: ignore[no-any-return]
+
+
+def folder_of(what: str, path: str | Path) -> Path:
+    """Return a local folder by its full path.
+
+    Raises:
+        OptionError: it is no path.
+    """
+    return Path(path if isinstance(path, Path) else checked_text(what, path)).absolute()
 
 
 def file_system(path: str) -> tuple[fs.FileSystem, str]:
