@@ -26,6 +26,7 @@ from eddyline.rules.step import RuleStep
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.records import History
 from eddyline.spark.analysis import column_types
+from eddyline.spark.joins.operator import ADAPTIVE
 from eddyline.spark.operator import PREFIX, Batch, Stateful, collected
 from eddyline.spark.operators import OPERATORS, laid_out
 from eddyline.spark.relation import Relation
@@ -114,6 +115,14 @@ HIGH = "SELECT id, v + 1 AS n, time FROM s WHERE v < 99 AND w >= 0 AND v % 10 = 
 @pytest.fixture(autouse=True)
 def _registered(monkeypatch):
     monkeypatch.setitem(OPERATORS, NewestStep, NewestOperator.of)
+
+
+@pytest.fixture(autouse=True)
+def _settings_stay(spark):
+    """A join changes a setting of the session of its batches, which is a stream's own elsewhere."""
+    before = spark.conf.get(ADAPTIVE)
+    yield
+    spark.conf.set(ADAPTIVE, before)
 
 
 def test_every_operator_has_a_case():

@@ -18,6 +18,10 @@ from eddyline.spark.filters.native_block import NativeBlock
 
 pytestmark = pytest.mark.spark
 
+N_JOBS = 5
+"""Jobs in which classes must be found. Costs are measured with a clock, so on busy cores the first
+job of six batches may not be sure that they pay."""
+
 CITIES = ["Rome", "Paris", "Oslo", None]
 DOUBLES = [None, math.nan, math.inf, -math.inf, 0.0, -0.0, 1.5, -3.0, 2.0**53, 1e300, 5e-324]
 
@@ -60,9 +64,13 @@ def expected(df):
 
 def test_python_predicates_take_an_order_per_class(by_city):
     keep = el.all_of(*[slow(f"v{f}") for f in range(4)])
-    assert ids(by_city.transform(keep)) == expected(by_city)
-    routes = [entry for entry in keep.journal if entry["event"] == "routes"]
-    assert routes
+    routes = []
+    for _ in range(N_JOBS):
+        assert ids(by_city.transform(keep)) == expected(by_city)
+        routes = [entry for entry in keep.journal if entry["event"] == "routes"]
+        if routes:
+            break
+    assert routes, "no classes were found in any job"
     assert "city" in routes[0]["after"]["by"]
     first_job = keep.view().blocks[0].totals
     assert ids(by_city.transform(keep)) == expected(by_city)

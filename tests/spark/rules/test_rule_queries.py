@@ -44,7 +44,7 @@ def test_rules_run_over_a_named_stream(engine):
     rules = el.RuleSet(RULES)
     query = engine.rules("alerts", rules, stream="packets")
     assert query.columns == {"n": "bigint", "at": "timestamp", "matches": "array<string>"}
-    assert "rules rules over packets: matches of rows with a match" in query.explain()
+    assert "rules over packets: matches of rows with a match" in query.explain()
     assert "EventTimeWatermark" in query.source._jdf.queryExecution().analyzed().toString()
     run = finish(query.start("memory", trigger="available_now"))
     assert (run.name, found(run)) == ("alerts", WANTED)
