@@ -220,7 +220,14 @@ def rows_of(df):
     return sorted(map(repr, zip(*(each.to_pylist() for each in table.columns), strict=True)))
 
 
-@pytest.fixture(params=CASES, ids=lambda step: step.__name__)
+PARAMS = [
+    pytest.param(step, marks=pytest.mark.large if step is JoinStep else (), id=step.__name__)
+    for step in CASES
+]
+"""A join lives as long as all others together: its case takes a minute."""
+
+
+@pytest.fixture(params=PARAMS)
 def case(request):
     return CASES[request.param]
 

@@ -285,8 +285,11 @@ def test_a_sink_that_takes_a_part_loses_nothing(engine, tmp_path):
     "plan",
     [
         lambda df: df.coalesce(1),
-        lambda df: df.limit(0).repartition(3).union(df),
-        lambda df: df.sparkSession.range(0, 2, numPartitions=2).crossJoin(df).where("id = 0"),
+        pytest.param(lambda df: df.limit(0).repartition(3).union(df), marks=pytest.mark.large),
+        pytest.param(
+            lambda df: df.sparkSession.range(0, 2, numPartitions=2).crossJoin(df).where("id = 0"),
+            marks=pytest.mark.large,
+        ),
     ],
     ids=["coalesce", "union", "crossJoin"],
 )
