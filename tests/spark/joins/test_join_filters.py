@@ -218,6 +218,7 @@ def test_a_query_over_the_results_of_a_join_and_a_join_over_those_of_a_filter(en
     assert "native block of pairs.few" in run.explain()
 
 
+@pytest.mark.large
 def test_a_stream_may_have_any_name(spark, tmp_path, engine):
     """Rows that the query of a stream drops are not counted, whatever its own stream is called."""
     for name in ("result", "plain"):
@@ -256,6 +257,7 @@ def test_a_state_folder_is_of_one_run(engine, tmp_path):
         run.stop()
 
 
+@pytest.mark.large
 def test_a_manifest_of_another_query_is_noticed_while_a_query_runs(engine, tmp_path):
     checkpoint = tmp_path / "ckpt"
     query = engine.query(TEXT.format("s.v > 1"), name="mine")

@@ -21,6 +21,7 @@ def over_results(engine, **options):  # noqa: F811
     return engine.query("SELECT * FROM pairs WHERE a > 1", name="few", **options)
 
 
+@pytest.mark.large
 def test_it_takes_the_options_of_a_join_and_of_filters(engine, tmp_path):  # noqa: F811
     query = over_results(engine, buckets=3, caches=True, window_rows=50, sample_prob=0.5, seed=3)
     state = tmp_path / "windows"
@@ -52,6 +53,7 @@ def test_an_option_that_no_operator_knows_is_refused(engine):  # noqa: F811
         engine.query("SELECT * FROM s WHERE v > 1", buckets=3)
 
 
+@pytest.mark.large
 def test_other_steps_keep_what_the_join_can(engine, tmp_path):  # noqa: F811
     query = engine.query(TEXT, name="pairs", buckets=2)
     more = query.with_steps(*query.steps, FilterStep(RESULT, (SqlPredicate("a > 1"),)))
@@ -87,6 +89,7 @@ def test_results_of_a_join_are_not_joined(engine):  # noqa: F811
         query.with_steps(*query.steps, join)
 
 
+@pytest.mark.large
 def test_what_keeps_no_state_says_so(engine, tmp_path):  # noqa: F811
     query = engine.query("SELECT * FROM s WHERE v > 1", name="high")
     with pytest.raises(OptionError, match=r"'high' keeps no state .*; leave out state='x'"):
@@ -109,6 +112,7 @@ def test_a_run_without_a_plan_has_no_view(engine):  # noqa: F811
     assert len(run.to_arrow()) == 5
 
 
+@pytest.mark.large
 def test_a_script_filters_what_it_joined(spark, orders, tmp_path):  # noqa: F811
     file = script_of(orders)
     text = file.read_text("utf-8").replace("CREATE QUERY paid WITH (sink='console') AS", "{0}")
