@@ -7,6 +7,7 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -168,7 +169,6 @@ def test_the_operator_says_what_duckdb_says(tmp_path, length):
     workload = Workload(5_000, 500, length)
     operator = Operator(workload.NAMES, length, str(tmp_path), sums=True)
     n_results = sum(operator.batch(tables)[0] for tables in workload.batches())
-    duckdb = pytest.importorskip("duckdb")
     with duckdb.connect() as connection:
         for name, rows in whole(workload.batches()).items():
             connection.register("rows", rows)

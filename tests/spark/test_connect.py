@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import subprocess
 import sys
 
@@ -41,8 +40,6 @@ spark.stop()
 
 @pytest.mark.large
 def test_transform_on_spark_connect(spark, tmp_path):
-    if importlib.util.find_spec("grpc") is None:
-        pytest.skip("Spark Connect's client is not installed: pip install 'eddyline[connect]'")
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
     done = subprocess.run(

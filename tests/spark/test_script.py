@@ -74,7 +74,6 @@ def test_rules_run_over_a_stream_that_a_query_makes(spark, script, rules_file, t
 
 
 def test_sigma_rules_run_by_a_script(spark, script, tmp_path):
-    pytest.importorskip("sigma.collection", reason="pip install 'eddyline[sigma]'")
     (tmp_path / "rules").mkdir()
     (tmp_path / "rules" / "five.yml").write_text(
         "title: five\nid: aaaaaaaa-0000-4000-8000-000000000005\nlogsource: {product: windows}\n"

@@ -284,8 +284,8 @@ class Engine:
         self,
         sink: str | BatchWriter = "memory",
         *,
-        path: str | None = None,
-        checkpoint: str | None = None,
+        path: str | Path | None = None,
+        checkpoint: str | Path | None = None,
         trigger: str | None = None,
         shared: bool = True,
     ) -> list[RunFace]:

@@ -18,6 +18,7 @@ from eddyline.spark.sinks.sinks import sink_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
 
     from pyspark.sql import DataFrame
 
@@ -143,8 +144,8 @@ class Query:
         self,
         sink: str | BatchWriter = "memory",
         *,
-        path: str | None = None,
-        checkpoint: str | None = None,
+        path: str | Path | None = None,
+        checkpoint: str | Path | None = None,
         trigger: str | None = None,
         state: str | None = None,
     ) -> Run:

@@ -85,8 +85,8 @@ def settle_late(place: StatePlace, batch_id: int, written: Collection[str]) -> N
         if file not in written:
             place.files.delete_file(f"{folder}/{file}")
     if written:
-        sync_files(place.files, folder, sorted(written))
-        sync_files(place.files, place.late, [f"{batch_id:08d}"])
+        own = folder.removeprefix(f"{place.late}/")
+        sync_files(place.files, place.late, [own, *(f"{own}/{file}" for file in sorted(written))])
 
 
 def _folder(place: StatePlace, batch_id: int) -> str:

@@ -456,7 +456,6 @@ spark.stop()
 
 @pytest.mark.large
 def test_matches_on_spark_connect(spark, tmp_path):
-    pytest.importorskip("grpc", reason="pip install 'eddyline[connect]'")
     script = tmp_path / "script.py"
     script.write_text(CONNECT)
     done = subprocess.run(

@@ -27,7 +27,6 @@ def texts(rules):
 
 
 def test_sigma_rules_are_added_with_what_is_known_of_them():
-    pytest.importorskip("sigma.collection", reason="pip install 'eddyline[sigma]'")
     rules = el.RuleSet({"big": "n > 5"})
     rules.add(el.sigma.load(SIGMA, cache=False))
     assert rules.names == ("big", "6f3e2987-db24-4c78-a860-b4f4095a7095")
@@ -150,7 +149,6 @@ def test_a_rule_that_is_null_alone_is_no_condition(spark, text):
 
 
 def test_a_rule_that_is_added_to_rules_of_files_raises(tmp_path):
-    pytest.importorskip("sigma.collection", reason="pip install 'eddyline[sigma]'")
     (tmp_path / "broken.yml").write_text("title: x\n  bad: [\nfoo")
     with pytest.warns(
         UserWarning, match=r"1 of 1 Sigma rules do not run; .*broken\.yml:2: not YAML"

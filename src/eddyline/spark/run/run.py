@@ -124,7 +124,7 @@ class Run(RunFace):
         self,
         job: Job,
         outlet: Outlet,
-        checkpoint: str | None,
+        checkpoint: str | Path | None,
         trigger: str | None,
     ) -> None:
         chosen = _trigger(trigger)

@@ -59,12 +59,12 @@ class Start:
 
     query: Any
     sink: str | BatchWriter = "memory"
-    path: str | None = None
-    checkpoint: str | None = None
+    path: str | Path | None = None
+    checkpoint: str | Path | None = None
     """Its own; without one, the common checkpoint's folder of its name, if there is a common."""
     trigger: str | None = None
 
-    def run(self, common: str | None) -> Run:
+    def run(self, common: str | Path | None) -> Run:
         """Start it by itself; its checkpoint is its own, or a folder of the common one."""
         own = self.checkpoint or (common and f"{common}/{self.query.name}")
         run: Run = self.query.start(self.sink, path=self.path, checkpoint=own, trigger=self.trigger)
@@ -75,7 +75,7 @@ def start_together(
     starts: Sequence[Start],
     groups: list[SharedQueries],
     *,
-    checkpoint: str | None = None,
+    checkpoint: str | Path | None = None,
     shared: bool = True,
 ) -> list[RunFace]:
     """Start queries; those over one stream run together where that is the same to each of them.
@@ -110,7 +110,7 @@ def start_together(
     return [runs[start.query.name] for start in starts]
 
 
-def _alone(start: Start, checkpoint: str | None, notes: Mapping[str, str]) -> Run:
+def _alone(start: Start, checkpoint: str | Path | None, notes: Mapping[str, str]) -> Run:
     name = start.query.name
     if not is_filter(start.query):
         return start.run(checkpoint)
@@ -129,7 +129,7 @@ def _alone(start: Start, checkpoint: str | None, notes: Mapping[str, str]) -> Ru
     return run
 
 
-def _folder(checkpoint: str | None, stream: str) -> Path | None:
+def _folder(checkpoint: str | Path | None, stream: str) -> Path | None:
     return None if checkpoint is None else folder_of("checkpoint", checkpoint) / FOLDER / stream
 
 
@@ -161,7 +161,7 @@ def _last_commit(folder: Path | None) -> int:
 
 
 def _groups(
-    starts: Sequence[Start], checkpoint: str | None, notes: dict[str, str]
+    starts: Sequence[Start], checkpoint: str | Path | None, notes: dict[str, str]
 ) -> list[list[Start]]:
     """Return the queries that run together, and note why others do not."""
     by_stream: dict[tuple[str, str | None], list[Start]] = {}
@@ -187,7 +187,9 @@ def _groups(
     return groups
 
 
-def _why_alone(start: Start, checkpoint: str | None, known: dict[str, int | None] | None) -> str:
+def _why_alone(
+    start: Start, checkpoint: str | Path | None, known: dict[str, int | None] | None
+) -> str:
     """Return the reason why a query runs by itself; "" if it may run with others."""
     query = start.query
     if start.checkpoint is not None:
