@@ -114,6 +114,7 @@ DRAWN = [
 ]
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("windows", DRAWN, ids=str)
 @pytest.mark.parametrize("seed", range(4))
 def test_the_learned_order_is_near_the_best_from_any_order(windows, seed):
@@ -222,6 +223,7 @@ def random_graph(rng, n):
     return JoinGraph(names, tuple(map(frozenset, classes)))
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("seed", range(100))
 def test_orders_are_always_legal_and_survive_a_restart(seed):
     rng, numbers = random.Random(seed), np.random.default_rng(seed)

@@ -96,6 +96,7 @@ def test_h6_caches_never_change_the_answer(seed):
         assert got == expected
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("seed", range(200))
 def test_whatever_becomes_of_caches_the_answer_stays(seed):
     rng = random.Random(seed)

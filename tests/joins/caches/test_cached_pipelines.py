@@ -272,6 +272,7 @@ def test_keys_that_come_again_in_later_batches_are_hits(repeats):
     assert done.checks == join_runs.run(arrivals, 8 * (repeats + 2)).checks
 
 
+@pytest.mark.large
 @pytest.mark.parametrize(
     ("rates", "n_keys", "most"),
     [((1, 1, 8), 400, 0.9), ((1, 1, 1), 50_000, 1.05), ((1, 1, 5), 10**6, 1.05)],

@@ -153,6 +153,7 @@ def some_arrivals(rng, graph):
     )
 
 
+@pytest.mark.large
 @examples(60)
 @given(seed=st.integers(0, 1 << 30), batch_rows=st.sampled_from([1, 2, 7, 20, 49, 200]))
 def test_partners_never_change_an_answer(seed, batch_rows):

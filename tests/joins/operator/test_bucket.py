@@ -192,6 +192,7 @@ def is_supported(case):
     return case.query.emits == "istream" and not any(isinstance(w, RowsWindow) for w in windows)
 
 
+@pytest.mark.large
 @given(case=join_cases().filter(is_supported), data=st.data())
 def test_any_cut_and_any_order_give_the_definition(case, data):
     with TemporaryDirectory() as folder:

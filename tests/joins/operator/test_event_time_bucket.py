@@ -297,6 +297,7 @@ def test_a_stream_that_stops_holds_up_and_loses_nothing(tmp_path):
     assert feed.on_disk() == set(state.names)
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("emits", ["istream", "dstream", "rstream"])
 @pytest.mark.parametrize(
     "window",

@@ -292,6 +292,7 @@ class Learning(Operator):
         self.n_batches += 1
 
 
+@pytest.mark.large
 @given(case=join_cases(min_inputs=3).filter(is_supported), data=st.data())
 def test_results_do_not_depend_on_samples(case, data):
     """Orders learned in haste, from few rows, against the definition."""

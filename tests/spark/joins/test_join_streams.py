@@ -126,6 +126,28 @@ def test_late_rows_are_counted_and_kept(engine, tmp_path):
         run.late_rows("u")
 
 
+def ended(query):
+    run = query.start(trigger="available_now")
+    assert run.await_termination(120)
+    return run
+
+
+def test_many_late_rows_are_warned_of(spark, tmp_path):
+    write_batch(tmp_path, "s", 0, rows_of(*((100, k, k) for k in range(20))))
+    write_batch(tmp_path, "s", 1, rows_of(*((0, k, k) for k in range(20))))
+    write_batch(tmp_path, "s", 2, rows_of(*((50, k, k) for k in range(20))))
+    write_batch(tmp_path, "t", 0, rows_of((100, 1, 10)))
+    made = el.Engine(spark)
+    made.stream("s", stream_of(spark, tmp_path, "s"), time="ts")
+    made.stream("t", stream_of(spark, tmp_path, "t"), time="ts", lateness="3 seconds")
+    query = made.query(TEXT, name="disordered")
+    with pytest.warns(UserWarning, match=r"20 of 40 rows of 's' came too late") as caught:
+        run = ended(query)
+    assert len(caught) == 1, "it is warned of once"
+    assert run.view().inputs[0].n_late == 40
+    assert "s without a lateness" in run.explain()
+
+
 def test_late_rows_have_keys_that_no_result_has(engine, tmp_path):
     query = engine.query(TEXT.replace("s.k, s.v AS a, ", ""), name="keyless")
     run = query.start(checkpoint=str(tmp_path / "ckpt"), trigger="available_now")
@@ -136,6 +158,7 @@ def test_late_rows_have_keys_that_no_result_has(engine, tmp_path):
     assert run.late_rows("t").column_names == ["v", "k", "_time"]
 
 
+@pytest.mark.large
 def test_settings_for_batches_stay_in_the_session_of_the_stream(spark, engine, tmp_path):
     name = "spark.sql.adaptive.enabled"
     before = spark.conf.get(name)
@@ -196,6 +219,7 @@ def test_a_restart_goes_on_with_other_buckets(spark, tmp_path):
     ]
 
 
+@pytest.mark.large
 def test_rows_that_wait_survive_a_restart(spark, tmp_path):
     text = (
         "SELECT DSTREAM(s.v AS a, t.v AS b) FROM s [PARTITION BY k ROWS 1], t [RANGE 4 SECONDS] "
@@ -227,6 +251,7 @@ def test_rows_that_wait_survive_a_restart(spark, tmp_path):
     assert everything == bag(wanted)
 
 
+@pytest.mark.large
 @pytest.mark.parametrize(
     "kind",
     ["rows", *(pytest.param(k, marks=pytest.mark.large) for k in ("index", "held", "groups"))],
@@ -281,6 +306,7 @@ def test_a_sink_that_takes_a_part_loses_nothing(engine, tmp_path):
     assert seen == RESULTS[1:]
 
 
+@pytest.mark.large
 @pytest.mark.parametrize(
     "plan",
     [
@@ -309,6 +335,7 @@ def test_a_sink_may_give_partitions_other_numbers(spark, tmp_path, plan):
     assert sorted(seen) == sorted((k, k, k) for k in keys for _ in range(9))
 
 
+@pytest.mark.large
 def test_windows_that_are_gone_are_missed(engine, tmp_path):
     checkpoint = tmp_path / "ckpt"
     query = engine.query(TEXT, name="gone")
@@ -329,6 +356,7 @@ def test_tables_are_joined_with_streams(spark, engine):
     assert found(run.to_arrow()) == [(1, "one"), (4, "one")]
 
 
+@pytest.mark.large
 def test_python_predicates_ask_rows_of_one_input(engine):
     engine.function("is_small", lambda v: pc.less(v, 25), reads=["v"])
     query = engine.query(f"{TEXT} AND is_small(t.v)", name="small")
@@ -346,7 +374,7 @@ def test_python_predicates_ask_rows_of_one_input(engine):
         ({"lateness": "soon"}, OptionError, "is an interval such as '1 minute', got 'soon'"),
         ({"lateness": {"x": "1 s"}}, QueryError, "lateness: unknown input 'x'"),
         ({"time": "ts"}, OptionError, r"time is given for each input .* time=\{'s': …\}, got 'ts'"),
-        ({"inputs": {"s": 5, "t": 6}}, QueryError, "input 's' must be a DataFrame, got int"),
+        ({"inputs": {"s": 5, "t": 6}}, QueryError, "input 's' must be a DataFrame, got 5"),
         ({"inputs": {}}, QueryError, "a join needs two DataFrames or more by name"),
         ({"time": {}}, QueryError, "every input is a static table"),
         ({"on": "s.k = t.v + v"}, QueryError, "v"),

@@ -75,6 +75,7 @@ def case(emits, by, cuts):
     return pytest.param(emits, by, cuts, marks=() if quick else pytest.mark.large)
 
 
+@pytest.mark.large
 @pytest.mark.parametrize(
     ("emits", "by", "cuts"),
     [case(emits, by, cuts) for emits in ANSWERS for by in DROPPED for cuts in (CUTS, MORE_CUTS)],

@@ -11,7 +11,7 @@ from eddyline.joins.caches.candidate_profile import CandidateSamples
 from eddyline.joins.caches.counts import CacheReport, StoreCounts
 from eddyline.joins.caches.hash_store import KeptRows
 from eddyline.joins.caches.prefix_invariant import are_compatible, is_sound, is_told
-from eddyline.joins.caches.row_ids import NEWS, RowNumbers
+from eddyline.joins.caches.row_ids import RowNumbers
 from eddyline.joins.caches.semijoin_partners import PartnerRows
 from eddyline.state.rows import ALWAYS
 
@@ -84,12 +84,6 @@ class CachedBatch:
         for store, rows in self._kept.stores.items():
             if name in store.windows:
                 rows.clear()
-
-    def follow_news(
-        self, name: str, new: SortedRun, horizon: int, made: Mapping[RunFile, SortedRun]
-    ) -> None:
-        """Follow the new rows of an input into the run that keeps them; see ``follow``."""
-        self.follow(name, {NEWS: new}, horizon, made)
 
     def begin(
         self,

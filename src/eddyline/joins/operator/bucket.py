@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from eddyline.joins.caches.bucket_caches import caches_of
+from eddyline.joins.caches.row_ids import NEWS
 from eddyline.joins.operator.delta_join import results
 from eddyline.joins.orders.probe_profiling import drop_samples
 from eddyline.joins.plan import BucketReport
@@ -156,7 +157,7 @@ class BucketBatch:
             after, file = self.report.after.runs, self._write(run)
             after[name] = (*after.get(name, ()), file)
             if self._caches is not None:
-                self._caches.follow_news(name, new, horizon, {file: run})
+                self._caches.follow(name, {NEWS: new}, horizon, {file: run})
 
     def _open(self, name: str, file: RunFile) -> SortedRun:
         classes = self.plan.graph.classes_of[name]

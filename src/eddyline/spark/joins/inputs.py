@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+from collections import Counter
 from functools import cached_property
 from itertools import product
 from typing import TYPE_CHECKING, Any
@@ -18,7 +20,7 @@ from eddyline.spark.run.observed_metrics import PendingMetrics
 from eddyline.state.manifest import StatePart
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from pyspark.sql import Column, DataFrame
 
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
     from eddyline.spark.joins.source import Source
     from eddyline.spark.operator import Batch, Observed
     from eddyline.state.place import StatePlace
+
+LATE_FRAC = 0.005
+"""Share of late rows among those of an input that is warned of."""
 
 
 class ArrivalCounts(msgspec.Struct, forbid_unknown_fields=True):
@@ -51,6 +56,8 @@ class JoinInputs(Operator):
         self.timed = timed
         self.latest: dict[str, int] = {}
         self.counts = {each.name: ArrivalCounts() for each in source.layouts}
+        self._n_late: Counter[str] = Counter()
+        self._warned: set[str] = set()
         self._is_empty = True
         self._rows: DataFrame | None = None
 
@@ -129,6 +136,20 @@ class JoinInputs(Operator):
             counts.n_arrived += n_all
             counts.n_untimed += n_all - n_timed
         return []
+
+    def count_late(self, n_late: Mapping[str, int]) -> None:
+        """Add the late rows of a batch; warn once of an input of which many come too late."""
+        self._n_late.update(n_late)
+        for name in n_late.keys() - self._warned:
+            n, n_arrived = self._n_late[name], self.counts[name].n_arrived
+            if n >= max(10, LATE_FRAC * n_arrived):
+                self._warned.add(name)
+                msg = (
+                    f"{n:,} of {n_arrived:,} rows of {name!r} came too late and were not joined: "
+                    f"run.late_rows({name!r}) has them; a longer lateness='10 minutes' of the "
+                    f"stream waits for them"
+                )
+                warnings.warn(msg, stacklevel=1)
 
     def snapshot(self) -> Any:
         """Return the counts."""

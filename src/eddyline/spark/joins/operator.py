@@ -7,6 +7,7 @@ new runs, and report. The state after the batch names these runs.
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
@@ -24,14 +25,7 @@ from eddyline.joins.operator.probe_counts import JoinWork
 from eddyline.joins.plan import COMPONENT, BatchPlan
 from eddyline.joins.profile import JoinProfile
 from eddyline.joins.state_part import JoinPart
-from eddyline.joins.view import (
-    STATIC,
-    InputView,
-    JoinRecord,
-    JoinView,
-    PipelineView,
-    ProbeView,
-)
+from eddyline.joins.view import STATIC, InputView, JoinRecord, JoinView, PipelineView, ProbeView
 from eddyline.options import JoinOptions
 from eddyline.spark.joins.bound import bind_join
 from eddyline.spark.joins.input_steps import operators_of_inputs
@@ -267,7 +261,11 @@ class JoinOperator(Operator):
             self.n_joined[name] += sum(each.n_rows.get(name, 0) for each in reports)
         self.work = JoinWork.merge([self.work, *(each.work for each in reports)])
         n_results = sum(each.n_results for each in reports)
-        self._newest = sum(sum(each.n_late.values()) for each in reports), n_results
+        n_late: Counter[str] = Counter()
+        for each in reports:
+            n_late.update(each.n_late)
+        self.inputs.count_late(n_late)
+        self._newest = n_late.total(), n_results
         self.n_results += n_results
         self._loads = tuple(each.n_here for each in reports)
 
@@ -373,6 +371,11 @@ class JoinOperator(Operator):
         return PipelineView(name, tuple(probes), self.loop.written[name])
 
     def _notes(self) -> Iterator[str]:
+        if strict := [each.name for each in self.bound.inputs if each.time and not each.lateness]:
+            yield (
+                f"{', '.join(strict)} without a lateness: a row earlier than one of an earlier "
+                f"batch is late, and not joined (lateness='1 minute' of its stream waits for it)"
+            )
         lows = self.bound.event_time.lows(self.inputs.latest)
         silent = sorted(name for name, low in lows.items() if low == ALWAYS)
         if silent and len(silent) < len(lows):
