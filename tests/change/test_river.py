@@ -33,6 +33,7 @@ def drifts_of(detector, items):
     return found
 
 
+@pytest.mark.large
 @pytest.mark.parametrize(
     "made",
     [

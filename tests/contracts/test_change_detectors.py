@@ -22,6 +22,7 @@ VARIANTS = [
 ]
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("name", DETECTORS)
 def test_default_detector_conforms(name):
     check_detector(DETECTORS[name]())

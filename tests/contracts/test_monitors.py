@@ -122,6 +122,7 @@ def test_the_same_evidence_gives_the_same_findings(options):
     assert random.getstate() == drawn[1]
 
 
+@pytest.mark.large
 @every
 def test_a_change_is_found_whatever_the_seed(options):
     if isinstance(options, WindowOptions):

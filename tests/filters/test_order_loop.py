@@ -84,6 +84,7 @@ class TestBudget:
             work += sum(float(each.rows_in @ np.array(costs)) for each in world.profiles[10:])
         return total / work - 1.0
 
+    @pytest.mark.large
     @pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 2, 1, 0), (2, 0, 3, 1)])
     @pytest.mark.parametrize("max_overhead", [0.02, 0.1])
     def test_profiling_keeps_to_its_budget(self, order, max_overhead):

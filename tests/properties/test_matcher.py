@@ -6,6 +6,7 @@ import itertools
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -46,6 +47,7 @@ def plans(draw, program):
     return SharingPlan(tuple(access), blocks, frozenset(by_value))
 
 
+@pytest.mark.large
 @examples(300, deadline=None)
 @given(st.data())
 def test_any_plan_and_any_cut_give_the_matches_of_the_oracle(data):

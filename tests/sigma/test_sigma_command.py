@@ -85,6 +85,7 @@ def test_check_says_what_loads_and_why_the_rest_does_not(rules):
     assert call("check", "--rules", rules)[0] == 0
 
 
+@pytest.mark.large
 def test_events_of_several_kinds_are_read_together(spark, events):
     (events / "day.csv").write_text("EventID,User\n1,adam\n")
     frame = read_events(spark, events)
@@ -121,6 +122,7 @@ class Known:
         )
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("name", [None, "out.parquet", "out.jsonl"])
 @pytest.mark.parametrize("keep_unmatched", [True, False])
 def test_every_event_and_match_is_counted_once(spark, tmp_path, name, keep_unmatched):

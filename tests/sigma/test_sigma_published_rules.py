@@ -107,6 +107,7 @@ def test_the_rule_set_fires_what_the_oracle_fires(spark, sigma_data, published, 
         assert fired.get(row["event_id"], set()) == expected, row
 
 
+@pytest.mark.large
 @pytest.mark.spark
 def test_every_published_test_passes_on_spark(spark, sigma_data, published, all_rules):
     events = spark.read.json(str(sigma_data / "regression_events.jsonl"))

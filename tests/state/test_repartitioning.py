@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import fs
@@ -112,6 +113,7 @@ def streams_apart(case):
     )
 
 
+@pytest.mark.large
 @given(case=join_cases(max_inputs=4).filter(is_supported).map(streams_apart), data=st.data())
 def test_any_grids_give_the_definition_and_count_each_row_once(case, data):
     n_rows, n_late = Counter(), Counter()

@@ -22,15 +22,7 @@ from eddyline.watch.formatting import (
     value_text,
 )
 from eddyline.watch.orders import lines, order_series
-from eddyline.watch.sections import (
-    Facts,
-    Section,
-    Table,
-    Text,
-    columns,
-    last_change,
-    notes,
-)
+from eddyline.watch.sections import Facts, Section, Table, Text, columns, last_change, notes
 from eddyline.watch.series import points_of, work_section
 
 if TYPE_CHECKING:

@@ -12,14 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from eddyline.runtime.records import OrderRecord
-from eddyline.watch.formatting import (
-    cost_text,
-    counted,
-    finite,
-    order_text,
-    ratio,
-    saving_text,
-)
+from eddyline.watch.formatting import cost_text, counted, finite, order_text, ratio, saving_text
 from eddyline.watch.sections import MAX_COLOURS, Figure, Line, Tile
 from eddyline.watch.series import points_of
 

@@ -16,16 +16,7 @@ from eddyline.watch.formatting import (
     percent,
     significant,
 )
-from eddyline.watch.sections import (
-    Facts,
-    Items,
-    Section,
-    Table,
-    Text,
-    columns,
-    last_change,
-    notes,
-)
+from eddyline.watch.sections import Facts, Items, Section, Table, Text, columns, last_change, notes
 from eddyline.watch.series import points_of, work_section
 
 if TYPE_CHECKING:

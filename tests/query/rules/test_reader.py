@@ -373,6 +373,7 @@ def test_trees_say_what_duckdb_says(text, rows):
         assert truth(tree, dict(zip(wanted, values, strict=True))) is said
 
 
+@pytest.mark.large
 def test_the_drawn_texts_are_taken_apart():
     for kind in (Compare, OneOf, TextTest, IsNull, NativeTest, And, Or, Not, Is, Constant):
         assert find(

@@ -162,6 +162,7 @@ def silent(spark):
         yield spark
 
 
+@pytest.mark.large
 @pytest.mark.parametrize(
     "nullable",
     [
@@ -180,6 +181,7 @@ def test_chosen_rules_say_what_spark_says(silent, nullable):
     assert {text for text, n_rows in n_raised.items() if not n_rows} == {*NEVER}
 
 
+@pytest.mark.large
 @examples(20, phases=[Phase.explicit, Phase.reuse, Phase.generate])  # jobs are slow
 @given(drawn=st.lists(texts, min_size=8, max_size=8, unique=True), place=st.integers(0, 1_000))
 def test_drawn_rules_say_what_spark_says(silent, frame, drawn, place):

@@ -38,6 +38,7 @@ def raw_list(values):
     return values.view(binary).to_pylist()
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("around", ["{}", "aΣ{}", "{}Σ", "x{}Σ b", "I{}A", "Σ{}Σ"], ids=repr)
 def test_every_character_is_lowered_as_python_does(around):
     texts = [around.format(letter) for letter in LETTERS]

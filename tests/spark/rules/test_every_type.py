@@ -36,12 +36,14 @@ def test_every_type(frame, expected, method):
     assert differences(rules_say(frame, RULES, method=method), expected) == {}
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("method", ["auto", "blocks", "every_row"])
 def test_every_type_without_ansi(frame, change, method):
     change(ansi="false")
     assert differences(rules_say(frame, RULES, method=method), spark_says(frame, RULES)) == {}
 
 
+@pytest.mark.large
 @pytest.mark.parametrize(
     ("batch", "partitions"),
     [(1, 1), (7, 5), (1, 20), *(pytest.param(n, 60, marks=pytest.mark.large) for n in (1, 10_000))],

@@ -69,6 +69,7 @@ def drawn_decimal_rule(rng):
     return rng.choice([*forms, f"{column} IN ({a}, {b}, NULL)", f"{a} < {column}"])
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("method", ["auto", "blocks", "witnesses"])
 def test_texts_by_their_order(spark, method):
     rng = random.Random(method)
@@ -90,6 +91,7 @@ def test_duckdb_orders_texts_alike():
             assert is_less == (one.encode() < other.encode())
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("ansi", ["true", "false"])
 @pytest.mark.parametrize("method", ["auto", "blocks", "witnesses"])
 def test_decimals_of_many_digits(decimals, change, ansi, method):

@@ -105,6 +105,7 @@ CASES = [
 ]
 
 
+@pytest.mark.large
 @pytest.mark.parametrize(("zone", "ansi", "timestamps", "method"), CASES)
 def test_rules_say_what_spark_says(spark, change, zone, ansi, timestamps, method):
     """Every constant, and rules that are drawn."""
@@ -165,6 +166,7 @@ def test_another_zone_is_another_meaning(spark, change):
     assert len(seen) > 1
 
 
+@pytest.mark.large
 def test_a_running_set_takes_in_new_constants(spark):
     frame = rows_in(spark).localCheckpoint()
     rules = el.RuleSet({"a": "at > '2024-03-10'"})
@@ -175,6 +177,7 @@ def test_a_running_set_takes_in_new_constants(spark):
     assert frame.transform(rules.any()).select("id").collect() == kept.collect()
 
 
+@pytest.mark.large
 def test_moments_in_a_tree_are_what_the_session_says(spark, change):
     change(zone="Asia/Kolkata")
     frame = rows_in(spark)

@@ -129,6 +129,7 @@ def test_plain_functions_are_predicates(spark):
     assert matches_of(df, rules) == [["written"], ["written", "by name"]]
 
 
+@pytest.mark.large
 @pytest.mark.spark
 def test_a_set_over_two_inputs_keeps_what_it_learned_of_each(spark):
     first = spark.createDataFrame([(1,)], "a int")

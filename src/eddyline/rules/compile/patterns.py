@@ -24,13 +24,7 @@ from eddyline.rules.compile.pattern_tables import (
     Texts,
 )
 from eddyline.rules.match import automaton_kernels as kernels
-from eddyline.rules.match.lower_case import (
-    FOLD,
-    IDENTITY,
-    as_text,
-    offsets_of,
-    with_others_lowered,
-)
+from eddyline.rules.match.lower_case import FOLD, IDENTITY, as_text, offsets_of, with_others_lowered
 from eddyline.sql.like import ANY, Wild
 
 if TYPE_CHECKING:

@@ -11,15 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eddyline.errors import PluginError, SourceError
-from eddyline.watch.formatting import (
-    clipped,
-    count,
-    finite,
-    one_line,
-    out_of,
-    per_second,
-    value_in,
-)
+from eddyline.watch.formatting import clipped, count, finite, one_line, out_of, per_second, value_in
 from eddyline.watch.html.figures import MAX_MARKS, MUTED, drawn, slots_of
 from eddyline.watch.sections import SAME_WORDS, Facts, Figure, Line, Section, Tile, decision_texts
 from eddyline.watch.series import points_of

@@ -15,14 +15,7 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from eddyline.watch.formatting import (
-    change_texts,
-    count,
-    duration,
-    one_line,
-    out_of,
-    per_second,
-)
+from eddyline.watch.formatting import change_texts, count, duration, one_line, out_of, per_second
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
