@@ -28,6 +28,12 @@ DEFAULTS: Mapping[str, str] = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.log.level": "ERROR",
     "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{_LOGGING}",
+    # Spark's own choice starts a process (readlink) some 50 times in each batch of a stream whose
+    # checkpoint is in a local folder.
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing."
+        "FileSystemBasedCheckpointFileManager"
+    ),
 }
 """Settings of the embedded session; ``session(**conf)`` overrides each."""
 
