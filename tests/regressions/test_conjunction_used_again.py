@@ -21,6 +21,7 @@ def frame(spark):
     return spark.createDataFrame([(0,), (5,)], "a int")
 
 
+@pytest.mark.large
 def test_ansi_mode_is_switched_on_between_two_uses(spark, frame):
     keep = el.all_of("10 / a > 0", "a > 3", read_sample=False)
     spark.conf.set("spark.sql.ansi.enabled", "false")

@@ -54,7 +54,7 @@ def test_query_that_runs_already(query, temporary):
     once = query()
     run = once.start("memory")
     try:
-        with pytest.raises(QueryError, match="'s_1' is running already; stop that run first"):
+        with pytest.raises(QueryError, match=r"'s_\w+' is running already; stop that run first"):
             once.start("memory")
     finally:
         run.stop()

@@ -33,7 +33,14 @@ def test_there_is_none_yet(path):
 
 
 def test_state_of_another_query_is_not_used(path):
-    assert SnapshotFile(saved(path), "xyz").load() == "the query's text has changed"
+    with pytest.raises(StateError, match=r"checkpoint of another query \(abc\); this one is xyz"):
+        SnapshotFile(saved(path), "xyz #1").load()
+
+
+def test_state_over_other_columns(path):
+    SnapshotFile(path, "abc #1").save(STATE, 7)
+    assert "columns" in SnapshotFile(path, "abc #2").load()
+    assert SnapshotFile(path, "abc #1").load() == (STATE, 7)
 
 
 @pytest.mark.parametrize(
@@ -47,9 +54,9 @@ def test_state_of_another_query_is_not_used(path):
         (b"{}", "cannot be read"),
         (json.dumps({"format": FORMAT + 1}).encode(), f"format {FORMAT + 1}"),
         (json.dumps({"format": FORMAT}).encode(), "cannot be read"),
-        (json.dumps({"format": FORMAT, "fingerprint": "abc"}).encode(), "cannot be read"),
+        (json.dumps({"format": FORMAT, "identity": "abc"}).encode(), "cannot be read"),
         (
-            json.dumps({"format": FORMAT, "fingerprint": "abc", "state": 1, "batch_id": 2}),
+            json.dumps({"format": FORMAT, "identity": "abc", "state": 1, "batch_id": 2}),
             "cannot be read",
         ),
     ],

@@ -109,6 +109,7 @@ def test_parquet_sink_and_restart(spark, engine, folder, tmp_path):
     )
 
 
+@pytest.mark.large
 def test_batches_of_another_run_are_not_mixed_in(engine, tmp_path):
     query, path = engine.query(TEXT), str(tmp_path / "out")
     finish(query.start("parquet", path=path, trigger="available_now"))
@@ -116,13 +117,39 @@ def test_batches_of_another_run_are_not_mixed_in(engine, tmp_path):
         query.start("parquet", path=path, trigger="available_now")
 
 
-def test_other_text_drops_what_was_learned(engine, tmp_path):
+def test_a_checkpoint_of_another_text_is_refused(engine, tmp_path):
     paths = {"path": str(tmp_path / "out"), "checkpoint": str(tmp_path / "ckpt")}
     finish(engine.query(TEXT, name="one").start("parquet", trigger="available_now", **paths))
     assert (tmp_path / "ckpt" / "eddyline" / "journal.jsonl").exists()
-    other = TEXT.replace("0.9 ", "0.8 ")
-    run = finish(engine.query(other, name="two").start("parquet", trigger="available_now", **paths))
-    assert [e["event"] for e in run.journal if e["component"] == "run"] == ["drop_state"]
+    spaced = engine.query(TEXT.replace(" AND ", "\n  AND "), name="spaced")
+    assert finish(spaced.start("parquet", trigger="available_now", **paths)).records == []
+    other = engine.query(TEXT.replace("0.9 ", "0.8 "), name="two")
+    with pytest.raises(StateError, match=r"another query \(SELECT .* v < 0.9 .* this one is SEL"):
+        other.start("parquet", trigger="available_now", **paths)
+    (tmp_path / "ckpt" / "eddyline" / "state.json").unlink()
+    run = finish(other.start("parquet", trigger="available_now", **paths))
+    assert run.records == [], "it goes on where the other one stopped"
+
+
+def test_a_checkpoint_of_rules_is_not_one_of_a_query(engine, tmp_path):
+    checkpoint = str(tmp_path / "ckpt")
+    rules = el.RuleSet({"high": "v > 0.5"})
+    finish(rules.start(engine.streams["s"], checkpoint=checkpoint, trigger="available_now"))
+    with pytest.raises(StateError, match=r"of another query \(rules\)"):
+        engine.query(TEXT).start(checkpoint=checkpoint, trigger="available_now")
+
+
+def test_names_of_queries_without_one_stay_theirs(spark, engine):
+    name = engine.query(TEXT).name
+    other = el.Engine(spark)
+    other.stream("s", engine.streams["s"])
+    first = other.query("SELECT id FROM s WHERE v > 0.5").name
+    assert first != name != other.query("SELECT u FROM s").name
+    for function in engine.functions.values():
+        other.function(function.name, function)
+    assert other.query(f"  {TEXT.replace(' WHERE', chr(10) + 'WHERE')} ").name == name
+    assert other.query(TEXT).name == f"{name}_2"
+    assert other.query(TEXT).name == f"{name}_3"
 
 
 def test_callable_sink_gets_each_batch(spark, engine, folder):
@@ -136,6 +163,7 @@ def test_callable_sink_gets_each_batch(spark, engine, folder):
     assert sorted(seen) == [0, 1, 2]
 
 
+@pytest.mark.large
 def test_a_callable_sink_that_ignores_its_rows_is_not_waited_for(engine):
     before = threading.active_count()
     run = finish(engine.query(TEXT).start(lambda df, batch_id: None, trigger="available_now"))
@@ -172,6 +200,11 @@ def test_streams_without_a_time_are_no_tables(spark, folder):
         made.query("SELECT s.id FROM s [NOW], t [NOW] WHERE s.id = t.id")
 
 
+def join(engine, inputs=None, on="s.id = t.id", **more):
+    given = inputs or {"s": engine.streams["s"], "t": engine.streams["s"]}
+    return el.window_join(given, on=on, time=dict.fromkeys(given, "id"), **more)
+
+
 @pytest.mark.parametrize(
     ("misuse", "says"),
     [
@@ -194,6 +227,18 @@ def test_streams_without_a_time_are_no_tables(spark, folder):
         (lambda e: e.query(TEXT).start("parquet", path=""), "path of the sink is a text, got ''"),
         (lambda e: e.start_all("parquet", path=5), "path of the sinks is a text, got 5"),
         (lambda e: e.start_all(checkpoint=5), "the checkpoint is a text, got 5"),
+        (lambda e: el.Engine(5), "an engine runs on a SparkSession, got 5"),
+        (lambda e: e.function("g", lambda u: u, reads=5), "reads=5"),
+        (lambda e: el.all_of("u > 1")(5), "input of a filter must be a DataFrame, got 5"),
+        (lambda e: el.RuleSet({"r": "u > 1"}).any()(5), "input of rules must be a DataFrame"),
+        (lambda e: el.RuleSet({"r": "u > 1"}).matches()(5), "input of rules must be a DataFrame"),
+        (lambda e: el.RuleSet().matches(5), "column of matches is a text, got 5"),
+        (lambda e: el.RuleSet().start(None), "stream of rules must be a DataFrame, got None"),
+        (lambda e: el.RuleSet(functions=5), "functions are given by name, .* got 5"),
+        (lambda e: el.RuleSet().remove(5), "name of a rule is a text, got 5"),
+        (lambda e: join(e, {5: e.streams["s"], "t": e.streams["s"]}), "name of an input is a text"),
+        (lambda e: join(e, select=5), "select of a join is a text, got 5"),
+        (lambda e: join(e, on=5), "condition of a join is a text, got 5"),
     ],
 )
 def test_what_is_not_what_it_should_be_is_said(engine, misuse, says):
@@ -223,7 +268,7 @@ def test_a_query_without_conditions(engine):
     run = finish(engine.query("SELECT * FROM s").start(trigger="available_now"))
     assert run.to_arrow().num_rows == 24_000
     assert run.to_arrow().column_names == ["id", "u", "v"]
-    assert "s_1" in run.explain()
+    assert run.name in run.explain()
 
 
 def test_report(engine, tmp_path):
@@ -241,6 +286,7 @@ def test_off_switch(engine, spark, folder):
     assert run.chain.operators[0].learning["arrow"].loop.totals.n_extra == 0
 
 
+@pytest.mark.large
 @pytest.mark.parametrize(
     "policy",
     ["sweep", *(pytest.param(p, marks=pytest.mark.large) for p in ("local_swaps", "independent"))],

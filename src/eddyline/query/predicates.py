@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, get_args, overload
 
@@ -15,7 +16,7 @@ from eddyline.errors import OptionError, QueryError
 from eddyline.registry import unknown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
 Arrays = Literal["arrow", "pandas", "numpy"]
 """Kinds of arrays that a predicate function may get for a column."""
@@ -294,6 +295,9 @@ def _check_function(fn: Any) -> None:
 
 
 def _checked_reads(reads: Sequence[str], name: str | None) -> tuple[str, ...]:
+    if not isinstance(reads, Iterable):
+        msg = f"{_who(name)} has reads={reads!r:.60}; give its columns: reads=['column', …]"
+        raise QueryError(msg, name=name, reads=reads)
     columns = (reads,) if isinstance(reads, str) else tuple(reads)
     if not columns:
         hint = "name them: @el.predicate('column', …) or reads=['column']"

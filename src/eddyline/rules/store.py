@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from eddyline.errors import EddylineError, OptionError, QueryError
 from eddyline.query.conditions import SkippedRule
 from eddyline.query.rules.sources import check_rule, rule_source
-from eddyline.registry import unknown
+from eddyline.registry import checked_text, unknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
@@ -231,7 +231,7 @@ class RuleStore:
 
     def _check_known(self, name: str) -> None:
         known = [*self._sources, *(each.name for each in self.unread)]
-        if name not in known:
+        if checked_text("name of a rule", name) not in known:
             raise QueryError(unknown("rule", name, known), name=name)
 
     def _check_new(self, names: Iterable[str]) -> None:

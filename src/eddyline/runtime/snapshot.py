@@ -1,7 +1,8 @@
 """Learned state of a run, saved beside its checkpoint and restored on restart.
 
-Learned state belongs to one query: it is dropped when the query's text changes. It is at most one
-batch older than the stream; that changes the work of a batch, never an answer.
+Learned state belongs to one query, and so does its checkpoint: state of another text is refused,
+that of the same text over other columns dropped. It is at most one batch older than the stream;
+that changes the work of a batch, never an answer.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from eddyline.errors import StateError
 if TYPE_CHECKING:
     from pathlib import Path
 
-FORMAT = 2
+FORMAT = 3
 """Version of the file; another one is not read."""
 
 
@@ -30,7 +31,7 @@ class Saved(msgspec.Struct):
     """Contents of the file."""
 
     format: int
-    fingerprint: str
+    identity: str
     batch_id: int
     state: dict[str, Any]
     """By operator: what its ``snapshot`` returned."""
@@ -39,12 +40,14 @@ class Saved(msgspec.Struct):
 class SnapshotFile:
     """The learned state of one run as a JSON file, replaced atomically.
 
-    State of another fingerprint, which is that of another query's text, is not used.
+    Args:
+        path: of the file.
+        identity: of the query: its text, and `` #`` with a hash of what it is over.
     """
 
-    def __init__(self, path: Path, fingerprint: str) -> None:
+    def __init__(self, path: Path, identity: str) -> None:
         self.path = path
-        self.fingerprint = fingerprint
+        self.identity = identity
 
     def save(self, state: dict[str, Any], batch_id: int) -> None:
         """Replace the saved state.
@@ -52,7 +55,7 @@ class SnapshotFile:
         Raises:
             StateError: it cannot be written.
         """
-        saved = Saved(FORMAT, self.fingerprint, batch_id, state)
+        saved = Saved(FORMAT, self.identity, batch_id, state)
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             replace_file(self.path, msgspec.json.encode(saved))
@@ -61,7 +64,11 @@ class SnapshotFile:
             raise StateError(msg, path=str(self.path)) from error
 
     def load(self) -> tuple[dict[str, Any], int] | str | None:
-        """Return the saved state and its last batch, None if there is none, or why not."""
+        """Return the saved state and its last batch, None if there is none, or why not.
+
+        Raises:
+            StateError: it is that of another query.
+        """
         if not self.path.exists():
             return None
         try:
@@ -72,6 +79,14 @@ class SnapshotFile:
             saved = msgspec.json.decode(content, type=Saved)
         except (OSError, ValueError) as error:
             return f"the file cannot be read: {error}"
-        if saved.fingerprint != self.fingerprint:
-            return "the query's text has changed"
+        theirs, own = (each.rsplit(" #", 1)[0] for each in (saved.identity, self.identity))
+        if theirs != own:
+            msg = (
+                f"{self.path.parent.parent} is the checkpoint of another query ({theirs}); this "
+                f"one is {own}. Give another checkpoint and path, or the query as it was; to go on "
+                f"with the new one where the other one stopped, remove {self.path}"
+            )
+            raise StateError(msg, path=str(self.path), query=theirs)
+        if saved.identity != self.identity:
+            return "the columns of its streams, or its steps, have changed"
         return saved.state, saved.batch_id

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +43,9 @@ class Engine:
         spark: the session to run on; without one, the active session, or a local one that is set
             up for eddyline.
 
+    Raises:
+        OptionError: it is no session.
+
     Example:
         >>> engine = el.Engine()  # doctest: +SKIP
         >>> engine.stream("packets", spark.readStream.schema(s).parquet("in/"))  # doctest: +SKIP
@@ -50,6 +54,9 @@ class Engine:
     """
 
     def __init__(self, spark: SparkSession | None = None) -> None:
+        if spark is not None and not hasattr(spark, "readStream"):
+            msg = f"an engine runs on a SparkSession, got {spark!r:.60}; omit it for a local one"
+            raise OptionError(msg, got=type(spark).__name__)
         self.spark = session() if spark is None else spark
         self.relations: dict[str, Relation] = {}
         """Streams and tables, by name."""
@@ -201,7 +208,8 @@ class Engine:
             text: ``SELECT … FROM stream [WHERE …]``, or a join over windows:
                 ``SELECT … FROM s [RANGE 10 SECONDS], t [RANGE 1 MINUTE] WHERE s.k = t.k AND …``.
                 A stream may be the result of another query; see ``stream``.
-            name: the query's name; that of its streams and a number by default.
+            name: the query's name; by default that of its stream and a hash of its text, so that it
+                keeps its checkpoint and output wherever it stands among others.
             **options: how its plan is learned, as for ``el.all_of`` and, where rows are joined,
                 ``el.window_join``.
 
@@ -215,7 +223,7 @@ class Engine:
         columns |= {each: made.columns for each, made in self.results.items()}
         read = read_query(text, columns, self.functions, tables=self.tables)
         stem = "join" if read.is_join else read.inputs[0].stream
-        chosen = name or f"{stem}_{len(self.queries) + 1}"
+        chosen = name or self._name_of(stem, text)
         self._check_free(chosen)
         inner = {each: made.steps for each, made in self.results.items()}
         made = Query(
@@ -274,6 +282,13 @@ class Engine:
         )
         self.queries[name] = made
         return made
+
+    def _name_of(self, stem: str, text: str) -> str:
+        """Return a name for a query that has none; equal texts are numbered."""
+        plain = " ".join(text.split()).encode()
+        name = f"{stem}_{hashlib.blake2b(plain, digest_size=3).hexdigest()}"
+        known = sum(each.startswith(name) for each in self.queries)
+        return f"{name}_{known + 1}" if known else name
 
     def _check_free(self, name: str) -> None:
         if checked_text("name of a query", name) in self.queries:

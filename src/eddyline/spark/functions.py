@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +10,7 @@ from eddyline.errors import EddylineError, QueryError
 from eddyline.query.predicates import FunctionPredicate, predicate
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
 
 def named_functions(given: Mapping[str, Any]) -> dict[str, FunctionPredicate]:
@@ -20,8 +21,11 @@ def named_functions(given: Mapping[str, Any]) -> dict[str, FunctionPredicate]:
             then named like the columns that they read where a text calls them without any.
 
     Raises:
-        QueryError: one is no function; the message names it.
+        QueryError: they have no names, or one is no function; the message names it.
     """
+    if not isinstance(given, Mapping):
+        msg = f"functions are given by name, such as {{'known': known}}, got {given!r:.60}"
+        raise QueryError(msg, got=type(given).__name__)
     return {name: _named(name, each) for name, each in given.items()}
 
 

@@ -128,7 +128,8 @@ class Query:
             for name, each in sorted(self.relations.items())
         ]
         plain = json.dumps([facts, [f"{each} {each!r}" for each in self.steps]])
-        return f"{self.text} #{hashlib.blake2b(plain.encode(), digest_size=6).hexdigest()}"
+        text = " ".join(self.text.split()) or "rules"
+        return f"{text} #{hashlib.blake2b(plain.encode(), digest_size=6).hexdigest()}"
 
     def check_not_running(self) -> None:
         """Raise QueryError if a query of its name is running."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from eddyline.errors import QueryError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -25,3 +27,16 @@ class Relation:
         if self.lateness is None or self.time is None:
             return self.df
         return self.df.withWatermark(self.time, self.lateness)
+
+
+def checked_frame(what: str, given: Any) -> DataFrame:
+    """Return a value that is a DataFrame, of a batch or streaming.
+
+    Raises:
+        QueryError: it is something else.
+    """
+    if not hasattr(given, "isStreaming"):
+        msg = f"{what} must be a DataFrame, got {given!r:.60}"
+        raise QueryError(msg, got=type(given).__name__)
+    frame: DataFrame = given
+    return frame

@@ -124,6 +124,7 @@ def test_null_drops(mixed):
     assert mixed.transform(el.all_of(silent, "i > 0")).count() == 0
 
 
+@pytest.mark.large
 def test_two_hundred_predicates(mixed):
     natives = [f"i <> {k} OR id % {k + 2} <> 0" for k in range(100)]
     functions = [
@@ -249,6 +250,7 @@ def test_an_error_on_a_surviving_row_names_the_predicate(mixed, extra):
         mixed.where("i = 0 OR i = 1").transform(keep).collect()
 
 
+@pytest.mark.large
 @pytest.mark.parametrize(
     ("texts", "expected"),
     [

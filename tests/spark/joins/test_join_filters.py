@@ -80,6 +80,7 @@ def test_python_predicates_of_a_join_are_ordered_and_journalled(engine):
     assert [entry for entry in run.journal if entry["event"] == "order"] == []
 
 
+@pytest.mark.large
 def test_sql_predicates_of_a_join_are_ordered_and_journalled(engine, tmp_path):
     text = TEXT.format("s.v >= 0 AND s.w >= 0 AND s.text <> 'no' AND s.v = 3")
     query = engine.query(text, name="native")
@@ -109,7 +110,11 @@ def known(text):
     return pc.is_valid(text)
 
 
-@pytest.mark.parametrize(("condition", "passes"), RAISING, ids=[text for text, _ in RAISING])
+@pytest.mark.parametrize(
+    ("condition", "passes"),
+    [*RAISING[:2], *(pytest.param(*each, marks=pytest.mark.large) for each in RAISING[2:])],
+    ids=[text for text, _ in RAISING],
+)
 def test_an_error_counts_only_if_its_row_passes_everything_else(engine, condition, passes):
     engine.function("known", known, reads=["text"])
     engine.function("not_five", lambda v: pc.not_equal(v, 5), reads=["v"])
@@ -143,6 +148,7 @@ def test_a_key_is_computed_for_rows_that_pass_alone(engine, condition):
         keys(engine.query(everything, name="raises"))
 
 
+@pytest.mark.large
 @pytest.mark.parametrize(
     "condition", ["s.v % 2 = 0 AND 10 DIV s.v > 0 AND s.v <> 0", "is_even(s.v) AND s.v <> 0"]
 )
@@ -158,6 +164,7 @@ def test_rows_that_predicates_drop_are_counted_by_windows_of_rows(engine, condit
     assert s.n_arrived == t.n_arrived == 6_000
 
 
+@pytest.mark.large
 def test_predicates_of_static_tables_are_filter_steps_too(spark, engine):
     engine.function("is_small", lambda v: pc.less(v, 5), reads=["v"])
     names = rows_of(20, k=np.arange(20), v=np.arange(20) % 10, name=["x"] * 10 + ["7"] * 10)
@@ -173,6 +180,7 @@ def test_predicates_of_static_tables_are_filter_steps_too(spark, engine):
     }
 
 
+@pytest.mark.large
 def test_batches_of_dataframes_obey_the_same_rule(spark):
     numbers = np.arange(1_000)
     rows = rows_of(numbers.size, k=numbers, v=numbers % 10, text=["no"] * 500 + ["1"] * 500)

@@ -33,6 +33,7 @@ def rows_of(spark, kind, values):
     return spark.createDataFrame(table)
 
 
+@pytest.mark.large
 @pytest.mark.parametrize(
     ("kind", "keys", "wanted"),
     [
@@ -58,6 +59,7 @@ def test_keys_are_equal_where_spark_says_so(spark, kind, keys, wanted):
     assert answer.num_rows == wanted
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("kind", [pa.int8(), pa.int64(), pa.bool_(), pa.date32()])
 def test_an_input_may_give_nothing_but_its_key(spark, kind):
     df = rows_of(spark, kind, [(0, None), (1, pa.scalar(1, pa.int32()).cast(kind).as_py())])
@@ -117,6 +119,7 @@ def test_an_event_time_is_a_column_and_a_time(spark):
         join_of(text, {"s": df, "t": df}, {"s": "ts", "t": "k"}).to_df()
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("n_rows", [1, 2, 3, 4, 5])
 def test_rows_of_one_instant_are_ordered_by_all_that_is_in_them(spark, n_rows):
     in_order = [

@@ -159,6 +159,7 @@ def test_a_rule_that_does_not_fit(frame):
     assert rules.skipped == ()
 
 
+@pytest.mark.large
 def test_a_rule_that_could_not_be_read_is_mended(frame):
     rules = el.RuleSet({"bad": "n >"}, on_error="skip")
     assert [each.name for each in rules.skipped] == ["bad"]
@@ -262,6 +263,7 @@ class Steps:
         self.steps.get(batch_id, lambda: None)()
 
 
+@pytest.mark.large
 def test_each_batch_has_the_rules_of_its_moment(frame, stream):
     rules = el.RuleSet(RULES)
     steps = Steps(
@@ -378,6 +380,7 @@ def test_a_failing_predicate_ends_the_run(stream):
         run.await_termination(60)
 
 
+@pytest.mark.large
 def test_a_plain_stream_keeps_its_rules_and_says_so(spark, frame, stream, tmp_path):
     rules = el.RuleSet({"small": "n < 100"})
     query = (
@@ -400,6 +403,7 @@ def test_a_plain_stream_keeps_its_rules_and_says_so(spark, frame, stream, tmp_pa
     assert "keeps the rules that it was started with" in rules.explain()
 
 
+@pytest.mark.large
 def test_inside_for_each_batch(frame, stream, tmp_path):
     rules = el.RuleSet({"small": "n < 100"})
     got = {}

@@ -39,6 +39,7 @@ def expected(spark, folder):
     return sorted(row["id"] for row in kept.select("id").collect())
 
 
+@pytest.mark.large
 def test_any_sink_of_spark(spark, folder, stream, tmp_path):
     keep = conjunction()
     query = (

@@ -12,6 +12,7 @@ from eddyline.spark.filters.binding import bind_to, fits
 from eddyline.spark.filters.operator import FilterOperator
 from eddyline.spark.filters.parts import ArrowPart, NativePart
 from eddyline.spark.operator import Batch
+from eddyline.spark.relation import checked_frame
 from eddyline.spark.run.job_reports import WAIT_S, JobReports
 from eddyline.watch import filters as words
 from eddyline.watch.terminal.explain import explain
@@ -56,6 +57,7 @@ class Conjunction:
         Raises:
             QueryError: a predicate does not fit the columns; the message names it.
         """
+        checked_frame("the input of a filter", df)
         self._reports.learn(0.0)
         operator = self._bound_to(df)
         if df.isStreaming:

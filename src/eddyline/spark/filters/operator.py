@@ -192,8 +192,9 @@ class FilterOperator(Operator):
             return
         if not is_narrow(df):
             self.notes["sample"] = (
-                "no sample was read before the job: the input needs a shuffle or a join, "
-                "which the sample would run a second time; native predicates stand as written"
+                "no sample was read before the job: it would run a shuffle or a join of the input "
+                "a second time, or be seen by an observation of it; native predicates stand as "
+                "written"
             )
             return
         started = time.monotonic()

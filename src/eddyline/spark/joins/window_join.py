@@ -10,10 +10,10 @@ from eddyline.errors import OptionError, QueryError
 from eddyline.query.cql import read_window
 from eddyline.query.select.reader import read_query
 from eddyline.query.steps import steps
-from eddyline.registry import unknown
+from eddyline.registry import checked_text, unknown
 from eddyline.spark.analysis import column_types
 from eddyline.spark.query import Query
-from eddyline.spark.relation import Relation
+from eddyline.spark.relation import Relation, checked_frame
 from eddyline.sql.parsing import quoted
 
 if TYPE_CHECKING:
@@ -74,6 +74,9 @@ def window_join(
         >>> pairs.to_df().show()  # doctest: +SKIP
     """
     windows = windows or {}
+    if select is not None:
+        checked_text("select of a join", select)
+    checked_text("condition of a join", on)
     _check_given(inputs, time=time, windows=windows, lateness=lateness)
     parts = []
     for each in inputs:
@@ -106,9 +109,8 @@ def _check_given(inputs: Any, **by_input: Any) -> None:
         msg = "a join needs two DataFrames or more by name: {'s': s_df, 't': t_df}"
         raise QueryError(msg)
     for name, df in inputs.items():
-        if not hasattr(df, "isStreaming"):
-            msg = f"input {name!r} must be a DataFrame, got {type(df).__name__}"
-            raise QueryError(msg, name=name)
+        checked_text("name of an input", name)
+        checked_frame(f"input {name!r}", df)
     for what, given in by_input.items():
         is_one = what == "lateness" and (given is None or isinstance(given, str))
         if not is_one and not isinstance(given, Mapping):

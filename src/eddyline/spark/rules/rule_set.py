@@ -14,12 +14,13 @@ from pyspark import cloudpickle
 from eddyline.errors import QueryError
 from eddyline.options import SharingOptions
 from eddyline.query.steps import ReadStep
+from eddyline.registry import checked_text
 from eddyline.rules.step import RuleStep
 from eddyline.rules.store import RuleStore, rules_by_name
 from eddyline.spark.functions import named_functions
 from eddyline.spark.operator import Batch
 from eddyline.spark.query import Query
-from eddyline.spark.relation import Relation
+from eddyline.spark.relation import Relation, checked_frame
 from eddyline.spark.rules.binding import MAX_INPUTS, RuleBinder
 from eddyline.spark.rules.operator import RuleOperator, text_of
 from eddyline.spark.rules.output import MatchesColumn, keep_matched
@@ -232,10 +233,10 @@ class RuleSet:
             column: the new column, an ``array<string>`` in the order of the set.
             keep_unmatched: whether rows for which no rule is true are kept, with an empty array.
         """
-        output = MatchesColumn(column, keep_unmatched)
+        output = MatchesColumn(checked_text("column of matches", column), keep_unmatched)
 
         def transform(df: DataFrame) -> DataFrame:
-            output.check(df)
+            output.check(checked_frame("the input of rules", df))
             return self._applied(df, output.lay)
 
         return transform
@@ -253,6 +254,7 @@ class RuleSet:
         return lambda df: self._applied(df, with_counts)
 
     def _applied(self, df: DataFrame, output: Output) -> DataFrame:
+        checked_frame("the input of rules", df)
         self._reports.learn(0.0)
         operator = self._shown = self._operator_over(df)
         return self._reports.lay(
@@ -325,7 +327,8 @@ class RuleSet:
             OptionError: an unknown sink or trigger, or a path that is missing.
             SourceError: the sink's path cannot be written.
         """
-        if not stream.isStreaming:
+        checked_text("column of matches", column)
+        if not checked_frame("the stream of rules", stream).isStreaming:
             msg = (
                 f"start needs a streaming DataFrame (spark.readStream…), got a batch one; use "
                 f"df.transform(rules.matches({column!r}))"
@@ -334,7 +337,10 @@ class RuleSet:
         query = Query(
             self.name if self._is_named else _free_name(stream),
             "",
-            (ReadStep("stream", "stream"), RuleStep("stream", self, column, keep_unmatched)),
+            (
+                ReadStep("stream", "stream"),
+                RuleStep("stream", self, column, keep_unmatched),
+            ),
             {"stream": Relation(stream)},
             {},
             rename=RENAME,

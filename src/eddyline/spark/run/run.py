@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import re
 import shutil
 import threading
@@ -17,13 +16,7 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
-from eddyline.errors import (
-    EddylineError,
-    OptionError,
-    PredicateError,
-    QueryError,
-    StateError,
-)
+from eddyline.errors import EddylineError, OptionError, PredicateError, QueryError, StateError
 from eddyline.registry import checked_text, unknown
 from eddyline.runtime.journal import Journal, JournalEntry
 from eddyline.runtime.records import BatchRecord
@@ -149,8 +142,7 @@ class Run(RunFace):
         self._lock = threading.Lock()
         self._records: list[BatchRecord] = []
         self._journal = Journal(self.checkpoint / "eddyline" / "journal.jsonl")
-        fingerprint = hashlib.blake2b(job.identity.encode(), digest_size=16).hexdigest()
-        self._snapshot = SnapshotFile(self.checkpoint / "eddyline" / "state.json", fingerprint)
+        self._snapshot = SnapshotFile(self.checkpoint / "eddyline" / "state.json", job.identity)
         self._last_batch = -1
         self._error: BaseException | None = None
         try:

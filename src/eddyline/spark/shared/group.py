@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from eddyline.data.durable_files import replace_file
 from eddyline.errors import EddylineError, StateError
@@ -51,6 +52,14 @@ LEAST_WAIT_S = 0.001
 """Spark takes no shorter time to wait (s)."""
 
 _NAME = re.compile(r"[A-Za-z_]\w*")
+
+
+class Listed(msgspec.Struct, frozen=True):
+    """A query in the list of those that run together."""
+
+    text: str
+    until: int | None = None
+    """The last micro-batch that it has seen, of one that left while others went on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,10 +142,8 @@ def _folder(checkpoint: str | Path | None, stream: str) -> Path | None:
     return None if checkpoint is None else folder_of("checkpoint", checkpoint) / FOLDER / stream
 
 
-def _members(folder: Path | None) -> dict[str, int | None] | None:
+def _members(folder: Path | None) -> dict[str, Listed] | None:
     """Return the queries that ran together under a checkpoint, None if none did.
-
-    Of a query that left while others went on, the last micro-batch that it has seen.
 
     Raises:
         StateError: the list of them cannot be read.
@@ -145,11 +152,10 @@ def _members(folder: Path | None) -> dict[str, int | None] | None:
         return None
     path = folder / LISTED
     try:
-        found: dict[str, int | None] = json.loads(path.read_text("utf-8"))
+        return msgspec.json.decode(path.read_bytes(), type=dict[str, Listed])
     except (OSError, ValueError) as error:
         msg = f"cannot read {path}: {error}; restore it, or use another checkpoint"
         raise StateError(msg, path=str(path)) from error
-    return found
 
 
 def _last_commit(folder: Path | None) -> int:
@@ -187,10 +193,12 @@ def _groups(
     return groups
 
 
-def _why_alone(
-    start: Start, checkpoint: str | Path | None, known: dict[str, int | None] | None
-) -> str:
-    """Return the reason why a query runs by itself; "" if it may run with others."""
+def _why_alone(start: Start, checkpoint: str | Path | None, known: dict[str, Listed] | None) -> str:
+    """Return the reason why a query runs by itself; "" if it may run with others.
+
+    Raises:
+        StateError: one of its name and another text ran with others under the checkpoint.
+    """
     query = start.query
     if start.checkpoint is not None:
         return "it has a checkpoint of its own"
@@ -198,10 +206,21 @@ def _why_alone(
         return "it ran by itself under this checkpoint, which knows how far it is"
     if known is not None and query.name not in known:
         return "others ran together under this checkpoint before it was there"
-    until = (known or {}).get(query.name)
-    if until is not None and until < _last_commit(_folder(checkpoint, query.streams[0])):
-        return f"it was stopped after batch {until}, and others went on without it"
+    was, folder = (known or {}).get(query.name), _folder(checkpoint, query.streams[0])
+    if was is not None and was.text != _plain(query):
+        msg = (
+            f"{folder} is the checkpoint of another query {query.name!r} ({was.text}); this one is "
+            f"{_plain(query)}. Give it another name, or the query as it was"
+        )
+        raise StateError(msg, query=query.name, path=str(folder))
+    if was is not None and was.until is not None and was.until < _last_commit(folder):
+        return f"it was stopped after batch {was.until}, and others went on without it"
     return why_not_shared(query)
+
+
+def _plain(query: Query) -> str:
+    """Return the text of a query, each stretch of white space as one blank."""
+    return " ".join(query.text.split())
 
 
 def why_not_shared(query: Query) -> str:
@@ -273,12 +292,16 @@ class SharedQueries:
         if self._folder is None:
             return
         done = max(_last_commit(self._folder), self.outlet.last_batch)
-        gone = {name: done if until is None else until for name, until in self._listed.items()}
-        self._listed = gone | dict.fromkeys(self.outlet.members)
+        gone = {
+            name: Listed(each.text, done if each.until is None else each.until)
+            for name, each in self._listed.items()
+        }
+        here = {name: Listed(_plain(each.query)) for name, each in self.outlet.members.items()}
+        self._listed = gone | here
         path = self._folder / LISTED
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            replace_file(path, json.dumps(self._listed, indent=1).encode())
+            replace_file(path, msgspec.json.format(msgspec.json.encode(self._listed)))
         except OSError as error:
             msg = f"cannot write {path}: {error}; make room or rights"
             raise StateError(msg, path=str(path)) from error
