@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
+from pathlib import Path
 
-import duckdb
 import pytest
 from pyspark.errors import PySparkException
-from pyspark.sql import Observation
+from pyspark.sql import Observation, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.datasource import DataSource, DataSourceWriter, WriterCommitMessage
 
+import eddyline as el
 from eddyline.errors import OptionError, SourceError
-from eddyline.spark.sinks.sinks import CONSOLE_ROWS, NEED_PATH, SINKS, CallableSink, sink_of
+from eddyline.spark.sinks import formats
+from eddyline.spark.sinks.sinks import CONSOLE_ROWS, FILES, SINKS, CallableSink, sink_of
 
 pytestmark = pytest.mark.spark
 
@@ -20,16 +24,17 @@ class Made:
     """A sink, and what reads what it has taken: sorted ids, or all that was said."""
 
     def __init__(self, name, folder, capsys):
-        self.path = str(folder / "out") if name in NEED_PATH else None
+        self.path = str(folder / "out") if name in FILES else None
         self.sink = sink_of(name, self.path)
         self._name, self._capsys, self._said = name, capsys, ""
 
     def ids(self):
-        return getattr(self, f"_{self._name}")()
+        read = self._files if self._name in FILES else getattr(self, f"_{self._name}")
+        return read()
 
-    def _parquet(self):
-        found = duckdb.sql(f"SELECT id FROM '{self.path}/*.parquet' ORDER BY ALL").fetchall()
-        return [row[0] for row in found]
+    def _files(self):
+        reader = SparkSession.active().read.schema("id bigint").format(self._name)
+        return sorted(row[0] for row in reader.load(f"{self.path}/batch-*").collect())
 
     def _memory(self):
         return sorted(self.sink.table()["id"].to_pylist())
@@ -43,7 +48,7 @@ class Made:
         return sorted(int(line.split("│")[1]) for line in lines if line.startswith("│"))
 
 
-@pytest.fixture(params=SINKS)
+@pytest.fixture(params=[name for name in SINKS if name != "format"])
 def made(request, tmp_path, capsys):
     return Made(request.param, tmp_path, capsys)
 
@@ -138,17 +143,187 @@ def test_a_function_is_a_sink(spark):
 
 @pytest.mark.parametrize("name", SINKS)
 def test_paths_are_for_sinks_that_write_somewhere(name, tmp_path):
-    if name in NEED_PATH:
+    if name in FILES:
         with pytest.raises(OptionError, match="needs a path"):
             sink_of(name, None)
         (tmp_path / "file").write_text("")
         with pytest.raises(SourceError, match="cannot write to"):
             sink_of(name, str(tmp_path / "file" / "out"))
-    else:
+    elif name != "format":
         with pytest.raises(OptionError, match="takes no path"):
             sink_of(name, str(tmp_path))
+        with pytest.raises(OptionError, match="takes no options"):
+            sink_of(name, options={"compression": "zstd"})
 
 
 def test_an_unknown_sink_is_said_with_those_that_there_are():
     with pytest.raises(OptionError, match=r"memori.*did you mean.*memory"):
         sink_of("memori", None)
+
+
+def test_a_function_takes_neither_path_nor_format():
+    with pytest.raises(OptionError, match="a function takes no path, got 'out'"):
+        sink_of(lambda df, batch_id: None, "out")
+    with pytest.raises(OptionError, match="a function takes no format"):
+        sink_of(lambda df, batch_id: None, kind="delta")
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_batches_without_rows_leave_no_file_but_the_first(spark, tmp_path, kind):
+    sink = sink_of(kind, tmp_path)
+    sink.begin(continues=False)
+    sink.write(rows(spark, 0, 0, 3), 0)
+    first = sorted(each.name for each in tmp_path.glob("batch-*"))
+    assert len(first) <= 1, "one tells the columns, of formats that can"
+    sink.write(rows(spark, 0, 0, 3), 1)
+    sink.write(rows(spark, 0, 9, 3).where("id > 7"), 2)
+    sink.write(rows(spark, 0, 0, 3), 3)
+    found = sorted(each.name for each in tmp_path.glob("batch-*"))
+    assert [name.split(".")[0] for name in found if name not in first] == ["batch-00000002-00000"]
+    if kind == "parquet":
+        assert spark.read.parquet(str(tmp_path)).count() == 1
+
+
+def test_batches_of_little_are_few_files(spark, tmp_path):
+    sink = sink_of("parquet", tmp_path)
+    sink.begin(continues=False)
+    for batch in range(3):
+        sink.write(rows(spark, 0, 64, 16), batch)
+    count = [len(list(tmp_path.glob(f"batch-{batch:08d}-*"))) for batch in range(3)]
+    cores = spark.sparkContext.defaultParallelism
+    assert count == [16, cores, cores]
+    again = sink_of("parquet", tmp_path)
+    again.begin(continues=True)
+    again.write(rows(spark, 0, 64, 16), 2)
+    assert len(list(tmp_path.glob("batch-00000002-*"))) == cores, "the same files as before"
+    again = sink_of("parquet", tmp_path)
+    again.begin(continues=True)
+    again.write(rows(spark, 0, 64, 16), 0)
+    assert len(list(tmp_path.glob("batch-00000000-*"))) == 16
+
+
+def test_options_reach_the_writer_of_files(spark, tmp_path):
+    sink = sink_of("json", tmp_path, options={"compression": "gzip"})
+    sink.begin(continues=False)
+    sink.write(rows(spark, 0, 3, 1), 0)
+    assert [each.name for each in tmp_path.glob("batch-*")] == ["batch-00000000-00000.json.gz"]
+    with pytest.raises(OptionError, match="options of a sink are a mapping"):
+        sink_of("json", tmp_path, options="gzip")
+
+
+class Taken(DataSource):
+    """Keeps what was written to it as JSON lines, once for each transaction that it is told."""
+
+    @classmethod
+    def name(cls):
+        return "delta"
+
+    def writer(self, schema, overwrite):
+        assert not overwrite
+        return TakenWriter(dict(self.options))
+
+
+class Other(Taken):
+    """The same, under a name that eddyline does not know."""
+
+    @classmethod
+    def name(cls):
+        return "other"
+
+
+class TakenWriter(DataSourceWriter):
+    def __init__(self, options):
+        self.options = options
+
+    def write(self, rows):
+        return Ids([row["id"] for row in rows])
+
+    def commit(self, messages):
+        folder = Path(self.options["path"])
+        app, version = self.options.get("txnappid", "none"), self.options.get("txnversion", "")
+        name = f"{app}-{version}".replace(" ", "-")
+        if version and (folder / name).exists():
+            return
+        with (folder / name).open("a") as file:
+            file.writelines(f"{i}\n" for message in messages for i in message.ids)
+
+
+@dataclass
+class Ids(WriterCommitMessage):
+    ids: list
+
+
+@pytest.mark.parametrize("kind", ["delta", "other"])
+def test_any_data_source_of_spark_is_a_sink(spark, tmp_path, kind):
+    """Of Delta's tables a batch is a transaction, so that one that runs again is there once."""
+    (tmp_path / "in").mkdir()
+    for batch in range(3):
+        rows(spark, 4 * batch, 4 * batch + 4, 1).write.parquet(str(tmp_path / "in" / f"{batch}"))
+    for source in (Taken, Other):
+        spark.dataSource.register(source)
+    engine = el.Engine(spark)
+    stream = spark.readStream.schema("id bigint").option("maxFilesPerTrigger", 1)
+    engine.stream("s", stream.parquet(str(tmp_path / "in" / "*")))
+    query = engine.query("SELECT id FROM s WHERE id <> 5", name=f"to_{kind}")
+    (tmp_path / "out").mkdir()
+    for run_again in (False, True):
+        run = query.start(
+            "format",
+            format=kind,
+            path=tmp_path / "out",
+            checkpoint=tmp_path / "ckpt",
+            trigger="available_now",
+        )
+        assert run.await_termination(60)
+        if not run_again:
+            # As if the driver had died before Spark noted the last batch.
+            for name in ("2", ".2.crc"):
+                (tmp_path / "ckpt" / "spark" / "commits" / name).unlink()
+    found = [int(line) for each in (tmp_path / "out").iterdir() for line in each.open()]
+    twice = [8, 9, 10, 11] if kind == "other" else []
+    assert sorted(found) == sorted([*(i for i in range(12) if i != 5), *twice])
+    assert ("once more" in run.explain()) == (kind == "other")
+
+
+def test_a_data_source_that_spark_does_not_know_is_refused_at_the_start(spark):
+    for kind in ("kafka", "nosuch"):
+        with pytest.raises(OptionError, match=rf"no data source '{kind}'.*spark.jars.packages"):
+            sink_of("format", kind=kind)
+    with pytest.raises(OptionError, match="needs a format"):
+        sink_of("format", "out")
+
+
+def test_rows_go_to_kafka_as_json(spark, monkeypatch):
+    monkeypatch.setattr(formats, "_check_known", lambda kind: None)
+    written = []
+    monkeypatch.setattr(type(spark.range(1)), "write", property(lambda df: Written(df, written)))
+    sink = sink_of("format", kind="kafka", options={"topic": "alarms"})
+    df = spark.range(3).selectExpr("id", "'a' AS name")
+    sink.write(df, 0)
+    sink.write(df.selectExpr("name AS value", "id AS key"), 1)
+    (packed, options), (plain, _) = written
+    assert [row[0] for row in packed.collect()] == [f'{{"id":{i},"name":"a"}}' for i in range(3)]
+    assert plain.columns == ["value", "key"]
+    assert options == {"topic": "alarms"}
+
+
+class Written:
+    """Stands in for Spark's writer of a data source that is not there."""
+
+    def __init__(self, df, written):
+        self.df, self.written = df, written
+
+    def format(self, kind):
+        assert kind == "kafka"
+        return self
+
+    def options(self, **options):
+        self.written.append((self.df, options))
+        return self
+
+    def mode(self, mode):
+        assert mode == "append"
+        return self
+
+    def save(self, path):
+        assert path is None

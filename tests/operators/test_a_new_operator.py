@@ -22,7 +22,7 @@ from eddyline.errors import PlanError, StateError
 from eddyline.query.steps import RESULT
 from eddyline.spark.operator import Operator
 from eddyline.spark.operators import OPERATORS
-from eddyline.spark.sinks.sinks import ParquetSink
+from eddyline.spark.sinks.files import FileSink
 from eddyline.watch.terminal.progress import batch_line
 from tests.operators import killed
 from tests.operators.killed import expected
@@ -153,7 +153,7 @@ def test_state_that_is_damaged_is_said_to_be(query, tmp_path):
 
 @pytest.mark.large
 def test_a_sink_that_takes_a_part_loses_nothing(query, tmp_path):
-    sink = ParquetSink(str(tmp_path / "out"))
+    sink = FileSink(str(tmp_path / "out"))
     first, every = expected("newest", 2), expected("newest", N_BATCHES)
 
     def from_the_third_batch_on(df, batch_id):

@@ -105,3 +105,15 @@ def test_rules_are_not_left_out_without_a_word(spark, script):
     file = script("CREATE RULES r ON s FROM 'rules/'; CREATE QUERY q AS SELECT k FROM s")
     with pytest.raises(NotSupportedError, match="rules 'r': nothing reads rules here"):
         run_script(file, spark=spark)
+
+
+def test_options_of_the_writer_stand_in_the_script(spark, script, tmp_path):
+    file = script(
+        "CREATE QUERY low WITH (sink='json', path='{0}/out', option.compression='gzip')"
+        " AS SELECT * FROM s WHERE k < 8"
+    )
+    (run,) = run_script(file, spark=spark, trigger="available_now")
+    assert run.await_termination(60)
+    names = {each.name.partition(".")[2] for each in (tmp_path / "out").glob("batch-*")}
+    assert names == {"json.gz"}
+    assert spark.read.json(str(tmp_path / "out")).count() == 8

@@ -25,8 +25,11 @@ if TYPE_CHECKING:
 
     from sqlglot import Token
 
-QUERY_OPTIONS = ("sink", "path", "checkpoint", "trigger")
+QUERY_OPTIONS = ("sink", "path", "format", "checkpoint", "trigger")
 """Options of a query in WITH: the arguments of ``Query.start``."""
+
+OF_WRITER = "option."
+"""What the names of options of Spark's writer start with in WITH."""
 
 OF_STREAMS = ("time", "lateness")
 """Options of streams that tables do not have, and the only ones of streams made by a query."""
@@ -68,7 +71,7 @@ class _Selected:
     text: str
     """The SELECT, as written."""
     options: Mapping[str, str]
-    """Some of ``OF_STREAMS`` or ``QUERY_OPTIONS``."""
+    """Some of ``OF_STREAMS`` or ``QUERY_OPTIONS``, and options of the writer (``OF_WRITER``)."""
     line: int = 1
     """The line of the script on which the SELECT starts."""
 
@@ -99,7 +102,7 @@ class CreateRules:
     path: str
     """The file or folder of the rules."""
     options: Mapping[str, str]
-    """Some of ``QUERY_OPTIONS``."""
+    """Some of ``QUERY_OPTIONS``, and options of the writer (``OF_WRITER``)."""
     column: str = "matches"
     """The column of the names of the rules that a row matches."""
     keep_unmatched: bool = False
@@ -298,7 +301,7 @@ class _Statement:
         options: dict[str, str] = {}
         while True:
             key, start = self._key()
-            if known and key not in known:
+            if known and key not in known and not key.startswith(OF_WRITER):
                 refuse(unknown(kind, key, known), self._text, start, option=key)
             if key in options:
                 refuse(f"option {key!r} is said twice", self._text, start, option=key)

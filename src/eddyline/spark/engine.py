@@ -26,7 +26,7 @@ from eddyline.spark.shared.group import Start, start_together
 from eddyline.spark.sinks.sinks import folder_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -300,6 +300,8 @@ class Engine:
         sink: str | BatchWriter = "memory",
         *,
         path: str | Path | None = None,
+        format: str | None = None,
+        options: Mapping[str, Any] | None = None,
         checkpoint: str | Path | None = None,
         trigger: str | None = None,
         shared: bool = True,
@@ -312,6 +314,8 @@ class Engine:
         Args:
             sink: as for ``Query.start``; each query gets its own.
             path: folder with one for each query.
+            format: as for ``Query.start``.
+            options: as for ``Query.start``.
             checkpoint: folder with one for each query, and one for those that run together.
             trigger: as for ``Query.start``.
             shared: False runs each query by itself.
@@ -327,7 +331,7 @@ class Engine:
         if checkpoint is not None:
             folder_of("checkpoint", checkpoint)
         starts = [
-            Start(query, sink, path and f"{path}/{name}", trigger=trigger)
+            Start(query, sink, path and f"{path}/{name}", format, options, trigger=trigger)
             for name, query in self.queries.items()
         ]
         self.runs = start_together(starts, self.groups, checkpoint=checkpoint, shared=shared)

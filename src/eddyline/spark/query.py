@@ -146,6 +146,8 @@ class Query:
         sink: str | BatchWriter = "memory",
         *,
         path: str | Path | None = None,
+        format: str | None = None,
+        options: Mapping[str, Any] | None = None,
         checkpoint: str | Path | None = None,
         trigger: str | None = None,
         state: str | None = None,
@@ -153,8 +155,11 @@ class Query:
         """Start the query.
 
         Args:
-            sink: ``parquet``, ``memory``, ``console``, or a function of (df, batch_id).
+            sink: ``parquet``, ``orc``, ``json`` or ``csv`` files, ``memory``, ``console``,
+                ``format`` (any data source of Spark's), or a function of (df, batch_id).
             path: where the sink writes, if it writes somewhere.
+            format: the data source of the sink ``format``, such as ``delta`` or ``kafka``.
+            options: of Spark's writer, for sinks that write by it.
             checkpoint: folder from which a later start continues; a temporary one if omitted.
             trigger: ``available_now`` (what is there, then stop), ``once``, or an interval such
                 as ``5 seconds``; as fast as possible if omitted.
@@ -176,7 +181,8 @@ class Query:
         if state is not None and not self.is_stateful:
             msg = f"{self.name!r} keeps no state beside its checkpoint; leave out state={state!r}"
             raise OptionError(msg, query=self.name, state=state)
-        return Run(self.job(state), SinkOutlet(sink_of(sink, path)), checkpoint, trigger)
+        outlet = SinkOutlet(sink_of(sink, path, format, options))
+        return Run(self.job(state), outlet, checkpoint, trigger)
 
     def to_df(self) -> DataFrame:
         """Return all results over batch DataFrames.
@@ -218,6 +224,7 @@ class Query:
             operators=lambda _: self._new_operators(),
             state=state,
             steps=tree(self.steps),
+            columns=self.columns,
             rename=self._rename,
         )
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark import cloudpickle
 
 from eddyline.errors import NotSupportedError, QueryError, SourceError
-from eddyline.query.script import read_script
+from eddyline.query.script import OF_WRITER, read_script
 from eddyline.spark.engine import Engine
 from eddyline.spark.shared.group import Start, start_together
 
@@ -78,9 +78,15 @@ def run_script(
     for rules in script.rules:
         loaded = _rules(engine, rules, file, load_rules, adaptive=adaptive)
         made.append((loaded, rules.options))
-    common: dict[str, Any] = {"sink": "console", "trigger": trigger}
-    starts = [Start(each, **{**common, **written}) for each, written in made]
+    starts = [_start(each, {"sink": "console", "trigger": trigger, **of}) for each, of in made]
     return start_together(starts, engine.groups, checkpoint=checkpoint, shared=shared)
+
+
+def _start(query: Query, written: Mapping[str, str | None]) -> Start:
+    """Return the start of a query with the options that are written for it."""
+    given: dict[str, Any] = {k: v for k, v in written.items() if not k.startswith(OF_WRITER)}
+    of_writer = {k.removeprefix(OF_WRITER): v for k, v in written.items() if k not in given}
+    return Start(query, **given, options=of_writer or None)
 
 
 def _query(

@@ -13,7 +13,7 @@ import pytest
 
 import eddyline as el
 from eddyline.errors import StateError
-from eddyline.spark.sinks.sinks import ParquetSink
+from eddyline.spark.sinks.files import FileSink
 from tests.spark.joins.join_streams import stream_of, write_batch
 from tests.spark.processes import Process, soon_started
 
@@ -30,7 +30,7 @@ SCRIPT = """
 import os, pathlib, sys
 import pandas as pd
 import eddyline as el
-from eddyline.spark.sinks.sinks import ParquetSink
+from eddyline.spark.sinks.files import FileSink
 from pyspark.sql import functions as F
 from tests.spark.joins.join_streams import stream_of
 
@@ -54,7 +54,7 @@ def write(df, batch_id):
     sink.write(df.withColumn("a", dying("a")) if dies else df, batch_id)
 
 dies = (folder / "kill-me").exists()
-sink = ParquetSink(str(folder / "out"))
+sink = FileSink(str(folder / "out"))
 run = engine.query(text, name="q", buckets=2).start(
     write, checkpoint=str(folder / "ckpt"), trigger="available_now")
 print("started", flush=True)
@@ -172,7 +172,7 @@ def test_a_full_disk_is_said_and_nothing_is_lost(engine, tmp_path):
 def test_windows_that_a_task_cannot_reach_are_said_and_nothing_is_lost(engine, tmp_path):
     runs = tmp_path / "ckpt" / "eddyline" / "state" / "runs"
     away = runs.with_name("runs-away")
-    sink = ParquetSink(str(tmp_path / "out"))
+    sink = FileSink(str(tmp_path / "out"))
 
     def loses_the_folder(df, batch_id):
         if batch_id == 1:

@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import functions as F
 
 import eddyline as el
+from eddyline.errors import SourceError
 
 pytestmark = pytest.mark.spark
 
@@ -77,3 +78,33 @@ def test_inside_for_each_batch(spark, folder, stream, tmp_path):
     query.awaitTermination()
     assert sorted(kept) == expected(spark, folder)
     assert keep.view().blocks[1].order == (1, 0)
+
+
+@pytest.mark.parametrize("sink", ["parquet", "csv"])
+def test_anything_of_spark_can_follow_a_run_that_writes_files(
+    spark, folder, stream, tmp_path, sink
+):
+    engine = el.Engine(spark)
+    engine.stream("rows", stream)
+    query = engine.query("SELECT id, u AS `a b` FROM rows WHERE v < 0.05", name=f"to_{sink}")
+    run = query.start(
+        sink, path=tmp_path / "out", checkpoint=tmp_path / "ckpt", trigger="available_now"
+    )
+    follower = run.stream()
+    assert follower.isStreaming
+    assert [(each.name, each.dataType.simpleString()) for each in follower.schema] == [
+        ("id", "bigint"),
+        ("a b", "double"),
+    ]
+    assert run.await_termination(120)
+    other = follower.writeStream.format("memory").queryName(f"of_{sink}")
+    ended = other.trigger(availableNow=True).start()
+    ended.awaitTermination()
+    got = sorted(row["id"] for row in spark.table(f"of_{sink}").collect())
+    want = spark.read.parquet(folder).where("v < 0.05").select("id").collect()
+    assert got == sorted(row["id"] for row in want)
+    assert len(got) == sum(record.n_kept for record in run.records)
+    in_memory = query.start(trigger="available_now")
+    with pytest.raises(SourceError, match="writes no files; start it with one of: parquet"):
+        in_memory.stream()
+    in_memory.stop()

@@ -300,8 +300,10 @@ class RuleSet:
         *,
         column: str = "matches",
         keep_unmatched: bool = False,
-        path: str | None = None,
-        checkpoint: str | None = None,
+        path: str | Path | None = None,
+        format: str | None = None,
+        options: Mapping[str, Any] | None = None,
+        checkpoint: str | Path | None = None,
         trigger: str | None = None,
     ) -> Run:
         """Run the rules on a stream; each micro-batch has the rules of the moment it starts.
@@ -310,13 +312,14 @@ class RuleSet:
 
         Args:
             stream: a streaming DataFrame.
-            sink: ``parquet``, ``memory``, ``console``, or a function of (df, batch_id).
+            sink: as for ``Query.start``.
             column: as for ``matches``.
             keep_unmatched: as for ``matches``.
-            path: where the sink writes, if it writes somewhere.
-            checkpoint: folder from which a later start continues; a temporary one if omitted.
-            trigger: ``available_now`` (what is there, then stop), ``once``, or an interval such
-                as ``5 seconds``; as fast as possible if omitted.
+            path: as for ``Query.start``.
+            format: as for ``Query.start``.
+            options: as for ``Query.start``.
+            checkpoint: as for ``Query.start``.
+            trigger: as for ``Query.start``.
 
         Returns:
             The run, which behaves like a StreamingQuery.
@@ -345,7 +348,14 @@ class RuleSet:
             {},
             rename=RENAME,
         )
-        return query.start(sink, path=path, checkpoint=checkpoint, trigger=trigger)
+        return query.start(
+            sink,
+            path=path,
+            format=format,
+            options=options,
+            checkpoint=checkpoint,
+            trigger=trigger,
+        )
 
     # -- what was learned ---------------------------------------------------------------------
 

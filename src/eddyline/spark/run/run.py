@@ -8,7 +8,7 @@ import shutil
 import threading
 import time
 import weakref
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -25,7 +25,8 @@ from eddyline.spark.operator import Batch, Stateful
 from eddyline.spark.run.chain import Chain
 from eddyline.spark.run.observed_metrics import PendingMetrics, jobs_begun
 from eddyline.spark.run.running_query import RunFace
-from eddyline.spark.sinks.sinks import file_system, folder_of, temporary_folder
+from eddyline.spark.sinks.files import file_system
+from eddyline.spark.sinks.sinks import folder_of, temporary_folder
 from eddyline.state.manifest import ManifestFolder
 from eddyline.watch.sections import arranged, notes
 
@@ -83,6 +84,8 @@ class Job:
     """Folder of durable state; in the checkpoint if omitted."""
     steps: tuple[str, ...] = ()
     """Its steps, as lines of a tree."""
+    columns: Mapping[str, str] = field(default_factory=dict)
+    """Name and Spark type of each output column."""
     rename: str = "another name"
     """Advice on choosing another name, for errors."""
 
@@ -97,6 +100,7 @@ class SinkOutlet:
 
     def __init__(self, sink: Sink) -> None:
         self.sink = sink
+        self.notes = sink.notes
 
     def begin(self, *, continues: bool) -> None:
         """Let the sink get ready."""
@@ -124,10 +128,11 @@ class Run(RunFace):
         self.job = job
         self.name = job.name
         self.source = job.source
+        self.columns = job.columns
         self.outlet = outlet
         if isinstance(outlet, SinkOutlet):
             self.sink = outlet.sink
-        self.notes: tuple[str, ...] = ()
+        self.notes: tuple[str, ...] = getattr(outlet, "notes", ())
         """Notes on the run."""
         self._is_temporary = checkpoint is None
         folder = None if checkpoint is None else folder_of("checkpoint", checkpoint)

@@ -13,7 +13,9 @@ from rich.console import Console
 
 from eddyline.errors import SourceError
 from eddyline.runtime.records import History
-from eddyline.spark.sinks.sinks import MemorySink
+from eddyline.spark.sinks.files import FileSink
+from eddyline.spark.sinks.sinks import FILES, MemorySink
+from eddyline.sql.parsing import quoted
 from eddyline.watch.html.report import write_report
 from eddyline.watch.sections import RunView
 from eddyline.watch.terminal.explain import explain
@@ -55,6 +57,8 @@ class RunFace(ABC):
     """The query's name."""
     source: DataFrame
     """The stream that it reads."""
+    columns: Mapping[str, str]
+    """Name and Spark type of each output column."""
     sink: Sink
     """The sink of its rows."""
     streaming_query: StreamingQuery
@@ -177,6 +181,24 @@ class RunFace(ABC):
         found = self._memory().to_df(self.source.sparkSession)
         found.createOrReplaceTempView(self.name)
         return found
+
+    def stream(self) -> DataFrame:
+        """Return the rows that have been written to files as a streaming DataFrame.
+
+        Each micro-batch is there when it is written, so anything of Spark can follow the query. A
+        batch that runs again after a crash has its files anew under the same names: who had read
+        them before keeps what they held.
+
+        Raises:
+            SourceError: another sink has the rows.
+        """
+        if not isinstance(self.sink, FileSink):
+            msg = f"run {self.name!r} writes no files; start it with one of: {', '.join(FILES)}"
+            raise SourceError(msg, run=self.name)
+        ddl = ", ".join(f"{quoted(name)} {kind}" for name, kind in self.columns.items())
+        reader = self.source.sparkSession.readStream.format(self.sink.kind)
+        options = {"pathGlobFilter": "batch-*"} | self.sink.options
+        return reader.schema(ddl).options(**options).load(self.sink.path)
 
     def _memory(self) -> MemorySink:
         if not isinstance(self.sink, MemorySink):

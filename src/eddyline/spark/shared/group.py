@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from eddyline.spark.operator import Operator
     from eddyline.spark.query import Query
     from eddyline.spark.shared.outlet import Member
-    from eddyline.spark.sinks.sinks import BatchWriter
+    from eddyline.spark.sinks.sinks import BatchWriter, Sink
     from eddyline.watch.sections import Section
 
 FOLDER = "_shared"
@@ -69,6 +69,8 @@ class Start:
     query: Any
     sink: str | BatchWriter = "memory"
     path: str | Path | None = None
+    format: str | None = None
+    options: Mapping[str, Any] | None = None
     checkpoint: str | Path | None = None
     """Its own; without one, the common checkpoint's folder of its name, if there is a common."""
     trigger: str | None = None
@@ -76,8 +78,19 @@ class Start:
     def run(self, common: str | Path | None) -> Run:
         """Start it by itself; its checkpoint is its own, or a folder of the common one."""
         own = self.checkpoint or (common and f"{common}/{self.query.name}")
-        run: Run = self.query.start(self.sink, path=self.path, checkpoint=own, trigger=self.trigger)
+        run: Run = self.query.start(
+            self.sink,
+            path=self.path,
+            format=self.format,
+            options=self.options,
+            checkpoint=own,
+            trigger=self.trigger,
+        )
         return run
+
+    def made_sink(self) -> Sink:
+        """Return its sink."""
+        return sink_of(self.sink, self.path, self.format, self.options)
 
 
 def start_together(
@@ -258,9 +271,7 @@ class SharedQueries:
             [PredicateRule(each.name, predicates_of(each)) for each in queries],
             name=f"queries over {self.stream}",
         )
-        self.outlet = SharedOutlet(
-            member_of(start.query, sink_of(start.sink, start.path)) for start in starts
-        )
+        self.outlet = SharedOutlet(member_of(start.query, start.made_sink()) for start in starts)
         rest = f" and {len(queries) - 1} more" if len(queries) > 1 else ""
         job = Job(
             name=f"{first.name}{rest} over {self.stream}",
@@ -342,6 +353,7 @@ class SharedQueryRun(RunFace):
         self.query = member.query
         self.name = member.name
         self.source = member.query.source
+        self.columns = member.query.columns
         self.sink = member.sink
         self.streaming_query = shared.run.streaming_query
         self._member = member
@@ -363,11 +375,11 @@ class SharedQueryRun(RunFace):
     def view(self) -> RuleView:
         """Return the evaluation of all the queries that run together, as values."""
         view: RuleView = self.shared.run.view()
-        return replace(view, notes=(*view.notes, self._note()))
+        return replace(view, notes=(*view.notes, self._note(), *self.sink.notes))
 
     def sections(self) -> list[Section]:
         """Return the explanation of all the queries that run together."""
-        return arranged([*self.shared.run.sections(), *notes([self._note()])])
+        return arranged([*self.shared.run.sections(), *notes([self._note(), *self.sink.notes])])
 
     def _note(self) -> str:
         n_others = len(self.shared.outlet.members) - self._is_in

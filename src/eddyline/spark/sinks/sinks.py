@@ -7,16 +7,19 @@ a failure: what it does twice must come to the same as what it does once.
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
-from pyarrow import fs
 from rich.console import Console
 from rich.table import Table
 
 from eddyline.errors import OptionError, SourceError
 from eddyline.registry import checked_text, look_up
+from eddyline.spark.sinks.files import FileSink
+from eddyline.spark.sinks.formats import FormatSink
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,6 +34,9 @@ CONSOLE_ROWS = 20
 
 class Sink(Protocol):
     """Takes the rows of a run, batch by batch."""
+
+    notes: tuple[str, ...]
+    """What people who run it should know of it."""
 
     def begin(self, *, continues: bool) -> None:
         """Get ready; called once, before the run starts.
@@ -48,59 +54,10 @@ class Sink(Protocol):
         ...
 
 
-class ParquetSink:
-    """Parquet files in one folder; the files of a batch carry its id in their names.
-
-    A batch is written to a staging folder first and its files are moved when all are there. When a
-    batch runs again, what an earlier attempt had moved is removed first, so no row is there twice.
-
-    Args:
-        path: a folder, or a URI that ``pyarrow.fs`` and Spark both understand.
-    """
-
-    def __init__(self, path: str | Path) -> None:
-        path = str(path) if isinstance(path, Path) else checked_text("path of the sink", path)
-        self.path = path.rstrip("/") or "/"
-        try:
-            self.files, self.root = file_system(self.path)
-            if "://" not in self.path:
-                # Spark's working directory is that of its start, not that of now.
-                self.path = self.root
-            self.files.create_dir(self.root, recursive=True)
-        except (OSError, pa.ArrowInvalid) as error:
-            msg = f"cannot write to {path!r}: {error}"
-            raise SourceError(msg, path=path) from error
-
-    def begin(self, *, continues: bool) -> None:
-        """Refuse a folder with batches of another run: some of them would be taken for ours."""
-        if not continues and any(name.startswith("batch-") for name in self._names(self.root)):
-            msg = (
-                f"{self.path} holds batches of another run; give that run's checkpoint to go on "
-                f"from it, or write to another folder"
-            )
-            raise SourceError(msg, path=self.path)
-
-    def write(self, df: DataFrame, batch_id: int) -> None:
-        """Write the batch as ``batch-<id>-<part>.parquet``."""
-        prefix = f"batch-{batch_id:08d}"
-        staging = f"_eddyline/{prefix}"
-        df.write.mode("overwrite").parquet(f"{self.path}/{staging}")
-        for name in self._names(self.root):
-            if name.startswith(f"{prefix}-"):
-                self.files.delete_file(f"{self.root}/{name}")
-        staged = [name for name in self._names(f"{self.root}/{staging}") if name[0] not in "._"]
-        for number, name in enumerate(sorted(staged)):
-            source = f"{self.root}/{staging}/{name}"
-            self.files.move(source, f"{self.root}/{prefix}-{number:05d}.parquet")
-        self.files.delete_dir(f"{self.root}/{staging}")
-
-    def _names(self, folder: str) -> list[str]:
-        found = self.files.get_file_info(fs.FileSelector(folder))
-        return [info.base_name for info in found if info.type == fs.FileType.File]
-
-
 class _Fresh:
     """A sink that has nothing of earlier runs."""
+
+    notes: tuple[str, ...] = ()
 
     def begin(self, *, continues: bool) -> None:
         """Do nothing."""
@@ -166,34 +123,63 @@ class CallableSink(_Fresh):
 
 
 SINKS: dict[str, Any] = {
-    "parquet": ParquetSink,
+    "parquet": FileSink,
+    "orc": partial(FileSink, kind="orc"),
+    "json": partial(FileSink, kind="json"),
+    "csv": partial(FileSink, kind="csv"),
+    "format": FormatSink,
     "memory": MemorySink,
     "console": ConsoleSink,
 }
-"""Sinks by name; ``path`` is handed to those that need one."""
+"""Sinks by name."""
 
-NEED_PATH = {"parquet"}
-"""Sinks that write to a path."""
+FILES = ("parquet", "orc", "json", "csv")
+"""Sinks that write files to a path; they take options of Spark's writer."""
 
 
-def sink_of(sink: str | BatchWriter, path: str | Path | None) -> Sink:
+def sink_of(
+    sink: str | BatchWriter,
+    path: str | Path | None = None,
+    kind: str | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Sink:
     """Return the sink that ``start`` was asked for.
 
+    Args:
+        sink: its name, or a function of (df, batch_id).
+        path: where it writes, if it writes somewhere.
+        kind: name of Spark's data source, for the sink ``format``.
+        options: of Spark's writer.
+
     Raises:
-        OptionError: an unknown name, or a path that is missing or has no use.
+        OptionError: an unknown name, a data source that Spark does not know, or a path, format or
+            options that are missing or have no use.
     """
-    if callable(sink):
-        return CallableSink(sink)
-    made = look_up("sink", SINKS, sink, group="eddyline.sinks")
-    if sink in NEED_PATH:
-        if path is None:
-            msg = f"sink {sink!r} needs a path: start({sink!r}, path='out/')"
+    if options is not None and not isinstance(options, Mapping):
+        msg = f"options of a sink are a mapping such as {{'compression': 'zstd'}}, got {options!r}"
+        raise OptionError(msg, options=options)
+    made: Callable[..., Sink] = partial(CallableSink, sink)  # type: ignore[arg-type]
+    if not callable(sink):
+        made = look_up("sink", SINKS, sink, group="eddyline.sinks")
+    said = "a function" if callable(sink) else repr(sink)
+    if sink == "format":
+        if kind is None:
+            msg = "sink 'format' needs a format: start('format', format='delta', path='out/')"
             raise OptionError(msg, sink=sink)
-        return made(path)  # type: ignore[no-any-return]
-    if path is not None:
-        msg = f"sink {sink!r} takes no path, got {path!r}; sinks that do: parquet"
-        raise OptionError(msg, sink=sink, path=path)
-    return made()  # type: ignore[no-any-return]
+        return FormatSink(kind, path, options)
+    if kind is not None:
+        msg = f"sink {said} takes no format; write start('format', format={kind!r})"
+        raise OptionError(msg, format=kind)
+    if sink in FILES:
+        if path is None:
+            msg = f"sink {said} needs a path: start({said}, path='out/')"
+            raise OptionError(msg, sink=sink)
+        return made(path, options)
+    for what, given in (("path", path), ("options", options)):
+        if given is not None:
+            msg = f"sink {said} takes no {what}, got {given!r}; sinks that do: {', '.join(FILES)}"
+            raise OptionError(msg, **{what: given})
+    return made()
 
 
 def folder_of(what: str, path: str | Path) -> Path:
@@ -203,14 +189,6 @@ def folder_of(what: str, path: str | Path) -> Path:
         OptionError: it is no path.
     """
     return Path(path if isinstance(path, Path) else checked_text(what, path)).absolute()
-
-
-def file_system(path: str) -> tuple[fs.FileSystem, str]:
-    """Return the file system of a path or URI, and the path in it."""
-    if "://" in path:
-        found, root = fs.FileSystem.from_uri(path)
-        return found, str(root)
-    return fs.LocalFileSystem(), str(Path(path).absolute())
 
 
 def temporary_folder() -> str:

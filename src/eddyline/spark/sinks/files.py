@@ -1,0 +1,142 @@
+"""Files in one folder, those of a micro-batch with its id in their names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyarrow import fs, orc
+from pyarrow import parquet as pq
+
+from eddyline.errors import SourceError
+from eddyline.registry import checked_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from pyspark.sql import DataFrame
+
+FEW_BYTES = 8 << 20
+"""Bytes of a batch for each of Spark's tasks up to which the next one is written in few files."""
+
+
+class FileSink:
+    """Files in one folder; the files of a batch carry its id in their names.
+
+    A batch is written to a staging folder first and its files are moved when all are there. When a
+    batch runs again, what an earlier attempt had moved is removed first, so no row is there twice.
+    Files without rows are left out, but for the first of a folder, which tells the columns. After
+    a batch of few bytes the next one is written by as many tasks as run at a time and no more, so
+    that its files are few.
+
+    Args:
+        path: a folder, or a URI that ``pyarrow.fs`` and Spark both understand.
+        kind: the files' format: ``parquet``, ``orc``, ``json`` or ``csv``.
+        options: of Spark's writer of that format, such as ``compression``.
+
+    Raises:
+        SourceError: the folder cannot be made.
+    """
+
+    notes: tuple[str, ...] = ()
+
+    def __init__(
+        self,
+        path: str | Path,
+        options: Mapping[str, Any] | None = None,
+        *,
+        kind: str = "parquet",
+    ) -> None:
+        path = str(path) if isinstance(path, Path) else checked_text("path of the sink", path)
+        self.path = path.rstrip("/") or "/"
+        self.kind, self.options = kind, dict(options or {})
+        self._newest = -1
+        self._n_bytes: int | None = None
+        """Bytes of the newest batch, None while the folder has none."""
+        try:
+            self.files, self.root = file_system(self.path)
+            if "://" not in self.path:
+                # Spark's working directory is that of its start, not that of now.
+                self.path = self.root
+            self.files.create_dir(self.root, recursive=True)
+        except (OSError, pa.ArrowInvalid) as error:
+            msg = f"cannot write to {path!r}: {error}"
+            raise SourceError(msg, path=path) from error
+
+    def begin(self, *, continues: bool) -> None:
+        """Refuse a folder with batches of another run: some of them would be taken for ours."""
+        if not continues and self._found(self.root, "batch-"):
+            msg = (
+                f"{self.path} holds batches of another run; give that run's checkpoint to go on "
+                f"from it, or write to another folder"
+            )
+            raise SourceError(msg, path=self.path)
+        self._newest = -1
+
+    def write(self, df: DataFrame, batch_id: int) -> None:
+        """Write the batch as ``batch-<id>-<part>.<suffix>``."""
+        prefix = f"batch-{batch_id:08d}-"
+        staging = f"_eddyline/{prefix[:-1]}"
+        earlier: list[fs.FileInfo] = []
+        if batch_id <= self._newest or self._newest < 0:
+            there = self._found(self.root, "batch-")
+            earlier = [each for each in there if each.base_name.startswith(prefix)]
+            self._n_bytes = _bytes_before(there, prefix)
+        n_tasks = int(df.sparkSession.sparkContext.defaultParallelism)
+        if self._n_bytes is not None and self._n_bytes < n_tasks * FEW_BYTES:
+            df = df.coalesce(n_tasks)
+        writer = df.write.format(self.kind).options(**self.options).mode("overwrite")
+        writer.save(f"{self.path}/{staging}")
+        for each in earlier:
+            self.files.delete_file(each.path)
+        staged = self._found(f"{self.root}/{staging}", "part-")
+        # Spark leaves out each file without rows but the first.
+        if self._n_bytes is not None and staged and self._has_no_rows(staged[0]):
+            del staged[0]
+        for number, each in enumerate(staged):
+            suffix = each.base_name.partition(".")[2]
+            self.files.move(each.path, f"{self.root}/{prefix}{number:05d}.{suffix}")
+        self.files.delete_dir(f"{self.root}/{staging}")
+        if staged:
+            self._n_bytes = sum(each.size for each in staged)
+        self._newest = batch_id
+
+    def _has_no_rows(self, file: fs.FileInfo) -> bool:
+        if self.kind not in _N_ROWS:
+            return bool(file.size == 0)
+        with self.files.open_input_file(file.path) as opened:
+            return _N_ROWS[self.kind](opened) == 0
+
+    def _found(self, folder: str, prefix: str = "") -> list[fs.FileInfo]:
+        """Return the files of a folder whose names start so, by name."""
+        found = self.files.get_file_info(fs.FileSelector(folder))
+        named = [each for each in found if each.base_name.startswith(prefix)]
+        return sorted(
+            (each for each in named if each.type == fs.FileType.File),
+            key=lambda each: str(each.base_name),
+        )
+
+
+_N_ROWS: dict[str, Callable[[Any], int]] = {
+    "parquet": lambda file: int(pq.read_metadata(file).num_rows),
+    "orc": lambda file: int(orc.ORCFile(file).nrows),
+}
+"""Number of rows of a file, of formats that know it; others have none in a file without bytes."""
+
+
+def _bytes_before(files: Sequence[fs.FileInfo], prefix: str) -> int | None:
+    """Return the bytes of the last batch before one; None if there is none."""
+    before = [each for each in files if each.base_name < prefix]
+    if not before:
+        return None
+    last = before[-1].base_name[: len(prefix)]
+    return sum(int(each.size) for each in before if each.base_name.startswith(last))
+
+
+def file_system(path: str) -> tuple[fs.FileSystem, str]:
+    """Return the file system of a path or URI, and the path in it."""
+    if "://" in path:
+        found, root = fs.FileSystem.from_uri(path)
+        return found, str(root)
+    return fs.LocalFileSystem(), str(Path(path).absolute())
