@@ -134,7 +134,7 @@ def predicate(
     fn: Callable[..., Any],
     /,
     *,
-    reads: Sequence[str],
+    reads: Sequence[str] | None = ...,
     name: str | None = ...,
     arrays: Arrays = ...,
     deterministic: bool = ...,
@@ -153,7 +153,7 @@ def predicate(
     Args:
         *columns: the columns (or SQL expressions over columns) that the decorated function reads,
             in the order of its arguments; or one function, and then ``reads`` says them.
-        reads: see ``columns``.
+        reads: see ``columns``; the names of the function's arguments if omitted.
         name: how the predicate is called in plans and journals; the function's name by default.
         arrays: what the function gets for each column: ``arrow``, ``pandas`` or ``numpy`` arrays.
         deterministic: False if equal rows may get different answers (it draws random numbers,
@@ -241,12 +241,7 @@ def as_predicate(given: Any) -> Predicate:
         )
         raise QueryError(msg, reads=given.reads)
     if callable(given):
-        called = _function_name(given)
-        msg = (
-            f"the function {called!r} does not say which columns it reads; "
-            f"write el.predicate({called}, reads=[…]) or decorate it with @el.predicate('column')"
-        )
-        raise QueryError(msg, function=called)
+        return _of_function(given, None, "", "arrow", True)
     hint = 'write a condition as text, such as "length(payload) > 100"'
     if isinstance(given, list | tuple):
         hint = "unpack it: all_of(*predicates)"
@@ -284,8 +279,21 @@ def _of_function(
         columns = fn.reads if reads is None else _defined_reads(reads, fn.name)
         return replace(fn, reads=columns, name=name or fn.name)
     _check_function(fn)
-    columns = _defined_reads(reads or (), name or _function_name(fn))
+    given = _argument_names(fn) if reads is None else reads
+    columns = _defined_reads(given, name or _function_name(fn))
     return FunctionPredicate(fn, columns, name, arrays, deterministic)
+
+
+def _argument_names(fn: Callable[..., Any]) -> list[str]:
+    """Return the names of the arguments that a call must give."""
+    try:
+        parameters = inspect.signature(fn).parameters.values()
+    except (TypeError, ValueError):
+        return []
+    of_calls = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return [
+        each.name for each in parameters if each.kind in of_calls and each.default is each.empty
+    ]
 
 
 def _check_function(fn: Any) -> None:

@@ -15,7 +15,6 @@ from eddyline.query.steps import ReadStep, carries, inlined, steps
 from eddyline.registry import checked_text, unknown
 from eddyline.rules.step import RuleStep
 from eddyline.spark.analysis import column_types
-from eddyline.spark.functions import argument_names
 from eddyline.spark.query import RENAME, Query
 from eddyline.spark.relation import Relation
 from eddyline.spark.rules.rule_set import RuleSet
@@ -197,7 +196,7 @@ class Engine:
         if isinstance(fn, FunctionPredicate) and reads is None and not options:
             made = fn
         else:
-            made = predicate(fn, reads=argument_names(fn, reads), name=name, **options)
+            made = predicate(fn, reads=reads, name=name, **options)
         self.functions[name] = made
         return made
 

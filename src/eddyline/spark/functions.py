@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from inspect import signature
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from eddyline.errors import EddylineError, QueryError
 from eddyline.query.predicates import FunctionPredicate, predicate
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 def named_functions(given: Mapping[str, Any]) -> dict[str, FunctionPredicate]:
@@ -33,24 +29,8 @@ def _named(name: str, given: Any) -> FunctionPredicate:
     if isinstance(given, FunctionPredicate):
         return given
     try:
-        return predicate(given, reads=argument_names(given, None), name=name)
+        made: FunctionPredicate = predicate(given, name=name)
+        return made
     except EddylineError as error:
         msg = f"function {name!r}: {error.message}"
         raise QueryError(msg, name=name) from error
-
-
-def argument_names(fn: Any, reads: Sequence[str] | None) -> Sequence[str]:
-    """Return the columns of a function that a text calls without arguments.
-
-    Args:
-        fn: a function or a predicate.
-        reads: the columns, where somebody has said them.
-    """
-    if reads is not None:
-        return reads
-    if isinstance(fn, FunctionPredicate):
-        return fn.reads
-    try:
-        return [parameter.name for parameter in signature(fn).parameters.values()]
-    except (TypeError, ValueError):
-        return []

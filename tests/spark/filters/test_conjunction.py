@@ -345,3 +345,32 @@ def test_definition_errors(mixed):
     number = el.sql_predicate("hypot(i, x)", name="number")
     with pytest.raises(QueryError, match=r"number.*not a condition"):
         mixed.transform(el.all_of("i > 1", number))
+
+
+def test_columns_of_spark_are_predicates(mixed):
+    given = [
+        F.col("i") > -3,
+        mixed["x"].isNotNull(),
+        (F.length("s") > 1) | F.col("s").isin("a", "it's"),
+        F.col("id").cast("string").like("%7"),
+    ]
+    keep = el.all_of(*given, lambda i: pc.less(i, 5), name="columns")
+    want = mixed.where(given[0] & given[1] & given[2] & given[3]).where("i < 5")
+    assert ids(mixed.transform(keep)) == ids(want) != []
+    assert "(i > CAST(-3" in keep.explain()
+    other = mixed.withColumn("i", F.col("i").cast("string")).alias("other")
+    assert ids(other.transform(el.all_of(F.col("other.i") == "4"))) == ids(mixed.where("i = 4"))
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda: F.udf(lambda i: True, "boolean")("i"), "SQL text cannot say"),
+        (lambda: F.col("nosuch") > 3, r"'>\(nosuch, 3\)' does not fit the columns"),
+        (lambda: F.col("i") + 1, "is not a condition: it is of type bigint"),
+        (lambda: pc.is_valid, "'is_valid'.*'values'"),
+    ],
+)
+def test_what_cannot_be_a_predicate(mixed, make, says):
+    with pytest.raises(QueryError, match=says):
+        mixed.transform(el.all_of(make(), "i > 3"))

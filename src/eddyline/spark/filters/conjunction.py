@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import Column
+
 from eddyline.errors import QueryError
 from eddyline.filters.loop import check_options
 from eddyline.options import FilterOptions
 from eddyline.query.predicates import as_predicate, named
 from eddyline.spark.filters.binding import bind_to, fits
+from eddyline.spark.filters.columns import ColumnPredicate, as_text
 from eddyline.spark.filters.operator import FilterOperator
 from eddyline.spark.filters.parts import ArrowPart, NativePart
 from eddyline.spark.operator import Batch
@@ -18,6 +21,8 @@ from eddyline.watch import filters as words
 from eddyline.watch.terminal.explain import explain
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pyspark.sql import DataFrame
 
     from eddyline.filters.view import FilterView
@@ -39,9 +44,9 @@ class Conjunction:
     """
 
     def __init__(
-        self, predicates: tuple[Predicate, ...], options: FilterOptions, name: str
+        self, predicates: Sequence[Predicate | ColumnPredicate], options: FilterOptions, name: str
     ) -> None:
-        self.predicates = predicates
+        self.predicates = tuple(predicates)
         self.options = options
         self.name = name
         self._reports = JobReports()
@@ -119,7 +124,8 @@ class Conjunction:
         columns = [*df.dtypes, *((each, str(conf.get(each, None))) for each in SETTINGS)]
         known = self._operator if columns == self._columns else None
         if known is None or not fits(df, known.bound, self.options):
-            bound = bind_to(df, self.predicates, self.options)
+            texts = named(as_text(df, each) for each in self.predicates)
+            bound = bind_to(df, texts, self.options)
             known = self._operator = FilterOperator(
                 bound, self.options, self.name, max_handed_over=MAX_HANDED_OVER
             )
@@ -150,7 +156,9 @@ def all_of(*predicates: Any, name: str | None = None, **options: Any) -> Conjunc
     """Keep the rows on which every predicate is true, in an order that is learned.
 
     Args:
-        *predicates: SQL text, or functions made predicates by ``el.predicate``.
+        *predicates: SQL text, columns of Spark's such as ``F.col("a") > 5``, functions made
+            predicates by ``el.predicate``, or functions whose arguments are named like the columns
+            that they read.
         name: what the conjunction is called in journals and reports.
         **options: see ``eddyline.options.FilterOptions``: ``policy``, ``adaptive``,
             ``sample_prob``, ``window_rows``, ``max_overhead``, ``read_sample``, ``seed``, …
@@ -169,7 +177,10 @@ def all_of(*predicates: Any, name: str | None = None, **options: Any) -> Conjunc
     if not predicates:
         msg = 'all_of needs at least one predicate, such as all_of("a > 5")'
         raise QueryError(msg)
-    unique = named(as_predicate(each) for each in predicates)
+    given = [
+        ColumnPredicate(each) if isinstance(each, Column) else as_predicate(each)
+        for each in predicates
+    ]
     chosen = FilterOptions.of(**options)
     check_options(chosen)
-    return Conjunction(unique, chosen, name or "all_of")
+    return Conjunction(given, chosen, name or "all_of")
