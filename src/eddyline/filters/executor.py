@@ -16,7 +16,6 @@ other filter drops it, whatever the order.
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -28,6 +27,7 @@ from eddyline.errors import PredicateError
 from eddyline.query.predicate_results import call, coerce_outcome
 from eddyline.stats.costs import CostSums
 from eddyline.stats.profile import FilterProfile, merge
+from eddyline.stats.work_clock import work_ns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -95,7 +95,7 @@ class ArrowExecutor:
         columns: Sequence[Sequence[int]],
         *,
         isolate_all: bool = False,
-        clock: Callable[[], int] = time.perf_counter_ns,
+        clock: Callable[[], int] = work_ns,
     ) -> None:
         self.predicates = tuple(predicates)
         self.columns = tuple(tuple(indices) for indices in columns)

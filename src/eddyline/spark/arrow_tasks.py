@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 
 def task_ids() -> tuple[int, int, int]:
@@ -19,6 +19,35 @@ def task_ids() -> tuple[int, int, int]:
         return 0, 0, -1
     batch_id = context.getLocalProperty("streaming.sql.batchId")
     return context.partitionId(), context.attemptNumber(), int(batch_id or -1)
+
+
+def gathered(
+    batches: Iterator[tuple[pa.Array, ...]], n_rows: Callable[[], int], n_bytes: int
+) -> Iterator[tuple[pa.Array, ...]]:
+    """Yield blocks of at least so many rows or bytes, each of whole batches, and of what is left.
+
+    The number of rows is asked for when a block begins.
+    """
+    held: list[tuple[pa.Array, ...]] = []
+    least = rows = size = 0
+    for columns in batches:
+        if not held:
+            least = n_rows()
+        held.append(columns)
+        rows += len(columns[0])
+        size += sum(column.nbytes for column in columns)
+        if rows >= least or size >= n_bytes:
+            yield _one(held)
+            held, rows, size = [], 0, 0
+    if held:
+        yield _one(held)
+
+
+def _one(held: list[tuple[pa.Array, ...]]) -> tuple[pa.Array, ...]:
+    """Return batches that follow each other as one."""
+    if len(held) == 1:
+        return held[0]
+    return tuple(pa.concat_arrays(arrays) for arrays in zip(*held, strict=True))
 
 
 def with_last(

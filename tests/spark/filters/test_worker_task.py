@@ -13,11 +13,15 @@ import pyarrow.compute as pc
 import pytest
 
 from eddyline.errors import PredicateError
+from eddyline.filters.loop import MAX_BLOCK_ROWS, FilterLoop
 from eddyline.options import FilterOptions
 from eddyline.query.predicates import predicate
 from eddyline.runtime.reports import MAX_ENTRIES, TaskReport
 from eddyline.spark.filters import task as worker
 from eddyline.spark.filters.task import MAX_RUNS, FilterTask
+from eddyline.stats.costs import CostSums
+from eddyline.stats.profile import FilterProfile
+from eddyline.stats.window import ProfileWindow
 
 RNG = np.random.default_rng(3)
 ROWS = 20_000
@@ -98,7 +102,8 @@ def test_no_rows_no_report(sizes):
     assert list(block().run(batches(sizes))) == []
 
 
-def test_batches_are_answered_one_by_one():
+@pytest.mark.parametrize("options", [{"adaptive": False}, {"min_fill": 500}])
+def test_batches_are_answered_one_by_one_while_nothing_is_known(options):
     # At most one batch is held back, to know which one is the last.
     taken = []
 
@@ -107,9 +112,52 @@ def test_batches_are_answered_one_by_one():
             taken.append(len(batch[0]))
             yield batch
 
-    for number, part in enumerate(block().run(source()), 1):
+    for number, part in enumerate(block(options=FilterOptions(**options)).run(source()), 1):
         assert len(part) == 100
         assert len(taken) == min(number + 1, 5)
+
+
+def test_batches_are_gathered_to_blocks_once_costs_are_known():
+    """Calls on few rows would cost more than the rows themselves."""
+    sizes = []
+
+    def count(u):
+        sizes.append(len(u))
+        return pc.less(u, 0.9)
+
+    made = block(predicates=(predicate(count, reads=["u"]), block().predicates[1]))
+    parts = list(made.run(batches([500] * 40)))
+    assert [len(part) for part in parts[:2]] == [500, 500]
+    assert len(parts) < 12
+    assert max(sizes) > 1_000
+    keep = pa.concat_arrays([part.field("keep") for part in parts])
+    assert keep.to_pylist() == ((U < 0.9) & (V < 0.1)).tolist()
+
+
+def test_a_block_has_so_many_bytes_and_no_more(monkeypatch):
+    monkeypatch.setattr(worker, "MAX_BLOCK_BYTES", 30_000)
+    parts = list(block().run(batches([500] * 40)))
+    assert max(len(part) for part in parts) == 2_000
+    assert sum(len(part) for part in parts) == ROWS
+
+
+def test_calls_that_cost_much_beside_the_rows_get_more_of_them():
+    """The rows of a call are as many as its fixed part is worth."""
+    loop = FilterLoop("arrow", ("a", "b"), FilterOptions())
+    sizes = []
+    for per_row_ns in (10.0, 1_000.0, 100_000.0):
+        rows = np.array([500.0, 4_000.0])
+        for n in rows:
+            cost = np.full(2, n)
+            profile = FilterProfile.empty(("a", "b"))
+            profile = replace(profile, costs=CostSums.of_calls(cost, 20_000.0 + per_row_ns * cost))
+            loop.window.push(replace(profile, passed=2_000.0, n_passed=2_000.0))
+        sizes.append(loop.block_rows)
+        loop.window = ProfileWindow(("a", "b"), 1000)
+    assert sizes[0] == MAX_BLOCK_ROWS
+    assert sizes[1] == pytest.approx(100_000 / (0.02 * 2_000), rel=0.01)
+    assert sizes[2] < 50
+    assert loop.block_rows == 1, "nothing is known"
 
 
 def test_the_type_of_the_result():

@@ -25,6 +25,7 @@ from eddyline.joins.operator.composites import SEED, Composites
 from eddyline.state.run_index import stacked
 from eddyline.state.run_index_kernels import first_alive, hashes_of, shift_of
 from eddyline.stats.costs import CostSums
+from eddyline.stats.work_clock import work_ns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -94,7 +95,7 @@ def drop_samples(
     windows: Mapping[str, Sequence[SortedRun]],
     news: Mapping[str, SortedRun],
     batch_id: int,
-    clock: Callable[[], int] = time.perf_counter_ns,
+    clock: Callable[[], int] = work_ns,
 ) -> Iterator[DropSample]:
     """Profile some new rows of each input; the batch, their places and the seed choose them.
 
