@@ -12,16 +12,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from eddyline.filters.executor import Sample
-from eddyline.filters.routing_loop import (
-    GROUP_CALL_NS,
-    Routes,
-    RoutesState,
-    can_compile,
-    router_options,
-)
+from eddyline.filters.routing_loop import Routes, RoutesState, can_compile, router_options
 from eddyline.ordering import policy as find_policy
 from eddyline.ordering.matrix_view import expected_cost_ns
-from eddyline.routing.table import MAX_GROUPS
 from eddyline.runtime.monitors import monitor as find_monitor
 from eddyline.runtime.order_cost import MIN_ROWS_PER_PROFILE
 from eddyline.runtime.order_loop import OrderLoop, OrderState
@@ -33,12 +26,6 @@ if TYPE_CHECKING:
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.records import OrderRecord
     from eddyline.stats.profile import FilterProfile
-
-MAX_BLOCK_ROWS = 65_536
-"""Most rows that are evaluated at once, but for those that come together."""
-
-CALLS_FRAC = 0.02
-"""Most that calls may cost beside the rows, as a share of what these cost."""
 
 FIRST_ROWS = 500
 """First rows of a task that run apart: enough to see that they are unlike those before."""
@@ -150,22 +137,6 @@ class FilterLoop(OrderLoop):
         The first of them run apart, so that a monitor can tell early.
         """
         self._is_new_task = True
-
-    @property
-    def block_rows(self) -> int:
-        """Rows to evaluate at once, where more come: so many that calls cost little beside them.
-
-        Each class of rows with an order of its own takes calls of its own. While nothing is known
-        the rows of a block are those that come together.
-        """
-        if not self.is_adaptive or self.is_warming:
-            return 1
-        known = self.window.profile()
-        calls_ns = float((known.costs.fit()[0] + GROUP_CALL_NS).sum())
-        if self.is_learning_routes:
-            calls_ns *= MAX_GROUPS
-        needed = calls_ns / (CALLS_FRAC * expected_cost_ns(self.order, known))
-        return min(math.ceil(needed), MAX_BLOCK_ROWS)
 
     def piece_rows(self, n_rows: int) -> int:
         """Return the number of rows to run before the loop may decide again."""

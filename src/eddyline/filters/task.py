@@ -7,6 +7,7 @@ rows and not a whole batch.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,9 @@ import numpy as np
 from eddyline.data.outcome_codes import pack
 from eddyline.data.sampling import sampled_rows, seed_of
 from eddyline.filters.executor import Groups
+from eddyline.filters.routing_loop import GROUP_CALL_NS
+from eddyline.ordering.matrix_view import expected_cost_ns
+from eddyline.routing.table import MAX_GROUPS
 from eddyline.stats.attributes import AttributeSample
 
 if TYPE_CHECKING:
@@ -28,6 +32,29 @@ if TYPE_CHECKING:
     from eddyline.runtime.journal import JournalEntry
 
     Values = Sequence[NDArray[np.float64]]
+
+
+MAX_BATCH_ROWS = 65_536
+"""Most rows that are evaluated at once, but for those that come together."""
+
+CALLS_FRAC = 0.02
+"""Most that calls may cost beside the rows, as a share of what these cost."""
+
+
+def batch_rows(loop: FilterLoop) -> int:
+    """Return the rows to run at once, where more come: so many that calls cost little beside them.
+
+    Each class of rows with an order of its own takes calls of its own. While nothing is known a
+    batch has the rows that come together.
+    """
+    if not loop.is_adaptive or loop.is_warming:
+        return 1
+    known = loop.window.profile()
+    calls_ns = float((known.costs.fit()[0] + GROUP_CALL_NS).sum())
+    if loop.is_learning_routes:
+        calls_ns *= MAX_GROUPS
+    needed = calls_ns / (CALLS_FRAC * expected_cost_ns(loop.order, known))
+    return min(math.ceil(needed), MAX_BATCH_ROWS)
 
 
 def run_batch(

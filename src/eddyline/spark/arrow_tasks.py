@@ -24,9 +24,9 @@ def task_ids() -> tuple[int, int, int]:
 def gathered(
     batches: Iterator[tuple[pa.Array, ...]], n_rows: Callable[[], int], n_bytes: int
 ) -> Iterator[tuple[pa.Array, ...]]:
-    """Yield blocks of at least so many rows or bytes, each of whole batches, and of what is left.
+    """Join batches until they have so many rows or bytes; the last one has what is left.
 
-    The number of rows is asked for when a block begins.
+    The number of rows is asked for when a batch begins.
     """
     held: list[tuple[pa.Array, ...]] = []
     least = rows = size = 0

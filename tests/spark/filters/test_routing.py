@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 
 import eddyline as el
@@ -26,11 +27,11 @@ CITIES = ["Rome", "Paris", "Oslo", None]
 DOUBLES = [None, math.nan, math.inf, -math.inf, 0.0, -0.0, 1.5, -3.0, 2.0**53, 1e300, 5e-324]
 
 
-def slow(column, name=None):
+def slow(column, name=None, per_row=100):
     """A predicate that computes about a microsecond per row: worth an order of its own."""
 
     def passes(values):
-        np.sin(np.linspace(0.0, 1.0, 100 * len(values)))
+        np.sin(np.linspace(0.0, 1.0, per_row * len(values)))
         return pc.less(values, 0.5)
 
     return el.predicate(passes, reads=[column], name=name or f"{column}_passes")
@@ -343,3 +344,24 @@ def test_a_class_that_appears_moves_to_another_column_and_disappears(spark, tmp_
     assert sorted(run.to_arrow()["id"].to_pylist()) == expected(df)
     used = {name for record in run.records for name in record.operators[0].routed_by}
     assert used & {"a", "b"}  # both, unless the machine is too busy to tell what a filter costs
+
+
+@pytest.mark.large
+def test_tenants_in_files_that_are_scanned(spark, tmp_path):
+    """Scanning Parquet, Spark hands over batches of 4,096 rows: too few for eight orders."""
+    n_tenants, n_rows = 8, 400_000
+    rng = np.random.default_rng(17)
+    tenant = rng.integers(0, n_tenants, n_rows)
+    columns = {"tenant": tenant}
+    for k in range(n_tenants):
+        columns[f"v{k}"] = (rng.random(n_rows) > np.where(tenant == k, 0.05, 0.95)) * 1.0
+    pq.write_table(pa.table(columns), tmp_path / "rows.parquet", row_group_size=100_000)
+    rows = spark.read.parquet(str(tmp_path))
+    keep = el.all_of(*(slow(f"v{k}", per_row=25) for k in range(n_tenants)))
+    want = rows.where(" AND ".join(f"v{k} < 0.5" for k in range(n_tenants))).count()
+    assert rows.transform(keep).count() == want
+    first = keep.view().blocks[0].totals.n_evaluations
+    assert rows.transform(keep).count() == want
+    (block,) = keep.view().blocks
+    assert block.routed_by == ("tenant",)
+    assert (block.totals.n_evaluations - first) / n_rows < 2.1, "4.2 in one order, 1.4 in the best"

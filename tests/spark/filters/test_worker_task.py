@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 import pytest
 
 from eddyline.errors import PredicateError
-from eddyline.filters.loop import MAX_BLOCK_ROWS, FilterLoop
+from eddyline.filters.loop import FilterLoop
+from eddyline.filters.task import MAX_BATCH_ROWS, batch_rows
 from eddyline.options import FilterOptions
 from eddyline.query.predicates import predicate
 from eddyline.runtime.reports import MAX_ENTRIES, TaskReport
@@ -117,7 +118,7 @@ def test_batches_are_answered_one_by_one_while_nothing_is_known(options):
         assert len(taken) == min(number + 1, 5)
 
 
-def test_batches_are_gathered_to_blocks_once_costs_are_known():
+def test_batches_are_gathered_once_costs_are_known():
     """Calls on few rows would cost more than the rows themselves."""
     sizes = []
 
@@ -134,8 +135,8 @@ def test_batches_are_gathered_to_blocks_once_costs_are_known():
     assert keep.to_pylist() == ((U < 0.9) & (V < 0.1)).tolist()
 
 
-def test_a_block_has_so_many_bytes_and_no_more(monkeypatch):
-    monkeypatch.setattr(worker, "MAX_BLOCK_BYTES", 30_000)
+def test_a_batch_has_so_many_bytes_and_no_more(monkeypatch):
+    monkeypatch.setattr(worker, "MAX_BATCH_BYTES", 30_000)
     parts = list(block().run(batches([500] * 40)))
     assert max(len(part) for part in parts) == 2_000
     assert sum(len(part) for part in parts) == ROWS
@@ -152,12 +153,12 @@ def test_calls_that_cost_much_beside_the_rows_get_more_of_them():
             profile = FilterProfile.empty(("a", "b"))
             profile = replace(profile, costs=CostSums.of_calls(cost, 20_000.0 + per_row_ns * cost))
             loop.window.push(replace(profile, passed=2_000.0, n_passed=2_000.0))
-        sizes.append(loop.block_rows)
+        sizes.append(batch_rows(loop))
         loop.window = ProfileWindow(("a", "b"), 1000)
-    assert sizes[0] == MAX_BLOCK_ROWS
+    assert sizes[0] == MAX_BATCH_ROWS
     assert sizes[1] == pytest.approx(100_000 / (0.02 * 2_000), rel=0.01)
     assert sizes[2] < 50
-    assert loop.block_rows == 1, "nothing is known"
+    assert batch_rows(loop) == 1, "nothing is known"
 
 
 def test_the_type_of_the_result():

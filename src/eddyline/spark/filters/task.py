@@ -18,7 +18,7 @@ from eddyline.data.sampling import seed_of
 from eddyline.filters.executor import ArrowExecutor
 from eddyline.filters.loop import FilterLoop, FilterState
 from eddyline.filters.routing_loop import MAX_ROWS
-from eddyline.filters.task import run_batch
+from eddyline.filters.task import batch_rows, run_batch
 from eddyline.runtime.reports import Decisions
 from eddyline.spark.arrow_tasks import gathered, on_last_row, task_ids, with_last
 from eddyline.stats.costs import CostSums
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 MAX_RUNS = 16
 """Runs whose learned state a worker process keeps; the one unused for longest goes first."""
 
-MAX_BLOCK_BYTES = 32 << 20
-"""Bytes of columns from which on a block is long enough, whatever its rows."""
+MAX_BATCH_BYTES = 32 << 20
+"""Bytes of columns from which on a batch is long enough, whatever its rows."""
 
 _loops: OrderedDict[str, FilterLoop] = OrderedDict()
 
@@ -125,9 +125,9 @@ class FilterTask:
             self.options.window_rows,
         )
         decisions = Decisions()
-        blocks = gathered(batches, lambda: loop.block_rows, MAX_BLOCK_BYTES)
+        gathered_batches = gathered(batches, lambda: batch_rows(loop), MAX_BATCH_BYTES)
         first_row = 0
-        for arguments, is_last in with_last(blocks):
+        for arguments, is_last in with_last(gathered_batches):
             rows, columns = self._guarded(arguments)
             outcomes = []
             for outcome, decided in run_batch(
