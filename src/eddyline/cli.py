@@ -24,6 +24,9 @@ sigma_app = typer.Typer(help="Sigma rules on Spark.", no_args_is_help=True)
 app.add_typer(sigma_app, name="sigma")
 console = Console()
 
+INTERRUPTED = 130
+"""Exit code after Ctrl-C, as shells have it."""
+
 Rules = Annotated[
     Path, typer.Option(exists=True, help="Folder (with those below it) or file of rules.")
 ]
@@ -149,4 +152,10 @@ def main() -> NoReturn:
         text = f"eddyline: {error.message}"
         Console(stderr=True).print(text, style="red", markup=False, highlight=False, soft_wrap=True)
         sys.exit(1)
+    except SystemExit as end:
+        if end.code == INTERRUPTED and "pyspark" in sys.modules:
+            from eddyline.spark.session import stop_active  # noqa: PLC0415 - only if loaded already
+
+            stop_active()
+        raise
     sys.exit(0)

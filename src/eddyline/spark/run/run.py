@@ -21,6 +21,7 @@ from eddyline.registry import checked_text, unknown
 from eddyline.runtime.journal import Journal, JournalEntry
 from eddyline.runtime.records import BatchRecord
 from eddyline.runtime.snapshot import SnapshotFile
+from eddyline.spark.interrupts import BatchInterrupted
 from eddyline.spark.operator import Batch, Stateful
 from eddyline.spark.run.chain import Chain
 from eddyline.spark.run.observed_metrics import PendingMetrics, jobs_begun
@@ -219,6 +220,8 @@ class Run(RunFace):
                 self._last_batch = batch_id
                 self._snapshot.save(self.chain.snapshot(), batch_id)
         except BaseException as error:
+            if hasattr(self, "streaming_query") and not self.streaming_query.isActive:
+                raise BatchInterrupted from None  # whatever a job says that was stopped
             self._error = error
             raise
 

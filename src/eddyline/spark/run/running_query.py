@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import signal
-import threading
 from abc import ABC, abstractmethod
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Protocol
@@ -13,6 +11,7 @@ from rich.console import Console
 
 from eddyline.errors import SourceError
 from eddyline.runtime.records import History
+from eddyline.spark import interrupts
 from eddyline.spark.sinks.sinks import MemorySink
 from eddyline.watch.html.report import write_report
 from eddyline.watch.sections import RunView
@@ -20,7 +19,7 @@ from eddyline.watch.terminal.explain import explain
 from eddyline.watch.terminal.progress import ProgressLine
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
     from pathlib import Path
 
     import pyarrow as pa
@@ -152,7 +151,7 @@ class RunFace(ABC):
         return write_report(self.run_view(), path)
 
     def watch(self, *, quiet: bool = False) -> None:
-        """Show the progress until the run ends; Ctrl-C stops it.
+        """Show the progress until the run ends; Ctrl-C stops watching, and the run goes on.
 
         Args:
             quiet: show nothing, only wait.
@@ -160,7 +159,7 @@ class RunFace(ABC):
         Raises:
             EddylineError: the run failed in a way that eddyline has words for.
         """
-        watch([self], quiet=quiet)
+        watch([self], quiet=quiet, stops=False)
 
     # -- the rows, where they stay in memory ----------------------------------------------------
 
@@ -220,38 +219,43 @@ def stop_runs(runs: Iterable[RunFace]) -> None:
             group.stop(names)
 
 
-def watch(runs: Sequence[RunFace], *, quiet: bool = False) -> None:
-    """Show the progress of runs until all have ended; Ctrl-C stops them.
+def watch(runs: Sequence[RunFace], *, quiet: bool = False, stops: bool = True) -> None:
+    """Show the progress of runs until all have ended, or Ctrl-C.
+
+    Args:
+        runs: the runs.
+        quiet: show nothing, only wait.
+        stops: whether Ctrl-C stops the runs; otherwise they go on, and a line says so. If one
+            fails, the others are stopped.
 
     Raises:
         EddylineError: a run failed in a way that eddyline has words for.
     """
     console = Console(stderr=True)
     lines = {run.name: ProgressLine(run.name, console=console, quiet=quiet) for run in runs}
+    active = list(runs)
     with contextlib.ExitStack() as stack:
         for line in lines.values():
             stack.enter_context(line)
-        is_interrupted = stack.enter_context(_interrupts())
+        is_interrupted = stack.enter_context(interrupts.noted())
         try:
-            active = list(runs)
             while active and not is_interrupted():
                 active = [run for run in active if not _has_ended(run, lines[run.name])]
-        finally:
+        except BaseException:
             stop_runs(runs)
-
-
-@contextlib.contextmanager
-def _interrupts() -> Iterator[Callable[[], bool]]:
-    """Take note of Ctrl-C instead of raising in the middle of a call to Spark."""
-    if threading.current_thread() is not threading.main_thread():
-        yield lambda: False
-        return
-    event = threading.Event()
-    before = signal.signal(signal.SIGINT, lambda _signal, _frame: event.set())
-    try:
-        yield event.is_set
-    finally:
-        signal.signal(signal.SIGINT, before)
+            raise
+        for run in active:
+            lines[run.name].end("stopped" if stops else "goes on")
+        if stops:
+            stop_runs(active)
+    if active and not quiet:
+        names = ", ".join(run.name for run in active)
+        left = f"{names}: " + (
+            "stopped by Ctrl-C"
+            if stops
+            else "not watched any longer, but goes on; run.watch() shows it, run.stop() stops it"
+        )
+        console.print(left, markup=False, highlight=False)
 
 
 def _has_ended(run: RunFace, line: ProgressLine) -> bool:
