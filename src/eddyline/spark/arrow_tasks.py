@@ -61,8 +61,10 @@ def handed_over(
     def results(batches: Iterator[BatchT]) -> Iterator[ResultT]:
         try:
             yield from run(batches)
-        finally:
+        except BaseException:
             _silence_until_next()
+            raise
+        _silence_until_next()
 
     return results
 

@@ -219,11 +219,12 @@ class Run(RunFace):
             if batch_id > self._last_batch:
                 self._last_batch = batch_id
                 self._snapshot.save(self.chain.snapshot(), batch_id)
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - raised again, reworded
             if hasattr(self, "streaming_query") and not self.streaming_query.isActive:
                 raise BatchInterrupted from None  # whatever a job says that was stopped
             self._error = error
-            raise
+            # In as few words as there are: Spark prints them all.
+            raise self._reworded(error) from None
 
     def _process(self, df: DataFrame, batch: Batch) -> tuple[int, int]:
         """Run one batch, commit its state, and learn from it; returns the rows in and out."""
@@ -343,7 +344,7 @@ class Run(RunFace):
                 ended = bool(waited)
         except StreamingQueryException as error:
             self._clean_up()
-            raise self._reworded(error) from error
+            raise self._reworded(error) from None
         if ended:
             self._clean_up()
         return ended
@@ -354,7 +355,7 @@ class Run(RunFace):
             self.streaming_query.processAllAvailable()
         except StreamingQueryException as error:
             self._clean_up()
-            raise self._reworded(error) from error
+            raise self._reworded(error) from None
 
     def stop(self) -> None:
         """Stop the run."""
@@ -366,10 +367,10 @@ class Run(RunFace):
             with contextlib.suppress(OSError):
                 shutil.rmtree(self.checkpoint)
 
-    def _reworded(self, error: StreamingQueryException) -> BaseException:
+    def _reworded(self, error: BaseException) -> BaseException:
         """Return the error that eddyline meant, where Spark has wrapped one."""
         if isinstance(self._error, EddylineError):
-            return self._error
+            return self._error.with_traceback(None)
         text = str(error)
         if match := _STATE_ERROR.search(text):
             return StateError(match[1], query=self.name)
