@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from pyspark.errors import PySparkException
 
@@ -21,6 +21,7 @@ from eddyline.spark.relation import Relation
 from eddyline.spark.rules.rule_set import RuleSet
 from eddyline.spark.run.run import already_running
 from eddyline.spark.run.running_query import stop_runs
+from eddyline.spark.run.triggers import SparkTrigger, trigger_text
 from eddyline.spark.session import session
 from eddyline.spark.shared.group import Start, start_together
 from eddyline.spark.sinks.sinks import folder_of
@@ -68,6 +69,17 @@ class Engine:
         """Queries that run together."""
         self.runs: list[RunFace] = []
         """The runs that ``start_all`` has started last."""
+
+    def __repr__(self) -> str:
+        """Say on one line what the engine knows."""
+        known = {
+            "streams": [*self.streams, *self.results],
+            "tables": self.tables,
+            "functions": self.functions,
+            "queries": self.queries,
+        }
+        named = (f"{kind} {', '.join(names)}" for kind, names in known.items() if names)
+        return f"<engine: {'; '.join(named) or 'nothing yet'}>"
 
     @property
     def streams(self) -> dict[str, DataFrame]:
@@ -303,6 +315,7 @@ class Engine:
         checkpoint: str | Path | None = None,
         trigger: str | None = None,
         shared: bool = True,
+        **as_spark: Unpack[SparkTrigger],
     ) -> list[RunFace]:
         """Start every query; paths and checkpoints get a folder per query.
 
@@ -315,6 +328,7 @@ class Engine:
             checkpoint: folder with one for each query, and one for those that run together.
             trigger: as for ``Query.start``.
             shared: False runs each query by itself.
+            **as_spark: as for ``Query.start``.
 
         Returns:
             A run for each query, in the order in which they were made.
@@ -326,6 +340,7 @@ class Engine:
             checked_text("path of the sinks", path)
         if checkpoint is not None:
             folder_of("checkpoint", checkpoint)
+        trigger = trigger_text(trigger, as_spark)
         starts = [
             Start(query, sink, path and f"{path}/{name}", trigger=trigger)
             for name, query in self.queries.items()

@@ -7,7 +7,7 @@ import threading
 import warnings
 import weakref
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from pyspark import cloudpickle
 
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from eddyline.spark.operator import Site
     from eddyline.spark.rules.output import Output
     from eddyline.spark.run.run import Run
+    from eddyline.spark.run.triggers import SparkTrigger
     from eddyline.spark.sinks.sinks import BatchWriter
 
 DEFAULT_NAME = "rules"
@@ -303,6 +304,7 @@ class RuleSet:
         path: str | None = None,
         checkpoint: str | None = None,
         trigger: str | None = None,
+        **as_spark: Unpack[SparkTrigger],
     ) -> Run:
         """Run the rules on a stream; each micro-batch has the rules of the moment it starts.
 
@@ -317,6 +319,7 @@ class RuleSet:
             checkpoint: folder from which a later start continues; a temporary one if omitted.
             trigger: ``available_now`` (what is there, then stop), ``once``, or an interval such
                 as ``5 seconds``; as fast as possible if omitted.
+            **as_spark: as for ``Query.start``.
 
         Returns:
             The run, which behaves like a StreamingQuery.
@@ -345,7 +348,7 @@ class RuleSet:
             {},
             rename=RENAME,
         )
-        return query.start(sink, path=path, checkpoint=checkpoint, trigger=trigger)
+        return query.start(sink, path=path, checkpoint=checkpoint, trigger=trigger, **as_spark)
 
     # -- what was learned ---------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
 from eddyline.errors import EddylineError, OptionError, PredicateError, QueryError, StateError
-from eddyline.registry import checked_text, unknown
+from eddyline.registry import unknown
 from eddyline.runtime.journal import Journal, JournalEntry
 from eddyline.runtime.records import BatchRecord
 from eddyline.runtime.snapshot import SnapshotFile
@@ -26,6 +26,7 @@ from eddyline.spark.operator import Batch, Stateful
 from eddyline.spark.run.chain import Chain
 from eddyline.spark.run.observed_metrics import PendingMetrics, jobs_begun
 from eddyline.spark.run.running_query import RunFace
+from eddyline.spark.run.triggers import spark_trigger
 from eddyline.spark.sinks.sinks import file_system, folder_of, temporary_folder
 from eddyline.state.manifest import ManifestFolder
 from eddyline.watch.sections import arranged, notes
@@ -121,7 +122,7 @@ class Run(RunFace):
         checkpoint: str | Path | None,
         trigger: str | None,
     ) -> None:
-        chosen = _trigger(trigger)
+        chosen = spark_trigger(trigger)
         self.job = job
         self.name = job.name
         self.source = job.source
@@ -420,19 +421,3 @@ def _count(observation: Observation, timeout_s: float) -> int:
     """Return the number of rows observed, 0 if no job has run."""
     metrics = PendingMetrics(observation).get(timeout_s) or {}
     return int(metrics.get("n") or 0)
-
-
-def _trigger(text: str | None) -> dict[str, Any]:
-    """Return the arguments of Spark's trigger.
-
-    Raises:
-        OptionError: it is not one.
-    """
-    if text is None:
-        return {"processingTime": "0 seconds"}
-    if checked_text("trigger", text) in {"available_now", "once"}:
-        return {"availableNow": True}
-    if re.fullmatch(r"\d+ ?(millisecond|second|minute|hour|day)s?", text):
-        return {"processingTime": text}
-    msg = f"unknown trigger {text!r}; use 'available_now', or an interval such as '5 seconds'"
-    raise OptionError(msg, trigger=text)

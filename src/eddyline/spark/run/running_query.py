@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from rich.console import Console
 
 from eddyline.errors import SourceError
 from eddyline.runtime.records import History
 from eddyline.spark import interrupts
+from eddyline.spark.run.streaming_face import StreamingFace
 from eddyline.spark.sinks.sinks import MemorySink
+from eddyline.watch.formatting import count
 from eddyline.watch.html.report import write_report
 from eddyline.watch.sections import RunView
 from eddyline.watch.terminal.explain import explain
@@ -24,7 +26,6 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
     from pyspark.sql import DataFrame
-    from pyspark.sql.streaming.query import StreamingQuery
 
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.records import BatchRecord
@@ -47,7 +48,7 @@ class RunGroup(Protocol):
         """Take queries out once the micro-batch that is written is done."""
 
 
-class RunFace(ABC):
+class RunFace(StreamingFace):
     """A query that runs; behaves like Spark's StreamingQuery."""
 
     name: str
@@ -56,8 +57,6 @@ class RunFace(ABC):
     """The stream that it reads."""
     sink: Sink
     """The sink of its rows."""
-    streaming_query: StreamingQuery
-    """Spark's own query, which runs it."""
     group: RunGroup | None = None
     """The queries that it runs together with, if it does."""
 
@@ -93,25 +92,6 @@ class RunFace(ABC):
     @abstractmethod
     def _settings(self) -> Mapping[str, str]:
         """Return the options of the query, as texts."""
-
-    @abstractmethod
-    def await_termination(self, timeout_s: float | None = None) -> bool:
-        """Wait until the run ends.
-
-        Args:
-            timeout_s: longest wait (s); without one, as long as it takes.
-
-        Returns:
-            Whether the run has ended.
-
-        Raises:
-            EddylineError: the run failed in a way that eddyline has words for.
-            StreamingQueryException: it failed in another way.
-        """
-
-    @abstractmethod
-    def process_all_available(self) -> None:
-        """Wait until everything that has arrived is processed; for tests."""
 
     @abstractmethod
     def stop(self) -> None:
@@ -183,27 +163,25 @@ class RunFace(ABC):
             raise SourceError(msg, run=self.name)
         return self.sink
 
-    # -- like a StreamingQuery ------------------------------------------------------------------
+    def __repr__(self) -> str:
+        """Say how the run goes on one line."""
+        records = self.records
+        n_rows, n_kept = sum(r.n_rows for r in records), sum(r.n_kept for r in records)
+        batches = "1 batch" if len(records) == 1 else f"{count(len(records))} batches"
+        if not hasattr(self, "streaming_query"):
+            return f"<run {self.name!r}: not started>"
+        how = "running" if self.isActive else "ended"
+        work = f"{count(n_rows)} rows in {batches}, {count(n_kept)} out"
+        return f"<run {self.name!r}: {how}, {work}>"
 
-    @property
-    def isActive(self) -> bool:
-        """Whether the run is still running."""
-        return bool(self.streaming_query.isActive)
+    def __enter__(self) -> Self:
+        """Return the run, which is stopped when the block ends."""
+        return self
 
-    @property
-    def id(self) -> str:
-        """The query's id, the same over restarts from its checkpoint."""
-        return str(self.streaming_query.id)
-
-    @property
-    def recentProgress(self) -> list[Any]:
-        """Spark's own progress of the last micro-batches."""
-        return list(self.streaming_query.recentProgress)
-
-    @property
-    def lastProgress(self) -> Any:
-        """Spark's own progress of the last micro-batch, or None."""
-        return self.streaming_query.lastProgress
+    def __exit__(self, *_: object) -> None:
+        """Stop the run, if it runs."""
+        if self.isActive:
+            self.stop()
 
 
 def stop_runs(runs: Iterable[RunFace]) -> None:
