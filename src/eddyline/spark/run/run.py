@@ -178,8 +178,8 @@ class Run(RunFace):
         active = [each.name for each in self.source.sparkSession.streams.active]
         if self.name in active:
             raise already_running(self.name, self.job.rename)
-        for run in list(_started_runs):
-            if run.isActive and self.state == run.state:
+        for run in active_runs():
+            if self.state == run.state:
                 its = "state" if self.job.state else "checkpoint"
                 folder = self.job.state or str(self.checkpoint)
                 msg = (
@@ -382,6 +382,11 @@ class Run(RunFace):
 
 
 _started_runs: weakref.WeakSet[Run] = weakref.WeakSet()
+
+
+def active_runs() -> list[Run]:
+    """Return the runs of this process that have not ended."""
+    return [run for run in _started_runs if run.isActive]
 
 
 def has_started(checkpoint: Path) -> bool:
