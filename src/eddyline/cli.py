@@ -1,4 +1,4 @@
-"""The command line: ``eddyline run FILE.sql``, ``eddyline demo``, ``eddyline sigma run``."""
+"""The command line: ``eddyline run`` and ``check``, ``eddyline demo``, ``eddyline sigma``."""
 
 from __future__ import annotations
 
@@ -72,6 +72,23 @@ def run(
         if report is not None:
             path = report if len(runs) == 1 else report.with_stem(f"{report.stem}-{each.name}")
             console.print(f"Report of {each.name}: {each.report(path)}")
+
+
+@app.command()
+def check(
+    file: Annotated[Path, typer.Argument(help="A script, as for run.")],
+) -> None:
+    """Check a script without Spark: its text, names, functions, paths and triggers."""
+    from eddyline.spark.script_check import checked_script  # noqa: PLC0415 - sqlglot loads slowly
+
+    script = checked_script(file)
+    started = ", ".join([*(q.name for q in script.queries), *(r.name for r in script.rules)])
+    console.print(
+        f"{file}: nothing wrong that shows without Spark; starts {started}",
+        markup=False,
+        highlight=False,
+        soft_wrap=True,
+    )
 
 
 @app.command()
