@@ -11,7 +11,7 @@ from rich.console import Console
 
 import eddyline
 from eddyline.errors import EddylineError
-from eddyline.watch.html.report import check_packages
+from eddyline.watch.html.report import check_packages, write_reports
 
 app = typer.Typer(
     help="Continuous queries on Spark that keep finding their cheapest plan while they run.",
@@ -46,7 +46,10 @@ def run(
     trigger: Annotated[
         str | None, typer.Option(help="'available_now', or an interval such as '5 seconds'.")
     ] = None,
-    report: Annotated[Path | None, typer.Option(help="Write an HTML report to this file.")] = None,
+    report: Annotated[
+        Path | None,
+        typer.Option(help="Write an HTML report; of several queries, others beside it."),
+    ] = None,
     adaptive: Annotated[bool, typer.Option(help="Learn orders, or keep them as written.")] = True,
     explain: Annotated[bool, typer.Option(help="Say at the end how each query ran.")] = True,
     quiet: Annotated[bool, typer.Option(help="Show no progress.")] = False,
@@ -69,9 +72,9 @@ def run(
     for each in runs:
         if explain:
             console.print(each.explain(width=console.width), markup=False, highlight=False)
-        if report is not None:
-            path = report if len(runs) == 1 else report.with_stem(f"{report.stem}-{each.name}")
-            console.print(f"Report of {each.name}: {each.report(path)}")
+    if report is not None:
+        for written in write_reports([each.run_view() for each in runs], report):
+            console.print(f"Written: {written}", markup=False, highlight=False, soft_wrap=True)
 
 
 @app.command()
