@@ -23,7 +23,7 @@ from eddyline.spark.rules.rule_set import RuleSet
 from eddyline.spark.run.run import active_runs, already_running
 from eddyline.spark.run.running_query import stop_runs
 from eddyline.spark.run.triggers import SparkTrigger, trigger_text
-from eddyline.spark.session import session
+from eddyline.spark.session import check_is_classic, session
 from eddyline.spark.shared.group import Start, start_together
 from eddyline.spark.sinks.sinks import folder_of
 
@@ -60,6 +60,7 @@ class Engine(Catalog):
             msg = f"an engine runs on a SparkSession, got {spark!r:.60}; omit it for a local one"
             raise OptionError(msg, got=type(spark).__name__)
         self.spark = session() if spark is None else spark
+        check_is_classic(self.spark, "an engine")
         super().__init__()
         self.groups: list[SharedQueries] = []
         """Queries that run together."""

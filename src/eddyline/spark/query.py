@@ -15,6 +15,7 @@ from eddyline.spark.operator import Stateful
 from eddyline.spark.operators import laid_out
 from eddyline.spark.run.run import Job, Run, SinkOutlet, settings_of
 from eddyline.spark.run.triggers import SparkTrigger, trigger_text
+from eddyline.spark.session import check_is_classic
 from eddyline.spark.sinks.sinks import sink_of
 from eddyline.watch.formatting import clipped, counted
 
@@ -67,6 +68,8 @@ class Query:
         self.relations = {
             each.stream: relations[each.stream] for each in steps if isinstance(each, ReadStep)
         }
+        for read in self.relations.values():
+            check_is_classic(read.df.sparkSession, f"query {name!r}")
         self.options = options
         self._check_not_running = check_not_running
         self._rename = rename

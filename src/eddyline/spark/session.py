@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from eddyline.errors import SourceError
+from eddyline.errors import OptionError, SourceError
 from eddyline.spark import interrupts, java
 
 if TYPE_CHECKING:
@@ -90,6 +90,20 @@ def stop_active() -> None:
 
     if (active := SparkSession.getActiveSession()) is not None:
         active.stop()
+
+
+def check_is_classic(spark: SparkSession, what: str) -> None:
+    """Check that a session is none of Spark Connect.
+
+    Raises:
+        OptionError: it is; the message says what runs there.
+    """
+    if "connect" in type(spark).__module__.split("."):
+        msg = (
+            f"{what} needs a classic SparkSession, got one of Spark Connect, which does not reach "
+            f"the driver; there, el.all_of(…) and RuleSets run as df.transform(…)"
+        )
+        raise OptionError(msg, got="Spark Connect")
 
 
 def is_ansi(spark: SparkSession) -> bool:

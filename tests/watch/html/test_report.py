@@ -218,3 +218,15 @@ def test_a_single_report_needs_no_other_file(tmp_path):
     assert [each.name for each in tmp_path.iterdir()] == ["report.html"]
     assert "<script src=" not in page
     assert "script-src 'unsafe-inline';" in page
+
+
+def test_the_interval_of_a_report_starts_when_its_first_batch_did(tmp_path):
+    run = a_run(2)
+    at = 1_700_000_000.0  # 22:13:20 UTC
+    batches = (
+        replace(run.history.batches[0], ended_at=at, seconds=20.0),
+        replace(run.history.batches[1], ended_at=at + 5.0, seconds=5.0),
+    )
+    run = replace(run, history=replace(run.history, batches=batches))
+    page = write_report(run, tmp_path / "report.html").read_text("utf-8")
+    assert "eddyline run, 2023-11-14 22:13:00 to 22:13:25 UTC" in page

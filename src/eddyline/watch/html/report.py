@@ -195,10 +195,11 @@ def _colours(figure: Figure) -> list[tuple[str, int]]:
 
 
 def _when(view: RunView) -> str:
-    ends = [end for each in view.history.batches if (end := finite(each.ended_at) or 0.0) > 0.0]
-    if not ends:
+    known = [each for each in view.history.batches if (finite(each.ended_at) or 0.0) > 0.0]
+    if not known:
         return ""
-    first, last = (datetime.fromtimestamp(end, UTC) for end in (ends[0], ends[-1]))
+    began = known[0].ended_at - (finite(known[0].seconds) or 0.0)
+    first, last = (datetime.fromtimestamp(at, UTC) for at in (began, known[-1].ended_at))
     if first == last:
         return f", {first:%Y-%m-%d %H:%M:%S} UTC"
     until = f"{last:%H:%M:%S}" if first.date() == last.date() else f"{last:%Y-%m-%d %H:%M:%S}"
