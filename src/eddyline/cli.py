@@ -1,4 +1,4 @@
-"""The command line: ``eddyline run FILE.sql``, ``eddyline demo``, ``eddyline sigma run``."""
+"""The command line: ``eddyline run`` and ``check``, ``eddyline demo``, ``eddyline sigma``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rich.console import Console
 
 import eddyline
 from eddyline.errors import EddylineError
-from eddyline.watch.html.report import check_packages
+from eddyline.watch.html.report import check_packages, write_reports
 
 app = typer.Typer(
     help="Continuous queries on Spark that keep finding their cheapest plan while they run.",
@@ -23,6 +23,9 @@ app = typer.Typer(
 sigma_app = typer.Typer(help="Sigma rules on Spark.", no_args_is_help=True)
 app.add_typer(sigma_app, name="sigma")
 console = Console()
+
+INTERRUPTED = 130
+"""Exit code after Ctrl-C, as shells have it."""
 
 Rules = Annotated[
     Path, typer.Option(exists=True, help="Folder (with those below it) or file of rules.")
@@ -43,7 +46,10 @@ def run(
     trigger: Annotated[
         str | None, typer.Option(help="'available_now', or an interval such as '5 seconds'.")
     ] = None,
-    report: Annotated[Path | None, typer.Option(help="Write an HTML report to this file.")] = None,
+    report: Annotated[
+        Path | None,
+        typer.Option(help="Write an HTML report; of several queries, others beside it."),
+    ] = None,
     adaptive: Annotated[bool, typer.Option(help="Learn orders, or keep them as written.")] = True,
     explain: Annotated[bool, typer.Option(help="Say at the end how each query ran.")] = True,
     quiet: Annotated[bool, typer.Option(help="Show no progress.")] = False,
@@ -66,9 +72,26 @@ def run(
     for each in runs:
         if explain:
             console.print(each.explain(width=console.width), markup=False, highlight=False)
-        if report is not None:
-            path = report if len(runs) == 1 else report.with_stem(f"{report.stem}-{each.name}")
-            console.print(f"Report of {each.name}: {each.report(path)}")
+    if report is not None:
+        for written in write_reports([each.run_view() for each in runs], report):
+            console.print(f"Written: {written}", markup=False, highlight=False, soft_wrap=True)
+
+
+@app.command()
+def check(
+    file: Annotated[Path, typer.Argument(help="A script, as for run.")],
+) -> None:
+    """Check a script without Spark: its text, names, functions, paths and triggers."""
+    from eddyline.spark.script_check import checked_script  # noqa: PLC0415 - sqlglot loads slowly
+
+    script = checked_script(file)
+    started = ", ".join([*(q.name for q in script.queries), *(r.name for r in script.rules)])
+    console.print(
+        f"{file}: nothing wrong that shows without Spark; starts {started}",
+        markup=False,
+        highlight=False,
+        soft_wrap=True,
+    )
 
 
 @app.command()
@@ -149,4 +172,10 @@ def main() -> NoReturn:
         text = f"eddyline: {error.message}"
         Console(stderr=True).print(text, style="red", markup=False, highlight=False, soft_wrap=True)
         sys.exit(1)
+    except SystemExit as end:
+        if end.code == INTERRUPTED and "pyspark" in sys.modules:
+            from eddyline.spark.session import stop_active  # noqa: PLC0415 - only if loaded already
+
+            stop_active()
+        raise
     sys.exit(0)

@@ -1,6 +1,7 @@
 """What a predicate function may return."""
 
 import decimal
+import json
 
 import numpy as np
 import pandas as pd
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eddyline.errors import PredicateError
+from eddyline.query import predicate_results
 from eddyline.query.predicate_results import coerce_outcome
 
 OUTCOMES = st.lists(st.sampled_from([True, False, None]))
@@ -106,3 +108,17 @@ def test_anything_else_is_refused_in_words(result, says):
         coerce_outcome(result, 3, "suspicious")
     assert str(caught.value).startswith("predicate 'suspicious' returned ")
     assert says in str(caught.value)
+
+
+def test_what_a_function_raised_says_the_line_in_its_own_file():
+    def reads_json(text):
+        return json.loads(text)  # the line that a person can mend
+
+    try:
+        predicate_results.call(reads_json, "arrow", ["{"])
+    except ValueError as error:
+        said = predicate_results.raised_text(error)
+    line = reads_json.__code__.co_firstlineno + 1
+    assert said.startswith("raised JSONDecodeError: Expecting property name")
+    assert said.endswith(f"({__file__}, line {line}, reads_json)")
+    assert predicate_results.raised_text(ValueError("far away")) == "raised ValueError: far away"

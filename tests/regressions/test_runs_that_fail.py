@@ -6,6 +6,7 @@ told its user to give up the checkpoint; a relative path was looked for in two f
 """
 
 import json
+import re
 import tempfile
 from pathlib import Path
 
@@ -45,8 +46,11 @@ def temporary(tmp_path, monkeypatch):
 
 def test_failed_run_leaves_no_temporary_checkpoint(query, temporary):
     run = query("SELECT id FROM s WHERE broken(a)").start("memory", trigger="available_now")
-    with pytest.raises(PredicateError, match="'broken' raised ZeroDivisionError"):
+    with pytest.raises(PredicateError, match="'broken' raised ZeroDivisionError") as raised:
         run.await_termination()
+    assert re.search(rf"\({re.escape(__file__)}, line \d+, <lambda>\)", raised.value.message)
+    assert raised.value.__cause__ is None  # one trace, not that of each process on the way
+    assert raised.value.__suppress_context__
     assert list(temporary.iterdir()) == []
 
 

@@ -33,6 +33,17 @@ assert got == want, (got, want)
 view = keep.view()
 assert view.blocks[1].order == (1, 0), view.blocks[1].order
 assert view.blocks[1].totals.n_kept >= want
+rules = el.RuleSet({"high": "value > 7"})
+stream = spark.readStream.format("rate").load()
+for refused in (lambda: el.Engine(spark), lambda: rules.start(stream)):
+    try:
+        refused()
+    except el.errors.OptionError as error:
+        assert "needs a classic SparkSession, got one of Spark Connect" in error.message
+    else:
+        raise AssertionError("not refused")
+counted = frame.transform(el.RuleSet({"high": "id > 199990"}).matches("m")).count()
+assert counted == 9, counted
 print("connect ok", got)
 spark.stop()
 """

@@ -42,7 +42,7 @@ def test_a_query_reads_a_stream_that_a_query_makes(spark, script, tmp_path):
 
 def test_an_error_of_such_a_stream_says_where_it_stands(spark, script):
     file = script(
-        "CREATE STREAM high AS\n  SELECT k FROM s WHERE u > 3; CREATE QUERY q AS SELECT 1"
+        "CREATE STREAM high AS\n  SELECT k FROM s WHERE u > 3; CREATE QUERY q AS SELECT k FROM s"
     )
     with pytest.raises(QueryError, match=r"script.sql.* SELECT from line 3 on: .*unknown column"):
         run_script(file, spark=spark)
@@ -102,7 +102,7 @@ def test_rules_that_cannot_run_are_told(spark, script, rules_file, content, why)
 
 
 def test_rules_are_not_left_out_without_a_word(spark, script):
-    file = script("CREATE RULES r ON s FROM 'rules/'; CREATE QUERY q AS SELECT k FROM s")
+    file = script("CREATE RULES r ON s FROM '.'; CREATE QUERY q AS SELECT k FROM s")
     with pytest.raises(NotSupportedError, match="rules 'r': nothing reads rules here"):
         run_script(file, spark=spark)
 

@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from eddyline.data import outcome_codes as outcome
 from eddyline.errors import PredicateError
-from eddyline.query.predicate_results import call, coerce_outcome
+from eddyline.query.predicate_results import call, coerce_outcome, raised_text
 from eddyline.stats.costs import CostSums
 from eddyline.stats.profile import FilterProfile, merge
 from eddyline.stats.work_clock import work_ns
@@ -254,8 +254,8 @@ class ArrowExecutor:
             for name, index in zip(predicate.reads, self.columns[f], strict=True)
         }
         msg = (
-            f"predicate {predicate.name!r} raised {type(cause).__name__}: {cause} on the row "
-            f"{values}, which every other predicate lets through; handle that value in the "
+            f"predicate {predicate.name!r} {raised_text(cause)} on the row {values}, which "
+            f"every other predicate lets through; handle that value in the "
             f"predicate, or add a predicate that drops such rows"
         )
         error = PredicateError(msg, predicate=predicate.name, row=values)

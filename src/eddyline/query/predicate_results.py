@@ -8,6 +8,8 @@ guessing (is 0.3 true? does one value hold for all rows?) would change answers s
 from __future__ import annotations
 
 import importlib
+import traceback
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Never
 
 import numpy as np
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from eddyline.data.arrays import Mask
+
+_OWN = Path(__file__).parents[1]
+"""Folder of eddyline, of whose frames nobody needs to know."""
 
 
 def coerce_outcome(result: Any, n_rows: int, name: str, *, negated: bool = False) -> Mask:
@@ -191,3 +196,15 @@ def _refuse_kind(name: str, got: str) -> Never:
 def _refuse(name: str, got: str, hint: str) -> Never:
     msg = f"predicate {name!r} returned {got}; {hint}"
     raise PredicateError(msg, name=name, got=got)
+
+
+def raised_text(error: BaseException) -> str:
+    """Say what a function raised and where: in its file, the line that was reached last."""
+    said = f"raised {type(error).__name__}: {error}"
+    frames = [
+        each
+        for each in traceback.extract_tb(error.__traceback__)
+        if not Path(each.filename).is_relative_to(_OWN)
+    ]
+    own = [each for each in frames if each.filename == frames[0].filename]
+    return f"{said} ({own[-1].filename}, line {own[-1].lineno}, {own[-1].name})" if own else said

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from pyspark.errors import PySparkException
 
@@ -15,12 +15,14 @@ from eddyline.query.steps import ReadStep, carries, inlined, steps
 from eddyline.registry import checked_text, unknown
 from eddyline.rules.step import RuleStep
 from eddyline.spark.analysis import column_types
+from eddyline.spark.catalog import Catalog
 from eddyline.spark.query import RENAME, Query
 from eddyline.spark.relation import Relation
 from eddyline.spark.rules.rule_set import RuleSet
-from eddyline.spark.run.run import already_running
+from eddyline.spark.run.run import active_runs, already_running
 from eddyline.spark.run.running_query import stop_runs
-from eddyline.spark.session import session
+from eddyline.spark.run.triggers import SparkTrigger, trigger_text
+from eddyline.spark.session import check_is_classic, session
 from eddyline.spark.shared.group import Start, start_together
 from eddyline.spark.sinks.sinks import folder_of
 
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
     from eddyline.spark.sinks.sinks import BatchWriter
 
 
-class Engine:
+class Engine(Catalog):
     """Runs continuous queries over streams, and keeps finding their cheapest plan.
 
     Args:
@@ -57,26 +59,12 @@ class Engine:
             msg = f"an engine runs on a SparkSession, got {spark!r:.60}; omit it for a local one"
             raise OptionError(msg, got=type(spark).__name__)
         self.spark = session() if spark is None else spark
-        self.relations: dict[str, Relation] = {}
-        """Streams and tables, by name."""
-        self.results: dict[str, Query] = {}
-        """The queries whose results are streams, by the name of the stream."""
-        self.functions: dict[str, FunctionPredicate] = {}
-        self.queries: dict[str, Query] = {}
+        check_is_classic(self.spark, "an engine")
+        super().__init__()
         self.groups: list[SharedQueries] = []
         """Queries that run together."""
         self.runs: list[RunFace] = []
         """The runs that ``start_all`` has started last."""
-
-    @property
-    def streams(self) -> dict[str, DataFrame]:
-        """The streams by name, but for those that are results of queries."""
-        return {name: each.df for name, each in self.relations.items() if each.df.isStreaming}
-
-    @property
-    def tables(self) -> dict[str, DataFrame]:
-        """The tables by name."""
-        return {name: each.df for name, each in self.relations.items() if not each.df.isStreaming}
 
     def stream(
         self,
@@ -85,6 +73,7 @@ class Engine:
         *,
         time: str | None = None,
         lateness: str | None = None,
+        replace: bool = False,
     ) -> None:
         """Give a streaming DataFrame, or the results of a query, a name that queries can use.
 
@@ -98,12 +87,13 @@ class Engine:
                 that of the stream that it reads, whether they carry the column or not.
             lateness: how much earlier than the latest row before it a row may be ("1 minute");
                 the watermark of queries that filter; a join counts late rows by itself.
+            replace: whether a stream or table of that name is dropped; see ``drop``.
 
         Raises:
             QueryError: the name is taken, whatever its case; the DataFrame is no stream, or has no
                 such column; or the results of a query have another event time.
         """
-        self._check_new("stream", name)
+        self._check_new("stream", name, replace=replace)
         if not getattr(df, "isStreaming", isinstance(df, Query)):
             got = f"{df!r:.60}"
             if hasattr(df, "isStreaming"):
@@ -130,6 +120,7 @@ class Engine:
                     f"that lateness; leave out time and lateness, or give them to the stream"
                 )
                 raise QueryError(msg, name=name, time=time)
+            self._make_room(name, self.relations, self.results)
             self.results[name] = df
             return
         if time is not None and lateness is not None:
@@ -141,9 +132,10 @@ class Engine:
                     f"which is an interval such as '1 minute': {error}"
                 )
                 raise OptionError(msg, name=name, lateness=lateness) from error
+        self._make_room(name, self.relations, self.results)
         self.relations[name] = Relation(df, time, lateness)
 
-    def table(self, name: str, df: DataFrame) -> None:
+    def table(self, name: str, df: DataFrame, *, replace: bool = False) -> None:
         """Give a batch DataFrame a name that queries can join with streams.
 
         A join reads it once, when it starts for the first time: its rows were always there.
@@ -151,24 +143,31 @@ class Engine:
         Args:
             name: the table's name in SQL.
             df: a batch DataFrame.
+            replace: whether a stream or table of that name is dropped; see ``drop``.
 
         Raises:
             QueryError: the name is taken, or the DataFrame is a stream.
         """
-        self._check_new("table", name)
+        self._check_new("table", name, replace=replace)
         if getattr(df, "isStreaming", True):
             got = "a stream; use engine.stream" if hasattr(df, "isStreaming") else f"{df!r:.60}"
             msg = f"table {name!r} needs a batch DataFrame, got {got}"
             raise QueryError(msg, name=name)
+        self._make_room(name, self.relations, self.results)
         self.relations[name] = Relation(df)
 
-    def _check_new(self, kind: str, name: str) -> None:
-        checked_text(f"name of a {kind}", name)
-        for known in (*self.relations, *self.results):
-            if known.lower() == name.lower():
-                kind = "table" if known in self.tables else "stream"
-                msg = f"{kind} {known!r} exists already; choose another name than {name!r}"
-                raise QueryError(msg, name=name)
+    def __enter__(self) -> Self:
+        """Return the engine, whose queries are stopped when the block ends."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Stop the queries of the engine that run; the session goes on."""
+        mine = (
+            each
+            for each in active_runs()
+            if each.name in self.queries and self.queries[each.name].source is each.source
+        )
+        stop_runs([*(run for group in self.groups for run in group.runs), *mine])
 
     def function(
         self,
@@ -176,6 +175,7 @@ class Engine:
         fn: Callable[..., Any] | FunctionPredicate,
         *,
         reads: Sequence[str] | None = None,
+        replace: bool = False,
         **options: Any,
     ) -> FunctionPredicate:
         """Give a Python predicate a name that queries can call.
@@ -184,23 +184,27 @@ class Engine:
             name: the function's name in SQL.
             fn: a function over arrays, or a predicate made by ``el.predicate``.
             reads: the columns of its arguments where a query calls it without any.
+            replace: whether a function of that name is dropped; see ``drop``.
             **options: as for ``el.predicate``: ``arrays``, ``deterministic``.
 
         Raises:
             QueryError: the name is taken, or the function cannot be a predicate.
         """
         checked_text("name of a function", name)
-        if name.lower() in (known.lower() for known in self.functions):
-            msg = f"function {name!r} exists already; choose another name"
-            raise QueryError(msg, name=name)
+        for known in self.functions:
+            if known.lower() == name.lower():
+                self._check_replaced("function", known, name, replace=replace)
         if isinstance(fn, FunctionPredicate) and reads is None and not options:
             made = fn
         else:
             made = predicate(fn, reads=reads, name=name, **options)
+        self._make_room(name, self.functions)
         self.functions[name] = made
         return made
 
-    def query(self, text: str, *, name: str | None = None, **options: Any) -> Query:
+    def query(
+        self, text: str, *, name: str | None = None, replace: bool = False, **options: Any
+    ) -> Query:
         """Read a continuous query.
 
         Args:
@@ -209,6 +213,7 @@ class Engine:
                 A stream may be the result of another query; see ``stream``.
             name: the query's name; by default that of its stream and a hash of its text, so that it
                 keeps its checkpoint and output wherever it stands among others.
+            replace: whether a query of that name is dropped; see ``drop``.
             **options: how its plan is learned, as for ``el.all_of`` and, where rows are joined,
                 ``el.window_join``.
 
@@ -222,8 +227,8 @@ class Engine:
         columns |= {each: made.columns for each, made in self.results.items()}
         read = read_query(text, columns, self.functions, tables=self.tables)
         stem = "join" if read.is_join else read.inputs[0].stream
-        chosen = name or self._name_of(stem, text)
-        self._check_free(chosen)
+        chosen = name or self._name_of(stem, text, is_numbered=not replace)
+        self._check_free(chosen, replace=replace)
         inner = {each: made.steps for each, made in self.results.items()}
         made = Query(
             chosen,
@@ -244,6 +249,7 @@ class Engine:
         stream: str,
         column: str = "matches",
         keep_unmatched: bool = False,
+        replace: bool = False,
     ) -> Query:
         """Make a query of rules: the names of those that are true for each row of a stream.
 
@@ -254,12 +260,13 @@ class Engine:
             stream: the name of a stream, which may be the result of another query.
             column: the new column, an ``array<string>`` in the order of the set.
             keep_unmatched: whether rows for which no rule is true are kept, with an empty array.
+            replace: whether a query of that name is dropped; see ``drop``.
 
         Raises:
             QueryError: the name is taken, there is no such stream, a rule does not fit it, or it
                 has a column of that name.
         """
-        self._check_free(name)
+        self._check_free(name, replace=replace)
         if not isinstance(rules, RuleSet):
             msg = f"query {name!r} needs an el.RuleSet, got {rules!r:.60}; write el.RuleSet(…)"
             raise QueryError(msg, name=name)
@@ -282,17 +289,12 @@ class Engine:
         self.queries[name] = made
         return made
 
-    def _name_of(self, stem: str, text: str) -> str:
-        """Return a name for a query that has none; equal texts are numbered."""
+    def _name_of(self, stem: str, text: str, *, is_numbered: bool) -> str:
+        """Return a name for a query that has none; equal texts are numbered, or have one name."""
         plain = " ".join(text.split()).encode()
         name = f"{stem}_{hashlib.blake2b(plain, digest_size=3).hexdigest()}"
         known = sum(each.startswith(name) for each in self.queries)
-        return f"{name}_{known + 1}" if known else name
-
-    def _check_free(self, name: str) -> None:
-        if checked_text("name of a query", name) in self.queries:
-            msg = f"query {name!r} exists already; choose another name"
-            raise QueryError(msg, name=name)
+        return f"{name}_{known + 1}" if known and is_numbered else name
 
     def start_all(
         self,
@@ -304,6 +306,7 @@ class Engine:
         checkpoint: str | Path | None = None,
         trigger: str | None = None,
         shared: bool = True,
+        **as_spark: Unpack[SparkTrigger],
     ) -> list[RunFace]:
         """Start every query; paths and checkpoints get a folder per query.
 
@@ -318,6 +321,7 @@ class Engine:
             checkpoint: folder with one for each query, and one for those that run together.
             trigger: as for ``Query.start``.
             shared: False runs each query by itself.
+            **as_spark: as for ``Query.start``.
 
         Returns:
             A run for each query, in the order in which they were made.
@@ -329,6 +333,7 @@ class Engine:
             checked_text("path of the sinks", path)
         if checkpoint is not None:
             folder_of("checkpoint", checkpoint)
+        trigger = trigger_text(trigger, as_spark)
         starts = [
             Start(query, sink, path and f"{path}/{name}", format, options, trigger=trigger)
             for name, query in self.queries.items()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from eddyline.errors import OptionError, QueryError
 from eddyline.options import FOR_ALL, check_names
@@ -14,7 +14,10 @@ from eddyline.spark.analysis import column_types
 from eddyline.spark.operator import Stateful
 from eddyline.spark.operators import laid_out
 from eddyline.spark.run.run import Job, Run, SinkOutlet, settings_of
+from eddyline.spark.run.triggers import SparkTrigger, trigger_text
+from eddyline.spark.session import check_is_classic
 from eddyline.spark.sinks.sinks import sink_of
+from eddyline.watch.formatting import clipped, counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -29,6 +32,16 @@ if TYPE_CHECKING:
 
 RENAME = "engine.query(…, name='…')"
 """Advice on giving a query another name."""
+
+
+class Starting(SparkTrigger, total=False):
+    """How a query is started, beside the sink; see ``Query.start``."""
+
+    path: str | Path
+    format: str
+    options: Mapping[str, Any]
+    checkpoint: str | Path
+    trigger: str
 
 
 class Query:
@@ -65,6 +78,8 @@ class Query:
         self.relations = {
             each.stream: relations[each.stream] for each in steps if isinstance(each, ReadStep)
         }
+        for read in self.relations.values():
+            check_is_classic(read.df.sparkSession, f"query {name!r}")
         self.options = options
         self._check_not_running = check_not_running
         self._rename = rename
@@ -135,6 +150,11 @@ class Query:
         """Raise QueryError if a query of its name is running."""
         self._check_not_running(self.name)
 
+    def __repr__(self) -> str:
+        """Say on one line what the query is."""
+        text = clipped(self.text) or f"{counted(len(self.steps), 'step')}"
+        return f"<query {self.name!r}: {text}>"
+
     # -- running --------------------------------------------------------------------------------
 
     def explain(self) -> str:
@@ -151,6 +171,7 @@ class Query:
         checkpoint: str | Path | None = None,
         trigger: str | None = None,
         state: str | None = None,
+        **as_spark: Unpack[SparkTrigger],
     ) -> Run:
         """Start the query.
 
@@ -166,6 +187,8 @@ class Query:
             state: folder of durable state, such as windows, or a URI that ``pyarrow.fs``
                 understands; in the checkpoint if omitted. All workers must be able to read and
                 write there.
+            **as_spark: the trigger as PySpark takes it: ``availableNow=True``, ``once=True`` or
+                ``processingTime="5 seconds"``.
 
         Returns:
             The run, which behaves like a StreamingQuery.
@@ -181,6 +204,7 @@ class Query:
         if state is not None and not self.is_stateful:
             msg = f"{self.name!r} keeps no state beside its checkpoint; leave out state={state!r}"
             raise OptionError(msg, query=self.name, state=state)
+        trigger = trigger_text(trigger, as_spark)
         outlet = SinkOutlet(sink_of(sink, path, format, options))
         return Run(self.job(state), outlet, checkpoint, trigger)
 

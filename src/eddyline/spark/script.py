@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -11,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 from pyspark import cloudpickle
 
 from eddyline.errors import NotSupportedError, QueryError, SourceError
-from eddyline.query.script import OF_WRITER, read_script
+from eddyline.query.script import OF_WRITER
 from eddyline.spark.engine import Engine
+from eddyline.spark.script_check import FILE_FORMATS, checked_script, imported, in_file
 from eddyline.spark.shared.group import Start, start_together
 
 if TYPE_CHECKING:
@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from eddyline.spark.run.running_query import RunFace
 
     LoadRules = Callable[..., RuleSet]
-
-FILE_FORMATS = {"parquet", "orc", "json", "csv", "text", "avro"}
-"""Formats whose columns can be read off the files that are there already."""
 
 
 def run_script(
@@ -57,15 +54,7 @@ def run_script(
         QueryError: the script cannot be understood; the message says where.
         SourceError: it cannot be read, or the input of a stream or table, or rules cannot.
     """
-    try:
-        text = file.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        msg = f"cannot read the script {file}: {getattr(error, 'strerror', None) or error}"
-        raise SourceError(msg, path=str(file)) from error
-    script = read_script(text)
-    if not script.queries and not script.rules:
-        msg = f"{file} has no query; add: CREATE QUERY name AS SELECT … FROM stream WHERE …"
-        raise QueryError(msg, path=str(file))
+    script = checked_script(file)
     engine = Engine(spark)
     _define(engine, script, file.absolute().parent)
     for each in script.results:
@@ -96,8 +85,7 @@ def _query(
     try:
         return engine.query(written.text, name=written.name, adaptive=adaptive)
     except QueryError as error:
-        msg = f"{file}, query {written.name!r}, SELECT from line {written.line} on: {error.message}"
-        raise type(error)(msg, **error.facts) from error
+        raise in_file(error, written, file) from error
 
 
 def _rules(
@@ -137,10 +125,8 @@ def _define(engine: Engine, script: Script, folder: Path) -> None:
         engine.stream(stream.name, df, time=time, lateness=lateness)
     for table in script.tables:
         engine.table(table.name, _table(engine.spark, table.name, table.options))
-    if script.functions and str(folder) not in sys.path:
-        sys.path.insert(0, str(folder))
     for function in script.functions:
-        engine.function(function.name, _imported(function.name, function.target))
+        engine.function(function.name, imported(function.name, function.target))
     _send_by_value(folder)
 
 
@@ -186,16 +172,3 @@ def _table(spark: SparkSession, name: str, options: Mapping[str, str]) -> DataFr
     except PySparkException as error:
         msg = f"table {name!r}: cannot read {kind} from {path}: {error}"
         raise SourceError(msg, table=name) from error
-
-
-def _imported(name: str, target: str) -> Any:
-    """Return the object that ``module:attribute`` names."""
-    module, _, attribute = target.partition(":")
-    try:
-        return getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError, SyntaxError) as error:
-        msg = (
-            f"function {name!r}: cannot import {target!r}: {error}; modules are looked for beside "
-            f"the script and where Python finds installed packages"
-        )
-        raise QueryError(msg, name=name, target=target) from error

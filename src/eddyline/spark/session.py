@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from eddyline.errors import SourceError
-from eddyline.spark import java
+from eddyline.errors import OptionError, SourceError
+from eddyline.spark import interrupts, java
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -68,12 +68,42 @@ def session(
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", DEFAULTS["spark.driver.host"])
-    if SparkSession.getActiveSession() is None:
+    is_new = SparkSession.getActiveSession() is None
+    if is_new:
         check_java()
     builder = SparkSession.builder.master(master).appName(app)
     for key, value in {**DEFAULTS, **(conf or {}), **more}.items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    # Interrupted half way, Spark would leave a JVM that nobody can stop.
+    with interrupts.noted() as is_interrupted:
+        made = builder.getOrCreate()
+    if is_interrupted():
+        if is_new:
+            made.stop()
+        raise KeyboardInterrupt
+    return made
+
+
+def stop_active() -> None:
+    """Stop Spark, if it runs, before its JVM notices by itself that its process has ended."""
+    from pyspark.sql import SparkSession  # noqa: PLC0415
+
+    if (active := SparkSession.getActiveSession()) is not None:
+        active.stop()
+
+
+def check_is_classic(spark: SparkSession, what: str) -> None:
+    """Check that a session is none of Spark Connect.
+
+    Raises:
+        OptionError: it is; the message says what runs there.
+    """
+    if "connect" in type(spark).__module__.split("."):
+        msg = (
+            f"{what} needs a classic SparkSession, got one of Spark Connect, which does not reach "
+            f"the driver; there, el.all_of(…) and RuleSets run as df.transform(…)"
+        )
+        raise OptionError(msg, got="Spark Connect")
 
 
 def is_ansi(spark: SparkSession) -> bool:

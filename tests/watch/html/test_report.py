@@ -13,7 +13,7 @@ from eddyline.filters.binding import Pinned
 from eddyline.filters.view import RouteView
 from eddyline.runtime.journal import JournalEntry
 from eddyline.watch.html import figures
-from eddyline.watch.html.report import MAX_ENTRIES, check_packages, write_report
+from eddyline.watch.html.report import MAX_ENTRIES, check_packages, write_report, write_reports
 from eddyline.watch.sections import MAX_COLOURS, RunView
 from eddyline.watch.series import MAX_POINTS
 from tests.watch.fakes import NAMES, a_block, a_run, a_view, many_names, run_of
@@ -188,3 +188,45 @@ def test_folders_are_made_and_a_bad_path_is_said(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(SourceError, match="cannot write the report"):
         write_report(a_run(2), tmp_path / "file" / "b.html")
+
+
+def test_several_reports_share_the_plotting_library_and_the_asked_file_leads_to_them(tmp_path):
+    views = [replace(a_run(2), query=name) for name in ("few", "a/b", "a_b")]
+    asked = tmp_path / "out" / "report.html"
+    files = write_reports(views, asked)
+    names = [
+        "report.html",
+        "report-few.html",
+        "report-a_b.html",
+        "report-a_b_2.html",
+        "report-plotly.js",
+    ]
+    assert [each.relative_to(asked.parent).as_posix() for each in files] == names
+    assert sorted(each.name for each in asked.parent.iterdir()) == sorted(names)
+    index, few, _, _, library = (each.read_text("utf-8") for each in files)
+    assert 'href="report-few.html">few<' in index
+    assert 'href="report-a_b.html">a/b<' in index
+    assert 'href="report-a_b_2.html">a_b<' in index
+    assert '<script src="report-plotly.js"></script>' in few
+    assert len(few) < len(library) / 10
+    assert "script-src 'unsafe-inline' 'self' file:;" in few
+
+
+def test_a_single_report_needs_no_other_file(tmp_path):
+    (file,) = write_reports([a_run(2)], tmp_path / "report.html")
+    page = file.read_text("utf-8")
+    assert [each.name for each in tmp_path.iterdir()] == ["report.html"]
+    assert "<script src=" not in page
+    assert "script-src 'unsafe-inline';" in page
+
+
+def test_the_interval_of_a_report_starts_when_its_first_batch_did(tmp_path):
+    run = a_run(2)
+    at = 1_700_000_000.0  # 22:13:20 UTC
+    batches = (
+        replace(run.history.batches[0], ended_at=at, seconds=20.0),
+        replace(run.history.batches[1], ended_at=at + 5.0, seconds=5.0),
+    )
+    run = replace(run, history=replace(run.history, batches=batches))
+    page = write_report(run, tmp_path / "report.html").read_text("utf-8")
+    assert "eddyline run, 2023-11-14 22:13:00 to 22:13:25 UTC" in page

@@ -19,7 +19,7 @@ import pyarrow as pa
 from eddyline.data.unique import distinct
 from eddyline.errors import PredicateError
 from eddyline.query.conditions import FunctionTest, Raise, ValueTest
-from eddyline.query.predicate_results import call, truth_values
+from eddyline.query.predicate_results import call, raised_text, truth_values
 from eddyline.rules.match.lower_case import as_text, decoded
 from eddyline.rules.match.pair_kernels import ASKED_IN_VAIN, IS_FALSE, IS_TRUE, IS_UNKNOWN
 
@@ -147,11 +147,7 @@ def _error(
         read: value[0].as_py() for read, value in zip(predicate.reads, values, strict=True)
     }
     cause = _raised(predicate, values)
-    what = (
-        "raised an error that does not come again"
-        if cause is None
-        else (f"raised {type(cause).__name__}: {cause}")
-    )
+    what = "raised an error that does not come again" if cause is None else raised_text(cause)
     msg = (
         f"rule {name!r}: predicate {predicate.name!r} {what} on the row {shown}, on which the "
         f"rule hangs; handle that value in the predicate, or add a condition that is false for "

@@ -7,7 +7,7 @@ import threading
 import warnings
 import weakref
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from pyspark import cloudpickle
 
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from eddyline.query.predicates import Predicate
     from eddyline.rules.view import RuleView
     from eddyline.spark.operator import Site
+    from eddyline.spark.query import Starting
     from eddyline.spark.rules.output import Output
     from eddyline.spark.run.run import Run
     from eddyline.spark.sinks.sinks import BatchWriter
@@ -300,11 +301,7 @@ class RuleSet:
         *,
         column: str = "matches",
         keep_unmatched: bool = False,
-        path: str | Path | None = None,
-        format: str | None = None,
-        options: Mapping[str, Any] | None = None,
-        checkpoint: str | Path | None = None,
-        trigger: str | None = None,
+        **starting: Unpack[Starting],
     ) -> Run:
         """Run the rules on a stream; each micro-batch has the rules of the moment it starts.
 
@@ -315,11 +312,7 @@ class RuleSet:
             sink: as for ``Query.start``.
             column: as for ``matches``.
             keep_unmatched: as for ``matches``.
-            path: as for ``Query.start``.
-            format: as for ``Query.start``.
-            options: as for ``Query.start``.
-            checkpoint: as for ``Query.start``.
-            trigger: as for ``Query.start``.
+            **starting: as for ``Query.start``.
 
         Returns:
             The run, which behaves like a StreamingQuery.
@@ -348,14 +341,7 @@ class RuleSet:
             {},
             rename=RENAME,
         )
-        return query.start(
-            sink,
-            path=path,
-            format=format,
-            options=options,
-            checkpoint=checkpoint,
-            trigger=trigger,
-        )
+        return query.start(sink, **starting)
 
     # -- what was learned ---------------------------------------------------------------------
 

@@ -17,14 +17,16 @@ from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
 from eddyline.errors import EddylineError, OptionError, PredicateError, QueryError, StateError
-from eddyline.registry import checked_text, unknown
+from eddyline.registry import unknown
 from eddyline.runtime.journal import Journal, JournalEntry
 from eddyline.runtime.records import BatchRecord
 from eddyline.runtime.snapshot import SnapshotFile
+from eddyline.spark.interrupts import BatchInterrupted
 from eddyline.spark.operator import Batch, Stateful
 from eddyline.spark.run.chain import Chain
 from eddyline.spark.run.observed_metrics import PendingMetrics, jobs_begun
 from eddyline.spark.run.running_query import RunFace
+from eddyline.spark.run.triggers import spark_trigger
 from eddyline.spark.sinks.files import file_system
 from eddyline.spark.sinks.sinks import folder_of, temporary_folder
 from eddyline.state.manifest import ManifestFolder
@@ -124,7 +126,7 @@ class Run(RunFace):
         checkpoint: str | Path | None,
         trigger: str | None,
     ) -> None:
-        chosen = _trigger(trigger)
+        chosen = spark_trigger(trigger)
         self.job = job
         self.name = job.name
         self.source = job.source
@@ -181,8 +183,8 @@ class Run(RunFace):
         active = [each.name for each in self.source.sparkSession.streams.active]
         if self.name in active:
             raise already_running(self.name, self.job.rename)
-        for run in list(_started_runs):
-            if run.isActive and self.state == run.state:
+        for run in active_runs():
+            if self.state == run.state:
                 its = "state" if self.job.state else "checkpoint"
                 folder = self.job.state or str(self.checkpoint)
                 msg = (
@@ -223,9 +225,12 @@ class Run(RunFace):
             if batch_id > self._last_batch:
                 self._last_batch = batch_id
                 self._snapshot.save(self.chain.snapshot(), batch_id)
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - raised again, reworded
+            if hasattr(self, "streaming_query") and not self.streaming_query.isActive:
+                raise BatchInterrupted from None  # whatever a job says that was stopped
             self._error = error
-            raise
+            # In as few words as there are: Spark prints them all.
+            raise self._reworded(error) from None
 
     def _process(self, df: DataFrame, batch: Batch) -> tuple[int, int]:
         """Run one batch, commit its state, and learn from it; returns the rows in and out."""
@@ -345,7 +350,7 @@ class Run(RunFace):
                 ended = bool(waited)
         except StreamingQueryException as error:
             self._clean_up()
-            raise self._reworded(error) from error
+            raise self._reworded(error) from None
         if ended:
             self._clean_up()
         return ended
@@ -356,7 +361,7 @@ class Run(RunFace):
             self.streaming_query.processAllAvailable()
         except StreamingQueryException as error:
             self._clean_up()
-            raise self._reworded(error) from error
+            raise self._reworded(error) from None
 
     def stop(self) -> None:
         """Stop the run."""
@@ -368,10 +373,10 @@ class Run(RunFace):
             with contextlib.suppress(OSError):
                 shutil.rmtree(self.checkpoint)
 
-    def _reworded(self, error: StreamingQueryException) -> BaseException:
+    def _reworded(self, error: BaseException) -> BaseException:
         """Return the error that eddyline meant, where Spark has wrapped one."""
         if isinstance(self._error, EddylineError):
-            return self._error
+            return self._error.with_traceback(None)
         text = str(error)
         if match := _STATE_ERROR.search(text):
             return StateError(match[1], query=self.name)
@@ -382,6 +387,11 @@ class Run(RunFace):
 
 
 _started_runs: weakref.WeakSet[Run] = weakref.WeakSet()
+
+
+def active_runs() -> list[Run]:
+    """Return the runs of this process that have not ended."""
+    return [run for run in _started_runs if run.isActive]
 
 
 def has_started(checkpoint: Path) -> bool:
@@ -421,19 +431,3 @@ def _count(observation: Observation, timeout_s: float) -> int:
     """Return the number of rows observed, 0 if no job has run."""
     metrics = PendingMetrics(observation).get(timeout_s) or {}
     return int(metrics.get("n") or 0)
-
-
-def _trigger(text: str | None) -> dict[str, Any]:
-    """Return the arguments of Spark's trigger.
-
-    Raises:
-        OptionError: it is not one.
-    """
-    if text is None:
-        return {"processingTime": "0 seconds"}
-    if checked_text("trigger", text) in {"available_now", "once"}:
-        return {"availableNow": True}
-    if re.fullmatch(r"\d+ ?(millisecond|second|minute|hour|day)s?", text):
-        return {"processingTime": text}
-    msg = f"unknown trigger {text!r}; use 'available_now', or an interval such as '5 seconds'"
-    raise OptionError(msg, trigger=text)

@@ -3,31 +3,31 @@
 from __future__ import annotations
 
 import contextlib
-import signal
-import threading
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from rich.console import Console
 
 from eddyline.errors import SourceError
 from eddyline.runtime.records import History
+from eddyline.spark import interrupts
+from eddyline.spark.run.streaming_face import StreamingFace
 from eddyline.spark.sinks.files import FileSink
 from eddyline.spark.sinks.sinks import FILES, MemorySink
 from eddyline.sql.parsing import quoted
+from eddyline.watch.formatting import count
 from eddyline.watch.html.report import write_report
 from eddyline.watch.sections import RunView
 from eddyline.watch.terminal.explain import explain
 from eddyline.watch.terminal.progress import ProgressLine
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
     from pathlib import Path
 
     import pyarrow as pa
     from pyspark.sql import DataFrame
-    from pyspark.sql.streaming.query import StreamingQuery
 
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.records import BatchRecord
@@ -50,7 +50,7 @@ class RunGroup(Protocol):
         """Take queries out once the micro-batch that is written is done."""
 
 
-class RunFace(ABC):
+class RunFace(StreamingFace):
     """A query that runs; behaves like Spark's StreamingQuery."""
 
     name: str
@@ -61,8 +61,6 @@ class RunFace(ABC):
     """Name and Spark type of each output column."""
     sink: Sink
     """The sink of its rows."""
-    streaming_query: StreamingQuery
-    """Spark's own query, which runs it."""
     group: RunGroup | None = None
     """The queries that it runs together with, if it does."""
 
@@ -98,25 +96,6 @@ class RunFace(ABC):
     @abstractmethod
     def _settings(self) -> Mapping[str, str]:
         """Return the options of the query, as texts."""
-
-    @abstractmethod
-    def await_termination(self, timeout_s: float | None = None) -> bool:
-        """Wait until the run ends.
-
-        Args:
-            timeout_s: longest wait (s); without one, as long as it takes.
-
-        Returns:
-            Whether the run has ended.
-
-        Raises:
-            EddylineError: the run failed in a way that eddyline has words for.
-            StreamingQueryException: it failed in another way.
-        """
-
-    @abstractmethod
-    def process_all_available(self) -> None:
-        """Wait until everything that has arrived is processed; for tests."""
 
     @abstractmethod
     def stop(self) -> None:
@@ -156,7 +135,7 @@ class RunFace(ABC):
         return write_report(self.run_view(), path)
 
     def watch(self, *, quiet: bool = False) -> None:
-        """Show the progress until the run ends; Ctrl-C stops it.
+        """Show the progress until the run ends; Ctrl-C stops watching, and the run goes on.
 
         Args:
             quiet: show nothing, only wait.
@@ -164,7 +143,7 @@ class RunFace(ABC):
         Raises:
             EddylineError: the run failed in a way that eddyline has words for.
         """
-        watch([self], quiet=quiet)
+        watch([self], quiet=quiet, stops=False)
 
     # -- the rows, where they stay in memory ----------------------------------------------------
 
@@ -206,27 +185,25 @@ class RunFace(ABC):
             raise SourceError(msg, run=self.name)
         return self.sink
 
-    # -- like a StreamingQuery ------------------------------------------------------------------
+    def __repr__(self) -> str:
+        """Say how the run goes on one line."""
+        records = self.records
+        n_rows, n_kept = sum(r.n_rows for r in records), sum(r.n_kept for r in records)
+        batches = "1 batch" if len(records) == 1 else f"{count(len(records))} batches"
+        if not hasattr(self, "streaming_query"):
+            return f"<run {self.name!r}: not started>"
+        how = "running" if self.isActive else "ended"
+        work = f"{count(n_rows)} rows in {batches}, {count(n_kept)} out"
+        return f"<run {self.name!r}: {how}, {work}>"
 
-    @property
-    def isActive(self) -> bool:
-        """Whether the run is still running."""
-        return bool(self.streaming_query.isActive)
+    def __enter__(self) -> Self:
+        """Return the run, which is stopped when the block ends."""
+        return self
 
-    @property
-    def id(self) -> str:
-        """The query's id, the same over restarts from its checkpoint."""
-        return str(self.streaming_query.id)
-
-    @property
-    def recentProgress(self) -> list[Any]:
-        """Spark's own progress of the last micro-batches."""
-        return list(self.streaming_query.recentProgress)
-
-    @property
-    def lastProgress(self) -> Any:
-        """Spark's own progress of the last micro-batch, or None."""
-        return self.streaming_query.lastProgress
+    def __exit__(self, *_: object) -> None:
+        """Stop the run, if it runs."""
+        if self.isActive:
+            self.stop()
 
 
 def stop_runs(runs: Iterable[RunFace]) -> None:
@@ -242,38 +219,43 @@ def stop_runs(runs: Iterable[RunFace]) -> None:
             group.stop(names)
 
 
-def watch(runs: Sequence[RunFace], *, quiet: bool = False) -> None:
-    """Show the progress of runs until all have ended; Ctrl-C stops them.
+def watch(runs: Sequence[RunFace], *, quiet: bool = False, stops: bool = True) -> None:
+    """Show the progress of runs until all have ended, or Ctrl-C.
+
+    Args:
+        runs: the runs.
+        quiet: show nothing, only wait.
+        stops: whether Ctrl-C stops the runs; otherwise they go on, and a line says so. If one
+            fails, the others are stopped.
 
     Raises:
         EddylineError: a run failed in a way that eddyline has words for.
     """
     console = Console(stderr=True)
     lines = {run.name: ProgressLine(run.name, console=console, quiet=quiet) for run in runs}
+    active = list(runs)
     with contextlib.ExitStack() as stack:
         for line in lines.values():
             stack.enter_context(line)
-        is_interrupted = stack.enter_context(_interrupts())
+        is_interrupted = stack.enter_context(interrupts.noted())
         try:
-            active = list(runs)
             while active and not is_interrupted():
                 active = [run for run in active if not _has_ended(run, lines[run.name])]
-        finally:
+        except BaseException:
             stop_runs(runs)
-
-
-@contextlib.contextmanager
-def _interrupts() -> Iterator[Callable[[], bool]]:
-    """Take note of Ctrl-C instead of raising in the middle of a call to Spark."""
-    if threading.current_thread() is not threading.main_thread():
-        yield lambda: False
-        return
-    event = threading.Event()
-    before = signal.signal(signal.SIGINT, lambda _signal, _frame: event.set())
-    try:
-        yield event.is_set
-    finally:
-        signal.signal(signal.SIGINT, before)
+            raise
+        for run in active:
+            lines[run.name].end("stopped" if stops else "goes on")
+        if stops:
+            stop_runs(active)
+    if active and not quiet:
+        names = ", ".join(run.name for run in active)
+        left = f"{names}: " + (
+            "stopped by Ctrl-C"
+            if stops
+            else "not watched any longer, but goes on; run.watch() shows it, run.stop() stops it"
+        )
+        console.print(left, markup=False, highlight=False)
 
 
 def _has_ended(run: RunFace, line: ProgressLine) -> bool:

@@ -425,6 +425,9 @@ class SharedQueryRun(RunFace):
         """Wait until everything that has arrived is processed; for tests."""
         self.shared.run.process_all_available()
 
+    def _reworded(self, error: BaseException) -> BaseException:
+        return self.shared.run._reworded(error)
+
     def stop(self) -> None:
         """Stop the query; the others go on. What is written already is finished first."""
         self.shared.stop([self.name])

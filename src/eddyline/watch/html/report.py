@@ -5,6 +5,7 @@ Templates escape every text; the page forbids itself to load anything.
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
@@ -46,8 +47,46 @@ def write_report(view: RunView, path: str | Path) -> Path:
         PluginError: an optional package that makes the page is not installed.
         SourceError: the file cannot be written.
     """
-    target = Path(path)
-    text = _page(view)
+    return _written(Path(path), _page(view))
+
+
+def write_reports(views: Sequence[RunView], path: str | Path) -> list[Path]:
+    """Write several runs as pages beside each other that share one copy of the plotting library.
+
+    Args:
+        views: the runs; a single one is written as by ``write_report``.
+        path: the page that leads to the others, which have its name and that of their query.
+
+    Returns:
+        The paths of all files, the one that was asked for first.
+
+    Raises:
+        PluginError: an optional package that makes the pages is not installed.
+        SourceError: a file cannot be written.
+    """
+    first = Path(path)
+    if len(views) == 1:
+        return [write_report(views[0], first)]
+    library = first.with_name(f"{first.stem}-plotly.js")
+    files = [first.with_stem(f"{first.stem}-{name}") for name in _file_names(views)]
+    pages = [(one_line(view.query), file.name) for view, file in zip(views, files, strict=True)]
+    index = _templates(_package("jinja2")).get_template("index.html").render(pages=pages)
+    texts = [_page(view, library.name) for view in views]
+    plotly: str = _package("plotly.offline").get_plotlyjs()
+    made = zip([first, *files, library], [index, *texts, plotly], strict=True)
+    return [_written(file, text) for file, text in made]
+
+
+def _file_names(views: Sequence[RunView]) -> list[str]:
+    """Return the names of queries as parts of names of files; those that are alike get numbers."""
+    plain = [re.sub(r"[^\w.-]+", "_", view.query) for view in views]
+    return [
+        f"{name}_{plain[:at].count(name) + 1}" if name in plain[:at] else name
+        for at, name in enumerate(plain)
+    ]
+
+
+def _written(target: Path, text: str) -> Path:
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text, encoding="utf-8")
@@ -78,7 +117,8 @@ def _package(name: str) -> Any:
         raise PluginError(msg, package=needed) from error
 
 
-def _page(view: RunView) -> str:
+def _page(view: RunView, plotly_file: str = "") -> str:
+    """Return a page; it has the plotting library in it, unless there is a file of it beside it."""
     plotly, jinja2 = _package("plotly.offline"), _package("jinja2")
     batches = view.history.batches
     points, marks = points_of(batches), _marks(view.sections)
@@ -101,7 +141,8 @@ def _page(view: RunView) -> str:
             settings=_settings(view),
             journal=_journal(view),
             figures=_Figures(),
-            plotly_js=plotly.get_plotlyjs(),
+            plotly_file=plotly_file,
+            plotly_js="" if plotly_file else plotly.get_plotlyjs(),
             max_rows=MAX_ROWS,
             max_items=MAX_ITEMS,
         )
@@ -154,10 +195,11 @@ def _colours(figure: Figure) -> list[tuple[str, int]]:
 
 
 def _when(view: RunView) -> str:
-    ends = [end for each in view.history.batches if (end := finite(each.ended_at) or 0.0) > 0.0]
-    if not ends:
+    known = [each for each in view.history.batches if (finite(each.ended_at) or 0.0) > 0.0]
+    if not known:
         return ""
-    first, last = (datetime.fromtimestamp(end, UTC) for end in (ends[0], ends[-1]))
+    began = known[0].ended_at - (finite(known[0].seconds) or 0.0)
+    first, last = (datetime.fromtimestamp(at, UTC) for at in (began, known[-1].ended_at))
     if first == last:
         return f", {first:%Y-%m-%d %H:%M:%S} UTC"
     until = f"{last:%H:%M:%S}" if first.date() == last.date() else f"{last:%Y-%m-%d %H:%M:%S}"

@@ -30,6 +30,10 @@ RATE_BATCHES = 30
 """Batches in the small plot of rows per second."""
 
 _REDRAWS_PER_S = 8
+
+_MARKS = {"done": "[green]✔", "failed": "[red]✘", "stopped": "[yellow]■", "goes on": "[cyan]…"}
+"""Marks before the query's name, by how the watching ended."""
+
 _BARS = "▁▂▃▄▅▆▇█"
 
 
@@ -52,6 +56,7 @@ class ProgressLine:
         self._plans: Mapping[str, Any] = {}
         self._lines: tuple[str, ...] = ()
         self._change = ""
+        self._end = "done"
         self._live: Live | None = None
         self._mark: RenderableType = Spinner("dots", style="cyan")
 
@@ -73,9 +78,13 @@ class ProgressLine:
         trace: TracebackType | None,
     ) -> None:
         if self._live is not None:
-            self._mark = Text("✔", style="green") if error is None else Text("✘", style="red")
+            self._mark = Text.from_markup(_MARKS[self._end if error is None else "failed"])
             self._live.stop()
             self._live = None
+
+    def end(self, how: str) -> None:
+        """Say how the watching ends: ``stopped``, or ``goes on``; the run is done otherwise."""
+        self._end = how
 
     def update(self, record: BatchRecord) -> None:
         """Take in a batch that ended, and show it."""
@@ -125,7 +134,8 @@ class ProgressLine:
     def _facts(self) -> Iterator[tuple[str, str]]:
         """Yield the lines below the query's name, each with its label."""
         if self.n_batches == 0:
-            yield "rows", "waiting for the first batch"
+            waits = {"done": "waiting for the first batch", "stopped": "stopped in the first batch"}
+            yield "rows", waits.get(self._end, "waiting for the first batch")
             return
         batches = "1 batch" if self.n_batches == 1 else f"{count(self.n_batches)} batches"
         out = f"{count(self.n_kept)} out ({out_of(self.n_kept, self.n_rows)})"

@@ -1,0 +1,116 @@
+"""What can be said of a script before Spark starts: its text, names, functions and paths.
+
+What needs columns, such as the names and types in a condition, is said when Spark knows them.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sqlglot import exp
+
+from eddyline.errors import QueryError, SourceError
+from eddyline.query.script import read_script
+from eddyline.query.select.statement import Statement
+from eddyline.registry import unknown
+from eddyline.spark.run.triggers import spark_trigger
+from eddyline.sql.parsing import offset_of, refuse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from eddyline.query.script import CreateQuery, CreateResult, CreateStream, CreateTable, Script
+
+FILE_FORMATS = {"parquet", "orc", "json", "csv", "text", "avro"}
+"""Formats whose columns can be read off the files that are there already."""
+
+
+def checked_script(file: Path) -> Script:
+    """Read a script and check what can be checked without Spark.
+
+    Args:
+        file: the script; modules of its functions are also looked for beside it.
+
+    Raises:
+        QueryError: the script cannot be understood, names what there is not, or a function cannot
+            be imported; the message says where.
+        SourceError: it cannot be read, or there is no such path of an input or of rules.
+        OptionError: an unknown trigger.
+    """
+    try:
+        text = file.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        msg = f"cannot read the script {file}: {getattr(error, 'strerror', None) or error}"
+        raise SourceError(msg, path=str(file)) from error
+    script = read_script(text)
+    if not script.queries and not script.rules:
+        msg = f"{file} has no query; add: CREATE QUERY name AS SELECT … FROM stream WHERE …"
+        raise QueryError(msg, path=str(file))
+    known = [each.name for each in (*script.streams, *script.tables)]
+    selects: list[CreateQuery | CreateResult] = [
+        *(replace(each, name=f"stream {each.name}") for each in script.results),
+        *script.queries,
+    ]
+    for selected in selects:
+        _check_select(selected, [*known, *(each.name for each in script.results)], file)
+    reads: list[CreateStream | CreateTable] = [*script.streams, *script.tables]
+    for read in reads:
+        _check_path(read)
+    for rules in script.rules:
+        if not Path(rules.path).exists():
+            msg = f"{file}, rules {rules.name!r}: cannot read rules from {rules.path!r}: not there"
+            raise SourceError(msg, path=rules.path)
+    for options in (*(q.options for q in script.queries), *(r.options for r in script.rules)):
+        spark_trigger(options.get("trigger"))
+    if script.functions and (folder := str(file.absolute().parent)) not in sys.path:
+        sys.path.insert(0, folder)
+    for function in script.functions:
+        imported(function.name, function.target)
+    return script
+
+
+def _check_select(selected: CreateQuery | CreateResult, known: Iterable[str], file: Path) -> None:
+    names = {each.lower(): each for each in known}
+    try:
+        statement = Statement.read(selected.text)
+        for source, _ in statement.sources:
+            if isinstance(source, exp.Table) and source.name.lower() not in names:
+                msg = unknown("stream", source.name, list(names.values()))
+                refuse(msg, selected.text, offset_of(source.this), stream=source.name)
+    except QueryError as error:
+        raise in_file(error, selected, file) from error
+
+
+def in_file(error: QueryError, selected: CreateQuery | CreateResult, file: Path) -> QueryError:
+    """Return an error of a query of a script that also says where in the file it stands."""
+    msg = f"{file}, query {selected.name!r}, SELECT from line {selected.line} on: {error.message}"
+    return type(error)(msg, **error.facts)
+
+
+def _check_path(read: CreateStream | CreateTable) -> None:
+    path = read.options.get("path")
+    is_local = path is not None and not any(each in path for each in (":", "*", "?", "[", "{"))
+    if read.options["format"] in FILE_FORMATS and is_local and not Path(str(path)).exists():
+        msg = f"{read.name!r} reads from {path!r}, and there is no such file or folder"
+        raise SourceError(msg, name=read.name, path=path)
+
+
+def imported(name: str, target: str) -> Any:
+    """Return the object that ``module:attribute`` names.
+
+    Raises:
+        QueryError: it cannot be imported.
+    """
+    module, _, attribute = target.partition(":")
+    try:
+        return getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError, SyntaxError) as error:
+        msg = (
+            f"function {name!r}: cannot import {target!r}: {error}; modules are looked for beside "
+            f"the script and where Python finds installed packages"
+        )
+        raise QueryError(msg, name=name, target=target) from error
