@@ -184,22 +184,30 @@ def test_batches_without_rows_leave_no_file_but_the_first(spark, tmp_path, kind)
         assert spark.read.parquet(str(tmp_path)).count() == 1
 
 
-def test_batches_of_little_are_few_files(spark, tmp_path):
+def test_a_batch_is_written_to_as_many_files_as_wanted(spark, tmp_path):
+    sink = sink_of("parquet", tmp_path, options={"files": 2, "compression": "zstd"})
+    sink.begin(continues=False)
+    sink.write(rows(spark, 0, 64, 16), 0)
+    names = sorted(each.name for each in tmp_path.glob("batch-*"))
+    assert names == ["batch-00000000-00000.zstd.parquet", "batch-00000000-00001.zstd.parquet"]
+    assert spark.read.parquet(str(tmp_path)).count() == 64
+    for wrong in (0, "few", -1, 1.5):
+        with pytest.raises(OptionError, match="most files of a batch"):
+            sink_of("parquet", tmp_path, options={"files": wrong})
+
+
+def test_what_an_attempt_left_goes_whichever_batch_is_written_first(spark, tmp_path):
+    """After a crash Spark may run the batch before it again, too."""
     sink = sink_of("parquet", tmp_path)
     sink.begin(continues=False)
-    for batch in range(3):
-        sink.write(rows(spark, 0, 64, 16), batch)
-    count = [len(list(tmp_path.glob(f"batch-{batch:08d}-*"))) for batch in range(3)]
-    cores = spark.sparkContext.defaultParallelism
-    assert count == [16, cores, cores]
+    sink.write(rows(spark, 0, 5), 0)
+    sink.write(rows(spark, 5, 9, 4), 1)
     again = sink_of("parquet", tmp_path)
     again.begin(continues=True)
-    again.write(rows(spark, 0, 64, 16), 2)
-    assert len(list(tmp_path.glob("batch-00000002-*"))) == cores, "the same files as before"
-    again = sink_of("parquet", tmp_path)
-    again.begin(continues=True)
-    again.write(rows(spark, 0, 64, 16), 0)
-    assert len(list(tmp_path.glob("batch-00000000-*"))) == 16
+    again.write(rows(spark, 0, 5), 0)
+    again.write(rows(spark, 5, 9, 1), 1)
+    found = sorted(row[0] for row in spark.read.parquet(str(tmp_path)).collect())
+    assert found == list(range(9))
 
 
 def test_options_reach_the_writer_of_files(spark, tmp_path):

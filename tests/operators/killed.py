@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 
 import duckdb
@@ -30,8 +31,9 @@ NEWEST_RESULT = NewestStep(RESULT, "k", "v", ("came", "a", "b"))
 """A result comes with the later of its rows: their numbers ascend from batch to batch."""
 
 ROWS = {
-    "newest": "SELECT id, k, v, id AS came, 0 AS a, 0 AS b FROM s WHERE v % 10 <> 7",
-    "joined": "SELECT greatest(s.id, t.id) AS came, s.id AS a, t.id AS b, s.k AS k, s.v + t.v AS v "
+    "newest": "SELECT id, k, v, batch, id AS came, 0 AS a, 0 AS b FROM s WHERE v % 10 <> 7",
+    "joined": "SELECT greatest(s.batch, t.batch) AS batch, greatest(s.id, t.id) AS came, "
+    "s.id AS a, t.id AS b, s.k AS k, s.v + t.v AS v "
     "FROM s JOIN t ON s.k = t.k WHERE s.v % 10 <> 7 AND t.v > 5 AND s.v <> t.v "
     "AND greatest(s.ts, t.ts) <= least(s.ts + INTERVAL 6 SECONDS, t.ts + INTERVAL 3 SECONDS)",
 }
@@ -63,16 +65,46 @@ def write(folder, n_batches):
             write_batch(folder, name, number, rows_of(name, number))
 
 
-def expected(name, n_batches):
-    """Return what a query comes to, by DuckDB."""
+def arrivals(checkpoint):
+    """Return the micro-batch in which Spark has read each file of both streams, by its name.
+
+    A process that is killed when Spark has noted the files of one stream for a batch, and not yet
+    those of the other, leaves one stream a file ahead of the other for ever.
+    """
+    ends = {}
+    for log in (checkpoint / "spark" / "offsets").glob("[0-9]*"):
+        for source, text in enumerate(log.read_text().splitlines()[2:]):
+            ends[source, int(log.name)] = -1 if text == "-" else json.loads(text)["logOffset"]
+    found = {}
+    for log in (checkpoint / "spark" / "sources").glob("*/[0-9]*"):
+        for text in log.read_text().splitlines()[1:]:
+            entry, source = json.loads(text), int(log.parent.name)
+            batches = [n for (of, n), end in ends.items() if of == source]
+            read = [n for n in batches if ends[source, n] >= entry["batchId"]]
+            found["/".join(entry["path"].split("/")[-2:])] = min(read)
+    return found
+
+
+def expected(name, n_batches, batch_of=None):
+    """Return what a query comes to, by DuckDB.
+
+    Args:
+        name: the query.
+        n_batches: files of each stream.
+        batch_of: the micro-batch of each file; that of its number if omitted.
+    """
     before = (
-        "max(v) OVER (PARTITION BY k ORDER BY came, a, b "
+        "max(v) OVER (PARTITION BY k ORDER BY batch, came, a, b "
         "ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
     )
     with duckdb.connect() as connection:
         for each in "st":
-            batches = [rows_of(each, number) for number in range(n_batches)]
-            connection.register(each, pa.concat_tables(batches))
+            files = []
+            for number in range(n_batches):
+                rows = rows_of(each, number)
+                batch = (batch_of or {}).get(f"{each}/{number:05d}.parquet", number)
+                files.append(rows.append_column("batch", pa.array([batch] * rows.num_rows)))
+            connection.register(each, pa.concat_tables(files))
         return connection.sql(
             f"SELECT {COLUMNS[name]} FROM (SELECT *, {before} AS before FROM ({ROWS[name]})) "
             "WHERE v IS NOT NULL AND (before IS NULL OR v > before) ORDER BY ALL"

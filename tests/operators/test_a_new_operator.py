@@ -236,6 +236,6 @@ def test_killed_at_random_instants(spark, tmp_path, tmp_path_factory):
         process.kill()
     assert Process(*module, tmp_path, java=java).finish().count("done") == 2
     for name in ("newest", "joined"):
-        rows = expected(name, n_batches)
+        rows = expected(name, n_batches, killed.arrivals(tmp_path / "ckpt" / name))
         assert len(rows) > 50
         assert written(tmp_path / "out" / name) == rows

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import gc
-import os
-from typing import TYPE_CHECKING, TypeVar
+import sys
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-BatchT = TypeVar("BatchT")
-ResultT = TypeVar("ResultT")
+    from collections.abc import Callable, Iterator
 
 
 def task_ids() -> tuple[int, int, int]:
@@ -76,47 +72,34 @@ def on_last_row(n_rows: int, value: bytes | None) -> pa.Array:
     return pa.concat_arrays([pa.nulls(n_rows - 1, pa.binary()), pa.array([value], pa.binary())])
 
 
-def handed_over(
-    run: Callable[[Iterator[BatchT]], Iterator[ResultT]],
-) -> Callable[[Iterator[BatchT]], Iterator[ResultT]]:
-    """Return the function of a task's batches such that its worker ends without a trace.
+class _WithoutBrokenPipes:
+    """What a worker prints, but for traces of a pipe that Spark has closed."""
 
-    Where Spark wants no more results, as after a LIMIT or when a query is stopped, it closes the
-    socket of the worker, which ends and prints that the pipe is broken. It may find out as late as
-    when it waits for the next task, so nothing is printed from the last result on until there is
-    one.
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self._trace = ""
+
+    def write(self, text: str) -> int:
+        """Print a text; a trace comes in pieces, and the last of them says what was raised."""
+        if not self._trace and not text.startswith("Traceback (most recent call last)"):
+            self._stream.write(text)
+        elif not text.strip() or text.startswith((" ", "Traceback")):
+            self._trace += text
+        else:
+            if not text.startswith(("BrokenPipeError", "ConnectionResetError")):
+                self._stream.write(self._trace + text)
+            self._trace = ""
+        return len(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+def quiet_when_cut_short() -> None:
+    """Let this worker process end without a trace where Spark wants no more results.
+
+    After a LIMIT, and when a query is stopped, Spark closes the socket of a worker, which says on
+    its way out that it could not write to it.
     """
-
-    def results(batches: Iterator[BatchT]) -> Iterator[ResultT]:
-        try:
-            yield from run(batches)
-        except BaseException:
-            _silence_until_next()
-            raise
-        _silence_until_next()
-
-    return results
-
-
-def _silence_until_next() -> None:
-    from pyspark import TaskContext  # noqa: PLC0415 - there is one only inside a task
-
-    if TaskContext.get() is None or any(each.__name__ == "speak_again" for each in gc.callbacks):
-        return
-    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 2)
-    os.close(nowhere)
-    thresholds = gc.get_threshold()
-
-    def speak_again(_phase: str, _info: Mapping[str, int]) -> None:
-        # Of all that Spark lets a function see, collections of garbage tell when the next task is
-        # there: there is one after each task, and then, with this threshold, at once.
-        if TaskContext.get() is None:
-            gc.set_threshold(1)
-        elif gc.get_threshold() != thresholds:
-            gc.set_threshold(*thresholds)
-            os.dup2(kept, 2)
-            os.close(kept)
-            gc.callbacks.remove(speak_again)
-
-    gc.callbacks.append(speak_again)
+    if not isinstance(sys.stderr, _WithoutBrokenPipes):
+        sys.stderr = _WithoutBrokenPipes(sys.stderr)

@@ -14,7 +14,7 @@ from pyspark.sql.functions import arrow_udf  # type: ignore[attr-defined] # not 
 from pyspark.sql.types import BinaryType, BooleanType, StringType, StructField, StructType
 
 from eddyline.spark.analysis import operand
-from eddyline.spark.arrow_tasks import handed_over
+from eddyline.spark.arrow_tasks import quiet_when_cut_short
 from eddyline.spark.filters.guard import EVERY_ROW, Guard
 from eddyline.spark.filters.task import FilterTask
 
@@ -38,12 +38,11 @@ def apply_arrow_block(
     are carried the temporary column stays, for the caller to check its field ``error`` and to drop
     it. The tasks' reports are the metric ``arrow`` of the observation.
     """
-    results = handed_over(task.run)
 
     def evaluate(batches: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
+        quiet_when_cut_short()
         # Where there is one column, Spark hands over the array itself.
-        each = (batch if isinstance(batch, tuple) else (batch,) for batch in batches)
-        return results(each)
+        return task.run(batch if isinstance(batch, tuple) else (batch,) for batch in batches)
 
     fields = [StructField("keep", BooleanType()), StructField("report", BinaryType())]
     if task.carries_errors:

@@ -27,7 +27,6 @@ from eddyline.joins.profile import JoinProfile
 from eddyline.joins.state_part import JoinPart
 from eddyline.joins.view import STATIC, InputView, JoinRecord, JoinView, PipelineView, ProbeView
 from eddyline.options import JoinOptions
-from eddyline.spark.arrow_tasks import handed_over
 from eddyline.spark.joins.bound import bind_join
 from eddyline.spark.joins.input_steps import operators_of_inputs
 from eddyline.spark.joins.inputs import JoinInputs
@@ -203,7 +202,7 @@ class JoinOperator(Operator):
         )
         rows = placed(bound.source.keyed(df), self._grid, bound.source)
         rows = rows.withColumn(BUCKET, F.spark_partition_id())
-        found = rows.mapInArrow(handed_over(worker.run), schema)
+        found = rows.mapInArrow(worker.run, schema)
         found = found.observe(done, F.collect_list(REPORT).alias("reports"))
         return Laid(bound.results(found), (Pending(COMPONENT, PendingMetrics(done)),))
 
@@ -219,9 +218,7 @@ class JoinOperator(Operator):
         )
         shape = Shape(source.layouts, arrow_schema(df.sparkSession, bound.task_schema))
         rows = placed(source.keyed(df), chosen_grid(self.graph, bound.n_buckets), source)
-        return bound.results(
-            rows.mapInArrow(handed_over(OnceWorker(plan, shape).run), bound.task_schema)
-        )
+        return bound.results(rows.mapInArrow(OnceWorker(plan, shape).run, bound.task_schema))
 
     def shape(self, df: DataFrame) -> DataFrame:  # noqa: ARG002 - the columns are other ones
         """Return a DataFrame with the columns of results."""

@@ -16,6 +16,7 @@ from eddyline.joins.operator.event_time_bucket import OrderedBatch, results_of_a
 from eddyline.joins.operator.probe_counts import JoinWork
 from eddyline.joins.plan import COMPONENT
 from eddyline.runtime.reports import TaskReport
+from eddyline.spark.arrow_tasks import quiet_when_cut_short
 from eddyline.spark.joins.layout import INPUT, KEY, PASSES, START
 from eddyline.spark.joins.placement import BUCKET
 from eddyline.state.bucket_state import BucketState
@@ -126,6 +127,7 @@ class OnceWorker:
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Join the rows of a partition."""
+        quiet_when_cut_short()
         inputs, _ = self.shape.inputs(batches)
         if self.plan.order is not None:
             for found in results_of_all(self.plan, inputs):
@@ -153,6 +155,7 @@ class BatchWorker:
         Raises:
             StateError: its windows cannot be read or written.
         """
+        quiet_when_cut_short()
         arrived = list(batches)
         bucket = bucket_of(arrived)
         inputs, latest = self.shape.inputs(arrived)

@@ -23,7 +23,7 @@ from pyspark.sql.types import (
 
 from eddyline.data.gc_pause import collector_paused
 from eddyline.spark.analysis import operand
-from eddyline.spark.arrow_tasks import handed_over
+from eddyline.spark.arrow_tasks import quiet_when_cut_short
 from eddyline.spark.rules.task import RuleTask
 
 if TYPE_CHECKING:
@@ -45,12 +45,11 @@ def add_matches(
     Workers are handed columns, or SQL expressions. The struct has the fields ``matches`` and
     ``report``; the reports are also the metric ``rules`` of the observation.
     """
-    results = handed_over(task.run)
 
     def evaluate(batches: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
+        quiet_when_cut_short()
         # Where there is one column, Spark hands over the array itself.
-        each = (batch if isinstance(batch, tuple) else (batch,) for batch in batches)
-        return results(each)
+        return task.run(batch if isinstance(batch, tuple) else (batch,) for batch in batches)
 
     element = IntegerType() if task.as_places else StringType()
     matches = StructField("matches", ArrayType(element, containsNull=False))
@@ -66,10 +65,10 @@ def with_counts(
     df: "DataFrame", task: RuleTask, columns: tuple[str, ...], observation: Any
 ) -> "DataFrame":
     """Return ``rule`` and ``count``: for how many rows each is true; see ``add_matches``."""
-    results = handed_over(task.count)
 
     def evaluate(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return results(tuple(batch.columns) for batch in batches)
+        quiet_when_cut_short()
+        return task.count(tuple(batch.columns) for batch in batches)
 
     handed = [each.alias(f"c{at}") for at, each in enumerate(_handed(df, columns))]
     counts = df.select(*handed).mapInArrow(evaluate, COUNTS)

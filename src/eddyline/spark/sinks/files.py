@@ -9,16 +9,13 @@ import pyarrow as pa
 from pyarrow import fs, orc
 from pyarrow import parquet as pq
 
-from eddyline.errors import SourceError
+from eddyline.errors import OptionError, SourceError
 from eddyline.registry import checked_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from pyspark.sql import DataFrame
-
-FEW_BYTES = 8 << 20
-"""Bytes of a batch for each of Spark's tasks up to which the next one is written in few files."""
 
 
 class FileSink:
@@ -26,17 +23,18 @@ class FileSink:
 
     A batch is written to a staging folder first and its files are moved when all are there. When a
     batch runs again, what an earlier attempt had moved is removed first, so no row is there twice.
-    Files without rows are left out, but for the first of a folder, which tells the columns. After
-    a batch of few bytes the next one is written by as many tasks as run at a time and no more, so
-    that its files are few.
+    Files without rows are left out, but for the first of a folder, which tells the columns.
 
     Args:
         path: a folder, or a URI that ``pyarrow.fs`` and Spark both understand.
         kind: the files' format: ``parquet``, ``orc``, ``json`` or ``csv``.
-        options: of Spark's writer of that format, such as ``compression``.
+        options: of Spark's writer of that format, such as ``compression``; and ``files``, the most
+            files that a batch is written to (≥ 1), for which its rows are shuffled. By default each
+            task of Spark's writes its own.
 
     Raises:
         SourceError: the folder cannot be made.
+        OptionError: ``files`` is no such number.
     """
 
     notes: tuple[str, ...] = ()
@@ -51,9 +49,10 @@ class FileSink:
         path = str(path) if isinstance(path, Path) else checked_text("path of the sink", path)
         self.path = path.rstrip("/") or "/"
         self.kind, self.options = kind, dict(options or {})
+        self.n_files = _number_of_files(self.options.pop("files", None))
         self._newest = -1
-        self._n_bytes: int | None = None
-        """Bytes of the newest batch, None while the folder has none."""
+        self._there: list[fs.FileInfo] = []
+        """The files that were there at the start: some may be of a batch that runs again."""
         try:
             self.files, self.root = file_system(self.path)
             if "://" not in self.path:
@@ -66,7 +65,8 @@ class FileSink:
 
     def begin(self, *, continues: bool) -> None:
         """Refuse a folder with batches of another run: some of them would be taken for ours."""
-        if not continues and self._found(self.root, "batch-"):
+        self._there = self._found(self.root, "batch-")
+        if self._there and not continues:
             msg = (
                 f"{self.path} holds batches of another run; give that run's checkpoint to go on "
                 f"from it, or write to another folder"
@@ -78,28 +78,25 @@ class FileSink:
         """Write the batch as ``batch-<id>-<part>.<suffix>``."""
         prefix = f"batch-{batch_id:08d}-"
         staging = f"_eddyline/{prefix[:-1]}"
-        earlier: list[fs.FileInfo] = []
-        if batch_id <= self._newest or self._newest < 0:
-            there = self._found(self.root, "batch-")
-            earlier = [each for each in there if each.base_name.startswith(prefix)]
-            self._n_bytes = _bytes_before(there, prefix)
-        n_tasks = int(df.sparkSession.sparkContext.defaultParallelism)
-        if self._n_bytes is not None and self._n_bytes < n_tasks * FEW_BYTES:
-            df = df.coalesce(n_tasks)
+        if self.n_files is not None:
+            df = df.repartition(self.n_files)
         writer = df.write.format(self.kind).options(**self.options).mode("overwrite")
         writer.save(f"{self.path}/{staging}")
+        is_next = 0 <= self._newest < batch_id
+        if batch_id <= self._newest:
+            self._there = self._found(self.root, "batch-")
+        earlier = [each for each in self._there if each.base_name.startswith(prefix)]
         for each in earlier:
             self.files.delete_file(each.path)
         staged = self._found(f"{self.root}/{staging}", "part-")
         # Spark leaves out each file without rows but the first.
-        if self._n_bytes is not None and staged and self._has_no_rows(staged[0]):
+        is_first = not is_next and len(earlier) == len(self._there)
+        if staged and not is_first and self._has_no_rows(staged[0]):
             del staged[0]
         for number, each in enumerate(staged):
             suffix = each.base_name.partition(".")[2]
             self.files.move(each.path, f"{self.root}/{prefix}{number:05d}.{suffix}")
         self.files.delete_dir(f"{self.root}/{staging}")
-        if staged:
-            self._n_bytes = sum(each.size for each in staged)
         self._newest = batch_id
 
     def _has_no_rows(self, file: fs.FileInfo) -> bool:
@@ -125,13 +122,15 @@ _N_ROWS: dict[str, Callable[[Any], int]] = {
 """Number of rows of a file, of formats that know it; others have none in a file without bytes."""
 
 
-def _bytes_before(files: Sequence[fs.FileInfo], prefix: str) -> int | None:
-    """Return the bytes of the last batch before one; None if there is none."""
-    before = [each for each in files if each.base_name < prefix]
-    if not before:
+def _number_of_files(given: Any) -> int | None:
+    if given is None:
         return None
-    last = before[-1].base_name[: len(prefix)]
-    return sum(int(each.size) for each in before if each.base_name.startswith(last))
+    if not str(given).isdecimal() or int(given) < 1:
+        msg = (
+            f"option 'files' is the most files of a batch, a whole number from 1 on, got {given!r}"
+        )
+        raise OptionError(msg, files=given)
+    return int(given)
 
 
 def file_system(path: str) -> tuple[fs.FileSystem, str]:
