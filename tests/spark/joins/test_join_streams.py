@@ -148,6 +148,13 @@ def test_many_late_rows_are_warned_of(spark, tmp_path):
     assert "s without a lateness" in run.explain()
 
 
+def test_streams_without_a_window_are_told(engine):
+    text = "SELECT s.v AS a, t.v AS b FROM s, t [RANGE 10 SECONDS] WHERE s.k = t.k"
+    told = ended(engine.query(text, name="endless")).explain()
+    assert told.count("s [UNBOUNDED], as a stream without a window is") == 1
+    assert "t [UNBOUNDED]" not in told
+
+
 def test_late_rows_have_keys_that_no_result_has(engine, tmp_path):
     query = engine.query(TEXT.replace("s.k, s.v AS a, ", ""), name="keyless")
     run = query.start(checkpoint=str(tmp_path / "ckpt"), trigger="available_now")

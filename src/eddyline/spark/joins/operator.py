@@ -27,6 +27,7 @@ from eddyline.joins.profile import JoinProfile
 from eddyline.joins.state_part import JoinPart
 from eddyline.joins.view import STATIC, InputView, JoinRecord, JoinView, PipelineView, ProbeView
 from eddyline.options import JoinOptions
+from eddyline.query.windows import UnboundedWindow
 from eddyline.spark.joins.bound import bind_join
 from eddyline.spark.joins.input_steps import operators_of_inputs
 from eddyline.spark.joins.inputs import JoinInputs
@@ -375,6 +376,12 @@ class JoinOperator(Operator):
             yield (
                 f"{', '.join(strict)} without a lateness: a row earlier than one of an earlier "
                 f"batch is late, and not joined (lateness='1 minute' of its stream waits for it)"
+            )
+        streams = (each for each in self.bound.inputs if each.time is not None)
+        if endless := [each.name for each in streams if each.window == UnboundedWindow()]:
+            yield (
+                f"{', '.join(endless)} [UNBOUNDED], as a stream without a window is: its rows are "
+                f"kept for ever ([RANGE 10 MINUTES] after its name lets them go)"
             )
         lows = self.bound.event_time.lows(self.inputs.latest)
         silent = sorted(name for name, low in lows.items() if low == ALWAYS)
