@@ -83,6 +83,7 @@ WORDS = (
     ("No time", "rows without an event time, which are in no stream"),
     ("Kept", "rows that are stored, one for each bucket that a row lies in"),
     ("Runs", "sorted files that the rows of a window are in"),
+    ("Looked up, found", "rows of the batches since the pipeline has the order that it has now"),
     ("Drops", "share of the sampled rows that find no partner in that window"),
     ("Bucket", "a part of the keys; the rows of a bucket are joined in one task"),
 )

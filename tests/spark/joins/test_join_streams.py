@@ -467,6 +467,8 @@ def test_the_order_of_a_pipeline_is_learned(spark, tmp_path):
     (pipeline,) = [each for each in run.view().pipelines if each.name == "t"]
     assert [each.other for each in pipeline.probes] == ["u", "s"]
     assert pipeline.written == ("s", "u")
+    n_since = 2 - change["batch_id"]
+    assert pipeline.probes[0].n_in == 400 * n_since, "look-ups are of the order in force"
     u, s = (each.drop_frac for each in pipeline.probes)
     assert u >= 0.9
     assert s <= 0.5

@@ -59,6 +59,36 @@ def test_keys_are_equal_where_spark_says_so(spark, kind, keys, wanted):
     assert answer.num_rows == wanted
 
 
+@pytest.mark.parametrize(
+    ("s_kind", "t_kind", "says"),
+    [
+        ("decimal(10,2)", "int", None),
+        ("decimal(38,18)", "bigint", None),
+        ("decimal(20,4)", "decimal(10,9)", None),
+        ("decimal(38,20)", "bigint", "SQL would round them: s: .*bigint"),
+        ("decimal(38,0)", "decimal(38,2)", "no common type of 38 digits"),
+    ],
+)
+def test_decimals_of_other_scales_join_as_in_spark_or_not_at_all(spark, s_kind, t_kind, says):
+    keys = ["1", "1.00", "-2.5", "7", "123456789", None]
+    df = rows_of(spark, pa.string(), [(0, key) for key in keys])
+    frames = {
+        "s": df.selectExpr("ts", f"try_cast(k AS {s_kind}) AS k"),
+        "t": df.selectExpr("ts", f"try_cast(try_cast(k AS DOUBLE) AS {t_kind}) AS k"),
+    }
+    text = "SELECT s.k AS a, t.k AS b FROM s [NOW], t [NOW] WHERE s.k = t.k"
+    times = {"s": "ts", "t": "ts"}
+    if says is not None:
+        with pytest.raises(QueryError, match=says):
+            join_of(text, frames, times).to_df()
+        return
+    found = join_of(text, frames, times).to_df().collect()
+    s, t = frames["s"].alias("s"), frames["t"].alias("t")
+    plain = s.join(t).where("s.k = t.k").selectExpr("s.k AS a", "t.k AS b").collect()
+    assert sorted(map(str, found)) == sorted(map(str, plain))
+    assert len(found) >= 5
+
+
 @pytest.mark.large
 @pytest.mark.parametrize("kind", [pa.int8(), pa.int64(), pa.bool_(), pa.date32()])
 def test_an_input_may_give_nothing_but_its_key(spark, kind):

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
 Join = tuple[str, str]
 """A probe: the input of the pipeline, and the input whose window is probed."""
@@ -39,6 +39,12 @@ class JoinWork:
     def probe(self, pipeline: str, other: str) -> ProbeWork:
         """Return the counts of one probe; the caller may add to them."""
         return self.probes.setdefault((pipeline, other), ProbeWork())
+
+    def without(self, pipelines: Collection[str]) -> JoinWork:
+        """Return the counts of all pipelines but some, such as those that begin another order."""
+        return JoinWork(
+            {join: done for join, done in self.probes.items() if join[0] not in pipelines}
+        )
 
     @classmethod
     def merge(cls, parts: Iterable[JoinWork]) -> JoinWork:

@@ -21,6 +21,13 @@ if TYPE_CHECKING:
     from eddyline.spark.joins.layout import JoinInput
 
 
+DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 20}
+"""Digits that Spark takes whole numbers to have, where they meet decimals."""
+
+MAX_DIGITS = 38
+"""Most digits of a decimal."""
+
+
 def codes_of(name: str, keys: Mapping[int, KeyClass], kinds: Sequence[str]) -> dict[str, Column]:
     """Return the codes of an input by common column; NULL on rows that cannot join.
 
@@ -65,11 +72,26 @@ def key_type(key: KeyClass, inputs: Iterable[JoinInput]) -> str:
         return "double"
     if len(kinds) == 1:
         return kinds.pop()
-    if all(kind in WIDTHS or kind.startswith("decimal") for kind in kinds):
-        return "decimal"
     listed = ", ".join(f"{what} ({kind})" for what, kind in found.items())
+    if all(kind in DIGITS or kind.startswith("decimal") for kind in kinds):
+        sizes = [_digits(kind) for kind in kinds]
+        if sum(map(max, zip(*sizes, strict=True))) <= MAX_DIGITS:
+            return "decimal"
+        msg = (
+            f"keys of decimals are compared that have no common type of {MAX_DIGITS} digits, and "
+            f"SQL would round them: {listed}; cast them to one type"
+        )
+        raise QueryError(msg, types=found)
     msg = f"keys of different types are compared: {listed}; cast them to one type"
     raise QueryError(msg, types=found)
+
+
+def _digits(kind: str) -> tuple[int, int]:
+    """Return the digits before and behind the point of a type of numbers."""
+    if kind in DIGITS:
+        return DIGITS[kind], 0
+    precision, scale = map(int, kind.removeprefix("decimal(").removesuffix(")").split(","))
+    return precision - scale, scale
 
 
 def _code(text: str, kind: str) -> Column:

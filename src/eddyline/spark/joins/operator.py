@@ -251,8 +251,12 @@ class JoinOperator(Operator):
         with self._lock:
             self._count(reports)
             profile = JoinProfile.of(reports)
+            before = dict(self.loop.plan)
+            entries = self.loop.step(profile, batch.id)
+            changed = {name for name, order in self.loop.plan.items() if order != before[name]}
+            self.work = self.work.without(changed)
             return [
-                *self.loop.step(profile, batch.id),
+                *entries,
                 *self.caches.step(profile, batch.id),
                 *self.grids.step((each.bins for each in reports), batch.id),
             ]
