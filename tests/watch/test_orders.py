@@ -99,6 +99,19 @@ def test_mean_costs_weigh_rows_and_skip_what_is_not_known():
     assert series.mean_as_written_ns == pytest.approx(30.0)
 
 
+def test_what_was_saved_stands_beside_the_time_of_the_batches():
+    n = 2_000_000  # rows, which cost 20 ns less each
+    met = [a_batch(0, (0, 1), n_rows=n), a_batch(1, (1, 0), n_rows=0), a_batch(2, (1, 0), n_rows=n)]
+    series = series_of(*met)
+    assert series.saved_s == pytest.approx(0.08)
+    assert series.outcome("The order").endswith(": 80 ms of work less (batches took 6 s).")
+    little = series_of(*(replace(each, seconds=20.0) for each in met))
+    assert little.outcome("The order").endswith(": next to nothing of 60 s of batches.")
+    dearer = series_of(a_batch(0, (0, 1), n_rows=10 * n, cost_ns=50.0))
+    assert "400 ms of work more (batches took 2 s)" in dearer.outcome("The order")
+    assert series_of(a_batch(0, (0, 1))).saved_s is None, "rows were not counted"
+
+
 def test_the_filters_that_changed_near_the_front_are_shown_first():
     names = many_names(30)
     order = list(range(30))

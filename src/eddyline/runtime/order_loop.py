@@ -100,7 +100,7 @@ class OrderLoop:
         self._n_timed = np.zeros(n_filters)
         self._costs_changed = False
         self._new_tuples = 0
-        self._n_evaluations = 0
+        self._n_evaluations = self._n_met = 0
         self._warmups_ns = 0.0
         self._recent_ns = 0.0
         self._work_ns = 0.0
@@ -216,7 +216,7 @@ class OrderLoop:
             attributes=None,
         )
         self.totals = merge([self.totals, counts])
-        self._n_evaluations = fresh.n_evaluations
+        self._n_evaluations, self._n_met = fresh.n_evaluations, fresh.n_rows
 
     def add_costs(self, costs: CostSums) -> None:
         """Add costs to the counts of the whole life that say nothing about an evaluation."""
@@ -315,6 +315,7 @@ class OrderLoop:
             cost_ns=cost,
             as_written_ns=as_written,
             n_evaluations=self._n_evaluations,
+            n_rows=self._n_met,
         )
 
     def figures(self, order: Order, written: Order) -> tuple[Floats, float, float]:

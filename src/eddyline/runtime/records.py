@@ -28,6 +28,8 @@ class OrderRecord:
     """Expected cost of the written order on the same evidence (ns per input row)."""
     n_evaluations: int = 0
     """Evaluations made in this batch, profiling included (0 where it is not counted)."""
+    n_rows: int = 0
+    """Rows that the order met in this batch (0 where they are not counted)."""
     routed_by: tuple[str, ...] = ()
     """The attributes that tell classes of rows apart, where these have orders of their own."""
 

@@ -20,6 +20,7 @@ from eddyline.watch.formatting import (
     ratio,
     significant,
     value_text,
+    worth_text,
 )
 from eddyline.watch.orders import lines, order_series
 from eddyline.watch.sections import Facts, Section, Table, Text, columns, last_change, notes
@@ -154,6 +155,10 @@ def _costs(view: BlockView, *, has_evidence: bool) -> list[str]:
         return ["No cost has been measured yet."]
     as_written = finite(expected_cost_ns(view.written, profile))
     said = [f"Expected cost {cost_text(cost, as_written)}."]
+    n_rows = 0 if view.totals is None else view.totals.n_rows
+    if n_rows and as_written is not None and as_written != cost:
+        worth = worth_text(n_rows * (as_written - cost) / 1e9, None)
+        said = [f"{said[0][:-1]}: {worth} over the rows so far."]
     if as_written is not None and profile.basis not in {None, view.written}:
         said.append("The cost as written is an upper bound: profiling skips some outcomes.")
     return said

@@ -217,6 +217,26 @@ def cost_text(cost_ns: float | None, as_written_ns: float | None) -> str:
     return f"{duration(cost_ns)} per row" + (f", {saving}" if saving else "")
 
 
+LITTLE = 0.01
+"""Share of the time of batches below which what is saved does not matter."""
+
+
+def worth_text(saved_s: float | None, of_s: float | None) -> str:
+    """Write what an order saved of the work (s) beside the time that the batches took (s).
+
+    >>> worth_text(1.9, 12.0), worth_text(0.23, 48.0), worth_text(0.4, None), worth_text(None, 48.0)
+    ('1.9 s of work less (batches took 12 s)', 'next to nothing of 48 s of batches', \
+'400 ms of work less', '')
+    """
+    saved, took = finite(saved_s), finite(of_s)
+    if saved is None:
+        return ""
+    if took is not None and abs(saved) < LITTLE * took:
+        return f"next to nothing of {duration(took * 1e9)} of batches"
+    said = f"{duration(abs(saved) * 1e9)} of work {'less' if saved >= 0.0 else 'more'}"
+    return said if not took else f"{said} (batches took {duration(took * 1e9)})"
+
+
 def one_line(text: str) -> str:
     """Return the text on one line, without control characters that a terminal would obey."""
     return printable(" ".join(text.split()))

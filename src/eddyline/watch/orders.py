@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from eddyline.runtime.records import OrderRecord
-from eddyline.watch.formatting import cost_text, counted, finite, order_text, ratio, saving_text
+from eddyline.watch.formatting import (
+    cost_text,
+    counted,
+    finite,
+    order_text,
+    ratio,
+    saving_text,
+    worth_text,
+)
 from eddyline.watch.sections import MAX_COLOURS, Figure, Line, Tile
 from eddyline.watch.series import points_of
 
@@ -64,6 +72,10 @@ class OrderSeries:
     """Expected cost over the run (ns per input row)."""
     mean_as_written_ns: float | None
     """Expected cost as written over the same rows (ns per input row)."""
+    saved_s: float | None
+    """Work that the order saved over the run (s); None where rows are not counted."""
+    seconds: float
+    """Time of the batches (s)."""
 
     def outcome(self, what: str) -> str:
         """Say how often the order changed, and what it costs over the run."""
@@ -71,6 +83,8 @@ class OrderSeries:
         if self.mean_cost_ns is not None:
             cost = cost_text(self.mean_cost_ns, self.mean_as_written_ns)
             said += f"; over the run its expected cost is {cost}"
+            if worth := worth_text(self.saved_s, self.seconds):
+                said += f": {worth}"
         return f"{said}."
 
     def tiles(self) -> tuple[Tile, ...]:
@@ -158,7 +172,7 @@ def order_series(
         )
         for point in points
     )
-    cost, as_written = _mean_costs(pairs)
+    cost, as_written, saved_s = _costs(pairs)
     first, learned = pairs[0]
     # A record has the order after its batch, and the first batch ran as it was written.
     is_learned = first.batch_id == 0 and learned.order != tuple(range(len(newest)))
@@ -174,24 +188,30 @@ def order_series(
         ),
         mean_cost_ns=cost,
         mean_as_written_ns=as_written,
+        saved_s=saved_s,
+        seconds=sum(point.seconds for point in points),
     )
 
 
-def _mean_costs(
+def _costs(
     pairs: Sequence[tuple[BatchRecord, OrderRecord]],
-) -> tuple[float | None, float | None]:
-    """Return both expected costs per row, over the batches in which both are known."""
+) -> tuple[float | None, float | None, float | None]:
+    """Return both expected costs per row (ns), over the batches in which both are known.
+
+    Also the work that the order saved in them (s), where the rows that it met were counted.
+    """
+    is_counted = any(record.n_rows for _, record in pairs)
     known = [
-        (batch.n_rows, cost, as_written)
+        (record.n_rows if is_counted else batch.n_rows, cost, as_written)
         for batch, record in pairs
         if (cost := finite(record.cost_ns)) is not None
         and (as_written := finite(record.as_written_ns)) is not None
     ]
     n_rows = sum(rows for rows, _, _ in known)
-    return (
-        ratio(sum(rows * cost for rows, cost, _ in known), n_rows),
-        ratio(sum(rows * as_written for rows, _, as_written in known), n_rows),
-    )
+    cost_ns = sum(rows * cost for rows, cost, _ in known)
+    as_written_ns = sum(rows * as_written for rows, _, as_written in known)
+    saved_s = (as_written_ns - cost_ns) / 1e9 if is_counted else None
+    return ratio(cost_ns, n_rows), ratio(as_written_ns, n_rows), saved_s
 
 
 def _shown(records: Sequence[OrderRecord], costs_ns: NDArray[np.float64] | None) -> tuple[int, ...]:
