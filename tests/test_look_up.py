@@ -96,3 +96,10 @@ def test_a_policy_of_another_package_orders_a_conjunction(install):
             "class Options(fixed.FixedOptions): pass")  # fmt: skip
     loop = FilterLoop("arrow", ("a", "b"), FilterOptions(policy="still"))
     assert type(loop.policy).__name__ == "Fixed"
+
+
+def test_of_very_many_names_the_first_and_the_closest_are_shown():
+    said = unknown("rule", "rule 1181x", [f"rule {number}" for number in range(1_183)])
+    assert said.startswith("unknown rule 'rule 1181x'; known: rule 0, rule 1, ")
+    assert "rule 19 and 1,163 more; did you mean 'rule 1181'?" in said
+    assert len(said) < 300

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+MOST_SHOWN = 20
+"""Known names that an error lists: a set has thousands of rules."""
+
 
 def look_up(kind: str, table: Mapping[str, T], name: str, *, group: str) -> T:
     """Return the entry of that name.
@@ -69,10 +72,12 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> str:
     >>> unknown("ordering policy", "a-greedy", ["a_greedy", "sweep"])
     "unknown ordering policy 'a-greedy'; known: a_greedy, sweep; did you mean 'a_greedy'?"
     """
-    names = [(each, each) for each in known]
-    return (
-        f"unknown {kind} {name!r}; known: {', '.join(each for each, _ in names)}{hint(name, names)}"
-    )
+    names = list(known)
+    rest = len(names) - MOST_SHOWN
+    shown = ", ".join(names if rest <= 0 else names[:MOST_SHOWN])
+    more = f" and {rest:,} more" if rest > 0 else ""
+    close = hint(name, [(each, each) for each in names])
+    return f"unknown {kind} {name!r}; known: {shown}{more}{close}"
 
 
 def hint(name: str, known: Iterable[tuple[str, str]]) -> str:

@@ -8,6 +8,7 @@ import sys
 import time
 import warnings
 
+import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
@@ -237,6 +238,25 @@ def test_start_and_explain(frame, stream, tmp_path):
     assert "5 rules" in run.explain()
     assert run.report(tmp_path / "run.html").exists()
     assert rules.report(tmp_path / "rules.html").exists()
+
+
+@pytest.mark.large
+def test_rules_are_learned_from_a_small_stream(spark, tmp_path):
+    """Batches of few rows add up: nothing is learned from one of them alone."""
+    for number in range(14):
+        start = 20 * number
+        rows = pa.table({"k": range(start, start + 20), "s": [f"x{k % 7}" for k in range(20)]})
+        pq.write_table(rows, tmp_path / f"{number:02d}.parquet")
+    stream = spark.readStream.schema("k bigint, s string").option("maxFilesPerTrigger", 1)
+    many = {f"r{n}": f"k > {n} AND s LIKE '%{n % 10}'" for n in range(300)}
+    rules = el.RuleSet(many, name="many")
+    run = finish(rules.start(stream.parquet(str(tmp_path)), trigger="available_now"))
+    assert [record.n_rows for record in run.records] == [20] * 14
+    (learned, *_) = [entry for entry in run.journal if entry["event"] == "sharing"]
+    assert learned["evidence"]["why"] == "first sample"
+    assert learned["evidence"]["rows"] <= 220
+    assert run.view().is_measured
+    assert "guessed" not in run.explain()
 
 
 @pytest.mark.large
