@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import datetime as dt
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -85,3 +87,16 @@ def test_a_journal_without_a_file():
     assert len(journal) == 3
     assert journal[0].batch_id == 1
     assert journal.rows()[2]["event"] == "restore"
+
+
+def test_entries_say_when_they_were_noted_and_keep_it(path):
+    before = dt.datetime.now(dt.UTC).replace(microsecond=0)
+    Journal(path).extend([entry(1)])
+    (noted,) = Journal(path)
+    assert before <= dt.datetime.fromisoformat(noted.at) <= dt.datetime.now(dt.UTC)
+    other = Journal()
+    other.extend([replace(noted, at="2026-01-01T00:00:00Z")])
+    assert other[0].at == "2026-01-01T00:00:00Z"
+    assert other[0] == noted, "the same decision"
+    path.write_text('{"batch_id": 1, "component": "arrow", "event": "order"}\n')
+    assert [each.at for each in Journal(path)] == [""], "of a journal of before"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from eddyline.errors import StateError
@@ -35,6 +36,8 @@ class JournalEntry:
     """The plan after."""
     evidence: dict[str, Any] = field(default_factory=dict)
     """Plain values that a person can check."""
+    at: str = field(default="", compare=False)
+    """When the driver noted it (UTC, ISO 8601); empty before that."""
 
     def to_json(self) -> str:
         """Return the entry as one line of JSON."""
@@ -65,7 +68,8 @@ class Journal:
         Raises:
             StateError: the file cannot be written.
         """
-        new = list(entries)
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        new = [replace(entry, at=entry.at or now) for entry in entries]
         if not new:
             return
         self._entries.extend(new)
