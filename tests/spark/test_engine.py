@@ -104,7 +104,7 @@ def test_parquet_sink_and_restart(spark, engine, folder, tmp_path):
 
     lines = (tmp_path / "ckpt" / "eddyline" / "journal.jsonl").read_text().splitlines()
     assert [json.loads(line)["event"] for line in lines] == [e["event"] for e in again.journal]
-    assert {"batch_id", "component", "event", "before", "after", "evidence"} == set(
+    assert {"batch_id", "component", "event", "before", "after", "evidence", "at"} == set(
         json.loads(lines[0])
     )
 

@@ -120,7 +120,7 @@ class PredicateDecorator:
 
     def __call__(self, fn: Callable[..., Any]) -> FunctionPredicate:
         """Make the function below the decorator a predicate."""
-        return _of_function(fn, self.reads, self.name, self.arrays, self.deterministic)
+        return of_function(fn, self.reads, self.name, self.arrays, self.deterministic)
 
 
 @overload
@@ -184,7 +184,7 @@ def predicate(
             raise QueryError(msg, columns=columns, reads=reads)
         return PredicateDecorator(_defined_reads(columns, name), *given)
     if len(columns) == 1:
-        return _of_function(columns[0], reads, *given)
+        return of_function(columns[0], reads, *given)
     if not columns and reads is not None:
         return PredicateDecorator(_defined_reads(reads, name), *given)
     what = "nothing" if not columns else ", ".join(type(column).__name__ for column in columns)
@@ -241,7 +241,7 @@ def as_predicate(given: Any) -> Predicate:
         )
         raise QueryError(msg, reads=given.reads)
     if callable(given):
-        return _of_function(given, None, "", "arrow", True)
+        return of_function(given)
     hint = 'write a condition as text, such as "length(payload) > 100"'
     if isinstance(given, list | tuple):
         hint = "unpack it: all_of(*predicates)"
@@ -272,9 +272,19 @@ def named(predicates: Iterable[Predicate]) -> tuple[Predicate, ...]:
     return tuple(unique)
 
 
-def _of_function(
-    fn: Any, reads: Sequence[str] | None, name: str, arrays: Arrays, deterministic: bool
+def of_function(
+    fn: Any,
+    reads: Sequence[str] | None = None,
+    name: str = "",
+    arrays: Arrays = "arrow",
+    deterministic: bool = True,
 ) -> FunctionPredicate:
+    """Return a function as a predicate; see ``predicate``.
+
+    Raises:
+        OptionError: an unknown kind of arrays.
+        QueryError: it is no function, or does not fit the columns.
+    """
     if isinstance(fn, FunctionPredicate):
         columns = fn.reads if reads is None else _defined_reads(reads, fn.name)
         return replace(fn, reads=columns, name=name or fn.name)

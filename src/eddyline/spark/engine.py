@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 from pyspark.errors import PySparkException
 
 from eddyline.errors import OptionError, QueryError
-from eddyline.query.predicates import FunctionPredicate, predicate
+from eddyline.query.predicates import FunctionPredicate, of_function
 from eddyline.query.select.reader import read_query
 from eddyline.query.steps import ReadStep, carries, inlined, steps
 from eddyline.registry import checked_text, unknown
@@ -197,7 +197,7 @@ class Engine(Catalog):
         if isinstance(fn, FunctionPredicate) and reads is None and not options:
             made = fn
         else:
-            made = predicate(fn, reads=reads, name=name, **options)
+            made = of_function(fn, reads, name, **options)
         self._make_room(name, self.functions)
         self.functions[name] = made
         return made

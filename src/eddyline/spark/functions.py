@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from eddyline.errors import EddylineError, QueryError
-from eddyline.query.predicates import FunctionPredicate, predicate
+from eddyline.query.predicates import FunctionPredicate, of_function
 
 
 def named_functions(given: Mapping[str, Any]) -> dict[str, FunctionPredicate]:
@@ -29,8 +29,7 @@ def _named(name: str, given: Any) -> FunctionPredicate:
     if isinstance(given, FunctionPredicate):
         return given
     try:
-        made: FunctionPredicate = predicate(given, name=name)
-        return made
+        return of_function(given, name=name)
     except EddylineError as error:
         msg = f"function {name!r}: {error.message}"
         raise QueryError(msg, name=name) from error

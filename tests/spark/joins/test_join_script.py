@@ -88,5 +88,5 @@ def test_the_console_shows_what_is_joined(spark, folder, capfd):
 
 
 def test_a_table_that_is_not_there_is_said(spark, folder):
-    with pytest.raises(SourceError, match=r"table 'regions': cannot read csv from .*nowhere\.csv"):
+    with pytest.raises(SourceError, match=r"'regions' reads from .*nowhere\.csv', and there is no"):
         run_script(script_of(folder, table="nowhere.csv"), spark=spark)
