@@ -80,14 +80,15 @@ class _WithoutBrokenPipes:
         self._trace = ""
 
     def write(self, text: str) -> int:
-        """Print a text; a trace comes in pieces, and the last of them says what was raised."""
+        """Print a text; a trace may come in pieces, and is held until it says what was raised."""
         if not self._trace and not text.startswith("Traceback (most recent call last)"):
             self._stream.write(text)
-        elif not text.strip() or text.startswith((" ", "Traceback")):
-            self._trace += text
-        else:
-            if not text.startswith(("BrokenPipeError", "ConnectionResetError")):
-                self._stream.write(self._trace + text)
+            return len(text)
+        self._trace += text
+        raised = [line for line in self._trace.splitlines()[1:] if line[:1].strip()]
+        if raised:
+            if not raised[0].startswith(("BrokenPipeError", "ConnectionResetError")):
+                self._stream.write(self._trace)
             self._trace = ""
         return len(text)
 
