@@ -36,7 +36,7 @@ from benchmarks.rules.forms import (
 )
 from eddyline.options import SharingOptions
 from eddyline.query.rules.sources import rule_source
-from eddyline.rules.compile.program import compile_rules
+from eddyline.rules.compile.compiler import compile_rules
 from eddyline.rules.loop import RuleLoop
 from eddyline.rules.profile import SharingProfile
 from eddyline.runtime.reports import TaskReport

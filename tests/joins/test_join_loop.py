@@ -141,7 +141,7 @@ def test_a_drift_is_followed(before, after):
     assert change.batch_id >= 8
 
 
-def test_orders_hold_still_where_nothing_changes():
+def python_orders_hold_still_where_nothing_changes():
     loop = JoinLoop(STAR, JoinOptions())
     star = Star([(0.5, 1), (0.5, 1), (0.9, 2), (0.9, 2)])
     run_batches(loop, star, 6)
@@ -225,7 +225,7 @@ def random_graph(rng, n):
 
 @pytest.mark.large
 @pytest.mark.parametrize("seed", range(100))
-def test_orders_are_always_legal_and_survive_a_restart(seed):
+def python_orders_are_always_legal_and_survive_a_restart(seed):
     rng, numbers = random.Random(seed), np.random.default_rng(seed)
     graph = random_graph(rng, rng.randint(2, 6))
     options = JoinOptions(window_rows=rng.choice([1, 50, 1000]), seed=seed)

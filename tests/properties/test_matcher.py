@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -10,10 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eddyline.rules.compile.program import compile_rules
+from eddyline.rules.compile.compiler import compile_rules
 from eddyline.rules.match.matcher import Matcher
-from eddyline.rules.plan import BitmapBlockPlan, SharingPlan
+from eddyline.rules.plan import BitmapBlockPlan, PythonOrder, SharingPlan
 from eddyline.rules.planning.access_predicates import can_access, cheapest_access_predicate, plan_of
+from eddyline.rules.planning.python_order import python_orders
 from eddyline.rules.profile import SharingProfile
 from tests.examples import examples
 from tests.oracles import rule_strategies
@@ -24,10 +26,16 @@ EVERY_ROW = "every row"
 
 @st.composite
 def plans(draw, program):
-    """Any plan: each rule by an access predicate, in a bitmap block, or met by every row."""
+    """Any plan: rules by access predicates, in bitmap blocks or met by every row; any orders."""
+    ordered = program.ordered.of_rule.items()
+    orders = tuple(
+        PythonOrder(rule, tuple(draw(st.permutations(tests))))
+        for rule, tests in ordered
+        if draw(st.booleans())
+    )
     kind = draw(st.sampled_from(["cheapest", EVERY_ROW, "blocks", "mixed"]))
     if kind == "cheapest":
-        return plan_of(program)
+        return replace(plan_of(program), python_orders=orders)
     seed = draw(st.integers(0, 2**32))
     rates = np.random.default_rng(seed).random(len(program.literals.kinds))
     undecided = [rule for rule in range(program.n_rules) if program.constant[rule] < 0]
@@ -44,7 +52,7 @@ def plans(draw, program):
         BitmapBlockPlan(tuple(blocked[at : at + size])) for at in range(0, len(blocked), size)
     )
     by_value = draw(st.sets(st.integers(0, max(0, len(program.texts) - 1))))
-    return SharingPlan(tuple(access), blocks, frozenset(by_value))
+    return SharingPlan(tuple(access), blocks, frozenset(by_value), orders)
 
 
 @pytest.mark.large
@@ -64,7 +72,10 @@ def test_any_plan_and_any_cut_give_the_matches_of_the_oracle(data):
             matcher.follow(data.draw(plans(program)))
         columns = [column_of(part, sql) for sql in program.columns]
         sample = np.flatnonzero(np.arange(end - start) % 2) if data.draw(st.booleans()) else None
-        matches, profile = matcher.match(columns, sample=sample, n_rows=part.num_rows)
+        asked = sample if data.draw(st.booleans()) else None
+        matches, profile = matcher.match(
+            columns, sample=sample, asked_sample=asked, n_rows=part.num_rows
+        )
         profiles.append(profile)
         by_row = [[] for _ in range(part.num_rows)]
         for row, rule in zip(matches.rows.tolist(), matches.rules.tolist(), strict=True):
@@ -76,6 +87,7 @@ def test_any_plan_and_any_cut_give_the_matches_of_the_oracle(data):
     assert whole.n_rows == table.num_rows
     assert whole.matches.sum() == sum(map(len, wanted))
     plan_of(program, whole)  # what was seen is something to plan by
+    python_orders(program, whole, ())
 
 
 def column_of(part, sql):

@@ -10,7 +10,7 @@ import pytest
 
 from eddyline.options import SharingOptions
 from eddyline.query.conditions import And, Compare, Operand, Rule
-from eddyline.rules.compile.program import compile_rules
+from eddyline.rules.compile.compiler import compile_rules
 from eddyline.rules.loop import FIRST_ROWS, MAX_PARTS, RuleLoop
 from eddyline.rules.match.matcher import Matcher
 from eddyline.rules.planning.access_predicates import MIN_ROWS, plan_of

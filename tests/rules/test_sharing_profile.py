@@ -12,7 +12,7 @@ import pytest
 
 from eddyline.query.conditions import And, Compare, FunctionTest, Operand, Rule, TextTest
 from eddyline.query.predicates import FunctionPredicate
-from eddyline.rules.compile.program import compile_rules
+from eddyline.rules.compile.compiler import compile_rules
 from eddyline.rules.match.matcher import Matcher
 from eddyline.rules.planning.access_predicates import plan_of
 from eddyline.rules.profile import MAX_SAMPLED, SharingProfile
@@ -56,6 +56,8 @@ def shown(profile):
         plan: (each.n_rows, each.evaluated.tolist(), each.dropped.tolist(), each.n_pairs)
         for plan, each in profile.blocks.items()
     }
+    python = values.pop("python")
+    values["answers"], values["calls"] = python.answers, python.costs.sums[1]
     return {
         name: value.tolist() if isinstance(value, np.ndarray) else value
         for name, value in values.items()

@@ -9,7 +9,7 @@ import pytest
 from eddyline.options import SharingOptions
 from eddyline.query.conditions import And, Compare, Operand, Or, Rule, TextTest
 from eddyline.rules import warm_up as rule_kernels
-from eddyline.rules.compile.program import compile_rules
+from eddyline.rules.compile.compiler import compile_rules
 from eddyline.rules.loop import RuleLoop
 from eddyline.rules.match import automaton_kernels, bitmap_kernels, pair_kernels, region_kernels
 from eddyline.rules.match.matcher import Matcher

@@ -18,8 +18,8 @@ from eddyline.options import SharingOptions
 from eddyline.query.conditions import Operand, SkippedRule
 from eddyline.query.predicates import predicate
 from eddyline.query.rules.sources import rule_source
+from eddyline.rules.compile.compiler import compile_rules
 from eddyline.rules.compile.keys import HIGHEST, LOWEST, interval
-from eddyline.rules.compile.program import compile_rules
 from eddyline.rules.compile.ranks import Ranks
 from eddyline.rules.compile.regions import RegionConstruct
 from eddyline.rules.description import rule_view

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eddyline.query.conditions import Raise, ValueTest
-from eddyline.rules.compile.program import REGION, TEXT
+from eddyline.rules.compile.formula import REGION, TEXT
 from eddyline.rules.planning.sequence import SelectionSequence
 from eddyline.rules.view import (
     COMPONENT,
     BitmapBlockView,
     ConstructView,
     NativeView,
+    OrderView,
     RuleCount,
     RuleView,
     TestView,
@@ -74,6 +75,7 @@ def rule_view(
         constructs=_constructs(program, total),
         blocks=_block_views(loop),
         tests=_tests(program, total),
+        orders=_orders(program, plan),
         patterns=_patterns(program, plan, total),
         natives=_natives(program),
         rules=counts_of(program, total) if rules is None else rules,
@@ -196,6 +198,20 @@ def _tests(program: Program, total: SharingProfile) -> tuple[TestView, ...]:
     return tuple(found)
 
 
+def _orders(program: Program, plan: SharingPlan) -> tuple[OrderView, ...]:
+    """Return the orders of tests, those of the rules first that were changed."""
+    changed = {each.rule: each.tests for each in plan.python_orders}
+    ranked = [*changed, *(rule for rule in program.ordered.of_rule if rule not in changed)]
+    return tuple(
+        OrderView(
+            rule=program.names[rule],
+            tests=tuple(_in_words(program, changed.get(rule, program.ordered.of_rule[rule]))),
+            is_changed=rule in changed,
+        )
+        for rule in ranked[:MAX_TESTS]
+    )
+
+
 def _natives(program: Program) -> tuple[NativeView, ...]:
     constructs = {each.operand.sql: at for at, each in enumerate(program.regions)}
     found = []
@@ -284,3 +300,7 @@ def to_come(before: Rules, after: Rules) -> tuple[str, ...]:
     they = "it counts" if sum(map(len, found.values())) == 1 else "they count"
     listed = ", ".join([f"{number} {noun} {what}", *others])
     return (f"{listed} since: {they} from the next micro-batch or transform on",)
+
+
+def _in_words(program: Program, tests: tuple[int, ...]) -> list[str]:
+    return [test_text(program.externals[each].test) for each in tests]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -17,14 +18,16 @@ from eddyline.data.unique import distinct
 from eddyline.rules.compile.bitmap_block import BitmapBlocks
 from eddyline.rules.planning.access_predicates import MIN_ROWS
 from eddyline.rules.planning.planner import make_plan, plan_from
+from eddyline.rules.planning.python_order import python_orders
 from eddyline.rules.planning.rearrangement import RearrangementMonitor, has_changed
 from eddyline.rules.profile import SharingProfile
 from eddyline.rules.view import COMPONENT, RuleRecord
+from eddyline.rules.wording import test_text
 from eddyline.runtime.budget import Budget
 from eddyline.runtime.journal import JournalEntry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from eddyline.data.arrays import Ints
     from eddyline.options import SharingOptions
@@ -37,12 +40,27 @@ FIRST_ROWS = 500
 MAX_PLANNING = 0.05
 """Most time that planning may take, as a share of the time that evaluation takes."""
 
+MAX_ASKING = 0.02
+"""Most time that asking tests of Python for the sample alone may take, as a share likewise."""
+
+MOST_ASKED = 100
+"""Sampled rows of a batch for which rules ask all tests whose order is learned, at most."""
+
+MOST_OWED = 50.0
+"""The most that such a sample may owe, in units of what the last batch earned."""
+
 MAX_PARTS = 16
 """Parts that the sample is kept in; the oldest goes as a whole."""
 
 SETTLED, UNSETTLED = "rows since the last plan", "many rows since the last plan"
 """Reasons to plan again although nothing changed: the first plan was made from few rows (SETTLED),
 or mostly from rows older than the change (UNSETTLED). No monitor would notice either later."""
+
+MAX_NAMED = 20
+"""Rules whose change of order is told apart."""
+
+REORDERED = "another order of Python tests is cheaper"
+"""Reason to plan again: none of what is counted by row tells it."""
 
 MIN_PAIRS = 0.05
 """Pairs of row and rule per row below which their number is no reason to plan again."""
@@ -76,6 +94,7 @@ class RuleLoop:
         self._n_old = 0  # parts of the window from before the plan was made
         self._is_settling = False  # whether the plan was made from such rows, for lack of others
         self._budget = Budget(MAX_PLANNING, clock=clock)
+        self._asking = Budget(MAX_ASKING, most_owed=MOST_OWED, clock=clock)
         self.is_measured = is_measured
         """Whether the plan was made from rows, and not from guesses."""
         self._last = self._since = self.total
@@ -106,6 +125,11 @@ class RuleLoop:
             return distinct(np.concatenate([np.arange(min(n_rows, FIRST_ROWS)), found]))
         return found
 
+    def asked_sample(self, sample: Ints) -> Ints:
+        """Return those of a batch's sampled rows for which rules ask all tests to be ordered."""
+        may = self._asking.may and len(self.program.ordered.tests) > 0
+        return sample[: MOST_ASKED if may else 0]
+
     def step(self, fresh: SharingProfile, batch_id: int = -1) -> list[JournalEntry]:
         """Take in what the last batches observed, and plan again if the evidence says so."""
         counts = self._last = fresh.without_sample()
@@ -114,6 +138,8 @@ class RuleLoop:
             return []
         self._remember(fresh)
         self._budget.earn(fresh.evaluation_ns)
+        self._asking.earn(fresh.evaluation_ns)
+        self._asking.spend(fresh.python.sampled_ns)
         why = self._why(fresh)
         return [] if why is None else self._planned(why, batch_id)
 
@@ -174,7 +200,7 @@ class RuleLoop:
             # Where planning had to wait for long, there may have been another change meanwhile.
             is_last = now.n_rows < 2 * self.options.review_rows
             return {"why": SETTLED if is_last else UNSETTLED, "rows": self._n_sampled()}
-        return self._compared(now)
+        return self._compared(now) or self._reordered()
 
     def _compared(self, now: SharingProfile) -> dict[str, Any] | None:
         """Return the difference of this period from the first one of the plan, or None."""
@@ -188,9 +214,18 @@ class RuleLoop:
         said = {"before": round(before, 4), "after": round(after, 4)}
         return {"why": "rows meet another number of rules", **said}
 
+    def _reordered(self) -> dict[str, Any] | None:
+        """Return that a rule would do better to ask its tests of Python in another order, if so."""
+        if not len(self.program.ordered.tests):
+            return None
+        with self._budget.spending():
+            orders = python_orders(self.program, self.profile, self.plan.python_orders)
+        return None if orders == self.plan.python_orders else {"why": REORDERED}
+
     def _planned(self, evidence: dict[str, Any], batch_id: int) -> list[JournalEntry]:
         with self._budget.spending():
-            before, self.plan = self.plan, make_plan(self.blocks, self.options, self.profile)
+            before, profile = self.plan, self.profile
+            self.plan = make_plan(self.blocks, self.options, profile, before.python_orders)
         self.is_measured = True
         self._n_old, self._is_settling = len(self._window), evidence["why"] != SETTLED
         self._first = None
@@ -200,13 +235,39 @@ class RuleLoop:
             monitor = RearrangementMonitor(self.options.review_rows, self.options.min_change)
             monitor.adopt(block.sequence.macro if block.sequence else ())
             self._monitors[block] = monitor
-        if self.plan == before:
-            return []
+        entries = _order_entries(self.program, before, self.plan, evidence["why"], batch_id)
+        if self.plan == replace(before, python_orders=self.plan.python_orders):
+            return entries
         moved = zip(before.access_predicates, self.plan.access_predicates, strict=True)
         n_moved = sum(a != b for a, b in moved)
-        evidence = {**evidence, "rules_moved": n_moved, "sampled_rows": self.profile.n_sampled}
-        return [JournalEntry(batch_id, COMPONENT, "sharing", str(before), str(self.plan), evidence)]
+        evidence = {**evidence, "rules_moved": n_moved, "sampled_rows": profile.n_sampled}
+        plans = str(before), str(self.plan)
+        return [JournalEntry(batch_id, COMPONENT, "sharing", *plans, evidence), *entries]
 
 
 def _pairs_per_row(profile: SharingProfile) -> float:
     return float(profile.candidates.sum()) / max(1, profile.n_rows)
+
+
+def _order_entries(
+    program: Program, before: SharingPlan, after: SharingPlan, why: str, batch_id: int
+) -> list[JournalEntry]:
+    """Return an entry for each rule that asks its tests of Python in another order."""
+    old, new = ({each.rule: each.tests for each in plan.python_orders} for plan in (before, after))
+    moved = [rule for rule in {**old, **new} if old.get(rule) != new.get(rule)]
+
+    def words(orders: Mapping[int, tuple[int, ...]], rule: int) -> list[str]:
+        tests = orders.get(rule, program.ordered.of_rule[rule])
+        return [test_text(program.externals[each].test) for each in tests]
+
+    return [
+        JournalEntry(
+            batch_id,
+            COMPONENT,
+            "order",
+            words(old, rule),
+            words(new, rule),
+            {"why": why, "rule": program.names[rule]},
+        )
+        for rule in moved[:MAX_NAMED]
+    ]

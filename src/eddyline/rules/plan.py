@@ -23,6 +23,16 @@ class BitmapBlockPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class PythonOrder:
+    """The order in which a rule asks its tests of Python."""
+
+    rule: int
+    """Its place in the set."""
+    tests: tuple[int, ...]
+    """All those that it may ask (``Program.ordered``)."""
+
+
+@dataclass(frozen=True, slots=True)
 class SharingPlan:
     """For each rule, the way to the rows that may make it true."""
 
@@ -32,6 +42,8 @@ class SharingPlan:
     blocks: tuple[BitmapBlockPlan, ...] = ()
     by_value: frozenset[int] = frozenset()
     """Text constructs that look at each distinct value of a batch once, because values repeat."""
+    python_orders: tuple[PythonOrder, ...] = ()
+    """Orders of tests of Python that differ from the code's own."""
     n_accessed: int = field(default=0, init=False, compare=False, repr=False)
     """Rules with an access predicate; counted once, because each batch asks for it."""
 
@@ -51,5 +63,6 @@ class SharingPlan:
             f"{self.n_blocked} in {len(self.blocks)} bitmap block(s)" if self.blocks else "",
             f"{rest} met by every row or by none" if rest else "",
             f"{len(self.by_value)} attribute(s) by distinct value" if self.by_value else "",
+            f"{len(self.python_orders)} with Python tests reordered" if self.python_orders else "",
         ]
         return ", ".join(part for part in parts if part) or "no rules"

@@ -7,8 +7,12 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
+from eddyline.stats.costs import CostSums
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from numpy.typing import NDArray
 
     from eddyline.data.arrays import Int32s, Ints
     from eddyline.rules.compile.program import Program
@@ -63,6 +67,28 @@ class SelectionCounts:
 
 
 @dataclass(frozen=True, slots=True)
+class AskedProfile:
+    """Observations of the tests of Python whose order a plan may choose (``Program.ordered``)."""
+
+    answers: NDArray[np.int8]
+    """Answers for the newest sampled rows ((rows, tests)): a truth value of ``query.conditions``,
+    0 where a test was not asked, 8 where it raised."""
+    costs: CostSums
+    """Calls of each test, without the first of a process, which loads what later ones find."""
+    sampled_ns: int = 0
+    """Time that asking for the sample alone took (ns)."""
+
+    @classmethod
+    def empty(cls, n_tests: int) -> Self:
+        """Return the profile of no row."""
+        return cls(np.zeros((0, n_tests), np.int8), CostSums.empty(n_tests))
+
+    def __add__(self, newer: AskedProfile) -> AskedProfile:
+        answers = np.concatenate([self.answers, newer.answers])[-MAX_SAMPLED:]
+        return AskedProfile(answers, self.costs + newer.costs, self.sampled_ns + newer.sampled_ns)
+
+
+@dataclass(frozen=True, slots=True)
 class SharingProfile:
     """Observations of one or more batches of the rules of one program."""
 
@@ -90,6 +116,8 @@ class SharingProfile:
     """Rows in which the values of each text construct's column were counted."""
     distinct_values: Ints
     """Their number, batch by batch."""
+    python: AskedProfile
+    """Observations of the tests whose order is learned."""
     dropped: int = 0
     """Rows that no rule was met by."""
     evaluation_ns: int = 0
@@ -119,6 +147,7 @@ class SharingProfile:
             asked_ns=zeros(n_externals),
             value_rows=zeros(len(program.texts)),
             distinct_values=zeros(len(program.texts)),
+            python=AskedProfile.empty(len(program.ordered.tests)),
         )
 
     def region_sums(self, construct: int, n_regions: int) -> Ints:
@@ -142,7 +171,8 @@ class SharingProfile:
 
     def without_sample(self) -> SharingProfile:
         """Return the counts alone: what may grow without end is left out."""
-        return replace(self, sampled_regions=self.sampled_regions[:0], blocks={})
+        python = replace(self.python, answers=self.python.answers[:0])
+        return replace(self, sampled_regions=self.sampled_regions[:0], blocks={}, python=python)
 
 
 _COUNTS = [each.name for each in fields(SharingProfile) if each.name not in _NOT_ADDED]

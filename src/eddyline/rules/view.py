@@ -107,6 +107,16 @@ class TestView:
 
 
 @dataclass(frozen=True, slots=True)
+class OrderView:
+    """The order in which a rule asks its tests of Python."""
+
+    rule: str
+    tests: tuple[str, ...]
+    is_changed: bool
+    """Whether it was learned to be cheaper than the order written."""
+
+
+@dataclass(frozen=True, slots=True)
 class NativeView:
     """A test that is left to Spark, which hands over a column for it alone."""
 
@@ -149,6 +159,8 @@ class RuleView:
     blocks: tuple[BitmapBlockView, ...]
     tests: tuple[TestView, ...]
     """The dearest first."""
+    orders: tuple[OrderView, ...]
+    """Of rules that may ask several tests, those whose order was changed first."""
     patterns: tuple[TestView, ...]
     """Those by which a rule is met, the most often met first."""
     natives: tuple[NativeView, ...]

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from eddyline.options import SharingOptions
 from eddyline.query.conditions import And, Compare, Operand, Rule, TextTest
-from eddyline.rules.compile.program import compile_rules
+from eddyline.rules.compile.compiler import compile_rules
 from eddyline.rules.loop import RuleLoop
 from eddyline.rules.match.matcher import Matcher
 from eddyline.rules.planning.access_predicates import MIN_ROWS

@@ -29,7 +29,8 @@ class JournalEntry:
     confirmed the order), ``left_out`` (so many older entries of a task were only counted),
     ``restore`` and ``drop_state`` (at a restart); of joins ``grid`` (rows are cut into other
     buckets, or a frequent key into several), ``tree`` (the ways between inputs) and ``caches``; of
-    rules ``rules`` (some came, went or changed) and ``sharing`` (how they are looked for)."""
+    rules ``rules`` (some came, went or changed) and ``sharing`` (how they are looked for); their
+    ``order`` is that of one rule's Python tests."""
     before: Any = None
     """The plan before, as plain values; a list of texts is an order."""
     after: Any = None

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from eddyline.runtime.records import History
     from eddyline.watch.sections import Part
 
-CHANGES = ("sharing",)
+CHANGES = ("sharing", "order")
 """Events of the journal that are another plan."""
 
 MIN_SHORT = 8
@@ -46,6 +46,7 @@ ATTRIBUTES = columns(
 )
 NATIVES = columns("test, why, used by, rules: count")
 ASKED = columns("test, used by, rules: count, rows asked: count, of all: share, cost each: ns")
+ORDERS = columns("rule, asks in this order, how")
 PATTERNS = columns("pattern, shows, rules: count, rows: count, of sampled: share")
 WORDS = (
     (
@@ -81,6 +82,7 @@ def sections(view: RuleView, history: History) -> list[Section]:
         *map(_block, view.blocks),
         *_natives(view),
         *_asked(view),
+        *_orders(view),
         *_met(view),
         *_counts(view),
         *_work(history),
@@ -180,6 +182,23 @@ def _asked(view: RuleView) -> list[Section]:
     rows = tuple((*_test_row(view, each), each.cost_ns) for each in view.tests)
     note = "The dearest first; asked only for rows on which a rule hangs."
     return [Section("tests that Python decides", (Table(ASKED, rows, note),))] if rows else []
+
+
+def _orders(view: RuleView) -> list[Section]:
+    """Return the order of each rule's tests of Python, where there is a choice."""
+    if not view.orders:
+        return []
+    known = "measured" if view.is_measured else "not measured yet"
+    rows = tuple(
+        (
+            named(view, each.rule, _USER_WIDTH),
+            ", then ".join(each.tests),
+            "learned" if each.is_changed else f"as written, {known}",
+        )
+        for each in view.orders
+    )
+    note = "A rule asks first the test that decides most rows for its cost; an answer ends it."
+    return [Section("order of tests that Python decides", (Table(ORDERS, rows, note),))]
 
 
 def _met(view: RuleView) -> list[Section]:

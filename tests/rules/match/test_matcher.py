@@ -23,7 +23,7 @@ from eddyline.query.conditions import (
     ValueTest,
 )
 from eddyline.rules.compile.bitmap_block import BitmapBlocks
-from eddyline.rules.compile.program import compile_rules
+from eddyline.rules.compile.compiler import compile_rules
 from eddyline.rules.match.matcher import Matcher
 from eddyline.rules.match.pairs import Pairs, pairs_of
 from eddyline.rules.plan import BitmapBlockPlan, SharingPlan

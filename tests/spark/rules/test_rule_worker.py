@@ -26,7 +26,7 @@ from eddyline.query.conditions import (
     TextTest,
 )
 from eddyline.query.predicates import FunctionPredicate
-from eddyline.rules.compile.program import compile_rules
+from eddyline.rules.compile.compiler import compile_rules
 from eddyline.rules.match.matcher import Matcher
 from eddyline.rules.planning.access_predicates import plan_of
 from eddyline.runtime.reports import TaskReport
@@ -158,9 +158,9 @@ def test_a_batch_is_cut_by_its_bytes_and_by_its_pairs(monkeypatch):
     made, program = block(rules, is_measured=True, options={"method": "every_row"})
     match = Matcher.match
 
-    def noted(self, columns, *, n_rows, sample=None):
+    def noted(self, columns, *, n_rows, **samples):
         seen.append(n_rows)
-        return match(self, columns, n_rows=n_rows, sample=sample)
+        return match(self, columns, n_rows=n_rows, **samples)
 
     monkeypatch.setattr(Matcher, "match", noted)
     assert run(made, program, [N_ROWS])[0] == [[rule.name for rule in rules]] * N_ROWS

@@ -264,6 +264,28 @@ def test_an_output_column_that_may_raise_is_for_the_rows_of_its_query(spark, tmp
     assert runs["zeros"].to_arrow().column("a").to_pylist() == [1]
 
 
+def test_a_dear_predicate_is_asked_for_the_rows_that_a_cheap_one_leaves(engine):
+    def dear(ids):
+        return [sum(range(300)) > 0 and value is not None for value in ids.to_pylist()]
+
+    engine.function("dear", dear, reads=["id"])
+    engine.function("cheap", lambda a: pc.equal(a, 19), reads=["a"])
+    engine.query("SELECT id FROM s WHERE dear(id) AND cheap(a)", name="both")
+    engine.query("SELECT id FROM s WHERE a < 5", name="beside")
+    runs = finish(engine.start_all(trigger="available_now"))
+    view = runs["both"].view()
+    n_asked = {each.text: each.n_rows for each in view.tests}
+    assert n_asked["cheap(a)"] == N_FILES * N_ROWS
+    # All rows of the first file, in the worst case; later the rows that are left, and a sample.
+    assert n_asked["dear(id)"] <= N_ROWS + (N_FILES - 1) * (0.1 * N_ROWS + 100)
+    assert view.orders[0].tests == ("cheap(a)", "dear(id)")
+    text = runs["both"].explain()
+    assert "cheap(a), then dear(id)" in text
+    orders = [each for each in runs["beside"].journal if each["event"] == "order"]
+    assert orders[0]["after"] == ["cheap(a)", "dear(id)"]
+    assert orders[0]["evidence"]["rule"] == "both"
+
+
 def test_names_that_run_are_taken(engine):
     with_queries(engine)
     runs = engine.start_all(trigger="1 minute")

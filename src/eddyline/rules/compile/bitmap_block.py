@@ -21,9 +21,8 @@ import numpy as np
 
 from eddyline.data.unique import distinct
 from eddyline.errors import PlanError
-from eddyline.rules.compile.formula import All, Always, Literal, literals_of
+from eddyline.rules.compile.formula import REGION, All, Always, Literal, literals_of
 from eddyline.rules.compile.keys import HIGHEST, LOWEST
-from eddyline.rules.compile.program import REGION
 from eddyline.rules.compile.region_tables import CutTables, cut_tables, starts_of
 from eddyline.rules.compile.regions import KeySet, cuts_of
 from eddyline.rules.match import bitmap_kernels as kernels

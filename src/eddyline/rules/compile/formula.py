@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from eddyline.data.arrays import Int32s, Ints
     from eddyline.query.conditions import Node, Test
 
+REGION, TEXT, EXTERNAL = 0, 1, 2
+"""Kinds of literals: decided by a region, a pattern in a text, or a call of Python."""
+
 _ALL = TRUE | FALSE | UNKNOWN
 
 
@@ -220,21 +223,21 @@ ACCEPT, REJECT = -1, -2
 """Targets of jumps that end: the formula holds, or does not."""
 
 
-def jump_code(formula: Formula, cost: Callable[[int], float]) -> list[tuple[int, int, int]]:
-    """Return a formula as tests with two jumps each, cheap parts first.
+def jump_code(formula: Formula, rank: Callable[[Formula], Any]) -> list[tuple[int, int, int]]:
+    """Return a formula as tests with two jumps each, parts of lower rank first.
 
-    It is not ``Always``; the cost is that of a literal, in any unit.
+    It is not ``Always``.
 
     Returns:
         Triples (literal, where to go if it holds, where to go if not); places in the list,
         ``ACCEPT`` or ``REJECT``. Evaluation starts at the first.
 
     Example:
-        >>> jump_code(All((Literal(7), Some((Literal(8), Literal(9))))), lambda _: 1.0)
+        >>> jump_code(All((Literal(7), Some((Literal(8), Literal(9))))), lambda _: 0)
         [(7, 1, -2), (8, -1, 2), (9, -1, -2)]
     """
     code: list[tuple[int, int, int]] = []
-    _emit(formula, ACCEPT, REJECT, cost, code)
+    _emit(formula, ACCEPT, REJECT, rank, code)
     # It was written from the end, so that every target was known.
     last = len(code) - 1
     return [
@@ -247,7 +250,7 @@ def _emit(
     node: Formula,
     yes: int,
     no: int,
-    cost: Callable[[int], float],
+    rank: Callable[[Formula], Any],
     code: list[tuple[int, int, int]],
 ) -> int:
     """Write a node that goes to ``yes`` or ``no``, and return where it starts."""
@@ -257,21 +260,21 @@ def _emit(
     if isinstance(node, Always):
         return yes if node.value else no
     start = 0
-    cheapest_first = sorted(node.parts, key=lambda part: _cost(part, cost))
-    for position, part in enumerate(cheapest_first[::-1]):
+    for position, part in enumerate(sorted(node.parts, key=rank)[::-1]):
         if position == 0:
-            start = _emit(part, yes, no, cost, code)
+            start = _emit(part, yes, no, rank, code)
         elif isinstance(node, All):
-            start = _emit(part, start, no, cost, code)
+            start = _emit(part, start, no, rank, code)
         else:
-            start = _emit(part, yes, start, cost, code)
+            start = _emit(part, yes, start, rank, code)
     return start
 
 
-def _cost(node: Formula, cost: Callable[[int], float]) -> float:
+def total_cost(node: Formula, cost: Callable[[int], float]) -> float:
+    """Return the cost of all literals of a formula, each as often as it names it, in any unit."""
     if isinstance(node, Literal):
         return cost(node.id)
-    return sum(_cost(part, cost) for part in node.parts) if isinstance(node, All | Some) else 0.0
+    return sum(total_cost(each, cost) for each in node.parts) if isinstance(node, All | Some) else 0
 
 
 class Code(NamedTuple):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from eddyline.rules.compile.program import REGION, TEXT
+from eddyline.rules.compile.formula import REGION, TEXT
 from eddyline.rules.match.pair_kernels import Postings
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ from eddyline.rules.compile.patterns import Hits, find
 from eddyline.rules.match.lower_case import as_text, plain
 from eddyline.rules.match.region_kernels import regions_of
 from eddyline.rules.match.residual import no_answers
+from eddyline.rules.profile import AskedProfile
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,6 +54,8 @@ class Batch:
         n_constructs = n_regions + len(program.texts)
         self.construct_rows = np.zeros(n_constructs, np.int64)
         self.construct_ns = np.zeros(n_constructs, np.int64)
+        self.asked, self.asked_ns = np.zeros((2, len(program.externals)), np.int64)
+        self.python = AskedProfile.empty(len(program.ordered.tests))
 
     def take_keys(self, construct: int) -> None:
         """Find the keys of all rows in a region construct."""

@@ -19,10 +19,10 @@ from eddyline.query.conditions import ValueTest
 from eddyline.rules.compile.bitmap_block import BitmapBlocks
 from eddyline.rules.compile.postings import postings_of
 from eddyline.rules.compile.region_tables import cut_tables
+from eddyline.rules.match.asking import Asker
 from eddyline.rules.match.batch import LOOKED_AT, Batch
 from eddyline.rules.match.pair_kernels import OPEN, TRUE_NOW, candidates, decide
 from eddyline.rules.match.pairs import Matches, Pairs, gathered, in_order, joined, where
-from eddyline.rules.match.residual import ask
 from eddyline.rules.match.selection import Selection
 from eddyline.rules.profile import SharingProfile
 
@@ -51,6 +51,7 @@ class Matcher:
         self._met = np.zeros(max(1, program.n_patterns), np.int64)
         self._met_again = np.zeros(max(1, program.n_patterns), np.int64)
         self._rule_stamps = np.zeros(max(1, program.n_rules), np.int64)
+        self._asker = Asker(program)
         self._always = np.flatnonzero(program.constant == 1).astype(np.int32)
         needs = [each.needs for each in program.externals]
         self._needs_at = np.cumsum([0, *map(len, needs)]).astype(np.int64)
@@ -73,16 +74,23 @@ class Matcher:
             for each in plan.blocks
         )
         self._postings = postings_of(self.program, plan)
+        orders = {each.rule: each.tests for each in plan.python_orders}
+        self._code = self.program.ordered.code(self.program, orders)
         self._access_texts = self._postings.texts
         self._block_attributes = sorted({at for each in blocks.values() for at in each.attributes})
 
     def match(
-        self, columns: Sequence[pa.Array], *, n_rows: int, sample: Ints | None = None
+        self,
+        columns: Sequence[pa.Array],
+        *,
+        n_rows: int,
+        sample: Ints | None = None,
+        asked_sample: Ints | None = None,
     ) -> tuple[Matches, SharingProfile]:
         """Evaluate a batch; return its matches, and what was observed.
 
         Every construct looks at the sampled rows, so that it is known how often each literal holds;
-        they ascend.
+        they ascend. On those of ``asked_sample``, rules ask all tests whose order is learned.
 
         Raises:
             PredicateError: a rule hangs on a row on which a Python predicate or an expression
@@ -90,7 +98,9 @@ class Matcher:
         """
         started = time.perf_counter_ns()
         batch = Batch(self.program, self._tables, columns, n_rows)
-        sampled = np.zeros(0, np.int64) if sample is None else sample
+        sampled, asked_sampled = (
+            np.zeros(0, np.int64) if each is None else each for each in (sample, asked_sample)
+        )
         everything = np.arange(batch.n_rows)
         for construct in self._block_attributes:
             batch.take_keys(construct)
@@ -101,9 +111,9 @@ class Matcher:
             self._find(batch, text, everything)
         pairs = self._candidates(batch, checked)
         self._look_further(batch, pairs, sampled)
-        decided, asked = self._decide(batch, pairs)
+        decided = self._decide(batch, pairs, asked_sampled)
         matches = self._matches(batch.n_rows, exact, decided)
-        seen = self._profile(batch, pairs, exact, matches, sampled, asked)
+        seen = self._profile(batch, pairs, exact, matches, sampled)
         return matches, replace(seen, evaluation_ns=time.perf_counter_ns() - started)
 
     def _select(self, batch: Batch) -> tuple[Found, Pairs]:
@@ -179,21 +189,20 @@ class Matcher:
             if isinstance(self.program.externals[external].test, ValueTest):
                 batch.null_of(self.program.externals[external].columns[0])
 
-    def _decide(self, batch: Batch, pairs: Pairs) -> tuple[Pairs, dict[int, tuple[int, int]]]:
-        """Return the pairs that are true, and rows and time (ns) of each test that was asked."""
-        asked: dict[int, tuple[int, int]] = {}
+    def _decide(self, batch: Batch, pairs: Pairs, sampled: Ints) -> Pairs:
+        """Return the pairs that are true; of sampled rows, rules ask more than they hang on."""
         true, left = [], pairs
         while len(left.rules):
             status, asks = self._status(batch, left)
             true.append(left.where(status == TRUE_NOW))
             is_open = status == OPEN
             left = left.where(is_open)
-            for external, (n_rows, spent_ns) in ask(
-                self.program, batch.columns, left.row_of, left.rules, asks[is_open], batch.answers
-            ).items():
-                rows_before, ns_before = asked.get(external, (0, 0))
-                asked[external] = rows_before + n_rows, ns_before + spent_ns
-        return gathered([(each.row_of, each.rules) for each in true]), asked
+            if len(sampled):
+                self._asker.ask_sample(batch, left, sampled)
+                sampled = sampled[:0]
+            else:
+                self._asker.ask(batch, left, asks[is_open])
+        return gathered([(each.row_of, each.rules) for each in true])
 
     def _status(self, batch: Batch, pairs: Pairs) -> tuple[NDArray[np.int8], Int32s]:
         """Return the state of each pair, and the test that it hangs on if it is open."""
@@ -203,7 +212,7 @@ class Matcher:
             pairs.rows,
             pairs.starts,
             pairs.rules,
-            self.program.code,
+            self._code,
             self.program.literals,
             batch.hits.starts,
             batch.hits.ends,
@@ -234,13 +243,9 @@ class Matcher:
         exact: Found,
         matches: Matches,
         sampled: Ints,
-        asked: dict[int, tuple[int, int]],
     ) -> SharingProfile:
         n_rules = self.program.n_rules
         nothing = SharingProfile.empty(self.program)
-        for external, (n_rows, spent_ns) in asked.items():
-            nothing.asked[external] = n_rows
-            nothing.asked_ns[external] = spent_ns
         exact_rows, exact_rules = exact
         met = np.bincount(pairs.rules, minlength=n_rules) + np.bincount(
             exact_rules, minlength=n_rules
@@ -262,6 +267,9 @@ class Matcher:
             matches=np.bincount(matches.rules, minlength=n_rules),
             construct_rows=batch.construct_rows,
             construct_ns=batch.construct_ns,
+            asked=batch.asked,
+            asked_ns=batch.asked_ns,
+            python=batch.python,
             blocks=batch.blocks,
             dropped=0 if len(self._always) else batch.n_rows - int(np.count_nonzero(is_alive)),
         )

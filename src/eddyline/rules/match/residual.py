@@ -9,7 +9,6 @@ from __future__ import annotations
 import ipaddress
 import json
 import re
-import time
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +21,7 @@ from eddyline.query.conditions import FunctionTest, Raise, ValueTest
 from eddyline.query.predicate_results import call, raised_text, truth_values
 from eddyline.rules.match.lower_case import as_text, decoded
 from eddyline.rules.match.pair_kernels import ASKED_IN_VAIN, IS_FALSE, IS_TRUE, IS_UNKNOWN
+from eddyline.stats.work_clock import work_ns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -59,9 +59,9 @@ def ask(
     asked: dict[int, tuple[int, int]] = {}
     for external in distinct(asks).tolist():
         open_rows = distinct(rows[asks == external])
-        started = time.perf_counter_ns()
+        started = work_ns()
         answers[external, open_rows] = _answers(program.externals[external], columns, open_rows)
-        asked[external] = len(open_rows), time.perf_counter_ns() - started
+        asked[external] = len(open_rows), work_ns() - started
     return asked
 
 

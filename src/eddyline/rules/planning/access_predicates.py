@@ -14,8 +14,7 @@ import numpy as np
 
 from eddyline.query.conditions import TRUE, IsNull, OneOf, TextTest
 from eddyline.rules.compile.bitmap_block import MAX_RULES
-from eddyline.rules.compile.formula import All, Always, Literal
-from eddyline.rules.compile.program import EXTERNAL, REGION, TEXT
+from eddyline.rules.compile.formula import EXTERNAL, REGION, TEXT, All, Always, Literal
 from eddyline.rules.plan import BitmapBlockPlan, SharingPlan
 
 if TYPE_CHECKING:

@@ -16,13 +16,16 @@ from eddyline.errors import EddylineError, StateError
 from eddyline.rules.plan import SharingPlan
 from eddyline.rules.planning.access_predicates import can_access, is_access_predicate, plan_of
 from eddyline.rules.planning.hybrid_sequence import hybrid
+from eddyline.rules.planning.python_order import python_orders
 from eddyline.rules.planning.sequence_learning import RegionSample, greedy_macro, macro
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from eddyline.data.arrays import Floats
     from eddyline.options import SharingOptions
     from eddyline.rules.compile.bitmap_block import BitmapBlock, BitmapBlocks
-    from eddyline.rules.plan import BitmapBlockPlan
+    from eddyline.rules.plan import BitmapBlockPlan, PythonOrder
     from eddyline.rules.profile import SharingProfile
 
 MAX_DISTINCT = 0.5
@@ -36,12 +39,19 @@ LEARNERS: dict[str, Any] = {"macro": macro, "greedy": greedy_macro, "hybrid": hy
 
 
 def make_plan(
-    blocks: BitmapBlocks, options: SharingOptions, profile: SharingProfile | None = None
+    blocks: BitmapBlocks,
+    options: SharingOptions,
+    profile: SharingProfile | None = None,
+    before: Sequence[PythonOrder] = (),
 ) -> SharingPlan:
-    """Return the cheapest plan that the options allow, by a profile or else by guesses."""
+    """Return the cheapest plan that the options allow, by a profile or else by guesses.
+
+    Orders of tests of Python that were in force before stay unless others are clearly cheaper.
+    """
     found = plan_of(blocks.program, profile, method=options.method)
     if profile is not None:
-        found = replace(found, by_value=_repeating(profile))
+        orders = python_orders(blocks.program, profile, before)
+        found = replace(found, by_value=_repeating(profile), python_orders=orders)
     if profile is None or not len(profile.sampled_regions) or options.sequence == "fixed":
         return found
     return replace(
@@ -107,6 +117,11 @@ def _check(plan: SharingPlan, blocks: BitmapBlocks) -> None:
         is_free = program.constant[rule] < 0 and rule not in in_blocks
         if not is_free or not is_access_predicate(program.formulas[rule], set(access), can):
             msg = f"literals {access} are no access predicate of rule {program.names[rule]!r}"
+            raise ValueError(msg)
+    tests = program.ordered.of_rule
+    for each in plan.python_orders:
+        if sorted(each.tests) != sorted(tests.get(each.rule, ())):
+            msg = f"{each} is no order of the Python tests of its rule"
             raise ValueError(msg)
     for block in plan.blocks:
         if block.sequence is not None:

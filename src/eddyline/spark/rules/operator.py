@@ -19,7 +19,7 @@ from msgspec import Struct
 from pyspark.sql import Observation
 
 from eddyline.errors import StateError
-from eddyline.rules.compile.program import compile_rules
+from eddyline.rules.compile.compiler import compile_rules
 from eddyline.rules.description import counts_of, entries_of, rule_view, to_come
 from eddyline.rules.loop import RuleLoop
 from eddyline.rules.profile import SharingProfile

@@ -119,7 +119,10 @@ class RuleTask:
                 part = [column.slice(low, high - low) for column in columns]
                 sample = loop.sample(seed, first_row + low, high - low)
                 matches, seen = matcher.match(
-                    part[: len(kept.program.columns)], n_rows=high - low, sample=sample
+                    part[: len(kept.program.columns)],
+                    n_rows=high - low,
+                    sample=sample,
+                    asked_sample=loop.asked_sample(sample),
                 )
                 found.append(matches)
                 decisions.add(loop.step(seen, batch_id))

@@ -1,0 +1,137 @@
+"""The order in which a rule asks its tests of Python: greedy, by what they decide for their cost.
+
+In an AND the next part is the one that drops the most of the rows that are left for its cost, in an
+OR the one that accepts the most: the greedy rule of conjunctions [Babu05 Def 4.3.1], in each AND
+and OR of a rule by itself. Counted in sampled rows, so what depends on each other is seen.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from eddyline.rules.compile.formula import EXTERNAL, All, Always, Literal, literals_of
+from eddyline.rules.plan import PythonOrder
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from eddyline.data.arrays import Mask
+    from eddyline.rules.compile.formula import Formula
+    from eddyline.rules.compile.program import Program
+    from eddyline.rules.profile import SharingProfile
+
+MIN_ROWS = 20
+"""Sampled rows of a rule from which on its order is chosen by them."""
+
+MIN_GAIN = 1.1
+"""An order is replaced by one that is so many times cheaper: less may be chance."""
+
+NO_ANSWER = 8
+"""Bit of an answer: the test raised. Its row is taken to go on."""
+
+
+def python_orders(
+    program: Program, profile: SharingProfile, before: Sequence[PythonOrder]
+) -> tuple[PythonOrder, ...]:
+    """Return the orders that differ from the code's own; those in force stay unless it pays."""
+    in_force = {each.rule: each.tests for each in before}
+    found = []
+    for rule, written in program.ordered.of_rule.items():
+        now = in_force.get(rule, written)
+        best = _best(program, profile, rule, now)
+        if best != written:
+            found.append(PythonOrder(rule, best))
+    return tuple(found)
+
+
+def _best(
+    program: Program, profile: SharingProfile, rule: int, now: tuple[int, ...]
+) -> tuple[int, ...]:
+    """Return the cheapest order of a rule's tests, or the one in force if that is as good."""
+    places = np.searchsorted(program.ordered.tests, now)
+    answers = profile.python.answers[:, places]
+    answers = answers[(answers != 0).all(axis=1)]
+    if len(answers) < MIN_ROWS:
+        return now
+    costs = profile.python.costs.per_row_ns[places].tolist()
+    sample = _Sample(
+        program, dict(zip(now, answers.T, strict=True)), dict(zip(now, costs, strict=True))
+    )
+    formula, rows = program.formulas[rule], np.ones(len(answers), np.bool_)
+    best = sample.part(formula, rows)
+    as_now = sample.part(formula, rows, {test: place for place, test in enumerate(now)})
+    is_better = as_now.cost_ns >= MIN_GAIN * best.cost_ns
+    return tuple(dict.fromkeys(best.tests)) if is_better else now
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A part of a rule, asked of some sampled rows."""
+
+    tests: tuple[int, ...]
+    """Its tests, in the order in which they are asked."""
+    holds: Mask
+    """The sampled rows for which it holds ((rows,)); of rows that were not asked, anything."""
+    cost_ns: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Sample:
+    """Answers of a rule's tests for the same sampled rows, and the cost of a call on a row."""
+
+    program: Program
+    answers: Mapping[int, np.ndarray]
+    costs_ns: Mapping[int, float]
+
+    def part(self, node: Formula, rows: Mask, places: Mapping[int, int] | None = None) -> _Part:
+        """Return a part of a rule asked of some rows: greedily, or by the places of tests."""
+        if isinstance(node, Literal):
+            test = int(self.program.literals.places[node.id])
+            wanted = int(self.program.literals.outcomes[node.id]) | NO_ANSWER
+            holds = (self.answers[test] & wanted) != 0
+            return _Part((test,), holds, self.costs_ns[test] * int(rows.sum()))
+        is_all = isinstance(node, All)
+        # Parts that ask nothing cost next to nothing, and come first.
+        left = (
+            [] if isinstance(node, Always) else [each for each in node.parts if self._tests(each)]
+        )
+        here, cost_ns = rows, 0.0
+        tests: tuple[int, ...] = ()
+        while left:
+            if places is None:
+                place = self._next(left, here, rows, is_all=is_all)
+            else:
+                firsts = [min(map(places.__getitem__, self._tests(each))) for each in left]
+                place = firsts.index(min(firsts))
+            part = self.part(left.pop(place), here, places)
+            here = here & (part.holds if is_all else ~part.holds)
+            tests, cost_ns = (*tests, *part.tests), cost_ns + part.cost_ns
+        return _Part(tests, here if is_all else rows & ~here, cost_ns)
+
+    def _next(self, left: Sequence[Formula], here: Mask, rows: Mask, *, is_all: bool) -> int:
+        """Return the part that decides most of the rows that are left for its cost.
+
+        Where none decides any, those that came decide: few are sampled, and more may be left.
+        """
+        if len(left) == 1:
+            return 0
+        for asked in (here, rows):
+            parts = [self.part(each, asked) for each in left]
+            decided = [int((asked & (each.holds ^ is_all)).sum()) for each in parts]
+            if any(decided):
+                break
+        worth = [n / max(each.cost_ns, 1.0) for n, each in zip(decided, parts, strict=True)]
+        return worth.index(max(worth))
+
+    def _tests(self, node: Formula) -> list[int]:
+        """Return the tests that a part may ask; of those without an answer none."""
+        literals = self.program.literals
+        places = [
+            int(literals.places[each])
+            for each in literals_of(node)
+            if literals.kinds[each] == EXTERNAL
+        ]
+        return [each for each in places if each in self.answers]
