@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from eddyline.data import outcome_codes as outcome
 from eddyline.errors import PredicateError
-from eddyline.query.predicate_results import call, coerce_outcome, raised_text
+from eddyline.query.predicate_results import call, coerce_outcome, raised_on
 from eddyline.stats.costs import CostSums
 from eddyline.stats.profile import FilterProfile, merge
 from eddyline.stats.work_clock import work_ns
@@ -248,19 +248,9 @@ class ArrowExecutor:
     def _error(
         self, batch: Sequence[pa.Array], f: int, row: int, cause: Exception
     ) -> PredicateError:
-        predicate = self.predicates[f]
-        values = {
-            name: batch[index][row].as_py()
-            for name, index in zip(predicate.reads, self.columns[f], strict=True)
-        }
-        msg = (
-            f"predicate {predicate.name!r} {raised_text(cause)} on the row {values}, which "
-            f"every other predicate lets through; handle that value in the "
-            f"predicate, or add a predicate that drops such rows"
-        )
-        error = PredicateError(msg, predicate=predicate.name, row=values)
-        error.__cause__ = cause
-        return error
+        values = [batch[index].slice(row, 1) for index in self.columns[f]]
+        which = "which every other predicate lets through"
+        return raised_on(self.predicates[f], values, cause, which)
 
 
 class _UnusableResultError(Exception):

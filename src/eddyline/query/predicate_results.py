@@ -19,11 +19,12 @@ import pyarrow.compute as pc
 from eddyline.errors import PredicateError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from numpy.typing import NDArray
 
     from eddyline.data.arrays import Mask
+    from eddyline.query.predicates import FunctionPredicate
 
 _OWN = Path(__file__).parents[1]
 """Folder of eddyline, of whose frames nobody needs to know."""
@@ -208,3 +209,42 @@ def raised_text(error: BaseException) -> str:
     ]
     own = [each for each in frames if each.filename == frames[0].filename]
     return f"{said} ({own[-1].filename}, line {own[-1].lineno}, {own[-1].name})" if own else said
+
+
+def raised_on(
+    predicate: FunctionPredicate, row: Sequence[pa.Array], cause: Exception, which: str
+) -> PredicateError:
+    """Return the error of a row, as arrays of one value, on which a function raised.
+
+    ``which`` says why the row counts, as part of a sentence.
+    """
+    shown = {name: each[0].as_py() for name, each in zip(predicate.reads, row, strict=True)}
+    msg = (
+        f"predicate {predicate.name!r} {raised_text(cause)} on the row {shown}, {which}; handle "
+        f"that value in the predicate, or add a predicate that drops such rows"
+    )
+    error = PredicateError(msg, predicate=predicate.name, row=shown)
+    error.__cause__ = cause
+    return error
+
+
+def truths(predicate: FunctionPredicate, columns: Sequence[pa.Array]) -> pa.Array:
+    """Return a function's answers for rows that it is asked for anyway, as an Arrow array.
+
+    Raises:
+        PredicateError: it raised on a row, or gave something else; the message shows the row.
+    """
+    n_rows = len(columns[0])
+    try:
+        result = call(predicate.fn, predicate.arrays, columns)
+    except Exception as error:
+        if n_rows == 1:
+            raise raised_on(predicate, columns, error, "which is one of the results") from error
+        middle = n_rows // 2
+        halves = [
+            [column.slice(start, size) for column in columns]
+            for start, size in ((0, middle), (middle, n_rows - middle))
+        ]
+        return pa.concat_arrays([truths(predicate, half) for half in halves])
+    values, valid = truth_values(result, n_rows, predicate.name, negated=predicate.negated)
+    return pa.array(values, mask=None if valid is None else ~valid)

@@ -16,7 +16,7 @@ from eddyline.errors import OptionError, QueryError
 from eddyline.registry import unknown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 Arrays = Literal["arrow", "pandas", "numpy"]
 """Kinds of arrays that a predicate function may get for a column."""
@@ -48,6 +48,14 @@ class SqlPredicate:
             raise QueryError(msg, text=self.text)
         if not self.name:
             object.__setattr__(self, "name", _shortened(self.text))
+
+
+@dataclass(frozen=True)
+class MixedPredicate(SqlPredicate):
+    """A condition as SQL text that calls Python functions inside a larger expression."""
+
+    functions: Mapping[str, FunctionPredicate] = field(default_factory=dict, hash=False)
+    """Those that it may call, by name."""
 
 
 @dataclass(frozen=True)

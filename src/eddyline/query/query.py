@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from eddyline.query.predicates import Predicate
+    from eddyline.query.predicates import FunctionPredicate, Predicate
     from eddyline.query.windows import Window
 
 Emits = Literal["istream", "dstream", "rstream"]
@@ -60,6 +60,8 @@ class Query:
     emits: Emits
     text: str
     """The query as it was written."""
+    calls: Mapping[str, FunctionPredicate] = field(default_factory=dict, hash=False)
+    """Of a filter, the functions that output columns call, by the columns that stand for them."""
 
     @property
     def is_join(self) -> bool:

@@ -6,20 +6,20 @@ makes ``RESULT``. How a step is run is no business of this module.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from sqlglot import exp
 
 from eddyline.errors import NotSupportedError
-from eddyline.query.predicates import SqlPredicate
+from eddyline.query.predicates import MixedPredicate, SqlPredicate
 from eddyline.query.select.names import identifier
 from eddyline.sql.parsing import parse_output, quoted, refuse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from eddyline.query.predicates import Predicate
+    from eddyline.query.predicates import FunctionPredicate, Predicate
     from eddyline.query.query import Emits, Input, KeyClass, Query
     from eddyline.query.windows import Window
 
@@ -144,6 +144,8 @@ class ProjectStep(OverOne):
     projections: tuple[str, ...]
     """SQL texts; see ``Query.projections``."""
     output: str = RESULT
+    calls: Mapping[str, FunctionPredicate] = field(default_factory=dict, hash=False)
+    """Functions that they call, by the columns that stand for them; see ``Query.calls``."""
 
     def renamed(self, names: Callable[[str], str]) -> ProjectStep:
         """Return the step over relations of other names."""
@@ -151,6 +153,8 @@ class ProjectStep(OverOne):
 
     def __str__(self) -> str:
         columns = ", ".join(" ".join(each.split()) for each in self.projections)
+        for name, call in reversed(list(self.calls.items())):
+            columns = columns.replace(name, call.text)
         return f"project {self.input}: {columns}"
 
 
@@ -186,7 +190,7 @@ def steps(query: Query, made: Mapping[str, Sequence[Step]] | None = None) -> tup
         found += _input_steps(query, each, made or {})
     names = [identifier(each.name) for each in query.inputs]
     if not query.is_join:
-        return (*found, ProjectStep(names[0], query.projections))
+        return (*found, ProjectStep(names[0], query.projections, calls=query.calls))
     output = " ⋈ ".join(names)
     qualifiers = [each.name for each in query.inputs]
     needed = columns_read(qualifiers, (*query.projections, *query.residual))
@@ -211,10 +215,23 @@ def _input_steps(query: Query, each: Input, made: Mapping[str, Sequence[Step]]) 
                 f"of another join; join all the streams in one query, or filter its results only"
             )
             refuse(message, query.text, each.start, NotSupportedError, stream=each.stream)
+        if query.is_join and any(map(_asks_python, inner)):
+            message = (
+                f"{each.stream!r} calls Python functions inside larger expressions or in its "
+                f"output columns, which is not supported yet in the input of a join"
+            )
+            refuse(message, query.text, each.start, NotSupportedError, stream=each.stream)
         found = inlined(inner, name)
     if each.predicates or not query.is_join:
         found.append(FilterStep(name, each.predicates))
     return found
+
+
+def _asks_python(step: Step) -> bool:
+    """Return whether a step calls Python functions elsewhere than as a predicate."""
+    if isinstance(step, FilterStep):
+        return any(isinstance(each, MixedPredicate) for each in step.predicates)
+    return isinstance(step, ProjectStep) and bool(step.calls)
 
 
 def inlined(steps: Sequence[Step], name: str) -> list[Step]:

@@ -7,12 +7,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from eddyline.errors import PlanError
+from eddyline.query.predicates import MixedPredicate
 from eddyline.query.steps import FilterStep, JoinStep, ProjectStep, ReadStep
 from eddyline.rules.step import RuleStep
 from eddyline.spark.filters.operator import FilterOperator
 from eddyline.spark.joins.operator import JoinOperator
 from eddyline.spark.operator import Merging, Site
 from eddyline.spark.projection import ProjectOperator
+from eddyline.spark.rules.filter import RuleFilter
 from eddyline.spark.rules.operator import RuleOperator
 
 if TYPE_CHECKING:
@@ -24,8 +26,15 @@ if TYPE_CHECKING:
     from eddyline.spark.operator import Operator
     from eddyline.spark.relation import Relation
 
+
+def filter_of(step: FilterStep, site: Site) -> Operator:
+    """Return the operator of a filter; of one with mixed predicates, that of a rule."""
+    is_mixed = any(isinstance(each, MixedPredicate) for each in step.predicates)
+    return (RuleFilter if is_mixed else FilterOperator).of(step, site)
+
+
 OPERATORS: dict[type[Any], Callable[[Any, Site], Operator]] = {
-    FilterStep: FilterOperator.of,
+    FilterStep: filter_of,
     RuleStep: RuleOperator.of,
     ProjectStep: ProjectOperator.of,
     JoinStep: JoinOperator.of,

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Self
 from pyspark.errors import AnalysisException
 
 from eddyline.errors import QueryError
+from eddyline.spark.called_column import called_column
 from eddyline.spark.operator import Laid, Operator
+from eddyline.sql.parsing import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -17,23 +19,17 @@ if TYPE_CHECKING:
 
 
 class ProjectOperator(Operator):
-    """Computes output columns.
+    """Computes the output columns of a step of a query, whose name errors say."""
 
-    Args:
-        query: name of the query, for errors.
-        name: of the operator.
-        projections: the columns, as SQL.
-    """
-
-    def __init__(self, query: str, name: str, projections: tuple[str, ...]) -> None:
+    def __init__(self, query: str, step: ProjectStep) -> None:
         self.query = query
-        self.name = name
-        self.projections = projections
+        self.name = f"project {step.output}"
+        self._step = step
 
     @classmethod
     def of(cls, step: ProjectStep, site: Site) -> Self:
         """Return the operator of a step."""
-        return cls(site.query, f"project {step.output}", step.projections)
+        return cls(site.query, step)
 
     def lay(self, df: DataFrame, batch: Batch) -> Laid:  # noqa: ARG002 - the same for every batch
         """Compute the columns."""
@@ -45,8 +41,13 @@ class ProjectOperator(Operator):
         Raises:
             QueryError: one of them cannot be computed.
         """
+        calls, texts = self._step.calls, list(self._step.projections)
+        if calls:
+            every = list(map(quoted, df.columns))
+            texts = [each for text in texts for each in (every if text == "*" else [text])]
         try:
-            return df.selectExpr(*self.projections)
+            called = {name: called_column(df, each) for name, each in calls.items()}
+            return df.withColumns(called).selectExpr(*texts)
         except AnalysisException as error:
             msg = f"query {self.query!r}: {error.getMessage() or error}"
             raise QueryError(msg, query=self.query) from error

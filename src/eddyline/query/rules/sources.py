@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from eddyline.errors import NotSupportedError, QueryError
 from eddyline.query.conditions import And, Constant, MayRaise, NativeTest, Rule
-from eddyline.query.predicates import FunctionPredicate, SqlPredicate, as_predicate
+from eddyline.query.predicates import (
+    FunctionPredicate,
+    MixedPredicate,
+    SqlPredicate,
+    as_predicate,
+)
 from eddyline.query.rules.python_calls import checked_reads, function_test
 from eddyline.query.rules.reader import RuleText
 from eddyline.sql.analysis import check_is_row_wise
@@ -106,7 +111,10 @@ class PredicateRule:
 
     def _bound(self, predicate: Predicate, columns: Mapping[str, str], *, ansi: bool) -> _BoundPart:
         if isinstance(predicate, SqlPredicate):
-            return _bound_text(predicate, self, columns, ansi=ansi)
+            rule = self
+            if isinstance(predicate, MixedPredicate):
+                rule = replace(self, functions=predicate.functions)
+            return _bound_text(predicate, rule, columns, ansi=ansi)
         checked = checked_reads(predicate, f"rule {self.name!r}", columns, ansi=ansi)
         return _BoundPart(predicate.text, function_test(checked), calls=predicate.name)
 

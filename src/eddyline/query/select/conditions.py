@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NoReturn
 from sqlglot import exp
 
 from eddyline.errors import NotSupportedError
-from eddyline.query.predicates import SqlPredicate
+from eddyline.query.predicates import MixedPredicate, SqlPredicate
 from eddyline.query.select.key_classes import Keys, side_of
 from eddyline.query.select.names import identifier
 from eddyline.sql.analysis import check_is_row_wise
@@ -64,7 +64,6 @@ class Calls:
         is_call = isinstance(inner, exp.Anonymous)
         found = self.functions.get(inner.name.lower()) if is_call else None
         if found is None:
-            self.check_none(tree)
             return None
         is_star = [type(each) for each in inner.expressions] == [exp.Star]
         call = Call(found, negated, offset_of(inner), () if is_star else tuple(inner.expressions))
@@ -74,19 +73,26 @@ class Calls:
             message = f"{takes} takes {len(found.reads)} argument(s), got {given}"
             refuse(message, self._text, call.start, function=found.name)
         for each in call.arguments:
-            self.check_none(each)
+            self.check_none(each, "as an argument of another")
         return call
 
-    def check_none(self, tree: Expr) -> None:
+    def within(self, tree: Expr) -> list[exp.Anonymous]:
+        """Return the calls of functions of the user in an expression, in the order of the text."""
+        calls = tree.find_all(exp.Anonymous)
+        found = [each for each in calls if str(each.name).lower() in self.functions]
+        return sorted(found, key=offset_of)
+
+    def check_none(
+        self, tree: Expr, where: str = "inside a larger expression over several inputs"
+    ) -> None:
         """Refuse a function in an expression that is no call."""
-        for node in tree.find_all(exp.Anonymous):
-            name = str(node.name)
-            if name.lower() in self.functions:
-                message = (
-                    f"the function {name} inside a larger expression is not supported yet; "
-                    f"it may stand between the ANDs of WHERE, alone or after NOT"
-                )
-                refuse(message, self._text, offset_of(node), NotSupportedError, function=name)
+        for node in self.within(tree):
+            message = (
+                f"the function {node.name} {where} is not supported yet; "
+                f"it may stand between the ANDs of WHERE, alone or after NOT"
+            )
+            at = offset_of(node)
+            refuse(message, self._text, at, NotSupportedError, function=str(node.name))
 
 
 class Conditions:
@@ -115,20 +121,18 @@ class Conditions:
 
     def _add_conjunct(self, part: Fragment, inputs: Sequence[str]) -> None:
         """Add a conjunct that reads one input, or none."""
-        written = SqlPredicate(self._names.unqualified(part, self._word))
-        self._predicates_of(inputs).append(written)
+        text = self._names.unqualified(part, self._word)
+        names = {str(each.name).lower() for each in self._calls.within(part.tree)}
+        called = {name: self._calls.functions[name] for name in sorted(names)}
+        made = MixedPredicate(text, functions=called) if called else SqlPredicate(text)
+        self._predicates_of(inputs).append(made)
 
     def _predicates_of(self, inputs: Sequence[str]) -> list[Predicate]:
         return self.predicates[inputs[0] if inputs else next(iter(self.predicates))]
 
     def _add_call(self, call: Call) -> None:
         """Add a conjunct that calls a function of the user."""
-        arguments = [self.statement.part(each) for each in call.arguments]
-        if arguments:
-            names = [self._names.inputs(each, self._word) for each in arguments]
-            inputs = list(dict.fromkeys(name for each in names for name in each))
-        else:
-            reads, inputs = self._names.own_reads(call.function, call.start)
+        predicate, inputs = self.called(call, self._word)
         if len(inputs) > 1:
             message = (
                 f"the function {call.function.name} reads {' and '.join(inputs)}; "
@@ -136,9 +140,17 @@ class Conditions:
             )
             facts = {"function": call.function.name}
             refuse(message, self.statement.text, call.start, NotSupportedError, **facts)
-        if arguments:
-            reads = [self._names.unqualified(each, self._word) for each in arguments]
-        self._predicates_of(inputs).append(call.predicate(reads))
+        self._predicates_of(inputs).append(predicate)
+
+    def called(self, call: Call, word: str) -> tuple[FunctionPredicate, Sequence[str]]:
+        """Return a call as a predicate over what it reads, and the inputs of that."""
+        arguments = [self.statement.part(each) for each in call.arguments]
+        if not arguments:
+            reads, inputs = self._names.own_reads(call.function, call.start)
+            return call.predicate(reads), inputs
+        named = [self._names.inputs(each, word) for each in arguments]
+        inputs = list(dict.fromkeys(name for each in named for name in each))
+        return call.predicate([self._names.unqualified(each, word) for each in arguments]), inputs
 
 
 class JoinConditions(Conditions):
@@ -161,6 +173,7 @@ class JoinConditions(Conditions):
         self._add_equality(sides, f"{left.text} = {right.text}", start)
 
     def _add_conjunct(self, part: Fragment, inputs: Sequence[str]) -> None:
+        self._calls.check_none(part.tree)
         if len(inputs) != 1:
             self._check_deterministic(part)
         if len(inputs) < 2:

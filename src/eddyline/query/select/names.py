@@ -143,13 +143,19 @@ class Names:
 
     def unqualified(self, part: Fragment, what: str = "") -> str:  # noqa: ARG002
         """Return a part's text without the inputs before its columns."""
-        changes = []
+        return self.with_calls(part, ())
+
+    def with_calls(self, part: Fragment, calls: Sequence[tuple[Fragment, str]]) -> str:
+        """Return the same with names of columns in the place of calls of functions."""
+        changes = [(call.start, call.end, name) for call, name in calls]
         for node in sorted(part.tree.find_all(exp.Column), key=offset_of):
             first, *rest = node.parts
-            if rest and first.name.lower() in self._qualifiers:
-                end = rest[0].meta.get("start", part.query.find("*", offset_of(first)))
-                changes.append((offset_of(first), end, ""))
-        return part.rewritten(changes)
+            at = offset_of(first)
+            is_outside = not any(call.start < at < call.end for call, _ in calls)
+            if rest and is_outside and first.name.lower() in self._qualifiers:
+                end = rest[0].meta.get("start", part.query.find("*", at))
+                changes.append((at, end, ""))
+        return part.rewritten(sorted(changes))
 
     def own_reads(
         self,

@@ -81,13 +81,45 @@ def read_query(
 
 def _filter(statement: Statement, calls: Calls, item: FromItem) -> Query:
     """Read a query over one input."""
-    _check_output(statement, calls)
     names = Names(item.name, item.stream)
-    projections = tuple(map(names.unqualified, statement.output_columns))
     conditions = Conditions(statement, calls, names, [item.name])
+    called: dict[str, FunctionPredicate] = {}
+    projections = tuple(
+        _output_column(column, conditions, calls, names, called)
+        for column in statement.output_columns
+    )
     _add_where(conditions)
     read = _inputs([item], conditions)
-    return Query(read, (), (), (), projections, "istream", statement.text)
+    return Query(read, (), (), (), projections, "istream", statement.text, called)
+
+
+def _output_column(
+    column: Fragment,
+    conditions: Conditions,
+    calls: Calls,
+    names: Names,
+    called: dict[str, FunctionPredicate],
+) -> str:
+    """Return the text of an output column; calls of functions of the user become columns.
+
+    These are added to ``called``.
+    """
+    if _is_star(column.tree):
+        return names.unqualified(column)
+    what = f"output column {column.text!r}"
+    check_is_row_wise(column.tree, column.query, what, calls.functions)
+    replaced = []
+    for node in calls.within(column.tree):
+        call = calls.call(node)
+        assert call is not None
+        made, _ = conditions.called(call, what)
+        name = next((name for name, each in called.items() if each == made), None)
+        name = name or f"__eddyline_call_{len(called)}"
+        called[name] = made
+        replaced.append((conditions.statement.part(node), name))
+    text = names.with_calls(column, replaced)
+    is_named = isinstance(column.tree, exp.Alias | exp.Aliases) or not replaced
+    return text if is_named else f"{text} AS {identifier(' '.join(column.text.split()))}"
 
 
 def _join(

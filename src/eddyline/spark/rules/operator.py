@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from eddyline.runtime.records import History
     from eddyline.spark.operator import Batch, Observed, Site
     from eddyline.spark.rules.binding import RuleBinder
-    from eddyline.spark.rules.output import MatchesColumn, Output
+    from eddyline.spark.rules.output import MatchedRows, MatchesColumn, Output
     from eddyline.watch.sections import Section
 
 MAX_SAVED = 10_000
@@ -107,7 +107,7 @@ class RuleOperator(Operator):
         self,
         store: RuleStore,
         binder: RuleBinder,
-        output: MatchesColumn,
+        output: MatchesColumn | MatchedRows,
         df: DataFrame,
         *,
         query: str = "",

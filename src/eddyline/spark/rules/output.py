@@ -61,6 +61,18 @@ class MatchesColumn:
         return df.withColumn(self.column, F.lit(None).cast(kind))
 
 
+class MatchedRows:
+    """The rows for which some rule is true."""
+
+    def lay(self, df: DataFrame, task: RuleTask, columns: Columns, observation: Any) -> DataFrame:
+        """Keep them."""
+        return keep_matched(df, task, columns, observation)
+
+    def shape(self, df: DataFrame) -> DataFrame:
+        """Return a DataFrame with the columns of the result, for analysis only."""
+        return df
+
+
 def keep_matched(df: DataFrame, task: RuleTask, columns: Columns, observation: Any) -> DataFrame:
     """Return the rows for which some rule is true."""
     task = replace(task, as_places=True)

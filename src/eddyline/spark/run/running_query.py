@@ -158,7 +158,7 @@ class RunFace(StreamingFace):
     def to_df(self) -> DataFrame:
         """Return all rows so far as a DataFrame (sink ``memory``), also as a view by its name."""
         found = self._memory().to_df(self.source.sparkSession)
-        found.createOrReplaceTempView(self.name)
+        found.createOrReplaceTempView(quoted(self.name))
         return found
 
     def stream(self) -> DataFrame:

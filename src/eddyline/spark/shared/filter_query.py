@@ -8,8 +8,10 @@ from eddyline.query.steps import FilterStep, ProjectStep, ReadStep
 from eddyline.spark.filters.operator import FilterOperator
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from eddyline.filters.binding import Pinned
-    from eddyline.query.predicates import Predicate
+    from eddyline.query.predicates import FunctionPredicate, Predicate
     from eddyline.spark.query import Query
 
 
@@ -28,6 +30,12 @@ def projections_of(query: Query) -> tuple[str, ...]:
     return next(each.projections for each in query.steps if isinstance(each, ProjectStep))
 
 
+def calls_of(query: Query) -> Mapping[str, FunctionPredicate]:
+    """Return the Python functions that output columns call."""
+    return next(each.calls for each in query.steps if isinstance(each, ProjectStep))
+
+
 def pinned_of(query: Query) -> tuple[Pinned, ...]:
-    """Return the predicates that keep their place."""
-    return next(each.bound.pinned for each in query.operators if isinstance(each, FilterOperator))
+    """Return the predicates that keep their place; rules have none."""
+    filters = (each for each in query.operators if isinstance(each, FilterOperator))
+    return next((each.bound.pinned for each in filters), ())

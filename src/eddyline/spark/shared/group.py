@@ -21,7 +21,13 @@ from eddyline.spark.rules.rule_set import RuleSet
 from eddyline.spark.run.run import Job, Run, has_started, settings_of
 from eddyline.spark.run.running_query import RunFace, stop_runs
 from eddyline.spark.session import is_ansi
-from eddyline.spark.shared.filter_query import is_filter, pinned_of, predicates_of, projections_of
+from eddyline.spark.shared.filter_query import (
+    calls_of,
+    is_filter,
+    pinned_of,
+    predicates_of,
+    projections_of,
+)
 from eddyline.spark.shared.outlet import PLACES, SharedOutlet, member_of
 from eddyline.spark.sinks.sinks import folder_of, sink_of
 from eddyline.sql.functions import NON_DETERMINISTIC
@@ -242,6 +248,8 @@ def why_not_shared(query: Query) -> str:
         return "it has options of its own"
     if pinned := pinned_of(query):
         return f"{pinned[0].text!r} keeps its place: {pinned[0].reason}"
+    if calls := calls_of(query):
+        return f"its output columns call {next(iter(calls.values())).text}, a Python function"
     drawn = {name.lower() for text in projections_of(query) for name in _NAME.findall(text)}
     if lots := drawn & {*NON_DETERMINISTIC, "_metadata"}:
         return f"its output columns use {sorted(lots)[0]}, which depends on how rows are read"
