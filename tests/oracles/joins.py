@@ -78,6 +78,48 @@ def results(
         return connection.sql(_select(query, held, times)).to_arrow_table()
 
 
+def results_by_partner(
+    query: Query,
+    tables: Mapping[str, pa.Table],
+    times: Mapping[str, str | None],
+    until: int = FOREVER,
+) -> pa.Table:
+    """Return the results of a LEFT, SEMI or ANTI join of two inputs, once event time came so far.
+
+    A row of the first input is decided if it left its window before ``until`` (µs), and at once if
+    a key of it is missing, or two of its members of one class are not equal; combinations stand at
+    any time. See ``results``.
+    """
+    left, right = query.inputs
+    with _database().cursor() as connection:
+        held = []
+        for each in (left, right):
+            rows = with_time(tables[each.stream], times[each.stream])
+            connection.register(_arrived(each.stream), rows)
+            held.append(_held(connection, each, rows.column_names, times[each.stream]))
+        rows = f"(SELECT *, row_number() OVER () AS _row FROM ({held[0]})) AS {_name(left.name)}"
+        a, b = _name(left.name), _name(right.name)
+        met = [*map(_sql, (*query.equalities, *query.conditions))]
+        met.append(f"greatest({a}._start, {b}._start) <= least({a}._end, {b}._end)")
+        pair = " AND ".join(f"({each})" for each in met)
+        members = [[f"({_sql(of)})" for of in key.members[left.name]] for key in query.keys]
+        alike = [f"{of[0]} = {each}" for of in members for each in of]
+        keyed = f"coalesce({' AND '.join(alike)}, FALSE)"
+        partners = f"SELECT _row FROM {rows} JOIN ({held[1]}) AS {b} ON {pair}"
+        due = f"(NOT {keyed} OR _end < {until} OR {until} = {FOREVER})"
+        is_in = "IN" if query.kind == "semi" else "NOT IN"
+        lonely = f"SELECT * FROM {rows} WHERE {due} AND _row {is_in} ({partners})"
+        columns, where = ", ".join(map(_sql, query.projections)), "TRUE"
+        if query.residual:
+            where = " AND ".join(f"({_sql(each)})" for each in query.residual)
+        text = f"SELECT {columns} FROM ({lonely}) AS {a}"
+        if query.kind == "left":
+            text = f"{text} LEFT JOIN ({held[1]}) AS {b} ON FALSE WHERE {where}"
+            pairs = f"FROM {rows} JOIN ({held[1]}) AS {b} ON {pair} WHERE {where}"
+            text = f"SELECT {columns} {pairs} UNION ALL {text}"
+        return connection.sql(text).to_arrow_table()
+
+
 @cache
 def _database() -> duckdb.DuckDBPyConnection:
     """Return an empty database that all calls share: making one takes longer than most joins."""

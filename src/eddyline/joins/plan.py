@@ -13,16 +13,38 @@ from eddyline.state.grid import Bins, Grid
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    import pyarrow as pa
+
     from eddyline.joins.caches.counts import CachePlan, CacheReport
     from eddyline.joins.graph import JoinGraph
     from eddyline.joins.orders.probe_profiling import DropProbing, DropSample
-    from eddyline.state.event_time import OrderPlan
+    from eddyline.query.query import JoinKind
+    from eddyline.state.event_time import EventTime, OrderPlan
     from eddyline.state.repartitioning import Moved
     from eddyline.state.rows import KeyColumn
 
 
 COMPONENT = "join"
 """Name of a join in journals, reports of tasks and manifests."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartnerPlan:
+    """The rows of the first of two inputs whose partners decide whether they are results."""
+
+    kind: JoinKind
+    """What is a result; not ``inner``."""
+    left: str
+    right: str
+    length: int
+    """Length of the window of the first input (µs)."""
+    found: pa.DataType | None
+    """Type of the rows that equal keys find for a row of the first, where conditions say which of
+    them are partners: lists of structs. These are asked of results; None if there are none."""
+    time: EventTime | None = None
+    """Event time of the streams; None if no row of the second input comes later: it is a table."""
+    latest: Mapping[str, int] = field(default_factory=dict)
+    """The latest event time of each stream before the batch (µs); of those that had rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +71,9 @@ class BatchPlan:
     """By input: key columns that its rows do not carry, because their codes tell them."""
     moved: Moved | None = None
     """Origin of the runs if another grid made them; each bucket takes its own rows out."""
+    partners: PartnerPlan | None = None
+    """What is asked beside combinations, or in their place; None of an inner join. See
+    ``partner_bucket.PartnerBatch``."""
     caches: CachePlan = NO_CACHES
     """Use of caches of joined rows; none if omitted."""
     probing: DropProbing | None = None

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from msgspec import Struct, field
 
 from eddyline.state.bucket_state import BucketState, files_of
 from eddyline.state.grid import Grid
 from eddyline.state.manifest import StatePart
+
+if TYPE_CHECKING:
+    from eddyline.state.run_files import RunFile
 
 
 class JoinPart(Struct, frozen=True, forbid_unknown_fields=True):
@@ -18,6 +23,15 @@ class JoinPart(Struct, frozen=True, forbid_unknown_fields=True):
     """The files of each bucket, by its number."""
     n_late: dict[str, int] = field(default_factory=dict)
     """Late rows of each input so far."""
+
+    def files(self, name: str) -> list[RunFile]:
+        """Return the runs of the window of an input."""
+        return [file for each in self.buckets.values() for file in each.runs.get(name, ())]
+
+    def n_waiting(self, name: str) -> int:
+        """Return how many rows of an input are in files of rows that wait for event time."""
+        files = [file for each in self.buckets.values() for file in each.waiting.get(name, ())]
+        return sum(file.n_rows for file in files)
 
     def packed(self) -> StatePart:
         """Return the part as a manifest holds it."""

@@ -113,10 +113,13 @@ class JoinView:
     fullest: float
     """New rows of the fullest bucket, with copies, over the mean (nan: no row was joined)."""
     n_results: int
-    """Combinations that were found, before conditions that are no equalities."""
+    """Combinations that were found, and rows that were decided, before conditions that are no
+    equalities."""
     is_adaptive: bool
     notes: tuple[str, ...] = ()
     """Other things worth knowing."""
+    kind: str = "inner"
+    """``inner``, ``left``, ``semi`` or ``anti``."""
     splits: tuple[str, ...] = ()
     """Of each key that is cut by event time, too, in how many parts the inputs are, in words."""
 
@@ -136,4 +139,7 @@ class JoinRecord:
     n_late: int
     """Rows of the batch that came too late."""
     n_results: int
-    """Combinations that the batch found, before conditions that are no equalities."""
+    """Combinations that the batch found, and rows that it decided, before conditions that are no
+    equalities."""
+    n_waiting: int = 0
+    """Rows that are kept back after the batch until event time has passed them."""

@@ -15,6 +15,11 @@ Emits = Literal["istream", "dstream", "rstream"]
 """Results as they come to be, as they cease to be, or all that hold at each instant of an input."""
 
 
+JoinKind = Literal["inner", "left", "semi", "anti"]
+"""Combinations; these, and rows of the first input without a partner; rows of the first input that
+have a partner; rows of it that have none."""
+
+
 @dataclass(frozen=True, slots=True)
 class Input:
     """One input of a query: a stream or a table under the name by which the query calls it."""
@@ -62,6 +67,11 @@ class Query:
     """The query as it was written."""
     calls: Mapping[str, FunctionPredicate] = field(default_factory=dict, hash=False)
     """Of a filter, the functions that output columns call, by the columns that stand for them."""
+
+    kind: JoinKind = "inner"
+    conditions: tuple[str, ...] = ()
+    """Of a join that is not inner: what makes two rows partners beside the equalities, with every
+    column qualified."""
 
     @property
     def is_join(self) -> bool:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from eddyline.query.predicates import FunctionPredicate, Predicate
-    from eddyline.query.query import Emits, Input, KeyClass, Query
+    from eddyline.query.query import Emits, Input, JoinKind, KeyClass, Query
     from eddyline.query.windows import Window
 
 RESULT = "(result)"
@@ -119,6 +119,9 @@ class JoinStep:
     """As written, with qualified columns: compared again where codes of keys are hashes."""
     emits: Emits
     output: str
+    kind: JoinKind = "inner"
+    conditions: tuple[str, ...] = ()
+    """See ``Query.conditions``."""
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -132,9 +135,10 @@ class JoinStep:
 
     def __str__(self) -> str:
         sides = ", ".join(f"{each.name} [{each.window.text}]" for each in self.joined)
-        keys = " AND ".join(map(str, self.keys))
+        keys = " AND ".join((*map(str, self.keys), *(f"({each})" for each in self.conditions)))
         emits = "" if self.emits == "istream" else f", as {self.emits.upper()}"
-        return f"join {sides} on {keys or 'no key'}{emits}"
+        kind = "" if self.kind == "inner" else f"{self.kind} "
+        return f"{kind}join {sides} on {keys or 'no key'}{emits}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,12 +197,13 @@ def steps(query: Query, made: Mapping[str, Sequence[Step]] | None = None) -> tup
         return (*found, ProjectStep(names[0], query.projections, calls=query.calls))
     output = " ⋈ ".join(names)
     qualifiers = [each.name for each in query.inputs]
-    needed = columns_read(qualifiers, (*query.projections, *query.residual))
+    needed = columns_read(qualifiers, (*query.projections, *query.residual, *query.conditions))
     joined = tuple(
         JoinedInput(each.name, name, each.window, needed[each.name])
         for name, each in zip(names, query.inputs, strict=True)
     )
-    found.append(JoinStep(joined, query.keys, query.equalities, query.emits, output))
+    asked = query.emits, output, query.kind, query.conditions
+    found.append(JoinStep(joined, query.keys, query.equalities, *asked))
     if query.residual:
         found.append(FilterStep(output, tuple(map(SqlPredicate, query.residual))))
     return (*found, ProjectStep(output, query.projections))

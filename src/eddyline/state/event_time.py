@@ -114,6 +114,11 @@ class OrderPlan:
         return Answered(self.emits, self.time, until)
 
 
+def earlier(at: int, by: int) -> int:
+    """Return the instant that is so much earlier (µs), as far as time in 64 bits goes."""
+    return at if at == FOREVER else max(at - by, ALWAYS)
+
+
 def ended_until(until: int) -> int:
     """Return the instant before which a result must end to be emitted as ended (µs).
 

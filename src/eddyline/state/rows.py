@@ -79,6 +79,13 @@ class Rows:
         passes = None if self.passes is None else self.passes[rows]
         return Rows(codes, self.starts[rows], self.ends[rows], payload, passes)
 
+    def passing(self) -> Rows:
+        """Return the rows that can join."""
+        if self.passes is None:
+            return self
+        kept = self.taken(np.flatnonzero(self.passes))
+        return Rows(kept.codes, kept.starts, kept.ends, kept.payload)
+
     @classmethod
     def together(cls, parts: Sequence[Rows]) -> Rows:
         """Return the rows of several parts; at least one, and marked alike."""

@@ -66,6 +66,13 @@ _EMITS = {
 }
 """Kinds of output, in words."""
 
+_KINDS = {
+    "left": "combinations at once, and rows of {0} that have no partner in {1}, with NULLs",
+    "semi": "rows of {0} that have a partner in {1}, each once",
+    "anti": "rows of {0} that have no partner in {1}, each once",
+}
+"""What joins that are not inner emit, in words."""
+
 ARRIVED = columns("input, window, arrived: count, joined: count, late: count, no time: count")
 KEPT = columns("input, kept: count, size: bytes, runs: count, latest (UTC): time")
 PROBES = columns(
@@ -99,6 +106,7 @@ def lines(records: Iterable[Record]) -> tuple[str, ...]:
         elif isinstance(each, JoinRecord):
             found.append(f"windows {_held(each)}")
             found += [f"{count(each.n_late)} late"] if each.n_late else []
+            found += [f"{count(each.n_waiting)} waiting"] if each.n_waiting else []
     return tuple(found)
 
 
@@ -157,10 +165,13 @@ def _lead(
 
 def summary(view: JoinView) -> list[str]:
     """Return in sentences what is emitted, by which keys, in which grid, and what was found."""
-    said = _EMITS.get(view.emits)
+    said, word = _EMITS.get(view.emits), view.emits
+    if view.kind in _KINDS:
+        names = [clipped(each.name, NAME_WIDTH) for each in view.inputs]
+        said, word = _KINDS[view.kind].format(*names), view.kind
     how = f": {said}" if said else ""
     return [
-        f"Join of {counted(len(view.inputs), 'input')}, {one_line(view.emits).upper()}{how}.",
+        f"Join of {counted(len(view.inputs), 'input')}, {one_line(word).upper()}{how}.",
         f"Keys: {'; '.join(view.keys) or UNKNOWN}.",
         _grid(view),
         _found(view),
@@ -216,7 +227,8 @@ def waiting(view: JoinView) -> list[str]:
         for each in view.inputs
         if each.n_waiting
     ]
-    return [f"Rows that wait until no earlier one can come: {', '.join(found)}."] if found else []
+    later = "earlier one" if view.kind == "inner" else "partner"
+    return [f"Rows that wait until no {later} can come: {', '.join(found)}."] if found else []
 
 
 # -- tables -------------------------------------------------------------------------------------

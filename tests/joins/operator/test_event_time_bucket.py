@@ -79,16 +79,19 @@ class OrderedOperator(Operator):
     def rows(self, each, arrived):
         return self.marked(each, arrived)
 
+    def task(self, plan, place, before):
+        return OrderedBatch(plan, place, before)
+
     def batch(self, tables, *, number):
         plan = self.plan(number)
         inputs = self.inputs(tables, is_first=number == 0)
         before, place = self.part.buckets.get(0, BucketState()), self.manifests.place("join")
         for _ in range(self.draw(st.sampled_from([0, 0, 1]))):  # an attempt that fails
-            failed = OrderedBatch(plan, place, before)
+            failed = self.task(plan, place, before)
             for _ in failed.run(inputs):
                 if self.draw(st.booleans()):
                     break
-        task = OrderedBatch(plan, place, before)
+        task = self.task(plan, place, before)
         self.found += task.run(inputs)
         latest = dict(self.latest)
         for name in self.timed:
@@ -202,7 +205,7 @@ class Feed:
         )
         arrived = {name: self.rows(name, of) for name, of in rows.items() if of}
         found = list(task.run(arrived))
-        latest = latest_after(plan.order, arrived, {})
+        latest = latest_after(plan.order.time, plan.order.latest, arrived, {})
         self.report = task.report
         part = JoinPart(Grid((1,)), {0: task.report.after})
         self.manifests.commit(plan.batch_id, "fed", parts_of(part, latest))

@@ -323,7 +323,7 @@ def test_a_sample_travels():
 def test_the_first_look_up_is_not_timed(monkeypatch):
     """The code is cold then, and whatever filter is first would seem to be the slowest."""
     events = []
-    look_up = drop_probing._LookUp.partners
+    look_up = drop_probing.LookUp.partners
 
     def noted(self, *given):
         events.append(("rows", len(self.before)))
@@ -333,7 +333,7 @@ def test_the_first_look_up_is_not_timed(monkeypatch):
         events.append("clock")
         return len(events)
 
-    monkeypatch.setattr(drop_probing._LookUp, "partners", noted)
+    monkeypatch.setattr(drop_probing.LookUp, "partners", noted)
     windows, news = star_rows()
     list(drop_samples(probing_of(STAR), STAR, windows, news, 0, clock))
     assert events == [("rows", 4), *3 * ["clock", ("rows", 60), "clock"]]

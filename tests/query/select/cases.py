@@ -87,5 +87,6 @@ PARTS = {
     "equalities": lambda query: (f"equal {each}" for each in query.equalities),
     "residual": lambda query: (f"residual {each}" for each in query.residual),
     "emits": lambda query: (f"emits {query.emits}",),
+    "kind": lambda query: (query.kind, *(f"met {each}" for each in query.conditions)),
     "output": lambda query: query.projections,
 }

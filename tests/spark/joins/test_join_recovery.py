@@ -26,6 +26,11 @@ TEXT = (
     "u [RANGE 30 SECONDS] WHERE s.k = t.k AND t.k = u.k AND s.id % 3 <> u.id % 3"
 )
 
+LEFT_TEXT = (
+    "SELECT s.id AS a, t.id AS b, s.id % 5 AS c FROM s [RANGE 20 SECONDS] "
+    "LEFT JOIN t [RANGE 10 SECONDS] ON s.k = t.k AND s.id % 3 <> t.id % 3"
+)
+
 SCRIPT = """
 import os, pathlib, sys
 import pandas as pd
@@ -93,29 +98,45 @@ def got(folder):
     return duckdb.sql(f"SELECT a, b, c FROM '{folder}/out/*.parquet' ORDER BY ALL").fetchall()
 
 
-def command_for(folder):
+def expected_left(n_batches):
+    """Every result of LEFT_TEXT that is decided when t has come so far."""
+    s, t = (pa.concat_tables(rows_of(name, at) for at in range(n_batches)) for name in "st")
+    assert s.num_rows == t.num_rows
+    return duckdb.sql(
+        "WITH w AS (SELECT s.id AS a, t.id AS b, s.id % 5 AS c FROM s JOIN t ON s.k = t.k "
+        "AND s.id % 3 <> t.id % 3 AND s.ts BETWEEN t.ts - INTERVAL 20 SECONDS AND t.ts + "
+        "INTERVAL 10 SECONDS) FROM w UNION ALL SELECT id, NULL, id % 5 FROM s WHERE id NOT IN "
+        "(SELECT a FROM w) AND ts + INTERVAL 20 SECONDS < (SELECT max(ts) - INTERVAL 2 SECONDS "
+        "FROM t) ORDER BY ALL"
+    ).fetchall()
+
+
+def command_for(folder, text=TEXT):
     script = folder / "script.py"
     script.write_text(SCRIPT)
-    return script, folder, TEXT
+    return script, folder, text
 
 
 @pytest.mark.large
-def test_killed_at_random_instants(spark, tmp_path, tmp_path_factory):
+@pytest.mark.parametrize(
+    ("text", "wanted", "n_kills"), [(TEXT, expected, N_KILLS), (LEFT_TEXT, expected_left, 8)]
+)
+def test_killed_at_random_instants(spark, tmp_path, tmp_path_factory, text, wanted, n_kills):
     one = tmp_path_factory.mktemp("one")
     for name in "stu":
         write_batch(one, name, 0, rows_of(name, 0))
         for number in range(N_BATCHES):
             write_batch(tmp_path, name, number, rows_of(name, number))
-    java, command = soon_started(*command_for(one)), command_for(tmp_path)
+    java, command = soon_started(*command_for(one, text)), command_for(tmp_path, text)
     drawn = random.Random(11)
-    for _ in range(N_KILLS):
+    for _ in range(n_kills):
         process = Process(*command, java=java)
         process.await_start()
         time.sleep(drawn.uniform(0.0, 3.0))
         process.check_runs()
         process.kill()
     assert Process(*command, java=java).finish().split()[-1] == "done"
-    assert got(tmp_path) == expected(N_BATCHES)
+    assert got(tmp_path) == wanted(N_BATCHES)
     windows = tmp_path / "ckpt" / "eddyline" / "state"
     assert len(list(windows.glob("manifest-*"))) == 2, "old manifests go"
 

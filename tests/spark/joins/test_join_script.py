@@ -90,3 +90,21 @@ def test_the_console_shows_what_is_joined(spark, folder, capfd):
 def test_a_table_that_is_not_there_is_said(spark, folder):
     with pytest.raises(SourceError, match=r"'regions' reads from .*nowhere\.csv', and there is no"):
         run_script(script_of(folder, table="nowhere.csv"), spark=spark)
+
+
+def test_orders_that_nobody_paid(spark, folder):
+    out, file = folder / "unpaid", script_of(folder)
+    text = file.read_text("utf-8").partition("CREATE QUERY")[0]
+    file.write_text(
+        f"""{text}
+        CREATE QUERY unpaid WITH (sink='parquet', path='{out}') AS
+        SELECT o.id, o.code FROM orders [RANGE 10 SECONDS] AS o
+        WHERE o.code > 7 AND NOT EXISTS (
+          SELECT 1 FROM payments [RANGE 5 SECONDS] AS p WHERE p.id = o.id
+        );""",
+        "utf-8",
+    )
+    (run,) = run_script(file, spark=spark, trigger="available_now")
+    assert run.await_termination(120)
+    # Order 2 ended at 11 s, and order 3 at 12 s; payments are at 14 s.
+    assert sorted(pq.read_table(out)["id"].to_pylist()) == [2, 3]

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from eddyline.joins.caches.bucket_caches import CachedBatch
+    from eddyline.joins.operator.pipeline import Shortcut
     from eddyline.joins.plan import BatchPlan
     from eddyline.state.bucket_state import BucketState
     from eddyline.state.place import StatePlace
@@ -67,8 +68,7 @@ class BucketBatch:
         )
         windows = {name: self._window(name) for name in self.plan.graph.inputs}
         shortcut = None if caches is None else caches.begin(self.report.after.runs, windows, news)
-        work = self.report.work
-        for found in results(self.plan.graph, self.plan.orders, windows, news, work, shortcut):
+        for found in self._results(windows, news, shortcut):
             self.report.n_results += found.num_rows
             yield found
         self._profile(windows, news)
@@ -78,6 +78,20 @@ class BucketBatch:
         if caches is not None:
             self.report.caches = caches.close(self.report.after.runs)
         self.report.ns = time.perf_counter_ns() - started
+
+    def _results(
+        self,
+        windows: Mapping[str, Sequence[SortedRun]],
+        news: Mapping[str, SortedRun],
+        shortcut: Shortcut | None,
+    ) -> Iterator[pa.Table]:
+        """Yield what the new rows of the batch bring about; see ``delta_join.results``."""
+        plan = self.plan
+        return results(plan.graph, plan.orders, windows, news, self.report.work, shortcut)
+
+    def _horizon(self, name: str) -> int | None:
+        """Return the instant before which rows of an input left that are not needed (µs)."""
+        return self.plan.horizons.get(name, ALWAYS)
 
     def _profile(
         self, windows: Mapping[str, Sequence[SortedRun]], news: Mapping[str, SortedRun]
@@ -110,7 +124,7 @@ class BucketBatch:
 
     def _window(self, name: str) -> list[SortedRun]:
         """Return the runs of an input that may still join, some of them made one."""
-        horizon, length = self.plan.horizons.get(name, ALWAYS), self.plan.lengths[name]
+        horizon, length = self._horizon(name), self.plan.lengths[name]
         if horizon is None:
             return []
         upkeep = upkeep_of(self.before.runs.get(name, ()), horizon=horizon, length=length)
@@ -147,7 +161,7 @@ class BucketBatch:
                 self.report.bins[name, key] = counts * step
 
     def _keep(self, name: str, run: SortedRun) -> None:
-        horizon = self.plan.horizons.get(name, ALWAYS)
+        horizon = self._horizon(name)
         if horizon is None:
             return
         new = run

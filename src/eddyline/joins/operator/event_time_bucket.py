@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from pyarrow import fs
 
     from eddyline.joins.plan import BatchPlan
-    from eddyline.state.event_time import OrderPlan
+    from eddyline.state.event_time import EventTime, OrderPlan
     from eddyline.state.run_files import RunFile
 
 SHRINKS = 2
@@ -100,7 +100,7 @@ class OrderedBatch(BucketBatch):
         started = time.perf_counter_ns()
         self.report = BucketReport(self.bucket)
         since = self.before.emitted_until
-        latest = latest_after(self._order, batch, self.latest)
+        latest = latest_after(self._order.time, self._order.latest, batch, self.latest)
         until = max(since, self._order.until(latest))
         due = self._due({name: self._on_time(name, batch[name]) for name in batch}, since, until)
         if due or until > since:
@@ -151,7 +151,7 @@ class OrderedBatch(BucketBatch):
         return max(low, self.before.emitted_until) if name in self._order.awaited else low
 
     def _write_late(self, name: str, late: Rows) -> None:
-        late = _passing(late)
+        late = late.passing()
         if not len(late):
             return
         needed = list(self._order.columns.get(name, late.payload.column_names))
@@ -164,7 +164,7 @@ class OrderedBatch(BucketBatch):
         for name in self.plan.graph.inputs:
             rows = on_time.get(name)
             if rows is not None:
-                self.report.n_rows[name] = len(_passing(rows))
+                self.report.n_rows[name] = len(rows.passing())
                 self.report.n_here += self.report.n_rows[name]
             if name not in self._order.time.lateness:
                 if rows is not None:
@@ -298,19 +298,23 @@ def results_of_all(plan: BatchPlan, batch: Mapping[str, Rows]) -> Iterator[pa.Ta
 
 
 def latest_after(
-    order: OrderPlan, batch: Mapping[str, Rows], others: Mapping[str, int]
+    streams: EventTime,
+    before: Mapping[str, int],
+    batch: Mapping[str, Rows],
+    others: Mapping[str, int],
 ) -> dict[str, int]:
     """Return the latest event time of each stream after a batch (µs).
 
     Args:
-        order: with those before it.
+        streams: the streams.
+        before: their latest event times before it.
         batch: the rows of each input.
         others: the latest times of rows that do not come themselves.
     """
-    latest = dict(order.latest)
+    latest = dict(before)
     came = {name: int(rows.starts.max()) for name, rows in batch.items() if len(rows)}
     for name, at in (*came.items(), *others.items()):
-        if name in order.time.lateness:
+        if name in streams.lateness:
             latest[name] = max(latest.get(name, ALWAYS), at)
     return latest
 
@@ -331,7 +335,7 @@ def released_of(order: OrderPlan, name: str, rows: Rows, groups: Groups | None) 
         groups: those of the stream before the rows; None if there was none.
     """
     if name not in order.rows:
-        return Released(_passing(rows), None)
+        return Released(rows.passing(), None)
     window, payload = order.rows[name], rows.payload
     by_time = stream_order(rows.starts, payload.select(order.ties[name]))
     rows = rows.taken(by_time)
@@ -346,14 +350,6 @@ def released_of(order: OrderPlan, name: str, rows: Rows, groups: Groups | None) 
     columns |= {GROUP: pa.array(arrivals.group), RANK: pa.array(arrivals.rank)}
     whole = Rows(rows.codes, rows.starts, ends, pa.table(columns))
     return Released(whole.taken(np.flatnonzero(joins)), arrivals)
-
-
-def _passing(rows: Rows) -> Rows:
-    """Return the rows that can join."""
-    if rows.passes is None:
-        return rows
-    kept = rows.taken(np.flatnonzero(rows.passes))
-    return Rows(kept.codes, kept.starts, kept.ends, kept.payload)
 
 
 def _joinable(order: OrderPlan, name: str, run: SortedRun) -> SortedRun:

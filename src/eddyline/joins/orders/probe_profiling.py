@@ -198,7 +198,7 @@ class _Profiler:
         for other in self.probing.neighbours.get(name, ()):
             if n_rows := sum(map(len, self.windows[other])):
                 links = self.graph.links((name,), other)
-                look_up = _LookUp.of(rows, links)
+                look_up = LookUp.of(rows, links)
                 counts = look_up.partners(self.windows[other], len(rows), MOST_PAIRS).counts
                 # Rows of other buckets are not joined.
                 parts = [parts for key, parts in enumerate(self.probing.n_parts) if key in links]
@@ -209,7 +209,7 @@ class _Profiler:
         self, before: Composites, bound: Sequence[str], other: str, n_units: int
     ) -> _Partners:
         """Return the partners of sampled rows in a window."""
-        look_up = _LookUp.of(before, self.graph.links(bound, other))
+        look_up = LookUp.of(before, self.graph.links(bound, other))
         return look_up.partners(self.windows[other], n_units, MOST_PARTNERS)
 
     def _keys(self, before: Composites, other: str) -> set[int]:
@@ -245,17 +245,19 @@ class _Partners:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _LookUp:
+class LookUp:
     """Keys to look up in the runs of a window."""
 
     before: Composites
+    """With the place of each in what is counted (SEED)."""
     links: tuple[int, ...]
     """The key classes in which rows have to be equal."""
     hashes: NDArray[np.uint64]
     checks: NDArray[np.int64]
 
     @classmethod
-    def of(cls, before: Composites, links: tuple[int, ...]) -> _LookUp:
+    def of(cls, before: Composites, links: tuple[int, ...]) -> LookUp:
+        """Return the look-up of the keys of combinations by some key classes."""
         checks = stacked([before.codes[key] for key in links[1:]], len(before))
         return cls(before, links, hashes_of(before.codes[links[0]]), checks)
 
@@ -273,6 +275,13 @@ class _LookUp:
             if n:
                 pieces.append((run, at[:n], rows[:n]))
         return _Partners(self.before, counts, pieces)
+
+    def counts(self, window: Sequence[SortedRun], n_units: int, most: int) -> NDArray[np.int64]:
+        """Return how many partners each has in the runs of a window, or so many at least ((R,))."""
+        counts, none = np.zeros(n_units, np.int64), np.empty(0, np.int64)
+        for run in window:
+            self._count(run, most, counts, none, none)
+        return counts
 
     def _count(
         self,

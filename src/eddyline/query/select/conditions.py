@@ -1,7 +1,9 @@
 """Sorts the conjuncts of a query by the inputs that they read, and finds calls of functions.
 
-All joins are inner, so it is all one whether a condition stands in ON or in WHERE: what reads one
-input filters it, an equality of two makes a key, and everything else is asked of results.
+Of inner joins it is all one whether a condition stands in ON or in WHERE: what reads one input
+filters it, an equality of two makes a key, and everything else is asked of results. Of other joins
+ON says which rows are partners: what it asks of the first input drops no row of that. What WHERE
+asks of a LEFT JOIN's second input is asked of results.
 """
 
 from __future__ import annotations
@@ -111,8 +113,11 @@ class Conditions:
     def add(self, word: str, tree: Expr) -> None:
         """Sort the conjuncts of a condition of ON or WHERE; some are not run yet."""
         self._word = word
-        check_is_row_wise(tree, self.statement.text, word, self._calls.functions)
+        asked = [each.conjunct for each in self.statement.exists]
         for conjunct in self.statement.conjuncts(tree):
+            if any(conjunct.tree is each for each in asked):
+                continue
+            check_is_row_wise(conjunct.tree, self.statement.text, word, self._calls.functions)
             call = self._calls.call(conjunct.tree)
             if call is None:
                 self._add_conjunct(conjunct, self._names.inputs(conjunct, self._word))
@@ -166,6 +171,12 @@ class JoinConditions(Conditions):
         """As written, with every column qualified."""
         self.residual: list[str] = []
         """The other conjuncts over several inputs, with every column qualified."""
+        self.conditions: list[str] = []
+        """See ``Query.conditions``."""
+        self.partner = ""
+        """While ON of a join that is not inner is read: its second input."""
+        self.absent = ""
+        """While WHERE is read: the input of which results may have no row."""
 
     def add_using(self, left: Named, right: Named, start: int) -> None:
         """Add the equality of two columns of one type that USING names at an offset."""
@@ -174,20 +185,38 @@ class JoinConditions(Conditions):
 
     def _add_conjunct(self, part: Fragment, inputs: Sequence[str]) -> None:
         self._calls.check_none(part.tree)
-        if len(inputs) != 1:
+        is_partner = self.partner and [*inputs] != [self.partner]
+        if len(inputs) != 1 or is_partner or self.absent in inputs:
             self._check_deterministic(part)
+        qualified = self._scoped.qualified(part, self._word)
+        if self.absent in inputs:
+            self.residual.append(qualified)
+            return
+        others = self.conditions if self.partner else self.residual
+        if is_partner and len(inputs) < 2:
+            others.append(qualified)
+            return
         if len(inputs) < 2:
             super()._add_conjunct(part, inputs)
             return
-        qualified = self._scoped.qualified(part, self._word)
         sides = self._sides(part.tree)
         read = [self._scoped.inputs(side, self._word) for side in sides]
         if [len(each) for each in read] != [1, 1] or read[0] == read[1]:
-            self.residual.append(qualified)
+            others.append(qualified)
             return
         texts = [self._scoped.canonical(side, self._word) for side in sides]
         named = [(name, text) for (name,), text in zip(read, texts, strict=True)]
         self._add_equality(named, qualified, part.start)
+
+    def _add_call(self, call: Call) -> None:
+        _, inputs = self.called(call, self._word)
+        is_first = self.partner and [*inputs] != [self.partner]
+        if is_first or self.absent in inputs:
+            of = f"{self._word} of a join that is not inner"
+            message = f"the function {call.function.name} in {of} is not supported yet here"
+            facts = {"function": call.function.name}
+            refuse(message, self.statement.text, call.start, NotSupportedError, **facts)
+        super()._add_call(call)
 
     def _check_deterministic(self, part: Fragment) -> None:
         for node in part.tree.walk():
@@ -214,7 +243,7 @@ class JoinConditions(Conditions):
         inputs = self._scoped.scope.inputs
         a, b = (side_of(name, text, inputs[name]) for name, text in sides)
         if a is None or b is None:
-            self.residual.append(written)
+            (self.conditions if self.partner else self.residual).append(written)
             return
         clash = self.keys.add(a, b)
         if clash is not None:

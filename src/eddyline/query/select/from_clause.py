@@ -9,7 +9,8 @@ from sqlglot import exp
 
 from eddyline.query.cql import FIRST, WINDOWS, window_of
 from eddyline.query.select.names import Scope
-from eddyline.query.windows import UnboundedWindow
+from eddyline.query.select.statement import Exists
+from eddyline.query.windows import LONGEST, UnboundedWindow
 from eddyline.registry import unknown
 from eddyline.sql.parsing import offset_of, refuse
 
@@ -19,10 +20,22 @@ if TYPE_CHECKING:
     from sqlglot import Expr
 
     from eddyline.query.cql import Span
+    from eddyline.query.query import JoinKind
     from eddyline.query.select.statement import Statement
     from eddyline.query.windows import Window
 
-_INNER = ("", "INNER", "CROSS")
+_KINDS: Mapping[tuple[str, str], JoinKind] = {
+    ("", ""): "inner",
+    ("", "INNER"): "inner",
+    ("", "CROSS"): "inner",
+    ("LEFT", ""): "left",
+    ("LEFT", "OUTER"): "left",
+    ("LEFT", "SEMI"): "semi",
+    ("", "SEMI"): "semi",
+    ("LEFT", "ANTI"): "anti",
+    ("", "ANTI"): "anti",
+}
+"""Joins by side and kind, as sqlglot calls them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +45,8 @@ class FromItem:
     name: str
     stream: str
     table: exp.Table
-    join: exp.Join | None
-    """The join that adds it; None for the first."""
+    added: exp.Join | Exists | None
+    """The join or the condition that adds it; None for the first."""
     window: Window
 
     @property
@@ -44,8 +57,25 @@ class FromItem:
     @property
     def using(self) -> Sequence[Expr]:
         """The names of USING."""
-        found: Sequence[Expr] = (self.join.args.get("using") if self.join else None) or ()
+        if not isinstance(self.added, exp.Join):
+            return ()
+        found: Sequence[Expr] = self.added.args.get("using") or ()
         return found
+
+    @property
+    def on(self) -> Expr | None:
+        """The condition on which it is joined, if there is one."""
+        if isinstance(self.added, Exists):
+            where = self.added.select.args.get("where")
+            return None if where is None else where.this
+        return None if self.added is None else self.added.args.get("on")
+
+    @property
+    def kind(self) -> JoinKind:
+        """The way in which it is joined with those before it."""
+        if isinstance(self.added, Exists):
+            return "anti" if self.added.is_negated else "semi"
+        return "inner" if self.added is None else _kind_of(self.added) or "inner"
 
 
 class FromReader:
@@ -62,6 +92,7 @@ class FromReader:
         self._columns = columns
         self._sources = statement.sources
         self._is_join = len(self._sources) > 1
+        self._tables = tables
         known = [name for name in columns if self._is_join or name not in tables]
         self._names = {name.lower(): name for name in known}
 
@@ -71,12 +102,45 @@ class FromReader:
             self._check_single(self._sources[0][0])
         items: list[FromItem] = []
         for source, join in self._sources:
-            if join is not None:
+            if isinstance(join, exp.Join):
                 self._check_join(join)
             item = self._item(source, join)
             self._check_name(item, items)
             items.append(item)
-        return [replace(each, window=self._window(each)) for each in items]
+        items = [replace(each, window=self._window(each)) for each in items]
+        for each in items:
+            if each.kind != "inner":
+                self._check_partners(each, items)
+        return items
+
+    def _check_partners(self, right: FromItem, items: Sequence[FromItem]) -> None:
+        """Refuse joins of which a row without a partner is not known, or not known yet."""
+        said, at = f"{right.kind.upper()} JOIN", right.start
+        if isinstance(right.added, Exists):
+            said, at = "EXISTS", self._statement.part(right.added.conjunct).start
+        elif right.added is not None:
+            said, at = self._words(right.added)
+        left = items[0]
+        if len(items) > 2:
+            message = f"{said} is not supported yet beside another join; it takes two inputs"
+            self._statement.refuse(message, at)
+        if self._statement.emits not in (None, "istream"):
+            message = f"{said} with {self._statement.emits.upper()} is not supported yet"
+            self._statement.refuse(message, at)
+        if left.stream in self._tables:
+            message = f"{said} of the table {left.name!r}, whose rows come at no instant, is not"
+            self._statement.refuse(f"{message} supported; begin with a stream", left.start)
+        for each in items:
+            if each.window.counts is not None:
+                spans = _window_spans(each.table)
+                message = f"{said} over a window of N rows is not supported yet; write [RANGE …]"
+                self._statement.refuse(message, self._opening(spans[0]))
+        if left.window.length == LONGEST and right.stream not in self._tables:
+            message = (
+                f"{said} needs a window behind {left.name!r}, such as {left.name} [RANGE 10 "
+                f"MINUTES]: without one a partner may always come, so that no row is without one"
+            )
+            self._statement.refuse(message, left.start)
 
     def _check_single(self, source: Expr) -> None:
         """Refuse what only joins may say."""
@@ -87,16 +151,18 @@ class FromReader:
             self._statement.refuse(f"{said.upper()} of one stream is not supported yet", 0)
 
     def _check_join(self, join: exp.Join) -> None:
-        is_other = join.args.get("side") or join.args.get("method")
-        is_other = is_other or (join.args.get("kind") or "") not in _INNER
-        if is_other or not isinstance(join.this, exp.Table):
-            tokens, name = self._statement.tokens[join.meta[FIRST] :], offset_of(join.this)
-            words = [token for token in tokens if token.start < name]
-            shown = " ".join(word.text.upper() for word in words) or "this join"
-            message = f"{shown} is not supported yet; only inner joins of streams are"
-            self._statement.refuse(message, tokens[0].start)
+        if _kind_of(join) is None or not isinstance(join.this, exp.Table):
+            shown, at = self._words(join)
+            message = f"{shown} is not supported yet; inner, LEFT, SEMI and ANTI joins are"
+            self._statement.refuse(message, at)
 
-    def _item(self, source: Expr, join: exp.Join | None) -> FromItem:
+    def _words(self, join: exp.Join) -> tuple[str, int]:
+        """Return the words of a join, and their offset."""
+        tokens, name = self._statement.tokens[join.meta[FIRST] :], offset_of(join.this)
+        words = [token.text.upper() for token in tokens if token.start < name]
+        return " ".join(words) or "this join", tokens[0].start
+
+    def _item(self, source: Expr, join: exp.Join | Exists | None) -> FromItem:
         table = self._checked_table(source)
         if table.args.get("joins"):
             message = "nested joins are not supported yet; write s JOIN t ON … JOIN u ON …"
@@ -160,6 +226,12 @@ class FromReader:
     def _opening(self, span: Span) -> int:
         """Return the offset of the bracket that opens a window."""
         return self._statement.tokens[span[0] - 1].start
+
+
+def _kind_of(join: exp.Join) -> JoinKind | None:
+    """Return the kind of a join; None if it is none of those that are run."""
+    which = join.args.get("side") or "", join.args.get("kind") or ""
+    return None if join.args.get("method") else _KINDS.get(which)
 
 
 def _window_spans(source: Expr) -> list[Span]:

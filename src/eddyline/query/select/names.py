@@ -65,6 +65,13 @@ class Scope:
         output = (*kept, *(each for each in (*self.output, *new) if each not in using))
         return replace(self, inputs={**self.inputs, name: columns}, output=output)
 
+    def preferring(self, name: str) -> Scope:
+        """Return the scope in which a bare name is that of an input's column, if it has one."""
+        own = [Named(name, column) for column in self.inputs[name]]
+        hidden = {each.column.lower() for each in own}
+        others = [each for each in self.output if each.column.lower() not in hidden]
+        return replace(self, output=(*own, *others))
+
     def has(self, name: str) -> bool:
         """Return whether a column has the name, in whatever case."""
         return any(each.column.lower() == name.lower() for each in self.output)

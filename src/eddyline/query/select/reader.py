@@ -16,7 +16,7 @@ from eddyline.query.query import Input, Query
 from eddyline.query.select.conditions import Calls, Conditions, JoinConditions
 from eddyline.query.select.from_clause import FromReader
 from eddyline.query.select.names import JoinNames, Named, Names, identifier
-from eddyline.query.select.statement import Statement
+from eddyline.query.select.statement import Exists, Statement
 from eddyline.sql.analysis import check_is_row_wise
 from eddyline.sql.parsing import refuse
 
@@ -135,11 +135,22 @@ def _join(
     later = {item.name.lower(): f"{item.name} is joined after this ON" for item in items}
     names.scope = replace(names.scope, hints={**called, **later})
     for item in items:
+        before, word = names.scope, "ON"
+        conditions.partner = item.name if item.kind != "inner" else ""
         for left, right in names.add(item.name, columns[item.stream], item.using):
             conditions.add_using(left, right, item.start)
-        if item.join is not None and item.join.args.get("on") is not None:
-            conditions.add("ON", item.join.args["on"])
-    names.scope = replace(names.scope, hints=called)
+        if isinstance(item.added, Exists):
+            word, names.scope = "WHERE of EXISTS", names.scope.preferring(item.name)
+            _check_asked(statement, calls, names, item.added)
+        if item.on is not None:
+            conditions.add(word, item.on)
+        if item.kind in ("semi", "anti"):
+            hint = {item.name.lower(): f"{item.name} is read by the condition alone"}
+            names.scope = replace(before, hints={**called, **hint})
+    kind, conditions.partner = items[-1].kind, ""
+    conditions.absent = items[-1].name if kind == "left" else ""
+    if kind not in ("semi", "anti"):
+        names.scope = replace(names.scope, hints=called)
     _add_where(conditions)
     _check_output(statement, calls)
     return Query(
@@ -150,7 +161,18 @@ def _join(
         _projections(statement, names),
         statement.emits or "istream",
         statement.text,
+        kind=kind,
+        conditions=tuple(conditions.conditions),
     )
+
+
+def _check_asked(statement: Statement, calls: Calls, names: JoinNames, asked: Exists) -> None:
+    """Refuse EXISTS of output columns that cannot be computed row by row."""
+    for column in statement.items_of(asked.select):
+        if not _is_star(column.tree):
+            calls.check_none(column.tree)
+            check_is_row_wise(column.tree, statement.text, f"output column {column.text!r}")
+            names.inputs(column, f"output column {column.text!r}")
 
 
 def _add_where(conditions: Conditions) -> None:

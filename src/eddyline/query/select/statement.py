@@ -56,6 +56,15 @@ class Fragment:
 
 
 @dataclass(frozen=True, slots=True)
+class Exists:
+    """A conjunct of WHERE that is ``[NOT] EXISTS (SELECT …)``."""
+
+    conjunct: Expr
+    select: exp.Select
+    is_negated: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Statement:
     """A query that is one SELECT, of clauses that are run."""
 
@@ -88,20 +97,33 @@ class Statement:
 
     def _check_clauses(self) -> None:
         """Refuse the clauses that are not run yet."""
-        for key, words in _CLAUSES.items():
-            if self.tree.args.get(key):
-                _refuse_word(self.text, self.tokens, *words)
-        if self.tree.args.get("from_") is None:
-            refuse("a query needs FROM and a stream", self.text, self.tokens[-1].start)
-        for node in self.tree.find_all(exp.Subquery, exp.Select):
-            if node is not self.tree:
-                self.refuse("a subquery is not supported yet", offset_of(node))
+        asked = [each.select for each in self.exists]
+        for tree in (self.tree, *asked):
+            for key, words in _CLAUSES.items():
+                if tree.args.get(key):
+                    _refuse_word(self.text, self.tokens, *words)
+            if tree.args.get("from_") is None:
+                refuse("a query needs FROM and a stream", self.text, self.tokens[-1].start)
+        self._check_subqueries(asked)
         where, joins = self.tree.args.get("where"), self.tree.args.get("joins")
         if where is not None and joins:  # sqlglot takes FROM s WHERE v > 3, t
             last = self.tokens[joins[-1].meta[FIRST]]
             if last.start > self.part(where.this).start:
                 message = f"nothing may follow the condition of WHERE, got {last.text!r}"
                 refuse(message, self.text, last.start)
+
+    def _check_subqueries(self, asked: Sequence[exp.Select]) -> None:
+        """Refuse those that are not of EXISTS, and of these what is no single stream's."""
+        for tree in asked:
+            for join in tree.args.get("joins") or ():
+                self.refuse("EXISTS over several inputs is not supported yet", offset_of(join.this))
+        for node in self.tree.find_all(exp.Subquery, exp.Select):
+            if node is not self.tree and not any(node is each for each in asked):
+                message = (
+                    "a subquery is not supported yet; only [NOT] EXISTS (SELECT …) is, between "
+                    "the ANDs of WHERE"
+                )
+                self.refuse(message, offset_of(node))
 
     @property
     def emits(self) -> Emits | None:
@@ -110,15 +132,34 @@ class Statement:
         return None if word is None else EMITS[word.text.upper()]
 
     @property
-    def sources(self) -> list[tuple[Expr, exp.Join | None]]:
-        """Items of FROM, each with the join that adds it."""
-        first = self.tree.args["from_"].this
-        return [(first, None), *((join.this, join) for join in self.tree.args.get("joins") or ())]
+    def sources(self) -> list[tuple[Expr, exp.Join | Exists | None]]:
+        """Items of FROM, each with what adds it; behind them those of EXISTS."""
+        joined = [(join.this, join) for join in self.tree.args.get("joins") or ()]
+        asked = [(each.select.args["from_"].this, each) for each in self.exists]
+        return [(self.tree.args["from_"].this, None), *joined, *asked]
+
+    @property
+    def exists(self) -> list[Exists]:
+        """The conjuncts of WHERE that are [NOT] EXISTS (SELECT …)."""
+        where = self.tree.args.get("where")
+        found = []
+        for conjunct in [] if where is None else self.conjuncts(where.this):
+            is_negated, inner = False, conjunct.tree
+            while isinstance(inner, exp.Not | exp.Paren):
+                is_negated ^= isinstance(inner, exp.Not)
+                inner = inner.this
+            if isinstance(inner, exp.Exists) and isinstance(inner.this, exp.Select):
+                found.append(Exists(conjunct.tree, inner.this, is_negated))
+        return found
 
     @property
     def output_columns(self) -> list[Fragment]:
         """The output columns with their names."""
-        return [self._part(each, each.meta[ITEM]) for each in self.tree.expressions]
+        return self.items_of(self.tree)
+
+    def items_of(self, select: exp.Select) -> list[Fragment]:
+        """Return what stands between SELECT and FROM, with the names."""
+        return [self._part(each, each.meta[ITEM]) for each in select.expressions]
 
     def conjuncts(self, condition: Expr) -> list[Fragment]:
         """Return the conjuncts of a condition, without parentheses around them."""

@@ -8,18 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import BinaryType, StructField, StructType
+from pyspark.sql.types import ArrayType, BinaryType, BooleanType, StructField, StructType
 
 from eddyline.errors import NotSupportedError, OptionError, QueryError
 from eddyline.joins.graph import JoinGraph
+from eddyline.joins.operator.partner_bucket import FOUND
+from eddyline.joins.plan import PartnerPlan
 from eddyline.options import FilterOptions, JoinOptions
 from eddyline.query.cql import read_window
 from eddyline.query.predicates import SqlPredicate
 from eddyline.query.steps import FilterStep, ProjectStep, ReadStep, columns_read, maker
 from eddyline.query.windows import LONGEST
 from eddyline.registry import unknown
+from eddyline.spark.joins.input_steps import facts_of
 from eddyline.spark.joins.layout import JoinInput
-from eddyline.spark.joins.source import source_of
+from eddyline.spark.joins.source import arrow_schema, source_of
 from eddyline.spark.joins.task import REPORT
 from eddyline.sql.parsing import quoted
 from eddyline.state.event_time import EventTime, OrderPlan
@@ -34,6 +37,10 @@ if TYPE_CHECKING:
     from eddyline.spark.joins.layout import InputLayout
     from eddyline.spark.joins.source import Source
     from eddyline.spark.operator import Site
+
+
+IS_ROW = "__is_row"
+"""A field of the rows that are found for a row, beside their own: a struct has one or more."""
 
 
 @dataclass(frozen=True)
@@ -69,9 +76,15 @@ class BoundJoin:
         """
         return source_of(self.step, self.inputs, self.filter_options)
 
+    @cached_property
+    def compared(self) -> tuple[str, ...]:
+        """What is still asked of two rows that equal codes find, over qualified columns."""
+        equalities = self.step.equalities if self.source.rough else ()
+        return (*equalities, *self.step.conditions)
+
     def then(self, steps: Sequence[Step]) -> Sequence[Step]:
         """Return the steps over results. Where codes are hashes, keys are compared again first."""
-        if not self.source.rough:
+        if not self.source.rough or self.step.kind != "inner":
             return steps
         equalities = tuple(map(SqlPredicate, self.step.equalities))
         if steps and isinstance(first := steps[0], FilterStep):
@@ -113,12 +126,45 @@ class BoundJoin:
             columns={name: tuple(of for of, _ in layouts[name].columns) for name in counts},
         )
 
+    def partners(self, latest: Mapping[str, int]) -> PartnerPlan | None:
+        """Return what is asked of rows by their partners; None of an inner join.
+
+        Args:
+            latest: the latest event time of each stream before a batch (µs).
+        """
+        if self.step.kind == "inner":
+            return None
+        left, right = self.inputs
+        found = None
+        if self.compared:
+            found = arrow_schema(self.spark, self.task_schema).field(FOUND).type
+        is_final = right.time is None
+        return PartnerPlan(
+            kind=self.step.kind,
+            left=left.name,
+            right=right.name,
+            length=left.window.length,
+            found=found,
+            time=None if is_final else self.event_time,
+            latest=dict(latest),
+        )
+
+    @cached_property
+    def lengths(self) -> dict[str, int]:
+        """The time after which no row of each input is needed (µs), as far as time tells."""
+        own = {each.name: each.window.length for each in self.source.layouts}
+        if self.step.kind != "inner":
+            left, right = own
+            own[right] = min(own[left] + own[right], LONGEST)
+        return own
+
     # -- work -----------------------------------------------------------------------------------
 
     @property
     def n_buckets(self) -> int:
         """Most buckets that rows are cut into: one where every row of a stream has to be seen."""
-        if self.order({}) is not None:
+        is_awaiting = any(each.is_awaited for each in self.source.layouts)
+        if is_awaiting or self.order({}) is not None:
             return 1
         partitions = self.spark.conf.get("spark.sql.shuffle.partitions")
         return self.options.buckets or int(partitions or 1)
@@ -143,6 +189,9 @@ class BoundJoin:
             for name, of in self._fields.items()
             for column in of
         ]
+        if self.step.kind != "inner" and self.compared:
+            partner = [*self._fields[self.inputs[1].name], StructField(IS_ROW, BooleanType())]
+            columns.append(StructField(FOUND, ArrayType(StructType(partner))))
         return StructType([*columns, StructField(REPORT, BinaryType())])
 
     @cached_property
@@ -176,7 +225,27 @@ class BoundJoin:
 
     def results(self, df: DataFrame) -> DataFrame:
         """Return the results in what tasks returned: a struct for each input."""
-        return df.where(f"{REPORT} IS NULL").select(*self._structs)
+        df = df.where(f"{REPORT} IS NULL")
+        if self.step.kind == "inner" or not self.compared:
+            return df.select(*self._structs)
+        return df.select(*self._structs, FOUND).where(self._is_result).drop(FOUND)
+
+    @property
+    def _is_result(self) -> str:
+        """SQL of whether what a task returned is a result, where conditions say who are partners.
+
+        A row that is decided has a list of those that its keys found; a combination has none.
+        """
+        right = quoted(self.inputs[1].name)
+        shape = self.empty_results
+        risky = [each for each in self.compared if facts_of(shape, each).may_raise]
+        met = _all_of([each for each in self.compared if each not in risky])
+        if risky:  # an error counts on rows alone that pass the other conditions
+            met = f"CASE WHEN {met} THEN {_all_of(risky)} END"
+        has_partner = f"exists({FOUND}, {right} -> coalesce({met}, false))"
+        if self.step.kind == "semi":
+            return has_partner
+        return f"CASE WHEN {FOUND} IS NULL THEN {met} ELSE NOT {has_partner} END"
 
     @cached_property
     def _structs(self) -> list[Column]:
@@ -187,6 +256,11 @@ class BoundJoin:
             F.struct(*[found(name, column) for column in of.names]).alias(name)
             for name, of in self._fields.items()
         ]
+
+
+def _all_of(conditions: Sequence[str]) -> str:
+    """Return the SQL of whether all conditions are true; they may end in comments."""
+    return " AND ".join(f"({each}\n)" for each in conditions) or "TRUE"
 
 
 def bind_join(step: JoinStep, site: Site) -> BoundJoin:

@@ -184,7 +184,7 @@ def laid_input(
     own = OwnColumns(layout.number, places)
     slots = {place: name for name, place in layout.slots.items() if places.get(name) != place}
     may_raise = any(
-        _facts(df, text).may_raise for key in keys.values() for text in key.members[each.name]
+        facts_of(df, text).may_raise for key in keys.values() for text in key.members[each.name]
     )
     return LaidInput(start, tuple(laid), InputKeys(own, codes, slots, may_raise, layout))
 
@@ -199,13 +199,13 @@ def _projected(
     computed: dict[str, str] = {}
     for (name, kind), text in zip(shape.dtypes, texts, strict=True):
         if isinstance(parse_output(text), exp.Column):
-            (column,) = _facts(df, text).columns
+            (column,) = facts_of(df, text).columns
             if dict(df.dtypes)[column] == kind:  # else it is a field of a struct
                 places[name] = own.places[column]
                 continue
         places[name] = raws.take(kind, {*own.places.values(), *places.values()})
         computed[places[name]] = text
-    may_raise = any(_facts(df, text).may_raise for text in computed.values())
+    may_raise = any(facts_of(df, text).may_raise for text in computed.values())
     return InputColumns(step.output, own, computed, may_raise), places, shape
 
 
@@ -239,12 +239,12 @@ def _columns_in(df: DataFrame, texts: Iterable[str]) -> dict[str, None]:
     found: dict[str, None] = {}
     for text in texts:
         # A column by its exact name need not be SQL.
-        names = (text,) if text in df.columns else _facts(df, text).columns
+        names = (text,) if text in df.columns else facts_of(df, text).columns
         found.update(dict.fromkeys(names))
     return found
 
 
-def _facts(df: DataFrame, text: str) -> SqlAnalysis:
+def facts_of(df: DataFrame, text: str) -> SqlAnalysis:
     """Return the facts of an expression, which may have an alias."""
     plain = parse_output(text).sql(dialect=SparkText)
     ansi = is_ansi(df.sparkSession)

@@ -66,7 +66,8 @@ class InputLayout:
     ties: tuple[str, ...] = ()
     """The columns that order rows of one instant, where rows are counted."""
     is_raw: bool = False
-    """Whether rows that cannot join count, too: in windows of N rows, and as instants."""
+    """Whether rows without a key count, too: in windows of N rows, as instants, and where rows
+    without a partner are results."""
     is_awaited: bool = False
     """Whether results wait for its event time: all rows come, if only to tell their time."""
 
@@ -167,8 +168,11 @@ class Layouts:
         """
         types, is_timed = dict(each.shape.dtypes), each.time is not None
         window = each.window if is_timed else UnboundedWindow()
-        is_awaited = is_timed and (window.counts is not None or self.step.emits != "istream")
-        is_raw = is_awaited and (window.counts is not None or self.step.emits == "rstream")
+        is_outer = self.step.kind != "inner"
+        is_ordered = window.counts is not None or self.step.emits != "istream"
+        is_awaited = is_timed and (is_ordered or (is_outer and number == 1))
+        is_raw = is_timed and (window.counts is not None or self.step.emits == "rstream")
+        is_raw |= is_outer and number == 0
         # The code of a row that cannot join says nothing.
         codes = {} if is_raw else self._coded(each, types)
         # Where codes are hashes, keys are compared again.

@@ -57,7 +57,6 @@ if TYPE_CHECKING:
     from eddyline.spark.operator import Batch, Observed, Site
     from eddyline.state.manifest import StatePart
     from eddyline.state.place import StatePlace
-    from eddyline.state.run_files import RunFile
     from eddyline.watch.sections import Section
 
 ADAPTIVE = "spark.sql.adaptive.enabled"
@@ -96,6 +95,9 @@ class JoinOperator(Operator):
         self.options = bound.options.resolved()
         self.keeps_late = bound.graph.inputs
         self.graph = bound.graph
+        # A row meets all its partners in one bucket, where it is decided: no key is split.
+        is_inner = bound.step.kind == "inner"
+        can_cache = is_inner and bound.order({}) is None
         tables = frozenset(self.graph.inputs) - {*bound.timed}
         self.loop = JoinLoop(self.graph, self.options, tables)
         self.grids = GridLoop(
@@ -103,13 +105,13 @@ class JoinOperator(Operator):
             bound.n_buckets,
             bound.n_tasks,
             bound.timed,
-            is_adaptive=self.options.adaptive,
+            is_adaptive=self.options.adaptive and is_inner,
         )
         self.caches = JoinCaches(
             self.graph,
             bound.timed,
             cache_bytes=self.options.cache_bytes,
-            is_on=self.options.adaptive and self.options.caches and bound.order({}) is None,
+            is_on=self.options.adaptive and self.options.caches and can_cache,
             seed=self.options.seed,
         )
         self.part = JoinPart(self.grids.plan)
@@ -214,8 +216,9 @@ class JoinOperator(Operator):
             batch_id=0,
             graph=self.graph,
             orders=self.loop.written,
-            lengths={each.name: each.window.length for each in source.layouts},
+            lengths=bound.lengths,
             order=bound.order({}),
+            partners=bound.partners({}),
         )
         shape = Shape(source.layouts, arrow_schema(df.sparkSession, bound.task_schema))
         rows = placed(source.keyed(df), chosen_grid(self.graph, bound.n_buckets), source)
@@ -227,18 +230,20 @@ class JoinOperator(Operator):
 
     def _plan(self, batch_id: int) -> BatchPlan:
         bound, time, latest = self.bound, self.bound.event_time, self.inputs.latest
+        is_inner = bound.step.kind == "inner"
         return BatchPlan(
             batch_id=batch_id,
             graph=self.graph,
             orders=self.loop.plan,
-            lengths={each.name: each.window.length for each in bound.source.layouts},
+            lengths=bound.lengths,
             lows=time.lows(latest),
             horizons={name: time.horizon(name, latest) for name in self.graph.inputs},
             grid=self._grid,
             order=bound.order(latest),
+            partners=bound.partners(latest),
             keys_only=bound.keys_only,
             moved=Moved.of(self.part.grid, self.part.buckets, self._grid),
-            probing=self.loop.probing(self._grid.shape),
+            probing=self.loop.probing(self._grid.shape) if is_inner else None,
             caches=self.caches.plan(self.loop.plan, batch_id),
         )
 
@@ -297,10 +302,6 @@ class JoinOperator(Operator):
         schema = to_arrow_schema(self.bound.fields_of(layout, columns), timezone="UTC")
         return with_times(schema.empty_table(), np.empty(0, np.int64))
 
-    def _files(self, name: str) -> list[RunFile]:
-        """Return the runs of the window of an input."""
-        return [file for each in self.part.buckets.values() for file in each.runs.get(name, ())]
-
     def lines(self) -> tuple[str, ...]:
         """Return the orders in force and what the windows hold in words, for the progress."""
         return words.lines(self.records())
@@ -312,13 +313,14 @@ class JoinOperator(Operator):
     def records(self) -> tuple[Record, ...]:
         """Return the records of the pipelines and of the join after a batch."""
         with self._lock:
-            files = [self._files(name) for name in self.graph.inputs]
+            files = [self.part.files(name) for name in self.graph.inputs]
             joined = JoinRecord(
                 inputs=self.graph.inputs,
                 n_kept=tuple(sum(file.n_rows for file in each) for each in files),
                 n_bytes=tuple(sum(file.n_bytes for file in each) for each in files),
                 n_late=self._newest[0],
                 n_results=self._newest[1],
+                n_waiting=sum(map(self.part.n_waiting, self.graph.inputs)),
             )
         return (*self.loop.record().pipelines, joined)
 
@@ -334,6 +336,7 @@ class JoinOperator(Operator):
             return JoinView(
                 name=self.bound.name,
                 emits=self.bound.step.emits,
+                kind=self.bound.step.kind,
                 inputs=tuple(map(self._input_view, self.bound.inputs)),
                 pipelines=tuple(map(self._pipeline_view, self.graph.inputs)),
                 caches=self.caches.views(),
@@ -349,9 +352,7 @@ class JoinOperator(Operator):
     def _input_view(self, each: JoinInput) -> InputView:
         counts, latest = self.inputs.counts[each.name], self.inputs.latest
         low = ALWAYS if each.time is None else self.bound.event_time.low(each.name, latest)
-        files = self._files(each.name)
-        buckets = self.part.buckets.values()
-        waiting = [file for bucket in buckets for file in bucket.waiting.get(each.name, ())]
+        files = self.part.files(each.name)
         return InputView(
             name=each.name,
             stream=each.stream,
@@ -364,7 +365,7 @@ class JoinOperator(Operator):
             n_kept=sum(file.n_rows for file in files),
             n_bytes=sum(file.n_bytes for file in files),
             n_runs=len(files),
-            n_waiting=sum(file.n_rows for file in waiting),
+            n_waiting=self.part.n_waiting(each.name),
             awaited_from=low if low > ALWAYS else None,
         )
 
@@ -398,6 +399,12 @@ class JoinOperator(Operator):
             yield (
                 f"results wait for event time: no earlier row of {', '.join(order.awaited)} may "
                 f"come any more; all rows are joined in one task"
+            )
+        if (asked := self.bound.partners({})) is not None and asked.time is not None:
+            yield (
+                f"a row of {asked.left} without a partner is known once no row of {asked.right} "
+                f"can come in its window any more: rows that wait at the end of a run are decided "
+                f"in a later one; all rows are joined in one task"
             )
         if not self.options.adaptive:
             yield "adaptation is switched off: orders stand as written"

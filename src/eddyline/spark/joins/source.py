@@ -47,7 +47,7 @@ class Source:
     @property
     def awaited(self) -> tuple[int, ...]:
         """The numbers of the inputs of which rows that cannot join come, too."""
-        return tuple(each.number for each in self.layouts if each.is_awaited)
+        return tuple(each.number for each in self.layouts if each.is_awaited or each.is_raw)
 
     @property
     def rows(self) -> DataFrame:

@@ -13,6 +13,7 @@ from eddyline.errors import StateError
 from eddyline.joins.operator.bucket import BucketBatch
 from eddyline.joins.operator.delta_join import results
 from eddyline.joins.operator.event_time_bucket import OrderedBatch, results_of_all
+from eddyline.joins.operator.partner_bucket import PartnerBatch, results_by_partner
 from eddyline.joins.operator.probe_counts import JoinWork
 from eddyline.joins.plan import COMPONENT
 from eddyline.runtime.reports import TaskReport
@@ -23,7 +24,7 @@ from eddyline.state.bucket_state import BucketState
 from eddyline.state.rows import Rows, SortedRun, result_column, values_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -99,14 +100,15 @@ class Shape:
         return self.results.field(result_column(of.name, column)).type
 
     def outputs(self, found: pa.Table) -> Iterator[pa.RecordBatch]:
-        """Yield results as Spark takes them."""
-        columns = [
-            pa.nulls(found.num_rows, field.type)
-            if field.name == REPORT
-            else _as(found[field.name], field.type)
+        """Yield results as Spark takes them; a column that they lack is NULL."""
+        columns = set(found.column_names)
+        filled = [
+            _as(found[field.name], field.type)
+            if field.name in columns
+            else pa.nulls(found.num_rows, field.type)
             for field in self.results
         ]
-        yield from pa.Table.from_arrays(columns, schema=self.results).to_batches()
+        yield from pa.Table.from_arrays(filled, schema=self.results).to_batches()
 
     def report(self, report: BucketReport) -> pa.RecordBatch:
         """Return the row that brings a report home."""
@@ -129,13 +131,16 @@ class OnceWorker:
         """Join the rows of a partition."""
         quiet_when_cut_short()
         inputs, _ = self.shape.inputs(batches)
-        if self.plan.order is not None:
-            for found in results_of_all(self.plan, inputs):
-                yield from self.shape.outputs(found)
-            return
-        news = {name: SortedRun.of(rows) for name, rows in inputs.items()}
-        for found in results(self.plan.graph, self.plan.orders, {}, news, JoinWork()):
+        for found in self._results(inputs):
             yield from self.shape.outputs(found)
+
+    def _results(self, inputs: Mapping[str, Rows]) -> Iterator[pa.Table]:
+        if self.plan.order is not None:
+            return results_of_all(self.plan, inputs)
+        if self.plan.partners is not None:
+            return results_by_partner(self.plan, inputs)
+        news = {name: SortedRun.of(rows) for name, rows in inputs.items()}
+        return results(self.plan.graph, self.plan.orders, {}, news, JoinWork())
 
 
 @dataclass(frozen=True)
@@ -160,7 +165,13 @@ class BatchWorker:
         bucket = bucket_of(arrived)
         inputs, latest = self.shape.inputs(arrived)
         state = self.plan, self.place, self.before.get(bucket, BucketState()), bucket
-        task = BucketBatch(*state) if self.plan.order is None else OrderedBatch(*state, latest)
+        task: BucketBatch
+        if self.plan.order is not None:
+            task = OrderedBatch(*state, latest)
+        elif self.plan.partners is not None:
+            task = PartnerBatch(*state, latest)
+        else:
+            task = BucketBatch(*state)
         try:
             for found in task.run(inputs):
                 yield from self.shape.outputs(found)

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from eddyline.query.predicates import FunctionPredicate
+    from eddyline.query.query import JoinKind
+
+_HOW: Mapping[JoinKind, str] = {"inner": "INNER", "left": "LEFT", "semi": "SEMI", "anti": "ANTI"}
 
 RENAME = "el.window_join(…, name='…')"
 """Advice on giving a join another name."""
@@ -33,6 +36,7 @@ def window_join(
     windows: Mapping[str, str] | None = None,
     select: str | None = None,
     lateness: str | Mapping[str, str] | None = None,
+    how: JoinKind = "inner",
     name: str | None = None,
     functions: Mapping[str, FunctionPredicate] | None = None,
     **options: Any,
@@ -57,6 +61,10 @@ def window_join(
             where several inputs have one of a name, ``k`` of ``s`` is called ``s_k``.
         lateness: how much earlier than the latest row of its stream a row may be (``1 minute``);
             one for all streams, or one for each. Later rows are counted and kept apart.
+        how: ``inner``; of two inputs also ``left`` (combinations, and rows of the first input
+            without a partner, with NULLs), ``semi`` (rows of the first that have a partner, each
+            once) or ``anti`` (those that have none). Over streams the last three wait until no
+            partner can come any more; if the second is one, the join runs in one task.
         name: of the query.
         functions: Python predicates (``el.predicate``) by the name by which ``on`` calls them, each
             on columns of one input.
@@ -84,14 +92,19 @@ def window_join(
         if window is not None:
             read_window(window, f"the window of {each!r}")
         parts.append(quoted(each) + ("" if window is None else f" [{window.strip().strip('[]')}]"))
-    text = f"SELECT {select or _all_columns(inputs)} FROM {', '.join(parts)} WHERE {on}"
+    if not isinstance(how, str) or how not in _HOW:
+        raise OptionError(unknown("kind of join", how, list(_HOW)), how=how)
+    shown = inputs if how in ("inner", "left") else dict([next(iter(inputs.items()))])
+    comma, where = (", ", "WHERE") if how == "inner" else (f" {_HOW[how]} JOIN ", "ON")
+    text = f"SELECT {select or _all_columns(shown)} FROM {comma.join(parts)} {where} {on}"
     allowed = dict.fromkeys(time, lateness) if isinstance(lateness, str) else dict(lateness or {})
     chosen = name or "_".join(inputs)
     relations = {
         each: Relation(df, time.get(each), allowed.get(each)) for each, df in inputs.items()
     }
     columns = {each: column_types(df) for each, df in inputs.items()}
-    query = read_query(text, columns, functions)
+    tables = [each for each in inputs if each not in time]
+    query = read_query(text, columns, functions, tables=tables)
     if not query.is_join:
         msg = "a join needs two streams or more"
         raise QueryError(msg, query=text)
