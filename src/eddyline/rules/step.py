@@ -42,6 +42,8 @@ class RuleStep(OverOne):
     keep_unmatched: bool = False
     """Whether rows for which no rule is true stay, with an empty array."""
     output: str = RESULT
+    as_struct: bool = field(default=False, repr=False)
+    """Whether it is an array of id, title and level of rules."""
 
     def renamed(self, names: Callable[[str], str]) -> RuleStep:
         """Return the step over relations of other names."""
@@ -50,4 +52,5 @@ class RuleStep(OverOne):
     def __str__(self) -> str:
         which = "every row" if self.keep_unmatched else "rows with a match"
         name = "" if self.rules.name == "rules" else f" {self.rules.name}"
-        return f"rules{name} over {self.input}: {self.column} of {which}"
+        told = " by id, title and level" if self.as_struct else ""
+        return f"rules{name} over {self.input}: {self.column} of {which}{told}"

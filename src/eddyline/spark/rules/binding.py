@@ -142,7 +142,7 @@ class _Input:
 
     def _is_known(self, source: RuleSource) -> bool:
         known = self._known.get(source.name)
-        return known is not None and known.source is source
+        return known is not None and known.source == source
 
     def _bound(self, source: RuleSource) -> _Read:
         try:
