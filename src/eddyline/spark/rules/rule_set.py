@@ -7,11 +7,11 @@ import threading
 import warnings
 import weakref
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Protocol, Unpack
 
 from pyspark import cloudpickle
 
-from eddyline.errors import QueryError
+from eddyline.errors import OptionError, QueryError
 from eddyline.options import SharingOptions
 from eddyline.query.steps import ReadStep
 from eddyline.registry import checked_text
@@ -20,7 +20,7 @@ from eddyline.rules.store import RuleStore
 from eddyline.spark.functions import named_functions
 from eddyline.spark.operator import Batch
 from eddyline.spark.query import Query
-from eddyline.spark.relation import Relation, checked_frame
+from eddyline.spark.relation import checked_frame, checked_relation
 from eddyline.spark.rules.binding import MAX_INPUTS, RuleBinder
 from eddyline.spark.rules.named_rules import NamedRules
 from eddyline.spark.rules.operator import RuleOperator
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
     from pathlib import Path
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
     from eddyline.query.conditions import RuleSource, SkippedRule
     from eddyline.rules.view import RuleView
@@ -58,6 +58,17 @@ KEEPS_RULES = (
     "a plain streaming DataFrame keeps the rules that it was started with; rules.start(…) and "
     "foreachBatch take changes in at the next micro-batch"
 )
+
+
+class RuleQueries(Protocol):
+    """An engine that makes queries of rules over its streams; ``el.Engine`` is one."""
+
+    spark: SparkSession
+    queries: dict[str, Query]
+
+    @property
+    def rules(self) -> Callable[..., Query]:
+        """See ``Engine.rules``."""
 
 
 class RuleSet(NamedRules):
@@ -254,11 +265,15 @@ class RuleSet(NamedRules):
 
     def start(
         self,
-        stream: DataFrame,
+        stream: DataFrame | str,
         sink: str | BatchWriter = "memory",
         *,
+        engine: RuleQueries | None = None,
+        time: str | None = None,
+        lateness: str | None = None,
         column: str = "matches",
         keep_unmatched: bool = False,
+        as_struct: bool = False,
         **starting: Unpack[Starting],
     ) -> Run:
         """Run the rules on a stream; each micro-batch has the rules of the moment it starts.
@@ -266,22 +281,42 @@ class RuleSet(NamedRules):
         A micro-batch that runs again after a failure may have newer rules than the first time.
 
         Args:
-            stream: a streaming DataFrame.
+            stream: a streaming DataFrame, or the name of a stream of ``engine``.
             sink: as for ``Query.start``.
+            engine: the ``el.Engine`` that knows the name; the run is one of its queries, called
+                like the set.
+            time: the event-time column of a DataFrame, as for ``Engine.stream``; a named stream has
+                its own.
+            lateness: how much earlier than the latest row before it a row may be, as for
+                ``Engine.stream``.
             column: as for ``matches``.
             keep_unmatched: as for ``matches``.
+            as_struct: as for ``matches``.
             **starting: as for ``Query.start``.
 
         Returns:
             The run, which behaves like a StreamingQuery.
 
         Raises:
-            QueryError: no streaming DataFrame, a column that exists already, a rule that does not
-                fit, or a run of that name is active.
-            OptionError: an unknown sink or trigger, or a path that is missing.
+            QueryError: no streaming DataFrame, a name without an engine or unknown to it, a column
+                that exists already, a rule that does not fit, or a run of that name is active.
+            OptionError: an unknown sink or trigger, a path that is missing, or a lateness that is
+                none, has no time, or is given for a named stream.
             SourceError: the sink's path cannot be written.
         """
         checked_text("column of matches", column)
+        shape: dict[str, Any] = {
+            "column": column,
+            "keep_unmatched": keep_unmatched,
+            "as_struct": as_struct,
+        }
+        if isinstance(stream, str):
+            engine = _engine_of(stream, engine, time, lateness)
+            name = self._run_name(engine.spark)
+            before = engine.queries[name].steps if name in engine.queries else ()
+            is_again = any(isinstance(each, RuleStep) and each.rules is self for each in before)
+            query = engine.rules(name, self, stream=stream, **shape, replace=is_again)
+            return query.start(sink, **starting)
         if not checked_frame("the stream of rules", stream).isStreaming:
             msg = (
                 f"start needs a streaming DataFrame (spark.readStream…), got a batch one; use "
@@ -289,17 +324,22 @@ class RuleSet(NamedRules):
             )
             raise QueryError(msg, rules=self.name)
         query = Query(
-            self.name if self._is_named else _free_name(stream),
+            self._run_name(stream.sparkSession),
             "",
-            (
-                ReadStep("stream", "stream"),
-                RuleStep("stream", self, column, keep_unmatched),
-            ),
-            {"stream": Relation(stream)},
+            (ReadStep("stream", "stream"), RuleStep("stream", self, **shape)),
+            {"stream": checked_relation("the stream of rules", stream, time, lateness)},
             {},
             rename=RENAME,
         )
         return query.start(sink, **starting)
+
+    def _run_name(self, spark: SparkSession) -> str:
+        """Return the name of the set, or a free one for a run of a set without one."""
+        if self._is_named:
+            return self.name
+        taken = {each.name for each in spark.streams.active}
+        numbered = (f"{DEFAULT_NAME}_{number}" for number in itertools.count(2))
+        return next(name for name in itertools.chain([DEFAULT_NAME], numbered) if name not in taken)
 
     # -- what was learned ---------------------------------------------------------------------
 
@@ -379,8 +419,20 @@ def _again(packed: bytes) -> RuleSet:
     return made
 
 
-def _free_name(stream: DataFrame) -> str:
-    """Return a name for a run of a set without one."""
-    taken = {each.name for each in stream.sparkSession.streams.active}
-    numbered = (f"{DEFAULT_NAME}_{number}" for number in itertools.count(2))
-    return next(name for name in itertools.chain([DEFAULT_NAME], numbered) if name not in taken)
+def _engine_of(
+    stream: str, engine: RuleQueries | None, time: str | None, lateness: str | None
+) -> RuleQueries:
+    """Return the engine of a named stream, whose time and lateness are its own."""
+    if engine is None:
+        msg = (
+            f"rules start on a streaming DataFrame, or on the stream of an engine by its name; say "
+            f"which engine knows {stream!r}: start({stream!r}, …, engine=engine)"
+        )
+        raise QueryError(msg, stream=stream)
+    if time is not None or lateness is not None:
+        msg = (
+            f"stream {stream!r} has the time and lateness that engine.stream gave it; leave out "
+            f"time={time!r}, lateness={lateness!r}"
+        )
+        raise OptionError(msg, stream=stream)
+    return engine
