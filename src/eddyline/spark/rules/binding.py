@@ -88,6 +88,7 @@ class RuleBinder:
                 name, text = each.source.name, each.source.text
                 skipped.append(SkippedRule(name, each.rule.message, text))
             else:
+                each.rule.facts["rule"] = each.source.name
                 raise each.rule
         return BoundRules(tuple(rules), tuple(skipped))
 
