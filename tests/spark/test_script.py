@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -9,6 +14,7 @@ import pytest
 from eddyline.errors import NotSupportedError, QueryError, SourceError
 from eddyline.sigma.loading import load_rules
 from eddyline.spark.script import run_script
+from tests.spark.processes import QUICK
 
 pytestmark = pytest.mark.spark
 
@@ -134,6 +140,41 @@ def test_a_rule_of_a_script_takes_no_other_ones_name(spark, script, rules_file):
     file = script("CREATE RULES r ON s FROM '{0}/rules.json'; CREATE RULE big IN r AS k > 1")
     with pytest.raises(QueryError, match=r"rule 'big' of 'r', condition from line 2 on: .*exists"):
         run_script(file, spark=spark, load_rules=load_rules)
+
+
+@pytest.mark.large
+def test_a_script_with_rules_from_the_command_line(script, rules_file, tmp_path):
+    text = (
+        "CREATE FUNCTION odd USING 'checks:odd';\n"
+        "CREATE RULES r ON s WITH (sink='json', path='{0}/out', as_struct=true);\n"
+        "CREATE RULE big IN r WITH (level='high', title='Big') AS k > 8;\n"
+        "CREATE RULE odd IN r AS odd(v) AND k < "
+    )
+
+    def eddyline(command, *arguments):
+        called = [sys.executable, "-m", "eddyline", command, str(tmp_path / "script.sql")]
+        return subprocess.run(
+            [*called, *arguments], capture_output=True, text=True, timeout=240, env=env, check=False
+        )
+
+    env = {**os.environ, "JAVA_TOOL_OPTIONS": QUICK}
+    script(text)
+    checked = eddyline("check")
+    assert checked.returncode == 1
+    assert (
+        "rule 'odd' of 'r', condition from line 5 on: rule 'odd' cannot be read" in checked.stderr
+    )
+    script(text + "3")
+    assert "nothing wrong that shows without Spark; starts r" in eddyline("check").stdout
+    ran = eddyline("run", "--trigger", "available_now")
+    assert ran.returncode == 0, ran.stderr
+    assert "big: Big" in ran.stdout or "Big" in ran.stdout
+    lines = [each.read_text() for each in (tmp_path / "out").glob("*.json")]
+    rows = [json.loads(line) for each in lines for line in each.splitlines()]
+    assert sorted((row["k"], row["matches"]) for row in rows) == [
+        (1, [{"id": "odd"}]),
+        (9, [{"id": "big", "title": "Big", "level": "high"}]),
+    ]
 
 
 def test_rules_in_json_have_facts(rules_file):
