@@ -120,7 +120,7 @@ def sigma_run(
     out: Annotated[
         Path | None, typer.Option(help="Write matched events here, with 'matches' added.")
     ] = None,
-    top: Annotated[int, typer.Option(min=0, help="Rules that are shown; 0: all.")] = 20,
+    top: Annotated[int, typer.Option(min=0, help="Rules of the table; 0: all.")] = 20,
     keep_unmatched: Annotated[
         bool, typer.Option(help="Write events that no rule matches, too.")
     ] = False,

@@ -168,7 +168,8 @@ def test_a_script_with_rules_from_the_command_line(script, rules_file, tmp_path)
     assert "nothing wrong that shows without Spark; starts r" in eddyline("check").stdout
     ran = eddyline("run", "--trigger", "available_now")
     assert ran.returncode == 0, ran.stderr
-    assert "big: Big" in ran.stdout or "Big" in ran.stdout
+    assert "rules r over s: matches (id, title, level) of rows with a match" in ran.stdout
+    assert "Big (big)" in ran.stdout
     lines = [each.read_text() for each in (tmp_path / "out").glob("*.json")]
     rows = [json.loads(line) for each in lines for line in each.splitlines()]
     assert sorted((row["k"], row["matches"]) for row in rows) == [

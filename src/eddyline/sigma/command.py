@@ -225,7 +225,10 @@ def _findings(
             for each in skipped
         ],
         "missing_fields": dict(lacking),
-        "seconds": {**seconds, "matching events": counts.seconds},
+        "seconds": {
+            what: round(taken, 3)
+            for what, taken in {**seconds, "matching events": counts.seconds}.items()
+        },
         "written": None if out is None else str(out),
     }
 

@@ -11,6 +11,7 @@ import json
 import threading
 import uuid
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
+    from eddyline.options import SharingOptions
     from eddyline.query.conditions import BoundRules, RuleSource, SkippedRule
     from eddyline.rules.compile.program import Program
     from eddyline.rules.step import RuleStep
@@ -73,7 +75,7 @@ class RulesState(Struct):
     """Of each rule, by its name: rows that it was there for, was decided for, was true for."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Compiled:
     """The rules of one moment over one kind of input."""
 
@@ -87,13 +89,19 @@ class Compiled:
     load: Callable[[], Program]
     """Gives workers the compiled rules."""
     program_id: str
-    digest: str
-    """Identifies the rules, their options and their input."""
+    options: SharingOptions
 
     @property
     def running(self) -> dict[str, RuleSource]:
         """The rules that fit."""
         return {each.name: self.sources[each.name] for each in self.bound.rules}
+
+    @cached_property
+    def digest(self) -> str:
+        """Identifies the rules, without titles and the like, their options and their input."""
+        means = [[name, source.meaning] for name, source in self.running.items()]
+        content = json.dumps([means, str(self.options), self.made_for[1:]])
+        return hashlib.blake2b(content.encode(), digest_size=16).hexdigest()
 
 
 class RuleOperator(Operator):
@@ -160,16 +168,14 @@ class RuleOperator(Operator):
         bound = self._binder.bind(df, sources.values(), skips=self.store.skips)
         self._binder.keep(sources)
         program = compile_rules(bound.rules)
-        kind = _kind(df)
-        means = [[each.name, sources[each.name].meaning] for each in bound.rules]
         return Compiled(
-            made_for=(version, *kind),
+            made_for=(version, *_kind(df)),
             sources=sources,
             bound=bound,
             loop=RuleLoop(program, self.options),
             load=loader(df.sparkSession, program),
             program_id=uuid.uuid4().hex,
-            digest=_digest(means, str(self.options), kind),
+            options=self.options,
         )
 
     def _follow(self, made: Compiled, batch_id: int) -> None:
@@ -345,10 +351,6 @@ class RuleOperator(Operator):
             self.compiled.loop.restore(saved.plan)
             self._past = {each[0]: RuleCount(*each) for each in saved.counts}
             self._n_past = saved.rows
-
-
-def _digest(*facts: Any) -> str:
-    return hashlib.blake2b(json.dumps(facts).encode(), digest_size=16).hexdigest()
 
 
 def _kind(df: DataFrame) -> tuple[Any, ...]:
