@@ -237,6 +237,21 @@ def test_a_stream_is_split(spark, frame, stream):
     assert bag(valid) == bag(el.RuleSet(RULES).split(frame)[0])
 
 
+def test_a_stream_is_split_in_one_pass(spark, frame, stream, tmp_path):
+    valid, quarantine = str(tmp_path / "valid"), str(tmp_path / "quarantine")
+
+    def write(batch, _batch_id):
+        batch.persist()
+        batch.where("size(matches) = 0").drop("matches").write.mode("append").parquet(valid)
+        batch.where("size(matches) > 0").write.mode("append").parquet(quarantine)
+        batch.unpersist()
+
+    rules = el.RuleSet(RULES, name="split")
+    finish(rules.start(stream, write, keep_unmatched=True, trigger="available_now"))
+    assert bag(spark.read.parquet(valid)) == bag(rules.split(frame)[0])
+    assert bag(spark.read.parquet(quarantine)) == bag(rules.split(frame)[1])
+
+
 def finish(run):
     assert run.await_termination(120)
     return run

@@ -54,7 +54,7 @@ class MatchesColumn:
     def kind(self) -> str:
         """The Spark type of the column."""
         element = "int" if self.as_places else "string"
-        return f"array<{ABOUT_RULE if self.as_struct else element}>"
+        return f"array<{ABOUT_RULE.simpleString() if self.as_struct else element}>"
 
     def lay(self, df: DataFrame, work: Work, observation: Any) -> DataFrame:
         """Add the column."""

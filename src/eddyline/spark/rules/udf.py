@@ -38,7 +38,13 @@ if TYPE_CHECKING:
 COUNTS = "rule string, count bigint, report binary"
 """Columns that counting tasks return: rules, and a row without one for the report."""
 
-ABOUT_RULE = "struct<id: string, title: string, level: string>"
+ABOUT_RULE = StructType(
+    [
+        StructField("id", StringType(), nullable=False),
+        StructField("title", StringType()),
+        StructField("level", StringType()),
+    ]
+)
 """What is told of a rule that is true, if more is told than its name."""
 
 # No ``from __future__ import annotations`` here: Spark reads the type hints of ``evaluate``.
@@ -75,8 +81,7 @@ def add_matches(
     element = IntegerType() if task.as_places else StringType()
     matches = StructField("matches", ArrayType(element, containsNull=False))
     if about is not None:
-        told = StructType.fromDDL(ABOUT_RULE)
-        matches = StructField("matches", ArrayType(told, containsNull=False))
+        matches = StructField("matches", ArrayType(ABOUT_RULE, containsNull=False))
     result = StructType([matches, StructField("report", BinaryType())])
     # Not deterministic, as the reports hold times; so Spark evaluates it once and where it stands.
     udf = arrow_udf(evaluate, result).asNondeterministic()
