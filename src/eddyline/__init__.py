@@ -11,6 +11,7 @@ from eddyline.query.predicates import predicate, sql_predicate
 if TYPE_CHECKING:
     from eddyline import sigma
     from eddyline.change import detector, detector_bank
+    from eddyline.query.rules.rule import Rule
     from eddyline.spark.engine import Engine
     from eddyline.spark.filters.conjunction import all_of
     from eddyline.spark.joins.window_join import window_join
@@ -21,6 +22,7 @@ __version__ = "0.1.0"
 
 _ON_USE = {
     "Engine": "eddyline.spark.engine",
+    "Rule": "eddyline.query.rules.rule",
     "RuleSet": "eddyline.spark.rules.rule_set",
     "all_of": "eddyline.spark.filters.conjunction",
     "detector": "eddyline.change",
@@ -33,6 +35,7 @@ _ON_USE = {
 
 __all__ = [
     "Engine",
+    "Rule",
     "RuleSet",
     "all_of",
     "detector",

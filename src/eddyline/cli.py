@@ -27,8 +27,12 @@ console = Console()
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells have it."""
 
+RULES_HELP = "Folder (with those below it) or file of rules."
 Rules = Annotated[
-    Path, typer.Option(exists=True, help="Folder (with those below it) or file of rules.")
+    Path | None, typer.Argument(metavar="RULES", exists=True, help=RULES_HELP, show_default=False)
+]
+RulesOption = Annotated[
+    Path | None, typer.Option("--rules", exists=True, help="The same, as an option.")
 ]
 Pipelines = Annotated[
     list[Path] | None, typer.Option(exists=True, help="YAML of a pipeline of pySigma's.")
@@ -107,15 +111,16 @@ def demo(
 
 @sigma_app.command("run")
 def sigma_run(
-    rules: Rules,
     events: Annotated[
         Path, typer.Option(exists=True, help="File or folder: parquet, json, jsonl or csv.")
     ],
+    rules: Rules = None,
+    rules_option: RulesOption = None,
     pipeline: Pipelines = None,
     out: Annotated[
         Path | None, typer.Option(help="Write matched events here, with 'matches' added.")
     ] = None,
-    top: Annotated[int, typer.Option(min=0, help="Rules that are shown; 0: all.")] = 20,
+    top: Annotated[int, typer.Option(min=0, help="Rules of the table; 0: all.")] = 20,
     keep_unmatched: Annotated[
         bool, typer.Option(help="Write events that no rule matches, too.")
     ] = False,
@@ -126,13 +131,20 @@ def sigma_run(
         str, typer.Option(help="A test of a field that an event lacks is 'null' or 'false'.")
     ] = "null",
     verbose: Annotated[bool, typer.Option(help="Show every rule that does not run.")] = False,
+    format: Annotated[
+        str,
+        typer.Option(
+            help="'table', or 'json': one JSON document with all rules that fired, and all else "
+            "that is said to stderr."
+        ),
+    ] = "table",
 ) -> None:
-    """Match events with Sigma rules, and count the matches of each rule."""
+    """Match events with Sigma rules, and count the matches of each rule, the worst level first."""
     from eddyline.sigma.command import RunOptions  # noqa: PLC0415 - pySigma and pyspark load slowly
     from eddyline.sigma.command import run as run_rules  # noqa: PLC0415
 
     asked = RunOptions(
-        rules=rules,
+        rules=_rules_of(rules, rules_option),
         events=events,
         pipeline=pipeline or (),
         out=out,
@@ -141,17 +153,29 @@ def sigma_run(
         restrict={"yes": True, "no": False}.get(restrict, restrict),
         missing=missing,
         verbose=verbose,
+        format=format,
     )
-    run_rules(asked, console)
+    run_rules(asked, console, Console(stderr=True))
 
 
 @sigma_app.command("check")
-def sigma_check(rules: Rules, pipeline: Pipelines = None) -> None:
+def sigma_check(
+    rules: Rules = None, rules_option: RulesOption = None, pipeline: Pipelines = None
+) -> None:
     """Say which Sigma rules load, and which do not and why (then the exit code is 1)."""
     from eddyline.sigma.command import check  # noqa: PLC0415 - pySigma loads slowly
 
-    if check(rules, pipeline or (), console):
+    if check(_rules_of(rules, rules_option), pipeline or (), console):
         raise typer.Exit(1)
+
+
+def _rules_of(argument: Path | None, option: Path | None) -> Path:
+    """Return the path of rules, which is given once: as an argument or as an option."""
+    given = [each for each in (argument, option) if each is not None]
+    if len(given) != 1:
+        msg = f"name one folder or file of rules, as RULES or --rules; got {len(given)}"
+        raise typer.BadParameter(msg, param_hint="RULES")
+    return given[0]
 
 
 @app.callback()

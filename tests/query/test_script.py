@@ -3,13 +3,9 @@
 import pytest
 
 from eddyline.errors import QueryError
-from eddyline.query.script import (
-    CreateFunction,
-    CreateResult,
-    CreateRules,
-    CreateTable,
-    read_script,
-)
+from eddyline.query.created import CreateFunction, CreateResult, CreateRules, CreateTable
+from eddyline.query.rules.rule import Rule
+from eddyline.query.script import read_script
 
 SCRIPT = """-- streams; a semicolon in a comment ends nothing
 CREATE STREAM packets WITH (
@@ -83,6 +79,26 @@ def test_rules_are_of_a_stream():
     )
 
 
+def test_a_rule_is_of_a_set_and_has_its_facts():
+    script = read_script(
+        "CREATE RULES r ON s WITH (sink='memory', as_struct=true);\n"
+        "CREATE RULES t ON s FROM 'rules/';\n"
+        "CREATE RULE big IN r WITH (level='high', tags='pii, web', title='Too big') AS\n"
+        "  a > 5 -- much\n  AND b <> ';';"
+        "create rule small in R as a < 0;"
+        "CREATE RULE big IN t AS a > 9"
+    )
+    rules, others = script.rules
+    assert (rules.path, rules.as_struct, rules.options) == (None, True, {"sink": "memory"})
+    big, small = rules.own
+    assert big.rule == Rule(
+        "a > 5 -- much\n  AND b <> ';'", level="high", tags=["pii", "web"], title="Too big"
+    )
+    assert (big.name, big.rules, big.line) == ("big", "r", 4)
+    assert (small.name, small.rules, small.rule) == ("small", "r", Rule("a < 0"))
+    assert [(each.name, each.rules) for each in others.own] == [("big", "t")]
+
+
 def test_an_empty_script_defines_nothing():
     assert read_script(" -- nothing\n ; ").queries == ()
 
@@ -98,10 +114,10 @@ MISTAKES = [
     ("DROP STREAM a", "expected CREATE, got 'DROP'", (1, 1)),
     (
         "\n  SELECT 1",
-        "the form is: CREATE STREAM, CREATE TABLE, CREATE FUNCTION, CREATE QUERY, CREATE RULES",
+        "CREATE STREAM, CREATE TABLE, CREATE FUNCTION, CREATE QUERY, CREATE RULES, CREATE RULE",
         (2, 3),
     ),
-    ("CREATE VIEW a", "expected STREAM or TABLE or FUNCTION or QUERY or RULES, got 'VIEW'", (1, 8)),
+    ("CREATE VIEW a", "STREAM or TABLE or FUNCTION or QUERY or RULES or RULE, got 'VIEW'", (1, 8)),
     ("CREATE OR REPLACE STREAM a", "got 'OR'", (1, 8)),
     ("CREATE STREAM a", "expected WITH or AS, got the end of the statement", (1, 15)),
     ("CREATE STREAM a WITH (path='x')", "stream 'a' has no format; add format='parquet'", (1, 1)),
@@ -137,7 +153,21 @@ MISTAKES = [
     ("CREATE QUERY AS SELECT 1", "expected WITH or AS, got 'SELECT'", (1, 17)),
     ("CREATE QUERY q AS SELECT 'x", "a quote or a comment that is left open", (1, 26)),
     ("CREATE RULES r", "expected ON, got the end of the statement", (1, 14)),
-    ("CREATE RULES r ON s", "the form is: CREATE RULES name ON stream FROM 'rules/'", (1, 19)),
+    ("CREATE RULES r ON", "the form is: CREATE RULES name ON stream [FROM 'rules/']", (1, 17)),
+    (";\n CREATE RULES r ON s", "rules 'r' are none: name a file or folder (FROM", (2, 2)),
+    ("CREATE RULES r ON s AS", "expected FROM or WITH, got 'AS'", (1, 21)),
+    ("CREATE RULES r ON s WITH (as_struct=3)", "as_struct is true or false, got '3'", (1, 27)),
+    ("CREATE RULE a IN r AS n > 1", "unknown set of rules 'r'; known: ; a set is created", (1, 18)),
+    (f"{R};\nCREATE RULE a IN q AS n > 1", "unknown set of rules 'q'; known: r", (2, 18)),
+    (f"{R};\nCREATE RULE a AS n > 1", "expected IN, got 'AS'; the form is: CREATE RULE", (2, 15)),
+    (f"{R};\nCREATE RULE a IN r n > 1", "expected WITH or AS, got 'n'", (2, 20)),
+    (f"{R};\nCREATE RULE a IN r AS", "expected a condition, got the end of", (2, 21)),
+    (f"{R};\nCREATE RULE a IN r WITH (lvel='low') AS n", "did you mean 'level'?", (2, 26)),
+    (f"{R};\nCREATE RULE a IN r WITH (option.x='y') AS n", "unknown option of rule 'a'", (2, 26)),
+    (f"{R};\nCREATE RULE a IN r WITH (level='lo') AS n", "rule 'a': unknown level 'lo'", (2, 26)),
+    (f"{R};\nCREATE RULE a IN r WITH (tags='x,,y') AS n", "the tag of a rule is a text", (2, 26)),
+    (f"{R};\nCREATE RULE a IN r WITH (title='') AS n", "the title of a rule is a text", (2, 26)),
+    (f"{R};\nCREATE RULE a IN r AS n;\nCREATE RULE a IN r AS m", "'a' is created twice", (3, 13)),
     ("CREATE RULES r ON s FROM rules", "expected the path of the rules in quotes", (1, 26)),
     (f"{R} WITH (colum='m')", "unknown option of rules 'r' 'colum'", (1, 37)),
     (f"{R} WITH (keep_unmatched='maybe')", "is true or false, got 'maybe'", (1, 37)),

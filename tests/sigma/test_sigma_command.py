@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import re
+import subprocess
+import sys
 from io import StringIO
 
 import pytest
@@ -13,9 +16,11 @@ from rich.text import Text
 from typer.testing import CliRunner
 
 from eddyline.cli import app
-from eddyline.errors import SourceError
+from eddyline.errors import OptionError, SourceError
+from eddyline.query.rules.sources import SqlRule
 from eddyline.sigma.command import _print_counts
 from eddyline.spark.sources.event_files import Counts, check_format, count_matches, read_events
+from tests.spark.processes import QUICK
 
 pytestmark = pytest.mark.spark
 
@@ -76,7 +81,8 @@ def rows_of(said):
 
 
 def test_check_says_what_loads_and_why_the_rest_does_not(rules):
-    code, said = call("check", "--rules", rules)
+    code, said = call("check", rules)
+    assert (code, said) == call("check", "--rules", rules)
     assert code == 1
     assert "2 rules load: 1 high, 1 low" in said
     assert "bad.yml:5: field 'F': Unknown modifier 'no'" in said
@@ -170,11 +176,12 @@ def test_run_counts_matches_by_rule_and_lists_what_is_skipped(spark, rules, even
 @pytest.mark.parametrize("is_terminal", [True, False])
 def test_a_rule_is_one_line_of_the_table_however_wide_it_is(is_terminal):
     title = "A title that is far longer than what is left of eighty columns " * 2
-    info = {name: {"level": "informational", "title": title} for name in (A, B)}
+    info = {"level": "informational", "title": title}
+    known = {name: SqlRule(name, "true", {}, info) for name in (A, B)}
     counts = Counts({A: 1_234_567, B: 1}, 1_300_000, 1_234_567, 1.0)
     said = StringIO()
     console = Console(file=said, force_terminal=is_terminal, no_color=True, width=80)
-    _print_counts(counts, info, 20, console)
+    _print_counts(counts, known, 20, console)
     rows = rows_of(said.getvalue())
     assert [row[3] for row in rows] == [A, B]
     assert [row[0] for row in rows] == ["1,234,567", "1"]
@@ -198,6 +205,65 @@ def test_run_writes_what_matched_and_takes_pipelines_and_readings(spark, rules, 
     assert code == 0
     assert "1 of 2 rules fired" in said
     assert "3 of 5 events matched" in said
+    assert said.splitlines()[-1] == f"Written to {out}: 3 events, those that matched"
     assert {tuple(row.matches) for row in spark.read.json(str(out)).collect()} == {(A,)}
     with pytest.raises(SourceError, match="exists"):
         call("run", "--rules", rules, "--events", events, *options)
+
+
+def test_the_worst_level_comes_first():
+    levels = {"a": "low", "b": "critical", "c": None, "d": "awful", "e": "low", "f": "medium"}
+    known = {name: SqlRule(name, "true", {}, {"level": each}) for name, each in levels.items()}
+    counts = Counts({"a": 1, "b": 1, "c": 90, "d": 99, "e": 5, "f": 2}, 100, 99, 1.0)
+    said = StringIO()
+    _print_counts(counts, known, 4, Console(file=said, no_color=True, width=80))
+    rows = [line.split() for line in said.getvalue().splitlines()[3:-1]]
+    assert rows == [
+        ["1", "critical", "b", "b"],
+        ["2", "medium", "f", "f"],
+        ["5", "low", "e", "e"],
+        ["1", "low", "a", "a"],
+    ]
+    assert said.getvalue().endswith("and 2 more (--top 0 shows all)\n")
+
+
+def test_rules_are_named_once_and_formats_are_known(rules, events):
+    for arguments in (["check"], ["check", rules, "--rules", rules], ["run", "--events", events]):
+        code, said = call(*arguments)
+        assert code == 2
+        assert "name one folder or file of rules" in re.sub(r"[\s│]+", " ", said)
+    with pytest.raises(OptionError, match="unknown format 'jsn'; known: table, json; did you"):
+        call("run", rules, "--events", events, "--format", "jsn")
+
+
+@pytest.mark.large
+def test_json_is_all_of_the_output(rules, events, tmp_path):
+    out = tmp_path / "hits.parquet"
+    command = [
+        sys.executable,
+        "-m",
+        "eddyline",
+        "sigma",
+        "run",
+        str(rules),
+        "--events",
+        str(events),
+    ]
+    command += ["--format", "json", "--out", str(out), "--keep-unmatched", "--top", "1"]
+    env = {**os.environ, "JAVA_TOOL_OPTIONS": QUICK}
+    ran = subprocess.run(command, capture_output=True, text=True, check=True, env=env, timeout=240)
+    found = json.loads(ran.stdout)
+    assert [each["reason"].rpartition("/")[2][:9] for each in found.pop("skipped")] == ["bad.yml:5"]
+    assert found.pop("seconds")["matching events"] > 0
+    assert found == {
+        "events": 5,
+        "matched_events": 3,
+        "matches": 4,
+        "rules": [
+            {"id": A, "title": "A [shell]", "level": "high", "tags": [], "events": 2},
+            {"id": B, "title": "Eve", "level": "low", "tags": [], "events": 2},
+        ],
+        "missing_fields": {"Gone": 1},
+        "written": str(out),
+    }
+    assert f"Written to {out}: 5 events, whether they matched or not" in ran.stderr

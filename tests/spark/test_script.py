@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -9,6 +14,7 @@ import pytest
 from eddyline.errors import NotSupportedError, QueryError, SourceError
 from eddyline.sigma.loading import load_rules
 from eddyline.spark.script import run_script
+from tests.spark.processes import QUICK
 
 pytestmark = pytest.mark.spark
 
@@ -85,6 +91,119 @@ def test_sigma_rules_run_by_a_script(spark, script, tmp_path):
     rows = run.to_arrow().to_pylist()
     assert len(rows) == 10
     assert [row["k"] for row in rows if row["matches"]] == [5]
+
+
+def test_rules_stand_in_the_script_beside_those_of_a_folder(spark, script, rules_file, tmp_path):
+    (tmp_path / "rules").mkdir()
+    (tmp_path / "rules" / "five.yml").write_text(
+        "title: five\nid: aaaaaaaa-0000-4000-8000-000000000005\nlogsource: {product: windows}\n"
+        "level: low\ndetection: {s: {k: 5}, condition: s}\n"
+    )
+    file = script(
+        "CREATE FUNCTION odd USING 'checks:odd';"
+        "CREATE RULES alone ON s WITH (sink='parquet', path='{0}/alone');"
+        "CREATE RULES both ON s FROM '{0}/rules'"
+        " WITH (sink='parquet', path='{0}/both', as_struct=true);"
+        "CREATE RULE big IN alone AS k > 8;"
+        "CREATE RULE odd IN both WITH (level='high', title='Odd one') AS odd(v) AND k < 6 AND k > 3"
+    )
+    runs = run_script(file, spark=spark, trigger="available_now", load_rules=load_rules)
+    for run in runs:
+        assert run.await_termination(120)
+    alone = pq.read_table(tmp_path / "alone").to_pylist()
+    assert [(row["k"], row["matches"]) for row in alone] == [(9, ["big"])]
+    (row,) = pq.read_table(tmp_path / "both").to_pylist()
+    assert [[*each.values()] for each in row["matches"]] == [
+        ["aaaaaaaa-0000-4000-8000-000000000005", "five", "low"],
+        ["odd", "Odd one", "high"],
+    ]
+
+
+SIGMA = "title: f\nlogsource: {product: windows}\ndetection: {s: {k: 5}, condition: s}\n"
+
+
+@pytest.mark.parametrize("path", ["", "FROM '{0}/rules.json'", "FROM '{0}/rule.yml'"])
+@pytest.mark.parametrize("text", ["k > 1 AND\n zzz > 1", "k + 1"])
+def test_a_rule_that_does_not_fit_is_told_with_its_line(
+    spark, script, rules_file, tmp_path, path, text
+):
+    rules_file.write_text('{"fine": "k > 7"}')
+    (tmp_path / "rule.yml").write_text(SIGMA)
+    file = script(f"CREATE RULES r ON s {path};\nCREATE RULE bad IN r AS\n  {text}")
+    with pytest.raises(
+        QueryError, match=r"script.sql, rule 'bad' of 'r', condition from line 4 on"
+    ):
+        run_script(file, spark=spark, load_rules=load_rules)
+
+
+def test_a_rule_of_a_script_takes_no_other_ones_name(spark, script, rules_file):
+    file = script("CREATE RULES r ON s FROM '{0}/rules.json'; CREATE RULE big IN r AS k > 1")
+    with pytest.raises(QueryError, match=r"rule 'big' of 'r', condition from line 2 on: .*exists"):
+        run_script(file, spark=spark, load_rules=load_rules)
+
+
+@pytest.mark.large
+def test_a_script_with_rules_from_the_command_line(script, rules_file, tmp_path):
+    text = (
+        "CREATE FUNCTION odd USING 'checks:odd';\n"
+        "CREATE RULES r ON s WITH (sink='json', path='{0}/out', as_struct=true);\n"
+        "CREATE RULE big IN r WITH (level='high', title='Big') AS k > 8;\n"
+        "CREATE RULE odd IN r AS odd(v) AND k < "
+    )
+
+    def eddyline(command, *arguments):
+        called = [sys.executable, "-m", "eddyline", command, str(tmp_path / "script.sql")]
+        return subprocess.run(
+            [*called, *arguments], capture_output=True, text=True, timeout=240, env=env, check=False
+        )
+
+    env = {**os.environ, "JAVA_TOOL_OPTIONS": QUICK}
+    script(text)
+    checked = eddyline("check")
+    assert checked.returncode == 1
+    assert (
+        "rule 'odd' of 'r', condition from line 5 on: rule 'odd' cannot be read" in checked.stderr
+    )
+    script(text + "3")
+    assert "nothing wrong that shows without Spark; starts r" in eddyline("check").stdout
+    ran = eddyline("run", "--trigger", "available_now")
+    assert ran.returncode == 0, ran.stderr
+    assert "rules r over s: matches (id, title, level) of rows with a match" in ran.stdout
+    assert "Big (big)" in ran.stdout
+    lines = [each.read_text() for each in (tmp_path / "out").glob("*.json")]
+    rows = [json.loads(line) for each in lines for line in each.splitlines()]
+    assert sorted((row["k"], row["matches"]) for row in rows) == [
+        (1, [{"id": "odd"}]),
+        (9, [{"id": "big", "title": "Big", "level": "high"}]),
+    ]
+
+
+def test_rules_in_json_have_facts(rules_file):
+    rules_file.write_text(
+        '{"a": "k > 1", "b": {"condition": "k > 2", "level": "low", "tags": ["t"], "title": "B"}}'
+    )
+    rules = load_rules(rules_file, name="r")
+    assert rules.info["b"] == {"text": "k > 2", "level": "low", "tags": ("t",), "title": "B"}
+    assert rules.select(tag="t").names == ("b",)
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        ('{"a": "k > 1", "a": "k > 2"}', "'a' stands there twice"),
+        ('{"a": {"condition": "k > 1", "levl": "low"}}', "levl"),
+        ('{"a": {"level": "low"}}', "condition"),
+        ('{"a": {"condition": "k > 1", "level": "lo"}}', "unknown level 'lo'"),
+        ('{"a": {"condition": "k > 1", "tags": "t"}}', "tags"),
+        ('{"a": 1}', "a text or an object, got 1"),
+        ("{", "cannot read rules from"),
+        ("[]", "cannot read rules from"),
+    ],
+)
+def test_rules_in_json_that_cannot_be_read(rules_file, content, why):
+    rules_file.write_text(content)
+    with pytest.raises(SourceError, match=why):
+        load_rules(rules_file, name="r")
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,8 @@ CREATE QUERY q WITH (sink = 'memory', trigger = 'available_now') AS
 SELECT * FROM s WHERE odd(a);
 """
 
+RULES = "CREATE RULES set ON s; CREATE RULE r IN set AS\n{};\nCREATE QUERY"
+
 
 @pytest.fixture
 def written(tmp_path, monkeypatch):
@@ -47,6 +49,14 @@ def test_a_script_that_fits_loads_no_pyspark(written):
         ("/", "/nowhere/", SourceError, r"'s' reads from .* no such file or folder"),
         ("available_now", "5 bananas", OptionError, r"unknown trigger '5 bananas'"),
         ("CREATE QUERY", "CREATE QUERRY", QueryError, r"QUERRY"),
+        ("CREATE QUERY", RULES.format("odd(a"), QueryError, r"rule 'r' of 'set', condition from"),
+        (
+            "CREATE QUERY",
+            RULES.format("sum(a) > 1"),
+            QueryError,
+            r"from line 4 on: rule 'r': the agg",
+        ),
+        ("CREATE QUERY", RULES.format("odd(a)") + "x", QueryError, "QUERYx"),
     ],
 )
 def test_what_is_wrong_is_said_before_spark_starts(written, old, new, kind, said):

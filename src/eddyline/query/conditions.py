@@ -271,7 +271,10 @@ class SkippedRule:
 
 
 class RuleSource(Protocol):
-    """A rule that does not know the columns of an input yet."""
+    """A rule that does not know the columns of an input yet.
+
+    Two are equal if they are true for the same rows of every input, whatever else is known of them.
+    """
 
     @property
     def name(self) -> str:
@@ -284,6 +287,10 @@ class RuleSource(Protocol):
     @property
     def info(self) -> Mapping[str, Any]:
         """Further facts about it: title, level, tags."""
+
+    @property
+    def meaning(self) -> str:
+        """What it means, without further facts, as it is saved with what was learned."""
 
     def bind(self, columns: Mapping[str, str], *, ansi: bool) -> Rule:
         """Return the rule over an input.

@@ -6,17 +6,30 @@ CREATE FUNCTION suspicious USING 'rules:suspicious';
 CREATE STREAM odd AS SELECT * FROM packets WHERE port > 1024 AND suspicious(payload, port);
 CREATE QUERY bad WITH (sink='parquet', path='out/') AS SELECT * FROM odd WHERE port < 5000;
 CREATE RULES known ON packets FROM 'rules/' WITH (sink='parquet', path='known/', column='rules');
+CREATE RULE big IN known WITH (level='high', tags='size, web', title='Too big') AS bytes > 1000000;
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NoReturn
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from sqlglot import TokenType
 
+from eddyline.errors import OptionError
 from eddyline.query.cql import EMITS
+from eddyline.query.created import (
+    CreateFunction,
+    CreateQuery,
+    CreateResult,
+    CreateRule,
+    CreateRules,
+    CreateStream,
+    CreateTable,
+    Script,
+)
+from eddyline.query.rules.rule import Rule
 from eddyline.registry import unknown
 from eddyline.sql.parsing import place, refuse, tokens_of
 
@@ -24,6 +37,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from sqlglot import Token
+
+    from eddyline.query.created import Created
 
 QUERY_OPTIONS = ("sink", "path", "format", "checkpoint", "trigger")
 """Options of a query in WITH: the arguments of ``Query.start``."""
@@ -34,8 +49,11 @@ OF_WRITER = "option."
 OF_STREAMS = ("time", "lateness")
 """Options of streams that tables do not have, and the only ones of streams made by a query."""
 
-OF_RULES = ("column", "keep_unmatched")
+OF_RULES = ("column", "keep_unmatched", "as_struct")
 """Options of rules beside those of a query."""
+
+OF_RULE = ("level", "tags", "title")
+"""Options of one rule; tags are told apart by commas."""
 
 _TARGET = re.compile(r"[^\W\d][\w.]*:[^\W\d]\w*")
 _SYNTAX = {
@@ -43,86 +61,11 @@ _SYNTAX = {
     "TABLE": "CREATE TABLE name WITH (format='parquet', path='…')",
     "FUNCTION": "CREATE FUNCTION name USING 'module:attribute'",
     "QUERY": "CREATE QUERY name [WITH (sink='parquet', path='…')] AS SELECT …",
-    "RULES": "CREATE RULES name ON stream FROM 'rules/' [WITH (sink='parquet', path='…')]",
+    "RULES": "CREATE RULES name ON stream [FROM 'rules/'] [WITH (sink='parquet', path='…')]",
+    "RULE": "CREATE RULE name IN rules [WITH (level='high', tags='…', title='…')] AS condition",
 }
 _KINDS = ", ".join(f"CREATE {kind}" for kind in _SYNTAX)
 _TRUTH = {"true": True, "false": False}
-
-
-@dataclass(frozen=True, slots=True)
-class _Read:
-    name: str
-    options: Mapping[str, str]
-    """``format`` and, if said, ``path``, ``schema`` and (of streams) ``OF_STREAMS``; all others are
-    options of Spark's reader."""
-
-
-class CreateStream(_Read):
-    """A stream and where it comes from."""
-
-
-class CreateTable(_Read):
-    """A table that does not change, to be joined with streams, and where it comes from."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Selected:
-    name: str
-    text: str
-    """The SELECT, as written."""
-    options: Mapping[str, str]
-    """Some of ``OF_STREAMS`` or ``QUERY_OPTIONS``, and options of the writer (``OF_WRITER``)."""
-    line: int = 1
-    """The line of the script on which the SELECT starts."""
-
-
-class CreateResult(_Selected):
-    """A stream that is made of the results of a query."""
-
-
-class CreateQuery(_Selected):
-    """A query and where its rows go."""
-
-
-@dataclass(frozen=True, slots=True)
-class CreateFunction:
-    """A predicate function and where it is found."""
-
-    name: str
-    target: str
-    """``module:attribute``."""
-
-
-@dataclass(frozen=True, slots=True)
-class CreateRules:
-    """Rules over a stream, and where the rows that they match go."""
-
-    name: str
-    stream: str
-    path: str
-    """The file or folder of the rules."""
-    options: Mapping[str, str]
-    """Some of ``QUERY_OPTIONS``, and options of the writer (``OF_WRITER``)."""
-    column: str = "matches"
-    """The column of the names of the rules that a row matches."""
-    keep_unmatched: bool = False
-    """Whether rows that no rule matches are kept, too."""
-
-
-Created = CreateStream | CreateResult | CreateTable | CreateFunction | CreateQuery | CreateRules
-
-
-@dataclass(frozen=True, slots=True)
-class Script:
-    """Definitions of a script, in its order."""
-
-    streams: tuple[CreateStream, ...] = ()
-    tables: tuple[CreateTable, ...] = ()
-    functions: tuple[CreateFunction, ...] = ()
-    results: tuple[CreateResult, ...] = ()
-    """Streams made by queries; one may read those before it."""
-    queries: tuple[CreateQuery, ...] = ()
-    rules: tuple[CreateRules, ...] = ()
 
 
 def read_script(text: str) -> Script:
@@ -141,13 +84,26 @@ def read_script(text: str) -> Script:
     made: list[Created] = []
     for tokens in _statements(tokens_of(text, "the script")):
         made.append(_Statement(text, tokens).read(made))
+    own = [each for each in made if isinstance(each, CreateRule)]
+    sets = [
+        replace(each, own=tuple(rule for rule in own if rule.rules == each.name))
+        for each in made
+        if isinstance(each, CreateRules)
+    ]
+    for each in sets:
+        if each.path is None and not each.own:
+            message = (
+                f"rules {each.name!r} are none: name a file or folder (FROM 'rules/'), or add one: "
+                f"CREATE RULE name IN {each.name} AS condition"
+            )
+            refuse(message, text, each.start, name=each.name)
     return Script(
         streams=tuple(each for each in made if isinstance(each, CreateStream)),
         tables=tuple(each for each in made if isinstance(each, CreateTable)),
         functions=tuple(each for each in made if isinstance(each, CreateFunction)),
         results=tuple(each for each in made if isinstance(each, CreateResult)),
         queries=tuple(each for each in made if isinstance(each, CreateQuery)),
-        rules=tuple(each for each in made if isinstance(each, CreateRules)),
+        rules=tuple(sets),
     )
 
 
@@ -155,14 +111,17 @@ _SPACES: tuple[dict[type[Created], str], ...] = (
     {CreateStream: "stream", CreateResult: "stream", CreateTable: "table"},
     {CreateFunction: "function"},
     {CreateQuery: "query", CreateRules: "set of rules"},
+    {CreateRule: "rule"},
 )
-"""Kinds within which names differ: whatever FROM names, and whatever runs."""
+"""Kinds within which names differ: whatever FROM names, whatever runs, the rules of a set."""
 
 
 def _clash(one: Created, other: Created) -> str:
     """Return the reason why two statements cannot both be; empty if they can."""
     kinds = next(each for each in _SPACES if type(one) in each)
     if type(other) not in kinds or one.name.lower() != other.name.lower():
+        return ""
+    if isinstance(one, CreateRule) and isinstance(other, CreateRule) and one.rules != other.rules:
         return ""
     words = list(dict.fromkeys(kinds[each] for each in kinds if each in (type(one), type(other))))
     if len(words) == 1:
@@ -200,7 +159,7 @@ class _Statement:
         self._syntax = _SYNTAX[kind]
         at = self._peek()
         name = self._name()
-        statement = self._rest(kind, name)
+        statement = self._rule(name, made) if kind == "RULE" else self._rest(kind, name)
         if self._next < len(self._tokens):
             self._refuse_token("the end of the statement")
         for other in made:
@@ -272,36 +231,85 @@ class _Statement:
     def _rules(self, name: str) -> CreateRules:
         self._word("ON")
         stream = self._name()
-        self._word("FROM")
-        path = self._take("the path of the rules in quotes", TokenType.STRING).text
-        options: dict[str, str] = {}
-        if self._peek() is not None:
-            self._word("WITH")
+        path, options = None, {}
+        if self._peek() is not None and self._word("FROM", "WITH") == "FROM":
+            path = self._take("the path of the rules in quotes", TokenType.STRING).text
+            if self._peek() is not None:
+                self._word("WITH")
+        if self._next < len(self._tokens):
             options = self._options((*QUERY_OPTIONS, *OF_RULES), f"option of rules {name!r}")
-        keeps = options.pop("keep_unmatched", "false").lower()
-        if keeps not in _TRUTH:
-            message = f"rules {name!r}: keep_unmatched is true or false, got {keeps!r}"
-            refuse(message, self._text, self._places["keep_unmatched"], option="keep_unmatched")
-        column = options.pop("column", "matches")
-        return CreateRules(name, stream, path, options, column, _TRUTH[keeps])
+        return CreateRules(
+            name,
+            stream,
+            path,
+            keep_unmatched=self._truth(name, options, "keep_unmatched"),
+            as_struct=self._truth(name, options, "as_struct"),
+            column=options.pop("column", "matches"),
+            options=options,
+            start=self._tokens[0].start,
+        )
+
+    def _truth(self, name: str, options: dict[str, str], option: str) -> bool:
+        said = options.pop(option, "false").lower()
+        if said not in _TRUTH:
+            message = f"rules {name!r}: {option} is true or false, got {said!r}"
+            refuse(message, self._text, self._places[option], option=option)
+        return _TRUTH[said]
+
+    def _rule(self, name: str, made: Sequence[Created]) -> CreateRule:
+        self._word("IN")
+        at = self._peek()
+        rules = self._name()
+        known = {each.name.lower(): each.name for each in made if isinstance(each, CreateRules)}
+        if at is not None and rules.lower() not in known:
+            message = unknown("set of rules", rules, known.values())
+            message = f"{message}; a set is created before its rules"
+            refuse(message, self._text, at.start, name=rules)
+        options: dict[str, str] = {}
+        if self._word("WITH", "AS") == "WITH":
+            options = self._options(OF_RULE, f"option of rule {name!r}", has_writer=False)
+            self._word("AS")
+        condition, line = self._remaining("a condition")
+        given: dict[str, Any] = dict(options)
+        if "tags" in options:
+            given["tags"] = [each.strip() for each in options["tags"].split(",")]
+        rule = Rule(condition)
+        for option, value in given.items():
+            try:
+                rule = replace(rule, **{option: value})
+            except OptionError as error:
+                message = f"rule {name!r}: {error.message}"
+                refuse(message, self._text, self._places[option], option=option)
+        return CreateRule(name, known[rules.lower()], rule, line)
 
     # Parts
+
+    def _remaining(self, wanted: str) -> tuple[str, int]:
+        """Take the rest of the statement as a text, with its line."""
+        first = self._peek()
+        if first is None:
+            self._refuse_token(wanted)
+        self._next = len(self._tokens)
+        text = self._text[first.start : self._tokens[-1].end + 1]
+        return text, place(self._text, first.start)["line"]
 
     def _select(self, options: dict[str, str]) -> tuple[str, dict[str, str], int]:
         """Read the rest as a query: its text, the options before it, and its line."""
         first = self._peek()
         if first is None or first.text.upper() not in ("SELECT", *EMITS):
             self._refuse_token("SELECT")
-        self._next = len(self._tokens)
-        text = self._text[first.start : self._tokens[-1].end + 1]
-        return text, options, place(self._text, first.start)["line"]
+        text, line = self._remaining("SELECT")
+        return text, options, line
 
-    def _options(self, known: Sequence[str] = (), kind: str = "option") -> dict[str, str]:
+    def _options(
+        self, known: Sequence[str] = (), kind: str = "option", *, has_writer: bool = True
+    ) -> dict[str, str]:
         self._take("(", TokenType.L_PAREN)
         options: dict[str, str] = {}
         while True:
             key, start = self._key()
-            if known and key not in known and not key.startswith(OF_WRITER):
+            is_of_writer = has_writer and key.startswith(OF_WRITER)
+            if known and key not in known and not is_of_writer:
                 refuse(unknown(kind, key, known), self._text, start, option=key)
             if key in options:
                 refuse(f"option {key!r} is said twice", self._text, start, option=key)

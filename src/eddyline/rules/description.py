@@ -271,7 +271,7 @@ def changed(before: Rules, after: Rules) -> dict[str, list[str]]:
     return {
         "added": [name for name in after if name not in before],
         "removed": [name for name in before if name not in after],
-        "replaced": [name for name, each in after.items() if before.get(name, each) is not each],
+        "replaced": [name for name, each in after.items() if before.get(name, each) != each],
     }
 
 

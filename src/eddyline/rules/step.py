@@ -38,10 +38,12 @@ class RuleStep(OverOne):
 
     rules: Rules = field(repr=False)
     column: str = "matches"
-    """The new column: an array of names, in the order of the set."""
+    """The new column: an array of names, in the order of the set; or of ``as_struct``."""
     keep_unmatched: bool = False
     """Whether rows for which no rule is true stay, with an empty array."""
     output: str = RESULT
+    as_struct: bool = field(default=False, repr=False)
+    """Whether it is an array of id, title and level of rules."""
 
     def renamed(self, names: Callable[[str], str]) -> RuleStep:
         """Return the step over relations of other names."""
@@ -50,4 +52,5 @@ class RuleStep(OverOne):
     def __str__(self) -> str:
         which = "every row" if self.keep_unmatched else "rows with a match"
         name = "" if self.rules.name == "rules" else f" {self.rules.name}"
-        return f"rules{name} over {self.input}: {self.column} of {which}"
+        told = f"{self.column} (id, title, level)" if self.as_struct else self.column
+        return f"rules{name} over {self.input}: {told} of {which}"

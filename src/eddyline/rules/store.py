@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from eddyline.errors import EddylineError, OptionError, QueryError
 from eddyline.query.conditions import SkippedRule
+from eddyline.query.rules.rule import chosen
 from eddyline.query.rules.sources import check_rule, rule_source
 from eddyline.registry import checked_text, unknown
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from eddyline.options import SharingOptions
     from eddyline.query.conditions import RuleSource
     from eddyline.query.predicates import FunctionPredicate
+    from eddyline.query.rules.rule import Facts
     from eddyline.query.rules.sources import PredicateRule, SqlRule
 
     Unfit = Callable[[Collection[RuleSource], bool], Iterable[SkippedRule]]
@@ -113,7 +115,7 @@ class RuleStore:
     ) -> tuple[SkippedRule, ...]:
         """Return the rules that do not run, and why; those met may be gone or replaced by now."""
         with self._lock:
-            known = {name for name, each in met.items() if self._sources.get(name) is each}
+            known = {name for name, each in met.items() if self._sources.get(name) == each}
             here = (each for each in refused if each.name in known)
             unfit = (each for name, each in self._unfit.items() if name not in known)
             return (*self.unread, *here, *unfit)
@@ -140,16 +142,32 @@ class RuleStore:
             self._check_new([*rules, *(each.name for each in unread)])
             self.put(rules, unread, skips=self.skips)
 
-    def remove(self, names: Collection[str]) -> None:
-        """Remove rules, all or, if one is not there, none."""
+    def chosen(
+        self, names: Collection[str], facts: Facts | None = None
+    ) -> tuple[dict[str, RuleSource], tuple[SkippedRule, ...]]:
+        """Return the rules of some names, or of all, that have the facts; none if nothing is said.
+
+        Those that could not be read come apart: of these nothing is known but their names.
+        """
         with self._lock:
             for name in names:
                 self._check_known(name)
+            if facts is None or all(each is None for each in facts.values()):
+                unread = tuple(each for each in self.unread if each.name in names)
+                return {name: each for name, each in self._sources.items() if name in names}, unread
+            found = chosen(self._sources, facts)
+            return {name: each for name, each in found.items() if not names or name in names}, ()
+
+    def remove(self, names: Collection[str], facts: Facts | None = None) -> None:
+        """Remove rules, all or, if one is not there, none; see ``chosen``."""
+        with self._lock:
+            found, unread = self.chosen(names, facts)
+            names = {*found, *(each.name for each in unread)}
             for name in names:
                 self._sources.pop(name, None)
                 self._unfit.pop(name, None)
             self.unread = tuple(each for each in self.unread if each.name not in names)
-            self._version += 1
+            self._version += bool(names)
 
     def replace(self, name: str, given: Any) -> None:
         """Replace a rule by a text or predicate that fits, at its place."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections import Counter
 from dataclasses import dataclass, field
@@ -13,6 +14,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from eddyline.errors import OptionError
+from eddyline.query.rules.rule import LEVELS, Rule
+from eddyline.registry import unknown
 from eddyline.sigma.loading import read
 from eddyline.watch.formatting import counted, one_line
 
@@ -22,7 +26,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from eddyline.query.conditions import SkippedRule
+    from eddyline.query.conditions import RuleSource, SkippedRule
     from eddyline.sigma.rule import SigmaRules
     from eddyline.spark.sources.event_files import Counts
 
@@ -32,7 +36,9 @@ SHOWN_SKIPPED = 5
 MAX_WIDTH = 10_000
 """Widest table where the output is no terminal."""
 
-_LEVELS = ("critical", "high", "medium", "low", "informational")
+FORMATS = ("table", "json")
+"""How findings are printed."""
+
 _COLOURS = {"critical": "bold red", "high": "red", "medium": "yellow", "low": "cyan"}
 
 
@@ -53,10 +59,18 @@ class RunOptions:
     missing: str = "null"
     verbose: bool = False
     """Whether every skipped rule is shown."""
+    format: str = "table"
+    """One of ``FORMATS``: tables for people, or one JSON document with all rules that fired."""
+
+    def __post_init__(self) -> None:
+        if self.format not in FORMATS:
+            raise OptionError(unknown("format", self.format, FORMATS), format=self.format)
 
 
-def run(options: RunOptions, console: Console) -> Counts:
+def run(options: RunOptions, console: Console, errors: Console) -> Counts:
     """Match events with rules, and print what fired and what was skipped.
+
+    JSON goes to ``console`` alone, and what was written where, and how far it is, to ``errors``.
 
     Raises:
         SourceError: rules or events cannot be read, or ``out`` not written.
@@ -73,7 +87,8 @@ def run(options: RunOptions, console: Console) -> Counts:
     if options.out is not None:
         check_format(options.out)
     clock = _Clock()
-    with _progress(console) as progress:
+    is_json = options.format == "json"
+    with _progress(errors if is_json else console) as progress:
         starting = SessionStart()
         found = _read(options.rules, options.pipeline, progress, options.restrict, options.missing)
         clock.lap("reading rules")
@@ -91,13 +106,22 @@ def run(options: RunOptions, console: Console) -> Counts:
             progress=lambda n_done, n_all: progress.update(task, completed=n_done, total=n_all),
         )
     clock.seconds["preparing rules"] = counts.prepare_s
-    info = {rule.name: rule.info for rule in found.sources}
-    _print_counts(counts, info, options.top, console)
-    _print_missing(found, events.dtypes, console)
-    skipped = rules.skipped
-    _print_skipped(skipped, found, options.verbose, console)
-    _print_times(clock.seconds, counts, console)
-    _print_sum(counts, len(skipped), console)
+    skipped, lacking = rules.skipped, _lacking(found, events.dtypes)
+    by_name = {rule.name: rule for rule in found.sources}
+    if is_json:
+        findings = _findings(counts, by_name, skipped, lacking, clock.seconds, options.out)
+        console.file.write(json.dumps(findings, indent=2) + "\n")
+    else:
+        _print_counts(counts, by_name, options.top, console)
+        _print_missing(lacking, console)
+        _print_skipped(skipped, found, options.verbose, console)
+        _print_times(clock.seconds, counts, console)
+        _print_sum(counts, len(skipped), console)
+    if options.out is not None:
+        n_written = counts.n_events if options.keep_unmatched else counts.n_matched
+        which = "whether they matched or not" if options.keep_unmatched else "those that matched"
+        said = f"Written to {options.out}: {counted(n_written, 'event')}, {which}"
+        _print_plain(said, errors if is_json else console)
     return counts
 
 
@@ -120,7 +144,7 @@ def check(rules: Path, pipeline: Sequence[Path], console: Console) -> int:
     with _progress(console) as progress:
         found = _read(rules, pipeline, progress, "auto", "null")
     levels = Counter(rule.info["level"] or "no level" for rule in found.sources)
-    known = [level for level in _LEVELS if level in levels]
+    known = [level for level in reversed(LEVELS) if level in levels]
     said = ", ".join(
         f"{levels[level]:,} {level}" for level in [*known, *sorted(set(levels) - set(known))]
     )
@@ -161,33 +185,80 @@ def _progress(console: Console) -> Progress:
     return Progress(*columns, console=console, transient=True)
 
 
+def _fired(counts: Counts, known: Mapping[str, RuleSource]) -> list[tuple[str, Rule, str, int]]:
+    """Return id, rule, level as it is written, and events of each rule that fired.
+
+    The worst level comes first, levels that are none of Sigma's last; of a level most events.
+    """
+    fired = [
+        (name, Rule.of(known[name]), str(known[name].info["level"] or ""), n_events)
+        for name, n_events in counts.by_rule.items()
+    ]
+    return sorted(fired, key=lambda each: (-each[1].rank, -each[3], each[0]))
+
+
+def _findings(
+    counts: Counts,
+    known: Mapping[str, RuleSource],
+    skipped: Sequence[SkippedRule],
+    lacking: Mapping[str, int],
+    seconds: Mapping[str, float],
+    out: Path | None,
+) -> dict[str, Any]:
+    """Return all that a run has found, for JSON."""
+    return {
+        "events": counts.n_events,
+        "matched_events": counts.n_matched,
+        "matches": sum(counts.by_rule.values()),
+        "rules": [
+            {
+                "id": name,
+                "title": rule.title,
+                "level": level or None,
+                "tags": list(rule.tags),
+                "events": n_events,
+            }
+            for name, rule, level, n_events in _fired(counts, known)
+        ],
+        "skipped": [
+            {"id": each.name, "title": _title_of(each, known), "reason": each.reason}
+            for each in skipped
+        ],
+        "missing_fields": dict(lacking),
+        "seconds": {
+            what: round(taken, 3)
+            for what, taken in {**seconds, "matching events": counts.seconds}.items()
+        },
+        "written": None if out is None else str(out),
+    }
+
+
 def _print_counts(
-    counts: Counts, info: Mapping[str, Mapping[str, Any]], top: int, console: Console
+    counts: Counts, known: Mapping[str, RuleSource], top: int, console: Console
 ) -> None:
-    by_count = sorted(counts.by_rule.items(), key=lambda item: (-item[1], item[0]))
+    fired = _fired(counts, known)
     table = Table(
-        title=f"{len(by_count):,} of {counted(len(info), 'rule')} fired",
+        title=f"{len(fired):,} of {counted(len(known), 'rule')} fired",
         title_justify="left",
         box=box.SIMPLE_HEAD,
         pad_edge=False,
         show_edge=False,
     )
-    shown = by_count[: top or None]
+    shown = fired[: top or None]
     table.add_column("events", justify="right", no_wrap=True)
     table.add_column("level", no_wrap=True)
     # Only titles give way where a terminal is narrow: ids are what one copies.
     table.add_column("title")
     table.add_column("rule", no_wrap=True)
-    for name, n_events in shown:
-        level = str(info[name]["level"] or "")
+    for name, rule, level, n_events in shown:
         table.add_row(
             f"{n_events:,}",
             Text(level, style=_COLOURS.get(level, "")),
-            _one_line(str(info[name]["title"] or name)),
+            _one_line(rule.title or name),
             _one_line(name),
         )
     _print_table(table, console)
-    n_more = len(by_count) - len(shown)
+    n_more = len(fired) - len(shown)
     if n_more:
         _print_plain(f"and {n_more:,} more (--top 0 shows all)", console)
 
@@ -227,9 +298,13 @@ def _print_sum(counts: Counts, n_skipped: int, console: Console) -> None:
     _print_plain(f"{events}, {matches}, {skipped}", console)
 
 
-def _print_missing(found: SigmaRules, dtypes: Iterable[tuple[str, str]], console: Console) -> None:
+def _lacking(found: SigmaRules, dtypes: Iterable[tuple[str, str]]) -> Counter[str]:
+    """Return the fields that the events lack, and how many rules ask for each."""
     columns = dict(dtypes)
-    lacking = Counter(field for rule in found.sources for field in rule.lacking(columns))
+    return Counter(field for rule in found.sources for field in rule.lacking(columns))
+
+
+def _print_missing(lacking: Counter[str], console: Console) -> None:
     if lacking:
         said = ", ".join(f"{field} ({counted(n, 'rule')})" for field, n in lacking.most_common(10))
         more = f" and {len(lacking) - 10} more" if len(lacking) > 10 else ""
@@ -239,8 +314,8 @@ def _print_missing(found: SigmaRules, dtypes: Iterable[tuple[str, str]], console
 def _print_skipped(
     skipped: Sequence[SkippedRule], found: SigmaRules, is_verbose: bool, console: Console
 ) -> None:
-    titles = {rule.name: str(rule.info["title"] or "") for rule in found.sources}
-    n_loaded = len(found.sources)
+    known = {rule.name: rule for rule in found.sources}
+    n_loaded = len(known)
     if not skipped:
         return
     do = "does" if len(skipped) == 1 else "do"
@@ -248,14 +323,17 @@ def _print_skipped(
     _print_plain(f"{n_skipped} {do} not run (beside {n_loaded:,} that were read):", console)
     shown = skipped if is_verbose else skipped[:SHOWN_SKIPPED]
     for each in shown:
-        _print_plain(f"  {_called(each, titles)}: {each.reason}", console)
+        title = _title_of(each, known)
+        called = f"{one_line(title)} ({each.name})" if title else each.name
+        _print_plain(f"  {called}: {each.reason}", console)
     if len(shown) < len(skipped):
         _print_plain(f"  and {len(skipped) - len(shown):,} more (--verbose shows all)", console)
 
 
-def _called(rule: SkippedRule, titles: Mapping[str, str]) -> str:
-    title = titles.get(rule.name) or getattr(rule, "title", "")
-    return f"{one_line(title)} ({rule.name})" if title else rule.name
+def _title_of(rule: SkippedRule, known: Mapping[str, RuleSource]) -> str | None:
+    """Return the title of a rule that does not run: of one that was read, or could not be."""
+    title = known[rule.name].info["title"] if rule.name in known else getattr(rule, "title", "")
+    return str(title) if title else None
 
 
 def _print_plain(text: str, console: Console) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import warnings
+from collections import Counter
 from dataclasses import fields
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -14,13 +16,14 @@ import msgspec
 
 from eddyline.errors import OptionError, PluginError, QueryError, SourceError
 from eddyline.options import SharingOptions
+from eddyline.query.rules.rule import Rule
 from eddyline.registry import unknown
 from eddyline.sigma import cache as caches
 from eddyline.sigma.documents import contents
 from eddyline.sigma.rule import Reading, SigmaRules
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from sigma.processing.pipeline import ProcessingPipeline
 
@@ -36,6 +39,15 @@ SHOWN_REASONS = 5
 """Skipped rules that an error shows."""
 
 
+class _JsonRule(msgspec.Struct, forbid_unknown_fields=True):
+    """A rule in JSON; see ``Rule``."""
+
+    condition: str
+    level: str | None = None
+    tags: list[str] = []  # msgspec makes a new one each time
+    title: str | None = None
+
+
 def load(
     source: Source | Sequence[Source],
     pipeline: Pipeline | Sequence[Pipeline] | None = None,
@@ -45,6 +57,7 @@ def load(
     cache: bool = True,
     on_error: str = "skip",
     name: str = "rules",
+    functions: Mapping[str, Callable[..., Any]] | None = None,
     **options: Any,
 ) -> RuleSet:
     """Return Sigma rules as a rule set; its names are the rules' ids.
@@ -60,6 +73,7 @@ def load(
         on_error: ``skip`` lists rules that do not run in ``skipped`` and warns that there are some;
             ``raise`` raises.
         name: what the set is called in journals and reports.
+        functions: what SQL rules that are added to the set may call, as for ``RuleSet``.
         **options: of the rule set, as for ``RuleSet``: ``method``, ``sequence``, ``adaptive``,
             ``sample_prob`` and the others of ``eddyline.options.SharingOptions``.
 
@@ -89,7 +103,8 @@ def load(
             f"set. The first: {found.skipped[0].reason}"
         )
         warnings.warn(msg, stacklevel=2)
-    return RuleSet.of(found.sources, found.skipped, on_error=on_error, name=name, **options)
+    options = {**options, "on_error": on_error, "name": name, "functions": functions}
+    return RuleSet.of(found.sources, found.skipped, **options)
 
 
 def load_rules(
@@ -101,7 +116,9 @@ def load_rules(
 ) -> RuleSet:
     """Return the rules of a file or folder: Sigma rules, or SQL conditions by names in JSON.
 
-    A ``.json`` file is an object such as ``{"r1": "a > 5"}``; options are as for ``load``.
+    A ``.json`` file is an object such as ``{"r1": "a > 5"}``; instead of a text there may be an
+    object with ``condition`` and some of ``level``, ``tags`` and ``title``. Options are as for
+    ``load``.
 
     Raises:
         SourceError: the file cannot be read, or is no JSON object of texts.
@@ -111,16 +128,38 @@ def load_rules(
     from eddyline.spark.rules.rule_set import RuleSet  # noqa: PLC0415
 
     if path.suffix != ".json":
-        return load(path, name=name, **options)
+        return load(path, name=name, functions=functions, **options)
     try:
-        texts = msgspec.json.decode(path.read_bytes(), type=dict[str, str])
-    except (OSError, msgspec.MsgspecError) as error:
+        # Not by msgspec: of two rules with one name it takes the last.
+        given = json.loads(path.read_bytes(), object_pairs_hook=_without_repeats)
+        rules = {name: _json_rule(each) for name, each in given.items()}
+    except (OSError, ValueError, TypeError, AttributeError) as error:
         msg = (
             f"cannot read rules from {path}: {error}; write an object of conditions by their "
-            f'names, such as {{"r1": "a > 5"}}'
+            f'names, such as {{"r1": "a > 5", "r2": {{"condition": "b < 0", "level": "high", '
+            f'"tags": ["pii"], "title": "…"}}}}'
         )
         raise SourceError(msg, path=str(path)) from error
-    return RuleSet(texts, functions=functions, name=name, **options)
+    return RuleSet(rules, functions=functions, name=name, **options)
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        twice = next(key for key, n in Counter(key for key, _ in pairs).items() if n > 1)
+        msg = f"{twice!r} stands there twice"
+        raise ValueError(msg)
+    return made
+
+
+def _json_rule(given: Any) -> str | Rule:
+    if isinstance(given, str):
+        return given
+    if not isinstance(given, dict):
+        msg = f"a rule is a text or an object, got {given!r:.60}"
+        raise TypeError(msg)
+    made = msgspec.convert(given, type=_JsonRule)
+    return Rule(made.condition, level=made.level, tags=made.tags, title=made.title)
 
 
 def _check_options(options: Mapping[str, Any]) -> None:
@@ -128,7 +167,8 @@ def _check_options(options: Mapping[str, Any]) -> None:
     of_the_set = [field.name for field in fields(SharingOptions)]
     for each in options:
         if each not in of_the_set:
-            known = ("pipeline", "restrict", "missing", "cache", "on_error", "name", *of_the_set)
+            of_load = ("pipeline", "restrict", "missing", "cache", "on_error", "name", "functions")
+            known = (*of_load, *of_the_set)
             raise OptionError(unknown("option", each, known), name=each, known=known)
     SharingOptions.of(**options)
 

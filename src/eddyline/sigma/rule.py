@@ -68,6 +68,20 @@ class SigmaRule:
     reading: Reading = field(default=Reading())
     """The reading of it."""
 
+    @property
+    def meaning(self) -> str:
+        """What it means: not the text, in which titles and levels stand, too."""
+        return repr((self.condition, self.log_source, self.reading))
+
+    def __eq__(self, other: object) -> bool:
+        if self is other or not isinstance(other, SigmaRule):
+            return self is other
+        # Not the conditions themselves: 1 and 1.0 are equal numbers, and other texts.
+        return (self.name, self.meaning) == (other.name, other.meaning)
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
     def named(self, name: str) -> SigmaRule:
         """Return the rule under another name."""
         return replace(self, name=name)

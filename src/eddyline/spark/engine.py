@@ -6,8 +6,6 @@ import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
-from pyspark.errors import PySparkException
-
 from eddyline.errors import OptionError, QueryError
 from eddyline.query.predicates import FunctionPredicate, of_function
 from eddyline.query.select.reader import read_query
@@ -17,7 +15,7 @@ from eddyline.rules.step import RuleStep
 from eddyline.spark.analysis import column_types
 from eddyline.spark.catalog import Catalog
 from eddyline.spark.query import RENAME, Query
-from eddyline.spark.relation import Relation
+from eddyline.spark.relation import Relation, check_time, checked_relation
 from eddyline.spark.rules.rule_set import RuleSet
 from eddyline.spark.run.run import active_runs, already_running
 from eddyline.spark.run.running_query import stop_runs
@@ -106,12 +104,8 @@ class Engine(Catalog):
                 f"this engine (engine.query(…)), got {got}"
             )
             raise QueryError(msg, name=name)
-        if time is not None and time not in (columns := list(df.columns)):
-            msg = f"stream {name!r}: {unknown('time column', time, columns)}"
-            raise QueryError(msg, name=name, time=time)
-        if lateness is not None and time is None:
-            msg = f"stream {name!r} has a lateness but no time column; add time='…'"
-            raise OptionError(msg, name=name)
+        what = f"stream {name!r}"
+        check_time(what, df.columns, time, lateness)
         if isinstance(df, Query):
             if time is not None and not _has_event_time(df, time, lateness):
                 msg = (
@@ -123,17 +117,9 @@ class Engine(Catalog):
             self._make_room(name, self.relations, self.results)
             self.results[name] = df
             return
-        if time is not None and lateness is not None:
-            try:
-                df.withWatermark(time, checked_text(f"lateness of stream {name!r}", lateness))
-            except PySparkException as error:
-                msg = (
-                    f"stream {name!r}: {time!r} cannot be its time with lateness {lateness!r}, "
-                    f"which is an interval such as '1 minute': {error}"
-                )
-                raise OptionError(msg, name=name, lateness=lateness) from error
+        relation = checked_relation(what, df, time, lateness)
         self._make_room(name, self.relations, self.results)
-        self.relations[name] = Relation(df, time, lateness)
+        self.relations[name] = relation
 
     def table(self, name: str, df: DataFrame, *, replace: bool = False) -> None:
         """Give a batch DataFrame a name that queries can join with streams.
@@ -249,6 +235,7 @@ class Engine(Catalog):
         stream: str,
         column: str = "matches",
         keep_unmatched: bool = False,
+        as_struct: bool = False,
         replace: bool = False,
     ) -> Query:
         """Make a query of rules: the names of those that are true for each row of a stream.
@@ -260,6 +247,7 @@ class Engine(Catalog):
             stream: the name of a stream, which may be the result of another query.
             column: the new column, an ``array<string>`` in the order of the set.
             keep_unmatched: whether rows for which no rule is true are kept, with an empty array.
+            as_struct: as for ``RuleSet.matches``.
             replace: whether a query of that name is dropped; see ``drop``.
 
         Raises:
@@ -276,7 +264,7 @@ class Engine(Catalog):
         elif stream not in self.streams:
             known = [*self.streams, *self.results]
             raise QueryError(unknown("stream", stream, known), name=name, stream=stream)
-        step = RuleStep(source[-1].output, rules, column, keep_unmatched)
+        step = RuleStep(source[-1].output, rules, column, keep_unmatched, as_struct=as_struct)
         made = Query(
             name,
             "",

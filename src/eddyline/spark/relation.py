@@ -5,9 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from eddyline.errors import QueryError
+from pyspark.errors import PySparkException
+
+from eddyline.errors import OptionError, QueryError
+from eddyline.registry import checked_text, unknown
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from pyspark.sql import DataFrame
 
 
@@ -27,6 +32,41 @@ class Relation:
         if self.lateness is None or self.time is None:
             return self.df
         return self.df.withWatermark(self.time, self.lateness)
+
+
+def check_time(what: str, columns: Iterable[str], time: str | None, lateness: str | None) -> None:
+    """Check the event time of a stream.
+
+    Raises:
+        QueryError: there is no such column.
+        OptionError: there is a lateness without a time.
+    """
+    if time is not None and time not in (known := list(columns)):
+        msg = f"{what}: {unknown('time column', time, known)}"
+        raise QueryError(msg, time=time)
+    if lateness is not None and time is None:
+        msg = f"{what} has a lateness but no time column; add time='…'"
+        raise OptionError(msg, lateness=lateness)
+
+
+def checked_relation(what: str, df: DataFrame, time: str | None, lateness: str | None) -> Relation:
+    """Return a stream with its event time and lateness.
+
+    Raises:
+        QueryError: there is no such column.
+        OptionError: there is a lateness without a time, or it is no interval.
+    """
+    check_time(what, df.columns, time, lateness)
+    if time is not None and lateness is not None:
+        try:
+            df.withWatermark(time, checked_text(f"lateness of {what}", lateness))
+        except PySparkException as error:
+            msg = (
+                f"{what}: {time!r} cannot be its time with lateness {lateness!r}, "
+                f"which is an interval such as '1 minute': {error}"
+            )
+            raise OptionError(msg, lateness=lateness) from error
+    return Relation(df, time, lateness)
 
 
 def checked_frame(what: str, given: Any) -> DataFrame:

@@ -12,6 +12,7 @@ from pyspark import cloudpickle
 from eddyline.errors import NotSupportedError, QueryError, SourceError
 from eddyline.query.script import OF_WRITER
 from eddyline.spark.engine import Engine
+from eddyline.spark.rules.rule_set import RuleSet
 from eddyline.spark.script_check import FILE_FORMATS, checked_script, imported, in_file
 from eddyline.spark.shared.group import Start, start_together
 
@@ -20,9 +21,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from eddyline.query.script import CreateQuery, CreateResult, CreateRules, Script
+    from eddyline.query.created import CreateQuery, CreateResult, CreateRules, Script
     from eddyline.spark.query import Query
-    from eddyline.spark.rules.rule_set import RuleSet
     from eddyline.spark.run.running_query import RunFace
 
     LoadRules = Callable[..., RuleSet]
@@ -96,24 +96,39 @@ def _rules(
     *,
     adaptive: bool,
 ) -> Query:
-    """Return the query of the rules of a file or folder; its errors also name it."""
+    """Return the query of a set of rules; its errors also say where in the file it stands."""
+    own = {each.name: each for each in written.own}
+    made_with: dict[str, Any] = {
+        "name": written.name,
+        "functions": engine.functions,
+        "adaptive": adaptive,
+    }
     try:
-        if load is None:
+        if written.path is None:
+            rules = RuleSet(**made_with)
+        elif load is None:
             msg = "nothing reads rules here; run the script by `eddyline run`"
             raise NotSupportedError(msg)
-        rules = load(
-            Path(written.path), name=written.name, functions=engine.functions, adaptive=adaptive
-        )
-        return engine.rules(
+        else:
+            rules = load(Path(written.path), **made_with)
+        rules.add({name: each.rule for name, each in own.items()})
+        made = engine.rules(
             written.name,
             rules,
             stream=written.stream,
             column=written.column,
             keep_unmatched=written.keep_unmatched,
+            as_struct=written.as_struct,
         )
+        for why in rules.skipped:  # of files some may be, but not what stands here
+            if why.name in own:
+                raise QueryError(why.reason, name=why.name)
     except QueryError as error:
+        if (name := error.facts.get("rule", error.facts.get("name"))) in own:
+            raise in_file(error, own[name], file) from error
         msg = f"{file}, rules {written.name!r}: {error.message}"
         raise type(error)(msg, **error.facts) from error
+    return made
 
 
 def _define(engine: Engine, script: Script, folder: Path) -> None:

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from eddyline.errors import QueryError, SourceError
+from eddyline.query.created import CreateRule
+from eddyline.query.rules.sources import check_rule, rule_source
 from eddyline.query.script import read_script
 from eddyline.query.select.statement import Statement
 from eddyline.registry import unknown
@@ -21,9 +23,9 @@ from eddyline.spark.run.triggers import spark_trigger
 from eddyline.sql.parsing import offset_of, refuse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
-    from eddyline.query.script import CreateQuery, CreateResult, CreateStream, CreateTable, Script
+    from eddyline.query.created import CreateQuery, CreateResult, CreateStream, CreateTable, Script
 
 FILE_FORMATS = {"parquet", "orc", "json", "csv", "text", "avro"}
 """Formats whose columns can be read off the files that are there already."""
@@ -61,15 +63,16 @@ def checked_script(file: Path) -> Script:
     for read in reads:
         _check_path(read)
     for rules in script.rules:
-        if not Path(rules.path).exists():
+        if rules.path is not None and not Path(rules.path).exists():
             msg = f"{file}, rules {rules.name!r}: cannot read rules from {rules.path!r}: not there"
             raise SourceError(msg, path=rules.path)
     for options in (*(q.options for q in script.queries), *(r.options for r in script.rules)):
         spark_trigger(options.get("trigger"))
     if script.functions and (folder := str(file.absolute().parent)) not in sys.path:
         sys.path.insert(0, folder)
-    for function in script.functions:
-        imported(function.name, function.target)
+    functions = {each.name: imported(each.name, each.target) for each in script.functions}
+    for rule in (each for rules in script.rules for each in rules.own):
+        _check_rule(rule, functions, file)
     return script
 
 
@@ -85,10 +88,21 @@ def _check_select(selected: CreateQuery | CreateResult, known: Iterable[str], fi
         raise in_file(error, selected, file) from error
 
 
-def in_file(error: QueryError, selected: CreateQuery | CreateResult, file: Path) -> QueryError:
-    """Return an error of a query of a script that also says where in the file it stands."""
-    msg = f"{file}, query {selected.name!r}, SELECT from line {selected.line} on: {error.message}"
-    return type(error)(msg, **error.facts)
+def _check_rule(rule: CreateRule, functions: Mapping[str, Any], file: Path) -> None:
+    try:
+        check_rule(rule_source(rule.name, rule.rule, functions))
+    except QueryError as error:
+        raise in_file(error, rule, file) from error
+
+
+def in_file(
+    error: QueryError, made: CreateQuery | CreateResult | CreateRule, file: Path
+) -> QueryError:
+    """Return an error of a query or rule of a script that also says where in the file it stands."""
+    what = f"query {made.name!r}, SELECT"
+    if isinstance(made, CreateRule):
+        what = f"rule {made.name!r} of {made.rules!r}, condition"
+    return type(error)(f"{file}, {what} from line {made.line} on: {error.message}", **error.facts)
 
 
 def _check_path(read: CreateStream | CreateTable) -> None:

@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 import pytest
 from hypothesis import find, given
 
+import eddyline as el
 from eddyline.errors import NotSupportedError, QueryError
 from eddyline.query.conditions import (
     FALSE,
@@ -305,8 +306,9 @@ def test_many_alternatives_are_no_problem():
 
 
 def test_a_rule_of_what_was_given():
-    text = rule_source("a", "i > 5", info={"level": "high"})
-    assert (text.name, text.text, text.info) == ("a", "i > 5", {"level": "high"})
+    text = rule_source("a", el.Rule("i > 5", level="high"))
+    info = {"title": None, "level": "high", "tags": ()}
+    assert (text.name, text.text, text.info) == ("a", "i > 5", info)
     assert pickle.loads(pickle.dumps(text)) == text
     sql = rule_source("b", sql_predicate("i > 5", name="other"))
     assert sql.bind(COLUMNS, ansi=True).tree == Compare(INT, ">", 5)

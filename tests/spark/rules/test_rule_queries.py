@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import eddyline as el
-from eddyline.errors import QueryError
+from eddyline.errors import OptionError, QueryError
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -123,3 +123,50 @@ def test_a_set_starts_on_a_stream_of_an_engine(engine):
     rules = el.RuleSet(RULES)
     run = finish(rules.start(engine.streams["packets"], trigger="available_now"))
     assert found(run) == WANTED
+
+
+def test_a_set_starts_on_a_named_stream_with_its_lateness(engine):
+    rules = el.RuleSet(RULES, name="named set")
+    for column in ("matches", "m"):  # a cell of a notebook runs twice
+        run = rules.start("packets", engine=engine, column=column, trigger="available_now")
+        assert (finish(run).name, found(run, column)) == ("named set", WANTED)
+        assert "└─ read packets" in run.explain()
+    query = engine.queries["named set"]
+    assert "EventTimeWatermark" in query.source._jdf.queryExecution().analyzed().toString()
+    engine.stream("odd", engine.query("SELECT n, at FROM packets WHERE n % 2 = 1", name="odds"))
+    run = finish(el.RuleSet(RULES).start("odd", engine=engine, trigger="available_now"))
+    assert found(run) == {n: names for n, names in WANTED.items() if n % 2}
+
+
+def test_a_set_replaces_no_other_query(engine):
+    engine.query("SELECT n FROM packets", name="mine")
+    with pytest.raises(QueryError, match="query 'mine' exists already"):
+        el.RuleSet(RULES, name="mine").start("packets", engine=engine)
+    assert engine.queries["mine"].columns == {"n": "bigint"}
+
+
+def test_lateness_of_a_stream_without_a_name(engine):
+    stream = engine.streams["packets"]
+    run = el.RuleSet(RULES).start(
+        stream, time="at", lateness="1 minute", as_struct=True, trigger="available_now"
+    )
+    assert found(finish(run)).keys() == WANTED.keys()
+    assert run.last_progress["eventTime"]["watermark"] > "1970"
+
+
+@pytest.mark.parametrize(
+    ("stream", "given", "said"),
+    [
+        ("packets", {}, r"say which engine knows 'packets': start\('packets', …, engine=engine\)"),
+        ("packet", {"engine": True}, "unknown stream 'packet'; .*did you mean 'packets'"),
+        ("packets", {"engine": True, "time": "at"}, "leave out time='at', lateness=None"),
+        (None, {"lateness": "1 minute"}, "stream of rules has a lateness but no time column"),
+        (None, {"time": "ts"}, "the stream of rules: unknown time column 'ts'"),
+        (None, {"time": "at", "lateness": "soon"}, "is an interval such as '1 minute'"),
+    ],
+)
+def test_a_start_that_fits_no_stream_is_refused(engine, stream, given, said):
+    if "engine" in given:
+        given = {**given, "engine": engine}
+    with pytest.raises((QueryError, OptionError), match=said):
+        el.RuleSet(RULES).start(stream or engine.streams["packets"], **given)

@@ -469,6 +469,10 @@ for i in range(20):
         want[i] = names
 assert got == want, got
 assert rules.view().n_rows == 50000, rules.view().n_rows
+told = el.RuleSet({"low": el.Rule("id < 10", level="high", title="Low")})
+valid, quarantine = told.split(frame, as_struct=True)
+assert [tuple(each) for each in quarantine.first().matches] == [("low", "Low", "high")]
+assert (valid.count(), quarantine.count()) == (49990, 10)
 spark.conf.set("spark.sql.session.timeZone", "America/New_York")
 late = el.RuleSet({"late": "at >= '1970-01-01 08:00:00'"})
 times = frame.withColumn("at", F.timestamp_seconds("id")).transform(late.any())

@@ -18,6 +18,7 @@ from eddyline.query.predicates import (
 )
 from eddyline.query.rules.python_calls import checked_reads, function_test
 from eddyline.query.rules.reader import RuleText
+from eddyline.query.rules.rule import Rule as DescribedRule
 from eddyline.sql.analysis import check_is_row_wise
 from eddyline.sql.parsing import parse_condition
 from eddyline.sql.rendering import UnwritableError
@@ -39,8 +40,13 @@ class SqlRule:
     """The condition as its author wrote it."""
     functions: Mapping[str, FunctionPredicate] = field(default_factory=dict)
     """The Python predicates that it may call, by name."""
-    info: Mapping[str, Any] = field(default_factory=dict)
+    info: Mapping[str, Any] = field(default_factory=dict, compare=False)
     """Further facts about it."""
+
+    @property
+    def meaning(self) -> str:
+        """The condition, as it is saved with what was learned."""
+        return self.text
 
     def bind(self, columns: Mapping[str, str], *, ansi: bool) -> Rule:
         """Return the rule over an input.
@@ -78,8 +84,13 @@ class PredicateRule:
     """The conjuncts, as written."""
     functions: Mapping[str, FunctionPredicate] = field(default_factory=dict)
     """The Python predicates that SQL conjuncts may call, by name."""
-    info: Mapping[str, Any] = field(default_factory=dict)
+    info: Mapping[str, Any] = field(default_factory=dict, compare=False)
     """Further facts about it."""
+
+    @property
+    def meaning(self) -> str:
+        """The condition, as it is saved with what was learned."""
+        return self.text
 
     @property
     def text(self) -> str:
@@ -136,23 +147,24 @@ def check_rule(rule: SqlRule | PredicateRule) -> None:
 
 def rule_source(
     name: str,
-    given: str | Predicate,
+    given: str | Predicate | DescribedRule,
     functions: Mapping[str, FunctionPredicate] | None = None,
-    info: Mapping[str, Any] | None = None,
 ) -> SqlRule | PredicateRule:
-    """Return a rule of what was given: text, or a predicate.
+    """Return a rule of what was given: text, or a predicate, or one of these with its facts.
 
     Raises:
-        QueryError: it is neither; the message names the rule.
+        QueryError: it is none of them; the message names the rule.
     """
+    described = given if isinstance(given, DescribedRule) else DescribedRule(given)
+    given, info = described.condition, described.info
     try:
         predicate = as_predicate(given)
     except QueryError as error:
         msg = f"rule {name!r}: {error}"
         raise QueryError(msg, name=name) from error
     if isinstance(given, str):
-        return SqlRule(name, given, functions or {}, info or {})
-    return PredicateRule(name, (predicate,), functions or {}, info or {})
+        return SqlRule(name, given, functions or {}, info)
+    return PredicateRule(name, (predicate,), functions or {}, info)
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,6 +88,7 @@ class RuleBinder:
                 name, text = each.source.name, each.source.text
                 skipped.append(SkippedRule(name, each.rule.message, text))
             else:
+                each.rule.facts["rule"] = each.source.name
                 raise each.rule
         return BoundRules(tuple(rules), tuple(skipped))
 
@@ -142,7 +143,7 @@ class _Input:
 
     def _is_known(self, source: RuleSource) -> bool:
         known = self._known.get(source.name)
-        return known is not None and known.source is source
+        return known is not None and known.source == source
 
     def _bound(self, source: RuleSource) -> _Read:
         try:

@@ -10,7 +10,8 @@ import hashlib
 import json
 import threading
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +29,7 @@ from eddyline.runtime.reports import decisions_of
 from eddyline.spark.operator import Laid, Operator, Pending
 from eddyline.spark.rules.binding import session_settings
 from eddyline.spark.rules.task import RuleTask
-from eddyline.spark.rules.udf import loader
+from eddyline.spark.rules.udf import Work, loader
 from eddyline.spark.run.observed_metrics import PendingMetrics
 from eddyline.watch import rules as words
 from eddyline.watch.formatting import clipped
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
+    from eddyline.options import SharingOptions
     from eddyline.query.conditions import BoundRules, RuleSource, SkippedRule
     from eddyline.rules.compile.program import Program
     from eddyline.rules.step import RuleStep
@@ -73,7 +75,7 @@ class RulesState(Struct):
     """Of each rule, by its name: rows that it was there for, was decided for, was true for."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Compiled:
     """The rules of one moment over one kind of input."""
 
@@ -87,11 +89,19 @@ class Compiled:
     load: Callable[[], Program]
     """Gives workers the compiled rules."""
     program_id: str
+    options: SharingOptions
 
     @property
     def running(self) -> dict[str, RuleSource]:
         """The rules that fit."""
         return {each.name: self.sources[each.name] for each in self.bound.rules}
+
+    @cached_property
+    def digest(self) -> str:
+        """Identifies the rules, without titles and the like, their options and their input."""
+        means = [[name, source.meaning] for name, source in self.running.items()]
+        content = json.dumps([means, str(self.options), self.made_for[1:]])
+        return hashlib.blake2b(content.encode(), digest_size=16).hexdigest()
 
 
 class RuleOperator(Operator):
@@ -139,7 +149,15 @@ class RuleOperator(Operator):
     def prepare(self, df: DataFrame, batch: Batch) -> None:
         """Take in what has changed in the set; other columns or settings start afresh too."""
         with self._lock:
-            if not self._is_current(df):
+            if self._is_current(df):
+                return
+            version, sources = self.store.now()
+            before = self.compiled
+            same_rules = list(sources.items()) == list(before.sources.items())
+            if same_rules and before.made_for[1:] == _kind(df):  # other titles, levels or tags
+                made_for = (version, *before.made_for[1:])
+                self.compiled = replace(before, made_for=made_for, sources=sources)
+            else:
                 self._follow(self._compile(df), batch.id)
 
     def _is_current(self, df: DataFrame) -> bool:
@@ -157,12 +175,13 @@ class RuleOperator(Operator):
             loop=RuleLoop(program, self.options),
             load=loader(df.sparkSession, program),
             program_id=uuid.uuid4().hex,
+            options=self.options,
         )
 
     def _follow(self, made: Compiled, batch_id: int) -> None:
         """Go on with the rules as they are now; those that stayed keep their counts."""
         old = self.compiled
-        stayed = {name for name, each in made.sources.items() if old.sources.get(name) is each}
+        stayed = {name for name, each in made.sources.items() if old.sources.get(name) == each}
         self._past = {each.name: each for each in self.counts() if each.name in stayed}
         self._n_past += old.loop.total.n_rows
         before, after = old.running, made.running
@@ -211,8 +230,9 @@ class RuleOperator(Operator):
         with self._lock:
             compiled, task = self.compiled, self._task(batch)
         seen = observation(self.name, compiled)
-        columns = compiled.loop.program.columns
-        result = (output or self._output.lay)(df, task, columns, seen)
+        program = compiled.loop.program
+        rules = [compiled.sources[name] for name in program.names]
+        result = (output or self._output.lay)(df, Work(task, program.columns, rules), seen)
         if isinstance(seen, str):
             return Laid(result)
         return Laid(result, (Pending(self.name, PendingMetrics(seen), compiled),))
@@ -313,7 +333,7 @@ class RuleOperator(Operator):
                 return None
             counts = [(c.name, c.n_rows, c.n_met, c.n_matches) for c in self.counts()]
             n_rows = self._n_past + loop.total.n_rows
-            return RulesState(self._digest(), loop.snapshot(), n_rows, counts)
+            return RulesState(self.compiled.digest, loop.snapshot(), n_rows, counts)
 
     def restore(self, state: Any) -> None:
         """Continue from what ``snapshot`` returned, if it is of these rules and this input."""
@@ -325,18 +345,12 @@ class RuleOperator(Operator):
         with self._lock:
             if not self._is_current(self.source):
                 self.compiled = self._compile(self.source)
-            if saved.rules != self._digest():
+            if saved.rules != self.compiled.digest:
                 msg = "the rules, their options or the columns have changed"
                 raise StateError(msg)
             self.compiled.loop.restore(saved.plan)
             self._past = {each[0]: RuleCount(*each) for each in saved.counts}
             self._n_past = saved.rows
-
-    def _digest(self) -> str:
-        """Return a digest of the rules, their options and their input."""
-        rules = [[rule.name, rule.text] for rule in self.compiled.bound.rules]
-        content = json.dumps([rules, str(self.options), self.compiled.made_for[1:]])
-        return hashlib.blake2b(content.encode(), digest_size=16).hexdigest()
 
 
 def _kind(df: DataFrame) -> tuple[Any, ...]:

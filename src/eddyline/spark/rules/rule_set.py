@@ -7,23 +7,24 @@ import threading
 import warnings
 import weakref
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Protocol, Unpack
 
 from pyspark import cloudpickle
 
-from eddyline.errors import QueryError
+from eddyline.errors import OptionError, QueryError
 from eddyline.options import SharingOptions
 from eddyline.query.steps import ReadStep
 from eddyline.registry import checked_text
 from eddyline.rules.step import RuleStep
-from eddyline.rules.store import RuleStore, rules_by_name
+from eddyline.rules.store import RuleStore
 from eddyline.spark.functions import named_functions
 from eddyline.spark.operator import Batch
 from eddyline.spark.query import Query
-from eddyline.spark.relation import Relation, checked_frame
+from eddyline.spark.relation import checked_frame, checked_relation
 from eddyline.spark.rules.binding import MAX_INPUTS, RuleBinder
-from eddyline.spark.rules.operator import RuleOperator, text_of
-from eddyline.spark.rules.output import MatchesColumn, keep_matched
+from eddyline.spark.rules.named_rules import NamedRules
+from eddyline.spark.rules.operator import RuleOperator
+from eddyline.spark.rules.output import MatchesColumn, keep_matched, keep_unmatched
 from eddyline.spark.rules.udf import with_counts
 from eddyline.spark.run.job_reports import WAIT_S, JobReports
 from eddyline.spark.run.run import settings_of
@@ -33,16 +34,16 @@ from eddyline.watch.sections import RunView
 from eddyline.watch.terminal.explain import explain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping
     from pathlib import Path
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
     from eddyline.query.conditions import RuleSource, SkippedRule
-    from eddyline.query.predicates import Predicate
     from eddyline.rules.view import RuleView
     from eddyline.spark.operator import Site
     from eddyline.spark.query import Starting
+    from eddyline.spark.rules.named_rules import Given
     from eddyline.spark.rules.output import Output
     from eddyline.spark.run.run import Run
     from eddyline.spark.sinks.sinks import BatchWriter
@@ -59,7 +60,18 @@ KEEPS_RULES = (
 )
 
 
-class RuleSet:
+class RuleQueries(Protocol):
+    """An engine that makes queries of rules over its streams; ``el.Engine`` is one."""
+
+    spark: SparkSession
+    queries: dict[str, Query]
+
+    @property
+    def rules(self) -> Callable[..., Query]:
+        """See ``Engine.rules``."""
+
+
+class RuleSet(NamedRules):
     """Named boolean rules over one schema, evaluated together.
 
     Make transforms of it and hand them to ``DataFrame.transform``, batch or streaming, with any
@@ -67,7 +79,8 @@ class RuleSet:
     laid over a DataFrame afterwards, such as the next micro-batch, has them.
 
     Args:
-        rules: each a condition as SQL text, or a predicate, by its name; or another set.
+        rules: each a condition as SQL text, or a predicate, by its name; or ``el.Rule``, which has
+            one with its level, tags and title; or another set.
         functions: what the texts may call, by name: Python predicates made by ``el.predicate``, or
             functions over Arrow arrays, whose arguments are named like columns.
         on_error: ``raise``, or ``skip``: a rule that cannot be read or does not fit the columns is
@@ -87,7 +100,7 @@ class RuleSet:
 
     def __init__(
         self,
-        rules: Mapping[str, str | Predicate] | RuleSet | None = None,
+        rules: Mapping[str, Given] | NamedRules | None = None,
         *,
         functions: Mapping[str, Callable[..., Any]] | None = None,
         on_error: str = "raise",
@@ -111,39 +124,7 @@ class RuleSet:
         """The operator that met an input last."""
         self.add({} if rules is None else rules)
 
-    @classmethod
-    def of(
-        cls,
-        sources: Iterable[RuleSource],
-        skipped: Sequence[SkippedRule] = (),
-        **options: Any,
-    ) -> Self:
-        """Return a set of rules that were read elsewhere.
-
-        Rules that could not be read are listed in ``skipped``; options are as for ``RuleSet``, but
-        a rule that is added by itself and cannot be read, or does not fit, is always an error.
-
-        Raises:
-            QueryError: two rules have one name.
-        """
-        made = cls(**options)
-        by_name: dict[str, RuleSource] = {}
-        for source in sources:
-            if by_name.setdefault(source.name, source) is not source:
-                msg = f"two rules are called {source.name!r}; names are unique in a set"
-                raise QueryError(msg, name=source.name)
-        made.store.put(by_name)
-        made.store.unread = tuple(skipped)
-        made.store.skips_new = False
-        return made
-
     # -- the rules ----------------------------------------------------------------------------
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The rules that run, in the order of the set."""
-        skipped = {each.name for each in self.skipped}
-        return tuple(name for name in self.store.now()[1] if name not in skipped)
 
     @property
     def skipped(self) -> tuple[SkippedRule, ...]:
@@ -155,66 +136,6 @@ class RuleSet:
         shown = self._shown
         return self.store.skipped({}, ()) if shown is None else shown.skipped
 
-    @property
-    def info(self) -> dict[str, Mapping[str, Any]]:
-        """Facts about each rule: its text, and those that its source has (title, level, tags)."""
-        _, sources = self.store.now()
-        return {name: {"text": source.text, **source.info} for name, source in sources.items()}
-
-    @property
-    def text(self) -> str:
-        """The rules as they were written or by their titles, each on a line, the first of many."""
-        return text_of(self.store.now()[1].values())
-
-    def add(
-        self,
-        rules: str | Mapping[str, str | Predicate] | RuleSet,
-        rule: str | Predicate | None = None,
-    ) -> None:
-        """Add rules: ``add("r1", "a > 5")``, several by their names, or those of another set.
-
-        With ``on_error="skip"`` a rule that cannot be read, or does not fit the columns of a stream
-        that an active run of the set reads, is listed in ``skipped`` at once. What another set (one
-        of ``el.sigma.load``, say) has skipped is skipped here too.
-
-        Raises:
-            QueryError: a name is taken; or with ``on_error="raise"``, or in a set that was read
-                from files, a rule is no condition or does not fit the stream of an active run. Then
-                none is added.
-        """
-        version, _ = self.store.now()
-        if isinstance(rules, RuleSet):
-            self.store.add_rules(rules.store.now()[1], rules.store.unread)
-        else:
-            self.store.add(rules_by_name(rules, rule))
-        _warn_of_streams(self, version)
-
-    def remove(self, *names: str) -> None:
-        """Remove rules.
-
-        Raises:
-            QueryError: there is no rule of a name; then none is removed.
-        """
-        version, _ = self.store.now()
-        self.store.remove(names)
-        _warn_of_streams(self, version)
-
-    def replace(self, name: str | RuleSet, rule: str | Predicate | None = None) -> None:
-        """Replace a rule, or several by the rules of another set; each keeps its place in the set.
-
-        Raises:
-            QueryError: there is no rule of a name, the new one is no condition, or it does not
-                fit the columns of a stream that an active run of the set reads. Then the old rules
-                stay, whatever ``on_error`` is.
-        """
-        version, _ = self.store.now()
-        if isinstance(name, RuleSet):
-            self.store.replace_rules(name.store.now()[1], name.store.unread)
-        else:
-            ((name, given),) = rules_by_name(name, rule).items()
-            self.store.replace(name, given)
-        _warn_of_streams(self, version)
-
     def _unfit(self, rules: Collection[RuleSource], skips: bool) -> list[SkippedRule]:
         """Return the rules that do not fit the stream of an active run."""
         if not rules:
@@ -223,28 +144,70 @@ class RuleSet:
         found = [self._binder.bind(each.source, rules, skips=skips) for each in running]
         return [why for bound in found for why in bound.skipped]
 
+    def _changed_since(self, version: int) -> None:
+        """Warn, if the rules are others than before, that a plain streaming query keeps its own."""
+        has_changed = self.store.now()[0] != version
+        if has_changed and any(each.may_run() for each in self._reports.streams):
+            msg = (
+                f"the rules of {self.name!r} have changed, but a streaming query that was started "
+                f"with rules.matches(…) keeps those it was started with, as Spark lays its plan "
+                f"once; run it by rules.start(…), or transform inside foreachBatch, to have "
+                f"changes take effect at the next micro-batch"
+            )
+            warnings.warn(msg, UserWarning, stacklevel=3)
+
     # -- transforms ---------------------------------------------------------------------------
 
     def matches(
-        self, column: str = "matches", *, keep_unmatched: bool = False
+        self, column: str = "matches", *, keep_unmatched: bool = False, as_struct: bool = False
     ) -> Callable[[DataFrame], DataFrame]:
         """Return a transform that adds the names of the rules that are true for each row.
 
         Args:
             column: the new column, an ``array<string>`` in the order of the set.
             keep_unmatched: whether rows for which no rule is true are kept, with an empty array.
+            as_struct: whether rules are told by ``id`` (the name), ``title`` and ``level``, in an
+                ``array<struct>``; title or level are NULL where a rule has none.
         """
-        output = MatchesColumn(checked_text("column of matches", column), keep_unmatched)
+        checked_text("column of matches", column)
+        output = MatchesColumn(column, keep_unmatched, as_struct=as_struct)
 
         def transform(df: DataFrame) -> DataFrame:
             output.check(checked_frame("the input of rules", df))
-            return self._applied(df, output.lay)
+            return self._applied(df, output.lay)[0]
 
         return transform
 
+    def split(
+        self, df: DataFrame, *, column: str = "matches", as_struct: bool = False
+    ) -> tuple[DataFrame, DataFrame]:
+        """Return the rows for which no rule is true, and those for which one is.
+
+        A rule describes the bad rows: what is wrong with them. Where it is unknown (NULL) a row is
+        valid; ``(n >= 0) IS NOT TRUE`` also finds the rows of which that is not known. Each row of
+        the input is in one of the two, and both have the rules of now. Each evaluates them when it
+        is used; ``docs/sharing.md`` shows a split in one pass.
+
+        Args:
+            df: a batch or streaming DataFrame.
+            column: the new column of the second, as for ``matches``.
+            as_struct: as for ``matches``.
+
+        Returns:
+            The valid rows with the columns of ``df``, and the others with ``column``, too.
+
+        Raises:
+            QueryError: the column exists already, or a rule does not fit.
+        """
+        checked_text("column of matches", column)
+        bad = MatchesColumn(column, as_struct=as_struct)
+        bad.check(checked_frame("the input of rules", df))
+        valid, quarantine = self._applied(df, keep_unmatched, bad.lay)
+        return valid, quarantine
+
     def any(self) -> Callable[[DataFrame], DataFrame]:
         """Return a transform that keeps the rows for which some rule is true."""
-        return lambda df: self._applied(df, keep_matched)
+        return lambda df: self._applied(df, keep_matched)[0]
 
     def count_by_rule(self) -> Callable[[DataFrame], DataFrame]:
         """Return a transform to the columns ``rule`` and ``count``: rows that each is true for.
@@ -252,17 +215,23 @@ class RuleSet:
         Rules that are true for no row are not among them. On a streaming DataFrame it is an
         aggregation, for the output modes ``complete`` and ``update``.
         """
-        return lambda df: self._applied(df, with_counts)
+        return lambda df: self._applied(df, with_counts)[0]
 
-    def _applied(self, df: DataFrame, output: Output) -> DataFrame:
+    def _applied(self, df: DataFrame, *outputs: Output) -> list[DataFrame]:
+        """Return outputs over a DataFrame, all of the same rules."""
         checked_frame("the input of rules", df)
         self._reports.learn(0.0)
-        operator = self._shown = self._operator_over(df)
-        return self._reports.lay(
-            df,
-            operator,
-            lambda observation: operator.lay(df, Batch(), output=output, observation=observation),
-        )
+        with self._lock:  # in which alone operators of transforms take in changes
+            operator = self._shown = self._operator_over(df)
+
+            def laid(output: Output) -> DataFrame:
+                return self._reports.lay(
+                    df,
+                    operator,
+                    lambda seen: operator.lay(df, Batch(), output=output, observation=seen),
+                )
+
+            return [laid(each) for each in outputs]
 
     def _operator_over(self, df: DataFrame) -> RuleOperator:
         """Return the operator over inputs like this one, with the rules of now."""
@@ -281,7 +250,7 @@ class RuleSet:
 
     def operator(self, step: RuleStep, site: Site) -> RuleOperator:
         """Return the operator of a query's step with these rules."""
-        output = MatchesColumn(step.column, step.keep_unmatched)
+        output = MatchesColumn(step.column, step.keep_unmatched, as_struct=step.as_struct)
         output.check(site.df)
         return self.query_operator(site.df, output, site.query)
 
@@ -296,11 +265,15 @@ class RuleSet:
 
     def start(
         self,
-        stream: DataFrame,
+        stream: DataFrame | str,
         sink: str | BatchWriter = "memory",
         *,
+        engine: RuleQueries | None = None,
+        time: str | None = None,
+        lateness: str | None = None,
         column: str = "matches",
         keep_unmatched: bool = False,
+        as_struct: bool = False,
         **starting: Unpack[Starting],
     ) -> Run:
         """Run the rules on a stream; each micro-batch has the rules of the moment it starts.
@@ -308,22 +281,42 @@ class RuleSet:
         A micro-batch that runs again after a failure may have newer rules than the first time.
 
         Args:
-            stream: a streaming DataFrame.
+            stream: a streaming DataFrame, or the name of a stream of ``engine``.
             sink: as for ``Query.start``.
+            engine: the ``el.Engine`` that knows the name; the run is one of its queries, called
+                like the set.
+            time: the event-time column of a DataFrame, as for ``Engine.stream``; a named stream has
+                its own.
+            lateness: how much earlier than the latest row before it a row may be, as for
+                ``Engine.stream``.
             column: as for ``matches``.
             keep_unmatched: as for ``matches``.
+            as_struct: as for ``matches``.
             **starting: as for ``Query.start``.
 
         Returns:
             The run, which behaves like a StreamingQuery.
 
         Raises:
-            QueryError: no streaming DataFrame, a column that exists already, a rule that does not
-                fit, or a run of that name is active.
-            OptionError: an unknown sink or trigger, or a path that is missing.
+            QueryError: no streaming DataFrame, a name without an engine or unknown to it, a column
+                that exists already, a rule that does not fit, or a run of that name is active.
+            OptionError: an unknown sink or trigger, a path that is missing, or a lateness that is
+                none, has no time, or is given for a named stream.
             SourceError: the sink's path cannot be written.
         """
         checked_text("column of matches", column)
+        shape: dict[str, Any] = {
+            "column": column,
+            "keep_unmatched": keep_unmatched,
+            "as_struct": as_struct,
+        }
+        if isinstance(stream, str):
+            engine = _engine_of(stream, engine, time, lateness)
+            name = self._run_name(engine.spark)
+            before = engine.queries[name].steps if name in engine.queries else ()
+            is_again = any(isinstance(each, RuleStep) and each.rules is self for each in before)
+            query = engine.rules(name, self, stream=stream, **shape, replace=is_again)
+            return query.start(sink, **starting)
         if not checked_frame("the stream of rules", stream).isStreaming:
             msg = (
                 f"start needs a streaming DataFrame (spark.readStream…), got a batch one; use "
@@ -331,17 +324,22 @@ class RuleSet:
             )
             raise QueryError(msg, rules=self.name)
         query = Query(
-            self.name if self._is_named else _free_name(stream),
+            self._run_name(stream.sparkSession),
             "",
-            (
-                ReadStep("stream", "stream"),
-                RuleStep("stream", self, column, keep_unmatched),
-            ),
-            {"stream": Relation(stream)},
+            (ReadStep("stream", "stream"), RuleStep("stream", self, **shape)),
+            {"stream": checked_relation("the stream of rules", stream, time, lateness)},
             {},
             rename=RENAME,
         )
         return query.start(sink, **starting)
+
+    def _run_name(self, spark: SparkSession) -> str:
+        """Return the name of the set, or a free one for a run of a set without one."""
+        if self._is_named:
+            return self.name
+        taken = {each.name for each in spark.streams.active}
+        numbered = (f"{DEFAULT_NAME}_{number}" for number in itertools.count(2))
+        return next(name for name in itertools.chain([DEFAULT_NAME], numbered) if name not in taken)
 
     # -- what was learned ---------------------------------------------------------------------
 
@@ -393,16 +391,18 @@ class RuleSet:
         self._reports.learn(WAIT_S)
         return self._reports.rows()
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        # The rules travel, and what was learned of them stays: it belongs to jobs of this process.
-        options = {
+    def _made_with(self) -> dict[str, Any]:
+        return {
             **{name: getattr(self.options, name) for name in self.options.__dataclass_fields__},
             "functions": self.store.functions,
             "on_error": self.on_error,
             "name": self.name if self._is_named else None,
         }
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The rules travel, and what was learned of them stays: it belongs to jobs of this process.
         _, sources = self.store.now()
-        made = type(self), tuple(sources.values()), self.store.unread, options
+        made = type(self), tuple(sources.values()), self.store.unread, self._made_with()
         # A decorated function is not what its module has by its name: it travels by value.
         return _again, (cloudpickle.dumps(made),)  # type: ignore[no-untyped-call]
 
@@ -419,21 +419,20 @@ def _again(packed: bytes) -> RuleSet:
     return made
 
 
-def _free_name(stream: DataFrame) -> str:
-    """Return a name for a run of a set without one."""
-    taken = {each.name for each in stream.sparkSession.streams.active}
-    numbered = (f"{DEFAULT_NAME}_{number}" for number in itertools.count(2))
-    return next(name for name in itertools.chain([DEFAULT_NAME], numbered) if name not in taken)
-
-
-def _warn_of_streams(rules: RuleSet, version: int) -> None:
-    """Warn, if the rules are others than before, that a plain streaming query keeps its own."""
-    has_changed = rules.store.now()[0] != version
-    if has_changed and any(each.may_run() for each in rules._reports.streams):
+def _engine_of(
+    stream: str, engine: RuleQueries | None, time: str | None, lateness: str | None
+) -> RuleQueries:
+    """Return the engine of a named stream, whose time and lateness are its own."""
+    if engine is None:
         msg = (
-            f"the rules of {rules.name!r} have changed, but a streaming query that was started "
-            f"with rules.matches(…) keeps those it was started with, as Spark lays its plan "
-            f"once; run it by rules.start(…), or transform inside foreachBatch, to have "
-            f"changes take effect at the next micro-batch"
+            f"rules start on a streaming DataFrame, or on the stream of an engine by its name; say "
+            f"which engine knows {stream!r}: start({stream!r}, …, engine=engine)"
         )
-        warnings.warn(msg, UserWarning, stacklevel=3)
+        raise QueryError(msg, stream=stream)
+    if time is not None or lateness is not None:
+        msg = (
+            f"stream {stream!r} has the time and lateness that engine.stream gave it; leave out "
+            f"time={time!r}, lateness={lateness!r}"
+        )
+        raise OptionError(msg, stream=stream)
+    return engine

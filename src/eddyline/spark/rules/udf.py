@@ -5,10 +5,12 @@ observed, which ``observe`` collects. Where only counts are asked for, tasks ret
 row goes back.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark import cloudpickle
 from pyspark.sql import functions as F
 from pyspark.sql.functions import arrow_udf  # type: ignore[attr-defined] # not in the stubs
@@ -22,55 +24,102 @@ from pyspark.sql.types import (
 )
 
 from eddyline.data.gc_pause import collector_paused
+from eddyline.errors import SourceError
 from eddyline.spark.analysis import operand
 from eddyline.spark.arrow_tasks import quiet_when_cut_short
-from eddyline.spark.rules.task import RuleTask
+from eddyline.spark.rules.task import MAX_NAMES_BYTES, RuleTask
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
+    from eddyline.query.conditions import RuleSource
     from eddyline.rules.compile.program import Program
 
 COUNTS = "rule string, count bigint, report binary"
 """Columns that counting tasks return: rules, and a row without one for the report."""
 
+ABOUT_RULE = StructType(
+    [
+        StructField("id", StringType(), nullable=False),
+        StructField("title", StringType()),
+        StructField("level", StringType()),
+    ]
+)
+"""What is told of a rule that is true, if more is told than its name."""
+
 # No ``from __future__ import annotations`` here: Spark reads the type hints of ``evaluate``.
 
 
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What workers do with a DataFrame."""
+
+    task: RuleTask
+    columns: tuple[str, ...]
+    """The columns, or SQL expressions, that they are handed."""
+    rules: "Sequence[RuleSource]"
+    """The rules by their places."""
+
+
 def add_matches(
-    df: "DataFrame", task: RuleTask, columns: tuple[str, ...], column: str, observation: Any
+    df: "DataFrame", work: Work, column: str, observation: Any, *, about: pa.Array | None = None
 ) -> "DataFrame":
     """Add a struct of the rules that are true for each row, and a report.
 
-    Workers are handed columns, or SQL expressions. The struct has the fields ``matches`` and
-    ``report``; the reports are also the metric ``rules`` of the observation.
+    The struct has the fields ``matches`` and ``report``; the reports are also the metric ``rules``
+    of the observation. Rules are told as the task tells them; or, where it tells places, by what
+    stands there in ``about``, an array of ``ABOUT_RULE``.
     """
+    task = work.task
 
     def evaluate(batches: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
         quiet_when_cut_short()
         # Where there is one column, Spark hands over the array itself.
-        return task.run(batch if isinstance(batch, tuple) else (batch,) for batch in batches)
+        found = task.run(batch if isinstance(batch, tuple) else (batch,) for batch in batches)
+        return found if about is None else (_told(each, about) for each in found)
 
     element = IntegerType() if task.as_places else StringType()
     matches = StructField("matches", ArrayType(element, containsNull=False))
+    if about is not None:
+        matches = StructField("matches", ArrayType(ABOUT_RULE, containsNull=False))
     result = StructType([matches, StructField("report", BinaryType())])
     # Not deterministic, as the reports hold times; so Spark evaluates it once and where it stands.
     udf = arrow_udf(evaluate, result).asNondeterministic()
-    return df.withColumn(column, udf(*_handed(df, columns))).observe(
+    return df.withColumn(column, udf(*_handed(df, work.columns))).observe(
         observation, F.collect_list(F.col(f"{column}.report")).alias("rules")
     )
 
 
-def with_counts(
-    df: "DataFrame", task: RuleTask, columns: tuple[str, ...], observation: Any
-) -> "DataFrame":
+def _told(found: pa.StructArray, about: pa.StructArray) -> pa.StructArray:
+    """Return what a task found with rules for their places.
+
+    Raises:
+        SourceError: it does not fit an Arrow array.
+    """
+    lists, reports = found.field("matches"), found.field("report")
+    if len(lists.values) * about.nbytes > MAX_NAMES_BYTES:
+        for each in about.flatten():
+            n_bytes = pc.sum(pc.binary_length(each).take(lists.values)).as_py() or 0
+            if n_bytes > MAX_NAMES_BYTES:
+                msg = (
+                    f"ids, titles or levels of the {len(lists.values):,} matches of a batch come "
+                    f"to {n_bytes:,} bytes, and an Arrow array holds {MAX_NAMES_BYTES:,}; set "
+                    f"spark.sql.execution.arrow.maxRecordsPerBatch lower"
+                )
+                raise SourceError(msg, matches=len(lists.values), rows=len(lists))
+    told = pa.ListArray.from_arrays(lists.offsets, about.take(lists.values))
+    return pa.StructArray.from_arrays([told, reports], ["matches", "report"])
+
+
+def with_counts(df: "DataFrame", work: Work, observation: Any) -> "DataFrame":
     """Return ``rule`` and ``count``: for how many rows each is true; see ``add_matches``."""
 
     def evaluate(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         quiet_when_cut_short()
         return task.count(tuple(batch.columns) for batch in batches)
 
-    handed = [each.alias(f"c{at}") for at, each in enumerate(_handed(df, columns))]
+    task = work.task
+    handed = [each.alias(f"c{at}") for at, each in enumerate(_handed(df, work.columns))]
     counts = df.select(*handed).mapInArrow(evaluate, COUNTS)
     counts = counts.observe(observation, F.collect_list("report").alias("rules"))
     counts = counts.where("rule IS NOT NULL")
