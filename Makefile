@@ -20,9 +20,10 @@ $(STAMP): pyproject.toml constraints.txt
 
 setup: $(STAMP)  ## Install everything into .venv, in tested versions.
 
+# -I: the room's own modules, such as operator.py, do not stand before Python's.
 java:
 	@command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) was not found; eddyline needs Python 3.11 or newer"; exit 1; }
-	@$(PYTHON) src/eddyline/spark/java.py
+	@$(PYTHON) -I src/eddyline/spark/java.py
 
 demo: java $(STAMP)  ## Stream a year of real flights through a badly written conjunction.
 	@$(RUN) -m eddyline demo
