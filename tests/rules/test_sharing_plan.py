@@ -20,11 +20,11 @@ PLAN = SharingPlan(
 def test_counts_and_words():
     assert (PLAN.n_accessed, PLAN.n_blocked) == (2, 2)
     assert str(PLAN) == (
-        "2 by an access predicate, 2 in 1 bitmap block(s), 1 met by every row or by none, "
-        "1 attribute(s) by distinct value"
+        "2 by an access predicate, 2 in 1 bitmap block, 1 without an access predicate, "
+        "1 attribute by distinct value"
     )
     assert str(SharingPlan(())) == "no rules"
-    assert str(SharingPlan((None,))) == "1 met by every row or by none"
+    assert str(SharingPlan((None,))) == "1 without an access predicate"
 
 
 def test_is_a_value():

@@ -80,7 +80,7 @@ def test_what_a_table_has_not_is_a_dash():
 
 def test_what_is_not_known_is_a_dash_never_zero():
     text = told(a_fresh_join(), width=140)
-    assert "No row has arrived yet." in text
+    assert "No row arrived." in text
     assert "fullest" not in text
     assert "holds back" not in text
     assert "pipelines: one window each, nothing to order" in text
@@ -288,7 +288,7 @@ def test_no_late_row_needs_no_figure(tmp_path):
 
 def test_a_join_without_batches_or_rows(tmp_path):
     page = page_of(a_join_run(0, a_fresh_join()), tmp_path)
-    assert "No row has arrived yet." in page
+    assert "No row arrived." in page
     assert figures_of(page) == {}
     assert "nan" not in re.sub(r"<style>.*?</style>", "", page, flags=re.DOTALL)
     empty = tuple(

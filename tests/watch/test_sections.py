@@ -2,7 +2,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from eddyline.watch.sections import Items, Section, Text, Tile, arranged, notes
+import pytest
+
+from eddyline.watch.sections import (
+    Facts,
+    Figure,
+    Items,
+    Line,
+    Section,
+    Table,
+    Text,
+    Tile,
+    arranged,
+    columns,
+    notes,
+)
 from eddyline.watch.terminal.explain import explain
 from tests.watch.fakes import a_block, a_join_view, a_view, sections_of, told
 
@@ -54,3 +68,20 @@ def test_one_operators_sections_stay_as_they_are():
         made = sections_of(view)
         assert arranged(made) == made
     assert told(replace(a_view(), notes=())).endswith("it may raise\n")
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        Text(""),
+        Items(()),
+        Facts(()),
+        Table(columns("a, b"), (), "a note"),
+        Figure("f", (0, 1), (Line("l", (None, float("nan"))),), "number"),
+    ],
+)
+def test_what_has_no_content_is_left_out(part):
+    assert arranged([Section("empty", (part,)), Section("", (Text("a"),))]) == [
+        Section("", (Text("a"),))
+    ]
+    assert arranged([Section("t", (part, Text("a")))]) == [Section("t", (Text("a"),))]

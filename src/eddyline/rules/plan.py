@@ -58,11 +58,17 @@ class SharingPlan:
 
     def __str__(self) -> str:
         rest = len(self.access_predicates) - self.n_accessed - self.n_blocked
+        blocks = _counted(len(self.blocks), "bitmap block")
+        by_value = _counted(len(self.by_value), "attribute")
         parts = [
             f"{self.n_accessed} by an access predicate" if self.n_accessed else "",
-            f"{self.n_blocked} in {len(self.blocks)} bitmap block(s)" if self.blocks else "",
-            f"{rest} met by every row or by none" if rest else "",
-            f"{len(self.by_value)} attribute(s) by distinct value" if self.by_value else "",
+            f"{self.n_blocked} in {blocks}" if self.blocks else "",
+            f"{rest} without an access predicate" if rest else "",
+            f"{by_value} by distinct value" if self.by_value else "",
             f"{len(self.python_orders)} with Python tests reordered" if self.python_orders else "",
         ]
         return ", ".join(part for part in parts if part) or "no rules"
+
+
+def _counted(n: int, noun: str) -> str:
+    return f"{n} {noun}{'' if n == 1 else 's'}"

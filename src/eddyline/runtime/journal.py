@@ -40,6 +40,11 @@ class JournalEntry:
     at: str = field(default="", compare=False)
     """When the driver noted it (UTC, ISO 8601); empty before that."""
 
+    @property
+    def is_of_task(self) -> bool:
+        """Whether a task decided, for the rows of its partition alone."""
+        return "partition" in self.evidence
+
     def to_json(self) -> str:
         """Return the entry as one line of JSON."""
         return json.dumps(asdict(self), sort_keys=False, default=str)

@@ -137,7 +137,7 @@ def _label(name: str, text: str) -> str:
 
 def _evidence(profile: FilterProfile, *, has_evidence: bool) -> str:
     if not has_evidence:
-        return "No evidence yet: no row has been profiled."
+        return "No evidence: no row was profiled."
     if profile.n_tuples == 0:
         return "Evidence: every profiled row passed."
     return f"Evidence: the newest {count(profile.n_tuples)} profiled rows that a filter dropped."
@@ -149,10 +149,10 @@ def _costs(view: BlockView, *, has_evidence: bool) -> list[str]:
     if not has_evidence:
         return []
     if not profile.costs.is_known.any():
-        return ["No cost has been measured yet."]
+        return ["No cost was measured."]
     cost = finite(expected_cost_ns(view.order, profile))
     if cost is None:
-        return ["No cost has been measured yet."]
+        return ["No cost was measured."]
     as_written = finite(expected_cost_ns(view.written, profile))
     said = [f"Expected cost {cost_text(cost, as_written)}."]
     n_rows = 0 if view.totals is None else view.totals.n_rows

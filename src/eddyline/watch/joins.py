@@ -146,10 +146,10 @@ def _lead(
     view: JoinView, points: Sequence[Point], history: History, ran: Sequence[OrderSeries]
 ) -> Section:
     said = [*summary(view), *holding_back(view), *waiting(view)]
-    if ran:
+    if n_ordered := sum(len(each.filter_ids) > 1 for each in ran):
         first = history.batches[0].batch_id
         n = sum(each.event == "order" and each.batch_id >= first for each in history.journal)
-        said.append(f"The orders of {counted(len(ran), 'pipeline')} {orders.how_often(n)}.")
+        said.append(f"The orders of {counted(n_ordered, 'pipeline')} {orders.how_often(n)}.")
     tiles = []
     records = [each for point in points for each in point.records(JoinRecord)]
     if records:
@@ -194,7 +194,7 @@ def _grid(view: JoinView) -> str:
 
 def _found(view: JoinView) -> str:
     if not any(each.n_arrived or each.n_joined for each in view.inputs):
-        return "No row has arrived yet."
+        return "No row arrived."
     combinations = counted(view.n_results, "combination")
     return f"{combinations} of rows found, before conditions that are no equalities."
 

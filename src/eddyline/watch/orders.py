@@ -112,11 +112,13 @@ class OrderSeries:
             Line("in force", self._costs("cost_ns")),
             Line("as written", self._costs("as_written_ns"), is_muted=True),
         )
-        title = "Expected cost per row, in force and as written (grey)"
+        title = "Expected cost per row"
+        if len(self.filter_ids) == 1:
+            return (self._figure(drops, dropped, "share"), self._figure(title, cost[:1], "ns"))
         return (
             self._figure(f"Order in force{among}", order, "position", "" if is_whole else chosen),
             self._figure(drops, dropped, "share"),
-            self._figure(title, cost, "ns"),
+            self._figure(f"{title}, in force and as written (grey)", cost, "ns"),
         )
 
     def _figure(self, title: str, drawn: Sequence[Line], unit: Unit, note: str = "") -> Figure:

@@ -33,13 +33,16 @@ CHANGES = ("sharing", "order")
 MIN_SHORT = 8
 """Characters that a shortened name has at least."""
 
+FEW_RULES = 20
+"""Up to so many rules, one table shows all of them."""
+
 _NAME_WIDTH = 60
 """Most characters of a title with a shortened name, or of a name alone."""
 
 _USER_WIDTH = 40
 """Most characters of a rule beside its test."""
 
-COUNTS = columns("rule, rows: count, decided for: count, true for: count, in vain: share")
+COUNTS = columns("rule, rows: count, candidates: count, matches: count, false candidates: share")
 ATTRIBUTES = columns(
     "attribute, kind, tests: count, rules: count, "
     "rows: count, of all: share, hits per row: number, cost each: ns, time: ns"
@@ -55,7 +58,8 @@ WORDS = (
     ),
     ("Bitmap block", "rules without a rare test, evaluated together, a bit for each rule"),
     ("Region", "values of an attribute that no rule tells apart, such as those above 5 up to 10"),
-    ("Pairs decided", "a row and a rule that neither access predicate nor bitmap block ruled out"),
+    ("Candidate", "a row and a rule that neither access predicate nor bitmap block ruled out"),
+    ("False candidates", "share of a rule's candidates that are no match"),
     ("Hits per row", "patterns that were met in a sampled row, on average"),
 )
 """Meanings of the words of these sections."""
@@ -96,7 +100,7 @@ def summary(view: RuleView) -> list[str]:
     """Return in sentences how the rules are found, and what is known of them."""
     if view.n_rules == 0:
         return ["No rule runs."]
-    how = "learned from rows" if view.is_measured else "guessed, no rows were measured yet"
+    how = "learned from rows" if view.is_measured else "guessed: no rows were measured"
     if not view.is_adaptive:
         how = "fixed: adaptation is switched off"
     said = [f"{counted(view.n_rules, 'rule')}: {view.plan} ({how})."]
@@ -105,14 +109,13 @@ def summary(view: RuleView) -> list[str]:
         n_before = count(view.n_rows_before)
         before = f" since the rules changed or the run started again ({n_before} before)"
     if view.n_rows == 0:
-        return [*said, f"No row has been evaluated{before or ' yet'}."]
+        return [*said, f"No row was evaluated{before}."]
     return [
         *said,
         f"{count(view.n_rows)} rows evaluated{before}, "
         f"{percent(view.n_dropped / view.n_rows)} of them met no rule; "
-        f"{count(view.n_sampled)} were looked at whole.",
-        f"{count(view.n_met)} pairs of these rows and the rules were decided, "
-        f"{count(view.n_matches)} of them were true.",
+        f"{count(view.n_sampled)} were sampled to measure every test.",
+        f"{count(view.n_met)} candidates, {count(view.n_matches)} of them matches.",
     ]
 
 
@@ -188,7 +191,7 @@ def _orders(view: RuleView) -> list[Section]:
     """Return the order of each rule's tests of Python, where there is a choice."""
     if not view.orders:
         return []
-    known = "measured" if view.is_measured else "not measured yet"
+    known = "measured" if view.is_measured else "not measured"
     rows = tuple(
         (
             named(view, each.rule, _USER_WIDTH),
@@ -224,21 +227,23 @@ def _users(view: RuleView, each: TestView | NativeView) -> str:
 
 
 def _counts(view: RuleView) -> list[Section]:
-    """Return the rules by matches, those met in vain, and those that were true for no row."""
-    seen = [each for each in view.rules if each.n_rows]
-    true = sorted((each for each in seen if each.n_matches), key=lambda each: -each.n_matches)
-    vain = [each for each in view.rules if each.n_met > each.n_matches]
-    vain.sort(key=lambda each: each.n_matches - each.n_met)
+    """Return the rules by matches; of many, those without one and with most false candidates."""
+    seen = sorted((each for each in view.rules if each.n_rows), key=lambda each: -each.n_matches)
     dead = [each for each in seen if not each.n_matches]
+    true = seen[: len(seen) - len(dead)]
+    false = [each for each in seen if each.n_met > each.n_matches]
+    false.sort(key=lambda each: each.n_matches - each.n_met)
     found = []
+    note = f"{count(len(true))} of {counted(view.n_rules, 'rule')} matched some row."
+    if 0 < len(seen) <= FEW_RULES:
+        return [Section("rules by matches", (_table(view, seen, note),))]
     if true:
-        note = f"{count(len(true))} of {counted(view.n_rules, 'rule')} were true for some row."
         found.append(Section("rules by matches", (_table(view, true, note),)))
-    if vain:
-        note = "Rows for which a rule had to be decided and was not true."
-        found.append(Section("rules most often met in vain", (_table(view, vain, note),)))
+    if false:
+        note = "Candidates that were no match: their rules lack a rare test."
+        found.append(Section("rules with most false candidates", (_table(view, false, note),)))
     if dead:
-        title = f"{count(len(dead))} of {counted(view.n_rules, 'rule')} were true for no row"
+        title = f"{count(len(dead))} of {counted(view.n_rules, 'rule')} matched no row"
         names = tuple(named(view, each.name, whole=True) for each in dead)
         n_rows = max(each.n_rows for each in dead)
         found.append(Section(title, (Items(names), Text(f"They saw up to {count(n_rows)} rows."))))
@@ -260,10 +265,10 @@ def _table(view: RuleView, rules: Iterable[RuleCount], note: str) -> Table:
 
 
 def _work(history: History) -> list[Section]:
-    """Return the pairs of a row and a rule that were decided in the batches."""
+    """Return the candidates of the batches."""
     points = points_of(history.batches)
     decided = [sum(each.n_met for each in point.records(RuleRecord)) for point in points]
-    return work_section("pairs decided", points, decided)
+    return work_section("candidates", points, decided)
 
 
 # -- names --------------------------------------------------------------------------------------

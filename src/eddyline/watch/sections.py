@@ -183,10 +183,14 @@ def notes(texts: Sequence[str]) -> list[Section]:
 def arranged(sections: Iterable[Section]) -> list[Section]:
     """Return the sections of several operators as one explanation.
 
-    What leads comes first, notes and what helps to read come last, each once.
+    What leads comes first, notes and what helps to read come last, each once. Parts and sections
+    without content are left out.
     """
     found: dict[tuple[int, str | int], Section] = {}
-    for place, each in enumerate(sections):
+    for place, section in enumerate(sections):
+        each = replace(section, parts=tuple(part for part in section.parts if has_content(part)))
+        if not (each.parts or each.tiles or each.wordings):
+            continue
         rank = 3 if each.is_aside else {"": 0, NOTES: 2}.get(each.title, 1)
         key = (rank, place if rank == 1 else each.title)
         before = found.get(key, replace(each, parts=(), tiles=(), wordings={}))
@@ -197,6 +201,15 @@ def arranged(sections: Iterable[Section]) -> list[Section]:
             wordings={**before.wordings, **each.wordings},
         )
     return [found[key] for key in sorted(found, key=lambda key: key[0])]
+
+
+def has_content(part: Part) -> bool:
+    """Tell whether a part has anything to show: a figure of which nothing was measured has not."""
+    match part:
+        case Figure(lines=lines):
+            return any(finite(value) is not None for line in lines for value in line.values)
+        case Table(rows=content) | Text(content) | Items(content) | Facts(content):
+            return bool(content)
 
 
 def _merged(before: tuple[Part, ...], parts: tuple[Part, ...]) -> tuple[Part, ...]:

@@ -164,10 +164,7 @@ def test_totals_are_of_the_same_rows(stream):
         f"{view.n_rows} rows evaluated since the rules changed or the run started again "
         f"({view.n_rows_before} before)"
     ) in said
-    assert (
-        f"{view.n_met} pairs of these rows and the rules were decided, {view.n_matches} of them "
-        f"were true"
-    ) in said
+    assert f"{view.n_met} candidates, {view.n_matches} of them matches." in said
     assert {each.name: each.n_rows for each in view.rules} == {"all": 10, "new": view.n_rows}
 
 

@@ -14,7 +14,7 @@ from eddyline.filters.view import RouteView
 from eddyline.runtime.journal import JournalEntry
 from eddyline.watch.html import figures
 from eddyline.watch.html.report import MAX_ENTRIES, check_packages, write_report, write_reports
-from eddyline.watch.sections import MAX_COLOURS, RunView
+from eddyline.watch.sections import MAX_COLOURS, Figure, Line, RunView
 from eddyline.watch.series import MAX_POINTS
 from tests.watch.fakes import NAMES, a_block, a_run, a_view, many_names, run_of
 from tests.watch.pages import EVIL, check_harmless, elements_of, figures_of, own_part, page_of
@@ -137,7 +137,7 @@ def test_values_that_are_not_known(missing, tmp_path):
     ]
     page = page_of(run_of(a_view(), tuple(blind)), tmp_path)
     assert set(figures_of(page)) == {ORDER}
-    assert "Nothing was measured" in page
+    assert "Work</h2>" not in page
     assert not re.search(r"\bnan\b|\bNone\b|\binf\b", own_part(page))
     mixed = (*batches[:6], *blind[6:])
     assert set(figures_of(page_of(run_of(a_view(), mixed), tmp_path))) == FIGURES
@@ -230,3 +230,33 @@ def test_the_interval_of_a_report_starts_when_its_first_batch_did(tmp_path):
     run = replace(run, history=replace(run.history, batches=batches))
     page = write_report(run, tmp_path / "report.html").read_text("utf-8")
     assert "eddyline run, 2023-11-14 22:13:00 to 22:13:25 UTC" in page
+
+
+def test_decisions_of_tasks_stand_apart(tmp_path):
+    of_driver = JournalEntry(1, "arrow", "order", ["a", "b"], ["b", "a"])
+    of_task = JournalEntry(1, "arrow", "order", ["c", "d"], ["d", "c"], {"partition": 3})
+    page = own_part(page_of(run_of(a_view(), (), (of_task, of_driver)), tmp_path))
+    first, _, folded = page.partition("<summary>Decisions of tasks")
+    assert "b → a" in first
+    assert "d → c" not in first
+    assert "d → c" in folded
+    assert "b → a" not in folded
+    assert "<summary>Decisions of tasks" not in page_of(
+        run_of(a_view(), (), (of_driver,)), tmp_path
+    )
+
+
+def test_lines_of_one_name_have_one_colour_on_a_page():
+    colours = figures.Colours()
+
+    def slots(*names, muted=()):
+        lines = tuple(Line(name, (1.0,), is_muted=name in muted) for name in names)
+        return colours.slots_of(Figure("f", (0,), lines, "number"))
+
+    assert slots("s", "t", "u") == [0, 1, 2]
+    assert slots("u", "t") == [2, 1]
+    assert slots("new", "s") == [1, 0]
+    assert slots("t", "new") == [1, 0], "its colour is t's, which came first"
+    assert slots("s", "as written", muted=("as written",)) == [0, figures.MUTED]
+    many = slots(*(f"line {at}" for at in range(20)))
+    assert sorted(many) == [figures.MUTED] * (20 - MAX_COLOURS) + list(range(MAX_COLOURS))

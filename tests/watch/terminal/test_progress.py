@@ -37,7 +37,7 @@ def test_off_a_terminal_each_batch_is_one_plain_line():
             progress.update(record)
     lines = written(console).splitlines()
     assert len(lines) == len(BATCHES)
-    assert lines[7].startswith("batch 7  ")
+    assert lines[7].startswith("q: batch 7  ")
     assert "\x1b" not in written(console)
 
 
@@ -86,7 +86,7 @@ def test_a_dumb_terminal_gets_plain_lines(monkeypatch):
     console = terminal()
     with ProgressLine("q", console=console) as progress:
         progress.update(BATCHES[0])
-    assert written(console).startswith("batch 0")
+    assert written(console).startswith("q: batch 0")
 
 
 def test_before_the_first_batch_it_says_so():
@@ -108,7 +108,7 @@ def test_an_empty_batch_without_blocks():
     console = plain()
     with ProgressLine("q", console=console) as progress:
         progress.update(BatchRecord(batch_id=0, n_rows=0, n_kept=0, seconds=0.2))
-    assert written(console) == "batch 0  0 rows in 200 ms  0 rows/s  0 out\n"
+    assert written(console) == "q: batch 0  0 rows in 200 ms  0 rows/s  0 out\n"
 
 
 def test_two_hundred_filters_stay_on_a_line():

@@ -40,20 +40,35 @@ _HEADROOM = 1.08
 _SIGNIFICANT = ".5g"
 
 
-def slots_of(figure: Figure) -> list[int]:
-    """Return the colour slot of each line."""
-    is_plain = enumerate(not line.is_muted for line in figure.lines)
-    return [at if plain and at < MAX_COLOURS else MUTED for at, plain in is_plain]
+class Colours:
+    """The colour slots of a page: lines of one name have one colour in all of its figures."""
+
+    def __init__(self) -> None:
+        self._slots: dict[str, int] = {}
+
+    def slots_of(self, figure: Figure) -> list[int]:
+        """Return the colour slot of each line.
+
+        A name keeps the slot that it had in a figure before, unless another line of this figure has
+        it; new names take the first slots that no line of this figure has.
+        """
+        plain = [line.name for line in figure.lines if not line.is_muted][:MAX_COLOURS]
+        taken: dict[str, int] = {}
+        for name in plain:
+            slot = self._slots.get(name)
+            if slot is not None and slot not in taken.values():
+                taken[name] = slot
+        free = (slot for slot in range(MAX_COLOURS) if slot not in taken.values())
+        taken |= {name: next(free) for name in plain if name not in taken}
+        self._slots = {**taken, **self._slots}
+        return [MUTED if line.is_muted else taken.get(line.name, MUTED) for line in figure.lines]
 
 
-def drawn(figure: Figure) -> Drawn | None:
-    """Return a figure as Plotly's traces and layout; None if nothing of it was measured."""
+def drawn(figure: Figure, slots: Sequence[int]) -> Drawn:
+    """Return a figure as Plotly's traces and layout; each line has a colour slot."""
     values = (finite(value) for line in figure.lines for value in line.values)
-    top = max((value for value in values if value is not None), default=None)
-    if top is None:
-        return None
+    top = max((value for value in values if value is not None), default=0.0)
     scale, suffix = _scale(figure, top)
-    slots = slots_of(figure)
     # Colours are drawn above the muted lines.
     pairs = sorted(zip(figure.lines, slots, strict=True), key=lambda pair: pair[1] != MUTED)
     traces = [_trace(figure, line, slot, scale, suffix) for line, slot in pairs]

@@ -13,8 +13,17 @@ from typing import TYPE_CHECKING, Any
 
 from eddyline.errors import PluginError, SourceError
 from eddyline.watch.formatting import clipped, count, finite, one_line, out_of, per_second, value_in
-from eddyline.watch.html.figures import MAX_MARKS, MUTED, drawn, slots_of
-from eddyline.watch.sections import SAME_WORDS, Facts, Figure, Line, Section, Tile, decision_texts
+from eddyline.watch.html.figures import MAX_MARKS, MUTED, Colours, drawn
+from eddyline.watch.sections import (
+    SAME_WORDS,
+    Facts,
+    Figure,
+    Line,
+    Section,
+    Tile,
+    arranged,
+    decision_texts,
+)
 from eddyline.watch.series import points_of
 
 if TYPE_CHECKING:
@@ -24,7 +33,7 @@ if TYPE_CHECKING:
     from eddyline.watch.series import Point
 
 MAX_ENTRIES = 500
-"""Most entries of the journal on the page: the newest."""
+"""Most decisions of tasks, and of the driver, on the page: the newest."""
 
 MAX_ROWS = 30
 """Rows of a table: of more, the rest is a number."""
@@ -122,24 +131,23 @@ def _page(view: RunView, plotly_file: str = "") -> str:
     plotly, jinja2 = _package("plotly.offline"), _package("jinja2")
     batches = view.history.batches
     points, marks = points_of(batches), _marks(view.sections)
+    sections = arranged((*view.sections, *_work(points, marks)))
     page: str = (
         _templates(jinja2)
         .get_template("page.html")
         .render(
             view=view,
             when=_when(view),
-            leads=[part for each in view.sections if not each.title for part in each.parts],
+            leads=[part for each in sections if not each.title for part in each.parts],
             tiles=[
                 *_tiles(points, len(batches)),
-                *(t for each in view.sections for t in each.tiles),
+                *(t for each in sections for t in each.tiles),
             ],
             notes=_notes(points, len(batches), marks),
-            sections=[
-                *(each for each in view.sections if each.title),
-                *_work(points, marks),
-            ],
+            sections=[each for each in sections if each.title],
             settings=_settings(view),
-            journal=_journal(view),
+            of_driver=_journal(view, of_tasks=False),
+            of_tasks=_journal(view, of_tasks=True),
             figures=_Figures(),
             plotly_file=plotly_file,
             plotly_js="" if plotly_file else plotly.get_plotlyjs(),
@@ -166,7 +174,6 @@ def _templates(jinja2: Any) -> Any:
         "title": lambda text: one_line(text)[:1].upper() + one_line(text)[1:],
         "count": count,
         "side": lambda unit: "text" if unit == "text" else "number",
-        "colours": _colours,
         "cell": lambda value, unit: value_in(unit, value),
     }
     templates.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
@@ -178,20 +185,18 @@ class _Figures:
 
     def __init__(self) -> None:
         self.data: dict[str, Any] = {}
+        self._colours = Colours()
 
-    def add(self, figure: Figure) -> str:
-        """Return the name of a figure on the page, an empty text if nothing of it was measured."""
-        if (data := drawn(figure)) is None:
-            return ""
-        name = f"figure-{len(self.data)}"
-        self.data[name] = data
-        return name
+    def add(self, figure: Figure) -> tuple[str, list[tuple[str, int]]]:
+        """Return the name of a figure on the page, and the meaning of its colours.
 
-
-def _colours(figure: Figure) -> list[tuple[str, int]]:
-    """Return the meaning of the colours, for screens too narrow for labels on the lines."""
-    pairs = zip(figure.lines, slots_of(figure), strict=True)
-    return [(line.name, slot) for line, slot in pairs if slot != MUTED and len(figure.lines) > 1]
+        The colours are told for screens that are too narrow for labels on the lines.
+        """
+        name, slots = f"figure-{len(self.data)}", self._colours.slots_of(figure)
+        self.data[name] = drawn(figure, slots)
+        is_told = len(figure.lines) > 1
+        pairs = zip(figure.lines, slots, strict=True)
+        return name, [(line.name, slot) for line, slot in pairs if is_told and slot != MUTED]
 
 
 def _when(view: RunView) -> str:
@@ -255,13 +260,14 @@ def _settings(view: RunView) -> list[Section]:
     return [Section("settings", (Facts(pairs),))] if pairs else []
 
 
-def _journal(view: RunView) -> list[dict[str, Any]]:
-    """Return the newest decisions in the words of their operators, the last one first."""
+def _journal(view: RunView, *, of_tasks: bool) -> dict[str, Any]:
+    """Return the newest decisions of tasks or of the driver, in the words of their operators."""
     wordings = {key: words for each in view.sections for key, words in each.wordings.items()}
+    entries = [each for each in view.history.journal if each.is_of_task == of_tasks]
     rows = []
-    for entry in reversed(view.history.journal[-MAX_ENTRIES:]):
+    for entry in reversed(entries[-MAX_ENTRIES:]):
         before, after, evidence = decision_texts(entry, wordings)
         if before == after:
             before = f"{SAME_WORDS}:" if entry.before is not None else ""
         rows.append({"entry": entry, "before": before, "after": after, "evidence": evidence})
-    return rows
+    return {"rows": rows, "n": len(entries)}

@@ -102,7 +102,7 @@ class ProgressLine:
         if self._live is not None:
             self._live.refresh()
             return
-        line = batch_line(record, before)
+        line = f"{self.query}: {batch_line(record, before)}"
         line += f"  changed: {change}" if change else ""
         self._console.print(Text(line), soft_wrap=True)
 
