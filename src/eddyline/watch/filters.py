@@ -92,7 +92,8 @@ def _block(view: BlockView, ran: OrderSeries | None) -> Section:
     width = len(FILTERS) if has_evidence else 3
     parts: list[Part] = [Text(view.note)] if view.note else []
     parts.append(Table(FILTERS[:width], tuple(row[:width] for row in rows)))
-    parts += [Text(_evidence(profile, has_evidence=has_evidence))]
+    if has_evidence or len(view.order) > 1:
+        parts.append(Text(_evidence(profile, has_evidence=has_evidence)))
     parts += [Text(said) for said in (*_costs(view, has_evidence=has_evidence), *_counts(view))]
     parts += _routes(view)
     if ran is not None:

@@ -50,7 +50,12 @@ def test_a_shortcut_sees_every_position_that_a_pipeline_reaches(length, position
         codes = {key: rng.integers(0, 6, at.size) for key in GRAPH.classes_of[name]}
         news[name] = SortedRun.of(Rows(codes, at, at + 100, pa.table({"at": at})))
     shortcut = Strides(length)
-    assert joined(news, shortcut) == joined(news)
+    bag, probes = joined(news)
+    seen_bag, seen_probes = joined(news, shortcut)
+    assert seen_bag == bag
+    # Without a shortcut, rows probe nothing while a window is empty.
+    assert {probe: seen_probes[probe] for probe in probes} == probes
+    assert {pipeline for pipeline, _ in probes} == {"u"}
     # Only the rows of the last input meet rows of all others.
     assert [at for name, at in shortcut.passes if name == "u"] == positions
     assert [at for name, at in shortcut.passes if name == "r"] == [0]

@@ -102,7 +102,7 @@ def expected(graph, windows, news):
             for row in entries([news[name]])
             for unit in along(row, filters.head, seen)
         ]
-        if any(runs for other, runs in seen.items() if other != name) and bits:
+        if all(runs for other, runs in seen.items() if other != name) and bits:
             yield name, bits
         seen[name].append(news[name])
 
@@ -176,9 +176,8 @@ def test_new_rows_of_inputs_that_had_their_turn_are_seen():
     news = {name: run_of({key: [1] for key in graph.classes_of[name]}, [0]) for name in "stu"}
     windows = {"s": [], "t": [], "u": [run_of({1: [1]}, [0])]}
     found = drop_samples(probing_of(graph), graph, windows, news, 0)
-    # For s, only the window of u is there; t and u are leaves and meet the new row of s first.
+    # The window of t is empty when s has its turn; t and u are leaves, and meet its new row first.
     assert [(each.filters.pipeline, each.drops.tolist()) for each in found] == [
-        ("s", [[True, False]]),
         ("t", [[False]]),
         ("u", [[False]]),
     ]
@@ -204,7 +203,8 @@ def test_pipelines_that_see_nothing_are_not_profiled():
 
 def test_leaves_of_a_star_are_profiled_by_combinations_with_the_root():
     root = run_of({0: [1, 1, 1, 2], 1: [1, 2, 3, 4], 2: [1, 1, 1, 1]}, np.zeros(4))
-    windows = {"a": [root], "b": [], "c": [run_of({1: [1, 2]}, [0, 0])], "d": []}
+    other = run_of({2: [9]}, [0])
+    windows = {"a": [root], "b": [], "c": [run_of({1: [1, 2]}, [0, 0])], "d": [other]}
     news = {"b": run_of({0: [1, 9]}, [0, 0])}
     (sample,) = drop_samples(probing_of(STAR), STAR, windows, news, 0)
     assert sample.filters.head == ("a",)
@@ -223,6 +223,7 @@ def test_a_row_is_followed_to_so_many_partners(monkeypatch):
     windows = {
         "s": [run_of({0: np.zeros(500), 1: np.arange(500)}, np.zeros(500))],
         "t": [run_of({1: [499], 2: [0]}, [0])],
+        "u": [run_of({2: [9]}, [0])],
     }
     news = {"r": run_of({0: [0]}, [0])}
     (sample,) = drop_samples(probing_of(chain), chain, windows, news, 0)
@@ -252,11 +253,15 @@ def test_the_time_of_a_way_is_that_of_all_its_windows():
 
 
 def test_pairs_with_neighbours_are_counted():
-    windows = {"b": [run_of({0: [1, 1, 2]}, np.zeros(3)), run_of({0: [1]}, [0])]}
+    windows = {
+        "b": [run_of({0: [1, 1, 2]}, np.zeros(3)), run_of({0: [1]}, [0])],
+        "c": [run_of({1: [1]}, [0])],
+        "d": [run_of({2: [1]}, [0])],
+    }
     news = {"a": run_of({0: [1, 3], 1: [1, 1], 2: [1, 1]}, [0, 0])}
     probing = replace(probing_of(STAR), neighbours={"a": ("b", "c")})
     (sample,) = drop_samples(probing, STAR, windows, news, 0)
-    assert sample.pairs == {"b": (3, 8)}
+    assert sample.pairs == {"b": (3, 8), "c": (2, 2)}
 
 
 class Learning(Operator):

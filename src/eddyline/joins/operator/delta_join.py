@@ -2,7 +2,8 @@
 
 Inputs take turns (the delta rule): the new rows of an input probe the windows of the others, which
 hold the new rows of all inputs before it. So each result is found once, by the new row in it whose
-input is last.
+input is last. While a window is empty, the new rows of the others join nothing, and probe nothing
+unless a shortcut has to see them.
 """
 
 from __future__ import annotations
@@ -48,6 +49,9 @@ def results(
     after = {name: (*runs, news[name]) if name in news else runs for name, runs in seen.items()}
     for name in graph.inputs:
         if name not in news:
+            continue
+        if shortcut is None and not all(runs for other, runs in seen.items() if other != name):
+            seen[name] = after[name]
             continue
         base = sum(map(len, seen[name]))
         pipeline = Pipeline(graph, name, orders[name], seen, work)

@@ -6,6 +6,7 @@ known not to be there. Orders are learned from that; results never depend on it.
 
 A sampled row sees the windows as its pipeline does: the runs before the batch, and the new rows of
 inputs that had their turn before; see ``delta_join``. Those of tables are there from the start.
+A pipeline with an empty window joins nothing, so that its rows are not sampled.
 """
 
 from __future__ import annotations
@@ -107,8 +108,8 @@ def drop_samples(
         if name not in news or name in always:
             continue
         seed = seed_of(probing.seed, batch_id, name)
-        others = [runs for other, runs in seen.items() if other != name]
-        if name in probing.ways and any(others):
+        others = (runs for other, runs in seen.items() if other != name)
+        if name in probing.ways and all(others):
             found = _Profiler(probing, graph, seen, clock).sample(name, news[name], seed)
             if found is not None:
                 yield found
