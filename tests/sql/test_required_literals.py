@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from eddyline.query.conditions import Operand, TextTest, necessary_tests
 from eddyline.sql.java_regex import python_regex
 from eddyline.sql.like import Wild
-from eddyline.sql.required_literals import Needed, necessary_literals
+from eddyline.sql.required_literals import _NO_CASE_FROM, Needed, necessary_literals
 from eddyline.sql.types import STRING
 
 
@@ -228,3 +228,8 @@ def test_translated_expressions(pattern, hits, misses):
     found = python_regex(pattern)
     assert [text for text in hits if not re.search(found.pattern, text, found.flags)] == []
     assert [text for text in misses if re.search(found.pattern, text, found.flags)] == []
+
+
+def test_characters_that_are_not_looked_at_have_one_case():
+    last = "".join(map(chr, range(_NO_CASE_FROM, sys.maxunicode + 1)))
+    assert last.lower() == last.upper() == last

@@ -14,6 +14,7 @@ from pyspark import TaskContext
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import arrow_udf  # type: ignore[attr-defined] # not in the stubs
 
+from eddyline.rules.warm_up import load_kernels
 from eddyline.spark.session import session
 
 # No ``from __future__ import annotations`` here: Spark reads the type hints of ``loading``.
@@ -31,8 +32,6 @@ def start_workers(spark: SparkSession) -> None:
     """Have Spark start its Python workers, and kernels loaded there: the next job finds them so."""
 
     def loading(batches: Iterator[pa.Array]) -> Iterator[pa.Array]:
-        from eddyline.rules.warm_up import load_kernels  # noqa: PLC0415 - on the worker
-
         task = TaskContext.get()
         load_kernels(0 if task is None else task.partitionId())
         yield from batches
@@ -74,6 +73,7 @@ def start_workers_ahead() -> Thread | None:
 def _quietly_started(spark: SparkSession) -> None:
     with suppress(Exception):  # a session that is stopped meanwhile, say
         start_workers(spark)
+        load_kernels()  # plans are made here, with some of them
 
 
 class SessionStart:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import importlib
 import re
-import sys
 import warnings
 from dataclasses import dataclass
 from functools import lru_cache
@@ -217,6 +216,10 @@ def _repeat(least: int, most: int, part: _Found) -> _Found:
     return _Found(None, _best(_as_needs(many)), head=many, tail=part)
 
 
+_NO_CASE_FROM = 0x20000
+"""No later character has another case: ideographs, tags and private use. A test holds it."""
+
+
 @lru_cache(maxsize=4096)
 def _lowered_partners(char: str, is_ascii: bool) -> frozenset[str]:
     """Return, in lower case, all that ``re`` matches with a character if case is ignored."""
@@ -230,5 +233,5 @@ def _lowered_partners(char: str, is_ascii: bool) -> frozenset[str]:
 @lru_cache(maxsize=1)
 def _cased() -> str:
     """Return all characters that have another case."""
-    chars = map(chr, range(sys.maxunicode + 1))
+    chars = map(chr, range(_NO_CASE_FROM))
     return "".join(c for c in chars if c.lower() != c or c.upper() != c)
