@@ -25,7 +25,7 @@ from eddyline.runtime.reports import Decisions, TaskReport
 from eddyline.spark.arrow_tasks import on_last_row, task_ids, with_last
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from eddyline.options import SharingOptions
     from eddyline.rules.compile.program import Program
@@ -54,6 +54,13 @@ class _Kept:
     program: Program
     matcher: Matcher
     loops: OrderedDict[str, RuleLoop] = field(default_factory=OrderedDict)
+    is_warm: bool = False
+
+    def warm_up(self, columns: Sequence[pa.Array]) -> None:
+        """Match no rows, once: kernels that are loaded by it are in no cost."""
+        if not self.is_warm:
+            self.matcher.match([column.slice(0, 0) for column in columns], n_rows=0)
+            self.is_warm = True
 
 
 _kept: OrderedDict[str, _Kept] = OrderedDict()
@@ -112,6 +119,7 @@ class RuleTask:
         decisions = Decisions()
         for columns, is_last in with_last(batches):
             n_rows = len(columns[0])
+            kept.warm_up(columns[: len(kept.program.columns)])
             found: list[Matches] = []
             first = FIRST_ROWS if loop.wants_first_rows else 0
             for low, high in _pieces(columns, first, _pairs_per_row(loop.plan, profile)):
