@@ -2,8 +2,8 @@
 
 A contestant for joins on one attribute, no part of the product: in batches as the pipelines run,
 with the same rule of deltas and the same lives of rows, so that only what is kept differs. A unit
-of work is a look-up, a combination that is found, or one that is put into what a node keeps; the
-rows of windows cost nothing to keep, as in pipelines, and what is dead costs nothing to remove.
+of work is a look-up where anything is kept, a combination that is found, or one that a node keeps;
+the rows of windows cost nothing to keep, as in pipelines, and nothing to remove when dead.
 """
 
 from __future__ import annotations
@@ -118,14 +118,14 @@ class TreeJoin:
 
     def insert(self, news: Found) -> Found | None:
         """Take new rows of an input in and return the results; None if there is none."""
-        (node,) = news.names
-        found: Found = news
+        (node,), found = news.names, news
         while node in self.parents:
             parent, sibling = self.parents[node]
             if len(found):
                 self.kept[node] = self.kept[node].with_more(found)
                 self.n_units += len(found) * (node != news.names[0])
-            before, found = len(found), found.joined(self.kept[sibling])
+            before = len(found) if len(self.kept[sibling]) else 0
+            found = found.joined(self.kept[sibling])
             self.n_units += before + len(found)
             if not len(found):
                 return None

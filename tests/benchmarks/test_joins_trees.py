@@ -47,10 +47,10 @@ def test_of_two_inputs_a_tree_takes_what_pipelines_take():
 
 
 def test_what_a_node_keeps_is_paid_for():
-    """One row each of r, s, t: a look-up each, and r ⋈ s is found, kept, and found by t."""
+    """One row each of r, s, t: r ⋈ s is found, kept, and found by t; nothing kept, no look-up."""
     given = arrivals(names=("r", "s", "t"))
     given = replace(given, of=np.array([0, 1, 2]), codes=np.zeros((1, 3), np.int64))
     done = run_tree(given, 1, (("r", "s"), "t"))
-    # r looks s up; s looks r up, finds it, keeps that, and looks t up; t looks r ⋈ s up, finds it.
-    assert done.works == [1, 1 + 1 + 1 + 1, 1 + 1]
+    # r finds s empty; s looks r up, finds it, keeps that; t looks r ⋈ s up, finds it.
+    assert done.works == [0, 1 + 1 + 1, 1 + 1]
     assert done.n_results == 1
