@@ -118,19 +118,17 @@ class TreeJoin:
 
     def insert(self, news: Found) -> Found | None:
         """Take new rows of an input in and return the results; None if there is none."""
-        (node,), found = news.names, news
-        while node in self.parents:
+        (node,) = news.names
+        found: Found = news
+        while node in self.parents and len(found):
             parent, sibling = self.parents[node]
-            if len(found):
-                self.kept[node] = self.kept[node].with_more(found)
-                self.n_units += len(found) * (node != news.names[0])
+            self.kept[node] = self.kept[node].with_more(found)
+            self.n_units += len(found) * (node != news.names[0])
             before = len(found) if len(self.kept[sibling]) else 0
             found = found.joined(self.kept[sibling])
             self.n_units += before + len(found)
-            if not len(found):
-                return None
             node = parent
-        return found
+        return found if len(found) else None
 
     def expire(self, horizon: int) -> None:
         """Remove what ended before an instant."""
