@@ -101,7 +101,7 @@ def check(
 @app.command()
 def demo(
     out: Annotated[Path, typer.Option(help="Where results and report go.")] = Path("out/demo"),
-    batches: Annotated[int, typer.Option(min=2, max=365, help="Parts of the year.")] = 26,
+    batches: Annotated[int, typer.Option(min=2, max=365, help="Parts of the year.")] = 12,
 ) -> None:
     """Stream a year of real flights through a badly written conjunction, twice."""
     from eddyline.demo import run_demo  # noqa: PLC0415 - pyspark loads slowly

@@ -86,7 +86,7 @@ def _column(part, sql):
 def run(made, program, sizes, table=TABLE):
     """Return the matches of all rows and the reports, and check where the reports stand."""
     parts = list(made.run(batches(program, table, sizes)))
-    assert [len(part) for part in parts] == [size for size in sizes if size]
+    assert sum(map(len, parts)) == sum(sizes)
     reports = [each for part in parts for each in part.field("report").to_pylist()]
     assert all(each is None for each in reports[:-1])
     found = [each for part in parts for each in part.field("matches").to_pylist()]
@@ -123,6 +123,24 @@ def test_the_first_calls_of_a_process_are_in_no_cost(monkeypatch):
     assert 0 < report.profile.construct_ns.sum() < loading_ns
     _, report = run(made, program, [1_000])
     assert rows.count(0) == rows.index(next(filter(None, rows))), "once"
+
+
+def test_small_batches_are_gathered_once_rows_are_known(monkeypatch):
+    monkeypatch.setattr(rule_worker, "GATHERED_ROWS", 400)
+
+    def lengths(sizes, **given):
+        made, program = block(**given)
+        parts = list(made.run(batches(program, TABLE, sizes)))
+        assert [each for part in parts for each in part.field("matches").to_pylist()] == WANTED
+        return [len(part) for part in parts]
+
+    assert lengths([100] * 10) == [100, 100, 100, 400, 300], "the next is asked for before"
+    assert lengths([600, 400]) == [600, 400]
+    assert lengths([100] * 10, options={"adaptive": False}) == [100] * 10
+    monkeypatch.setattr(rule_worker, "GATHERED_BYTES", 200 * TABLE.nbytes // N_ROWS)
+    assert max(lengths([100] * 10)) <= 300
+    monkeypatch.setattr(rule_worker, "MAX_GATHERED_PAIRS", 0)
+    assert lengths([100] * 10) == [100] * 10
 
 
 def test_matches_may_be_places_in_the_set():

@@ -300,8 +300,8 @@ class RuleSet(NamedRules):
         Raises:
             QueryError: no streaming DataFrame, a name without an engine or unknown to it, a column
                 that exists already, a rule that does not fit, or a run of that name is active.
-            OptionError: an unknown sink or trigger, a path that is missing, or a lateness that is
-                none, has no time, or is given for a named stream.
+            OptionError: an unknown sink or trigger, a path that is missing, an engine beside a
+                DataFrame, or a lateness that is none, has no time, or is given for a named stream.
             SourceError: the sink's path cannot be written.
         """
         checked_text("column of matches", column)
@@ -323,6 +323,12 @@ class RuleSet(NamedRules):
                 f"df.transform(rules.matches({column!r}))"
             )
             raise QueryError(msg, rules=self.name)
+        if engine is not None:
+            msg = (
+                "rules on a DataFrame run without an engine; leave engine= out, or name one of the "
+                "engine's streams: start('events', engine=engine)"
+            )
+            raise OptionError(msg, rules=self.name)
         query = Query(
             self._run_name(stream.sparkSession),
             "",

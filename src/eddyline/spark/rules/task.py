@@ -22,7 +22,7 @@ from eddyline.rules.loop import FIRST_ROWS, RuleLoop
 from eddyline.rules.match.matcher import Matcher
 from eddyline.rules.profile import SharingProfile
 from eddyline.runtime.reports import Decisions, TaskReport
-from eddyline.spark.arrow_tasks import on_last_row, task_ids, with_last
+from eddyline.spark.arrow_tasks import gathered, on_last_row, task_ids, with_last
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -36,6 +36,13 @@ if TYPE_CHECKING:
 
 MAX_PROGRAMS = 4
 """Compiled sets that a worker process keeps; the one unused for longest goes first."""
+
+GATHERED_ROWS, GATHERED_BYTES = 16_384, 32 << 20
+"""Rows, or bytes of columns, from which on a batch is long enough: a call of 1,183 rules costs some
+4 ms, whatever its rows, and a row some 4 µs."""
+
+MAX_GATHERED_PAIRS = 100
+"""Pairs of rules with a row up to which batches are gathered: the matches of more take memory."""
 
 MAX_PIECE_BYTES = 1 << 26
 """Most bytes of texts that are evaluated at once: a batch of long texts is cut into pieces."""
@@ -117,7 +124,14 @@ class RuleTask:
         loop, matcher = self._loop(kept), kept.matcher
         profile, first_row = SharingProfile.empty(kept.program), 0
         decisions = Decisions()
-        for columns, is_last in with_last(batches):
+
+        def least_rows() -> int:
+            """Return the rows of the next batch: as it comes while little is known."""
+            few_pairs = _pairs_per_row(loop.plan, profile) <= MAX_GATHERED_PAIRS
+            is_known = loop.options.adaptive and not loop.wants_first_rows
+            return GATHERED_ROWS if few_pairs and is_known else 1
+
+        for columns, is_last in with_last(gathered(batches, least_rows, GATHERED_BYTES)):
             n_rows = len(columns[0])
             kept.warm_up(columns[: len(kept.program.columns)])
             found: list[Matches] = []
