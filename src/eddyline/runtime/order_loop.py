@@ -276,6 +276,11 @@ class OrderLoop:
         return known.n_tuples < least and known.n_tuples + known.n_passed < WARMUP_SAMPLES * least
 
     @property
+    def lacks_evidence(self) -> bool:
+        """Whether the next rows have to be profiled, for a first order."""
+        return self.is_warming or self._wants_more
+
+    @property
     def _wants_more(self) -> bool:
         """Whether more sampled rows are lacking than an order needs."""
         return False
@@ -288,7 +293,7 @@ class OrderLoop:
         options = self.options
         if not self.is_adaptive:
             return 0.0
-        if self.is_warming or self._wants_more:
+        if self.lacks_evidence:
             return max(options.warmup_prob, options.sample_prob)
         profile = self.window.profile()
         extra = self.policy.extra(len(self.order))

@@ -8,6 +8,7 @@ loop, which decides in which order their predicates run.
 from __future__ import annotations
 
 import math
+import time
 import uuid
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from eddyline.data.sampling import seed_of
 from eddyline.filters.routing_loop import MAX_ROWS
 from eddyline.query.predicates import FunctionPredicate
+from eddyline.runtime.budget import Budget
 from eddyline.runtime.reports import decisions_of
 from eddyline.spark.filters.guard import EVERY_ROW, Guard, settled
 from eddyline.spark.filters.task import FilterTask
@@ -35,8 +37,17 @@ if TYPE_CHECKING:
     from eddyline.spark.filters.native_block import NativeBlock
     from eddyline.spark.operator import Batch, Observed
 
-N_SEEDS = 4
+N_SEEDS = 2
 """Samples of a native part take turns, batch by batch: Spark compiles new code for a new seed."""
+
+MAX_PLANNING = 0.05
+"""Most time that profiling may add to plans, as a share of the time that passes."""
+
+PLANNED_AGAIN = 3.0
+"""Time that a profiled plan takes Spark in all, in units of laying it: it is planned and run, too."""
+
+MOST_SKIPPED = 4
+"""Batches of a native part in a row that are not profiled at most."""
 
 MAX_CODES = 4
 """Outcome codes that a native part collects per batch, in windows: more would only replace each
@@ -74,17 +85,28 @@ class NativePart:
     loop: FilterLoop
     texts: tuple[str, ...]
     query: str
+    _budget: Budget = field(
+        default_factory=lambda: Budget(MAX_PLANNING, saves=False, most_owed=MOST_SKIPPED)
+    )
+    _laid_at: int = field(default_factory=time.perf_counter_ns)
 
     def lay(self, laying: Laying) -> None:
-        """Filter, and profile a sample of the rows."""
-        options, loop, batch = self.loop.options, self.loop, laying.batch
-        prob = self._prob(batch.expected_rows) if laying.profiles_native else 0.0
-        if prob <= 0.0:
-            laying.df = self.block.apply(laying.df, loop.order, loop.table)
-            return
+        """Filter, and profile a sample of the rows; of short batches some are not profiled."""
+        before, self._laid_at = self._laid_at, time.perf_counter_ns()
+        self._budget.earn(self._laid_at - before)
+        prob = self._prob(laying.batch.expected_rows) if laying.profiles_native else 0.0
+        if prob > 0.0 and (self._budget.may or self.loop.lacks_evidence):
+            self._lay_profiled(laying, prob)
+            self._budget.spend(PLANNED_AGAIN * (time.perf_counter_ns() - self._laid_at))
+        else:
+            laying.df = self.block.apply(laying.df, self.loop.order, self.loop.table)
+
+    def _lay_profiled(self, laying: Laying, prob: float) -> None:
+        loop = self.loop
         # Both stand in the code that Spark compiles, and keeps for batches of the same code.
         prob = 2.0 ** math.floor(math.log2(prob))
-        seed = seed_of(options.seed, self.query, loop.component, batch.id % N_SEEDS)
+        number = laying.batch.id % N_SEEDS
+        seed = seed_of(loop.options.seed, self.query, loop.component, number)
         laying.df = self.block.apply_profiled(
             laying.df,
             loop.order,
