@@ -289,7 +289,7 @@ class Routes:
         if self.table is not None:
             return ""
         if self._sample.n_rows < self._router.options.min_rows:
-            return f"looks for classes of rows by {names}: too few sampled rows yet"
+            return f"looks for classes of rows by {names}: too few sampled rows so far"
         return f"looked for classes of rows by {names}: none pays"
 
     def snapshot(self) -> RoutesState:

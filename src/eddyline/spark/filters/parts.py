@@ -44,7 +44,7 @@ MAX_PLANNING = 0.05
 """Most time that profiling may add to plans, as a share of the time that passes."""
 
 PLANNED_AGAIN = 3.0
-"""Time that a profiled plan takes Spark in all, in units of laying it: it is planned and run, too."""
+"""Time that a profiled plan takes Spark in all, in units of laying it."""
 
 MOST_SKIPPED = 4
 """Batches of a native part in a row that are not profiled at most."""
