@@ -75,7 +75,7 @@ def batches(program, table, sizes):
         part = table.slice(low, size).combine_chunks()
         low += size
         columns = [_column(part, sql) for sql in program.columns]
-        yield tuple(columns) or (pa.array([True] * size),)
+        yield tuple(columns) or (pa.array([True] * size, pa.bool_()),)
 
 
 def _column(part, sql):
