@@ -119,7 +119,7 @@ class OrderLoop:
         Raises:
             PlanError: the policy proposed something that is not an order of the filters.
         """
-        self._count(fresh)
+        self.count(fresh)
         if not self.is_adaptive:
             return []
         costs, ratios = self._without_spikes(fresh.costs)
@@ -204,7 +204,7 @@ class OrderLoop:
         self._warmups_ns += warmup_ns
         return True
 
-    def _count(self, fresh: FilterProfile) -> None:
+    def count(self, fresh: FilterProfile) -> None:
         """Add to the counts of the whole life, of which no sampled rows are kept."""
         empty = FilterProfile.empty(self.filter_ids)
         counts = replace(

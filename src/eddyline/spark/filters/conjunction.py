@@ -13,7 +13,8 @@ from eddyline.query.predicates import as_predicate, named
 from eddyline.spark.filters.binding import bind_to, fits
 from eddyline.spark.filters.columns import ColumnPredicate, as_text
 from eddyline.spark.filters.operator import FilterOperator
-from eddyline.spark.filters.parts import ArrowPart, NativePart
+from eddyline.spark.filters.parts import NativePart
+from eddyline.spark.filters.staged_part import StagedPart
 from eddyline.spark.operator import Batch
 from eddyline.spark.relation import checked_frame
 from eddyline.spark.run.job_reports import WAIT_S, JobReports
@@ -142,7 +143,7 @@ class Conjunction:
                     "written; run the query by el.Engine, or transform inside foreachBatch, and "
                     "their order is learned too"
                 )
-        arrow = [name for name, part in operator.learning.items() if isinstance(part, ArrowPart)]
+        arrow = [name for name, part in operator.learning.items() if isinstance(part, StagedPart)]
         routed = [name for name in arrow if operator.learning[name].loop.routes is not None]
         if routed and self.options.route_by is None:
             operator.notes["routes"] = (

@@ -21,6 +21,7 @@ from eddyline.spark.filters.guard import EVERY_ROW
 from eddyline.spark.filters.native_block import NativeBlock
 from eddyline.spark.filters.parts import ArrowPart, LastPart, Laying, NativePart, PinnedPart
 from eddyline.spark.filters.plan_text import is_narrow
+from eddyline.spark.filters.staged_part import StagedPart
 from eddyline.spark.operator import PREFIX, Laid, Operator
 from eddyline.watch import filters as words
 
@@ -34,9 +35,11 @@ if TYPE_CHECKING:
     from eddyline.query.steps import FilterStep
     from eddyline.runtime.records import History
     from eddyline.spark.filters.guard import Guard
-    from eddyline.spark.filters.parts import FilterPart, LearningPart
     from eddyline.spark.operator import Batch, Observed, Site
     from eddyline.watch.sections import Section
+
+LearningPart = NativePart | StagedPart
+FilterPart = LearningPart | PinnedPart | LastPart
 
 SAMPLE_TIME_FRAC = 0.01
 """Most time that reading samples may take, as a share of the time between two of them."""
@@ -119,7 +122,7 @@ class FilterOperator(Operator):
                 reads=segment.columns,
                 thinks_freely=True,
             )
-            yield ArrowPart(
+            whole = ArrowPart(
                 segment.functions,
                 segment.columns,
                 loop,
@@ -128,7 +131,9 @@ class FilterOperator(Operator):
                 self._run_id,
                 carries_errors=bool(self.bound.checks) or len(self.bound.segments) > 1,
                 guard=self.guard,
+                component=loop.component,
             )
+            yield StagedPart(whole)
         if segment.barrier is not None:
             column = f"{PREFIX}_{number}_pinned"
             yield PinnedPart(segment.barrier, column, self.options, self.query, self.guard)
@@ -146,7 +151,7 @@ class FilterOperator(Operator):
     @property
     def learning(self) -> dict[str, LearningPart]:
         """The parts whose order is learned, by component."""
-        parts = (each for each in self.parts if isinstance(each, NativePart | ArrowPart))
+        parts = (each for each in self.parts if isinstance(each, LearningPart))
         return {each.loop.component: each for each in parts}
 
     # -- a batch ------------------------------------------------------------------------------
@@ -174,9 +179,14 @@ class FilterOperator(Operator):
 
     def learn(self, observed: Sequence[Observed], batch: Batch) -> list[JournalEntry]:
         """Take in outcome codes and the reports of tasks."""
+        by_part: dict[str, list[Observed]] = {}
+        for each in observed:
+            by_part.setdefault(each.name, []).append(each)
         with self._lock:
             parts = self.learning
-            return [entry for each in observed for entry in parts[each.name].learn(each, batch)]
+            return [
+                entry for name, own in by_part.items() for entry in parts[name].learn(own, batch)
+            ]
 
     def take_entries(self) -> list[JournalEntry]:
         """Return the decisions that samples led to."""
@@ -281,6 +291,7 @@ class FilterOperator(Operator):
             routes=() if loop.routes is None else loop.routes.views(),
             routed_by=() if loop.table is None else loop.table.attributes,
             route_note="" if loop.routes is None else loop.routes.note,
+            crossings=part.crossings() if isinstance(part, StagedPart) else (),
         )
 
     def _note(self, component: str) -> str:

@@ -13,6 +13,8 @@ import uuid
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from eddyline.data.sampling import seed_of
 from eddyline.filters.routing_loop import MAX_ROWS
 from eddyline.query.predicates import FunctionPredicate
@@ -26,7 +28,7 @@ from eddyline.spark.run.observed_metrics import PendingMetrics
 from eddyline.stats.profile import merge_tasks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from pyspark.sql import DataFrame
 
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from eddyline.runtime.journal import JournalEntry
     from eddyline.spark.filters.native_block import NativeBlock
     from eddyline.spark.operator import Batch, Observed
+    from eddyline.stats.profile import FilterProfile
 
 N_SEEDS = 2
 """Samples of a native part take turns, batch by batch: Spark compiles new code for a new seed."""
@@ -124,15 +127,18 @@ class NativePart:
             return min(prob, self.loop.options.sample_prob)
         return min(prob, MAX_CODES * self.loop.options.window_rows / expected_rows)
 
-    def learn(self, observed: Observed, batch: Batch) -> list[JournalEntry]:
-        """Take in the outcome codes of a batch."""
-        fresh = self.block.parse(observed.metrics.get("native") or [], prob=observed.facts)
-        return self.loop.step(fresh, batch.id)
+    def learn(self, observed: Sequence[Observed], batch: Batch) -> list[JournalEntry]:
+        """Take in the outcome codes of jobs."""
+        entries = []
+        for each in observed:
+            fresh = self.block.parse(each.metrics.get("native") or [], prob=each.facts)
+            entries += self.loop.step(fresh, batch.id)
+        return entries
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class ArrowPart:
-    """Python predicates in one Arrow UDF."""
+    """Python predicates in one Arrow UDF: one crossing to Python workers and back."""
 
     functions: tuple[FunctionPredicate, ...]
     columns: tuple[frozenset[str], ...]
@@ -145,8 +151,12 @@ class ArrowPart:
     carries_errors: bool
     """Whether something after it may still drop a row on which it raised."""
     guard: Guard
+    component: str
+    """The component that its reports are for: that of its loop, or of one that it is a part of."""
     n_learned: int = 0
     """Batches of which reports have come home."""
+    n_bytes: dict[str, float] = field(default_factory=dict)
+    """Mean size of a value of each column that it was handed (bytes)."""
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -156,7 +166,7 @@ class ArrowPart:
     def lay(self, laying: Laying) -> None:
         """Filter in Python workers."""
         task, texts = self._task(laying.batch.id, is_fixed=laying.is_fixed)
-        seen = laying.observed(self.loop.component)
+        seen = laying.observed(self.component, self)
         laying.df = apply_arrow_block(laying.df, task, texts, self.column, seen, self.guard)
         laying.errors += [self.column] if self.carries_errors else []
 
@@ -166,7 +176,7 @@ class ArrowPart:
         # The plan of a plain stream is laid once, so it could not stop handing attributes over.
         is_named = loop.options.route_by is not None
         is_learning = loop.is_learning_routes and (is_named or not is_fixed)
-        texts = tuple(dict.fromkeys(text for each in self.functions for text in each.reads))
+        texts = self._handed
         place = {text: index for index, text in enumerate(texts)}
         task = FilterTask(
             component=loop.component,
@@ -186,20 +196,29 @@ class ArrowPart:
         )
         return task, texts
 
-    def learn(self, observed: Observed, batch: Batch) -> list[JournalEntry]:
-        """Take in the reports of a job's tasks, each task once."""
+    @property
+    def _handed(self) -> tuple[str, ...]:
+        """The columns that workers are handed for the predicates."""
+        return tuple(dict.fromkeys(text for each in self.functions for text in each.reads))
+
+    def learn(
+        self, observed: Observed, batch: Batch
+    ) -> tuple[FilterProfile | None, list[JournalEntry]]:
+        """Take in the reports of a job's tasks, each task once; returns what they tell together."""
         reports = observed.reports("arrow")
         if not reports:
-            return []
+            return None, []
         entries = decisions_of(reports, batch.id)
         profiles = [each.profile.profile for each in reports]
         fresh = merge_tasks(profiles, self.loop.options.window_rows, MAX_ROWS)
         entries += self.loop.step(fresh, batch.id)
         for each in reports:
             self.loop.add_costs(each.profile.loading)
+        sizes = np.mean([each.profile.n_bytes for each in reports], axis=0)
+        self.n_bytes = dict(zip(self._handed, sizes.tolist(), strict=True))
         # What all tasks learned together is more than what a worker remembers of its own.
         self.n_learned += 1
-        return entries
+        return fresh, entries
 
 
 @dataclass(slots=True)
@@ -260,7 +279,3 @@ class LastPart:
                 df, f"CASE WHEN {error} IS NULL THEN true ELSE {raises} END"
             )
         laying.df = df.drop(*laying.errors)
-
-
-FilterPart = NativePart | ArrowPart | PinnedPart | LastPart
-LearningPart = NativePart | ArrowPart

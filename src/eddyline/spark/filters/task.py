@@ -25,7 +25,7 @@ from eddyline.stats.costs import CostSums
 from eddyline.stats.profile import FilterProfile, merge
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from eddyline.errors import PredicateError
     from eddyline.filters.executor import BatchOutcome
@@ -55,6 +55,8 @@ class TaskProfile:
     but not what an evaluation costs, so not in the profile."""
     order: tuple[int, ...]
     """The order in force at the end of the task."""
+    n_bytes: tuple[float, ...]
+    """Mean size of a value of each argument that predicates read (bytes)."""
 
 
 @dataclass(slots=True)
@@ -65,9 +67,16 @@ class _Observing:
     is_first_call: bool
     window_rows: int
     first_calls: CostSums = field(init=False)
+    n_rows: int = 0
+    sizes: Any = 0
 
     def __post_init__(self) -> None:
         self.first_calls = CostSums.empty(len(self.profile.filter_ids))
+
+    def add_columns(self, columns: Sequence[pa.Array]) -> None:
+        """Note how large a batch is."""
+        self.n_rows += len(columns[0])
+        self.sizes += np.array([column.nbytes for column in columns], dtype=np.float64)
 
     def add(self, seen: FilterProfile) -> None:
         if self.is_first_call:
@@ -81,7 +90,8 @@ class _Observing:
         again, costs = self.profile.costs.is_known, self.profile.costs
         costs += self.first_calls.without(again)
         loading = self.first_calls.without(~again)
-        return TaskProfile(replace(self.profile, costs=costs), loading, order)
+        n_bytes = tuple((self.sizes / max(self.n_rows, 1)).tolist())
+        return TaskProfile(replace(self.profile, costs=costs), loading, order, n_bytes)
 
 
 @dataclass(frozen=True)
@@ -129,6 +139,7 @@ class FilterTask:
         first_row = 0
         for arguments, is_last in with_last(gathered_batches):
             rows, columns = self._guarded(arguments)
+            observing.add_columns(columns[: self.n_columns])
             outcomes = []
             for outcome, decided in run_batch(
                 executor,
