@@ -140,7 +140,7 @@ class Routes:
         """Meaning of an attribute's values; of a text, once somebody has looked."""
         columns = reads or (frozenset(),) * len(filter_ids)
         own = tuple(
-            frozenset(each.name for each in attributes if each.reads & read) for read in columns
+            frozenset(each.name for each in attributes if each.decides(read)) for read in columns
         )
         self._router = Router(
             filter_ids,

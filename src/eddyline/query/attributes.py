@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from collections.abc import Set as AbstractSet
 
 from eddyline.sql.parsing import quoted
 
@@ -40,6 +41,13 @@ class Attribute:
     def labels(self) -> dict[float, str]:
         """Meaning of values, as far as the type alone says it."""
         return {0.0: "false", 1.0: "true"} if self.kind == "category" and not self.text_sql else {}
+
+    def decides(self, columns: AbstractSet[str]) -> bool:
+        """Return whether a filter that reads these columns reads nothing but the attribute's.
+
+        A bin of the attribute is no prediction then, but the filter's own work [Bizarro05 Fig 8].
+        """
+        return bool(columns) and columns <= self.reads
 
 
 def attribute(name: str, sql: str, kind: str, reads: Iterable[str]) -> Attribute | None:

@@ -65,8 +65,8 @@ class Router:
         attributes: names of the attributes (K).
         kinds: of each attribute, whether its values have an order (``number``) or not
             (``category``) (K).
-        reads: of each filter, the attributes that it reads itself: a bin of one of those is
-            no prediction but the filter's own work [Bizarro05 Fig 8] (F).
+        reads: of each filter, the attributes beside which it reads nothing: a bin of one of those
+            is no prediction but the filter's own work [Bizarro05 Fig 8] (F).
         options: when to route.
 
     Raises:

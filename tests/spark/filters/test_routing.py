@@ -91,6 +91,22 @@ def test_python_predicates_take_an_order_per_class(by_city):
     assert n_evaluations / (view.totals.n_rows - first_job.n_rows) < 1.6
 
 
+def test_a_column_that_every_predicate_reads_beside_its_own_may_tell_classes(by_city):
+    def of(column):
+        passes = slow(column).fn
+
+        def passes_somewhere(values, cities):
+            return pc.and_(passes(values), pc.equal(pc.is_valid(cities), pc.is_valid(cities)))
+
+        return el.predicate(passes_somewhere, reads=[column, "city"], name=f"by {column}")
+
+    keep = el.all_of(*[of(f"v{f}") for f in range(4)])
+    routes = found_routes(keep, by_city)
+    assert "city" in routes[0]["after"]["by"]
+    assert ids(by_city.transform(keep)) == expected(by_city)
+    assert "city" in keep.view().blocks[0].routed_by
+
+
 def test_switched_off_there_are_no_classes(by_city):
     keep = el.all_of(*[slow(f"v{f}") for f in range(4)], routing=False)
     assert ids(by_city.transform(keep)) == expected(by_city)

@@ -139,12 +139,12 @@ class FilterOperator(Operator):
             yield PinnedPart(segment.barrier, column, self.options, self.query, self.guard)
 
     def _useful(self, columns: tuple[frozenset[str], ...]) -> tuple[Attribute, ...]:
-        """Return the attributes that some filter does not read itself, as far as they go."""
+        """Return the attributes that do not decide every filter, as far as they go."""
         is_named = self.options.route_by is not None
         useful = [
             each
             for each in self.bound.attributes
-            if is_named or not all(each.reads & read for read in columns)
+            if is_named or not all(map(each.decides, columns))
         ]
         return tuple(useful[: None if is_named else self._max_handed_over])
 
