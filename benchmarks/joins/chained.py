@@ -93,6 +93,16 @@ def floor(settings: Settings) -> Measurement:
     return Measurement(median(seconds), note, {"seconds": found["no join"]["seconds"]})
 
 
+def share(settings: Settings) -> Measurement:
+    """What a batch takes beyond one that reads the same files and counts them (s)."""
+    sizes = settings.pick(14, 3), settings.pick(100_000, 10_000)
+    found = chained(3, *sizes, "eddyline", "no join")
+    ours, read = (found[name]["seconds"] for name in ("eddyline", "no join"))
+    beyond = [ours[at] - read[at] for at in range(sizes[0] // 2, sizes[0])]
+    note = f"{spread(beyond)}, the later half of {sizes[0]} batches; {told(found, 'no join')}"
+    return Measurement(median(beyond), note, found)
+
+
 def skew(settings: Settings) -> Measurement:
     """The rows of one key meet those within 200 µs; uniform keys have windows of a batch.
 
@@ -124,5 +134,6 @@ RUNS: Runs = {
     "joins_chained_3_large": partial(beside_chain, n_streams=3, n_batches=8, n_rows=500_000),
     "joins_chained_4": partial(beside_chain, n_streams=4, n_batches=5),
     "joins_chained_5": partial(beside_chain, n_streams=5, n_batches=4),
+    "joins_share": share,
     "joins_skew": skew,
 }

@@ -121,6 +121,43 @@ def throughput(settings: Settings) -> Measurement:
     return Measurement(value, note, {"pinned": pinned, "one_task": loose, "two_tasks": both})
 
 
+def jobs_alone(folder: str, n_jobs: int, crossing: bool = False) -> dict[str, Any]:
+    """Time the jobs of a process that matches all rules to the events of Parquet files.
+
+    Args:
+        folder: the files.
+        n_jobs: how many jobs.
+        crossing: the columns that the rules look at go to Python and back, and are not looked at.
+    """
+    events = _session("local[2]").read.parquet(folder)
+    matched = events.transform(_rules().matches("found")).select("event_id", "found")
+    df = _there_and_back(events) if crossing else matched
+    seconds = []
+    for _ in range(n_jobs):
+        started = time.perf_counter()
+        noop(df)
+        seconds.append(time.perf_counter() - started)
+    return {"seconds": seconds}
+
+
+def cold(settings: Settings) -> Measurement:
+    """Time of a process's first job over that of its sixth, kernels and rules compiled before."""
+    folder = str(sigma_files(settings.pick(400_000, 50_000)))
+
+    def jobs(**given: Any) -> list[float]:
+        return list(alone(f"{HERE}:jobs_alone", folder=folder, **given)["seconds"])
+
+    jobs(n_jobs=1)
+    n_jobs, n_runs = settings.pick(6, 2), settings.pick(3, 1)
+    ours = [jobs(n_jobs=n_jobs) for _ in range(n_runs)]
+    floor = [jobs(n_jobs=n_jobs, crossing=True) for _ in range(n_runs)]
+    value, least = (median(run[0] / run[-1] for run in runs) for runs in (ours, floor))
+    told = "; ".join(" ".join(f"{each:.2f}" for each in run) for run in ours)
+    first = median(run[0] for run in floor)
+    note = f"s by job: {told}; columns to Python and back alone {least:.2f} (first {first:.2f} s)"
+    return Measurement(value, note, {"jobs": ours, "there_and_back": floor})
+
+
 def lowered(df: DataFrame, rules: Sequence[Rule]) -> DataFrame:
     """Return rows with the lower-cased columns beside the others, cached."""
     found = df.selectExpr("*", *(f"lower({c}) AS {LOWER}{c}" for c in folded_columns(rules)))
@@ -394,4 +431,5 @@ RUNS: Runs = {
     "sharing_sigma_official": beside_official,
     "sharing_sigma_polars": beside_polars,
     "sharing_sigma_start": start,
+    "sharing_sigma_cold": cold,
 }
