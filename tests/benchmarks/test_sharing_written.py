@@ -159,7 +159,7 @@ def test_without_data_nothing_runs(monkeypatch, tmp_path):
     monkeypatch.setattr(sharing_sigma, "alone", None)
     ids = {*sharing_sigma.RUNS, *sharing_automaton.RUNS}
     chosen = [scenario for scenario in scenarios("sharing") if scenario.id in ids]
-    assert len(chosen) == len(ids) == 6
+    assert len(chosen) == len(ids) == 7
     for scenario in chosen:
         measurement = scenario.measure(Settings(quick=True))
         assert scenario.status(measurement) == "skipped"
