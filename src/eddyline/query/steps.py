@@ -19,6 +19,7 @@ from eddyline.sql.parsing import parse_output, quoted, refuse
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from eddyline.query.aggregates import AggregateCall, OverCall
     from eddyline.query.predicates import FunctionPredicate, Predicate
     from eddyline.query.query import Emits, Input, JoinKind, KeyClass, Query
     from eddyline.query.windows import Window
@@ -139,6 +140,66 @@ class JoinStep:
         emits = "" if self.emits == "istream" else f", as {self.emits.upper()}"
         kind = "" if self.kind == "inner" else f"{self.kind} "
         return f"{kind}join {sides} on {keys or 'no key'}{emits}"
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateStep(OverOne):
+    """Aggregates the rows of a relation by group and window, and computes the output columns.
+
+    HAVING and the output columns read the groups and calls by their columns, and ``WINDOW``.
+    """
+
+    groups: tuple[tuple[str, str], ...]
+    """Name and SQL text, over the columns of the input, of each expression of GROUP BY."""
+    calls: tuple[AggregateCall, ...]
+    window: Window
+    projections: tuple[str, ...]
+    """The output columns as SQL texts, each with its name (``sum_v AS total``)."""
+    having: str = ""
+    """Condition on results; empty if there is none."""
+    emits: Emits | None = None
+    """What was asked for; None: values at every slide and of every session, and of other windows
+    those that come to be (ISTREAM)."""
+    output: str = RESULT
+
+    def renamed(self, names: Callable[[str], str]) -> AggregateStep:
+        """Return the step over relations of other names."""
+        return replace(self, input=names(self.input), output=names(self.output))
+
+    def __str__(self) -> str:
+        columns = ", ".join(" ".join(each.split()) for each in self.projections)
+        by = ", ".join(" ".join(text.split()) for _, text in self.groups)
+        for call in self.calls:
+            columns = columns.replace(call.column, call.text)
+        having = f", having {' '.join(self.having.split())}" if self.having else ""
+        emits = "" if self.emits is None else f", as {self.emits.upper()}"
+        return (
+            f"aggregate {self.input} [{self.window.text}]: {columns}"
+            f"{f' by {by}' if by else ''}{having}{emits}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class OverStep(OverOne):
+    """Adds to each row of a relation aggregates over rows of its partition up to it."""
+
+    partition_by: tuple[str, ...]
+    """SQL texts over the columns of the input; none: all rows are one partition."""
+    calls: tuple[OverCall, ...]
+
+    @property
+    def output(self) -> str:
+        """The relation."""
+        return self.input
+
+    def renamed(self, names: Callable[[str], str]) -> OverStep:
+        """Return the step over relations of other names."""
+        return replace(self, input=names(self.input))
+
+    def __str__(self) -> str:
+        calls = ", ".join(f"{each.call.text} over {each.window.text}" for each in self.calls)
+        by = f" by {', '.join(self.partition_by)}" if self.partition_by else ""
+        return f"windows of each row of {self.input}{by}: {calls}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,11 +79,7 @@ class RangeWindow(Window):
         >>> RangeWindow(90_000_000).text, RangeWindow(0).text
         ('RANGE 90 SECONDS', 'NOW')
         """
-        if self.length == 0:
-            return "NOW"
-        units = [each for each in UNITS if each != "week" and self.length % UNITS[each] == 0]
-        number = self.length // UNITS[units[-1]]
-        return f"RANGE {number} {units[-1].upper()}{'' if number == 1 else 'S'}"
+        return f"RANGE {span_text(self.length)}" if self.length else "NOW"
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,3 +119,61 @@ class UnboundedWindow(Window):
     def text(self) -> str:
         """The window as a query would write it."""
         return "UNBOUNDED"
+
+
+UNBOUNDED = UnboundedWindow()
+
+
+@dataclass(frozen=True, slots=True)
+class SlideWindow(Window):
+    """``[RANGE 10 MINUTES SLIDE 1 MINUTE]``: a window that ends at every slide.
+
+    The window that ends at an instant has the rows of ``[end - length, end)``, as Spark's
+    ``window(ts, length, slide)``; where length and slide are equal, windows tumble.
+    """
+
+    length: int = field()
+    """µs, 1 or more; ``LONGEST`` of ``[UNBOUNDED SLIDE …]``: all rows before the end."""
+    slide: int = field()
+    """µs, 1 or more."""
+    origin: int = 0
+    """An instant at which a window ends (µs since 1970, in UTC)."""
+
+    @property
+    def text(self) -> str:
+        """The window in the largest units.
+
+        >>> SlideWindow(600_000_000, 60_000_000).text
+        'RANGE 10 MINUTES SLIDE 1 MINUTE'
+        """
+        length = "UNBOUNDED" if self.length == LONGEST else f"RANGE {span_text(self.length)}"
+        origin = f" ORIGIN {span_text(self.origin)}" if self.origin else ""
+        return f"{length} SLIDE {span_text(self.slide)}{origin}"
+
+
+@dataclass(frozen=True, slots=True)
+class SessionWindow(Window):
+    """``[SESSION 5 MINUTES]``: rows of a group that follow each other by less than a gap."""
+
+    gap: int
+    """µs, 1 or more."""
+
+    @property
+    def text(self) -> str:
+        """The window as a query would write it.
+
+        >>> SessionWindow(300_000_000).text
+        'SESSION 5 MINUTES'
+        """
+        return f"SESSION {span_text(self.gap)}"
+
+
+def span_text(micros: int) -> str:
+    """Return a time span in the largest unit up to days.
+
+    >>> span_text(90_000_000)
+    '90 SECONDS'
+    """
+    unit = [each for each in UNITS if each != "week" and micros % UNITS[each] == 0][-1]
+    number = micros // UNITS[unit]
+    return f"{number} {unit.upper()}{'' if number == 1 else 'S'}"
