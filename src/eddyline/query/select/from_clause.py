@@ -10,7 +10,7 @@ from sqlglot import exp
 from eddyline.query.cql import FIRST, WINDOWS, window_of
 from eddyline.query.select.names import Scope
 from eddyline.query.select.statement import Exists
-from eddyline.query.windows import LONGEST, UnboundedWindow
+from eddyline.query.windows import LONGEST, SessionWindow, SlideWindow, UnboundedWindow
 from eddyline.registry import unknown
 from eddyline.sql.parsing import offset_of, refuse
 
@@ -108,6 +108,8 @@ class FromReader:
             self._check_name(item, items)
             items.append(item)
         items = [replace(each, window=self._window(each)) for each in items]
+        if self._is_join:
+            self._check_joined(items)
         for each in items:
             if each.kind != "inner":
                 self._check_partners(each, items)
@@ -141,6 +143,17 @@ class FromReader:
                 f"MINUTES]: without one a partner may always come, so that no row is without one"
             )
             self._statement.refuse(message, left.start)
+
+    def _check_joined(self, items: Sequence[FromItem]) -> None:
+        """Refuse windows that say when results are given, not how long a row can be joined."""
+        for each in items:
+            if isinstance(each.window, SlideWindow | SessionWindow):
+                word = "SLIDE" if isinstance(each.window, SlideWindow) else "SESSION"
+                start, end = _window_spans(each.table)[0]
+                tokens = self._statement.tokens[start:end]
+                at = next(token.start for token in tokens if token.text.upper() == word)
+                message = f"{word} is of aggregates, not of joins; write a window such as [RANGE …]"
+                self._statement.refuse(message, at)
 
     def _check_single(self, source: Expr) -> None:
         """Refuse what only joins may say."""

@@ -18,7 +18,7 @@ from eddyline.options import FilterOptions, JoinOptions
 from eddyline.query.cql import read_window
 from eddyline.query.predicates import SqlPredicate
 from eddyline.query.steps import FilterStep, ProjectStep, ReadStep, columns_read, maker
-from eddyline.query.windows import LONGEST
+from eddyline.query.windows import LONGEST, SlideWindow
 from eddyline.registry import unknown
 from eddyline.spark.joins.input_steps import facts_of
 from eddyline.spark.joins.layout import JoinInput
@@ -344,11 +344,13 @@ def _micros(text: str, stream: str) -> int:
     Raises:
         OptionError: it is none.
     """
+    msg = f"the lateness of {stream!r} is an interval such as '1 minute', got {text!r}"
     try:
         window = read_window(f"RANGE {text}", f"the lateness of {stream!r}")
     except QueryError as error:
-        msg = f"the lateness of {stream!r} is an interval such as '1 minute', got {text!r}"
         raise OptionError(msg, stream=stream, lateness=text) from error
+    if isinstance(window, SlideWindow):
+        raise OptionError(msg, stream=stream, lateness=text)
     if window.length == LONGEST:
         msg = f"the lateness of {stream!r} must end, got {text!r}"
         raise OptionError(msg, stream=stream, lateness=text)
