@@ -57,6 +57,21 @@ _SIGNS = (TokenType.DASH, TokenType.PLUS)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
+def tokens_of_query(text: str) -> list[Token]:
+    """Return the tokens of a query, in which ``window`` is a name but in ``WINDOW w AS (…)``.
+
+    Raises:
+        QueryError: a quote or comment is left open.
+    """
+    tokens = tokens_of(text, "the query")
+    for position, token in enumerate(tokens):
+        behind = [each.token_type for each in tokens[position + 1 : position + 3]]
+        is_clause = TokenType.ALIAS in behind[1:] and behind[0] != TokenType.COMMA
+        if token.token_type == TokenType.WINDOW and not is_clause:
+            token.token_type = TokenType.VAR
+    return tokens
+
+
 def read_window(text: str, where: str = "the window") -> Window:
     """Read a window, with its brackets or without.
 
@@ -142,15 +157,13 @@ class WindowParser(SparkText.Parser):
     def _origin(self) -> int:
         if not self._match_text_seq("TIMESTAMP"):
             return self._length("ORIGIN", "15 SECONDS")
-        token: Token = self._curr
-        shown, offset = self._got(), self._offset
-        with suppress(ValueError):
-            instant = datetime.fromisoformat(token.text if token else "")
-            if token.token_type == TokenType.STRING and instant.tzinfo is not None:
-                self._advance()
-                return (instant - _EPOCH) // timedelta(microseconds=1)
-        example = "'2026-01-01T00:00:15Z'"
-        self._refuse(f"ORIGIN TIMESTAMP needs an instant and its zone: {example}{shown}", offset)
+        found = _micros_of(self._curr)
+        if found is None:
+            example = "'2026-01-01T00:00:15Z'"
+            message = f"ORIGIN TIMESTAMP needs an instant and its zone: {example}{self._got()}"
+            self._refuse(message, self._offset)
+        self._advance()
+        return found
 
     def _session(self) -> SessionWindow:
         self._match_text_seq("GAP")
@@ -338,7 +351,7 @@ class CqlText(SparkText):
             self._emits = word
             self._advance(2)
             if self._curr.token_type == TokenType.DISTINCT:
-                message = "DISTINCT is not supported yet"
+                message = f"write {word.text}(SELECT DISTINCT … FROM …)"
                 refuse(message, self.sql, self._curr.start, NotSupportedError)
             columns = self._output_columns()
             if not self._match(TokenType.R_PAREN) or self._curr.token_type != TokenType.FROM:
@@ -382,6 +395,12 @@ class CqlText(SparkText):
 
         def _parse_comparison(self, *args: Any, **how: Any) -> Any:  # a side of an equality
             return self._spanned(super()._parse_comparison, *args, **how)
+
+        def _parse_unary(self) -> Any:  # a side of + or *
+            return self._spanned(super()._parse_unary)
+
+        def _parse_function(self, *args: Any, **how: Any) -> Any:  # a call with FILTER and OVER
+            return self._spanned(super()._parse_function, *args, **how)
 
         def _parse_lambda(self, *args: Any, **how: Any) -> Any:  # an argument
             return self._spanned(super()._parse_lambda, *args, **how)
@@ -431,6 +450,15 @@ class CqlText(SparkText):
                 spans.append((start, self._index))
                 self._advance()
             node.meta[WINDOWS] = spans
+
+
+def _micros_of(token: Token) -> int | None:
+    """Return an instant in quotes with its zone in µs since 1970; None if it is none."""
+    with suppress(ValueError):
+        instant = datetime.fromisoformat(token.text if token else "")
+        if token.token_type == TokenType.STRING and instant.tzinfo is not None:
+            return (instant - _EPOCH) // timedelta(microseconds=1)
+    return None
 
 
 def _is_name(token: Token) -> bool:
