@@ -44,7 +44,7 @@ EMITS: dict[str, Emits] = {"ISTREAM": "istream", "DSTREAM": "dstream", "RSTREAM"
 SPAN, ITEM, WINDOWS, FIRST, EMITTED = "span", "item", "windows", "first", "emitted"
 """Keys of ``meta`` of nodes: the span of an expression, that of an output column with its name,
 those of the windows behind a name or an alias, the first token of a join, the word that says what
-is emitted."""
+is emitted (of the first output column, where it stands around these)."""
 
 _BEHIND_NAMES = "a window stands behind the name or the alias of a stream"
 _BEHIND_BARE_WORD = (TokenType.VAR, TokenType.IDENTIFIER, TokenType.STAR, TokenType.DISTINCT)
@@ -308,8 +308,8 @@ class CqlText(SparkText):
             tree: Expr | None = super()._parse_statement()
             if word is not None:
                 self._close(word)
-            if tree is not None:
-                tree.meta[EMITTED] = self._emits
+            if tree is not None and word is not None:
+                tree.meta[EMITTED] = word
             return tree
 
         def _check_is_select(self) -> None:
@@ -339,6 +339,7 @@ class CqlText(SparkText):
             return token if is_call and is_word else None
 
         def _parse_projections(self) -> tuple[list[Expr], None]:
+            around, self._emits = self._emits, None  # of the first SELECT only
             word, is_word = self._stream_word(), self._curr.text.upper() in EMITS
             if word is None:
                 is_bare = is_word and self._curr.token_type == TokenType.VAR
@@ -346,9 +347,8 @@ class CqlText(SparkText):
                     message = f"write SELECT {self._curr.text}(…) FROM …"
                     refuse(message, self.sql, self._curr.start)
                 return self._output_columns(), None
-            if self._emits is not None:
+            if around is not None:
                 refuse("what the query emits is said twice", self.sql, word.start)
-            self._emits = word
             self._advance(2)
             if self._curr.token_type == TokenType.DISTINCT:
                 message = f"write {word.text}(SELECT DISTINCT … FROM …)"
@@ -357,6 +357,7 @@ class CqlText(SparkText):
             if not self._match(TokenType.R_PAREN) or self._curr.token_type != TokenType.FROM:
                 message = f"{word.text}(…) stands around all output columns and before FROM"
                 refuse(message, self.sql, word.start)
+            columns[0].meta[EMITTED] = word
             return columns, None
 
         def _output_columns(self) -> list[Expr]:
