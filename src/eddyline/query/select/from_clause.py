@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from eddyline.query.cql import FIRST, WINDOWS, window_of
+from eddyline.query.cql import window_of
+from eddyline.query.select.grammar import FIRST, WINDOWS
 from eddyline.query.select.names import Scope
 from eddyline.query.select.statement import Exists
 from eddyline.query.windows import LONGEST, UNBOUNDED, SessionWindow, SlideWindow
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
 
     from sqlglot import Expr
 
-    from eddyline.query.cql import Span
     from eddyline.query.query import JoinKind, Query
+    from eddyline.query.select.grammar import Span
     from eddyline.query.select.statement import Statement
     from eddyline.query.windows import Window
 

@@ -13,7 +13,8 @@ from sqlglot import TokenType, exp
 from sqlglot.errors import ParseError
 
 from eddyline.errors import NotSupportedError
-from eddyline.query.cql import EMITS, EMITTED, FIRST, ITEM, SPAN, CqlText, tokens_of_query
+from eddyline.query.cql import EMITS
+from eddyline.query.select.grammar import EMITTED, FIRST, ITEM, SPAN, CqlText, tokens_of_query
 from eddyline.sql.names import column_nodes
 from eddyline.sql.parsing import offset_of, refuse, syntax_error
 
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
 
     from sqlglot import Expr, Token
 
-    from eddyline.query.cql import Span
     from eddyline.query.query import Emits
+    from eddyline.query.select.grammar import Span
 
 
 @dataclass(frozen=True, slots=True)
