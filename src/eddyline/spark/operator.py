@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from eddyline.runtime.operator import Loop, Record
     from eddyline.runtime.records import History
     from eddyline.runtime.reports import TaskReport
+    from eddyline.spark.clock import Clock
     from eddyline.spark.relation import Relation
     from eddyline.spark.run.observed_metrics import PendingMetrics
     from eddyline.state.manifest import StatePart
@@ -102,6 +103,8 @@ class Site:
     """The event-time column of the stream, where it is among the columns."""
     lateness: str | None = None
     """Most lateness of the rows of the stream, such as ``1 minute``."""
+    clock: Clock | None = None
+    """Event time of the rows; None if they have none."""
     before: tuple[Step, ...] = ()
     """The steps that make the inputs of an operator over several of them, which runs them, too."""
     relations: Mapping[str, Relation] = field(default_factory=dict)
