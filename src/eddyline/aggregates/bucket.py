@@ -182,9 +182,8 @@ class SlideBatch(BucketBatch):
             return None
         start = first - slide if self.plan.tells_old else first
         is_all = self.slides.length == LONGEST
-        since, common = (
-            (ALWAYS, ALWAYS) if is_all else (first - self.back, last - self.slides.length)
-        )
+        reached = (first - self.back, last - self.slides.length)
+        since, common = (ALWAYS, ALWAYS) if is_all else reached
         cells = self.entries(history.cells(since, (common, start), None), fresh)
         if cells is None:
             return None
@@ -239,12 +238,8 @@ class ChangeBatch(BucketBatch):
         length, is_timed = self.reach.length, 0 <= self.reach.length < LONGEST
         low, common = (since - 1 - length, until - 1 - length) if is_timed else (ALWAYS, ALWAYS)
         history = self.reached("changes", self.reach)
-        found = history.cells(
-            max(low, ALWAYS),
-            (common, since),
-            no_cells() if fresh is None else fresh,
-            with_edges=is_timed,
-        )
+        new = no_cells() if fresh is None else fresh
+        found = history.cells(max(low, ALWAYS), (common, since), new, with_edges=is_timed)
         cells = self.entries(found, fresh)
         if cells is None:
             return None
@@ -288,7 +283,7 @@ class SessionBatch(BucketBatch):
                 found = self.table(cells, lasts[~is_open] + self.gap, np.column_stack([done, done]))
                 results = found.num_rows
                 yield found.append_column(FIRST, pa.array(cells.starts[done[:, 0]]))
-            state = BucketState(self._kept(cells, lasting, lasts[is_open]))
+            state = BucketState(self._sessions(cells, lasting, lasts[is_open]))
         self.report = BucketReport(
             self.report.bucket,
             state,
@@ -298,7 +293,7 @@ class SessionBatch(BucketBatch):
             work_ns=time.thread_time_ns() - started,
         )
 
-    def kept_spans(self, cells: Rows, ranges: Ints, lasts: Ints) -> tuple[RunFile, ...]:
+    def _sessions(self, cells: Rows, ranges: Ints, lasts: Ints) -> tuple[RunFile, ...]:
         """Return the file of sessions that are open, one cell each."""
         if self.place is None or not len(ranges):
             return ()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from eddyline.state.rows import Rows
+from eddyline.state.rows import ALWAYS, Rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -119,7 +119,7 @@ def of_groups(cells: Rows, wanted: Ints) -> Rows:
 
 def from_instant(cells: Rows, since: int) -> Rows:
     """Return the cells that start at an instant (µs) or later, in the order in which they are."""
-    late = cells.starts >= since
+    late = cells.starts >= max(since, ALWAYS)
     return cells if late.all() else cells.taken(np.flatnonzero(late))
 
 

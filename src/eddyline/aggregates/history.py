@@ -26,7 +26,7 @@ from eddyline.aggregates.cells import (
 from eddyline.query.windows import LONGEST
 from eddyline.state.compaction import FAN_IN, upkeep_of
 from eddyline.state.row_files import open_rows, write_rows
-from eddyline.state.rows import FOREVER
+from eddyline.state.rows import ALWAYS, FOREVER
 from eddyline.state.run_files import RunFile
 
 if TYPE_CHECKING:
@@ -171,22 +171,18 @@ class History:
         if self.reach.n_rows < 0:
             whole = summary(cells, self.partials)
             whole = None if 2 * len(whole) > len(cells) else whole
-        return Span(self._write(cells), whole and self._write(whole))
+        return Span(self._write(cells), None if whole is None else self._write(whole))
 
     def _compacted(self, spans: list[Span]) -> list[Span]:
         """Return the files with some that follow each other as one, where that is due."""
         files = [each.file for each in spans]
-        length = (
-            FOREVER if self.reach.is_all or self.reach.n_rows >= 0 else self.reach.length // PIECES
-        )
-        due = upkeep_of(
-            files, horizon=min((each.last_end for each in files), default=0), length=length
-        )
+        is_timed = self.reach.n_rows < 0 and not self.reach.is_all
+        length = self.reach.length // PIECES if is_timed else FOREVER
+        due = upkeep_of(files, horizon=ALWAYS, length=length)
         if not due.merge:
             return spans
         first = files.index(due.merge[0])
-        parts = [self._open(file) for file in due.merge]
-        cells = self._kept(in_order(together(parts)))
+        cells = self._kept(in_order(together([self._open(file) for file in due.merge])))
         return [*spans[:first], self._written(cells), *spans[first + FAN_IN :]]
 
     def _open(self, file: RunFile) -> Rows:

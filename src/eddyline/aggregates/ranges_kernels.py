@@ -62,7 +62,7 @@ def slide_ranges(
 
 
 @compiled
-def change_ranges(
+def change_ranges(  # noqa: C901, PLR0912 - one walk over instants
     starts: Ints,
     bounds: Ints,
     since: int,

@@ -64,7 +64,7 @@ class RowBatch(BucketBatch):
 
     def history_after(self, fresh: Rows | None) -> dict[str, tuple[Span, ...]]:
         """Return the files of rows that frames of later rows reach back to."""
-        found = {}
+        found: dict[str, tuple[Span, ...]] = {}
         for kind in KINDS:
             if frames := [each for each in self.plan.frames if kind_of(each) == kind]:
                 history = self._history(kind, frames)
