@@ -35,6 +35,7 @@ class Mean(Monoid):
     """Whether a sum that its type cannot hold raises; else the average is NULL."""
 
     reduce_sql: ClassVar[str] = "named_struct('sum', sum({x}), 'n', count({x}))"
+    value_sql: ClassVar[str] = "avg({x})"
     lift_sql: ClassVar[str] = (
         "CAST(named_struct('sum', {x}, 'n', CASE WHEN {x} IS NULL THEN 0L ELSE 1L END) AS {type})"
     )

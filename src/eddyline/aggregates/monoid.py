@@ -29,6 +29,10 @@ class Monoid(ABC):
     """SQL of the partial of a single row, of the same type; ``{type}`` is that type's name. Empty
     if there is none, so that only cells can be combined."""
 
+    value_sql: ClassVar[str] = ""
+    """Spark's aggregate of the lifted values ``{x}`` that has the type of ``value``; that of
+    ``reduce_sql`` if empty."""
+
     @abstractmethod
     def merge(
         self, column: pa.Array | pa.ChunkedArray, lo: NDArray[np.int64], hi: NDArray[np.int64]

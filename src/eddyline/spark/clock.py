@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pyarrow as pa
@@ -42,24 +42,6 @@ LATE_FRAC = 0.005
 """Share of late rows that is warned of."""
 
 _MICROS = "__micros"
-
-
-class Clock(Protocol):
-    """Event time of the rows that an operator is laid over, in the batch that is being laid."""
-
-    before: int
-    """The instant before which all rows had come before the batch (µs)."""
-    after: int
-    """The instant before which all rows are there once the batch is (µs)."""
-
-    def asked(self, last_chance: Callable[[Column], Column]) -> None:
-        """Take note that an operator asks, which takes no rows that are late.
-
-        Args:
-            last_chance: of event times (µs), the instants at which rows of them are late (µs): once
-                all rows before it have come.
-        """
-        ...
 
 
 class ClockPart(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -113,6 +95,11 @@ class StreamClock(Operator):
     def asked(self, last_chance: Callable[[Column], Column]) -> None:
         """Take note that an operator asks; see ``Clock``."""
         self.is_asked, self._last_chance = True, last_chance
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether the batch has no rows at all; see ``Clock``."""
+        return self._newest.get("n_rows") == 0
 
     # -- state ----------------------------------------------------------------------------------
 

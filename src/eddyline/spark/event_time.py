@@ -31,3 +31,11 @@ def micros_of(df: DataFrame, time: str, stream: str) -> Column:
 def local_micros(text: str) -> Column:
     """Return the µs from 1970 to a ``timestamp_ntz``, which is in no time zone."""
     return F.expr(f"timestampdiff(MICROSECOND, TIMESTAMP_NTZ '1970-01-01 00:00:00', ({text}\n))")
+
+
+def instant_of(micros: Column, *, is_local: bool) -> Column:
+    """Return µs since 1970 as a timestamp, or in no time zone."""
+    if not is_local:
+        return F.timestamp_micros(micros)
+    epoch = F.expr("TIMESTAMP_NTZ '1970-01-01 00:00:00'")
+    return epoch + F.make_dt_interval(secs=(micros / F.lit(1_000_000)).cast("decimal(18,6)"))

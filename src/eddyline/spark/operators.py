@@ -8,8 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 from eddyline.errors import PlanError
 from eddyline.query.predicates import MixedPredicate
-from eddyline.query.steps import FilterStep, JoinStep, ProjectStep, ReadStep
+from eddyline.query.steps import (
+    AggregateStep,
+    FilterStep,
+    JoinStep,
+    OverStep,
+    ProjectStep,
+    ReadStep,
+)
 from eddyline.rules.step import RuleStep
+from eddyline.spark.aggregates.operator import AggregateOperator
+from eddyline.spark.aggregates.over import OverOperator
 from eddyline.spark.clock import StreamClock
 from eddyline.spark.filters.operator import FilterOperator
 from eddyline.spark.joins.operator import JoinOperator
@@ -36,6 +45,8 @@ def filter_of(step: FilterStep, site: Site) -> Operator:
 
 OPERATORS: dict[type[Any], Callable[[Any, Site], Operator]] = {
     FilterStep: filter_of,
+    AggregateStep: AggregateOperator.of,
+    OverStep: OverOperator.of,
     RuleStep: RuleOperator.of,
     ProjectStep: ProjectOperator.of,
     JoinStep: JoinOperator.of,
