@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from eddyline.aggregates.cells import CHECK, CODE, group_bounds, in_order, merged, together, whole
 from eddyline.aggregates.history import History, Reach, Span
@@ -254,7 +255,7 @@ class ChangeBatch(BucketBatch):
 
 
 class SessionBatch(BucketBatch):
-    """Rows of a group that follow each other by less than a gap.
+    """Rows of a group that follow each other by no more than a gap.
 
     The cells of sessions that are open wait, each session as one cell with its first and its last
     instant as start and end.
@@ -262,7 +263,7 @@ class SessionBatch(BucketBatch):
 
     @property
     def gap(self) -> int:
-        """Time between two rows from which on they are in two sessions (µs)."""
+        """Most time between two rows of one session (µs)."""
         assert isinstance(self.plan.window, SessionWindow)
         return self.plan.window.gap
 
@@ -276,7 +277,7 @@ class SessionBatch(BucketBatch):
         if parts:
             cells = in_order(together(parts))
             firsts, lasts = sessions_of(cells, self.gap)
-            is_open = lasts > (self.plan.after - self.gap if self.plan.after != ALWAYS else ALWAYS)
+            is_open = lasts + self.gap >= self.plan.after
             ranges = np.column_stack([firsts, np.append(firsts[1:], len(cells))])
             done, lasting = ranges[~is_open], ranges[is_open]
             if len(done):
@@ -329,11 +330,7 @@ def with_ties(cells: Rows, columns: tuple[str, ...]) -> Rows:
     table = pa.table({**keys, "start": pa.array(cells.starts)})
     for number, name in enumerate(columns):
         table = table.append_column(f"tie{number}", cells.payload[name])
-    order = pa.compute.sort_indices(
-        table,
-        sort_keys=[(name, "ascending") for name in table.column_names],
-        null_placement="at_start",
-    )
+    order = pc.sort_indices(table, sort_keys=[(each, "ascending") for each in table.column_names])
     return cells.taken(order.to_numpy())
 
 

@@ -149,12 +149,12 @@ def session_ranges(
 ) -> int:
     """Find the first cell of each session, and its last instant (µs); returns how many.
 
-    A cell of a group starts another session if it is ``gap`` (µs) or more after all before it.
+    A cell of a group starts another session if it is more than ``gap`` (µs) after all before it.
     """
     n = -1
     for group in range(bounds.size - 1):
         for cell in range(bounds[group], bounds[group + 1]):
-            if cell == bounds[group] or starts[cell] - lasts[n] >= gap:
+            if cell == bounds[group] or starts[cell] - lasts[n] > gap:
                 n += 1
                 firsts[n], lasts[n] = cell, ends[cell]
             else:
