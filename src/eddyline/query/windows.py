@@ -155,7 +155,7 @@ class SlideWindow(Window):
 class SessionWindow(Window):
     """``[SESSION 5 MINUTES]``: rows of a group that follow each other by no more than a gap.
 
-    As Spark's ``session_window``, the one of rows from ``first`` to ``last`` is [first, last + gap).
+    As Spark's ``session_window``, that of rows from ``first`` to ``last`` is [first, last + gap).
     """
 
     gap: int
