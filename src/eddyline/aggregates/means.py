@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from eddyline.aggregates.columns import counts_of, is_there, one_array
+from eddyline.aggregates.columns import counts_of, is_there, one_array, settled
 from eddyline.aggregates.monoid import Monoid
 from eddyline.aggregates.sums import Sum
 from eddyline.errors import AggregateError
@@ -35,7 +35,6 @@ class Mean(Monoid):
     """Whether a sum that its type cannot hold raises; else the average is NULL."""
 
     reduce_sql: ClassVar[str] = "named_struct('sum', sum({x}), 'n', count({x}))"
-    value_sql: ClassVar[str] = "avg({x})"
     lift_sql: ClassVar[str] = (
         "CAST(named_struct('sum', {x}, 'n', CASE WHEN {x} IS NULL THEN 0L ELSE 1L END) AS {type})"
     )
@@ -55,7 +54,7 @@ class Mean(Monoid):
             total = pc.if_else(pa.array(counts_of(is_spoiled, lo, hi) > 0), None, total)
         n = Sum().merge(numbers, lo, hi)
         fields = [array.type.field(at) for at in range(2)]
-        return pa.StructArray.from_arrays([total, n], fields=fields, mask=pc.is_null(n))
+        return settled(pa.StructArray.from_arrays([total, n], fields=fields, mask=pc.is_null(n)))
 
     def value(
         self, column: pa.Array | pa.ChunkedArray, lo: NDArray[np.int64], hi: NDArray[np.int64]
