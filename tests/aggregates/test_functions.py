@@ -192,6 +192,53 @@ QUANTILES = [
 SKETCHED = [("approx_count_distinct", ["s"], False), ("approx_count_distinct", ["d"], False)]
 
 
+def in_arrow(df):
+    """Return rows as an operator gets them: ``toArrow`` refuses some structs that are NULL."""
+    return df.mapInArrow(lambda batches: batches, df.schema.simpleString()).toArrow()
+
+
+@pytest.mark.spark
+def test_rows_that_a_filter_takes_out_do_not_count(spark, given):
+    where = "i % 3 = 0"
+    asked = [call for call in CALLS if call[1][:1] in ([], ["d"], ["m"], ["e"], ["s"])]
+    calls = [Made(number, call, given) for number, call in enumerate(asked)]
+    references = []
+    for call in calls:
+        call.lifts = [f"CASE WHEN {where} THEN {lift} END" for lift in call.lifts]
+        filtered = f"{call.reference} FILTER (WHERE {where})"
+        if call.reference.endswith(".x"):
+            filtered = f"{call.reference.removesuffix('.x')} FILTER (WHERE {where})"
+            references.append(f"element_at(array({filtered}), 1).x AS v{call.number}")
+        else:
+            references.append(f"{filtered} AS v{call.number}")
+    expected = spark.sql(f"SELECT g, {', '.join(references)} FROM aggregated GROUP BY g ORDER BY g")
+    partials = ", ".join(text for call in calls for text in call.cells())
+    cells = spark.sql(
+        f"SELECT g, cell, {partials} FROM aggregated GROUP BY g, cell ORDER BY g, cell"
+    )
+    found = finals(spark, combined(in_arrow(cells), calls), calls, expected)
+    compare(found, in_arrow(expected), calls)
+
+
+@pytest.mark.spark
+def test_sums_that_do_not_fit_out_of_ansi_mode(spark, change):
+    change(ansi="false")
+    wide = "CAST(repeat('9', 38) AS DECIMAL(38, 0))"
+    df = spark.sql(
+        f"SELECT 0 AS g, id AS cell, 0 AS t, {2**62 + 1} AS b, {wide} AS w FROM range(3)"
+    )
+    df.createOrReplaceTempView("large")
+    asked = [("sum", ["b"], 0), ("sum", ["w"], 0), ("avg", ["w"], 0), ("avg", ["b"], 0)]
+    calls = [Made(number, call, df) for number, call in enumerate(asked)]
+    for call in calls:
+        call.monoids = [each.under(ansi=False) for each in call.monoids]
+    references = ", ".join(f"{call.reference} AS v{call.number}" for call in calls)
+    expected = spark.sql(f"SELECT g, {references} FROM large GROUP BY g")
+    partials = ", ".join(text for call in calls for text in call.cells())
+    cells = spark.sql(f"SELECT g, cell, {partials} FROM large GROUP BY g, cell").toArrow()
+    compare(finals(spark, combined(cells, calls), calls, expected), expected.toArrow(), calls)
+
+
 @pytest.mark.spark
 def test_sketches_stay_within_their_errors(spark, given):
     calls = [Made(n, call, given) for n, call in enumerate([*QUANTILES, ("median", ["d"], 0)])]
