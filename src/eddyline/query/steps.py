@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 from sqlglot import exp
 
 from eddyline.errors import NotSupportedError
-from eddyline.query.aggregates import CALL, GROUP
+from eddyline.query.aggregates import CALL, GROUP, WINDOW
 from eddyline.query.predicates import MixedPredicate, SqlPredicate
 from eddyline.query.select.names import identifier
-from eddyline.sql.parsing import parse_output, quoted, refuse
+from eddyline.sql.parsing import parse_output, quoted, refuse, tokens_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -164,6 +164,15 @@ class AggregateStep(OverOne):
     those that come to be (ISTREAM)."""
     output: str = RESULT
 
+    @property
+    def time(self) -> str | None:
+        """The output column that is the end of the window of a result; None if none is."""
+        for each in self.projections:
+            *words, name = (token.text for token in tokens_of(each))
+            if [word.lower() for word in words] == [WINDOW, ".", "end", "as"]:
+                return name
+        return None
+
     def renamed(self, names: Callable[[str], str]) -> AggregateStep:
         """Return the step over relations of other names."""
         return replace(self, input=names(self.input), output=names(self.output))
@@ -216,6 +225,9 @@ class ProjectStep(OverOne):
     output: str = RESULT
     calls: Mapping[str, FunctionPredicate] = field(default_factory=dict, hash=False)
     """Functions that they call, by the columns that stand for them; see ``Query.calls``."""
+    time: str | None = None
+    """The output column that is the event time of a stream that is made of them, where that is not
+    a column of the input."""
 
     def renamed(self, names: Callable[[str], str]) -> ProjectStep:
         """Return the step over relations of other names."""
