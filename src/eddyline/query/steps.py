@@ -10,13 +10,13 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from sqlglot import exp
+from sqlglot import exp, parse_one
 
 from eddyline.errors import NotSupportedError
 from eddyline.query.aggregates import CALL, GROUP, WINDOW
 from eddyline.query.predicates import MixedPredicate, SqlPredicate
 from eddyline.query.select.names import identifier
-from eddyline.sql.parsing import parse_output, quoted, refuse, tokens_of
+from eddyline.sql.parsing import SparkText, parse_output, quoted, refuse, tokens_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -358,6 +358,42 @@ def inlined(steps: Sequence[Step], name: str) -> list[Step]:
     return [
         step.renamed(lambda inner: name if inner == RESULT else f"{name}.{inner}") for step in steps
     ]
+
+
+def name_of(projection: str) -> str:
+    """Return the name of an output column; empty if Spark gives it one.
+
+    >>> name_of("s.v + 1 AS more"), name_of("v")
+    ('more', 'v')
+    """
+    return str(parse_one(f"SELECT {projection}", read=SparkText).expressions[0].alias_or_name)
+
+
+def lag_of(projection: str, times: Mapping[str, int]) -> int | None:
+    """Return how far an output column of a join may be behind the instant of a result (µs).
+
+    Args:
+        projection: the output column.
+        times: the event times of the streams, qualified, and how far back they may be.
+
+    Returns:
+        None if the column is neither one of them nor the greatest of some.
+
+    >>> lag_of("greatest(s.ts, t.ts) AS ts", {"s.ts": 5, "t.ts": 9})
+    0
+    >>> lag_of("t.ts AS ts", {"s.ts": 5, "t.ts": 9}), lag_of("s.v AS ts", {"s.ts": 5})
+    (9, None)
+    """
+    tree = parse_output(projection)
+    parts = [tree.this, *tree.expressions] if isinstance(tree, exp.Greatest) else [tree]
+    named = {
+        ".".join(identifier(part.name) for part in each.parts)
+        for each in parts
+        if isinstance(each, exp.Column)
+    }
+    if len(named) != len(parts) or not named <= times.keys():
+        return None
+    return 0 if named == times.keys() else min(times[each] for each in named)
 
 
 def carries(steps: Sequence[Step], column: str) -> bool:

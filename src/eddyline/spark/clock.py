@@ -75,6 +75,8 @@ class StreamClock(Operator):
     """
 
     name = "clock"
+    offset = 0
+    """See ``Clock``."""
 
     def __init__(self, stream: str, relation: Relation) -> None:
         assert relation.time is not None
@@ -262,6 +264,8 @@ class ResultClock:
     """The clock of the rows that they are results of."""
     lag: int = 0
     """How far results may be behind that (µs)."""
+    offset: int = 0
+    """See ``Clock``."""
 
     @property
     def before(self) -> int:

@@ -100,6 +100,14 @@ class Clock(Protocol):
         ...
 
     @property
+    def offset(self) -> int:
+        """The µs from the value of the time column to the event time of a row.
+
+        Results of [start, end) are of the last instant before their end.
+        """
+        ...
+
+    @property
     def is_idle(self) -> bool:
         """Whether the batch has no rows at all, so that no time passes."""
         ...

@@ -93,7 +93,7 @@ class Bucketed(Operator):
         self.time = site.time
         self.clock: Clock = site.clock
         self.spark = site.df.sparkSession
-        self.micros = micros_of(site.df, site.time, site.query)
+        self.micros = micros_of(site.df, site.time, site.query) + F.lit(site.clock.offset)
         self.is_local = dict(site.df.dtypes)[site.time] == "timestamp_ntz"
         self.rows_shape = site.df
         timed = site.df.withColumn(MICROS, self.micros)
@@ -161,7 +161,7 @@ class Bucketed(Operator):
     def event_time(self, site: Site, columns: Sequence[str]) -> tuple[str | None, Clock | None]:
         """Return the event-time column of results, and their clock."""
         time = site.time if site.time in columns else None
-        return time, ResultClock(self.clock)
+        return time, ResultClock(self.clock, offset=self.clock.offset)
 
     # -- state ----------------------------------------------------------------------------------
 

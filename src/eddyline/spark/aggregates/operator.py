@@ -92,7 +92,8 @@ class AggregateOperator(Bucketed):
         columns: Sequence[str],  # noqa: ARG002
     ) -> tuple[str | None, Clock | None]:
         """Return the output column that is the end of windows, and the clock of results."""
-        return self.step.time, ResultClock(self.clock)
+        ends = isinstance(self.window, SlideWindow | SessionWindow)
+        return self.step.time, ResultClock(self.clock, offset=-1 if ends else 0)
 
     # -- cells ----------------------------------------------------------------------------------
 
