@@ -163,6 +163,8 @@ class AggregateStep(OverOne):
     """What was asked for; None: values at every slide and of every session, and of other windows
     those that come to be (ISTREAM)."""
     output: str = RESULT
+    time: str = ""
+    """The column of the input that the query takes for the event time; empty if it does not say."""
 
     @property
     def time(self) -> str | None:
@@ -200,6 +202,8 @@ class OverStep(OverOne):
     partition_by: tuple[str, ...]
     """SQL texts over the columns of the input; none: all rows are one partition."""
     calls: tuple[OverCall, ...]
+    time: str = ""
+    """The column of the input that the query takes for the event time; empty if it does not say."""
 
     @property
     def output(self) -> str:
@@ -211,9 +215,11 @@ class OverStep(OverOne):
         return replace(self, input=names(self.input))
 
     def __str__(self) -> str:
-        calls = ", ".join(f"{each.call.text} over {each.window.text}" for each in self.calls)
-        by = f" by {', '.join(self.partition_by)}" if self.partition_by else ""
-        return f"windows of each row of {self.input}{by}: {calls}"
+        calls = ", ".join(
+            f"{each.call.text} over {each.window.text} as {each.call.column}" for each in self.calls
+        )
+        by = ", ".join(" ".join(text.split()) for text in self.partition_by)
+        return f"windows of each row of {self.input}{f' by {by}' if by else ''}: {calls}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,6 +279,8 @@ def steps(query: Query, made: Mapping[str, Sequence[Step]] | None = None) -> tup
     names = [identifier(each.name) for each in query.inputs]
     if query.grouping is not None:
         return (*found, _aggregate_step(query, names[0]))
+    overs = query.overs
+    found += [OverStep(names[0], over.partition_by, over.calls, over.time) for over in overs]
     if not query.is_join:
         return (*found, ProjectStep(names[0], query.projections, calls=query.calls))
     output = " ⋈ ".join(names)
@@ -301,6 +309,7 @@ def _aggregate_step(query: Query, input: str) -> AggregateStep:
         query.projections,
         grouping.having,
         query.emits,
+        time=query.times[0].name if query.times else "",
     )
 
 
