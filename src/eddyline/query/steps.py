@@ -167,7 +167,7 @@ class AggregateStep(OverOne):
     """The column of the input that the query takes for the event time; empty if it does not say."""
 
     @property
-    def time(self) -> str | None:
+    def end(self) -> str | None:
         """The output column that is the end of the window of a result; None if none is."""
         for each in self.projections:
             *words, name = (token.text for token in tokens_of(each))

@@ -412,7 +412,7 @@ def _timed(name: str, made: Query, time: str, lateness: str | None) -> Query:
             f"leave out lateness={lateness!r}, or give it to these"
         )
         raise QueryError(msg, name=name, lateness=lateness)
-    if is_own or (isinstance(last, AggregateStep) and last.time == time):
+    if is_own or (isinstance(last, AggregateStep) and last.end == time):
         return made
     if isinstance(last, ProjectStep) and any(isinstance(each, JoinStep) for each in before):
         return made.with_steps(*before, replace_fields(last, time=time))

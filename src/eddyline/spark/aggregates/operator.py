@@ -93,7 +93,7 @@ class AggregateOperator(Bucketed):
     ) -> tuple[str | None, Clock | None]:
         """Return the output column that is the end of windows, and the clock of results."""
         ends = isinstance(self.window, SlideWindow | SessionWindow)
-        return self.step.time, ResultClock(self.clock, offset=-1 if ends else 0)
+        return self.step.end, ResultClock(self.clock, offset=-1 if ends else 0)
 
     # -- cells ----------------------------------------------------------------------------------
 
