@@ -394,7 +394,8 @@ def lag_of(projection: str, times: Mapping[str, int]) -> int | None:
     (9, None)
     """
     tree = parse_output(projection)
-    parts = [tree.this, *tree.expressions] if isinstance(tree, exp.Greatest) else [tree]
+    is_greatest = isinstance(tree, exp.Anonymous) and str(tree.name).lower() == "greatest"
+    parts = tree.expressions if is_greatest else [tree]
     named = {
         ".".join(identifier(part.name) for part in each.parts)
         for each in parts
