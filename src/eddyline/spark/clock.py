@@ -89,15 +89,14 @@ class StreamClock(Operator):
         self._columns = relation.df
         self._micros = micros_of(relation.df, relation.time, stream)
         self._lateness = lateness_of(relation, stream)
-        self._last_chance: Callable[[Column], Column] = lambda micros: micros
         self._newest: dict[str, Any] = {}
         self._late_files: set[str] = set()
         self._last_batch = -1
         self._is_warned = False
 
-    def asked(self, last_chance: Callable[[Column], Column]) -> None:
+    def asked(self) -> None:
         """Take note that an operator asks; see ``Clock``."""
-        self.is_asked, self._last_chance = True, last_chance
+        self.is_asked = True
 
     @property
     def is_idle(self) -> bool:
@@ -152,7 +151,7 @@ class StreamClock(Operator):
     def prepare(self, df: DataFrame, batch: Batch) -> None:
         """Look at the event times of a batch, and put its late rows aside."""
         micros = F.col(_MICROS)
-        late = self._last_chance(micros) <= self.before
+        late = micros < self.before
         counts = [
             F.count(F.lit(1)).alias("n_rows"),
             F.count(micros).alias("n_timed"),

@@ -42,7 +42,7 @@ from eddyline.watch import aggregates as words
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
     from eddyline.aggregates.plan import BucketReport
     from eddyline.query.aggregates import AggregateCall
@@ -109,7 +109,7 @@ class Bucketed(Operator):
         self._observed: Sequence[Observed] | None = None
         self._found: dict[int, BucketReport] = {}
         self._lock = threading.RLock()
-        self.clock.asked(self.last_chance)
+        self.clock.asked()
 
     @property
     def lifts(self) -> list[LiftedPartial]:
@@ -136,10 +136,6 @@ class Bucketed(Operator):
     def by_row(self) -> bool:
         """Whether rows go to the buckets as they are, and not as cells."""
         return False
-
-    def last_chance(self, micros: Column) -> Column:
-        """Return the instants from which on rows of some event times are late (µs)."""
-        return micros + 1
 
     def plan_of(self, before: int, after: int) -> AggregatePlan:
         """Return the work of the buckets between two instants (µs)."""
@@ -230,7 +226,7 @@ class Bucketed(Operator):
         """Return the rows that have an event time and are not late, with that time."""
         rows = df.withColumn(MICROS, self.micros).where(F.col(MICROS).isNotNull())
         before = self.clock.before
-        return rows if before == ALWAYS else rows.where(self.last_chance(F.col(MICROS)) > before)
+        return rows if before == ALWAYS else rows.where(F.col(MICROS) >= before)
 
     def _worked(self, rows: DataFrame, place: StatePlace | None) -> DataFrame:
         """Return what tasks return of the rows of a batch."""

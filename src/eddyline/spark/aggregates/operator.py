@@ -67,13 +67,6 @@ class AggregateOperator(Bucketed):
         """Whether windows count rows."""
         return self.window.counts is not None
 
-    def last_chance(self, micros: Column) -> Column:
-        """Return the instants from which on rows of some event times are late (µs)."""
-        if not isinstance(self.window, SlideWindow):
-            return super().last_chance(micros)
-        place = F.pmod(micros - F.lit(self.window.origin), F.lit(self.window.slide))
-        return micros - place + F.lit(self.window.slide)
-
     def plan_of(self, before: int, after: int) -> AggregatePlan:
         """Return the work of the buckets between two instants (µs)."""
         return AggregatePlan(

@@ -21,7 +21,7 @@ from eddyline.state.manifest import StatePart
 from eddyline.state.rows import ALWAYS, FOREVER
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from pyspark.sql import Column, DataFrame
 
@@ -96,7 +96,7 @@ class JoinInputs(Operator):
                     latest[name] = max(latest.get(name, each[START]), each[START])
             self.after = self._low(latest)
 
-    def asked(self, last_chance: Callable[[Column], Column]) -> None:  # noqa: ARG002 - none is late
+    def asked(self) -> None:
         """Take note that an operator asks for event time; see ``operator.Clock``.
 
         A result comes to be with its latest row. None comes later than when all streams are past
