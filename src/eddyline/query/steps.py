@@ -196,6 +196,31 @@ class AggregateStep(OverOne):
 
 
 @dataclass(frozen=True, slots=True)
+class SharedAggregateStep(OverOne):
+    """Aggregates a relation as several queries ask, which group alike over windows that slide.
+
+    Results say by ``PLACE`` which query they are of, by its number, and have the groups of the
+    first of them, the calls of all, and ``WINDOW``.
+    """
+
+    members: tuple[tuple[AggregateStep, str], ...]
+    """The step of each query, and the condition under which it takes a row; empty: it takes all."""
+    output: str = RESULT
+
+    def renamed(self, names: Callable[[str], str]) -> SharedAggregateStep:
+        """Return the step over relations of other names."""
+        return replace(self, input=names(self.input), output=names(self.output))
+
+    def __str__(self) -> str:
+        windows = ", ".join(dict.fromkeys(step.window.text for step, _ in self.members))
+        by = ", ".join(" ".join(text.split()) for _, text in self.members[0][0].groups)
+        return (
+            f"aggregate {self.input} for {len(self.members)} queries"
+            f"{f' by {by}' if by else ''}, over {windows}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class OverStep(OverOne):
     """Adds to each row of a relation aggregates over rows of its partition up to it."""
 

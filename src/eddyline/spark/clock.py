@@ -28,9 +28,9 @@ from eddyline.state.rows import ALWAYS, FOREVER
 from eddyline.watch import clock as words
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.records import History
@@ -281,7 +281,7 @@ class ResultClock:
         """See ``Clock``."""
         return self.of.is_idle
 
-    def asked(self, last_chance: Callable[[Column], Column]) -> None:
+    def asked(self) -> None:
         """Take note of nothing: the operator before has asked."""
 
 

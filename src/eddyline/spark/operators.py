@@ -15,10 +15,12 @@ from eddyline.query.steps import (
     OverStep,
     ProjectStep,
     ReadStep,
+    SharedAggregateStep,
 )
 from eddyline.rules.step import RuleStep
 from eddyline.spark.aggregates.operator import AggregateOperator
 from eddyline.spark.aggregates.over import OverOperator
+from eddyline.spark.aggregates.shared import SharedAggregateOperator
 from eddyline.spark.clock import StreamClock
 from eddyline.spark.filters.operator import FilterOperator
 from eddyline.spark.joins.operator import JoinOperator
@@ -47,6 +49,7 @@ OPERATORS: dict[type[Any], Callable[[Any, Site], Operator]] = {
     FilterStep: filter_of,
     AggregateStep: AggregateOperator.of,
     OverStep: OverOperator.of,
+    SharedAggregateStep: SharedAggregateOperator.of,
     RuleStep: RuleOperator.of,
     ProjectStep: ProjectOperator.of,
     JoinStep: JoinOperator.of,
