@@ -135,8 +135,11 @@ def test_a_checkpoint_of_rules_is_not_one_of_a_query(engine, tmp_path):
     checkpoint = str(tmp_path / "ckpt")
     rules = el.RuleSet({"high": "v > 0.5"})
     finish(rules.start(engine.streams["s"], checkpoint=checkpoint, trigger="available_now"))
-    with pytest.raises(StateError, match=r"of another query \(rules\)"):
+    with pytest.raises(StateError, match=r"of another query \(.*rules over stream: matches of"):
         engine.query(TEXT).start(checkpoint=checkpoint, trigger="available_now")
+    others = el.RuleSet({"low": "v < 0.5"}, name="others")
+    with pytest.raises(StateError, match=r"of another query .*this one is .*rules others over"):
+        others.start(engine.streams["s"], checkpoint=checkpoint, trigger="available_now")
 
 
 def test_names_of_queries_without_one_stay_theirs(spark, engine):
@@ -150,6 +153,8 @@ def test_names_of_queries_without_one_stay_theirs(spark, engine):
     assert other.query(f"  {TEXT.replace(' WHERE', chr(10) + 'WHERE')} ").name == name
     assert other.query(TEXT).name == f"{name}_2"
     assert other.query(TEXT).name == f"{name}_3"
+    spaced = [other.query(f"SELECT id FROM s WHERE 'a b' = 'a{n * ' '}b'").name for n in (1, 2)]
+    assert spaced[0] + "_2" != spaced[1], "white space in quotes is no other way to write a text"
 
 
 def test_callable_sink_gets_each_batch(spark, engine, folder):

@@ -23,6 +23,7 @@ from eddyline.spark.run.triggers import SparkTrigger, trigger_text
 from eddyline.spark.session import check_is_classic, session
 from eddyline.spark.shared.group import Start, start_together
 from eddyline.spark.sinks.sinks import folder_of
+from eddyline.sql.parsing import on_one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -279,7 +280,7 @@ class Engine(Catalog):
 
     def _name_of(self, stem: str, text: str, *, is_numbered: bool) -> str:
         """Return a name for a query that has none; equal texts are numbered, or have one name."""
-        plain = " ".join(text.split()).encode()
+        plain = on_one_line(text).encode()
         name = f"{stem}_{hashlib.blake2b(plain, digest_size=3).hexdigest()}"
         known = sum(each.startswith(name) for each in self.queries)
         return f"{name}_{known + 1}" if known and is_numbered else name

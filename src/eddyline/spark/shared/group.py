@@ -31,6 +31,7 @@ from eddyline.spark.shared.filter_query import (
 from eddyline.spark.shared.outlet import PLACES, SharedOutlet, member_of
 from eddyline.spark.sinks.sinks import folder_of, sink_of
 from eddyline.sql.functions import NON_DETERMINISTIC
+from eddyline.sql.parsing import on_one_line
 from eddyline.watch.sections import arranged, notes
 
 if TYPE_CHECKING:
@@ -238,8 +239,8 @@ def _why_alone(start: Start, checkpoint: str | Path | None, known: dict[str, Lis
 
 
 def _plain(query: Query) -> str:
-    """Return the text of a query, each stretch of white space as one blank."""
-    return " ".join(query.text.split())
+    """Return the text of a query, which is the same whatever its white space is."""
+    return on_one_line(query.text)
 
 
 def why_not_shared(query: Query) -> str:
