@@ -253,6 +253,19 @@ def test_what_is_not_what_it_should_be_is_said(engine, misuse, says):
         misuse(engine)
 
 
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("SELECT id FROM s WHERE ofen(u)", "unknown function 'ofen'; did you mean 'often'"),
+        ("SELECT lenght(u) FROM s", "unknown function 'lenght'; did you mean 'length'"),
+        ("SELECT id FROM s WHERE zzz(u)", "unknown function 'zzz'$"),
+    ],
+)
+def test_an_unknown_function_is_said_with_one_that_is_close(engine, text, says):
+    with pytest.raises(QueryError, match=says):
+        engine.query(text)
+
+
 def test_paths_may_be_paths(spark, engine, folder, tmp_path):
     run = engine.query(TEXT).start(
         "parquet", path=tmp_path / "out", checkpoint=tmp_path / "ckpt", trigger="available_now"

@@ -10,7 +10,7 @@ from eddyline.errors import OptionError, QueryError
 from eddyline.query.predicates import FunctionPredicate, of_function
 from eddyline.query.select.reader import read_query
 from eddyline.query.steps import ReadStep, carries, inlined, steps
-from eddyline.registry import checked_text, unknown
+from eddyline.registry import checked_text, hint, unknown
 from eddyline.rules.step import RuleStep
 from eddyline.spark.analysis import column_types
 from eddyline.spark.catalog import Catalog
@@ -217,14 +217,20 @@ class Engine(Catalog):
         chosen = name or self._name_of(stem, text, is_numbered=not replace)
         self._check_free(chosen, replace=replace)
         inner = {each: made.steps for each, made in self.results.items()}
-        made = Query(
-            chosen,
-            text,
-            steps(read, inner),
-            self.relations,
-            options,
-            check_not_running=self.check_not_running,
-        )
+        try:
+            made = Query(
+                chosen,
+                text,
+                steps(read, inner),
+                self.relations,
+                options,
+                check_not_running=self.check_not_running,
+            )
+        except QueryError as error:
+            if (unknown_function := error.facts.get("unknown_function")) is None:
+                raise
+            close = hint(unknown_function, [(each, each) for each in self.functions])
+            raise QueryError(error.message + close, **error.facts) from error
         self.queries[chosen] = made
         return made
 
