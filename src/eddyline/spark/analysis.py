@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from eddyline.errors import QueryError
+from eddyline.registry import hint
 from eddyline.spark.operator import PREFIX
 from eddyline.spark.session import is_on
+from eddyline.sql.functions import CASTS, SAFE, STRICT
 from eddyline.sql.parsing import quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -49,6 +51,24 @@ def check_names(df: DataFrame) -> None:
                 f"of temporary columns; rename it with withColumnRenamed"
             )
             raise QueryError(msg, column=column)
+
+
+def refused(
+    what: str, error: AnalysisException, functions: Iterable[str] = (), **facts: Any
+) -> QueryError:
+    """Return an error for an expression that Spark refuses.
+
+    Args:
+        what: is refused.
+        error: Spark's reason; of a function that it does not know it names none that is close.
+        functions: of the user, which texts may call.
+        **facts: of the error; an unknown function is added.
+    """
+    if error.getCondition() != "UNRESOLVED_ROUTINE":
+        return QueryError(f"{what}: {error.getMessage() or error}", **facts)
+    name = str((error.getMessageParameters() or {}).get("routineName", "")).strip("`")
+    close = hint(name, [(each, each) for each in (*functions, *SAFE, *STRICT, *CASTS)])
+    return QueryError(f"{what}: unknown function {name!r}{close}", **facts, unknown_function=name)
 
 
 def operand(df: DataFrame, text: str) -> Column:

@@ -68,6 +68,8 @@ def _text_of(df: DataFrame, column: Column) -> tuple[str, bool]:
     if not hasattr(selected, "_jdf"):
         return "", False
     plan = selected._jdf.queryExecution().analyzed()
+    if plan.nodeName() != "Project":
+        return "", False  # of several rows at once
     text = str(plan.projectList().head().child().sql())
     try:
         again = df.select(F.expr(text).alias("c"))

@@ -10,6 +10,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 
 from eddyline.errors import QueryError
+from eddyline.spark.analysis import refused
 from eddyline.spark.event_time import local_micros
 from eddyline.spark.joins.layout import KEY, WIDTHS
 
@@ -64,8 +65,8 @@ def key_type(key: KeyClass, inputs: Iterable[JoinInput]) -> str:
             try:
                 found[f"{each.name}: {text}"] = each.shape.select(F.expr(text)).dtypes[0][1]
             except AnalysisException as error:
-                msg = f"the key {text!r} of {each.name!r} cannot be resolved: {error}"
-                raise QueryError(msg, input=each.name, key=text) from error
+                what = f"the key {text!r} of {each.name!r} cannot be resolved"
+                raise refused(what, error, input=each.name, key=text) from error
     kinds = set(found.values())
     if kinds <= set(WIDTHS):
         return max(kinds, key=WIDTHS.index)

@@ -107,7 +107,7 @@ class RuleSet(NamedRules):
         name: str | None = None,
         **options: Any,
     ) -> None:
-        self.name = DEFAULT_NAME if name is None else name
+        self.name = DEFAULT_NAME if name is None else checked_text("name of a set", name)
         self._is_named = name is not None
         self.options = SharingOptions.of(**options)
         self.on_error = on_error
@@ -435,6 +435,9 @@ def _engine_of(
             f"which engine knows {stream!r}: start({stream!r}, …, engine=engine)"
         )
         raise QueryError(msg, stream=stream)
+    if not hasattr(engine, "queries"):
+        msg = f"engine= of a stream by its name is the el.Engine that knows it, got {engine!r:.60}"
+        raise OptionError(msg, stream=stream)
     if time is not None or lateness is not None:
         msg = (
             f"stream {stream!r} has the time and lateness that engine.stream gave it; leave out "

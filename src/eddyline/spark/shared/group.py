@@ -22,6 +22,7 @@ from eddyline.spark.shared.filter_query import (
 )
 from eddyline.spark.shared.outlet import SharedOutlet, member_of
 from eddyline.spark.sinks.sinks import folder_of, sink_of
+from eddyline.sql.parsing import on_one_line
 from eddyline.watch.sections import arranged, notes
 
 if TYPE_CHECKING:
@@ -268,8 +269,8 @@ def _why_alone(
 
 
 def _plain(query: Query) -> str:
-    """Return the text of a query, each stretch of white space as one blank."""
-    return " ".join(query.text.split())
+    """Return the text of a query, which is the same whatever its white space is."""
+    return on_one_line(query.text)
 
 
 class SharedQueries:
