@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import logging
 import threading
+from functools import partial
 from pathlib import Path
 
 import pyarrow.compute as pc
 import pytest
+from pyspark.logger import PySparkLogger
 from pyspark.sql import functions as F
 
 import eddyline as el
@@ -165,6 +168,8 @@ def test_callable_sink_gets_each_batch(spark, engine, folder):
 
 @pytest.mark.large
 def test_a_callable_sink_that_ignores_its_rows_is_not_waited_for(engine):
+    # The first callback of a process starts the threads of py4j's server, which stay.
+    finish(engine.query(TEXT, name="first").start("memory", trigger="available_now"))
     before = threading.active_count()
     run = finish(engine.query(TEXT).start(lambda df, batch_id: None, trigger="available_now"))
     assert [record.n_rows for record in run.records] == [0, 0, 0]
@@ -244,6 +249,28 @@ def join(engine, inputs=None, on="s.id = t.id", **more):
 def test_what_is_not_what_it_should_be_is_said(engine, misuse, says):
     with pytest.raises(EddylineError, match=says):
         misuse(engine)
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [
+        lambda e: e.query("SELECT nope FROM s"),
+        lambda e: e.query("SELECT id FROM s WHERE nope(u)"),
+        lambda e: e.streams["s"].transform(el.all_of(F.col("nope") > 1)),
+        lambda e: join(e, on="nope(s.id) = t.id", select="s.id"),
+    ],
+)
+def test_what_spark_refuses_and_we_say_is_not_logged_as_well(engine, refused, request):
+    logged = []
+    handler = logging.Handler()
+    handler.emit = logged.append
+    for kind in ("SQL", "DataFrame"):
+        logger = PySparkLogger.getLogger(f"{kind}QueryContextLogger")
+        logger.addHandler(handler)
+        request.addfinalizer(partial(logger.removeHandler, handler))
+    with pytest.raises(QueryError):
+        refused(engine)
+    assert not logged
 
 
 def test_paths_may_be_paths(spark, engine, folder, tmp_path):

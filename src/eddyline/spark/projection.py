@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Self
 from pyspark.errors import AnalysisException
 
 from eddyline.errors import QueryError
+from eddyline.spark.analysis import unlogged
 from eddyline.spark.called_column import called_column
 from eddyline.spark.operator import Laid, Operator
 from eddyline.sql.parsing import quoted
@@ -47,7 +48,8 @@ class ProjectOperator(Operator):
             texts = [each for text in texts for each in (every if text == "*" else [text])]
         try:
             called = {name: called_column(df, each) for name, each in calls.items()}
-            return df.withColumns(called).selectExpr(*texts)
+            with unlogged():
+                return df.withColumns(called).selectExpr(*texts)
         except AnalysisException as error:
             msg = f"query {self.query!r}: {error.getMessage() or error}"
             raise QueryError(msg, query=self.query) from error

@@ -12,6 +12,7 @@ from pyspark import cloudpickle
 from eddyline.errors import NotSupportedError, QueryError, SourceError
 from eddyline.query.script import OF_WRITER
 from eddyline.spark import interrupts
+from eddyline.spark.analysis import unlogged
 from eddyline.spark.engine import Engine
 from eddyline.spark.rules.rule_set import RuleSet
 from eddyline.spark.run.running_query import stop_runs
@@ -172,6 +173,7 @@ def _send_by_value(folder: Path) -> None:
             cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
 
 
+@unlogged()
 def _source(spark: SparkSession, name: str, options: Mapping[str, str]) -> DataFrame:
     """Return the streaming DataFrame that a script describes."""
     from pyspark.errors import PySparkException  # noqa: PLC0415
@@ -191,6 +193,7 @@ def _source(spark: SparkSession, name: str, options: Mapping[str, str]) -> DataF
         raise SourceError(msg, stream=name) from error
 
 
+@unlogged()
 def _table(spark: SparkSession, name: str, options: Mapping[str, str]) -> DataFrame:
     """Return the DataFrame of a table that a script describes."""
     from pyspark.errors import PySparkException  # noqa: PLC0415
