@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import logging
 import threading
+from functools import partial
 from pathlib import Path
 
 import pyarrow.compute as pc
 import pytest
+from pyspark.logger import PySparkLogger
 from pyspark.sql import functions as F
 
 import eddyline as el
@@ -171,6 +174,8 @@ def test_callable_sink_gets_each_batch(spark, engine, folder):
 @pytest.mark.large
 @pytest.mark.parametrize("job", [lambda _: None, lambda df: df.sparkSession.range(3).count()])
 def test_a_callable_sink_that_ignores_its_rows_is_not_waited_for(engine, job):
+    # The first callback of a process starts the threads of py4j's server, which stay.
+    finish(engine.query(TEXT, name="first").start("memory", trigger="available_now"))
     before = threading.active_count()
     run = finish(engine.query(TEXT).start(lambda df, _: job(df), trigger="available_now"))
     assert [record.n_rows for record in run.records] == [0, 0, 0]
@@ -278,6 +283,28 @@ def test_what_is_not_what_it_should_be_is_said(engine, misuse, says):
 def test_an_unknown_function_is_said_with_one_that_is_close(engine, text, says):
     with pytest.raises(QueryError, match=says):
         engine.query(text)
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [
+        lambda e: e.query("SELECT nope FROM s"),
+        lambda e: e.query("SELECT id FROM s WHERE nope(u)"),
+        lambda e: e.streams["s"].transform(el.all_of(F.col("nope") > 1)),
+        lambda e: join(e, on="nope(s.id) = t.id", select="s.id"),
+    ],
+)
+def test_what_spark_refuses_and_we_say_is_not_logged_as_well(engine, refused, request):
+    logged = []
+    handler = logging.Handler()
+    handler.emit = logged.append
+    for kind in ("SQL", "DataFrame"):
+        logger = PySparkLogger.getLogger(f"{kind}QueryContextLogger")
+        logger.addHandler(handler)
+        request.addfinalizer(partial(logger.removeHandler, handler))
+    with pytest.raises(QueryError):
+        refused(engine)
+    assert not logged
 
 
 def test_paths_may_be_paths(spark, engine, folder, tmp_path):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import AnalysisException
+from pyspark.logger import PySparkLogger
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -16,11 +18,27 @@ from eddyline.sql.functions import CASTS, SAFE, STRICT
 from eddyline.sql.parsing import quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import DataType, StructType
+
+_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+"""Where PySpark logs what Spark refuses, whoever handles it."""
+
+
+@contextlib.contextmanager
+def unlogged() -> Iterator[None]:
+    """Ask Spark what it may refuse: PySpark logs no line of thousands of characters then."""
+    before = {name: PySparkLogger.getLogger(name).disabled for name in _LOGGERS}
+    try:
+        for name in _LOGGERS:
+            PySparkLogger.getLogger(name).disabled = True
+        yield
+    finally:
+        for name, was_disabled in before.items():
+            PySparkLogger.getLogger(name).disabled = was_disabled
 
 
 def column_types(df: DataFrame) -> dict[str, str]:
@@ -93,6 +111,7 @@ def analysed(df: DataFrame, columns: Sequence[Column]) -> list[DataType | Analys
         return found
 
 
+@unlogged()
 def _types(df: DataFrame, columns: Sequence[Column]) -> list[DataType | AnalysisException]:
     numbered = (column.alias(f"c{number}") for number, column in enumerate(columns))
     return [field.dataType for field in df.select(*numbered).schema]

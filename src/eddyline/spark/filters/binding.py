@@ -14,7 +14,7 @@ from eddyline.errors import QueryError
 from eddyline.filters.binding import BoundConjunction, bind
 from eddyline.query.attributes import Attribute, attribute, candidates
 from eddyline.query.predicates import SqlPredicate
-from eddyline.spark.analysis import analysed, check_names, column_types, refused
+from eddyline.spark.analysis import analysed, check_names, column_types, refused, unlogged
 from eddyline.spark.filters.plan_text import computes_nothing
 from eddyline.spark.session import is_ansi, is_on
 from eddyline.sql.analysis import resolve_columns
@@ -116,6 +116,7 @@ def _attribute(df: DataFrame, text: str, *, ansi: bool) -> Attribute:
     return made
 
 
+@unlogged()
 def _kind(df: DataFrame, text: str, sql: str) -> str:
     """Return the Spark type of an attribute that the user named."""
     try:

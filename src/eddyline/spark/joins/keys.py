@@ -10,7 +10,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 
 from eddyline.errors import QueryError
-from eddyline.spark.analysis import refused
+from eddyline.spark.analysis import refused, unlogged
 from eddyline.spark.event_time import local_micros
 from eddyline.spark.joins.layout import KEY, WIDTHS
 
@@ -53,6 +53,7 @@ def codes_of(name: str, keys: Mapping[int, KeyClass], kinds: Sequence[str]) -> d
     return {place: F.when(reduce(and_, tests), code) for place, code in codes.items()}
 
 
+@unlogged()
 def key_type(key: KeyClass, inputs: Iterable[JoinInput]) -> str:
     """Return the type in which the members of a key class are compared.
 

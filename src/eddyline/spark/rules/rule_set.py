@@ -29,6 +29,7 @@ from eddyline.spark.rules.udf import with_counts
 from eddyline.spark.run.job_reports import WAIT_S, JobReports
 from eddyline.spark.run.run import settings_of
 from eddyline.watch import rules as words
+from eddyline.watch.formatting import counted
 from eddyline.watch.html.report import write_report
 from eddyline.watch.sections import RunView
 from eddyline.watch.terminal.explain import explain
@@ -416,7 +417,7 @@ class RuleSet(NamedRules):
         return len(self.names)
 
     def __repr__(self) -> str:
-        return f"RuleSet({len(self.store.now()[1])} rules)"
+        return f"RuleSet({counted(len(self.store.now()[1]), 'rule')})"
 
 
 def _again(packed: bytes) -> RuleSet:
