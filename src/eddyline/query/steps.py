@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from sqlglot import exp
+from sqlglot import exp, parse_one
 
 from eddyline.errors import NotSupportedError
-from eddyline.query.aggregates import CALL, GROUP
+from eddyline.query.aggregates import CALL, GROUP, WINDOW
 from eddyline.query.predicates import MixedPredicate, SqlPredicate
 from eddyline.query.select.names import identifier
-from eddyline.sql.parsing import parse_output, quoted, refuse
+from eddyline.sql.parsing import SparkText, parse_output, quoted, refuse, tokens_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -166,6 +166,15 @@ class AggregateStep(OverOne):
     time: str = ""
     """The column of the input that the query takes for the event time; empty if it does not say."""
 
+    @property
+    def end(self) -> str | None:
+        """The output column that is the end of the window of a result; None if none is."""
+        for each in self.projections:
+            *words, name = (token.text for token in tokens_of(each))
+            if [word.lower() for word in words] == [WINDOW, ".", "end", "as"]:
+                return name
+        return None
+
     def renamed(self, names: Callable[[str], str]) -> AggregateStep:
         """Return the step over relations of other names."""
         return replace(self, input=names(self.input), output=names(self.output))
@@ -183,6 +192,31 @@ class AggregateStep(OverOne):
         return (
             f"aggregate {self.input} [{self.window.text}]: {columns}"
             f"{f' by {by}' if by else ''}{f', having {having}' if having else ''}{emits}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SharedAggregateStep(OverOne):
+    """Aggregates a relation as several queries ask, which group alike over windows that slide.
+
+    Results say by ``PLACE`` which query they are of, by its number, and have the groups of the
+    first of them, the calls of all, and ``WINDOW``.
+    """
+
+    members: tuple[tuple[AggregateStep, str], ...]
+    """The step of each query, and the condition under which it takes a row; empty: it takes all."""
+    output: str = RESULT
+
+    def renamed(self, names: Callable[[str], str]) -> SharedAggregateStep:
+        """Return the step over relations of other names."""
+        return replace(self, input=names(self.input), output=names(self.output))
+
+    def __str__(self) -> str:
+        windows = ", ".join(dict.fromkeys(step.window.text for step, _ in self.members))
+        by = ", ".join(" ".join(text.split()) for _, text in self.members[0][0].groups)
+        return (
+            f"aggregate {self.input} for {len(self.members)} queries"
+            f"{f' by {by}' if by else ''}, over {windows}"
         )
 
 
@@ -237,6 +271,9 @@ class ProjectStep(OverOne):
     output: str = RESULT
     calls: Mapping[str, FunctionPredicate] = field(default_factory=dict, hash=False)
     """Functions that they call, by the columns that stand for them; see ``Query.calls``."""
+    time: str | None = None
+    """The output column that is the event time of a stream that is made of them, where that is not
+    a column of the input."""
 
     def renamed(self, names: Callable[[str], str]) -> ProjectStep:
         """Return the step over relations of other names."""
@@ -326,6 +363,25 @@ def _aggregate_step(query: Query, input: str) -> AggregateStep:
     )
 
 
+def with_own(steps: Sequence[Step], aggregates: Mapping[str, Any]) -> tuple[Step, ...]:
+    """Return steps whose calls of a user's aggregates have these, by name in lower case."""
+
+    def known(call: AggregateCall) -> AggregateCall:
+        own = aggregates.get(call.function)
+        return call if own is None or call.own is not None else replace(call, own=own)
+
+    found: list[Step] = []
+    for step in steps:
+        if isinstance(step, AggregateStep):
+            found.append(replace(step, calls=tuple(map(known, step.calls))))
+        elif isinstance(step, OverStep):
+            calls = (replace(each, call=known(each.call)) for each in step.calls)
+            found.append(replace(step, calls=tuple(calls)))
+        else:
+            found.append(step)
+    return tuple(found)
+
+
 def _input_steps(query: Query, each: Input, made: Mapping[str, Sequence[Step]]) -> list[Step]:
     """Return the steps that make an input: its stream, and what passes its predicates."""
     name, inner = identifier(each.name), made.get(each.stream)
@@ -380,6 +436,43 @@ def inlined(steps: Sequence[Step], name: str) -> list[Step]:
     return [
         step.renamed(lambda inner: name if inner == RESULT else f"{name}.{inner}") for step in steps
     ]
+
+
+def name_of(projection: str) -> str:
+    """Return the name of an output column; empty if Spark gives it one.
+
+    >>> name_of("s.v + 1 AS more"), name_of("v")
+    ('more', 'v')
+    """
+    return str(parse_one(f"SELECT {projection}", read=SparkText).expressions[0].alias_or_name)
+
+
+def lag_of(projection: str, times: Mapping[str, int]) -> int | None:
+    """Return how far an output column of a join may be behind the instant of a result (µs).
+
+    Args:
+        projection: the output column.
+        times: the event times of the streams, qualified, and how far back they may be.
+
+    Returns:
+        None if the column is neither one of them nor the greatest of some.
+
+    >>> lag_of("greatest(s.ts, t.ts) AS ts", {"s.ts": 5, "t.ts": 9})
+    0
+    >>> lag_of("t.ts AS ts", {"s.ts": 5, "t.ts": 9}), lag_of("s.v AS ts", {"s.ts": 5})
+    (9, None)
+    """
+    tree = parse_output(projection)
+    is_greatest = isinstance(tree, exp.Anonymous) and str(tree.name).lower() == "greatest"
+    parts = tree.expressions if is_greatest else [tree]
+    named = {
+        ".".join(identifier(part.name) for part in each.parts)
+        for each in parts
+        if isinstance(each, exp.Column)
+    }
+    if len(named) != len(parts) or not named <= times.keys():
+        return None
+    return 0 if named == times.keys() else min(times[each] for each in named)
 
 
 def carries(steps: Sequence[Step], column: str) -> bool:

@@ -8,8 +8,20 @@ from typing import TYPE_CHECKING, Any
 
 from eddyline.errors import PlanError
 from eddyline.query.predicates import MixedPredicate
-from eddyline.query.steps import FilterStep, JoinStep, ProjectStep, ReadStep
+from eddyline.query.steps import (
+    AggregateStep,
+    FilterStep,
+    JoinStep,
+    OverStep,
+    ProjectStep,
+    ReadStep,
+    SharedAggregateStep,
+)
 from eddyline.rules.step import RuleStep
+from eddyline.spark.aggregates.operator import AggregateOperator
+from eddyline.spark.aggregates.over import OverOperator
+from eddyline.spark.aggregates.shared import SharedAggregateOperator
+from eddyline.spark.clock import StreamClock
 from eddyline.spark.filters.operator import FilterOperator
 from eddyline.spark.joins.operator import JoinOperator
 from eddyline.spark.operator import Merging, Site
@@ -35,6 +47,9 @@ def filter_of(step: FilterStep, site: Site) -> Operator:
 
 OPERATORS: dict[type[Any], Callable[[Any, Site], Operator]] = {
     FilterStep: filter_of,
+    AggregateStep: AggregateOperator.of,
+    OverStep: OverOperator.of,
+    SharedAggregateStep: SharedAggregateOperator.of,
     RuleStep: RuleOperator.of,
     ProjectStep: ProjectOperator.of,
     JoinStep: JoinOperator.of,
@@ -59,15 +74,27 @@ def laid_out(
         PlanError: a step that nothing runs.
         QueryError: a step that does not fit the columns before it.
     """
-    first = next(iter(relations.values()))
+    stream, first = next(iter(relations.items()))
     at = next((at for at, each in enumerate(steps) if len(each.inputs) > 1), None)
     if at is None:
-        site = Site(first.rows, query, options, time=first.time, lateness=first.lateness)
-        return first.rows, _unique(operators_of(steps, site))
+        clock = None if first.time is None else StreamClock(stream, first)
+        site = Site(
+            first.rows, query, options, time=first.time, lateness=first.lateness, clock=clock
+        )
+        made = operators_of(steps, site)
+        asked = [clock] if clock is not None and clock.is_asked else []
+        return first.rows, _unique([*asked, *made])
     site = Site(first.df, query, options, before=tuple(steps[:at]), relations=relations)
     (merging,) = operators_of(steps[at : at + 1], site)
     assert isinstance(merging, Merging)
-    results = Site(merging.shape(first.df), query, merging.left, is_source=False)
+    results = Site(
+        merging.shape(first.df),
+        query,
+        merging.left,
+        is_source=False,
+        clock=merging.clock,
+        times=merging.times,
+    )
     after = operators_of(merging.then(steps[at + 1 :]), results)
     return merging.source, _unique([*merging.before, merging, *after])
 
@@ -94,8 +121,9 @@ def operators_of(steps: Iterable[Step], site: Site) -> list[Operator]:
         made = OPERATORS[type(step)](step, site)
         operators.append(made)
         df = made.shape(site.df)
-        time = site.time if site.time in df.columns else None
-        site = replace(site, df=df, is_source=False, time=time)
+        time, clock = made.event_time(site, df.columns)
+        times = {} if isinstance(step, ProjectStep) else site.times
+        site = replace(site, df=df, is_source=False, time=time, clock=clock, times=times)
     return operators
 
 

@@ -28,11 +28,12 @@ from eddyline.joins.state_part import JoinPart
 from eddyline.joins.view import STATIC, InputView, JoinRecord, JoinView, PipelineView, ProbeView
 from eddyline.options import JoinOptions
 from eddyline.query.windows import UnboundedWindow
+from eddyline.spark.analysis import arrow_schema
+from eddyline.spark.arrow_tasks import BUCKET
 from eddyline.spark.joins.bound import bind_join
 from eddyline.spark.joins.input_steps import operators_of_inputs
 from eddyline.spark.joins.inputs import JoinInputs
-from eddyline.spark.joins.placement import BUCKET, placed
-from eddyline.spark.joins.source import arrow_schema
+from eddyline.spark.joins.placement import placed
 from eddyline.spark.joins.task import REPORT, BatchWorker, OnceWorker, Shape
 from eddyline.spark.operator import Laid, Operator, Pending
 from eddyline.spark.run.observed_metrics import PendingMetrics
@@ -89,7 +90,8 @@ class JoinOperator(Operator):
     def __init__(self, bound: BoundJoin) -> None:
         self.bound = bound
         self.source, self.left, self.then = bound.source.rows, bound.left, bound.then
-        self.inputs = JoinInputs(bound.source, bound.timed)
+        self.inputs = JoinInputs(bound.source, bound.event_time)
+        self.clock, self.times = self.inputs, bound.times
         steps = bound.source.laid, bound.filter_options, bound.name
         self.before = (self.inputs, *operators_of_inputs(*steps, self.inputs))
         self.options = bound.options.resolved()
