@@ -20,6 +20,7 @@ PARENTS = {
     "QueryError": (EddylineError, ValueError),
     "NotSupportedError": (errors.QueryError,),
     "PredicateError": (EddylineError, RuntimeError),
+    "AggregateError": (EddylineError, ArithmeticError),
     "PlanError": (EddylineError,),
     "StateError": (EddylineError,),
     "SourceError": (EddylineError,),
@@ -32,7 +33,7 @@ def test_the_tree_is_the_documented_one():
     assert set(re.findall(r"[A-Z]\w+Error\b", errors.__doc__)) - BUILTINS == set(PARENTS)
 
 
-BUILTINS = {"ValueError", "RuntimeError"}
+BUILTINS = {"ValueError", "RuntimeError", "ArithmeticError"}
 
 
 @pytest.mark.parametrize("cls", CLASSES)

@@ -5,6 +5,7 @@
     ├── QueryError(ValueError)       a predicate, query or script that cannot be understood
     │   └── NotSupportedError        valid SQL that eddyline does not run yet
     ├── PredicateError(RuntimeError) a predicate that raised, or returned something unusable
+    ├── AggregateError(ArithmeticError) an aggregate's value that its type cannot hold
     ├── PlanError                    a plan that does not fit the query it is given to
     ├── StateError                   a checkpoint or snapshot that cannot be used
     ├── SourceError                  an input or output that cannot be read or written
@@ -55,6 +56,10 @@ class NotSupportedError(QueryError):
 
 class PredicateError(EddylineError, RuntimeError):
     """A predicate that raised on a row that counts, or returned something unusable."""
+
+
+class AggregateError(EddylineError, ArithmeticError):
+    """An aggregate whose value its type cannot hold, as Spark raises in ANSI mode."""
 
 
 class PlanError(EddylineError):

@@ -188,6 +188,25 @@ class JoinOptions(_Keywords):
             is_switch(self, name)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AggregateOptions(_Keywords):
+    """Options of windowed aggregates: how they are run, and how their plan is learned.
+
+    Raises:
+        OptionError: a value is out of its range; it says which and what the range is.
+    """
+
+    adaptive: bool = True
+    """False aggregates rows before they are shuffled by group, whatever that saves."""
+    buckets: int | None = None
+    """Parts into which groups are cut; Spark's shuffle partitions if None ([1, 4096])."""
+
+    def __post_init__(self) -> None:
+        if self.buckets is not None:
+            in_range(self, "buckets", 1, 4096)
+        is_switch(self, "adaptive")
+
+
 METHODS = ("auto", "witnesses", "blocks", "every_row")
 """Values of ``SharingOptions.method``."""
 

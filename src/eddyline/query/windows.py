@@ -153,7 +153,10 @@ class SlideWindow(Window):
 
 @dataclass(frozen=True, slots=True)
 class SessionWindow(Window):
-    """``[SESSION 5 MINUTES]``: rows of a group that follow each other by less than a gap."""
+    """``[SESSION 5 MINUTES]``: rows of a group that follow each other by no more than a gap.
+
+    As Spark's ``session_window``, that of rows from ``first`` to ``last`` is [first, last + gap).
+    """
 
     gap: int
     """µs, 1 or more."""

@@ -6,16 +6,19 @@ from typing import TYPE_CHECKING
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from eddyline.errors import QueryError
 from eddyline.spark.operator import PREFIX
+from eddyline.spark.session import is_on
 from eddyline.sql.parsing import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyspark.sql import Column, DataFrame
-    from pyspark.sql.types import DataType
+    import pyarrow as pa
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import DataType, StructType
 
 
 def column_types(df: DataFrame) -> dict[str, str]:
@@ -24,6 +27,13 @@ def column_types(df: DataFrame) -> dict[str, str]:
     for name, kind in df.dtypes:
         types[name] = kind if types.get(name, kind) == kind else "unknown"
     return types
+
+
+def arrow_schema(spark: SparkSession, schema: StructType) -> pa.Schema:
+    """Return the Arrow schema that Spark takes for a schema, by the session's settings."""
+    zone = str(spark.conf.get("spark.sql.session.timeZone"))
+    is_large = is_on(spark, "spark.sql.execution.arrow.useLargeVarTypes")
+    return to_arrow_schema(schema, timezone=zone, prefers_large_types=is_large)
 
 
 def check_names(df: DataFrame) -> None:

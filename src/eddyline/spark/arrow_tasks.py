@@ -8,7 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
+
+
+BUCKET = "__bucket"
+"""The column of a row's bucket."""
 
 
 def task_ids() -> tuple[int, int, int]:
@@ -104,3 +108,16 @@ def quiet_when_cut_short() -> None:
     """
     if not isinstance(sys.stderr, _WithoutBrokenPipes):
         sys.stderr = _WithoutBrokenPipes(sys.stderr)
+
+
+def bucket_of(arrived: Sequence[pa.RecordBatch]) -> int:
+    """Return the bucket that a partition is.
+
+    Rows say it themselves: in a plan that coalesces partitions, or unions them with others, the
+    number of the task is another one. A partition without rows has none but that; its report then
+    takes the place of another bucket's, so that one is missing and the batch is not whole.
+    """
+    full = next((each for each in arrived if each.num_rows), None)
+    if full is not None:
+        return int(full.column(BUCKET)[0].as_py())
+    return task_ids()[0]

@@ -15,10 +15,10 @@ from eddyline.runtime.reports import newest_attempts
 from eddyline.spark.run.observed_metrics import as_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     import pyarrow as pa
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
     from eddyline.query.steps import Step
     from eddyline.runtime.journal import JournalEntry
@@ -86,6 +86,29 @@ class Laid:
     """Its reports, which come when the result is computed."""
 
 
+class Clock(Protocol):
+    """Event time of the rows that an operator is laid over, in the batch that is being laid."""
+
+    before: int
+    """The instant before which all rows had come before the batch (µs)."""
+    after: int
+    """The instant before which all rows are there once the batch is (µs)."""
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether the batch has no rows at all, so that no time passes."""
+        ...
+
+    def asked(self, last_chance: Callable[[Column], Column]) -> None:
+        """Take note that an operator asks, which takes no rows that are late.
+
+        Args:
+            last_chance: of event times (µs), the instants at which rows of them are late (µs): once
+                all rows before it have come.
+        """
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Site:
     """The place of an operator: the rows that it will be laid over, and its query."""
@@ -102,6 +125,8 @@ class Site:
     """The event-time column of the stream, where it is among the columns."""
     lateness: str | None = None
     """Most lateness of the rows of the stream, such as ``1 minute``."""
+    clock: Clock | None = None
+    """Event time of the rows; None if they have none."""
     before: tuple[Step, ...] = ()
     """The steps that make the inputs of an operator over several of them, which runs them, too."""
     relations: Mapping[str, Relation] = field(default_factory=dict)

@@ -8,8 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 from eddyline.errors import PlanError
 from eddyline.query.predicates import MixedPredicate
-from eddyline.query.steps import FilterStep, JoinStep, ProjectStep, ReadStep
+from eddyline.query.steps import (
+    AggregateStep,
+    FilterStep,
+    JoinStep,
+    OverStep,
+    ProjectStep,
+    ReadStep,
+)
 from eddyline.rules.step import RuleStep
+from eddyline.spark.aggregates.operator import AggregateOperator
+from eddyline.spark.aggregates.over import OverOperator
+from eddyline.spark.clock import StreamClock
 from eddyline.spark.filters.operator import FilterOperator
 from eddyline.spark.joins.operator import JoinOperator
 from eddyline.spark.operator import Merging, Site
@@ -35,6 +45,8 @@ def filter_of(step: FilterStep, site: Site) -> Operator:
 
 OPERATORS: dict[type[Any], Callable[[Any, Site], Operator]] = {
     FilterStep: filter_of,
+    AggregateStep: AggregateOperator.of,
+    OverStep: OverOperator.of,
     RuleStep: RuleOperator.of,
     ProjectStep: ProjectOperator.of,
     JoinStep: JoinOperator.of,
@@ -59,11 +71,16 @@ def laid_out(
         PlanError: a step that nothing runs.
         QueryError: a step that does not fit the columns before it.
     """
-    first = next(iter(relations.values()))
+    stream, first = next(iter(relations.items()))
     at = next((at for at, each in enumerate(steps) if len(each.inputs) > 1), None)
     if at is None:
-        site = Site(first.rows, query, options, time=first.time, lateness=first.lateness)
-        return first.rows, _unique(operators_of(steps, site))
+        clock = None if first.time is None else StreamClock(stream, first)
+        site = Site(
+            first.rows, query, options, time=first.time, lateness=first.lateness, clock=clock
+        )
+        made = operators_of(steps, site)
+        asked = [clock] if clock is not None and clock.is_asked else []
+        return first.rows, _unique([*asked, *made])
     site = Site(first.df, query, options, before=tuple(steps[:at]), relations=relations)
     (merging,) = operators_of(steps[at : at + 1], site)
     assert isinstance(merging, Merging)

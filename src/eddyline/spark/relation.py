@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from pyspark.errors import PySparkException
 
 from eddyline.errors import OptionError, QueryError
+from eddyline.query.cql import read_window
+from eddyline.query.windows import LONGEST
 from eddyline.registry import checked_text, unknown
 
 if TYPE_CHECKING:
@@ -80,3 +82,23 @@ def checked_frame(what: str, given: Any) -> DataFrame:
         raise QueryError(msg, got=type(given).__name__)
     frame: DataFrame = given
     return frame
+
+
+def lateness_of(relation: Relation, stream: str) -> int:
+    """Return the most lateness of the rows of a stream (µs); 0 if none was given.
+
+    Raises:
+        OptionError: it is no interval.
+    """
+    text = relation.lateness
+    if text is None:
+        return 0
+    try:
+        window = read_window(f"RANGE {text}", f"the lateness of {stream!r}")
+    except QueryError as error:
+        msg = f"the lateness of {stream!r} is an interval such as '1 minute', got {text!r}"
+        raise OptionError(msg, stream=stream, lateness=text) from error
+    if window.length == LONGEST:
+        msg = f"the lateness of {stream!r} must end, got {text!r}"
+        raise OptionError(msg, stream=stream, lateness=text)
+    return window.length

@@ -40,13 +40,31 @@ def write_late(
     Raises:
         OSError: it cannot be written.
     """
+    columns = [*rows.payload.columns, *(key.values(rows.codes) for key in keys)]
+    names = [*rows.payload.column_names, *(key.name for key in keys)]
+    return write_late_table(
+        place, batch_id, bucket, name, pa.table(columns, names=names), rows.starts
+    )
+
+
+def write_late_table(
+    place: StatePlace,
+    batch_id: int,
+    bucket: int,
+    name: str,
+    rows: pa.Table,
+    starts: NDArray[np.int64],
+) -> str:
+    """Write late rows of an input, with their event times (µs), as ``write_late`` does.
+
+    Raises:
+        OSError: it cannot be written.
+    """
     file = f"{bucket:05d}-{uuid.uuid4().hex}-{quote(name, safe='')}.parquet"
     folder = _folder(place, batch_id)
     place.files.create_dir(folder, recursive=True)
-    columns = [*rows.payload.columns, *(key.values(rows.codes) for key in keys)]
-    names = [*rows.payload.column_names, *(key.name for key in keys)]
     with place.files.open_output_stream(f"{folder}/{file}") as out:
-        pq.write_table(with_times(pa.table(columns, names=names), rows.starts), out)
+        pq.write_table(with_times(rows, starts), out)
     return file
 
 

@@ -52,6 +52,15 @@ def values_of(codes: NDArray[np.int64], kind: pa.DataType) -> pa.Array:
     return said.cast(pa.int32()).cast(kind) if pa.types.is_date32(kind) else said.cast(kind)
 
 
+def as_kept(kind: pa.DataType) -> pa.DataType:
+    """Return a type as windows keep it, whatever the session's time zone and Arrow types are."""
+    if pa.types.is_timestamp(kind) and kind.tz is not None:
+        return pa.timestamp(kind.unit, "UTC")
+    if pa.types.is_large_string(kind):
+        return pa.string()
+    return pa.binary() if pa.types.is_large_binary(kind) else kind
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
     """Rows of one input."""

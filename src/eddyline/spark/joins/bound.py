@@ -10,20 +10,21 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, BinaryType, BooleanType, StructField, StructType
 
-from eddyline.errors import NotSupportedError, OptionError, QueryError
+from eddyline.errors import NotSupportedError, QueryError
 from eddyline.joins.graph import JoinGraph
 from eddyline.joins.operator.partner_bucket import FOUND
 from eddyline.joins.plan import PartnerPlan
 from eddyline.options import FilterOptions, JoinOptions
-from eddyline.query.cql import read_window
 from eddyline.query.predicates import SqlPredicate
 from eddyline.query.steps import FilterStep, ProjectStep, ReadStep, columns_read, maker
 from eddyline.query.windows import LONGEST
 from eddyline.registry import unknown
+from eddyline.spark.analysis import arrow_schema
 from eddyline.spark.joins.input_steps import facts_of
 from eddyline.spark.joins.layout import JoinInput
-from eddyline.spark.joins.source import arrow_schema, source_of
+from eddyline.spark.joins.source import source_of
 from eddyline.spark.joins.task import REPORT
+from eddyline.spark.relation import lateness_of
 from eddyline.sql.parsing import quoted
 from eddyline.state.event_time import EventTime, OrderPlan
 from eddyline.state.rows import KeyColumn, result_column
@@ -303,14 +304,13 @@ def _input(site: Site, joined: JoinedInput, compared: tuple[str, ...]) -> JoinIn
     shape = read.df
     for each in found:
         shape = shape.selectExpr(*each.projections) if isinstance(each, ProjectStep) else shape
-    lateness = 0 if read.lateness is None else _micros(read.lateness, step.stream)
     return JoinInput(
         joined.name,
         joined.input,
         step.stream,
         read.df,
         read.time,
-        lateness,
+        lateness_of(read, step.stream),
         joined.window,
         tuple(found),
         shape,
@@ -336,20 +336,3 @@ def _check_streams(inputs: Sequence[JoinInput]) -> None:
             f"that does not change is joined without a time"
         )
         raise QueryError(msg)
-
-
-def _micros(text: str, stream: str) -> int:
-    """Return an interval in µs.
-
-    Raises:
-        OptionError: it is none.
-    """
-    try:
-        window = read_window(f"RANGE {text}", f"the lateness of {stream!r}")
-    except QueryError as error:
-        msg = f"the lateness of {stream!r} is an interval such as '1 minute', got {text!r}"
-        raise OptionError(msg, stream=stream, lateness=text) from error
-    if window.length == LONGEST:
-        msg = f"the lateness of {stream!r} must end, got {text!r}"
-        raise OptionError(msg, stream=stream, lateness=text)
-    return window.length

@@ -10,6 +10,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 
 from eddyline.errors import QueryError
+from eddyline.spark.event_time import local_micros
 from eddyline.spark.joins.layout import KEY, WIDTHS
 
 if TYPE_CHECKING:
@@ -116,8 +117,3 @@ def _code(text: str, kind: str) -> Column:
         # Equal ones are equal as doubles, too; unequal ones are compared again.
         value = value.cast("double")
     return F.when(there, F.xxhash64(value))
-
-
-def local_micros(text: str) -> Column:
-    """Return the µs from 1970 to a ``timestamp_ntz``, which is in no time zone."""
-    return F.expr(f"timestampdiff(MICROSECOND, TIMESTAMP_NTZ '1970-01-01 00:00:00', ({text}\n))")

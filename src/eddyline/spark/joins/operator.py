@@ -28,11 +28,12 @@ from eddyline.joins.state_part import JoinPart
 from eddyline.joins.view import STATIC, InputView, JoinRecord, JoinView, PipelineView, ProbeView
 from eddyline.options import JoinOptions
 from eddyline.query.windows import UnboundedWindow
+from eddyline.spark.analysis import arrow_schema
+from eddyline.spark.arrow_tasks import BUCKET
 from eddyline.spark.joins.bound import bind_join
 from eddyline.spark.joins.input_steps import operators_of_inputs
 from eddyline.spark.joins.inputs import JoinInputs
-from eddyline.spark.joins.placement import BUCKET, placed
-from eddyline.spark.joins.source import arrow_schema
+from eddyline.spark.joins.placement import placed
 from eddyline.spark.joins.task import REPORT, BatchWorker, OnceWorker, Shape
 from eddyline.spark.operator import Laid, Operator, Pending
 from eddyline.spark.run.observed_metrics import PendingMetrics

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from eddyline.spark.arrow_tasks import BUCKET
 from eddyline.spark.joins.layout import INPUT, KEY, PASSES, START
 from eddyline.state.grid import N_BINS
 
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
     from eddyline.spark.joins.source import Source
     from eddyline.state.grid import Grid, Split
 
-BUCKET, PART = "__bucket", "__part"
-"""The columns of a row's bucket, and of its place along a side of the grid (numbered)."""
+PART = "__part"
+"""The columns of a row's place along a side of the grid (numbered)."""
 
 
 def placed(df: DataFrame, grid: Grid, source: Source) -> DataFrame:

@@ -7,22 +7,17 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_schema
 
-from eddyline.errors import QueryError
+from eddyline.spark.event_time import micros_of
 from eddyline.spark.joins.input_steps import column_of, laid_input, passes_of
-from eddyline.spark.joins.keys import codes_of, key_type, local_micros
+from eddyline.spark.joins.keys import codes_of, key_type
 from eddyline.spark.joins.layout import INPUT, KEY, PASSES, RAW, START, Layouts
-from eddyline.spark.session import is_on
-from eddyline.sql.parsing import quoted
 from eddyline.state.rows import ALWAYS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    import pyarrow as pa
-    from pyspark.sql import Column, DataFrame, SparkSession
-    from pyspark.sql.types import StructType
+    from pyspark.sql import Column, DataFrame
 
     from eddyline.options import FilterOptions
     from eddyline.query.steps import JoinStep
@@ -114,13 +109,6 @@ def source_of(step: JoinStep, inputs: Sequence[JoinInput], options: FilterOption
     return Source(streams, tables, layouts, places.rough, tuple(laid.values()))
 
 
-def arrow_schema(spark: SparkSession, schema: StructType) -> pa.Schema:
-    """Return the Arrow schema that Spark takes for a schema, by the session's settings."""
-    zone = str(spark.conf.get("spark.sql.session.timeZone"))
-    is_large = is_on(spark, "spark.sql.execution.arrow.useLargeVarTypes")
-    return to_arrow_schema(schema, timezone=zone, prefers_large_types=is_large)
-
-
 def _tagged(
     each: JoinInput,
     number: int,
@@ -150,10 +138,4 @@ def _start(each: JoinInput) -> Column:
     """Return the event time of rows (µs)."""
     if each.time is None:
         return F.lit(ALWAYS)
-    kind = dict(each.df.dtypes)[each.time]
-    if kind == "timestamp":
-        return F.unix_micros(F.col(quoted(each.time)))
-    if kind == "timestamp_ntz":
-        return local_micros(quoted(each.time))
-    msg = f"the event time {each.time!r} of {each.stream!r} is of type {kind}; give a timestamp"
-    raise QueryError(msg, stream=each.stream, time=each.time)
+    return micros_of(each.df, each.time, each.stream)

@@ -17,14 +17,13 @@ from eddyline.joins.operator.partner_bucket import PartnerBatch, results_by_part
 from eddyline.joins.operator.probe_counts import JoinWork
 from eddyline.joins.plan import COMPONENT
 from eddyline.runtime.reports import TaskReport
-from eddyline.spark.arrow_tasks import quiet_when_cut_short
+from eddyline.spark.arrow_tasks import bucket_of, quiet_when_cut_short
 from eddyline.spark.joins.layout import INPUT, KEY, PASSES, START
-from eddyline.spark.joins.placement import BUCKET
 from eddyline.state.bucket_state import BucketState
-from eddyline.state.rows import Rows, SortedRun, result_column, values_of
+from eddyline.state.rows import Rows, SortedRun, as_kept, result_column, values_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping
 
     import numpy as np
     from numpy.typing import NDArray
@@ -185,32 +184,9 @@ class BatchWorker:
         yield self.shape.report(task.report)
 
 
-def bucket_of(arrived: Sequence[pa.RecordBatch]) -> int:
-    """Return the bucket that a partition is.
-
-    Rows say it themselves: in a plan that coalesces partitions, or unions them with others, the
-    number of the task is another one. A partition without rows has none but that; its report then
-    takes the place of another bucket's, so that one is missing and the batch is not whole.
-    """
-    full = next((each for each in arrived if each.num_rows), None)
-    if full is not None:
-        return int(full.column(BUCKET)[0].as_py())
-    context = TaskContext.get()
-    return 0 if context is None else int(context.partitionId())
-
-
 def _kept(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return a column as windows keep it."""
     return _as(column, as_kept(column.type))
-
-
-def as_kept(kind: pa.DataType) -> pa.DataType:
-    """Return a type as windows keep it, whatever the session's time zone and Arrow types are."""
-    if pa.types.is_timestamp(kind) and kind.tz is not None:
-        return pa.timestamp(kind.unit, "UTC")
-    if pa.types.is_large_string(kind):
-        return pa.string()
-    return pa.binary() if pa.types.is_large_binary(kind) else kind
 
 
 def _as(column: AnyColumn, kind: pa.DataType) -> AnyColumn:

@@ -1,0 +1,159 @@
+"""The table of aggregate functions: of which partials each is made, and what becomes of these.
+
+A function is SQL at both ends, which Spark evaluates natively: ``lift`` gives what is combined of
+one row, ``final`` the value of combined partials. Between them stand monoids, which Spark's
+aggregate (``Monoid.reduce_sql``) and eddyline's kernels know alike.
+
+Placeholders of templates:
+
+* ``{x}`` ``{y}``: the arguments. Of functions that take any number of them, ``{x}`` is all of them
+  as one value (``joint``). In ``reduce_sql`` and ``lift_sql`` of a monoid ``{x}`` is the lifted
+  value, and ``{type}`` the type that Spark gives to ``reduce_sql``.
+* ``{t}``: the event time of the row (µs, bigint).
+* ``{number}``: the type in which averages are taken (``number_type``).
+* ``{0}`` ``{1}``: in ``final``, what the monoids gave for each partial.
+
+FILTER is applied around a lift: ``CASE WHEN condition THEN lift END``. The final value is cast to
+the type that Spark gives to ``reference``, its own aggregate.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from eddyline.errors import QueryError
+from eddyline.registry import unknown
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class Partial:
+    """What a function combines: a value of each row, and the monoid that combines them."""
+
+    lift: str
+    """SQL template of one row; NULL if the row does not count."""
+    monoid: str
+    """Name in ``MONOIDS``."""
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateFunction:
+    """An aggregate function as SQL templates around monoids."""
+
+    partials: tuple[Partial, ...]
+    final: str
+    """SQL template over the combined partials."""
+    reference: str
+    """SQL template of Spark's own aggregate over the arguments: it says type and meaning."""
+    n_arguments: int = 1
+    """How many arguments it takes; -1 for one or more."""
+
+    def lifts(self, arguments: Sequence[str], *, time: str, number: str) -> tuple[str, ...]:
+        """Return the SQL of each partial of one row, without a FILTER.
+
+        Args:
+            arguments: SQL of each argument.
+            time: SQL of the event time (µs).
+            number: the type in which averages are taken; see ``number_type``.
+        """
+        given = self._given(arguments)
+        return tuple(each.lift.format(t=time, number=number, **given) for each in self.partials)
+
+    def reference_of(self, arguments: Sequence[str], *, time: str) -> str:
+        """Return Spark's own aggregate over arguments, as SQL."""
+        return self.reference.format(t=time, **self._given(arguments))
+
+    def _given(self, arguments: Sequence[str]) -> dict[str, str]:
+        if self.n_arguments < 0:
+            return {"x": joint(arguments), "all": ", ".join(arguments)}
+        return dict(zip("xy", arguments, strict=False))
+
+
+def number_type(kind: str) -> str:
+    """Return the type in which Spark averages values of a type: doubles, but for decimals.
+
+    >>> number_type("int"), number_type("decimal(10,2)")
+    ('double', 'decimal(10,2)')
+    """
+    return kind if kind.lower().startswith("decimal") else "double"
+
+
+def joint(arguments: Sequence[str]) -> str:
+    """Return SQL of arguments as one value, which is NULL if any of them is.
+
+    >>> joint(["a"]), joint(["a", "b"])
+    ('a', 'CASE WHEN a IS NOT NULL AND b IS NOT NULL THEN struct(a, b) END')
+    """
+    if len(arguments) == 1:
+        return arguments[0]
+    are_there = " AND ".join(f"{each} IS NOT NULL" for each in arguments)
+    return f"CASE WHEN {are_there} THEN struct({', '.join(arguments)}) END"
+
+
+def function_of(name: str, n_arguments: int, *, is_distinct: bool = False) -> AggregateFunction:
+    """Return a function by the name that a query calls it by.
+
+    Args:
+        name: in any case.
+        n_arguments: how many arguments the call has; 0 of ``COUNT(*)``.
+        is_distinct: whether equal arguments count once.
+
+    Raises:
+        QueryError: there is no such function, or it takes other arguments.
+    """
+    plain = name.lower()
+    suffix = "(distinct)" if is_distinct else "" if n_arguments else "(*)"
+    function = AGGREGATES.get(plain + suffix)
+    if function is None and plain not in AGGREGATES:
+        known = sorted(each for each in AGGREGATES if "(" not in each)
+        raise QueryError(unknown("aggregate function", name, known), name=name, known=known)
+    if function is None or not _takes(function, n_arguments):
+        message = f"{name.upper()} does not take {_said(n_arguments, is_distinct=is_distinct)}"
+        raise QueryError(message, name=name, n_arguments=n_arguments)
+    return function
+
+
+def _takes(function: AggregateFunction, n_arguments: int) -> bool:
+    return function.n_arguments == n_arguments or function.n_arguments < 0 < n_arguments
+
+
+def _said(n_arguments: int, *, is_distinct: bool) -> str:
+    number = f"{n_arguments} argument{'' if n_arguments == 1 else 's'}"
+    return f"DISTINCT and {number}" if is_distinct else number
+
+
+def _one(lift: str, monoid: str, final: str, reference: str, n: int = 1) -> AggregateFunction:
+    """Return a function of one partial."""
+    return AggregateFunction((Partial(lift, monoid),), final, reference, n)
+
+
+def _timely(monoid: str, reference: str) -> AggregateFunction:
+    """Return a function that gives the value of a row by its time, be it NULL."""
+    return _one("struct({t} AS t, {x} AS x)", monoid, "{0}.x", reference)
+
+
+_COUNT = "coalesce({0}, 0L)"
+_LEAST = _one("{x}", "min", "{0}", "min({x})")
+_GREATEST = _one("{x}", "max", "{0}", "max({x})")
+_FIRST = _timely("first", "min(struct({t} AS t, {x} AS x)).x")
+_LAST = _timely("last", "max(struct({t} AS t, {x} AS x)).x")
+_AVERAGE = _one("CAST({x} AS {number})", "mean", "{0}", "avg({x})")
+
+AGGREGATES: dict[str, AggregateFunction] = {
+    "count(*)": _one("1", "count", _COUNT, "count(*)", 0),
+    "count": _one("{x}", "count", _COUNT, "count({all})", -1),
+    "sum": _one("{x}", "sum", "{0}", "sum({x})"),
+    "avg": _AVERAGE,
+    "mean": _AVERAGE,
+    "min": _LEAST,
+    "max": _GREATEST,
+    "first": _FIRST,
+    "first_value": _FIRST,
+    "last": _LAST,
+    "last_value": _LAST,
+}
+"""By the name that a query calls a function by, in lower case; ``(*)`` behind it stands for no
+argument, ``(distinct)`` for DISTINCT."""

@@ -1,0 +1,111 @@
+"""Keeps the plan of an aggregate good: rows become cells before or after they are shuffled.
+
+Early, a task makes one cell of the rows of a group and slice that it reads, and cells are shuffled,
+which pays where they are fewer than rows. Late, rows are shuffled and then made cells, once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from eddyline.aggregates.plan import COMPONENT
+from eddyline.aggregates.profile import AggregateProfile
+from eddyline.errors import StateError
+from eddyline.runtime.journal import JournalEntry
+
+PLANS = ("early", "late")
+
+LATE_BELOW = 1.3
+"""Rows for each cell below which they are shuffled as they are."""
+
+EARLY_ABOVE = 1.7
+"""Rows for each cell above which they are made cells first. What lies between changes nothing."""
+
+LEAST_ROWS = 1_000
+"""Rows of the newest batches that a decision is taken by."""
+
+
+class Learned(msgspec.Struct, forbid_unknown_fields=True):
+    """The saved state of the loop."""
+
+    plan: str
+    n_rows: int
+    n_cells: int
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateRecord:
+    """An aggregate after a batch."""
+
+    component: str
+    plan: str
+    profile: AggregateProfile
+    """Of the batch."""
+    n_kept: int
+    """Cells that are kept."""
+    n_bytes: int
+    """Size of their files."""
+
+
+class AggregateLoop:
+    """Decides where rows become cells.
+
+    Args:
+        adaptive: whether the plan may change.
+        plan: the plan to begin with.
+    """
+
+    component = COMPONENT
+
+    def __init__(self, *, adaptive: bool = True, plan: str = "early") -> None:
+        self.plan = plan
+        self.is_adaptive = adaptive
+        self.known = AggregateProfile()
+        """The newest batches, each half as much as the next."""
+        self.newest = AggregateProfile()
+
+    def step(self, fresh: AggregateProfile, batch_id: int = -1) -> list[JournalEntry]:
+        """Take in what a batch showed, and change the plan if the rows per cell say so."""
+        self.newest = fresh
+        half = AggregateProfile(self.known.n_rows // 2, self.known.n_cells // 2)
+        self.known = fresh.merge(half)
+        if not self.is_adaptive or self.known.n_rows < LEAST_ROWS:
+            return []
+        before, ratio = self.plan, self.known.rows_per_cell
+        if ratio < LATE_BELOW:
+            self.plan = "late"
+        elif ratio > EARLY_ABOVE:
+            self.plan = "early"
+        if self.plan == before:
+            return []
+        evidence = {"rows_per_cell": ratio, "n_rows": self.known.n_rows}
+        return [JournalEntry(batch_id, COMPONENT, "place", before, self.plan, evidence)]
+
+    def record(self) -> AggregateRecord:
+        """Return the plan after the newest batch; the operator adds what is kept."""
+        return AggregateRecord(COMPONENT, self.plan, self.newest, 0, 0)
+
+    def snapshot(self) -> Learned:
+        """Return the learned state."""
+        return Learned(self.plan, self.known.n_rows, self.known.n_cells)
+
+    def restore(self, state: Any) -> None:
+        """Continue from what ``snapshot`` returned.
+
+        Raises:
+            StateError: it is damaged.
+        """
+        try:
+            saved = msgspec.convert(state, Learned, from_attributes=True)
+        except msgspec.ValidationError as error:
+            msg = f"the saved plan of the aggregate is damaged: {error}"
+            raise StateError(msg) from error
+        if saved.plan not in PLANS:
+            msg = f"the saved plan of the aggregate is damaged: no plan {saved.plan!r}"
+            raise StateError(msg)
+        if self.is_adaptive:
+            self.plan = saved.plan
+            self.known = AggregateProfile(saved.n_rows, saved.n_cells)

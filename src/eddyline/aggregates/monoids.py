@@ -1,0 +1,23 @@
+"""All monoids by name. A new one is a class beside this, and a line here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from eddyline.aggregates.extremes import First, Greatest, Last, Least
+from eddyline.aggregates.means import Mean
+from eddyline.aggregates.sums import Count, Sum
+
+if TYPE_CHECKING:
+    from eddyline.aggregates.monoid import Monoid
+
+MONOIDS: dict[str, Monoid] = {
+    "sum": Sum(),
+    "count": Count(),
+    "mean": Mean(),
+    "min": Least(),
+    "max": Greatest(),
+    "first": First(),
+    "last": Last(),
+}
+"""As in Spark's ANSI mode; out of it, take what ``under(ansi=False)`` of them returns."""

@@ -1,0 +1,135 @@
+"""The work of the buckets of an aggregate in one batch, and what they report: values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec import field as struct_field
+
+from eddyline.aggregates.history import Span, names_of
+from eddyline.aggregates.monoids import MONOIDS
+from eddyline.state.manifest import StatePart
+from eddyline.state.run_files import RunFile
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from eddyline.aggregates.monoid import Monoid
+    from eddyline.query.query import Emits
+    from eddyline.query.windows import Window
+
+COMPONENT = "aggregate"
+
+INSTANT, FIRST = "__instant", "__first"
+"""Columns of results: the instant that they are of, which is the end of a window, and of sessions
+the first instant (µs)."""
+
+IS, WAS = "__is", "__was"
+"""Columns of results of which the ones before are told, too: whether there is one, and was."""
+
+OLD = "__old"
+"""Start of the names of the partial aggregates of the results before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Partials:
+    """Columns of partial aggregates, and how they are put together."""
+
+    monoids: Mapping[str, str]
+    """The name of the monoid of each column."""
+    ansi: bool = True
+    """Whether Spark raises where a value does not fit its type."""
+
+    @property
+    def made(self) -> dict[str, Monoid]:
+        """The monoid of each column."""
+        return {name: MONOIDS[each].under(ansi=self.ansi) for name, each in self.monoids.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """The windows of rows that some aggregates before OVER are of."""
+
+    window: Window
+    partials: Partials
+
+
+@dataclass(frozen=True, slots=True)
+class AggregatePlan:
+    """The work of every bucket in one batch; goes to workers."""
+
+    before: int
+    """The instant before which all rows had come before the batch (µs)."""
+    after: int
+    """The instant before which all rows are there with the batch (µs)."""
+    groups: tuple[str, ...]
+    """The columns of groups."""
+    partials: Partials
+    """Those of the aggregates by group; see ``frames``."""
+    window: Window
+    emits: Emits | None = None
+    frames: tuple[Frame, ...] = ()
+    """Of aggregates before OVER, in the place of a window and its partials."""
+    ties: tuple[str, ...] = ()
+    """The columns that order rows of one instant, where rows are counted."""
+
+    @property
+    def tells_old(self) -> bool:
+        """Whether the results before are told beside those that came to be."""
+        return self.emits in ("istream", "dstream")
+
+
+class BucketState(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The files of one bucket after a batch."""
+
+    waiting: tuple[RunFile, ...] = ()
+    """Cells, or rows, of which more may come, or that are not answered yet."""
+    history: dict[str, tuple[Span, ...]] = struct_field(default_factory=dict)
+    """Cells of before, by the kind of reach."""
+
+    @property
+    def names(self) -> list[str]:
+        """The names of all files."""
+        own = [each.name for each in self.waiting]
+        return own + [name for spans in self.history.values() for name in names_of(spans)]
+
+    @property
+    def files(self) -> list[RunFile]:
+        """All files."""
+        spans = [each for spans in self.history.values() for each in spans]
+        kept = [file for each in spans for file in (each.cells, each.summary) if file is not None]
+        return [*self.waiting, *kept]
+
+
+class AggregatePart(Struct, frozen=True, forbid_unknown_fields=True):
+    """The state of an aggregate after a batch."""
+
+    n_buckets: int
+    buckets: dict[int, BucketState] = struct_field(default_factory=dict)
+    """The files of each bucket, by its number."""
+
+    def packed(self) -> StatePart:
+        """Return the part as a manifest holds it."""
+        names = {name for each in self.buckets.values() for name in each.names}
+        return StatePart.of(self, sorted(names))
+
+
+@dataclass(frozen=True, slots=True)
+class BucketReport:
+    """What a bucket did in a batch."""
+
+    bucket: int
+    after: BucketState
+    """Its files after the batch."""
+    n_arrived: int = 0
+    """Cells, or rows of OVER, that arrived."""
+    n_read: int = 0
+    """Cells of before that were read."""
+    n_groups: int = 0
+    """Groups that results were computed for."""
+    n_results: int = 0
+    work_ns: int = 0
+    """Time in which the bucket computed results and kept cells (ns)."""
+    facts: Mapping[str, int] = field(default_factory=dict)

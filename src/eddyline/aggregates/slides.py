@@ -1,0 +1,51 @@
+"""Windows that end at every slide: the cells that they are cut into, and their ends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from eddyline.query.windows import LONGEST
+
+if TYPE_CHECKING:
+    from eddyline.query.windows import SlideWindow
+
+
+@dataclass(frozen=True, slots=True)
+class Slides:
+    """The instants of windows, and the cells between them.
+
+    Cells are cut where windows end and where they begin: where the length is no multiple of the
+    slide, two cells make a slide, the second one ``cut`` µs after the first.
+    """
+
+    slide: int
+    """µs."""
+    length: int
+    """µs; ``LONGEST`` if windows have no beginning."""
+    origin: int
+    """An instant at which a window ends (µs)."""
+
+    @classmethod
+    def of(cls, window: SlideWindow) -> Slides:
+        """Return the slides of a window."""
+        return cls(window.slide, window.length, window.origin % window.slide)
+
+    @property
+    def cut(self) -> int:
+        """The place in each slide at which a window begins (µs); 0 if it is where one ends."""
+        return 0 if self.length == LONGEST else -self.length % self.slide
+
+    @property
+    def is_tumbling(self) -> bool:
+        """Whether no row is in two windows."""
+        return self.length <= self.slide
+
+    def end_from(self, instant: int) -> int:
+        """Return the first end of a window at an instant or after it (µs)."""
+        return instant + (self.origin - instant) % self.slide
+
+    def cell_of(self, instant: int) -> int:
+        """Return the start of the cell of an instant (µs)."""
+        place = (instant - self.origin) % self.slide
+        return instant - place + (self.cut if place >= self.cut else 0)

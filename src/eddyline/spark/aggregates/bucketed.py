@@ -1,0 +1,333 @@
+"""Aggregates in buckets: what those by window and those of each row have in common on Spark.
+
+The driver's half. The rows of a batch go to their buckets in one shuffle, as cells or as they are;
+tasks answer what event time allows, keep the rest, and report.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+from pyspark.sql import Observation
+from pyspark.sql import functions as F
+from pyspark.sql.types import BinaryType, StructField, StructType
+
+from eddyline.aggregates.loop import AggregateLoop, AggregateRecord
+from eddyline.aggregates.plan import (
+    COMPONENT,
+    AggregatePart,
+    AggregatePlan,
+    Partials,
+)
+from eddyline.aggregates.profile import AggregateProfile
+from eddyline.aggregates.view import AggregateView
+from eddyline.errors import QueryError
+from eddyline.options import AggregateOptions
+from eddyline.spark.aggregates.grouping import Groups
+from eddyline.spark.aggregates.lifting import MICROS, LiftedCall, LiftedPartial, lifted
+from eddyline.spark.aggregates.task import REPORT, AggregateWorker
+from eddyline.spark.analysis import arrow_schema
+from eddyline.spark.event_time import micros_of
+from eddyline.spark.operator import Laid, Operator, Pending
+from eddyline.spark.run.observed_metrics import PendingMetrics
+from eddyline.spark.session import is_ansi
+from eddyline.state.rows import ALWAYS
+from eddyline.watch import aggregates as words
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import Column, DataFrame
+
+    from eddyline.aggregates.plan import BucketReport
+    from eddyline.query.aggregates import AggregateCall
+    from eddyline.runtime.journal import JournalEntry
+    from eddyline.runtime.operator import Record
+    from eddyline.runtime.records import History
+    from eddyline.spark.operator import Batch, Clock, Observed, Site
+    from eddyline.state.manifest import StatePart
+    from eddyline.state.place import StatePlace
+    from eddyline.watch.sections import Section
+
+ADAPTIVE = "spark.sql.adaptive.enabled"
+"""Spark's setting to plan each stage when the one before has run: a job for each of them, and
+partitions put together, which here are buckets."""
+
+
+class Bucketed(Operator):
+    """What all aggregates are: rows or cells in buckets, answered as event time allows.
+
+    Args:
+        site: the rows.
+        calls: the aggregates.
+        group_by: name and SQL text of the expressions that tell groups apart.
+
+    Raises:
+        QueryError: rows without event time, or an expression that Spark refuses.
+    """
+
+    name = COMPONENT
+    takes = AggregateOptions
+
+    def __init__(
+        self,
+        site: Site,
+        calls: Sequence[AggregateCall],
+        group_by: Sequence[tuple[str, str]],
+    ) -> None:
+        if site.time is None or site.clock is None:
+            msg = (
+                f"query {site.query!r} aggregates by event time, which its rows do not have: "
+                f"engine.stream(…, time='…'), and where they are results of a query, its output "
+                f"columns must have that column unchanged"
+            )
+            raise QueryError(msg, query=site.query)
+        self.query = site.query
+        self.options = AggregateOptions.taken(site.options)[0].resolved()
+        self.time = site.time
+        self.clock: Clock = site.clock
+        self.spark = site.df.sparkSession
+        self.micros = micros_of(site.df, site.time, site.query)
+        self.is_local = dict(site.df.dtypes)[site.time] == "timestamp_ntz"
+        self.rows_shape = site.df
+        timed = site.df.withColumn(MICROS, self.micros)
+        self.groups = Groups.of(timed, group_by)
+        self.calls = lifted(timed, calls)
+        self.loop = AggregateLoop(adaptive=self.options.adaptive)
+        self.place: StatePlace | None = None
+        self.part = AggregatePart(self.n_buckets)
+        """The state after the newest batch."""
+        self.total = AggregateProfile()
+        self._loads: tuple[int, ...] = ()
+        """New cells of each bucket in the newest batch."""
+        self._observed: Sequence[Observed] | None = None
+        self._found: dict[int, BucketReport] = {}
+        self._lock = threading.RLock()
+        self.clock.asked(self.last_chance)
+
+    @property
+    def lifts(self) -> list[LiftedPartial]:
+        """The partial aggregates of all calls."""
+        return [each for call in self.calls for each in call.partials]
+
+    def partials_of(self, calls: Sequence[LiftedCall]) -> Partials:
+        """Return the columns of the partial aggregates of calls."""
+        own = [each for call in calls for each in call.partials]
+        return Partials({each.column: each.monoid for each in own}, is_ansi(self.spark))
+
+    @property
+    def n_buckets(self) -> int:
+        """Parts into which groups are cut."""
+        if not self.groups.columns:
+            return 1
+        partitions = self.spark.conf.get("spark.sql.shuffle.partitions")
+        return self.options.buckets or int(partitions or 1)
+
+    # -- what a kind of aggregate says of itself --------------------------------------------------
+
+    def last_chance(self, micros: Column) -> Column:
+        """Return the instants from which on rows of some event times are late (µs)."""
+        return micros + 1
+
+    def plan_of(self, before: int, after: int) -> AggregatePlan:
+        """Return the work of the buckets between two instants (µs)."""
+        raise NotImplementedError
+
+    def cells(self, rows: DataFrame) -> DataFrame:
+        """Return rows as they go to the buckets, in the partition that is theirs."""
+        raise NotImplementedError
+
+    @property
+    def fields(self) -> list[StructField]:
+        """The columns that tasks return, but for the report."""
+        raise NotImplementedError
+
+    def answers(self, found: DataFrame) -> DataFrame:
+        """Return the results of what tasks returned."""
+        raise NotImplementedError
+
+    # -- state ----------------------------------------------------------------------------------
+
+    def attach(self, place: StatePlace) -> None:
+        """Take note of where cells are written."""
+        self.place = place
+
+    def open(self, part: StatePart | None, again: StatePart | None, batch: Batch) -> None:  # noqa: ARG002
+        """Start from the cells after the batch before."""
+        with self._lock:
+            self.part = AggregatePart(self.n_buckets) if part is None else part.read(AggregatePart)
+
+    def _reports(self, observed: Sequence[Observed]) -> dict[int, BucketReport]:
+        """Return the reports of the buckets that have done their work, by bucket."""
+        if observed is not self._observed:
+            reports = [
+                report
+                for each in observed
+                if each.name == COMPONENT
+                for report in each.reports("reports")
+            ]
+            self._found = {report.partition: report.profile for report in reports}
+            self._observed = observed
+        return self._found
+
+    def is_whole(self, observed: Sequence[Observed]) -> bool:
+        """Return whether every bucket has reported; without rows none need do."""
+        return self.clock.is_idle or self._reports(observed).keys() == {*range(self.n_buckets)}
+
+    def close(self, observed: Sequence[Observed], batch: Batch) -> StatePart:  # noqa: ARG002
+        """Return the cells after the batch, of which all files are written."""
+        found = self._reports(observed)
+        with self._lock:
+            if not self.clock.is_idle:
+                buckets = {bucket: found[bucket].after for bucket in sorted(found)}
+                self.part = AggregatePart(self.n_buckets, buckets)
+            return self.part.packed()
+
+    # -- one batch ------------------------------------------------------------------------------
+
+    def lay(self, df: DataFrame, batch: Batch) -> Laid:  # noqa: ARG002
+        """Return the results that event time allows after a batch."""
+        if self.clock.is_idle:
+            return Laid(self.answers(self._nothing))
+        # A micro-batch has a session of its stream's own.
+        df.sparkSession.conf.set(ADAPTIVE, "false")
+        arrived, done = Observation(), Observation()
+        rows = self._timely(df).observe(arrived, F.count(F.lit(1)).alias("n_rows"))
+        found = self._worked(rows, self.place)
+        found = found.observe(done, F.collect_list(REPORT).alias("reports"))
+        pending = (("rows", arrived), (COMPONENT, done))
+        return Laid(
+            self.answers(found.where(f"{REPORT} IS NULL")),
+            tuple(Pending(name, PendingMetrics(each)) for name, each in pending),
+        )
+
+    def once(self, df: DataFrame) -> DataFrame:
+        """Return all results over batch DataFrames; nothing is kept."""
+        return self.answers(self._worked(self._timely(df), None))
+
+    def shape(self, df: DataFrame) -> DataFrame:  # noqa: ARG002 - the columns are other ones
+        """Return a DataFrame with the columns of results."""
+        return self.answers(self._nothing)
+
+    def _timely(self, df: DataFrame) -> DataFrame:
+        """Return the rows that have an event time and are not late, with that time."""
+        rows = df.withColumn(MICROS, self.micros).where(F.col(MICROS).isNotNull())
+        before = self.clock.before
+        return rows if before == ALWAYS else rows.where(self.last_chance(F.col(MICROS)) > before)
+
+    def _worked(self, rows: DataFrame, place: StatePlace | None) -> DataFrame:
+        """Return what tasks return of the rows of a batch."""
+        schema = self._task_schema
+        worker = AggregateWorker(
+            self.plan_of(self.clock.before, self.clock.after),
+            arrow_schema(rows.sparkSession, schema),
+            place,
+            self.part,
+            self.n_buckets,
+        )
+        return self.cells(rows).mapInArrow(worker.run, schema)
+
+    @property
+    def _task_schema(self) -> StructType:
+        return StructType([*self.fields, StructField(REPORT, BinaryType())])
+
+    @property
+    def _nothing(self) -> DataFrame:
+        """What tasks return, without rows."""
+        return self.spark.createDataFrame([], self._task_schema)
+
+    def learn(self, observed: Sequence[Observed], batch: Batch) -> list[JournalEntry]:
+        """Take in what the buckets of a batch did."""
+        found = self._reports(observed)
+        if not found or self.clock.is_idle:
+            return []
+        rows = next((each for each in observed if each.name == "rows"), None)
+        reports = [found[bucket] for bucket in sorted(found)]
+        profile = AggregateProfile(
+            n_rows=0 if rows is None else int(rows.metrics["n_rows"]),
+            n_cells=sum(each.n_arrived for each in reports),
+            n_read=sum(each.n_read for each in reports),
+            n_results=sum(each.n_results for each in reports),
+            work_ns=sum(each.work_ns for each in reports),
+        )
+        with self._lock:
+            self.total = self.total.merge(profile)
+            self._loads = tuple(each.n_arrived for each in reports)
+            return self.loop.step(profile, batch.id)
+
+    # -- what people see, and what is saved -------------------------------------------------------
+
+    @property
+    def loops(self) -> tuple[AggregateLoop, ...]:
+        """The loop that decides where rows become cells."""
+        return (self.loop,)
+
+    def plan(self) -> str | None:
+        """Return where rows become cells."""
+        return self.loop.plan
+
+    def records(self) -> tuple[Record, ...]:
+        """Return the record after a batch."""
+        return (self._record(),)
+
+    def _record(self) -> AggregateRecord:
+        with self._lock:
+            files = [file for each in self.part.buckets.values() for file in each.files]
+            n_kept, n_bytes = (
+                sum(getattr(f, name) for f in files) for name in ("n_rows", "n_bytes")
+            )
+        return replace(self.loop.record(), n_kept=n_kept, n_bytes=n_bytes)
+
+    def lines(self) -> tuple[str, ...]:
+        """Return what is kept in words, for the progress."""
+        return words.lines(self._record())
+
+    def sections(self, history: History) -> list[Section]:
+        """Return for people what the plan is, why, and what it did."""
+        return words.sections(self.view(), history)
+
+    def view(self) -> AggregateView:
+        """Return the aggregate as it stands."""
+        with self._lock:
+            states = list(self.part.buckets.values())
+            waiting = [file for each in states for file in each.waiting]
+            files = [file for each in states for file in each.files]
+            loads = np.array(self._loads, dtype=np.float64)
+            mean = loads.mean() if loads.size else 0.0
+            return AggregateView(
+                name=self.query,
+                windows=self.windows,
+                groups=tuple(" ".join(text.split()) for _, text in self.groups.columns),
+                calls=tuple(each.call.text for each in self.calls),
+                plan=self.plan() or "",
+                known=self.loop.known,
+                total=self.total,
+                n_waiting=sum(each.n_rows for each in waiting),
+                n_kept=sum(each.n_rows for each in files) - sum(each.n_rows for each in waiting),
+                n_bytes=sum(each.n_bytes for each in files),
+                n_files=len(files),
+                n_buckets=self.n_buckets,
+                fullest=float(loads.max() / mean) if mean > 0 else float("nan"),
+                is_adaptive=self.options.adaptive,
+            )
+
+    @property
+    def windows(self) -> tuple[str, ...]:
+        """The windows as a query would write them."""
+        raise NotImplementedError
+
+    def snapshot(self) -> Any:
+        """Return the learned state."""
+        return msgspec.to_builtins(self.loop.snapshot())
+
+    def restore(self, state: Any) -> None:
+        """Continue from what ``snapshot`` returned.
+
+        Raises:
+            StateError: it is damaged.
+        """
+        self.loop.restore(state)

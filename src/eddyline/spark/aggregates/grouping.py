@@ -1,0 +1,95 @@
+"""Groups of rows on Spark: their columns, their codes, and the buckets that they are in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import reduce
+from operator import add
+from typing import TYPE_CHECKING
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, MapType, StructField, StructType, VariantType
+
+from eddyline.errors import QueryError
+from eddyline.spark.arrow_tasks import BUCKET
+from eddyline.sql.parsing import quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import Column, DataFrame
+
+CODE, CHECK = "__code", "__check"
+"""Columns of the two hashes that a group is known by; see ``aggregates.cells``."""
+
+CHECK_SEED = 0x9E3779B9
+"""Hashed before a group for its second hash, which is another one by that."""
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """The groups of rows of a DataFrame."""
+
+    columns: tuple[tuple[str, str], ...]
+    """Name and SQL text of each."""
+    fields: tuple[StructField, ...]
+    """Their names and types."""
+
+    @classmethod
+    def of(cls, df: DataFrame, columns: Sequence[tuple[str, str]]) -> Groups:
+        """Return the groups by expressions over a DataFrame.
+
+        Raises:
+            QueryError: one that Spark refuses, or of a type that cannot be grouped by.
+        """
+        found = []
+        for name, text in columns:
+            try:
+                kind = df.selectExpr(f"({text}\n) AS g").schema[0].dataType
+            except AnalysisException as error:
+                msg = f"GROUP BY {text}: {error.getMessage() or error}"
+                raise QueryError(msg, group=text) from error
+            if _has_no_order(kind):
+                msg = f"GROUP BY {text}: {kind.simpleString()} is no type to group by"
+                raise QueryError(msg, group=text)
+            found.append(StructField(name, kind))
+        return cls(tuple(columns), tuple(found))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of their columns."""
+        return tuple(name for name, _ in self.columns)
+
+    @property
+    def values(self) -> list[Column]:
+        """Their columns, over the rows."""
+        return [F.expr(f"({text}\n)").alias(name) for name, text in self.columns]
+
+    def coded(self, df: DataFrame, n_buckets: int) -> DataFrame:
+        """Return rows that have the columns of groups with their codes and bucket."""
+        parts = [part for each in self.fields for part in _hashed(each)]
+        nulls = [
+            F.col(quoted(name)).isNull().cast("int") * (1 << k) for k, name in enumerate(self.names)
+        ]
+        # A hash steps over NULL, so the places of NULLs are hashed, too.
+        mask = reduce(add, nulls, F.lit(0))
+        code = F.xxhash64(mask, *parts)
+        check = F.xxhash64(F.lit(CHECK_SEED), mask, *parts)
+        coded = df.withColumns({CODE: code, CHECK: check})
+        return coded.withColumn(BUCKET, F.pmod(F.col(CODE), F.lit(n_buckets)).cast("int"))
+
+
+def _hashed(field: StructField) -> list[Column]:
+    """Return what is hashed of a column; of nested ones their text, too, which shows NULLs."""
+    column = F.col(quoted(field.name))
+    is_nested = isinstance(field.dataType, StructType | ArrayType)
+    return [column, column.cast("string")] if is_nested else [column]
+
+
+def _has_no_order(kind: object) -> bool:
+    if isinstance(kind, StructType):
+        return any(_has_no_order(field.dataType) for field in kind)
+    if isinstance(kind, ArrayType):
+        return _has_no_order(kind.elementType)
+    return isinstance(kind, MapType | VariantType)

@@ -1,0 +1,230 @@
+"""Aggregates by group and window on Spark: rows to cells natively, cells to results in buckets."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Self
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import functions as F
+from pyspark.sql.types import BooleanType, LongType, StructField
+
+from eddyline.aggregates.plan import (
+    FIRST,
+    INSTANT,
+    IS,
+    OLD,
+    WAS,
+    AggregatePlan,
+)
+from eddyline.errors import NotSupportedError, QueryError
+from eddyline.query.aggregates import WINDOW
+from eddyline.query.windows import LONGEST, SessionWindow, SlideWindow
+from eddyline.spark.aggregates.grouping import CHECK, CODE
+from eddyline.spark.aggregates.lifting import MICROS
+from eddyline.spark.aggregates.task import END, START
+from eddyline.spark.arrow_tasks import BUCKET
+from eddyline.spark.event_time import instant_of
+from eddyline.sql.parsing import quoted
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from eddyline.query.steps import AggregateStep
+    from eddyline.spark.operator import Site
+
+from eddyline.spark.aggregates.bucketed import Bucketed
+
+NEW, BEFORE = "__new", "__before"
+"""Columns of output rows, now and before, where only changes are emitted."""
+
+
+class AggregateOperator(Bucketed):
+    """Runs an ``AggregateStep``."""
+
+    def __init__(self, step: AggregateStep, site: Site) -> None:
+        self.step = step
+        self.window = step.window
+        super().__init__(site, step.calls, step.groups)
+        _check(step, site.query)
+        self.ties = tuple(site.df.columns) if self.window.counts is not None else ()
+        """The columns that order rows of one instant, where rows are counted."""
+        changes = not isinstance(self.window, SlideWindow | SessionWindow)
+        asked = None if step.emits == "rstream" else step.emits
+        self.emits = (asked or "istream") if changes else asked
+        self.partials = self.partials_of(self.calls)
+        self.answers(self._nothing)  # says what is wrong with it
+
+    @classmethod
+    def of(cls, step: AggregateStep, site: Site) -> Self:
+        """Return the operator of a step."""
+        return cls(step, site)
+
+    def last_chance(self, micros: Column) -> Column:
+        """Return the instants from which on rows of some event times are late (µs)."""
+        if not isinstance(self.window, SlideWindow):
+            return super().last_chance(micros)
+        place = F.pmod(micros - F.lit(self.window.origin), F.lit(self.window.slide))
+        return micros - place + F.lit(self.window.slide)
+
+    def plan_of(self, before: int, after: int) -> AggregatePlan:
+        """Return the work of the buckets between two instants (µs)."""
+        return AggregatePlan(
+            before,
+            after,
+            self.groups.names,
+            self.partials,
+            self.window,
+            self.emits,
+            ties=tuple(self._ties),
+        )
+
+    # -- cells ----------------------------------------------------------------------------------
+
+    def cells(self, rows: DataFrame) -> DataFrame:
+        """Return cells in the partitions that are their buckets."""
+        if self.window.counts is not None:
+            return self._counted(rows)
+        rows = rows.withColumn(START, self._start)
+        rows = self.groups.coded(rows.withColumns(self._group_columns), self.n_buckets)
+        n, bucket = self.n_buckets, F.col(BUCKET)
+        if self.loop.plan == "late":
+            rows = rows.repartitionById(n, bucket)
+        keys = [BUCKET, CODE, CHECK, START, *map(quoted, self.groups.names)]
+        reduced = [each.reduced for each in self.lifts]
+        if isinstance(self.window, SessionWindow):
+            reduced += [F.min(MICROS).alias("__least"), F.max(MICROS).alias(END)]
+        # Without any aggregate cells are what is distinct.
+        made = rows.groupBy(*keys).agg(*reduced) if reduced else rows.select(*keys).distinct()
+        if isinstance(self.window, SessionWindow):
+            made = made.withColumn(START, F.col("__least")).drop("__least")
+        return made if self.loop.plan == "late" else made.repartitionById(n, bucket)
+
+    def _counted(self, rows: DataFrame) -> DataFrame:
+        """Return rows, which windows count, in the partitions that are their buckets."""
+        rows = rows.withColumn(START, F.col(MICROS))
+        rows = self.groups.coded(rows.withColumns(self._group_columns), self.n_buckets)
+        names = [BUCKET, CODE, CHECK, START, *map(quoted, self.groups.names)]
+        columns = [F.col(each) for each in names] + [each.of_row for each in self.lifts]
+        columns += [F.col(quoted(each)).alias(tie) for tie, each in self._ties.items()]
+        return rows.select(*columns).repartitionById(self.n_buckets, F.col(BUCKET))
+
+    @property
+    def _ties(self) -> dict[str, str]:
+        """The columns that order rows of one instant, by the names under which they travel."""
+        return {f"__tie{k}": name for k, name in enumerate(self.ties)}
+
+    @property
+    def _group_columns(self) -> dict[str, Column]:
+        return dict(zip(self.groups.names, self.groups.values, strict=True))
+
+    @property
+    def _start(self) -> Column:
+        """The start of the cell of a row (µs)."""
+        micros = F.col(MICROS)
+        if isinstance(self.window, SessionWindow):
+            return micros - F.pmod(micros, F.lit(self.window.gap))
+        if not isinstance(self.window, SlideWindow):
+            return micros
+        slide, length = self.window.slide, self.window.length
+        place = F.pmod(micros - F.lit(self.window.origin), F.lit(slide))
+        start, cut = micros - place, 0 if length == LONGEST else -length % slide
+        return start + F.when(place >= cut, F.lit(cut)).otherwise(F.lit(0)) if cut else start
+
+    # -- results --------------------------------------------------------------------------------
+
+    @property
+    def fields(self) -> list[StructField]:
+        """The columns that tasks return, but for the report."""
+        values = [field for call in self.calls for field in call.fields]
+        found = [*self.groups.fields, StructField(INSTANT, LongType()), *values]
+        if isinstance(self.window, SessionWindow):
+            found.append(StructField(FIRST, LongType()))
+        if self.emits in ("istream", "dstream"):
+            found += [StructField(f"{OLD}{each.name}", each.dataType) for each in values]
+            found += [StructField(name, BooleanType()) for name in (IS, WAS)]
+        return [StructField(each.name, each.dataType) for each in found]
+
+    def answers(self, found: DataFrame) -> DataFrame:
+        """Return the results of what tasks returned.
+
+        Raises:
+            QueryError: HAVING or an output column that Spark refuses.
+        """
+        try:
+            return self._answers(found)
+        except AnalysisException as error:
+            msg = f"query {self.query!r}: {error.getMessage() or error}"
+            raise QueryError(msg, query=self.query) from error
+
+    def _answers(self, found: DataFrame) -> DataFrame:
+        if self.emits not in ("istream", "dstream"):
+            return self._projected(found, "")
+        sides = found
+        for side, prefix, flag in ((NEW, "", IS), (BEFORE, OLD, WAS)):
+            sides = self._with_side(sides, side, prefix, flag)
+        side = NEW if self.emits == "istream" else BEFORE
+        both = F.col(f"{NEW}_is") & F.col(f"{BEFORE}_is")
+        same = both & F.col(NEW).eqNullSafe(F.col(BEFORE))
+        return sides.where(F.col(f"{side}_is") & ~same).select(f"{side}.*")
+
+    def _with_side(self, found: DataFrame, side: str, prefix: str, flag: str) -> DataFrame:
+        """Return what was found with the output columns of one side, and whether it is there."""
+        row = self._row(prefix)
+        passes = F.col(flag)
+        if self.step.having:
+            passes = passes & F.coalesce(F.expr(f"({self.step.having}\n)"), F.lit(False))
+        projected = F.struct(*[F.expr(each) for each in self.step.projections])
+        columns = {f"{side}_is": passes, side: projected}
+        return found.withColumns(row).withColumns(columns).drop(*row)
+
+    def _projected(self, found: DataFrame, prefix: str) -> DataFrame:
+        results = found.withColumns(self._row(prefix))
+        if self.step.having:
+            results = results.where(self.step.having)
+        return results.selectExpr(*self.step.projections)
+
+    def _row(self, prefix: str) -> dict[str, Column]:
+        """Return the columns that HAVING and output columns read beside the groups."""
+        values = {each.call.column: each.value(prefix) for each in self.calls}
+        return {**values, WINDOW: self._window_column}
+
+    @property
+    def _window_column(self) -> Column:
+        instant, window = F.col(INSTANT), self.window
+        end = instant_of(instant, is_local=self.is_local)
+        if isinstance(window, SessionWindow):
+            start = instant_of(F.col(FIRST), is_local=self.is_local)
+        elif window.counts is not None or window.length == LONGEST:
+            start = F.lit(None).cast("timestamp_ntz" if self.is_local else "timestamp")
+        else:
+            start = instant_of(instant - F.lit(window.length), is_local=self.is_local)
+        return F.struct(start.alias("start"), end.alias("end"))
+
+    @property
+    def windows(self) -> tuple[str, ...]:
+        """The window as a query would write it."""
+        return (self.window.text,)
+
+
+def _check(step: AggregateStep, query: str) -> None:
+    """Raise NotSupportedError if values cannot be emitted in the way that is asked for."""
+    window, groups = step.window, {text.strip("`").lower() for _, text in step.groups}
+    if step.emits == "rstream" and not isinstance(window, SlideWindow):
+        msg = (
+            f"query {query!r}: RSTREAM over [{window.text}] would give all groups at every instant "
+            f"of the stream, which is not supported yet; write SLIDE, such as "
+            f"[{window.text} SLIDE 1 SECOND]"
+        )
+        raise NotSupportedError(msg, query=query)
+    if step.emits == "dstream" and isinstance(window, SessionWindow):
+        msg = f"query {query!r}: a session is given once, when it ends; DSTREAM has none that ends"
+        raise NotSupportedError(msg, query=query)
+    counts = window.counts
+    if counts is not None and {each.lower() for each in counts.partition_by} != groups:
+        by = ", ".join(counts.partition_by) or "nothing"
+        msg = (
+            f"query {query!r}: [{window.text}] counts rows by {by}, and results are grouped by "
+            f"{', '.join(sorted(groups)) or 'nothing'}: not supported yet unless both are the "
+            f"same; write [PARTITION BY {', '.join(sorted(groups)) or 'k'} ROWS {counts.rows}]"
+        )
+        raise NotSupportedError(msg, query=query)

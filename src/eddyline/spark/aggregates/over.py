@@ -1,0 +1,99 @@
+"""Aggregates of each row over rows of its partition up to it, on Spark: ``OVER``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Self
+
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructField
+
+from eddyline.aggregates.loop import AggregateLoop
+from eddyline.aggregates.plan import AggregatePlan, Frame
+from eddyline.query.windows import UNBOUNDED
+from eddyline.spark.aggregates.bucketed import Bucketed
+from eddyline.spark.aggregates.grouping import CHECK, CODE
+from eddyline.spark.aggregates.lifting import MICROS
+from eddyline.spark.aggregates.task import START
+from eddyline.spark.analysis import check_names
+from eddyline.spark.arrow_tasks import BUCKET
+from eddyline.sql.parsing import quoted
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from eddyline.query.steps import OverStep
+    from eddyline.query.windows import Window
+    from eddyline.spark.aggregates.lifting import LiftedCall
+    from eddyline.spark.operator import Site
+
+
+class OverOperator(Bucketed):
+    """Runs an ``OverStep``: rows go to their buckets as they are, and wait for event time."""
+
+    name = "over"
+
+    def __init__(self, step: OverStep, site: Site) -> None:
+        check_names(site.df)
+        self.step = step
+        by = [(f"__by{k}", text) for k, text in enumerate(step.partition_by)]
+        super().__init__(site, [each.call for each in step.calls], by)
+        self.loop = AggregateLoop(adaptive=False)
+        self.columns = [StructField(each.name, each.dataType) for each in site.df.schema]
+        self.frames: dict[Window, list[LiftedCall]] = {}
+        """The calls by the rows that they are over."""
+        for over, call in zip(step.calls, self.calls, strict=True):
+            self.frames.setdefault(over.window, []).append(call)
+
+    @classmethod
+    def of(cls, step: OverStep, site: Site) -> Self:
+        """Return the operator of a step."""
+        return cls(step, site)
+
+    def plan_of(self, before: int, after: int) -> AggregatePlan:
+        """Return the work of the buckets between two instants (µs)."""
+        frames = [Frame(window, self.partials_of(calls)) for window, calls in self.frames.items()]
+        is_counted = any(each.window.counts is not None for each in frames)
+        return AggregatePlan(
+            before,
+            after,
+            (),
+            self.partials_of(()),
+            UNBOUNDED,
+            frames=tuple(frames),
+            ties=tuple(each.name for each in self.columns) if is_counted else (),
+        )
+
+    def cells(self, rows: DataFrame) -> DataFrame:
+        """Return the rows in the partitions that are their buckets."""
+        by = dict(zip(self.groups.names, self.groups.values, strict=True))
+        coded = self.groups.coded(rows.withColumns({**by, START: F.col(MICROS)}), self.n_buckets)
+        own = [F.col(quoted(each.name)) for each in self.columns]
+        codes = [F.col(each) for each in (BUCKET, CODE, CHECK, START)]
+        chosen = coded.select(*codes, *own, *(each.of_row for each in self.lifts))
+        return chosen.repartitionById(self.n_buckets, F.col(BUCKET))
+
+    @property
+    def fields(self) -> list[StructField]:
+        """The columns that tasks return, but for the report."""
+        return [*self.columns, *(field for call in self.calls for field in call.fields)]
+
+    def answers(self, found: DataFrame) -> DataFrame:
+        """Return the rows with the values of their calls."""
+        own = [F.col(quoted(each.name)) for each in self.columns]
+        return found.select(*own, *(each.value().alias(each.call.column) for each in self.calls))
+
+    # -- what people see --------------------------------------------------------------------------
+
+    @property
+    def loops(self) -> tuple[AggregateLoop, ...]:
+        """None: there is nothing to decide."""
+        return ()
+
+    def plan(self) -> str | None:
+        """Return that there is no plan."""
+        return None
+
+    @property
+    def windows(self) -> tuple[str, ...]:
+        """The windows of rows as a query would write them."""
+        return tuple(each.text for each in self.frames)

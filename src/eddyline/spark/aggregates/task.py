@@ -1,0 +1,124 @@
+"""The work of Spark's Python workers for an aggregate: one partition, which is one bucket."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+from pyspark import TaskContext
+
+from eddyline.aggregates.bucket import ChangeBatch, SessionBatch, SlideBatch
+from eddyline.aggregates.cells import CHECK as CHECK_KEY
+from eddyline.aggregates.cells import CODE as CODE_KEY
+from eddyline.aggregates.moving import state_of
+from eddyline.aggregates.plan import COMPONENT
+from eddyline.aggregates.rows import RowBatch
+from eddyline.errors import StateError
+from eddyline.query.windows import SessionWindow, SlideWindow
+from eddyline.runtime.reports import TaskReport
+from eddyline.spark.aggregates.grouping import CHECK, CODE
+from eddyline.spark.arrow_tasks import BUCKET, bucket_of, quiet_when_cut_short
+from eddyline.state.rows import Rows, as_kept
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from eddyline.aggregates.bucket import BucketBatch
+    from eddyline.aggregates.plan import AggregatePart, AggregatePlan, BucketReport
+    from eddyline.state.place import StatePlace
+
+REPORT = "__report"
+"""The column of what a bucket did: set in the last row of its partition, which is no result."""
+
+START, END = "__start", "__end"
+"""Columns of the first and the last instant of a cell (µs)."""
+
+
+@dataclass(frozen=True)
+class AggregateWorker:
+    """Answers a bucket in a batch, and keeps its cells; goes to workers."""
+
+    plan: AggregatePlan
+    outputs: pa.Schema
+    """The columns of results; behind them the report, where there is a place."""
+    place: StatePlace | None
+    """The folders of state; None if nothing is kept."""
+    part: AggregatePart
+    """The state before the batch."""
+    n_buckets: int
+
+    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Answer a bucket; the last row is its report.
+
+        Raises:
+            StateError: its state cannot be read or written.
+        """
+        quiet_when_cut_short()
+        arrived = list(batches)
+        bucket = bucket_of(arrived)
+        rows = cells_of(arrived)
+        try:
+            state = state_of(self.part, bucket, self.n_buckets, self.place)
+            task = self._kind(self.plan, self.place, state, bucket)
+            for found in task.run(rows):
+                yield from self._sent(found)
+        except OSError as error:
+            folder = "" if self.place is None else self.place.folder
+            msg = (
+                f"bucket {bucket} cannot read or write its cells in {folder}: {error}; see that "
+                f"the files are there and that the disk has room, then start the query again: "
+                f"nothing is lost"
+            )
+            raise StateError(msg, bucket=bucket, folder=folder) from error
+        if self.place is not None:
+            yield self._reported(task.report)
+
+    @property
+    def _kind(self) -> type[BucketBatch]:
+        if self.plan.frames:
+            return RowBatch
+        kinds = {SlideWindow: SlideBatch, SessionWindow: SessionBatch}
+        return kinds.get(type(self.plan.window), ChangeBatch)
+
+    def _sent(self, found: pa.Table) -> Iterator[pa.RecordBatch]:
+        """Yield results as Spark takes them."""
+        columns = [
+            _as(found[field.name], field.type)
+            if field.name != REPORT
+            else pa.nulls(found.num_rows, field.type)
+            for field in self.outputs
+        ]
+        yield from pa.Table.from_arrays(columns, schema=self.outputs).to_batches(65_536)
+
+    def _reported(self, report: BucketReport) -> pa.RecordBatch:
+        """Return the row that brings a report home."""
+        nothing = [pa.nulls(1, field.type) for field in self.outputs if field.name != REPORT]
+        context = TaskContext.get()
+        attempt = 0 if context is None else context.taskAttemptId()
+        sent = TaskReport(COMPONENT, report.bucket, attempt, report).to_bytes()
+        packed = pa.array([sent], pa.binary())
+        return pa.RecordBatch.from_arrays([*nothing, packed], schema=self.outputs)
+
+
+def cells_of(arrived: Sequence[pa.RecordBatch]) -> Rows | None:
+    """Return the cells, or rows, that came to a bucket; None if none did."""
+    filled = [each for each in arrived if each.num_rows]
+    if not filled:
+        return None
+    table = pa.Table.from_batches(filled).combine_chunks()
+    own = {name: _ints(table[name]) for name in (CODE, CHECK, START)}
+    ends = _ints(table[END]) if END in table.column_names else own[START]
+    kept = [name for name in table.column_names if name not in (CODE, CHECK, START, END, BUCKET)]
+    payload = pa.table({name: _as(table[name], as_kept(table[name].type)) for name in kept})
+    return Rows({CODE_KEY: own[CODE], CHECK_KEY: own[CHECK]}, own[START], ends, payload)
+
+
+def _ints(column: pa.ChunkedArray) -> np.ndarray:
+    found: np.ndarray = column.to_numpy()
+    return np.ascontiguousarray(found)
+
+
+def _as(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    return column if column.type == kind else column.cast(kind)

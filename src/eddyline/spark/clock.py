@@ -1,0 +1,270 @@
+"""The clock of a stream: how far its event time has come, and the rows that came too late for it.
+
+Operators that answer when event time allows ask the clock of their rows. A batch's own rows move
+it before the batch is answered, so that answers do not depend on how rows are cut into batches: the
+clock looks at the event times of a batch in a small job of its own, and only if somebody asks it.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pyarrow as pa
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from eddyline.errors import StateError
+from eddyline.spark.arrow_tasks import task_ids
+from eddyline.spark.event_time import micros_of
+from eddyline.spark.operator import Laid, Operator
+from eddyline.spark.relation import lateness_of
+from eddyline.state.late_rows import read_late, settle_late, with_times, write_late_table
+from eddyline.state.manifest import StatePart
+from eddyline.state.rows import ALWAYS, FOREVER
+from eddyline.watch import clock as words
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from pyspark.sql import Column, DataFrame
+
+    from eddyline.runtime.journal import JournalEntry
+    from eddyline.runtime.records import History
+    from eddyline.spark.operator import Batch, Observed
+    from eddyline.spark.relation import Relation
+    from eddyline.state.place import StatePlace
+    from eddyline.watch.sections import Section
+
+LATE_FRAC = 0.005
+"""Share of late rows that is warned of."""
+
+_MICROS = "__micros"
+
+
+class ClockPart(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The durable state of a clock."""
+
+    latest: int = ALWAYS
+    """The latest event time so far (µs)."""
+    n_late: int = 0
+    """Late rows so far."""
+
+
+class Arrived(msgspec.Struct, forbid_unknown_fields=True):
+    """Rows of a stream that have come."""
+
+    n_rows: int = 0
+    n_untimed: int = 0
+    """Those of them without an event time."""
+
+
+class StreamClock(Operator):
+    """The clock of a stream, as the first operator over its rows.
+
+    Args:
+        stream: name of the stream.
+        relation: the stream.
+
+    Raises:
+        QueryError: its event time is no timestamp.
+        OptionError: its lateness is no interval.
+    """
+
+    name = "clock"
+
+    def __init__(self, stream: str, relation: Relation) -> None:
+        assert relation.time is not None
+        self.stream = stream
+        self.keeps_late = (stream,)
+        self.before, self.after = ALWAYS, ALWAYS
+        self.part = ClockPart()
+        self.arrived = Arrived()
+        self.is_asked = False
+        self._columns = relation.df
+        self._micros = micros_of(relation.df, relation.time, stream)
+        self._lateness = lateness_of(relation, stream)
+        self._last_chance: Callable[[Column], Column] = lambda micros: micros
+        self._newest: dict[str, Any] = {}
+        self._late_files: set[str] = set()
+        self._last_batch = -1
+        self._is_warned = False
+
+    def asked(self, last_chance: Callable[[Column], Column]) -> None:
+        """Take note that an operator asks; see ``Clock``."""
+        self.is_asked, self._last_chance = True, last_chance
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether the batch has no rows at all; see ``Clock``."""
+        return self._newest.get("n_rows") == 0
+
+    # -- state ----------------------------------------------------------------------------------
+
+    def attach(self, place: StatePlace) -> None:
+        """Take note of where late rows are written."""
+        self._place = place
+
+    def open(self, part: StatePart | None, again: StatePart | None, batch: Batch) -> None:  # noqa: ARG002
+        """Start from the event time after the batch before."""
+        self.part = ClockPart() if part is None else part.read(ClockPart)
+        self.before = self.after = self._low(self.part.latest)
+        self._last_batch = batch.id - 1
+
+    def is_whole(self, observed: Sequence[Observed]) -> bool:  # noqa: ARG002
+        """Return that all is known before the job."""
+        return True
+
+    def close(self, observed: Sequence[Observed], batch: Batch) -> StatePart:  # noqa: ARG002
+        """Return the event time after the batch, with its late rows made durable.
+
+        Raises:
+            StateError: these cannot be made durable.
+        """
+        try:
+            settle_late(self._place, batch.id, self._late_files)
+        except OSError as error:
+            msg = (
+                f"late rows of batch {batch.id} cannot be kept in {self._place.late}: {error}; the "
+                f"batch runs again when the query is started anew"
+            )
+            raise StateError(msg, folder=self._place.late) from error
+        n_late = self.part.n_late + self._newest["n_late"]
+        self.part, self._last_batch = ClockPart(self._latest, n_late), batch.id
+        return StatePart.of(self.part, ())
+
+    @property
+    def _latest(self) -> int:
+        newest = self._newest.get("latest")
+        return self.part.latest if newest is None else max(self.part.latest, int(newest))
+
+    def _low(self, latest: int) -> int:
+        """Return the instant before which all rows have come (µs)."""
+        return latest if latest in (ALWAYS, FOREVER) else max(latest - self._lateness, ALWAYS + 1)
+
+    # -- one batch ------------------------------------------------------------------------------
+
+    def prepare(self, df: DataFrame, batch: Batch) -> None:
+        """Look at the event times of a batch, and put its late rows aside."""
+        micros = F.col(_MICROS)
+        late = self._last_chance(micros) <= self.before
+        counts = [
+            F.count(F.lit(1)).alias("n_rows"),
+            F.count(micros).alias("n_timed"),
+            F.count(F.when(late, 1)).alias("n_late"),
+            F.max(micros).alias("latest"),
+        ]
+        row = df.select(self._micros.alias(_MICROS)).agg(*counts).first()
+        assert row is not None
+        self._newest = row.asDict()
+        self._late_files = set()
+        if self._newest["n_late"]:
+            rows = df.withColumn(_MICROS, self._micros).where(late)
+            task = _LateRows(self._place, batch.id, self.stream)
+            self._late_files = {
+                each.file for each in rows.mapInArrow(task.run, "file string").collect()
+            }
+        self.after = self._low(self._latest)
+
+    def lay(self, df: DataFrame, batch: Batch) -> Laid:  # noqa: ARG002
+        """Return the rows as they are."""
+        return Laid(df)
+
+    def once(self, df: DataFrame) -> DataFrame:
+        """Return all rows of a batch DataFrame; no more will come."""
+        self.before, self.after = ALWAYS, FOREVER
+        return df
+
+    def learn(self, observed: Sequence[Observed], batch: Batch) -> list[JournalEntry]:  # noqa: ARG002
+        """Count what arrived, and warn once if much of it was late."""
+        self.arrived.n_rows += self._newest["n_rows"]
+        self.arrived.n_untimed += self._newest["n_rows"] - self._newest["n_timed"]
+        n = self.part.n_late
+        if not self._is_warned and n >= max(10, LATE_FRAC * self.arrived.n_rows):
+            self._is_warned = True
+            msg = (
+                f"{n:,} of {self.arrived.n_rows:,} rows of {self.stream!r} came too late and were "
+                f"left out: run.late_rows({self.stream!r}) has them; a longer lateness='10 minutes'"
+                f" of the stream waits for them"
+            )
+            warnings.warn(msg, stacklevel=1)
+        return []
+
+    # -- what people see, and what is saved -------------------------------------------------------
+
+    def late_rows(self, name: str) -> pa.Table:
+        """Return the rows of the stream that came too late.
+
+        Raises:
+            StateError: they cannot be read.
+        """
+        try:
+            found = read_late(self._place, name, self._last_batch)
+        except OSError as error:
+            msg = (
+                f"late rows cannot be read from {self._place.late}: {error}; a run without a "
+                f"checkpoint removes them when it ends"
+            )
+            raise StateError(msg, folder=self._place.late) from error
+        if found is not None:
+            return found
+        schema = to_arrow_schema(self._columns.schema, timezone="UTC")
+        return with_times(schema.empty_table(), pa.array([], pa.int64()).to_numpy())
+
+    def lines(self) -> tuple[str, ...]:
+        """Return the late rows in words, for the progress."""
+        return words.lines(self._newest.get("n_late", 0))
+
+    def sections(self, history: History) -> list[Section]:  # noqa: ARG002
+        """Return for people how far the stream is."""
+        return words.sections(self.view())
+
+    def view(self) -> words.ClockView:
+        """Return the clock as it stands."""
+        return words.ClockView(
+            stream=self.stream,
+            n_rows=self.arrived.n_rows,
+            n_untimed=self.arrived.n_untimed,
+            n_late=self.part.n_late,
+            latest=self.part.latest,
+            low=self._low(self.part.latest),
+            has_lateness=self._lateness > 0,
+        )
+
+    def snapshot(self) -> Arrived:
+        """Return the counts."""
+        return self.arrived
+
+    def restore(self, state: Any) -> None:
+        """Continue from what ``snapshot`` returned.
+
+        Raises:
+            StateError: it is damaged.
+        """
+        try:
+            self.arrived = msgspec.convert(state, Arrived)
+        except msgspec.ValidationError as error:
+            msg = f"what is known of the rows of {self.stream!r} cannot be read: {error}"
+            raise StateError(msg, stream=self.stream) from error
+
+
+@dataclass(frozen=True, slots=True)
+class _LateRows:
+    """Writes late rows; goes to workers."""
+
+    place: StatePlace
+    batch_id: int
+    stream: str
+
+    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Write the rows of a partition as a file, and return its name."""
+        arrived = [each for each in batches if each.num_rows]
+        if not arrived:
+            return
+        table = pa.Table.from_batches(arrived)
+        starts = table[_MICROS].to_numpy()
+        rows = table.drop_columns([_MICROS])
+        file = write_late_table(self.place, self.batch_id, task_ids()[0], self.stream, rows, starts)
+        yield pa.RecordBatch.from_pydict({"file": [file]})

@@ -1,0 +1,117 @@
+"""Windowed aggregates in words and figures: their windows, their cells and what they keep."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from eddyline.aggregates.loop import AggregateRecord
+from eddyline.watch.formatting import Wording, count, finite, size
+from eddyline.watch.sections import (
+    Facts,
+    Figure,
+    Line,
+    Section,
+    Table,
+    Tile,
+    columns,
+    last_change,
+    notes,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from eddyline.aggregates.view import AggregateView
+    from eddyline.runtime.records import History
+    from eddyline.watch.formatting import Wordings
+    from eddyline.watch.sections import Part
+
+CHANGES = ("place",)
+"""Events of the journal that are another plan."""
+
+PLANS = {
+    "early": "rows become cells before they are shuffled, and cells are shuffled",
+    "late": "rows are shuffled, and become cells once, where their group is",
+    "": "rows are answered one by one",
+}
+
+WORK = columns(
+    "batches, rows: count, cells: count, rows per cell: number, read: count, results: count"
+)
+
+WORDS = (
+    (
+        "Cell",
+        "the partial aggregates of a group in a slice of time, of which windows are made",
+    ),
+    ("Read", "cells of batches before that windows of the batch reached back to"),
+    ("Waiting", "cells and rows of which event time has not passed the end yet"),
+    ("Bucket", "a part of the groups, whose cells are answered in one task"),
+)
+"""Meanings of the words of these sections."""
+
+WORDINGS: Wordings = {("aggregate", "place"): Wording()}
+
+
+def lines(record: AggregateRecord) -> tuple[str, ...]:
+    """Return what is kept, for the progress."""
+    kept = f"cells {count(record.n_kept)}, {size(record.n_bytes)}"
+    return (f"{kept}; {count(record.profile.n_results)} results",)
+
+
+def sections(view: AggregateView, history: History) -> list[Section]:
+    """Return for people what an aggregate does, and what it did."""
+    facts = [
+        ("windows", "; ".join(view.windows)),
+        ("groups", ", ".join(view.groups) or "all rows are one group"),
+        ("aggregates", ", ".join(view.calls) or "none: what is distinct"),
+        ("plan", PLANS[view.plan]),
+        (
+            "kept",
+            f"{count(view.n_kept)} cells, {count(view.n_waiting)} waiting, "
+            f"{size(view.n_bytes)} in {count(view.n_files)} files",
+        ),
+        ("buckets", _buckets(view)),
+    ]
+    rows = tuple(
+        (name, each.n_rows, each.n_cells, finite(each.rows_per_cell), each.n_read, each.n_results)
+        for name, each in (("newest", view.known), ("all", view.total))
+        if each.n_rows
+    )
+    tiles = (
+        Tile("rows per cell", finite(view.known.rows_per_cell), "number"),
+        Tile("cells kept", view.n_kept, "count"),
+    )
+    parts: list[Part] = [Facts(tuple(facts)), Table(WORK, rows), *_figures(history)]
+    return [
+        Section("Aggregates", tuple(parts), tiles, wordings=WORDINGS),
+        *last_change(history.last(*CHANGES, components=("aggregate",)), WORDINGS),
+        Section("Words", (Facts(WORDS),), is_aside=True),
+        *notes(view.notes),
+    ]
+
+
+def _buckets(view: AggregateView) -> str:
+    fullest = finite(view.fullest)
+    if fullest is None or view.n_buckets == 1:
+        return count(view.n_buckets)
+    return f"{count(view.n_buckets)}, the fullest has {fullest:.1f} × the mean of new cells"
+
+
+def _figures(history: History) -> Sequence[Figure]:
+    """Return what was kept and given over the batches of a run."""
+    points = [
+        (batch.batch_id, each)
+        for batch in history.batches
+        for each in batch.operators
+        if isinstance(each, AggregateRecord)
+    ]
+    if len(points) < 2:
+        return []
+    ids = tuple(batch_id for batch_id, _ in points)
+    kept = Line("cells kept", tuple(float(each.n_kept) for _, each in points))
+    given = Line("results", tuple(float(each.profile.n_results) for _, each in points))
+    return [
+        Figure("Cells kept, by batch", ids, (kept,), "count", is_half=True),
+        Figure("Results, by batch", ids, (given,), "count", is_half=True),
+    ]

@@ -1,0 +1,49 @@
+"""The clock of a stream in words: how far its event time is, and what came too late."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from eddyline.state.rows import ALWAYS
+from eddyline.watch.formatting import count
+from eddyline.watch.sections import Section, Table, columns, notes
+
+ARRIVED = columns(
+    "stream, arrived: count, late: count, no time: count, "
+    "latest (UTC): time, complete to (UTC): time"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ClockView:
+    """A stream as it stands."""
+
+    stream: str
+    n_rows: int
+    n_untimed: int
+    """Rows without an event time, which are left out."""
+    n_late: int
+    latest: int
+    """The latest event time so far (µs)."""
+    low: int
+    """The instant before which all rows have come (µs)."""
+    has_lateness: bool
+    notes: tuple[str, ...] = ()
+
+
+def lines(n_late: int) -> tuple[str, ...]:
+    """Return the late rows of a batch, for the progress."""
+    return (f"{count(n_late)} late",) if n_late else ()
+
+
+def sections(view: ClockView) -> list[Section]:
+    """Return how far the stream is."""
+    times = [None if at == ALWAYS else at for at in (view.latest, view.low)]
+    row = (view.stream, view.n_rows, view.n_late, view.n_untimed, *times)
+    said = []
+    if not view.has_lateness:
+        said.append(
+            f"{view.stream} was given no lateness: a row is late as soon as its last result was "
+            f"given out; engine.stream(..., lateness='1 minute') waits for later ones"
+        )
+    return [Section("Event time", (Table(ARRIVED, (row,)),)), *notes(said)]
