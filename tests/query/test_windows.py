@@ -7,7 +7,14 @@ from hypothesis import strategies as st
 
 from eddyline.errors import QueryError
 from eddyline.query.cql import read_window
-from eddyline.query.windows import LONGEST, RangeWindow, RowsWindow, UnboundedWindow
+from eddyline.query.windows import (
+    LONGEST,
+    RangeWindow,
+    RowsWindow,
+    SessionWindow,
+    SlideWindow,
+    UnboundedWindow,
+)
 
 SECOND = 1_000_000
 READ = [
@@ -49,6 +56,31 @@ READ = [
     ("[RANGE 10 SECONDS]", RangeWindow(10 * SECOND)),
     (" [ NOW ] ", RangeWindow(0)),
     ("[PARTITION BY k ROWS 10]", RowsWindow(10, ("k",))),
+    ("RANGE 10 MINUTES SLIDE 1 MINUTE", SlideWindow(600 * SECOND, 60 * SECOND)),
+    ("range 1 second slide 1 minute", SlideWindow(SECOND, 60 * SECOND)),
+    ("RANGE INTERVAL '1' HOUR SLIDE INTERVAL 1 HOUR", SlideWindow(3600 * SECOND, 3600 * SECOND)),
+    ("RANGE 1 MINUTE SLIDE .5 SECONDS", SlideWindow(60 * SECOND, SECOND // 2)),
+    (
+        "RANGE 1 HOUR SLIDE 1 MINUTE ORIGIN 15 SECONDS",
+        SlideWindow(3600 * SECOND, 60 * SECOND, 15 * SECOND),
+    ),
+    (
+        "RANGE 1 HOUR SLIDE 1 MINUTE ORIGIN 75 SECONDS",
+        SlideWindow(3600 * SECOND, 60 * SECOND, 15 * SECOND),
+    ),
+    (
+        "RANGE 1 DAY SLIDE 1 DAY ORIGIN TIMESTAMP '2026-03-29T02:00:00+01:00'",
+        SlideWindow(86_400 * SECOND, 86_400 * SECOND, 3600 * SECOND),
+    ),
+    (
+        "RANGE 1 DAY SLIDE 1 DAY ORIGIN TIMESTAMP '1969-12-31 23:00:00Z'",
+        SlideWindow(86_400 * SECOND, 86_400 * SECOND, 82_800 * SECOND),
+    ),
+    ("[UNBOUNDED SLIDE 1 HOUR]", SlideWindow(LONGEST, 3600 * SECOND)),
+    ("RANGE UNBOUNDED SLIDE 1 HOUR", SlideWindow(LONGEST, 3600 * SECOND)),
+    ("SESSION 5 MINUTES", SessionWindow(300 * SECOND)),
+    ("[session gap 1 SECOND]", SessionWindow(SECOND)),
+    ("SESSION INTERVAL '5' MINUTES", SessionWindow(300 * SECOND)),
 ]
 
 
@@ -57,8 +89,16 @@ def test_a_window_is_read(text, window):
     assert read_window(text, "the window of 's'") == window
 
 
-FORMS = "is RANGE 10 SECONDS, ROWS 1000, PARTITION BY k ROWS 10, NOW or UNBOUNDED, got "
+FORMS = (
+    "is RANGE 10 SECONDS, RANGE 10 MINUTES SLIDE 1 MINUTE, ROWS 1000, PARTITION BY k ROWS 10, "
+    "SESSION 5 MINUTES, NOW or UNBOUNDED, got "
+)
 LENGTH = ": RANGE needs a number and a unit, such as RANGE 10 SECONDS, got "
+SLIDE = ": SLIDE needs a number and a unit, such as SLIDE 1 MINUTE, got "
+ORIGIN = ": ORIGIN needs a number and a unit, such as ORIGIN 15 SECONDS, got "
+INSTANT = ": ORIGIN TIMESTAMP needs an instant and its zone: '2026-01-01T00:00:15Z', got "
+SESSION = ": SESSION needs a number and a unit, such as SESSION 5 MINUTES, got "
+NOTHING_BEHIND = ": nothing may follow RANGE 10 SECONDS SLIDE 5 SECONDS, got '3'"
 ROWS = ": ROWS needs how many, such as ROWS 1000, got "
 UNITS = "known: microseconds, milliseconds, seconds, minutes, hours, days, weeks"
 REFUSED = [
@@ -100,7 +140,45 @@ REFUSED = [
     ("ROWS -5", ": a window cannot be negative, got -5", 6),
     ("ROWS 1.5", ": ROWS needs a whole number, got 1.5", 6),
     ("ROWS 5 PRECEDING", ": nothing may follow ROWS 5, got 'PRECEDING'", 8),
-    ("RANGE 10 SECONDS SLIDE 5", ": nothing may follow RANGE 10 SECONDS, got 'SLIDE'", 18),
+    ("RANGE 10 SECONDS SLIDE 5", ": SLIDE 5 needs a unit, such as SECONDS", 25),
+    ("RANGE 10 SECONDS SLIDE", f"{SLIDE}nothing", 23),
+    ("RANGE 10 SECONDS SLIDE SECONDS", f"{SLIDE}'SECONDS'", 24),
+    (
+        "RANGE 10 SECONDS SLIDE 0 SECONDS",
+        ": SLIDE 0 SECONDS is no time; write 1 microsecond or more",
+        24,
+    ),
+    ("RANGE 10 SECONDS SLIDE -5 SECONDS", ": a window cannot be negative, got -5", 24),
+    ("RANGE 10 SECONDS SLIDE 5 SECONDS 3", NOTHING_BEHIND, 34),
+    (
+        "RANGE 0 DAYS SLIDE 1 DAY",
+        ": RANGE 0 DAYS SLIDE 1 DAY would hold nothing; write a longer one",
+        7,
+    ),
+    (
+        "RANGE 1 DAY SLIDE 9223372036854775808 MICROSECONDS",
+        ": SLIDE 9223372036854775808 MICROSECONDS is longer than time in 64 bits",
+        19,
+    ),
+    ("RANGE 1 DAY SLIDE 1 DAY ORIGIN", f"{ORIGIN}nothing", 31),
+    ("RANGE 1 DAY SLIDE 1 DAY ORIGIN -1 DAY", ": a window cannot be negative, got -1", 32),
+    ("RANGE 1 DAY SLIDE 1 DAY ORIGIN TIMESTAMP", f"{INSTANT}nothing", 41),
+    ("RANGE 1 DAY SLIDE 1 DAY ORIGIN TIMESTAMP 5", f"{INSTANT}'5'", 42),
+    (
+        "RANGE 1 DAY SLIDE 1 DAY ORIGIN TIMESTAMP '2026-01-01'",
+        f"{INSTANT}\"'2026-01-01'\"",
+        42,
+    ),
+    ("RANGE 1 DAY ORIGIN 1 HOUR", ": nothing may follow RANGE 1 DAY, got 'ORIGIN'", 13),
+    ("ROWS 5 SLIDE 1 DAY", ": nothing may follow ROWS 5, got 'SLIDE'", 8),
+    ("ROWS UNBOUNDED SLIDE 1 DAY", ": nothing may follow ROWS UNBOUNDED, got 'SLIDE'", 16),
+    ("SLIDE 5 SECONDS", f" {FORMS}'SLIDE'", 1),
+    ("SESSION", f"{SESSION}nothing", 8),
+    ("SESSION GAP", f"{SESSION}nothing", 12),
+    ("SESSION UNBOUNDED", f"{SESSION}'UNBOUNDED'", 9),
+    ("SESSION 5", ": SESSION 5 needs a unit, such as SECONDS", 10),
+    ("SESSION 0 DAYS", ": SESSION 0 DAYS is no time; write 1 microsecond or more", 9),
+    ("SESSION 5 DAYS SLIDE 1 DAY", ": nothing may follow SESSION 5 DAYS, got 'SLIDE'", 16),
     ("NOW UNBOUNDED", ": nothing may follow NOW, got 'UNBOUNDED'", 5),
     ("ROWS 5]", ": nothing may follow ROWS 5, got ']'", 7),
     ("[ROWS 5", " has a bracket that is left open", 1),
@@ -167,6 +245,13 @@ def test_decimals_are_exact(length):
         ("ROWS 1000", "ROWS 1000"),
         ("PARTITION BY k, l ROWS 10", "PARTITION BY k, l ROWS 10"),
         ("UNBOUNDED", "UNBOUNDED"),
+        ("RANGE 60 SECONDS SLIDE 1 SECOND", "RANGE 1 MINUTE SLIDE 1 SECOND"),
+        (
+            "RANGE 1 DAY SLIDE 1 HOUR ORIGIN 60 SECONDS",
+            "RANGE 1 DAY SLIDE 1 HOUR ORIGIN 1 MINUTE",
+        ),
+        ("UNBOUNDED SLIDE 1 HOUR", "UNBOUNDED SLIDE 1 HOUR"),
+        ("SESSION GAP 300 SECONDS", "SESSION 5 MINUTES"),
     ],
 )
 def test_windows_in_words_are_the_same_windows(text, said):

@@ -14,6 +14,9 @@ WINDOW = "window"
 """The column of an aggregate's results that says of which instants they are: a struct of ``start``
 and ``end``, as Spark's own."""
 
+GROUP, CALL = "__group", "__agg"
+"""What the columns of groups and calls are named, with a number behind it."""
+
 
 @dataclass(frozen=True, slots=True)
 class AggregateCall:

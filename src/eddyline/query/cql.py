@@ -8,13 +8,23 @@ overrides methods of sqlglot that are not public, which is why pyproject.toml pi
 from __future__ import annotations
 
 import re
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from sqlglot import TokenType, exp
 
 from eddyline.errors import NotSupportedError
-from eddyline.query.windows import LONGEST, UNITS, RangeWindow, RowsWindow, UnboundedWindow
+from eddyline.query.windows import (
+    LONGEST,
+    UNITS,
+    RangeWindow,
+    RowsWindow,
+    SessionWindow,
+    SlideWindow,
+    UnboundedWindow,
+)
 from eddyline.registry import unknown
 from eddyline.sql.parsing import SparkText, refuse, slice_of, tokens_of
 
@@ -38,16 +48,39 @@ is emitted."""
 
 _BEHIND_NAMES = "a window stands behind the name or the alias of a stream"
 _BEHIND_BARE_WORD = (TokenType.VAR, TokenType.IDENTIFIER, TokenType.STAR, TokenType.DISTINCT)
-_FORMS = "RANGE 10 SECONDS, ROWS 1000, PARTITION BY k ROWS 10, NOW or UNBOUNDED"
+_FORMS = (
+    "RANGE 10 SECONDS, RANGE 10 MINUTES SLIDE 1 MINUTE, ROWS 1000, PARTITION BY k ROWS 10, "
+    "SESSION 5 MINUTES, NOW or UNBOUNDED"
+)
 _NUMBER = re.compile(r"\d+\.?\d*(e[+-]?\d{1,3})?", re.IGNORECASE | re.ASCII)
 _SIGNS = (TokenType.DASH, TokenType.PLUS)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def tokens_of_query(text: str) -> list[Token]:
+    """Return the tokens of a query, in which ``window`` is a name but in ``WINDOW w AS (…)``.
+
+    Raises:
+        QueryError: a quote or comment is left open.
+    """
+    tokens = tokens_of(text, "the query")
+    for position, token in enumerate(tokens):
+        behind = [each.token_type for each in tokens[position + 1 : position + 3]]
+        is_clause = TokenType.ALIAS in behind[1:] and behind[0] != TokenType.COMMA
+        if token.token_type == TokenType.WINDOW and not is_clause:
+            token.token_type = TokenType.VAR
+    return tokens
 
 
 def read_window(text: str, where: str = "the window") -> Window:
     """Read a window, with its brackets or without.
 
     It is ``RANGE 10 SECONDS``, ``ROWS 1000``, ``PARTITION BY k ROWS 10``, ``NOW`` or ``UNBOUNDED``,
-    in any case, in units from microseconds to weeks.
+    in any case, in units from microseconds to weeks; or, of rows that are aggregated, ``RANGE 10
+    MINUTES SLIDE 1 MINUTE``, ``UNBOUNDED SLIDE 1 HOUR`` or ``SESSION 5 MINUTES``. Behind SLIDE,
+    ORIGIN says when a window ends, from 1970 on in UTC or as an instant: ``ORIGIN 15 SECONDS``,
+    ``ORIGIN TIMESTAMP '2026-01-01T00:00:15Z'``. Where SLIDE is longer than RANGE, the rows of the
+    gaps are in no window.
 
     Raises:
         QueryError: it is no window; the message shows where.
@@ -57,6 +90,8 @@ def read_window(text: str, where: str = "the window") -> Window:
         RangeWindow(length=1500000)
         >>> read_window("partition by k rows 10")
         RowsWindow(rows=10, partition_by=('k',))
+        >>> read_window("RANGE 1 MINUTE SLIDE 1 SECOND")
+        SlideWindow(length=60000000, slide=1000000, origin=0)
     """
     tokens = tokens_of(text, where)
     if tokens and tokens[0].token_type == TokenType.L_BRACKET:
@@ -94,13 +129,54 @@ class WindowParser(SparkText.Parser):
             return RangeWindow(0)
         if self._match(TokenType.PARTITION_BY):
             return self._partitioned()
+        if self._match_text_seq("SESSION"):
+            return self._session()
         is_range = self._match_text_seq("RANGE")
         is_rows = not is_range and self._match_text_seq("ROWS")
         if self._match_text_seq("UNBOUNDED"):
-            return UnboundedWindow()
+            return UnboundedWindow() if is_rows else self._slid(LONGEST) or UnboundedWindow()
         if not is_range and not is_rows:
             self._refuse_next(f"{self._where} is {_FORMS}")
-        return RangeWindow(self._length()) if is_range else RowsWindow(self._n_rows())
+        if is_rows:
+            return RowsWindow(self._n_rows())
+        start, length = self._offset, self._length("RANGE", "10 SECONDS")
+        slid = self._slid(length)
+        if slid is not None and length == 0:
+            message = f"RANGE {self._text_between(start)} would hold nothing; write a longer one"
+            self._refuse(message, start)
+        return slid or RangeWindow(length)
+
+    def _slid(self, length: int) -> SlideWindow | None:
+        """Return the window of a length if SLIDE comes next."""
+        if not self._match_text_seq("SLIDE"):
+            return None
+        slide = self._positive("SLIDE", "1 MINUTE")
+        origin = self._origin() if self._match_text_seq("ORIGIN") else 0
+        return SlideWindow(length, slide, origin % slide)
+
+    def _origin(self) -> int:
+        if not self._match_text_seq("TIMESTAMP"):
+            return self._length("ORIGIN", "15 SECONDS")
+        found = _micros_of(self._curr)
+        if found is None:
+            example = "'2026-01-01T00:00:15Z'"
+            message = f"ORIGIN TIMESTAMP needs an instant and its zone: {example}{self._got()}"
+            self._refuse(message, self._offset)
+        self._advance()
+        return found
+
+    def _session(self) -> SessionWindow:
+        self._match_text_seq("GAP")
+        return SessionWindow(self._positive("SESSION", "5 MINUTES"))
+
+    def _positive(self, word: str, example: str) -> int:
+        """Read a length that is not 0."""
+        start = self._offset
+        length = self._length(word, example)
+        if length == 0:
+            message = f"{word} {self._text_between(start)} is no time; write 1 microsecond or more"
+            self._refuse(message, start)
+        return length
 
     def _partitioned(self) -> RowsWindow:
         columns: list[str] = []
@@ -133,18 +209,19 @@ class WindowParser(SparkText.Parser):
             self._refuse("ROWS 0 would hold nothing; write 1 or more", start)
         return rows
 
-    def _length(self) -> int:
+    def _length(self, word: str, example: str) -> int:
+        """Read a length of time (µs) behind a word of the grammar."""
         quotes = bool(self._match_text_seq("INTERVAL"))
-        start = self._offset
-        needs = "RANGE needs a number and a unit, such as RANGE 10 SECONDS"
+        start, position = self._offset, self._index
+        needs = f"{word} needs a number and a unit, such as {word} {example}"
         number = self._number(needs, quotes=quotes)
-        length = self._unit(number) * Fraction(number)
+        length = self._unit(f"{word} {number}") * Fraction(number)
+        said = f"{word} {slice_of(self.sql, self._tokens[position : self._index])}"
         if length > LONGEST:
-            message = f"{self._text_from(0)} is longer than time in 64 bits; write UNBOUNDED"
-            self._refuse(message, start)
+            hint = "; write UNBOUNDED" if word == "RANGE" else ""
+            self._refuse(f"{said} is longer than time in 64 bits{hint}", start)
         if length.denominator != 1:
-            message = f"{self._text_from(0)} is not a whole number of microseconds"
-            self._refuse(message, start)
+            self._refuse(f"{said} is not a whole number of microseconds", start)
         return int(length)
 
     def _number(self, needs: str, *, quotes: bool = False) -> str:
@@ -166,9 +243,9 @@ class WindowParser(SparkText.Parser):
             self._refuse(message, self._tokens[start].start)
         return number.lstrip("+")
 
-    def _unit(self, number: str) -> int:
+    def _unit(self, behind: str) -> int:
         if not self._curr:
-            self._refuse(f"RANGE {number} needs a unit, such as SECONDS", self._end)
+            self._refuse(f"{behind} needs a unit, such as SECONDS", self._end)
         name = self._curr.text.lower()
         if name.removesuffix("s") not in UNITS or not _is_name(self._curr):
             known = [f"{unit}s" for unit in UNITS]
@@ -188,6 +265,10 @@ class WindowParser(SparkText.Parser):
 
     def _got(self) -> str:
         return f", got {self._shown(self._curr)!r}" if self._curr else ", got nothing"
+
+    def _text_between(self, start: int) -> str:
+        """Return what was read from an offset on."""
+        return self.sql[start : self._prev.end + 1]
 
     def _text_from(self, position: int) -> str:
         """Return the tree that was read from the token at a position on."""
@@ -270,7 +351,7 @@ class CqlText(SparkText):
             self._emits = word
             self._advance(2)
             if self._curr.token_type == TokenType.DISTINCT:
-                message = "DISTINCT is not supported yet"
+                message = f"write {word.text}(SELECT DISTINCT … FROM …)"
                 refuse(message, self.sql, self._curr.start, NotSupportedError)
             columns = self._output_columns()
             if not self._match(TokenType.R_PAREN) or self._curr.token_type != TokenType.FROM:
@@ -314,6 +395,12 @@ class CqlText(SparkText):
 
         def _parse_comparison(self, *args: Any, **how: Any) -> Any:  # a side of an equality
             return self._spanned(super()._parse_comparison, *args, **how)
+
+        def _parse_unary(self) -> Any:  # a side of + or *
+            return self._spanned(super()._parse_unary)
+
+        def _parse_function(self, *args: Any, **how: Any) -> Any:  # a call with FILTER and OVER
+            return self._spanned(super()._parse_function, *args, **how)
 
         def _parse_lambda(self, *args: Any, **how: Any) -> Any:  # an argument
             return self._spanned(super()._parse_lambda, *args, **how)
@@ -363,6 +450,15 @@ class CqlText(SparkText):
                 spans.append((start, self._index))
                 self._advance()
             node.meta[WINDOWS] = spans
+
+
+def _micros_of(token: Token) -> int | None:
+    """Return an instant in quotes with its zone in µs since 1970; None if it is none."""
+    with suppress(ValueError):
+        instant = datetime.fromisoformat(token.text if token else "")
+        if token.token_type == TokenType.STRING and instant.tzinfo is not None:
+            return (instant - _EPOCH) // timedelta(microseconds=1)
+    return None
 
 
 def _is_name(token: Token) -> bool:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from eddyline.query.aggregates import AggregateCall
     from eddyline.query.predicates import FunctionPredicate, Predicate
     from eddyline.query.windows import Window
 
@@ -48,8 +49,34 @@ class KeyClass:
 
 
 @dataclass(frozen=True, slots=True)
+class Grouping:
+    """What a query of aggregates asks of groups of rows; of DISTINCT its output columns."""
+
+    groups: tuple[tuple[str, str], ...]
+    """Name and SQL text, over the unqualified columns of the input, of each expression of GROUP BY;
+    none: all rows are one group."""
+    calls: tuple[AggregateCall, ...]
+    """The aggregates, equal ones once, in the order in which they are mentioned first."""
+    having: str = ""
+    """Condition on results; empty if there is none. Groups, calls and ``WINDOW`` are its columns,
+    as of the output columns."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimeColumn:
+    """A column of the input by which the query says that time goes: it has to be the event time."""
+
+    name: str
+    """By its name in the schema."""
+    what: str
+    """What says so: ``window(…)``, ``ORDER BY of OVER (…)``."""
+    start: int = field(default=0, compare=False)
+    """The offset of the name in the query's text, for errors."""
+
+
+@dataclass(frozen=True, slots=True)
 class Query:
-    """A continuous query: a filter over one input, or a join of several over windows."""
+    """A continuous query: a filter or aggregates over one input, or a join of several."""
 
     inputs: tuple[Input, ...]
     """In the order in which they were written; one or more."""
@@ -61,8 +88,10 @@ class Query:
     """The other conjuncts over several inputs, with every column qualified."""
     projections: tuple[str, ...]
     """Output columns. Of a join, each with its name and with every column qualified
-    (``s.v AS v``); of a filter, as written but for the qualifiers, with ``*`` for all."""
-    emits: Emits
+    (``s.v AS v``); of a filter, as written but for the qualifiers, with ``*`` for all; of
+    aggregates, each with its name and over the columns of ``grouping`` (``__agg0 AS n``)."""
+    emits: Emits | None
+    """None: nothing was said, of aggregates."""
     text: str
     """The query as it was written."""
     calls: Mapping[str, FunctionPredicate] = field(default_factory=dict, hash=False)
@@ -72,6 +101,11 @@ class Query:
     conditions: tuple[str, ...] = ()
     """Of a join that is not inner: what makes two rows partners beside the equalities, with every
     column qualified."""
+
+    grouping: Grouping | None = None
+    """None: no aggregates."""
+    times: tuple[TimeColumn, ...] = ()
+    """In the order of the text."""
 
     @property
     def is_join(self) -> bool:

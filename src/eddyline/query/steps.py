@@ -6,12 +6,14 @@ makes ``RESULT``. How a step is run is no business of this module.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from sqlglot import exp
 
 from eddyline.errors import NotSupportedError
+from eddyline.query.aggregates import CALL, GROUP
 from eddyline.query.predicates import MixedPredicate, SqlPredicate
 from eddyline.query.select.names import identifier
 from eddyline.sql.parsing import parse_output, quoted, refuse
@@ -167,15 +169,18 @@ class AggregateStep(OverOne):
         return replace(self, input=names(self.input), output=names(self.output))
 
     def __str__(self) -> str:
-        columns = ", ".join(" ".join(each.split()) for each in self.projections)
+        texts = {**dict(self.groups), **{each.column: each.text for each in self.calls}}
+        columns, having = (
+            re.sub(
+                rf"\b(?:{GROUP}|{CALL})\d+\b", lambda found: texts[found[0]], " ".join(each.split())
+            )
+            for each in (", ".join(self.projections), self.having)
+        )
         by = ", ".join(" ".join(text.split()) for _, text in self.groups)
-        for call in self.calls:
-            columns = columns.replace(call.column, call.text)
-        having = f", having {' '.join(self.having.split())}" if self.having else ""
         emits = "" if self.emits is None else f", as {self.emits.upper()}"
         return (
             f"aggregate {self.input} [{self.window.text}]: {columns}"
-            f"{f' by {by}' if by else ''}{having}{emits}"
+            f"{f' by {by}' if by else ''}{f', having {having}' if having else ''}{emits}"
         )
 
 
@@ -254,6 +259,8 @@ def steps(query: Query, made: Mapping[str, Sequence[Step]] | None = None) -> tup
     for each in query.inputs:
         found += _input_steps(query, each, made or {})
     names = [identifier(each.name) for each in query.inputs]
+    if query.grouping is not None:
+        return (*found, _aggregate_step(query, names[0]))
     if not query.is_join:
         return (*found, ProjectStep(names[0], query.projections, calls=query.calls))
     output = " ⋈ ".join(names)
@@ -263,11 +270,26 @@ def steps(query: Query, made: Mapping[str, Sequence[Step]] | None = None) -> tup
         JoinedInput(each.name, name, each.window, needed[each.name])
         for name, each in zip(names, query.inputs, strict=True)
     )
-    asked = query.emits, output, query.kind, query.conditions
+    asked = query.emits or "istream", output, query.kind, query.conditions
     found.append(JoinStep(joined, query.keys, query.equalities, *asked))
     if query.residual:
         found.append(FilterStep(output, tuple(map(SqlPredicate, query.residual))))
     return (*found, ProjectStep(output, query.projections))
+
+
+def _aggregate_step(query: Query, input: str) -> AggregateStep:
+    """Return the step that aggregates an input."""
+    assert query.grouping is not None
+    grouping, window = query.grouping, query.inputs[0].window
+    return AggregateStep(
+        input,
+        grouping.groups,
+        grouping.calls,
+        window,
+        query.projections,
+        grouping.having,
+        query.emits,
+    )
 
 
 def _input_steps(query: Query, each: Input, made: Mapping[str, Sequence[Step]]) -> list[Step]:
@@ -310,7 +332,7 @@ def inlined(steps: Sequence[Step], name: str) -> list[Step]:
 def carries(steps: Sequence[Step], column: str) -> bool:
     """Return whether the rows that steps make have a column of the rows they read, unchanged."""
     for step in steps:
-        if isinstance(step, JoinStep):
+        if isinstance(step, JoinStep | AggregateStep):
             return False
         if isinstance(step, ProjectStep):
             kept = {"*", column, quoted(column)}

@@ -1,4 +1,4 @@
-"""Queries and what is read of them, as text: the format of ``queries.txt``.
+"""Queries and what is read of them, as text: the format of ``queries.txt`` and its like.
 
 A section (``== keys, residual``) names the parts that its cases are about, a title (``-- …``) says
 what they have in common. A case is a query, ``=>``, and its parts with ``|`` between them.
@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from eddyline.errors import NotSupportedError, QueryError
+from eddyline.query.steps import steps
 
-FILE = Path(__file__).with_name("queries.txt")
+FOLDER = Path(__file__).parent
 
 
 @dataclass(frozen=True)
@@ -27,10 +28,10 @@ class Case:
         return f"{self.title}: {self.query}"
 
 
-def cases():
-    """Return the cases of the file."""
+def cases(name="queries.txt"):
+    """Return the cases of a file."""
     found, kinds, title, lines = [], (), "", []
-    for line in FILE.read_text("utf-8").splitlines():
+    for line in (FOLDER / name).read_text("utf-8").splitlines():
         if line.startswith("== "):
             kinds = tuple(line.removeprefix("== ").split(", "))
         elif line.startswith("-- "):
@@ -80,7 +81,20 @@ def _keys(query):
         yield f"key {' = '.join(members)}"
 
 
+def _steps(query):
+    return [str(each) for each in steps(query)[1:]]
+
+
 PARTS = {
+    "errors": lambda _: ("it is read",),
+    "steps": _steps,
+    "groups": lambda query: (f"{name} = {text}" for name, text in query.grouping.groups),
+    "calls": lambda query: (f"{each.column} = {each.text}" for each in query.grouping.calls),
+    "having": lambda query: (f"having {query.grouping.having}",) * bool(query.grouping.having),
+    "window": lambda query: (query.inputs[0].window.text,),
+    "times": lambda query: (
+        f"{each.what} of {each.name} at {each.start + 1}" for each in query.times
+    ),
     "inputs": _inputs,
     "filters": _filters,
     "keys": _keys,

@@ -379,6 +379,7 @@ def test_python_predicates_ask_rows_of_one_input(engine):
         ({"time": {"s": "when"}}, QueryError, "unknown time column 'when'"),
         ({"windows": {"s": "RANGE 5"}}, QueryError, "RANGE 5 needs a unit"),
         ({"lateness": "soon"}, OptionError, "is an interval such as '1 minute', got 'soon'"),
+        ({"lateness": "1 day slide 1 day"}, OptionError, "is an interval such as '1 minute'"),
         ({"lateness": {"x": "1 s"}}, QueryError, "lateness: unknown input 'x'"),
         ({"time": "ts"}, OptionError, r"time is given for each input .* time=\{'s': …\}, got 'ts'"),
         ({"inputs": {"s": 5, "t": 6}}, QueryError, "input 's' must be a DataFrame, got 5"),

@@ -10,7 +10,7 @@ from sqlglot import exp
 from eddyline.query.cql import FIRST, WINDOWS, window_of
 from eddyline.query.select.names import Scope
 from eddyline.query.select.statement import Exists
-from eddyline.query.windows import LONGEST, UnboundedWindow
+from eddyline.query.windows import LONGEST, SessionWindow, SlideWindow, UnboundedWindow
 from eddyline.registry import unknown
 from eddyline.sql.parsing import offset_of, refuse
 
@@ -86,19 +86,22 @@ class FromReader:
         statement: Statement,
         columns: Mapping[str, Mapping[str, str]],
         tables: Collection[str],
+        *,
+        is_aggregated: bool = False,
     ) -> None:
         self._statement = statement
         self._text = statement.text
         self._columns = columns
         self._sources = statement.sources
         self._is_join = len(self._sources) > 1
+        self._is_aggregated = is_aggregated
         self._tables = tables
         known = [name for name in columns if self._is_join or name not in tables]
         self._names = {name.lower(): name for name in known}
 
     def items(self) -> list[FromItem]:
         """Return the items as they were written; only inner joins of streams are run yet."""
-        if not self._is_join:
+        if not self._is_join and not self._is_aggregated:
             self._check_single(self._sources[0][0])
         items: list[FromItem] = []
         for source, join in self._sources:
@@ -108,6 +111,8 @@ class FromReader:
             self._check_name(item, items)
             items.append(item)
         items = [replace(each, window=self._window(each)) for each in items]
+        if self._is_join:
+            self._check_joined(items)
         for each in items:
             if each.kind != "inner":
                 self._check_partners(each, items)
@@ -142,13 +147,26 @@ class FromReader:
             )
             self._statement.refuse(message, left.start)
 
+    def _check_joined(self, items: Sequence[FromItem]) -> None:
+        """Refuse windows that say when results are given, not how long a row can be joined."""
+        for each in items:
+            if isinstance(each.window, SlideWindow | SessionWindow):
+                word = "SLIDE" if isinstance(each.window, SlideWindow) else "SESSION"
+                start, end = _window_spans(each.table)[0]
+                tokens = self._statement.tokens[start:end]
+                at = next(token.start for token in tokens if token.text.upper() == word)
+                message = f"{word} is of aggregates, not of joins; write a window such as [RANGE …]"
+                self._statement.refuse(message, at)
+
     def _check_single(self, source: Expr) -> None:
-        """Refuse what only joins may say."""
+        """Refuse what only joins and aggregates may say."""
+        rows = "a row passes or not whatever the other rows are"
         if spans := _window_spans(source):
-            message = "a window […] over one stream is not supported yet"
+            message = f"a window […] is of joins and of aggregates over one stream; here {rows}"
             self._statement.refuse(message, self._opening(spans[0]))
         if said := self._statement.emits:
-            self._statement.refuse(f"{said.upper()} of one stream is not supported yet", 0)
+            message = f"{said.upper()} is of joins and of aggregates over one stream; here {rows}"
+            self._statement.refuse(message, self._statement.emits_at)
 
     def _check_join(self, join: exp.Join) -> None:
         if _kind_of(join) is None or not isinstance(join.this, exp.Table):

@@ -8,25 +8,27 @@ but for what stands before columns (``s.v``). Of a join every column is resolved
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from sqlglot import exp
 
 from eddyline.query.query import Input, Query
+from eddyline.query.select.aggregate_calls import calls_in
 from eddyline.query.select.conditions import Calls, Conditions, JoinConditions
 from eddyline.query.select.from_clause import FromReader
-from eddyline.query.select.names import JoinNames, Named, Names, identifier
+from eddyline.query.select.groups import GroupReader, aggregation_of
+from eddyline.query.select.names import JoinNames, Names, identifier
+from eddyline.query.select.output import columns_of_star, is_star, named_part, with_names
 from eddyline.query.select.statement import Exists, Statement
 from eddyline.sql.analysis import check_is_row_wise
-from eddyline.sql.parsing import refuse
+from eddyline.sql.parsing import offset_of, refuse
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from sqlglot import Expr
-
     from eddyline.query.predicates import FunctionPredicate
     from eddyline.query.select.from_clause import FromItem
+    from eddyline.query.select.groups import Aggregation
     from eddyline.query.select.statement import Fragment
 
 
@@ -36,15 +38,16 @@ def read_query(
     functions: Mapping[str, FunctionPredicate] | None = None,
     *,
     tables: Collection[str] = (),
+    aggregates: Collection[str] = (),
 ) -> Query:
-    """Read a query over one stream, or a join.
+    """Read a query over one stream: a filter or aggregates; or a join.
 
     A conjunct that calls a function of ``functions``, or NOT of such a call, becomes that
     predicate, reading the arguments of the call; ``f()`` and ``f(*)`` read the function's own
     columns.
 
-    ``ISTREAM(SELECT …)`` and ``SELECT ISTREAM(…) FROM`` say what a join emits, as do DSTREAM and
-    RSTREAM; istream without. A stream without a window is unbounded.
+    ``ISTREAM(SELECT …)`` and ``SELECT ISTREAM(…) FROM`` say what a join or aggregates emit, as do
+    DSTREAM and RSTREAM; of a join istream without. A stream without a window is unbounded.
 
     An equality of two inputs makes a key if both sides are of types that compare exactly; if its
     sides are of different types it is not supported, as equality would not be transitive. Members
@@ -52,7 +55,8 @@ def read_query(
     text are taken as they are.
 
     Columns are name and Spark type of each, by stream or table. A function may be called on one
-    input. Only joins read static tables.
+    input. Only joins read static tables. ``aggregates`` are the names of the aggregate functions
+    that may be called; a function of ``functions`` hides one of its name.
 
     Raises:
         QueryError: it cannot be read, or names what does not exist; the message shows where.
@@ -73,10 +77,24 @@ def read_query(
     """
     statement = Statement.read(text)
     calls = Calls(text, functions or {})
-    items = FromReader(statement, columns, tables).items()
+    known = {name.lower() for name in aggregates} - calls.functions.keys()
+    aggregation = aggregation_of(statement, known)
+    if aggregation is not None and len(statement.sources) > 1:
+        _refuse_joined(statement, aggregation)
+    items = FromReader(statement, columns, tables, is_aggregated=aggregation is not None).items()
+    if aggregation is not None:
+        return _grouped(statement, calls, items[0], columns[items[0].stream], known)
     if len(items) == 1:
         return _filter(statement, calls, items[0])
     return _join(statement, calls, items, columns)
+
+
+def _refuse_joined(statement: Statement, aggregation: Aggregation) -> NoReturn:
+    message = (
+        f"{aggregation.said} over a join is not supported yet in one SELECT; make a stream of the "
+        f"join (CREATE STREAM x AS SELECT …) and aggregate that: SELECT … FROM x"
+    )
+    statement.refuse(message, aggregation.start)
 
 
 def _filter(statement: Statement, calls: Calls, item: FromItem) -> Query:
@@ -93,6 +111,40 @@ def _filter(statement: Statement, calls: Calls, item: FromItem) -> Query:
     return Query(read, (), (), (), projections, "istream", statement.text, called)
 
 
+def _grouped(
+    statement: Statement,
+    calls: Calls,
+    item: FromItem,
+    columns: Mapping[str, str],
+    aggregates: Collection[str],
+) -> Query:
+    """Read a query of aggregates."""
+    names = JoinNames(statement.text)
+    names.add(item.name, columns, ())
+    if item.name != item.stream:
+        hint = {item.stream.lower(): f"{item.stream} is called {item.name} here"}
+        names.scope = replace(names.scope, hints=hint)
+    found = GroupReader(statement, names, calls, aggregates).read(item.window)
+    conditions = Conditions(statement, calls, Names(item.name, item.stream), [item.name])
+    where = statement.tree.args.get("where")
+    for node in [] if where is None else calls_in(where.this, aggregates):
+        message = f"WHERE: the aggregate {node.name}() stands in HAVING; WHERE is asked of rows"
+        refuse(message, statement.text, offset_of(node))
+    _add_where(conditions)
+    (read,) = _inputs([item], conditions)
+    return Query(
+        (replace(read, window=found.window),),
+        (),
+        (),
+        (),
+        found.projections,
+        statement.emits,
+        statement.text,
+        grouping=found.grouping,
+        times=found.times,
+    )
+
+
 def _output_column(
     column: Fragment,
     conditions: Conditions,
@@ -104,7 +156,7 @@ def _output_column(
 
     These are added to ``called``.
     """
-    if _is_star(column.tree):
+    if is_star(column.tree):
         return names.unqualified(column)
     what = f"output column {column.text!r}"
     check_is_row_wise(column.tree, column.query, what, calls.functions)
@@ -169,7 +221,7 @@ def _join(
 def _check_asked(statement: Statement, calls: Calls, names: JoinNames, asked: Exists) -> None:
     """Refuse EXISTS of output columns that cannot be computed row by row."""
     for column in statement.items_of(asked.select):
-        if not _is_star(column.tree):
+        if not is_star(column.tree):
             calls.check_none(column.tree)
             check_is_row_wise(column.tree, statement.text, f"output column {column.text!r}")
             names.inputs(column, f"output column {column.text!r}")
@@ -184,7 +236,7 @@ def _add_where(conditions: Conditions) -> None:
 def _check_output(statement: Statement, calls: Calls) -> None:
     """Refuse output columns that need more than one row, or call functions of the user."""
     for column in statement.output_columns:
-        if not _is_star(column.tree):
+        if not is_star(column.tree):
             calls.check_none(column.tree)
             check_is_row_wise(column.tree, statement.text, f"output column {column.text!r}")
 
@@ -202,59 +254,18 @@ def _inputs(items: Sequence[FromItem], conditions: Conditions) -> tuple[Input, .
 
 def _projections(statement: Statement, names: JoinNames) -> tuple[str, ...]:
     """Return the output columns as SQL with every column qualified, such as ``s.v AS v``."""
-    made: dict[str, tuple[str, str]] = {}
-    for column in statement.output_columns:
-        for name, text in _named_texts(column, statement, names):
-            if name.lower() in made:
-                one = made[name.lower()][1]
-                message = (
-                    f"two output columns are called {name!r}: {one} and {text}; "
-                    f"give one another name with AS"
-                )
-                refuse(message, statement.text, column.start, name=name)
-            made[name.lower()] = name, text
-    return tuple(f"{text} AS {identifier(name)}" for name, text in made.values())
+    return with_names(
+        (column, name, text)
+        for column in statement.output_columns
+        for name, text in _named_texts(column, statement, names)
+    )
 
 
 def _named_texts(column: Fragment, statement: Statement, names: JoinNames) -> list[tuple[str, str]]:
     """Return name and text of what one item of SELECT stands for."""
+    if is_star(column.tree):
+        return [(each.column, each.text) for each in columns_of_star(column, statement, names)]
     what = f"output column {column.text!r}"
-    if _is_star(column.tree):
-        return [(each.column, each.text) for each in _columns_of_star(column, statement, names)]
     names.check_no_star(column, what)
-    if isinstance(column.tree, exp.Aliases):
-        statement.refuse(f"{what}: several names are not supported yet", column.start)
-    is_named = isinstance(column.tree, exp.Alias)
-    part = statement.part(column.tree.this if is_named else column.tree)
-    name = column.tree.alias if is_named else _default_name(part, what, statement, names)
+    name, part = named_part(column, statement, names)
     return [(name, names.qualified(part, what))]
-
-
-def _columns_of_star(column: Fragment, statement: Statement, names: JoinNames) -> list[Named]:
-    scope, qualifier = names.scope, column.tree.args.get("table")
-    if qualifier is None:
-        return list(scope.output)
-    name = scope.input_of(qualifier.name)
-    if name is None:
-        what = f"output column {column.text!r}"
-        scope.resolve([qualifier.name, "*"], column.query, column.start, what)
-        message = f"{what}: a star of a struct (name its fields) is not supported yet"
-        statement.refuse(message, column.start)
-    return [Named(name, each) for each in scope.inputs[name]]
-
-
-def _default_name(part: Fragment, what: str, statement: Statement, names: JoinNames) -> str:
-    """Return the name of a column or field; else the text, on one line."""
-    inner = part.tree.unnest()
-    if not isinstance(inner, exp.Column | exp.Dot):
-        return " ".join(part.text.split())
-    mentions = names.mentions(part, what)
-    is_column = len(mentions) == 1 and mentions[0].end == statement.part(inner).end
-    return mentions[0].named.column if is_column else str(inner.name)
-
-
-def _is_star(tree: Expr) -> bool:
-    """Return whether an output column is ``*`` or ``s.*``."""
-    if isinstance(tree, exp.Star):
-        return not any(tree.args.values())
-    return isinstance(tree, exp.Column) and len(tree.parts) == 2 and _is_star(tree.this)

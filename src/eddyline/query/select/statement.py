@@ -13,9 +13,9 @@ from sqlglot import TokenType, exp
 from sqlglot.errors import ParseError
 
 from eddyline.errors import NotSupportedError
-from eddyline.query.cql import EMITS, EMITTED, FIRST, ITEM, SPAN, CqlText
+from eddyline.query.cql import EMITS, EMITTED, FIRST, ITEM, SPAN, CqlText, tokens_of_query
 from eddyline.sql.names import column_nodes
-from eddyline.sql.parsing import offset_of, refuse, syntax_error, tokens_of
+from eddyline.sql.parsing import offset_of, refuse, syntax_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -75,7 +75,7 @@ class Statement:
     @classmethod
     def read(cls, text: str) -> Statement:
         """Return a query as a statement, or refuse it where it is none, or none that is run yet."""
-        tokens = tokens_of(text, "the query")
+        tokens = tokens_of_query(text)
         while tokens and tokens[-1].token_type == TokenType.SEMICOLON:
             tokens.pop()
         if not tokens:
@@ -100,7 +100,8 @@ class Statement:
         asked = [each.select for each in self.exists]
         for tree in (self.tree, *asked):
             for key, words in _CLAUSES.items():
-                if tree.args.get(key):
+                is_run = tree is self.tree and key in AGGREGATION
+                if tree.args.get(key) and not is_run:
                     _refuse_word(self.text, self.tokens, *words)
             if tree.args.get("from_") is None:
                 refuse("a query needs FROM and a stream", self.text, self.tokens[-1].start)
@@ -130,6 +131,12 @@ class Statement:
         """The stream of results that the query asks for; None if it does not say so."""
         word: Token | None = self.tree.meta[EMITTED]
         return None if word is None else EMITS[word.text.upper()]
+
+    @property
+    def emits_at(self) -> int:
+        """The offset of the word that says so."""
+        word: Token = self.tree.meta[EMITTED]
+        return word.start
 
     @property
     def sources(self) -> list[tuple[Expr, exp.Join | Exists | None]]:
@@ -173,6 +180,24 @@ class Statement:
                 found.append(self.part(tree if isinstance(inner, exp.Alias) else inner))
         return found
 
+    def offset_of_word(self, word: str) -> int:
+        """Return the offset of the first token that starts with a word of SQL."""
+        words = (token for token in self.tokens if token.text.upper().split(" ")[0] == word)
+        return next(token.start for token in words)
+
+    def place(self, tree: Expr) -> tuple[int, int] | None:
+        """Return the offsets of a part and of what is behind it, if it has a text of its own."""
+        if isinstance(tree, exp.Column):
+            metas = [each.meta for each in tree.parts]
+            return (metas[0]["start"], metas[-1]["end"] + 1) if metas[-1] else None
+        if SPAN in tree.meta:
+            part = self.part(tree)
+            return part.start, part.end
+        if isinstance(tree, exp.Binary) and not isinstance(tree, exp.Dot):
+            left, right = self.place(tree.left), self.place(tree.right)
+            return (left[0], right[1]) if left and right else None
+        return None
+
     def part(self, tree: Expr) -> Fragment:
         """Return a condition, a side of an equality, an argument or a column without its name."""
         return self._part(tree, _span(tree))
@@ -203,6 +228,9 @@ def _refuse_word(text: str, tokens: Sequence[Token], *words: str) -> NoReturn:
     message = f"{shown} is not supported yet"
     refuse(message, text, (named or tokens)[0].start, NotSupportedError)
 
+
+AGGREGATION: dict[str, str] = {"distinct": "DISTINCT", "group": "GROUP", "having": "HAVING"}
+"""Clauses that aggregate rows over one input, and the words that they start with."""
 
 _CLAUSES: dict[str, tuple[str, ...]] = {
     "distinct": ("DISTINCT",),

@@ -1,0 +1,381 @@
+"""Reads aggregates over one stream: GROUP BY, HAVING, DISTINCT and the output columns.
+
+Of each expression the calls of aggregates and the expressions of GROUP BY become columns; what is
+left is computed of these. As in Spark, names are those of the stream's columns first, then in GROUP
+BY and HAVING those of output columns. ``window`` is the window that a result is of, unless the
+stream has a column of that name.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from eddyline.errors import QueryError
+from eddyline.query.aggregates import GROUP, WINDOW
+from eddyline.query.query import Grouping
+from eddyline.query.select.aggregate_calls import (
+    AROUND,
+    AggregateCalls,
+    called,
+    calls_in,
+    comparable,
+)
+from eddyline.query.select.names import identifier
+from eddyline.query.select.output import (
+    columns_of_star,
+    default_name,
+    is_star,
+    unaliased,
+    with_names,
+)
+from eddyline.query.select.spark_window import is_window_call, window_called
+from eddyline.query.select.statement import AGGREGATION, Fragment
+from eddyline.query.windows import UNBOUNDED, SessionWindow
+from eddyline.registry import unknown
+from eddyline.sql.analysis import check_is_row_wise
+from eddyline.sql.names import is_no_column
+from eddyline.sql.parsing import offset_of, refuse
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    from sqlglot import Expr
+
+    from eddyline.query.query import TimeColumn
+    from eddyline.query.select.conditions import Calls
+    from eddyline.query.select.names import JoinNames
+    from eddyline.query.select.statement import Statement
+    from eddyline.query.windows import Window
+
+Changes = list[tuple[int, int, str]]
+"""Offsets, and the text that stands between them instead."""
+
+_FIELDS = ("start", "end")
+"""Those of ``WINDOW``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregation:
+    """What first says that a query aggregates rows, and where."""
+
+    said: str
+    start: int
+
+
+def aggregation_of(statement: Statement, known: Collection[str]) -> Aggregation | None:
+    """Return what says that a query aggregates rows: a clause, or a call in an output column.
+
+    Args:
+        statement: the query.
+        known: names of the functions, in lower case.
+    """
+    found = [
+        Aggregation("GROUP BY" if key == "group" else word, statement.offset_of_word(word))
+        for key, word in AGGREGATION.items()
+        if statement.tree.args.get(key)
+    ]
+    for column in statement.output_columns:
+        for node in column.tree.walk(prune=lambda each: isinstance(each, exp.Window)):
+            if isinstance(node, exp.Filter | exp.WithinGroup) or called(node, known) is not None:
+                name = node.find(exp.Anonymous) or node
+                found.append(Aggregation(f"the aggregate {name.name}()", offset_of(node)))
+    return min(found, key=lambda each: each.start, default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Grouped:
+    """What was read of a query of aggregates."""
+
+    grouping: Grouping
+    window: Window
+    projections: tuple[str, ...]
+    times: tuple[TimeColumn, ...]
+
+
+class GroupReader:
+    """Reads what a query asks of groups of the rows of one input.
+
+    Args:
+        statement: the query.
+        names: of the input's columns.
+        functions: those of the user.
+        known: names of aggregate functions, in lower case.
+    """
+
+    def __init__(
+        self, statement: Statement, names: JoinNames, functions: Calls, known: Collection[str]
+    ) -> None:
+        self._statement = statement
+        self._text = statement.text
+        self._names = names
+        self._functions = functions
+        self._calls = AggregateCalls(statement, names, functions, known)
+        self._is_distinct = statement.tree.args.get("distinct") is not None
+        self._groups: dict[tuple[str, ...], tuple[str, str]] = {}
+        """Name and text of each group by its words."""
+        self._window_call: Fragment | None = None
+        """Spark's ``window(ts, …)``, where GROUP BY has it."""
+        self._parts: list[tuple[Fragment, str, Fragment]] = []
+        """Output columns that are no stars: the item, its alias or "", and its expression."""
+
+    def read(self, window: Window) -> Grouped:
+        """Return what was read; ``window`` is the one behind the stream.
+
+        Raises:
+            QueryError: an expression that is neither of groups nor of aggregates; a name that is
+                not there.
+            NotSupportedError: valid SQL that eddyline does not run yet.
+        """
+        self._check_clauses()
+        for column in self._statement.output_columns:
+            if not is_star(column.tree):
+                self._parts.append((column, *unaliased(column, self._statement)))
+        self._add_groups()
+        window, times = self._window(window)
+        projections = with_names(self._outputs())
+        having = self._having()
+        groups = tuple(self._groups.values())
+        return Grouped(
+            Grouping(groups, tuple(self._calls.made), having), window, projections, times
+        )
+
+    def _check_clauses(self) -> None:
+        args = self._statement.tree.args
+        if not self._is_distinct:
+            return
+        start = self._statement.offset_of_word("DISTINCT")
+        if args["distinct"].args.get("on"):
+            self._statement.refuse("DISTINCT ON is not supported yet", start)
+        for column in self._statement.output_columns:
+            is_aggregate = bool(calls_in(column.tree, self._calls.known))
+            if args.get("group") or args.get("having") or is_aggregate:
+                message = "DISTINCT beside GROUP BY or aggregates is not supported yet"
+                self._statement.refuse(message, start)
+
+    # -- groups -----------------------------------------------------------------------------------
+
+    def _add_groups(self) -> None:
+        group = self._statement.tree.args.get("group")
+        if self._is_distinct or (group is not None and group.args.get("all")):
+            self._add_outputs()
+        if group is None:
+            return
+        sets = (exp.GroupingSets, exp.Cube, exp.Rollup)
+        if group.find(*sets) or group.args.get("totals"):
+            message = "ROLLUP, CUBE and GROUPING SETS are not supported yet"
+            self._statement.refuse(message, self._statement.offset_of_word("GROUP"))
+        for each in group.expressions:
+            self._add_group(self._meant(self._statement.part(each)))
+
+    def _add_outputs(self) -> None:
+        """Add the output columns in which nothing is aggregated: DISTINCT and GROUP BY ALL."""
+        for column in self._statement.output_columns if self._is_distinct else ():
+            if is_star(column.tree):
+                for each in columns_of_star(column, self._statement, self._names):
+                    self._add(identifier(each.column))
+        for _, _, part in self._parts:
+            if not calls_in(part.tree, self._calls.known):
+                self._add_group(part, is_output=True)
+
+    def _meant(self, part: Fragment) -> Fragment:
+        """Return the expression that an item of GROUP BY means, perhaps an output column's."""
+        tree = part.tree
+        if isinstance(tree, exp.Literal) and not tree.is_string and tree.name.isdecimal():
+            columns = self._statement.output_columns
+            if not 1 <= int(tree.name) <= len(columns):
+                message = f"GROUP BY {tree.name} is no output column; there are {len(columns)}"
+                refuse(message, self._text, part.start)
+            column = columns[int(tree.name) - 1]
+            if is_star(column.tree):
+                message = f"GROUP BY {tree.name} is a star (name the columns), which is not"
+                self._statement.refuse(f"{message} supported yet", part.start)
+            return self._unaggregated(unaliased(column, self._statement)[1], part)
+        if isinstance(tree, exp.Column) and len(tree.parts) == 1 and not self._is_column(tree):
+            found = self._aliased(tree.name)
+            return part if found is None else self._unaggregated(found, part)
+        return part
+
+    def _unaggregated(self, part: Fragment, item: Fragment) -> Fragment:
+        if calls_in(part.tree, self._calls.known):
+            message = f"GROUP BY {item.text} is the aggregate {part.text}; groups are made of rows"
+            refuse(message, self._text, item.start)
+        return part
+
+    def _aliased(self, name: str) -> Fragment | None:
+        """Return the expression of the output column that has a name by AS."""
+        parts = (part for _, alias, part in self._parts if alias.lower() == name.lower())
+        return next(parts, None)
+
+    def _add_group(self, part: Fragment, *, is_output: bool = False) -> None:
+        part = self._bare(part)
+        if is_window_call(part.tree):
+            if self._window_call is not None and self._key(part) != self._key(self._window_call):
+                refuse("GROUP BY has two windows; write one", self._text, part.start)
+            self._window_call = part
+        elif not self._is_of_window(part, is_output=is_output):
+            self._calls.check_is_of_rows(part, "GROUP BY")
+            self._add(self._names.canonical(part, "GROUP BY"))
+
+    def _is_of_window(self, part: Fragment, *, is_output: bool) -> bool:
+        """Return whether an expression is of the window, which tells results apart anyway."""
+        columns = list(part.tree.find_all(exp.Column))
+        mentions = [each for each in columns if self._window_mention(each)]
+        is_whole = part.tree in mentions or (is_output and len(mentions) == len(columns))
+        if mentions and not is_whole:
+            message = "GROUP BY: an expression of the window is not supported yet; write window"
+            self._statement.refuse(message, offset_of(mentions[0]))
+        return bool(mentions)
+
+    def _add(self, text: str) -> None:
+        name = f"{GROUP}{len(self._groups)}"
+        self._groups.setdefault(comparable(text), (name, text))
+
+    def _bare(self, part: Fragment) -> Fragment:
+        """Return an expression without parentheses around it."""
+        inner = part.tree.unnest()
+        return part if isinstance(inner, exp.Tuple) else self._statement.part(inner)
+
+    # -- windows ----------------------------------------------------------------------------------
+
+    def _window(self, window: Window) -> tuple[Window, tuple[TimeColumn, ...]]:
+        """Return the window of the query, and the column by which it goes if it is told."""
+        times: tuple[TimeColumn, ...] = ()
+        if self._window_call is not None:
+            if window != UNBOUNDED:
+                message = "the query has a window behind its stream, too; write one of the two"
+                refuse(message, self._text, self._window_call.start)
+            window, time = window_called(self._window_call, self._names)
+            times = (time,)
+        if isinstance(window, SessionWindow) and self._statement.emits in ("dstream", "rstream"):
+            message = f"{self._statement.emits.upper()} of sessions is not supported yet: each has"
+            self._statement.refuse(f"{message} one result, when it ends", self._statement.emits_at)
+        return window, times
+
+    def _window_mention(self, tree: Expr) -> exp.Identifier | None:
+        """Return the name if a part mentions the window: ``window``, ``window.start``."""
+        if not isinstance(tree, exp.Column) or isinstance(tree.this, exp.Star):
+            return None
+        first = tree.parts[0]
+        names = [WINDOW, self._window_call.tree.name if self._window_call else WINDOW]
+        is_window = first.name.lower() in map(str.lower, names) and not self._is_column(tree)
+        return first if is_window and isinstance(first, exp.Identifier) else None
+
+    def _is_column(self, tree: exp.Column) -> bool:
+        """Return whether a name begins with a column of the input, or with the input."""
+        name, scope = tree.parts[0].name, self._names.scope
+        is_input = len(tree.parts) > 1 and scope.input_of(name) is not None
+        return scope.has(name) or is_input
+
+    # -- results ----------------------------------------------------------------------------------
+
+    def _outputs(self) -> Iterator[tuple[Fragment, str, str]]:
+        parts = iter(self._parts)
+        for column in self._statement.output_columns:
+            if not is_star(column.tree):
+                item, alias, part = next(parts)
+                what = f"output column {column.text!r}"
+                text = self._of_groups(part, what)
+                yield item, alias or self._default_name(part, what), text
+                continue
+            if not self._is_distinct:
+                message = f"{column.text} beside aggregates is not supported; name what is grouped"
+                self._statement.refuse(message, column.start)
+            for each in columns_of_star(column, self._statement, self._names):
+                name, _ = self._groups[comparable(identifier(each.column))]
+                yield column, each.column, name
+
+    def _default_name(self, part: Fragment, what: str) -> str:
+        inner = part.tree.unnest()
+        if isinstance(inner, exp.Column) and self._window_mention(inner):
+            return str(inner.parts[-1].name)
+        return default_name(part, what, self._statement, self._names)
+
+    def _having(self) -> str:
+        having = self._statement.tree.args.get("having")
+        if having is None:
+            return ""
+        return self._of_groups(self._statement.part(having.this), "HAVING", has_aliases=True)
+
+    def _of_groups(self, part: Fragment, what: str, *, has_aliases: bool = False) -> str:
+        """Return an expression over groups, calls and the window."""
+        for node in part.tree.find_all(*AROUND):
+            inner = node.find(exp.Anonymous)
+            if inner is not None and str(inner.name).lower() not in self._calls.known:
+                message = unknown("aggregate function", inner.name, sorted(self._calls.known))
+                refuse(f"{what}: {message}", self._text, offset_of(node))
+        check_is_row_wise(part.tree, self._text, what, self._calls.known)
+        self._functions.check_none(part.tree, "beside aggregates")
+        self._calls.check_deterministic(part, what)
+        return part.rewritten(sorted(self._changes(part.tree, what, has_aliases=has_aliases)))
+
+    def _changes(self, tree: Expr, what: str, *, has_aliases: bool) -> Changes:
+        """Return what stands for groups, calls and the window in an expression."""
+        place, column = self._statement.place(tree), self._calls.column_of(tree)
+        if place is not None and column is None:
+            column = self._group_of(Fragment(self._text, tree, *place))
+        if place is not None and column is not None:
+            return [(*place, column)]
+        if is_window_call(tree):
+            message = f"{what}: {str(tree.name).lower()}(…) is not the one of GROUP BY"
+            refuse(message, self._text, offset_of(tree))
+        if isinstance(tree, exp.Column):
+            return self._change_of(tree, what, has_aliases=has_aliases)
+        inner = (
+            self._changes(each, what, has_aliases=has_aliases) for each in tree.iter_expressions()
+        )
+        return [change for changes in inner for change in changes]
+
+    def _group_of(self, part: Fragment) -> str | None:
+        """Return the column of an expression that is grouped, or is the window."""
+        key = self._key(part)
+        if is_window_call(part.tree) and self._window_call is not None:
+            return WINDOW if key == self._key(self._window_call) else None
+        found = self._groups.get(key) if key else None
+        return found[0] if found else None
+
+    def _key(self, part: Fragment) -> tuple[str, ...]:
+        """Return the words of an expression of the stream's columns; none if it reads others."""
+        with suppress(QueryError):
+            return comparable(self._names.canonical(part, ""))
+        return ()
+
+    def _change_of(self, tree: exp.Column, what: str, *, has_aliases: bool) -> Changes:
+        """Return what stands for a name that is no group."""
+        columns = {each.column.lower() for each in self._names.scope.output}
+        if len(tree.parts) == 1 and is_no_column(tree, columns):
+            return []
+        if (first := self._window_mention(tree)) is not None:
+            return [self._of_window(tree, first, what)]
+        aliased = self._aliased(tree.parts[0].name) if has_aliases else None
+        if aliased is not None and (len(tree.parts) == 1 or not self._is_column(tree)):
+            text, place = self._of_groups(aliased, what), tree.parts[0].meta
+            return [
+                (place["start"], place["end"] + 1, text if text.isidentifier() else f"({text})")
+            ]
+        return [self._of_group(tree, what)]
+
+    def _of_group(self, tree: exp.Column, what: str) -> tuple[int, int, str]:
+        """Return the column of a group that is a column, of which fields may be read."""
+        place = self._statement.place(tree)
+        assert place is not None
+        (mention,) = self._names.mentions(Fragment(self._text, tree, *place), what)
+        group = self._groups.get(comparable(identifier(mention.named.column)))
+        if group is None:
+            name = mention.written
+            message = f"{what}: {name!r} is neither grouped nor aggregated; add it to GROUP BY"
+            refuse(f"{message}, or write an aggregate such as MAX({name})", self._text, place[0])
+        return mention.start, mention.end, group[0]
+
+    def _of_window(
+        self, tree: exp.Column, first: exp.Identifier, what: str
+    ) -> tuple[int, int, str]:
+        if len(tree.parts) > 1 and tree.parts[1].name.lower() not in _FIELDS:
+            message = (
+                f"{what}: {first.name} has the fields start and end, not {tree.parts[1].name!r}"
+            )
+            refuse(message, self._text, tree.parts[1].meta["start"])
+        return first.meta["start"], first.meta["end"] + 1, WINDOW
