@@ -9,13 +9,11 @@ What the definition leaves open is decided here:
 * Event time moves on by all rows of a stream, those included that WHERE drops; a row that WHERE
   drops is never late.
 * In a ROWS window the order among equal event times is that of the rows' contents: all columns of
-  the stream, the first one first, ascending, NULL before all values and NaN behind all.
+  the stream, the first one first, ascending, NaN behind all values and NULL behind that.
 * FIRST takes of the rows of the earliest instant the smallest value, NULL before all values; LAST
   of the rows of the latest instant the greatest.
 * The window of a stream holds rows before WHERE (it matters where it counts rows); frames of OVER
   those that pass it.
-* Sessions: what was given is over. A row that comes too late for a session which was given, but is
-  not late by itself, begins another one.
 * ISTREAM and DSTREAM compare the row of a group with that of the same group before; ``ws`` and
   ``we``, where they are output, are a part of it.
 * RSTREAM of a window without slides gives rows at instants of rows of the stream, whether or not
@@ -304,29 +302,23 @@ def sessions(
     batches: Batches, lateness: int, of: Aggregation, gap: int, *, whole: bool = False
 ) -> list[tuple[Any, ...]]:
     """Return the sessions of each group that are over; see ``results``."""
-    low, waiting, found = None, [], []
-    for number, batch in enumerate(batches):
-        waiting += [
-            row
-            for row in batch
-            if row["ts"] is not None and of.keeps(row) and (low is None or row["ts"] + gap > low)
-        ]
-        low = low_after(batch, lateness, low)
-        until = FOREVER if whole and number == len(batches) - 1 else low
-        for session in [each for rows in of.grouped(waiting).values() for each in runs(rows, gap)]:
+    stream = arrived(batches, lateness, lambda ts: ts + 1, of.keeps)
+    until = FOREVER if whole else stream.low
+    found = []
+    for rows in of.grouped(stream.rows).values():
+        for session in runs(rows, gap):
             end = session[-1]["ts"] + gap
-            if until is not None and end <= until:
-                row = of.row(session, session[0]["ts"], end)
-                found += [] if row is None else [row]
-                waiting = [row for row in waiting if id(row) not in ids(session)]
+            row = of.row(session, session[0]["ts"], end)
+            if row is not None and until is not None and end < until:
+                found.append(row)
     return found
 
 
 def runs(rows: Iterable[Row], gap: int) -> Iterator[list[Row]]:
-    """Yield the rows of one group that follow each other by less than a gap."""
+    """Yield the rows of one group that follow each other by no more than a gap."""
     run: list[Row] = []
     for row in sorted(rows, key=lambda row: row["ts"]):
-        if run and row["ts"] - run[-1]["ts"] >= gap:
+        if run and row["ts"] - run[-1]["ts"] > gap:
             yield run
             run = []
         run.append(row)
@@ -412,8 +404,6 @@ def ends_of(window: Window) -> Callable[[int], int]:
     """Return from an event time, the instant up to which a row of it is in time (µs)."""
     if isinstance(window, SlideWindow):
         return lambda ts: next_slide(ts, window)
-    if isinstance(window, SessionWindow):
-        return lambda ts: ts + window.gap
     return lambda ts: ts + 1
 
 
@@ -472,7 +462,12 @@ def by_contents(rows: Sequence[Row]) -> list[Row]:
     if not rows:
         return []
     names = ["ts", *(name for name in rows[0] if name != "ts")]
-    keys = _ordered([(*(row[name] for name in names), at) for at, row in enumerate(rows)])
+    keys = _ordered(
+        [
+            (*(part for name in names for part in (row[name] is None, row[name])), at)
+            for at, row in enumerate(rows)
+        ]
+    )
     return [rows[key[-1]] for key in keys]
 
 

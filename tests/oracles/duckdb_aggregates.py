@@ -47,7 +47,7 @@ def results(
 def over(rows: pa.Table, of: Over, low: int) -> list[tuple[Any, ...]]:
     """Return each row that is final with its aggregates; rows have an ``id`` of their own."""
     parts = ", ".join(_sql(each.text) for each in of.partition_by) or "1"
-    order = ", ".join(f"{name} NULLS FIRST" for name in ["ts", *rows.column_names])
+    order = ", ".join(f"{name} NULLS LAST" for name in ["ts", *rows.column_names])
     numbered = (
         f"SELECT *, ({parts}) AS _part, "
         f"row_number() OVER (PARTITION BY ({parts}) ORDER BY {order}) AS _n "
@@ -132,9 +132,9 @@ def _sessions(of: Aggregation, gap: int, low: int) -> str:
     groups = [f"_g{at}" for at, _ in enumerate(of.groups)]
     by = f"PARTITION BY {', '.join(groups)} " if groups else ""
     past = f"ts - lag(ts) OVER ({by}ORDER BY ts)"
-    begins = f"SELECT *, coalesce({past} >= {gap}, TRUE) AS b FROM kept"
+    begins = f"SELECT *, coalesce({past} > {gap}, TRUE) AS b FROM kept"
     numbered = (
-        f"SELECT *, sum(b::INT) OVER ({by}ORDER BY ts ROWS UNBOUNDED PRECEDING) AS _session "
+        f"SELECT *, sum(b::INT) OVER ({by}ORDER BY ts RANGE UNBOUNDED PRECEDING) AS _session "
         f"FROM ({begins})"
     )
     columns = [f"{each} AS {name}" for each, (name, _) in zip(groups, of.groups, strict=True)]

@@ -104,8 +104,10 @@ def test_changes_of_rows():
 
 
 def test_sessions():
-    rows = (0, "a", 1), (9, "a", 1), (19, "a", 1), (25, "b", 1), (29, "a", 1)
-    assert found(COUNTED, SessionWindow(10), rows) == [("a", 1, 19, 29), ("a", 2, 0, 19)]
+    rows = (0, "a", 1), (10, "a", 1), (21, "a", 1), (25, "b", 1), (32, "a", 1)
+    window = SessionWindow(10)
+    assert found(COUNTED, window, rows) == [("a", 1, 21, 31), ("a", 2, 0, 20)]
+    assert found(COUNTED, window, rows, lateness=1) == [("a", 2, 0, 20)]
 
 
 def test_late_rows_hang_on_the_batch_before():
@@ -139,7 +141,7 @@ def test_duckdb_has_the_same_answers(case):
     assert differences(answer, wanted) == ([], [])
 
 
-@given(case=aggregate_cases(("tumbling", "slides", "unbounded slides"), late=True))
+@given(case=aggregate_cases(GROUPED, late=True))
 @examples(100)
 def test_duckdb_has_the_same_answers_without_late_rows(case):
     stream = arrived(case.batches, case.lateness, ends_of(case.window))
@@ -158,7 +160,7 @@ def test_duckdb_has_the_same_frames(case):
     assert differences(duckdb_aggregates.over(case.on_time, case.of, low), wanted) == ([], [])
 
 
-@given(case=aggregate_cases(("tumbling", "slides", "changes", "rows")))
+@given(case=aggregate_cases())
 @examples(100)
 def test_cuts_change_nothing_where_no_row_is_late(case):
     whole = [tuple(row for batch in case.batches for row in batch)]

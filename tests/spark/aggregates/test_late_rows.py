@@ -102,7 +102,7 @@ def test_a_row_is_late_once_its_slice_is_closed(spark, window):
     assert sum(late_of(case).values()) == 3
 
 
-def test_a_row_is_late_for_a_session_that_would_be_over(spark):
+def test_a_row_before_what_has_come_is_late_for_sessions(spark):
     check(
         spark, case_of(SessionWindow(5_000_000), [(20, 1)], [(14, 2), (15, 3), (16, 4)], [(60, 5)])
     )
