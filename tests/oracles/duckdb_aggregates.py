@@ -140,7 +140,7 @@ def _sessions(of: Aggregation, gap: int, low: int) -> str:
     columns = [f"{each} AS {name}" for each, (name, _) in zip(groups, of.groups, strict=True)]
     columns += [f"{_call(each)} AS {each.column}" for each in of.calls]
     columns += [f"min(ts) AS {START}", f"max(ts) + {gap} AS {END}"]
-    having = f" AND {_sql(of.having.text)}" if of.having else ""
+    having = f" AND ({_sql(of.having.text)})" if of.having else ""
     made = f"SELECT {', '.join(columns)} FROM ({numbered}) GROUP BY {_list('_session', groups)}"
     return (
         f"WITH {_kept(of)} SELECT {', '.join(of.output)} FROM ({made}) WHERE {END} <= {low}{having}"
