@@ -143,7 +143,7 @@ def _sessions(of: Aggregation, gap: int, low: int) -> str:
     having = f" AND ({_sql(of.having.text)})" if of.having else ""
     made = f"SELECT {', '.join(columns)} FROM ({numbered}) GROUP BY {_list('_session', groups)}"
     return (
-        f"WITH {_kept(of)} SELECT {', '.join(of.output)} FROM ({made}) WHERE {END} <= {low}{having}"
+        f"WITH {_kept(of)} SELECT {', '.join(of.output)} FROM ({made}) WHERE {END} < {low}{having}"
     )
 
 
