@@ -10,6 +10,7 @@ from eddyline.query.predicates import predicate, sql_predicate
 
 if TYPE_CHECKING:
     from eddyline import sigma
+    from eddyline.aggregates.user import Aggregate
     from eddyline.change import detector, detector_bank
     from eddyline.query.rules.rule import Rule
     from eddyline.spark.engine import Engine
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _ON_USE = {
+    "Aggregate": "eddyline.aggregates.user",
     "Engine": "eddyline.spark.engine",
     "Rule": "eddyline.query.rules.rule",
     "RuleSet": "eddyline.spark.rules.rule_set",
@@ -34,6 +36,7 @@ _ON_USE = {
 """Public names whose modules are imported when they are first used; most of them need pyspark."""
 
 __all__ = [
+    "Aggregate",
     "Engine",
     "Rule",
     "RuleSet",

@@ -125,6 +125,16 @@ def average_cells(column):
     return pa.array(rows, pa.struct([("sum", column.type), ("n", pa.int64())]))
 
 
+@given(st.data())
+def test_averages_of_few_digits(data):
+    cents = st.integers(-(10**6), 10**6).map(lambda n: Decimal(n).scaleb(-4))
+    values = data.draw(st.lists(st.none() | cents, max_size=25))
+    lo, hi = data.draw(ranges(len(values)))
+    found = MEAN.value(average_cells(pa.array(values, pa.decimal128(38, 4))), lo, hi)
+    assert found.type == pa.decimal128(38, 8)
+    assert found.to_pylist() == by_range(values, lo, hi, rounded_average)
+
+
 def rounded_average(values):
     unscaled = sum(int(each.scaleb(4)) for each in values)
     twice = 2 * abs(unscaled) * 10**4 + len(values)

@@ -67,7 +67,43 @@ def from_limbs(
 
 def taken(array: pa.Array, positions: NDArray[np.int64]) -> pa.Array:
     """Return entries by position, NULL for negative ones."""
-    return array.take(pa.array(positions, mask=positions < 0))
+    return settled(array.take(pa.array(positions, mask=positions < 0)))
+
+
+def settled(array: pa.Array) -> pa.Array:
+    """Return structs whose fields that are never NULL are not so in a struct that is NULL, either.
+
+    Spark makes such fields of what cannot be NULL, and Arrow does not take NULL for them.
+    """
+    kind = array.type
+    if not pa.types.is_struct(kind):
+        return array
+    fields = [kind.field(at) for at in range(kind.num_fields)]
+    columns = [array.field(at) for at in range(kind.num_fields)]
+    if not any(
+        each.null_count and not field.nullable for each, field in zip(columns, fields, strict=True)
+    ):
+        return array
+    made = [
+        settled(each) if field.nullable else _without_null(each)
+        for each, field in zip(columns, fields, strict=True)
+    ]
+    return pa.StructArray.from_arrays(made, fields=fields, mask=pc.is_null(array))
+
+
+def _without_null(array: pa.Array) -> pa.Array:
+    """Return an array with what lies in memory in the place of NULL."""
+    kind = array.type
+    if not array.null_count:
+        return array
+    if pa.types.is_struct(kind):
+        fields = [kind.field(at) for at in range(kind.num_fields)]
+        columns = [_without_null(array.field(at)) for at in range(kind.num_fields)]
+        return pa.StructArray.from_arrays(columns, fields=fields)
+    if pa.types.is_list(kind):
+        return pa.ListArray.from_arrays(array.offsets.fill_null(0), array.values, type=kind)
+    buffers = [None, *array.buffers()[1:]]
+    return pa.Array.from_buffers(kind, len(array), buffers, offset=array.offset)
 
 
 def counts_of(

@@ -131,10 +131,10 @@ class Last(Timely):
 
 def _bytes_of(array: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     """Return the bytes of all texts, and where each of them starts and the last one ends."""
-    if not len(array):
-        return np.empty(0, np.uint8), np.zeros(1, np.int64)
+    if not len(array):  # not to be written to either: kernels are compiled for what they are given
+        return np.frombuffer(b"", np.uint8), np.frombuffer(bytes(8), np.int64)
     wide = array if pa.types.is_large_binary(array.type) else array.cast(pa.large_binary())
     _, starts, content = wide.buffers()
     offsets = np.frombuffer(starts, np.int64, len(wide) + 1, wide.offset * 8)
-    data = np.frombuffer(content, np.uint8) if content else np.empty(0, np.uint8)
+    data = np.frombuffer(content, np.uint8) if content else np.frombuffer(b"", np.uint8)
     return data, offsets

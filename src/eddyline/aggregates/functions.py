@@ -11,7 +11,8 @@ Placeholders of templates:
   value, and ``{type}`` the type that Spark gives to ``reduce_sql``.
 * ``{t}``: the event time of the row (µs, bigint).
 * ``{number}``: the type in which averages are taken (``number_type``).
-* ``{0}`` ``{1}``: in ``final``, what the monoids gave for each partial.
+* ``{0}`` ``{1}``: in ``final``, what the monoids gave for each partial, besides the arguments, of
+  which only those can be read there that are constants.
 
 FILTER is applied around a lift: ``CASE WHEN condition THEN lift END``. The final value is cast to
 the type that Spark gives to ``reference``, its own aggregate.
@@ -22,6 +23,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from eddyline.aggregates.sketches import united
 from eddyline.errors import QueryError
 from eddyline.registry import unknown
 
@@ -50,6 +52,8 @@ class AggregateFunction:
     """SQL template of Spark's own aggregate over the arguments: it says type and meaning."""
     n_arguments: int = 1
     """How many arguments it takes; -1 for one or more."""
+    by_row: AggregateFunction | None = None
+    """The same where single rows are combined, not cells; itself if None."""
 
     def lifts(self, arguments: Sequence[str], *, time: str, number: str) -> tuple[str, ...]:
         """Return the SQL of each partial of one row, without a FILTER.
@@ -61,6 +65,15 @@ class AggregateFunction:
         """
         given = self._given(arguments)
         return tuple(each.lift.format(t=time, number=number, **given) for each in self.partials)
+
+    def final_of(self, values: Sequence[str], arguments: Sequence[str]) -> str:
+        """Return the SQL of the value.
+
+        Args:
+            values: SQL of what the monoid of each partial gave.
+            arguments: SQL of each argument; constants can be read.
+        """
+        return self.final.format(*values, **self._given(arguments))
 
     def reference_of(self, arguments: Sequence[str], *, time: str) -> str:
         """Return Spark's own aggregate over arguments, as SQL."""
@@ -135,25 +148,124 @@ def _timely(monoid: str, reference: str) -> AggregateFunction:
     return _one("struct({t} AS t, {x} AS x)", monoid, "{0}.x", reference)
 
 
+def _by(monoid: str, reference: str) -> AggregateFunction:
+    """Return a function that gives one argument of the row in which the other is extreme."""
+    lift = "CASE WHEN {y} IS NOT NULL THEN struct({y} AS y, {x} AS x) END"
+    return _one(lift, monoid, "{0}.x", reference, 2)
+
+
+def _spread(final: str, least: int, reference: str) -> AggregateFunction:
+    """Return a function of moments of so many rows or more."""
+    value = f"CASE WHEN {{0}}.n >= {least} THEN {final} END"
+    return _one("CAST({x} AS DOUBLE)", "moments", value, reference)
+
+
+def _pair_spread(final: str, condition: str, reference: str) -> AggregateFunction:
+    """Return a function of moments of pairs under a condition."""
+    are_there = "{x} IS NOT NULL AND {y} IS NOT NULL"
+    pair = "struct(CAST({x} AS DOUBLE) AS x, CAST({y} AS DOUBLE) AS y)"
+    lift, value = (
+        f"CASE WHEN {are_there} THEN {pair} END",
+        f"CASE WHEN {condition} THEN {final} END",
+    )
+    return _one(lift, "pair_moments", value, reference, 2)
+
+
+def _quantile(frac: str, reference: str, n: int = 2) -> AggregateFunction:
+    """Return a function that gives a quantile.
+
+    Sketches leave NaN out: it goes in as infinity, is counted apart, and is the greatest, as in
+    Spark.
+    """
+    number, sketch = "CAST({x} AS DOUBLE)", united("{0}", "kll_sketch_merge_double")
+    size = f"kll_sketch_get_n_double({sketch})"
+    value = (
+        f"CASE WHEN coalesce({size}, 0L) = 0 THEN NULL "
+        f"WHEN ceil({frac} * {size}) > {size} - coalesce({{1}}, 0L) THEN double('NaN') "
+        f"ELSE kll_sketch_get_quantile_double({sketch}, {frac}) END"
+    )
+    largest = f"CASE WHEN isnan({number}) THEN double('Infinity') ELSE {number} END"
+    partials = (
+        Partial(largest, "quantile_sketch"),
+        Partial(f"CASE WHEN isnan({number}) THEN 1 END", "count"),
+    )
+    lift = f"struct({frac} AS p, {{x}} AS x)"
+    return AggregateFunction(
+        partials, value, reference, n, _one(lift, "quantile", "{0}", reference, n)
+    )
+
+
 _COUNT = "coalesce({0}, 0L)"
 _LEAST = _one("{x}", "min", "{0}", "min({x})")
 _GREATEST = _one("{x}", "max", "{0}", "max({x})")
+_EVERY = _one("{x}", "min", "{0}", "every({x})")
+_SOME = _one("{x}", "max", "{0}", "some({x})")
 _FIRST = _timely("first", "min(struct({t} AS t, {x} AS x)).x")
 _LAST = _timely("last", "max(struct({t} AS t, {x} AS x)).x")
 _AVERAGE = _one("CAST({x} AS {number})", "mean", "{0}", "avg({x})")
+_DISTINCT_AVERAGE = _one("{x}", "distinct_mean", "{0}", "avg(DISTINCT {x})")
+_DISTINCT_COUNT = _one("{x}", "distinct", _COUNT, "count(DISTINCT {all})", -1)
+_VARIANCE = _spread("{0}.m2 / ({0}.n - 1)", 2, "var_samp({x})")
+_DEVIATION = _spread("sqrt({0}.m2 / ({0}.n - 1))", 2, "stddev_samp({x})")
+_QUANTILE = _quantile("CAST({y} AS DOUBLE)", "percentile({x}, {y})")
+_APPROXIMATE = _quantile("CAST({y} AS DOUBLE)", "approx_percentile({x}, {y})")
+_SKETCHED_COUNT = f"coalesce(hll_sketch_estimate({united('{0}', 'hll_union')}), 0L)"
 
 AGGREGATES: dict[str, AggregateFunction] = {
     "count(*)": _one("1", "count", _COUNT, "count(*)", 0),
     "count": _one("{x}", "count", _COUNT, "count({all})", -1),
+    "count(distinct)": _DISTINCT_COUNT,
+    "count_if": _one("CASE WHEN {x} THEN 1 END", "count", _COUNT, "count_if({x})"),
     "sum": _one("{x}", "sum", "{0}", "sum({x})"),
+    "sum(distinct)": _one("{x}", "distinct_sum", "{0}", "sum(DISTINCT {x})"),
     "avg": _AVERAGE,
+    "avg(distinct)": _DISTINCT_AVERAGE,
     "mean": _AVERAGE,
+    "mean(distinct)": _DISTINCT_AVERAGE,
     "min": _LEAST,
+    "min(distinct)": _LEAST,
     "max": _GREATEST,
+    "max(distinct)": _GREATEST,
+    "min_by": _by("min", "min_by({x}, {y})"),
+    "max_by": _by("max", "max_by({x}, {y})"),
     "first": _FIRST,
     "first_value": _FIRST,
+    "any_value": _FIRST,
     "last": _LAST,
     "last_value": _LAST,
+    "bool_and": _EVERY,
+    "every": _EVERY,
+    "bool_or": _SOME,
+    "any": _SOME,
+    "some": _SOME,
+    "var_pop": _spread("{0}.m2 / {0}.n", 1, "var_pop({x})"),
+    "var_samp": _VARIANCE,
+    "variance": _VARIANCE,
+    "stddev_pop": _spread("sqrt({0}.m2 / {0}.n)", 1, "stddev_pop({x})"),
+    "stddev_samp": _DEVIATION,
+    "stddev": _DEVIATION,
+    "std": _DEVIATION,
+    "covar_pop": _pair_spread("{0}.xy / {0}.n", "{0}.n >= 1", "covar_pop({x}, {y})"),
+    "covar_samp": _pair_spread("{0}.xy / ({0}.n - 1)", "{0}.n >= 2", "covar_samp({x}, {y})"),
+    "corr": _pair_spread(
+        "{0}.xy / sqrt({0}.xx * {0}.yy)", "{0}.n >= 2 AND {0}.xx * {0}.yy <> 0", "corr({x}, {y})"
+    ),
+    "approx_count_distinct": AggregateFunction(
+        (Partial("CASE WHEN {x} IS NOT NULL THEN xxhash64({x}) END", "distinct_sketch"),),
+        _SKETCHED_COUNT,
+        "approx_count_distinct({x})",
+        by_row=_DISTINCT_COUNT,
+    ),
+    "percentile": _QUANTILE,
+    "quantile": _QUANTILE,
+    "approx_percentile": _APPROXIMATE,
+    "percentile_approx": _APPROXIMATE,
+    "median": _quantile("0.5D", "median({x})", 1),
 }
 """By the name that a query calls a function by, in lower case; ``(*)`` behind it stands for no
-argument, ``(distinct)`` for DISTINCT."""
+argument, ``(distinct)`` for DISTINCT.
+
+Quantiles of windows of slices come of KLL sketches in double precision: a value whose rank is off
+by less than 1.33 % of the rows (99 % sure), not one between two; over single rows (OVER) they are
+exact. Approximate distinct counts of windows of slices have a relative standard error of 1.63 %;
+over single rows they are exact."""

@@ -104,6 +104,7 @@ class History:
         self.reach = reach
         self.partials = partials
         self.place = place
+        self._can_sum_up = all(each.can_merge for each in partials.values())
 
     def cells(
         self, since: int, common: tuple[int, int], new: Rows | None, *, with_edges: bool = False
@@ -161,14 +162,14 @@ class History:
     def _kept(self, cells: Rows) -> Rows:
         """Return the cells, in order, that windows of later batches need."""
         if self.reach.is_all:
-            return summary(cells, self.partials)
+            return summary(cells, self.partials) if self._can_sum_up else cells
         return cells if self.reach.n_rows < 0 else tails(cells, self.reach.n_rows)
 
     def _written(self, cells: Rows) -> Span:
         whole = None
-        if self.reach.is_all:
+        if self.reach.is_all and self._can_sum_up:
             return Span(None, self._write(cells))
-        if self.reach.n_rows < 0:
+        if self.reach.n_rows < 0 and self._can_sum_up:
             whole = summary(cells, self.partials)
             whole = None if 2 * len(whole) > len(cells) else whole
         return Span(self._write(cells), None if whole is None else self._write(whole))

@@ -30,13 +30,19 @@ def is_bytes(kind: pa.DataType) -> bool:
     return any(test(kind) for test in (*_TEXTS, *_BYTES, pa.types.is_binary_view))
 
 
-def words_of(array: pa.Array) -> NDArray[np.int64] | None:
-    """Return a key of 64 bits for each value, anything for NULL; None where it takes more."""
+def words_of(array: pa.Array, *, is_exact: bool = True) -> NDArray[np.int64] | None:
+    """Return a key of 64 bits for each value, anything for NULL; None where it takes more.
+
+    Args:
+        array: values of any type.
+        is_exact: whether -0.0 is told from 0.0.
+    """
     kind = array.type
     if pa.types.is_boolean(kind):
         array, kind = array.cast(pa.uint8()), pa.uint8()
     if pa.types.is_floating(kind):
-        return _float_words(plain(array, kind.to_pandas_dtype()).astype(np.float64))
+        values = plain(array, kind.to_pandas_dtype()).astype(np.float64)
+        return _float_words(values if is_exact else values + 0.0)
     if pa.types.is_decimal128(kind) and kind.precision <= 18:
         return limbs(array)[0].view(np.int64)
     if pa.types.is_unsigned_integer(kind) and kind.bit_width == 64:
@@ -55,8 +61,12 @@ def _float_words(values: NDArray[np.float64]) -> NDArray[np.int64]:
     return bits ^ ((bits >> 63) & _MAGNITUDE)
 
 
-def ranks_of(array: pa.Array) -> NDArray[np.int64]:
+def ranks_of(array: pa.Array, *, is_exact: bool = True) -> NDArray[np.int64]:
     """Return the rank of each value, equal for equal ones; NULL is the least.
+
+    Args:
+        array: values of any type that sorts.
+        is_exact: whether -0.0 is told from 0.0.
 
     Raises:
         PlanError: values that Spark does not sort.
@@ -64,7 +74,7 @@ def ranks_of(array: pa.Array) -> NDArray[np.int64]:
     kind, there = array.type, is_there(array)
     if pa.types.is_null(kind):
         return np.zeros(len(array), np.int64)
-    words = words_of(array)
+    words = words_of(array, is_exact=is_exact)
     if words is not None:
         ranks = _dense(words)
     elif pa.types.is_decimal128(kind):
@@ -73,13 +83,26 @@ def ranks_of(array: pa.Array) -> NDArray[np.int64]:
     elif is_bytes(kind):
         ranks = _text_ranks(array)
     elif pa.types.is_struct(kind):
-        fields = [ranks_of(array.field(at)) for at in range(kind.num_fields)]
+        fields = [ranks_of(array.field(at), is_exact=is_exact) for at in range(kind.num_fields)]
         ranks = _dense(*reversed(fields)) if fields else np.zeros(len(array), np.int64)
     elif any(test(kind) for test in _LISTS):
-        ranks = _list_ranks(array)
+        ranks = _list_ranks(array, is_exact=is_exact)
     else:
         raise PlanError(f"values of {kind} have no order", type=str(kind))
     return np.where(there, ranks + 1, 0)
+
+
+def codes_of(array: pa.Array) -> tuple[NDArray[np.int64], int]:
+    """Return numbers that are equal for equal values (none of them NULL), and how many there are.
+
+    Values are equal as in Spark's groups: NaN is NaN, -0.0 is 0.0.
+    """
+    words = words_of(array, is_exact=False)
+    if words is None and not is_bytes(array.type) and not pa.types.is_decimal(array.type):
+        ranks = ranks_of(array, is_exact=False)
+        return ranks, int(ranks.max(initial=-1)) + 1
+    encoded = pc.dictionary_encode(array if words is None else pa.array(words))
+    return encoded.indices.to_numpy().astype(np.int64), len(encoded.dictionary)
 
 
 def _dense(*keys: NDArray[np.int64] | NDArray[np.uint64]) -> NDArray[np.int64]:
@@ -103,10 +126,10 @@ def _text_ranks(array: pa.Array) -> NDArray[np.int64]:
     return ranks[codes]
 
 
-def _list_ranks(array: pa.Array) -> NDArray[np.int64]:
+def _list_ranks(array: pa.Array, *, is_exact: bool) -> NDArray[np.int64]:
     """Return ranks of lists: place by place, as far as the longest of them goes."""
     sizes = pc.fill_null(pc.list_value_length(array), 0).to_numpy().astype(np.int64)
-    elements = ranks_of(pc.list_flatten(array)) + 1
+    elements = ranks_of(pc.list_flatten(array), is_exact=is_exact) + 1
     firsts = np.cumsum(sizes) - sizes
     ranks = np.zeros(len(array), np.int64)
     for place in range(int(sizes.max(initial=0))):

@@ -24,14 +24,16 @@ class Monoid(ABC):
     """
 
     reduce_sql: ClassVar[str]
-    """Spark's aggregate that makes one partial of the lifted values ``{x}`` of many rows."""
+    """Spark's aggregate that makes one partial of the lifted values ``{x}`` of many rows. Empty if
+    there is none, so that only rows can be combined."""
     lift_sql: ClassVar[str] = "{x}"
     """SQL of the partial of a single row, of the same type; ``{type}`` is that type's name. Empty
     if there is none, so that only cells can be combined."""
 
-    value_sql: ClassVar[str] = ""
-    """Spark's aggregate of the lifted values ``{x}`` that has the type of ``value``; that of
-    ``reduce_sql`` if empty."""
+    can_merge: ClassVar[bool] = True
+    """Whether partials of ranges can be partials again."""
+    compact_sql: ClassVar[str] = ""
+    """SQL of a smaller partial that stands for a merged one ``{x}``; empty if none is needed."""
 
     @abstractmethod
     def merge(

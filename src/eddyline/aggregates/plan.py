@@ -10,6 +10,7 @@ from msgspec import field as struct_field
 
 from eddyline.aggregates.history import Span, names_of
 from eddyline.aggregates.monoids import MONOIDS
+from eddyline.aggregates.user import UserMonoid
 from eddyline.state.manifest import StatePart
 from eddyline.state.run_files import RunFile
 
@@ -37,15 +38,19 @@ OLD = "__old"
 class Partials:
     """Columns of partial aggregates, and how they are put together."""
 
-    monoids: Mapping[str, str]
-    """The name of the monoid of each column."""
+    monoids: Mapping[str, str | Monoid]
+    """The monoid of each column: its name in the table, or a user's."""
     ansi: bool = True
     """Whether Spark raises where a value does not fit its type."""
 
     @property
     def made(self) -> dict[str, Monoid]:
         """The monoid of each column."""
-        return {name: MONOIDS[each].under(ansi=self.ansi) for name, each in self.monoids.items()}
+        found = {
+            name: MONOIDS[each] if isinstance(each, str) else each
+            for name, each in self.monoids.items()
+        }
+        return {name: each.under(ansi=self.ansi) for name, each in found.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +79,17 @@ class AggregatePlan:
     """Of aggregates before OVER, in the place of a window and its partials."""
     ties: tuple[str, ...] = ()
     """The columns that order rows of one instant, where rows are counted."""
+
+    @property
+    def users(self) -> dict[str, UserMonoid]:
+        """The monoids of users' aggregates, by column."""
+        every = (self.partials, *(each.partials for each in self.frames))
+        return {
+            name: monoid
+            for partials in every
+            for name, monoid in partials.monoids.items()
+            if isinstance(monoid, UserMonoid)
+        }
 
     @property
     def tells_old(self) -> bool:

@@ -32,7 +32,8 @@ class Sum(Monoid):
     """Sums of whole numbers and decimals (exact), and of floating-point numbers.
 
     A range is summed exactly before its sum is checked, so entries that would leave the type on
-    the way do no harm; partials themselves are of the type of Spark's sum.
+    the way do no harm; partials themselves are of the type of Spark's sum. Out of ANSI mode a cell
+    that Spark could not sum is NULL and so does not count: it takes decimals of 29 digits or more.
     """
 
     ansi: bool = True

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from eddyline.query.windows import UNBOUNDED
 
@@ -32,6 +32,8 @@ class AggregateCall:
     """Whether equal arguments count once."""
     where: str = ""
     """Condition of FILTER over the columns of the input; empty if there is none."""
+    own: Any = field(default=None, repr=False, compare=False)
+    """The user's aggregate of that name; None of those of the table."""
 
     @property
     def text(self) -> str:

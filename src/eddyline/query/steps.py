@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from sqlglot import exp
 
@@ -290,6 +290,25 @@ def _aggregate_step(query: Query, input: str) -> AggregateStep:
         grouping.having,
         query.emits,
     )
+
+
+def with_own(steps: Sequence[Step], aggregates: Mapping[str, Any]) -> tuple[Step, ...]:
+    """Return steps whose calls of a user's aggregates have these, by name in lower case."""
+
+    def known(call: AggregateCall) -> AggregateCall:
+        own = aggregates.get(call.function)
+        return call if own is None or call.own is not None else replace(call, own=own)
+
+    found: list[Step] = []
+    for step in steps:
+        if isinstance(step, AggregateStep):
+            found.append(replace(step, calls=tuple(map(known, step.calls))))
+        elif isinstance(step, OverStep):
+            calls = (replace(each, call=known(each.call)) for each in step.calls)
+            found.append(replace(step, calls=tuple(calls)))
+        else:
+            found.append(step)
+    return tuple(found)
 
 
 def _input_steps(query: Query, each: Input, made: Mapping[str, Sequence[Step]]) -> list[Step]:

@@ -28,6 +28,8 @@ class Catalog(ABC):
         self.results: dict[str, Query] = {}
         """The queries whose results are streams, by the name of the stream."""
         self.functions: dict[str, FunctionPredicate] = {}
+        self.aggregates: dict[str, Any] = {}
+        """Aggregates of the user, by name in lower case."""
         self.queries: dict[str, Query] = {}
 
     @abstractmethod
@@ -71,6 +73,7 @@ class Catalog(ABC):
             "stream": [*self.streams, *self.results],
             "table": [*self.tables],
             "function": [*self.functions],
+            "aggregate": [*self.aggregates],
         }
         found = [
             (kind, each)
@@ -84,7 +87,7 @@ class Catalog(ABC):
             raise QueryError(unknown("name", name, known), name=name)
         for kind, each in found:
             self._check_unused(kind, each)
-        self._make_room(name, self.relations, self.results, self.functions)
+        self._make_room(name, self.relations, self.results, self.functions, self.aggregates)
         self.queries.pop(name, None)
 
     def _check_new(self, kind: str, name: str, *, replace: bool) -> None:

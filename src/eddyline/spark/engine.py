@@ -6,10 +6,12 @@ import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
+from eddyline.aggregates.functions import AGGREGATES
+from eddyline.aggregates.user import UserMonoid
 from eddyline.errors import OptionError, QueryError
 from eddyline.query.predicates import FunctionPredicate, of_function
 from eddyline.query.select.reader import read_query
-from eddyline.query.steps import ReadStep, carries, inlined, steps
+from eddyline.query.steps import ReadStep, carries, inlined, steps, with_own
 from eddyline.registry import checked_text, unknown
 from eddyline.rules.step import RuleStep
 from eddyline.spark.analysis import column_types
@@ -23,12 +25,14 @@ from eddyline.spark.run.triggers import SparkTrigger, trigger_text
 from eddyline.spark.session import check_is_classic, session
 from eddyline.spark.shared.group import Start, start_together
 from eddyline.spark.sinks.sinks import folder_of
+from eddyline.sql.parsing import refuse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from eddyline.query.query import Query as QueryText
     from eddyline.query.steps import Step
     from eddyline.spark.run.running_query import RunFace
     from eddyline.spark.shared.group import SharedQueries
@@ -188,6 +192,28 @@ class Engine(Catalog):
         self.functions[name] = made
         return made
 
+    def aggregate(self, name: str, made: Any, *, replace: bool = False) -> None:
+        """Give an aggregate of the user a name that queries can call.
+
+        Args:
+            name: the aggregate's name in SQL.
+            made: an object with the methods ``lift``, ``combine`` and perhaps ``lower`` and
+                ``inverse`` over Arrow arrays, or its class; see ``el.Aggregate``.
+            replace: whether an aggregate of that name is dropped; see ``drop``.
+
+        Raises:
+            QueryError: the name is taken.
+            OptionError: it lacks a method.
+        """
+        checked_text("name of an aggregate", name)
+        for known in (*self.aggregates, *AGGREGATES):
+            if known.lower() == name.lower():
+                self._check_replaced("aggregate", known, name, replace=replace)
+        own = made() if isinstance(made, type) else made
+        UserMonoid(own)  # says what it lacks
+        self._make_room(name, self.aggregates)
+        self.aggregates[name.lower()] = own
+
     def query(
         self, text: str, *, name: str | None = None, replace: bool = False, **options: Any
     ) -> Query:
@@ -211,7 +237,14 @@ class Engine(Catalog):
         checked_text("text of a query", text)
         columns = {each: column_types(known.df) for each, known in self.relations.items()}
         columns |= {each: made.columns for each, made in self.results.items()}
-        read = read_query(text, columns, self.functions, tables=self.tables)
+        read = read_query(
+            text,
+            columns,
+            self.functions,
+            tables=self.tables,
+            aggregates=[*AGGREGATES, *self.aggregates],
+        )
+        self._check_times(read)
         stem = "join" if read.is_join else read.inputs[0].stream
         chosen = name or self._name_of(stem, text, is_numbered=not replace)
         self._check_free(chosen, replace=replace)
@@ -219,7 +252,7 @@ class Engine(Catalog):
         made = Query(
             chosen,
             text,
-            steps(read, inner),
+            with_own(steps(read, inner), self.aggregates),
             self.relations,
             options,
             check_not_running=self.check_not_running,
@@ -276,6 +309,21 @@ class Engine(Catalog):
         )
         self.queries[name] = made
         return made
+
+    def _check_times(self, read: QueryText) -> None:
+        """Refuse a query that orders rows by another column than the event time of its stream."""
+        stream = read.inputs[0].stream
+        relation = self.relations.get(stream)
+        if relation is None:
+            return
+        for each in read.times:
+            if each.name != relation.time:
+                own = f"is {relation.time!r}" if relation.time else "was not given"
+                message = (
+                    f"{each.what} goes by {each.name!r}, and the event time of {stream!r} {own}; "
+                    f"engine.stream({stream!r}, …, time={each.name!r}) makes it that"
+                )
+                refuse(message, read.text, each.start, stream=stream, time=each.name)
 
     def _name_of(self, stem: str, text: str, *, is_numbered: bool) -> str:
         """Return a name for a query that has none; equal texts are numbered, or have one name."""

@@ -9,7 +9,7 @@ from pyspark.errors import PySparkException
 
 from eddyline.errors import OptionError, QueryError
 from eddyline.query.cql import read_window
-from eddyline.query.windows import LONGEST
+from eddyline.query.windows import LONGEST, SlideWindow
 from eddyline.registry import checked_text, unknown
 
 if TYPE_CHECKING:
@@ -93,11 +93,13 @@ def lateness_of(relation: Relation, stream: str) -> int:
     text = relation.lateness
     if text is None:
         return 0
+    msg = f"the lateness of {stream!r} is an interval such as '1 minute', got {text!r}"
     try:
         window = read_window(f"RANGE {text}", f"the lateness of {stream!r}")
     except QueryError as error:
-        msg = f"the lateness of {stream!r} is an interval such as '1 minute', got {text!r}"
         raise OptionError(msg, stream=stream, lateness=text) from error
+    if isinstance(window, SlideWindow):
+        raise OptionError(msg, stream=stream, lateness=text)
     if window.length == LONGEST:
         msg = f"the lateness of {stream!r} must end, got {text!r}"
         raise OptionError(msg, stream=stream, lateness=text)

@@ -53,7 +53,8 @@ def window_called(
     if name == "session_window":
         return SessionWindow(micros[0]), time
     length, slide, origin = (*micros, *(micros[0], 0)[len(micros) - 1 :])
-    return SlideWindow(length, slide, origin % slide), time
+    # Spark's windows begin at multiples of the slide; of ours the ends are told.
+    return SlideWindow(length, slide, (origin + length) % slide), time
 
 
 def _of(call: Fragment, tree: Expr) -> Fragment:

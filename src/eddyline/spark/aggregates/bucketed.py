@@ -28,7 +28,7 @@ from eddyline.aggregates.view import AggregateView
 from eddyline.errors import QueryError
 from eddyline.options import AggregateOptions
 from eddyline.spark.aggregates.grouping import Groups
-from eddyline.spark.aggregates.lifting import MICROS, LiftedCall, LiftedPartial, lifted
+from eddyline.spark.aggregates.lifting import MICROS, Lifting
 from eddyline.spark.aggregates.task import REPORT, AggregateWorker
 from eddyline.spark.analysis import arrow_schema
 from eddyline.spark.event_time import micros_of
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.operator import Record
     from eddyline.runtime.records import History
+    from eddyline.spark.aggregates.lifting import LiftedCall, LiftedPartial
     from eddyline.spark.operator import Batch, Clock, Observed, Site
     from eddyline.state.manifest import StatePart
     from eddyline.state.place import StatePlace
@@ -96,7 +97,7 @@ class Bucketed(Operator):
         self.rows_shape = site.df
         timed = site.df.withColumn(MICROS, self.micros)
         self.groups = Groups.of(timed, group_by)
-        self.calls = lifted(timed, calls)
+        self.calls = Lifting(timed, by_row=self.by_row).calls(calls)
         self.loop = AggregateLoop(adaptive=self.options.adaptive)
         self.place: StatePlace | None = None
         self.part = AggregatePart(self.n_buckets)
@@ -117,7 +118,8 @@ class Bucketed(Operator):
     def partials_of(self, calls: Sequence[LiftedCall]) -> Partials:
         """Return the columns of the partial aggregates of calls."""
         own = [each for call in calls for each in call.partials]
-        return Partials({each.column: each.monoid for each in own}, is_ansi(self.spark))
+        monoids = {each.column: each.name or each.monoid for each in own}
+        return Partials(monoids, is_ansi(self.spark))
 
     @property
     def n_buckets(self) -> int:
@@ -128,6 +130,11 @@ class Bucketed(Operator):
         return self.options.buckets or int(partitions or 1)
 
     # -- what a kind of aggregate says of itself --------------------------------------------------
+
+    @property
+    def by_row(self) -> bool:
+        """Whether rows go to the buckets as they are, and not as cells."""
+        return False
 
     def last_chance(self, micros: Column) -> Column:
         """Return the instants from which on rows of some event times are late (µs)."""

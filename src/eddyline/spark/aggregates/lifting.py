@@ -6,12 +6,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+import numpy as np
+import pyarrow as pa
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
 from pyspark.sql.types import StructField
 
-from eddyline.aggregates.functions import function_of, number_type
+from eddyline.aggregates.functions import AggregateFunction, Partial, function_of, number_type
 from eddyline.aggregates.monoids import MONOIDS
+from eddyline.aggregates.user import UserMonoid
 from eddyline.errors import QueryError
 
 if TYPE_CHECKING:
@@ -20,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import DataType
 
-    from eddyline.aggregates.functions import AggregateFunction
+    from eddyline.aggregates.monoid import Monoid
     from eddyline.query.aggregates import AggregateCall
 
 MICROS = "__micros"
@@ -33,32 +37,26 @@ class LiftedPartial:
 
     column: str
     """The column that it travels in."""
-    monoid: str
+    monoid: Monoid
+    name: str
+    """The name of the monoid in the table; empty of a user's."""
     lift: str
     """SQL of what is combined of a row."""
     kind: DataType
-    """Type of the partial."""
+    """Type of the column."""
     value_kind: DataType
     """Type of what the monoid gives of partials."""
 
     @property
     def reduced(self) -> Column:
-        """Spark's aggregate that makes one partial of many rows."""
-        return F.expr(MONOIDS[self.monoid].reduce_sql.format(x=f"({self.lift}\n)")).alias(
-            self.column
-        )
+        """Spark's aggregate that makes one partial of many rows; of a user's, their arguments."""
+        template = self.monoid.reduce_sql or "collect_list({x})"
+        return F.expr(template.format(x=f"({self.lift}\n)")).alias(self.column)
 
     @property
     def of_row(self) -> Column:
-        """The partial of a single row.
-
-        Raises:
-            QueryError: there is none.
-        """
-        template = MONOIDS[self.monoid].lift_sql
-        if not template:
-            msg = f"an aggregate of {self.lift!r} cannot be taken row by row"
-            raise QueryError(msg, lift=self.lift)
+        """The partial of a single row; of a user's aggregate, its arguments."""
+        template = self.monoid.lift_sql or "{x}"
         text = template.format(x=f"({self.lift}\n)", type=self.kind.simpleString())
         return F.expr(text).cast(self.kind).alias(self.column)
 
@@ -68,7 +66,8 @@ class LiftedCall:
     """A call of an aggregate over the rows of a DataFrame."""
 
     call: AggregateCall
-    function: AggregateFunction
+    final: str
+    """SQL template of its value over what the monoids give."""
     partials: tuple[LiftedPartial, ...]
     kind: DataType
     """Type of its value."""
@@ -76,7 +75,7 @@ class LiftedCall:
     def value(self, prefix: str = "") -> Column:
         """Return its value by the columns that tasks return, which may have a prefix."""
         names = [f"{prefix}{each.column}" for each in self.partials]
-        return F.expr(f"({self.function.final.format(*names)}\n)").cast(self.kind)
+        return F.expr(f"({self.final.format(*names)}\n)").cast(self.kind)
 
     @cached_property
     def fields(self) -> tuple[StructField, ...]:
@@ -84,36 +83,89 @@ class LiftedCall:
         return tuple(StructField(each.column, each.value_kind) for each in self.partials)
 
 
-def lifted(df: DataFrame, calls: Sequence[AggregateCall]) -> tuple[LiftedCall, ...]:
-    """Return calls over a DataFrame that has the column ``MICROS``, too.
+class Lifting:
+    """Makes calls columns over a DataFrame that has the column ``MICROS``, too.
 
-    Raises:
-        QueryError: a call that Spark refuses; the message says which.
+    Args:
+        df: the rows.
+        by_row: whether single rows are combined, and not cells.
     """
-    return tuple(_lifted(df, number, call) for number, call in enumerate(calls))
 
+    def __init__(self, df: DataFrame, *, by_row: bool) -> None:
+        self.df = df
+        self.by_row = by_row
 
-def _lifted(df: DataFrame, number: int, call: AggregateCall) -> LiftedCall:
-    function = function_of(call.function, len(call.arguments), is_distinct=call.is_distinct)
-    arguments = [f"({each}\n)" for each in call.arguments]
-    try:
-        kinds = [each[1] for each in df.selectExpr(*arguments).dtypes] if arguments else []
+    def calls(self, calls: Sequence[AggregateCall]) -> tuple[LiftedCall, ...]:
+        """Return calls as columns.
+
+        Raises:
+            QueryError: one that Spark refuses; the message says which.
+        """
+        return tuple(self._call(number, call) for number, call in enumerate(calls))
+
+    def _call(self, number: int, call: AggregateCall) -> LiftedCall:
+        arguments = [f"({each}\n)" for each in call.arguments]
+        try:
+            if call.own is not None:
+                return self._own(number, call, arguments)
+            return self._known(number, call, arguments)
+        except AnalysisException as error:
+            msg = f"{call.text}: {error.getMessage() or error}"
+            raise QueryError(msg, call=call.text) from error
+
+    def _known(self, number: int, call: AggregateCall, arguments: Sequence[str]) -> LiftedCall:
+        """Return a call of a function of the table."""
+        asked = function_of(call.function, len(arguments), is_distinct=call.is_distinct)
+        function = asked.by_row if self.by_row and asked.by_row else asked
+        kinds = [each[1] for each in self.df.selectExpr(*arguments).dtypes] if arguments else []
         of_numbers = number_type(kinds[0]) if kinds else "double"
         lifts = function.lifts(arguments, time=MICROS, number=of_numbers)
-        if call.where:
-            lifts = tuple(f"CASE WHEN ({call.where}\n) THEN {each} END" for each in lifts)
-        monoids = [MONOIDS[each.monoid] for each in function.partials]
-        texts = [function.reference_of(arguments, time=MICROS)]
-        for monoid, lift in zip(monoids, lifts, strict=True):
-            of_value = monoid.value_sql or monoid.reduce_sql
-            texts += [each.format(x=f"({lift}\n)") for each in (monoid.reduce_sql, of_value)]
-        found = df.selectExpr(*(f"{text} AS c{n}" for n, text in enumerate(texts))).schema
-    except AnalysisException as error:
-        msg = f"{call.text}: {error.getMessage() or error}"
-        raise QueryError(msg, call=call.text) from error
-    kind, *types = (field.dataType for field in found)
-    partials = tuple(
-        LiftedPartial(f"__p{number}_{at}", each.monoid, lifts[at], *types[2 * at : 2 * at + 2])
-        for at, each in enumerate(function.partials)
-    )
-    return LiftedCall(call, function, partials, kind)
+        partials = tuple(
+            self._partial(f"__p{number}_{at}", each, _filtered(lift, call.where))
+            for at, (each, lift) in enumerate(zip(function.partials, lifts, strict=True))
+        )
+        reference = asked.reference_of(arguments, time=MICROS)
+        names = [f"{{{at}}}" for at in range(len(partials))]
+        final = _escaped(function, names, arguments)
+        return LiftedCall(call, final, partials, self._type(reference))
+
+    def _partial(self, column: str, partial: Partial, lift: str) -> LiftedPartial:
+        monoid = MONOIDS[partial.monoid]
+        template = monoid.reduce_sql or "{x}"
+        kind = self._type(template.format(x=f"({lift}\n)"))
+        return LiftedPartial(column, monoid, partial.monoid, lift, kind, value_type(monoid, kind))
+
+    def _own(self, number: int, call: AggregateCall, arguments: Sequence[str]) -> LiftedCall:
+        """Return a call of a user's aggregate: its arguments travel, and tasks lift them."""
+        monoid = UserMonoid(call.own)
+        named = ", ".join(f"{each} AS a{at}" for at, each in enumerate(arguments))
+        lift = _filtered(f"struct({named})", call.where)
+        of_row = self._type(lift)
+        given = to_arrow_type(of_row, timezone="UTC")
+        fields = [pa.array([], given.field(at).type) for at in range(given.num_fields)]
+        lifted = monoid.lifted(fields)
+        none = np.empty(0, np.int64)
+        kind = from_arrow_type(monoid.value(lifted, none, none).type)
+        column = of_row if self.by_row else self._type(f"collect_list({lift})")
+        partial = LiftedPartial(f"__p{number}_0", monoid, "", lift, column, kind)
+        return LiftedCall(call, "{0}", (partial,), kind)
+
+    def _type(self, text: str) -> DataType:
+        return self.df.selectExpr(f"({text}\n) AS c").schema[0].dataType
+
+
+def value_type(monoid: Monoid, kind: DataType) -> DataType:
+    """Return the type of what a monoid gives of partials of a type."""
+    none = np.empty(0, np.int64)
+    column = pa.array([], to_arrow_type(kind, timezone="UTC"))
+    return from_arrow_type(monoid.value(column, none, none).type)
+
+
+def _filtered(lift: str, where: str) -> str:
+    return f"CASE WHEN ({where}\n) THEN {lift} END" if where else lift
+
+
+def _escaped(function: AggregateFunction, names: Sequence[str], arguments: Sequence[str]) -> str:
+    """Return the SQL of a value with places for the columns; braces of arguments are text."""
+    given = [each.replace("{", "{{").replace("}", "}}") for each in arguments]
+    return function.final_of(names, given)

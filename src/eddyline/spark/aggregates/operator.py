@@ -59,6 +59,11 @@ class AggregateOperator(Bucketed):
         """Return the operator of a step."""
         return cls(step, site)
 
+    @property
+    def by_row(self) -> bool:
+        """Whether windows count rows."""
+        return self.window.counts is not None
+
     def last_chance(self, micros: Column) -> Column:
         """Return the instants from which on rows of some event times are late (µs)."""
         if not isinstance(self.window, SlideWindow):
@@ -82,7 +87,7 @@ class AggregateOperator(Bucketed):
 
     def cells(self, rows: DataFrame) -> DataFrame:
         """Return cells in the partitions that are their buckets."""
-        if self.window.counts is not None:
+        if self.by_row:
             return self._counted(rows)
         rows = rows.withColumn(START, self._start)
         rows = self.groups.coded(rows.withColumns(self._group_columns), self.n_buckets)

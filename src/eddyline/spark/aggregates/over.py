@@ -49,6 +49,11 @@ class OverOperator(Bucketed):
         """Return the operator of a step."""
         return cls(step, site)
 
+    @property
+    def by_row(self) -> bool:
+        """That rows go to the buckets as they are."""
+        return True
+
     def plan_of(self, before: int, after: int) -> AggregatePlan:
         """Return the work of the buckets between two instants (µs)."""
         frames = [Frame(window, self.partials_of(calls)) for window, calls in self.frames.items()]

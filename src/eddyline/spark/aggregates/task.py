@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark import TaskContext
 
 from eddyline.aggregates.bucket import ChangeBatch, SessionBatch, SlideBatch
 from eddyline.aggregates.cells import CHECK as CHECK_KEY
 from eddyline.aggregates.cells import CODE as CODE_KEY
+from eddyline.aggregates.columns import is_there, one_array
 from eddyline.aggregates.moving import state_of
 from eddyline.aggregates.plan import COMPONENT
 from eddyline.aggregates.rows import RowBatch
@@ -23,10 +25,12 @@ from eddyline.spark.arrow_tasks import BUCKET, bucket_of, quiet_when_cut_short
 from eddyline.state.rows import Rows, as_kept
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from eddyline.aggregates.bucket import BucketBatch
     from eddyline.aggregates.plan import AggregatePart, AggregatePlan, BucketReport
+    from eddyline.aggregates.user import UserMonoid
+    from eddyline.data.arrays import Ints, Mask
     from eddyline.state.place import StatePlace
 
 REPORT = "__report"
@@ -58,7 +62,7 @@ class AggregateWorker:
         quiet_when_cut_short()
         arrived = list(batches)
         bucket = bucket_of(arrived)
-        rows = cells_of(arrived)
+        rows = lifted(cells_of(arrived), self.plan.users)
         try:
             state = state_of(self.part, bucket, self.n_buckets, self.place)
             task = self._kind(self.plan, self.place, state, bucket)
@@ -113,6 +117,34 @@ def cells_of(arrived: Sequence[pa.RecordBatch]) -> Rows | None:
     kept = [name for name in table.column_names if name not in (CODE, CHECK, START, END, BUCKET)]
     payload = pa.table({name: _as(table[name], as_kept(table[name].type)) for name in kept})
     return Rows({CODE_KEY: own[CODE], CHECK_KEY: own[CHECK]}, own[START], ends, payload)
+
+
+def lifted(rows: Rows | None, users: Mapping[str, UserMonoid]) -> Rows | None:
+    """Return rows or cells whose columns of users' aggregates are partials, and not arguments.
+
+    Of cells the arguments of all their rows came, in a list.
+    """
+    if rows is None or not users:
+        return rows
+    columns = dict(zip(rows.payload.column_names, rows.payload.columns, strict=True))
+    for name, monoid in users.items():
+        column = one_array(columns[name])
+        is_cells = pa.types.is_list(column.type)
+        given = pc.list_flatten(column) if is_cells else column
+        there = is_there(given)
+        fields = [given.field(at).filter(pa.array(there)) for at in range(given.type.num_fields)]
+        made = monoid.lifted(fields)
+        sizes = pc.fill_null(pc.list_value_length(column), 0) if is_cells else None
+        columns[name] = monoid.merge(made, *_ranges_of(sizes, there))
+    return Rows(rows.codes, rows.starts, rows.ends, pa.table(columns), rows.passes)
+
+
+def _ranges_of(sizes: pa.Array | None, there: Mask) -> tuple[Ints, Ints]:
+    """Return the range of lifted rows of each cell, of which those that are there were lifted."""
+    before = np.append(0, np.cumsum(there)).astype(np.int64)
+    lengths = np.ones(there.size, np.int64) if sizes is None else sizes.to_numpy().astype(np.int64)
+    ends = np.cumsum(lengths)
+    return before[ends - lengths], before[ends]
 
 
 def _ints(column: pa.ChunkedArray) -> np.ndarray:
