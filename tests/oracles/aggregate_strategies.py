@@ -9,7 +9,7 @@ Importing this module needs hypothesis.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -313,6 +313,9 @@ def aggregate_cases(
     is_compared = emits in ("istream", "dstream") or (kind in ("changes", "rows") and not emits)
     asked = _aggregations(exact=exact or is_compared, window_columns=not is_compared)
     of, distinct = draw(asked)
+    by = tuple(each.text for _, each in of.groups)
+    if kind == "rows" and all(map(str.isidentifier, by)) and draw(st.integers(0, 4)):
+        window = replace(window, partition_by=by)
     lateness, batches = draw(streams(world, late=late))
     text = text_of(of, window, emits, world, distinct=distinct)
     return Case(text, of, window, emits, batches, lateness, world)
