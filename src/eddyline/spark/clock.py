@@ -21,19 +21,20 @@ from eddyline.spark.arrow_tasks import task_ids
 from eddyline.spark.event_time import micros_of
 from eddyline.spark.operator import Laid, Operator
 from eddyline.spark.relation import lateness_of
+from eddyline.state.event_time import earlier
 from eddyline.state.late_rows import read_late, settle_late, with_times, write_late_table
 from eddyline.state.manifest import StatePart
 from eddyline.state.rows import ALWAYS, FOREVER
 from eddyline.watch import clock as words
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.records import History
-    from eddyline.spark.operator import Batch, Observed
+    from eddyline.spark.operator import Batch, Clock, Observed
     from eddyline.spark.relation import Relation
     from eddyline.state.place import StatePlace
     from eddyline.watch.sections import Section
@@ -74,6 +75,8 @@ class StreamClock(Operator):
     """
 
     name = "clock"
+    offset = 0
+    """See ``Clock``."""
 
     def __init__(self, stream: str, relation: Relation) -> None:
         assert relation.time is not None
@@ -86,15 +89,14 @@ class StreamClock(Operator):
         self._columns = relation.df
         self._micros = micros_of(relation.df, relation.time, stream)
         self._lateness = lateness_of(relation, stream)
-        self._last_chance: Callable[[Column], Column] = lambda micros: micros
         self._newest: dict[str, Any] = {}
         self._late_files: set[str] = set()
         self._last_batch = -1
         self._is_warned = False
 
-    def asked(self, last_chance: Callable[[Column], Column]) -> None:
+    def asked(self) -> None:
         """Take note that an operator asks; see ``Clock``."""
-        self.is_asked, self._last_chance = True, last_chance
+        self.is_asked = True
 
     @property
     def is_idle(self) -> bool:
@@ -149,7 +151,7 @@ class StreamClock(Operator):
     def prepare(self, df: DataFrame, batch: Batch) -> None:
         """Look at the event times of a batch, and put its late rows aside."""
         micros = F.col(_MICROS)
-        late = self._last_chance(micros) <= self.before
+        late = micros < self.before
         counts = [
             F.count(F.lit(1)).alias("n_rows"),
             F.count(micros).alias("n_timed"),
@@ -248,6 +250,39 @@ class StreamClock(Operator):
         except msgspec.ValidationError as error:
             msg = f"what is known of the rows of {self.stream!r} cannot be read: {error}"
             raise StateError(msg, stream=self.stream) from error
+
+
+@dataclass(frozen=True, slots=True)
+class ResultClock:
+    """The clock of results that are given when their instants are over: none of them is late.
+
+    Such are those of aggregates and, but for a span by which a column lags behind, of joins.
+    """
+
+    of: Clock
+    """The clock of the rows that they are results of."""
+    lag: int = 0
+    """How far results may be behind that (µs)."""
+    offset: int = 0
+    """See ``Clock``."""
+
+    @property
+    def before(self) -> int:
+        """See ``Clock``."""
+        return earlier(self.of.before, self.lag)
+
+    @property
+    def after(self) -> int:
+        """See ``Clock``."""
+        return earlier(self.of.after, self.lag)
+
+    @property
+    def is_idle(self) -> bool:
+        """See ``Clock``."""
+        return self.of.is_idle
+
+    def asked(self) -> None:
+        """Take note of nothing: the operator before has asked."""
 
 
 @dataclass(frozen=True, slots=True)

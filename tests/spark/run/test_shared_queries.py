@@ -332,7 +332,7 @@ def test_a_stopped_query_leaves_at_the_next_batch(engine):
     assert runs["low"].await_termination(5)
     assert [record.batch_id for record in runs["low"].records] == [0, 1]
     assert "was stopped; 4 others run on" in runs["low"].explain()
-    assert "low" not in runs["even"].shared.rules.names
+    assert "low" not in runs["even"].shared.evaluation.rules.names
     assert runs["even"].isActive
     assert not runs["even"].await_termination(0.2)
     stop_runs(started)
