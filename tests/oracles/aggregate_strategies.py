@@ -34,7 +34,6 @@ from tests.oracles.aggregates import (
     Expression,
     Over,
     arrived,
-    ends_of,
     plain,
 )
 
@@ -110,8 +109,7 @@ class Case:
     @property
     def on_time(self) -> pa.Table:
         """The rows that are in time, with event times in µs."""
-        ends = (lambda ts: ts + 1) if isinstance(self.of, Over) else ends_of(self.window)
-        return plain_table(arrived(self.batches, self.lateness, ends).rows)
+        return plain_table(arrived(self.batches, self.lateness).rows)
 
 
 def table_of(rows: Sequence[dict[str, Any]]) -> pa.Table:

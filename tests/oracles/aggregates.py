@@ -186,7 +186,7 @@ def slides(
     whole: bool = False,
 ) -> list[tuple[Any, ...]]:
     """Return what windows hold at every slide; see ``results``."""
-    stream = arrived(batches, lateness, ends_of(window), of.keeps)
+    stream = arrived(batches, lateness, of.keeps)
     until = FOREVER if whole else stream.low
     found: list[tuple[Any, ...]] = []
     for end in slides_of(stream, window, until):
@@ -245,7 +245,7 @@ def changes(
     counts_all = isinstance(window, RowsWindow)
     keeps = (lambda _: True) if counts_all else of.keeps
     every = [row for batch in batches for row in batch if row["ts"] is not None]
-    stream = arrived(batches, lateness, ends_of(window), keeps)
+    stream = arrived(batches, lateness, keeps)
     until = FOREVER if whole else stream.low
     instants = {row["ts"] for row in every if id(row) not in ids(stream.late)}
     if emits != "rstream" and window.length < LONGEST:
@@ -302,7 +302,7 @@ def sessions(
     batches: Batches, lateness: int, of: Aggregation, gap: int, *, whole: bool = False
 ) -> list[tuple[Any, ...]]:
     """Return the sessions of each group that are over; see ``results``."""
-    stream = arrived(batches, lateness, lambda ts: ts + 1, of.keeps)
+    stream = arrived(batches, lateness, of.keeps)
     until = FOREVER if whole else stream.low
     found = []
     for rows in of.grouped(stream.rows).values():
@@ -351,7 +351,7 @@ def over(
     batches: Batches, lateness: int, of: Over, *, whole: bool = False
 ) -> list[tuple[Any, ...]]:
     """Return each row that is final with its aggregates; see ``results``."""
-    stream = arrived(batches, lateness, lambda ts: ts + 1, of.keeps)
+    stream = arrived(batches, lateness, of.keeps)
     until = FOREVER if whole else stream.low
     found = []
     for row in stream.rows:
@@ -377,17 +377,13 @@ def framed(row: Row, rows: Iterable[Row], of: Over, window: Window) -> list[Row]
 
 
 def arrived(
-    batches: Batches,
-    lateness: int,
-    ends: Callable[[int], int],
-    keeps: Callable[[Row], bool] = lambda _: True,
+    batches: Batches, lateness: int, keeps: Callable[[Row], bool] = lambda _: True
 ) -> Arrived:
     """Return which rows of a stream are late, and how far event time has come.
 
     Args:
         batches: the rows.
         lateness: µs.
-        ends: from an event time, the instant up to which a row of it is in time (µs).
         keeps: whether a row passes what stands before the windows.
     """
     low, rows, late, n_untimed = None, [], [], 0
@@ -395,16 +391,9 @@ def arrived(
         timed = [row for row in batch if row["ts"] is not None]
         n_untimed += len(batch) - len(timed)
         for row in filter(keeps, timed):
-            (late if low is not None and ends(row["ts"]) <= low else rows).append(row)
+            (late if low is not None and row["ts"] < low else rows).append(row)
         low = low_after(batch, lateness, low)
     return Arrived(rows, late, n_untimed, low)
-
-
-def ends_of(window: Window) -> Callable[[int], int]:
-    """Return from an event time, the instant up to which a row of it is in time (µs)."""
-    if isinstance(window, SlideWindow):
-        return lambda ts: next_slide(ts, window)
-    return lambda ts: ts + 1
 
 
 def low_after(batch: Iterable[Row], lateness: int, low: int | None) -> int | None:

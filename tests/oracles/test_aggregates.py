@@ -29,7 +29,6 @@ from tests.oracles.aggregates import (
     Over,
     arrived,
     differences,
-    ends_of,
     over,
     results,
 )
@@ -112,13 +111,12 @@ def test_sessions():
 
 def test_late_rows_hang_on_the_batch_before():
     first, second = [(10, "a", 1)], [(4, "a", 1), (20, "a", 1), (3, "a", 1)]
-    assert found(COUNTED, SlideWindow(5, 5), first, second, lateness=6) == [("a", 2, 0, 5)]
+    assert found(COUNTED, SlideWindow(5, 5), first, second, lateness=6) == [("a", 1, 0, 5)]
     batches = [rows_of(*first), rows_of(*second)]
-    assert not arrived(batches, 5, ends_of(SlideWindow(10, 10))).late
-    assert len(arrived(batches, 5, ends_of(SlideWindow(5, 5))).late) == 2
-    assert not arrived(batches, 6, ends_of(SlideWindow(5, 5))).late
-    assert [row["ts"] for row in arrived(batches, 6, ends_of(UNBOUNDED)).late] == [3]
-    assert not arrived([rows_of(*first, *second)], 0, ends_of(UNBOUNDED)).late
+    assert [row["ts"] for row in arrived(batches, 5).late] == [4, 3]
+    assert [row["ts"] for row in arrived(batches, 6).late] == [3]
+    assert not arrived(batches, 7).late
+    assert not arrived([rows_of(*first, *second)], 0).late
 
 
 def test_each_row_has_its_frame():
@@ -134,7 +132,7 @@ def test_each_row_has_its_frame():
 @given(case=aggregate_cases(GROUPED))
 @examples(400)
 def test_duckdb_has_the_same_answers(case):
-    stream = arrived(case.batches, case.lateness, ends_of(case.window))
+    stream = arrived(case.batches, case.lateness)
     low = -(2**62) if stream.low is None else stream.low
     wanted = results(case.batches, case.lateness, case.of, case.window, case.emits)
     answer = duckdb_aggregates.results(case.on_time, case.of, case.window, low, case.emits)
@@ -144,7 +142,7 @@ def test_duckdb_has_the_same_answers(case):
 @given(case=aggregate_cases(GROUPED, late=True))
 @examples(100)
 def test_duckdb_has_the_same_answers_without_late_rows(case):
-    stream = arrived(case.batches, case.lateness, ends_of(case.window))
+    stream = arrived(case.batches, case.lateness)
     low = -(2**62) if stream.low is None else stream.low
     wanted = results(case.batches, case.lateness, case.of, case.window, case.emits)
     answer = duckdb_aggregates.results(case.on_time, case.of, case.window, low, case.emits)
@@ -154,7 +152,7 @@ def test_duckdb_has_the_same_answers_without_late_rows(case):
 @given(case=over_cases(late=True))
 @examples(200)
 def test_duckdb_has_the_same_frames(case):
-    stream = arrived(case.batches, case.lateness, ends_of(UNBOUNDED))
+    stream = arrived(case.batches, case.lateness)
     low = -(2**62) if stream.low is None else stream.low
     wanted = over(case.batches, case.lateness, case.of)
     assert differences(duckdb_aggregates.over(case.on_time, case.of, low), wanted) == ([], [])

@@ -13,7 +13,7 @@ from eddyline.query.windows import RowsWindow
 from tests.examples import examples
 from tests.oracles import duckdb_aggregates
 from tests.oracles.aggregate_strategies import KINDS, ZONE, aggregate_cases, over_cases
-from tests.oracles.aggregates import Over, arrived, differences, ends_of
+from tests.oracles.aggregates import Over, arrived, differences
 from tests.spark.aggregates.aggregate_streams import (
     ended,
     found,
@@ -40,7 +40,7 @@ def check(spark, case, **options):
 
 
 def of_duckdb(case):
-    low = arrived(case.batches, case.lateness, ends_of(case.window)).low
+    low = arrived(case.batches, case.lateness).low
     low = -(2**62) if low is None else low
     if isinstance(case.of, Over):
         return duckdb_aggregates.over(case.on_time, case.of, low)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import Phase, given
 
-from eddyline.query.windows import RowsWindow, SessionWindow, SlideWindow
+from eddyline.query.windows import RangeWindow, RowsWindow, SessionWindow, SlideWindow
 from tests.examples import examples
 from tests.oracles.aggregate_strategies import (
     WORLDS,
@@ -22,10 +22,8 @@ from tests.oracles.aggregates import (
     Aggregation,
     Call,
     Expression,
-    Over,
     arrived,
     differences,
-    ends_of,
 )
 from tests.spark.aggregates.aggregate_streams import (
     ended,
@@ -43,9 +41,8 @@ PHASES = [Phase.explicit, Phase.reuse, Phase.generate]
 
 def late_of(case):
     """Return the event times of late rows; of a window that counts rows, those WHERE drops, too."""
-    ends = (lambda ts: ts + 1) if isinstance(case.of, Over) else ends_of(case.window)
     keeps = (lambda _: True) if isinstance(case.window, RowsWindow) else case.of.keeps
-    return Counter(row["ts"] for row in arrived(case.batches, case.lateness, ends, keeps).late)
+    return Counter(row["ts"] for row in arrived(case.batches, case.lateness, keeps).late)
 
 
 def is_late(case):
@@ -93,19 +90,18 @@ def case_of(window, *batches, lateness=0):
 
 @pytest.mark.parametrize(
     "window",
-    [SlideWindow(10_000_000, 5_000_000), SlideWindow(10_000_000, 10_000_000)],
-    ids=["slides", "tumbling"],
+    [
+        SlideWindow(10_000_000, 5_000_000),
+        SlideWindow(10_000_000, 10_000_000),
+        SessionWindow(5_000_000),
+        RangeWindow(5_000_000),
+    ],
+    ids=["slides", "tumbling", "sessions", "changes"],
 )
-def test_a_row_is_late_once_its_slice_is_closed(spark, window):
+def test_a_row_before_what_has_come_is_late_whatever_the_window(spark, window):
     case = case_of(window, [(20, 1)], [(14, 2), (19, 3), (20, 4), (30, 5)], [(29, 6)], [(60, 7)])
     check(spark, case)
     assert sum(late_of(case).values()) == 3
-
-
-def test_a_row_before_what_has_come_is_late_for_sessions(spark):
-    check(
-        spark, case_of(SessionWindow(5_000_000), [(20, 1)], [(14, 2), (15, 3), (16, 4)], [(60, 5)])
-    )
 
 
 def test_disorder_inside_a_batch_is_never_late(spark):

@@ -88,7 +88,7 @@ def answered(spark, case, folder, n_starts):
 
 
 def low_of(case):
-    return arrived(case.batches, case.lateness, lambda ts: ts + 1).low
+    return arrived(case.batches, case.lateness).low
 
 
 @pytest.mark.parametrize("kind", WINDOWS)
