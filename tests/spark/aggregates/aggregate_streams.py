@@ -9,8 +9,6 @@ from hypothesis import reject
 
 import eddyline as el
 from eddyline.errors import NotSupportedError
-from eddyline.query.aggregates import AggregateCall, OverCall
-from eddyline.query.steps import OverStep, ProjectStep
 from tests.oracles import aggregates
 from tests.oracles.aggregate_strategies import as_found, table_of
 from tests.oracles.aggregates import Over
@@ -62,34 +60,11 @@ def query_in(engine: el.Engine, case: Case, **options: Any) -> Any:
         UnsatisfiedAssumption: it is one of those that are said to be not supported yet.
     """
     try:
-        if not isinstance(case.of, Over):
-            return engine.query(case.text, name="drawn", **options)
-        where = f" WHERE {case.of.where.text}" if case.of.where else ""
-        query = engine.query(f"SELECT * FROM s{where}", name="drawn", **options)
-        return query.with_steps(*query.steps[:-1], *over_steps(case.of))
+        return engine.query(case.text, name="drawn", **options)
     except NotSupportedError as error:
         if "not supported yet" in error.message:
             reject()
         raise
-
-
-def over_steps(of: Over) -> tuple[OverStep, ProjectStep]:
-    """Return a query with OVER as steps behind the rows that it reads."""
-    calls = tuple(
-        OverCall(
-            AggregateCall(
-                call.function,
-                () if call.argument is None else (call.argument,),
-                call.column,
-                call.distinct,
-                call.where.text if call.where else "",
-            ),
-            window,
-        )
-        for call, window in of.calls
-    )
-    over = OverStep("s", tuple(each.text for each in of.partition_by), calls)
-    return over, ProjectStep("s", of.output)
 
 
 def ended(query: Any, **where: Any) -> Any:
