@@ -156,7 +156,8 @@ def test_a_union_is_aggregated_when_all_its_streams_are_there(engine, folder, lo
     text = (
         "WITH b AS (SELECT k, t, v FROM s WHERE v > 900 "
         "UNION ALL SELECT k + 100, t, v FROM s WHERE v < 50) "
-        f"SELECT {end(5)} AS e, count(*), max(k), sum(v)::BIGINT FROM b GROUP BY e HAVING e <= {low}"
+        f"SELECT {end(5)} AS e, count(*), max(k), sum(v)::BIGINT FROM b GROUP BY e "
+        f"HAVING e <= {low}"
     )
     assert answers(run) == of_duckdb(folder, text)
     assert len(answers(run)) > 4
