@@ -62,14 +62,14 @@ def answers(run):
         column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column
         for column in table.columns
     ]
-    return sorted(zip(*(each.to_pylist() for each in plain), strict=True))
+    return sorted(zip(*(each.to_pylist() for each in plain), strict=True), key=repr)
 
 
 def of_duckdb(folder, text):
     """Return what DuckDB answers over all rows; instants are numbers (µs) there: ``t``."""
     with duckdb.connect() as db:
         db.execute(f"CREATE VIEW s AS SELECT epoch_us(ts) AS t, k, v FROM '{folder}/s/*.parquet'")
-        return sorted(map(tuple, db.execute(text).fetchall()))
+        return sorted(map(tuple, db.execute(text).fetchall()), key=repr)
 
 
 def end(slide_s, of="t"):
@@ -219,7 +219,7 @@ def test_several_windows_of_a_dataframe_in_one_pass(spark, folder):
         UNION ALL
         SELECT 'five', ({end(1)} + d * {SECOND}) / 1e6 AS e, k, count(*), max(v)
         FROM s, range(5) AS r(d) WHERE v >= 10 GROUP BY ALL"""
-    assert sorted(found) == of_duckdb(folder, text)
+    assert sorted(found, key=repr) == of_duckdb(folder, text)
 
 
 class Longest(el.Aggregate):
