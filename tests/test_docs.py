@@ -20,7 +20,7 @@ TO_COME = {"src/eddyline/change/threshold.py"}
 OPTIONS = (ROOT / "docs" / "options.md").read_text("utf-8")
 AGGREGATED = (ROOT / "docs" / "aggregates.md").read_text("utf-8")
 CLICKS = {"page": "string", "country": "string", "ms": "int", "ts": "timestamp"}
-"""The columns of the stream of that page."""
+"""The columns of the streams of that page."""
 
 
 @pytest.mark.parametrize("field", fields(FilterOptions), ids=lambda field: field.name)
@@ -69,7 +69,7 @@ def queries_of(page):
 @pytest.mark.parametrize("text", queries_of(AGGREGATED), ids=lambda text: " ".join(text.split()))
 def test_queries_of_the_page_of_aggregates_can_be_read(text):
     names = {name for name in AGGREGATES if "(" not in name}
-    read = read_query(text, {"clicks": CLICKS}, aggregates=names)
+    read = read_query(text, {"clicks": CLICKS, "orders": CLICKS}, aggregates=names)
     assert read.grouping is not None or read.overs
 
 
