@@ -396,7 +396,7 @@ class SharedQueryRun(RunFace):
 
     def sections(self) -> list[Section]:
         """Return the explanation of all the queries that run together."""
-        said = f"{self._note()}. What follows is of all of them; each is a rule there."
+        said = f"{self._note()}. What follows is of all of them; {self.shared.evaluation.words}."
         lead = Section("", (Text(said[0].upper() + said[1:]),))
         return arranged([lead, *self.shared.run.sections(), *notes(self.sink.notes)])
 
