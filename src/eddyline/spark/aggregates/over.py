@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField
@@ -96,6 +96,12 @@ class OverOperator(Bucketed):
     def plan(self) -> str | None:
         """Return that there is no plan."""
         return None
+
+    def snapshot(self) -> None:
+        """Return nothing: nothing is learned."""
+
+    def restore(self, state: Any) -> None:
+        """Continue with nothing."""
 
     @property
     def windows(self) -> tuple[str, ...]:
