@@ -35,7 +35,18 @@ COLUMNS = {
     "u2": {"v": "int", "ts": "timestamp"},
     "odd": {"window": "struct<start:int>", "v": "int"},
 }
-AGGREGATES = ("COUNT", "sum", "max", "first", "last", "percentile", "my_agg", "f")
+AGGREGATES = (
+    "COUNT",
+    "count(*)",
+    "any",
+    "sum",
+    "max",
+    "first",
+    "last",
+    "percentile",
+    "my_agg",
+    "f",
+)
 f = predicate(lambda k: k, reads=["k"], name="f")
 
 

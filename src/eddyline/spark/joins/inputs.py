@@ -178,7 +178,9 @@ class JoinInputs(Operator):
                 msg = (
                     f"{n:,} of {n_arrived:,} rows of {name!r} came too late and were not joined: "
                     f"run.late_rows({name!r}) has them; a longer lateness='10 minutes' of the "
-                    f"stream waits for them"
+                    f"stream waits for them. Files are read in the order in which they were "
+                    f"changed: over many that exist, in another order than that of time, give a "
+                    f"lateness as large as their disorder, or read them in one batch"
                 )
                 warnings.warn(msg, stacklevel=1)
 

@@ -22,7 +22,8 @@ from eddyline.spark.shared.filter_query import (
 )
 from eddyline.spark.shared.outlet import SharedOutlet, member_of
 from eddyline.spark.sinks.sinks import folder_of, sink_of
-from eddyline.watch.sections import arranged, notes
+from eddyline.sql.parsing import on_one_line
+from eddyline.watch.sections import Section, Text, arranged, notes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from eddyline.spark.shared.evaluation import Evaluation
     from eddyline.spark.shared.outlet import Member
     from eddyline.spark.sinks.sinks import BatchWriter, Sink
-    from eddyline.watch.sections import Section
 
 FOLDER = "_shared"
 """Folder of a checkpoint in which queries that run together have one for each stream."""
@@ -268,8 +268,8 @@ def _why_alone(
 
 
 def _plain(query: Query) -> str:
-    """Return the text of a query, each stretch of white space as one blank."""
-    return " ".join(query.text.split())
+    """Return the text of a query, which is the same whatever its white space is."""
+    return on_one_line(query.text)
 
 
 class SharedQueries:
@@ -396,7 +396,9 @@ class SharedQueryRun(RunFace):
 
     def sections(self) -> list[Section]:
         """Return the explanation of all the queries that run together."""
-        return arranged([*self.shared.run.sections(), *notes([self._note(), *self.sink.notes])])
+        said = f"{self._note()}. What follows is of all of them; {self.shared.evaluation.words}."
+        lead = Section("", (Text(said[0].upper() + said[1:]),))
+        return arranged([lead, *self.shared.run.sections(), *notes(self.sink.notes)])
 
     def _note(self) -> str:
         n_others = len(self.shared.outlet.members) - self._is_in

@@ -42,7 +42,7 @@ class Member:
     """Rows of each micro-batch that were its own."""
     texts: tuple[str, ...] | None = None
     """Its output columns, where they can be taken out of one table of all queries' rows."""
-    fields: tuple[pa.Field, ...] = ()
+    fields: tuple[tuple[str, bool], ...] = ()
     """Names of the output columns, and whether they may be NULL."""
 
     @property
@@ -72,7 +72,7 @@ def member_of(query: Query, sink: Sink, projections: tuple[str, ...], rows: Data
         )
         member.fields = tuple(
             # The type is what Spark returns; a table has it once there are rows.
-            pa.field(each.name, pa.null(), nullable=each.nullable)
+            (each.name, each.nullable)
             for each in rows.selectExpr(*projections).schema.fields
         )
     return member
@@ -191,10 +191,10 @@ def _rows_by_place(lists: pa.ChunkedArray) -> dict[int, Any]:
 class _Rows:
     """Rows that are at home already, for a sink that would ask for them."""
 
-    def __init__(self, table: pa.Table, fields: tuple[pa.Field, ...]) -> None:
+    def __init__(self, table: pa.Table, fields: tuple[tuple[str, bool], ...]) -> None:
         typed = [
-            pa.field(each.name, column.type, nullable=each.nullable)
-            for each, column in zip(fields, table.schema, strict=True)
+            pa.field(name, column.type, nullable=nullable)
+            for (name, nullable), column in zip(fields, table.schema, strict=True)
         ]
         self._table = pa.Table.from_arrays(table.columns, schema=pa.schema(typed))
 
