@@ -212,8 +212,9 @@ class Statement:
         """Items of FROM, each with what adds it; behind them those of EXISTS."""
         first, joins = self.tree.args.get("from_"), self.tree.args.get("joins") or ()
         made = [] if first is None else [(first.this, None)]
-        asked = [(each.select.args["from_"].this, each) for each in self.exists]
-        return [*made, *((join.this, join) for join in joins), *asked]
+        asked = [(each.select.args.get("from_"), each) for each in self.exists]
+        of_asked = [(each.this, by) for each, by in asked if each is not None]
+        return [*made, *((join.this, join) for join in joins), *of_asked]
 
     @property
     def tables(self) -> list[exp.Table]:
