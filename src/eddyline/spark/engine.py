@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 from eddyline.aggregates.functions import AGGREGATES
 from eddyline.aggregates.user import UserMonoid
 from eddyline.errors import OptionError, QueryError
+from eddyline.query.planned import steps
 from eddyline.query.predicates import FunctionPredicate, of_function
 from eddyline.query.select.reader import read_query
 from eddyline.query.steps import (
@@ -19,7 +20,6 @@ from eddyline.query.steps import (
     ReadStep,
     carries,
     inlined,
-    steps,
     with_own,
 )
 from eddyline.registry import checked_text, hint, unknown
@@ -410,9 +410,9 @@ def _timed(name: str, made: Query, time: str, lateness: str | None) -> Query:
         QueryError: the column is no event time of theirs, or they have another lateness.
     """
     of = [each for each in made.relations.values() if each.df.isStreaming]
-    is_own = len(of) == 1 and of[0].time == time and carries(made.steps, time)
+    is_own = {each.time for each in of} == {time} and carries(made.steps, time)
     *before, last = made.steps
-    if lateness is not None and not (is_own and lateness == of[0].lateness):
+    if lateness is not None and not (is_own and {each.lateness for each in of} == {lateness}):
         msg = (
             f"stream {name!r}: results of a query have the lateness of the streams that it reads; "
             f"leave out lateness={lateness!r}, or give it to these"

@@ -327,7 +327,9 @@ class Merging(Protocol):
     """The operators that come before it: those of steps over one of the inputs."""
     left: Mapping[str, Any]
     """The options of the query that other operators take."""
-    clock: Clock
+    time: str | None
+    """The event-time column of its results, if they have one."""
+    clock: Clock | None
     """Event time of its results."""
     times: Mapping[str, int]
     """See ``Site.times``."""

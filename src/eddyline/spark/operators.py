@@ -16,6 +16,7 @@ from eddyline.query.steps import (
     ProjectStep,
     ReadStep,
     SharedAggregateStep,
+    UnionStep,
 )
 from eddyline.rules.step import RuleStep
 from eddyline.spark.aggregates.operator import AggregateOperator
@@ -28,6 +29,7 @@ from eddyline.spark.operator import Merging, Site
 from eddyline.spark.projection import ProjectOperator
 from eddyline.spark.rules.filter import RuleFilter
 from eddyline.spark.rules.operator import RuleOperator
+from eddyline.spark.union import UnionOperator
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -50,6 +52,7 @@ OPERATORS: dict[type[Any], Callable[[Any, Site], Operator]] = {
     AggregateStep: AggregateOperator.of,
     OverStep: OverOperator.of,
     SharedAggregateStep: SharedAggregateOperator.of,
+    UnionStep: UnionOperator.of,
     RuleStep: RuleOperator.of,
     ProjectStep: ProjectOperator.of,
     JoinStep: JoinOperator.of,
@@ -77,7 +80,7 @@ def laid_out(
     stream, first = next(iter(relations.items()))
     at = next((at for at, each in enumerate(steps) if len(each.inputs) > 1), None)
     if at is None:
-        clock = None if first.time is None else StreamClock(stream, first)
+        clock = None if first.time is None else StreamClock.of(stream, first)
         site = Site(
             first.rows, query, options, time=first.time, lateness=first.lateness, clock=clock
         )
@@ -92,6 +95,7 @@ def laid_out(
         query,
         merging.left,
         is_source=False,
+        time=merging.time,
         clock=merging.clock,
         times=merging.times,
     )
