@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from eddyline.query.aggregates import AggregateCall
+    from eddyline.query.aggregates import AggregateCall, OverCall
     from eddyline.query.predicates import FunctionPredicate, Predicate
     from eddyline.query.windows import Window
 
@@ -63,6 +63,18 @@ class Grouping:
 
 
 @dataclass(frozen=True, slots=True)
+class Over:
+    """Aggregates of each row over rows of its partition up to it."""
+
+    partition_by: tuple[str, ...]
+    """SQL texts over the unqualified columns of the input; none: all rows are one partition."""
+    calls: tuple[OverCall, ...]
+    """In the order in which they are mentioned first."""
+    time: str
+    """The column by which rows go; see ``TimeColumn``."""
+
+
+@dataclass(frozen=True, slots=True)
 class TimeColumn:
     """A column of the input by which the query says that time goes: it has to be the event time."""
 
@@ -104,6 +116,8 @@ class Query:
 
     grouping: Grouping | None = None
     """None: no aggregates."""
+    overs: tuple[Over, ...] = ()
+    """Of a filter, what is added to its rows before the output columns are computed."""
     times: tuple[TimeColumn, ...] = ()
     """In the order of the text."""
 

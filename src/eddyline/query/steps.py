@@ -10,13 +10,13 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from sqlglot import exp
+from sqlglot import exp, parse_one
 
 from eddyline.errors import NotSupportedError
-from eddyline.query.aggregates import CALL, GROUP
+from eddyline.query.aggregates import CALL, GROUP, WINDOW
 from eddyline.query.predicates import MixedPredicate, SqlPredicate
 from eddyline.query.select.names import identifier
-from eddyline.sql.parsing import parse_output, quoted, refuse
+from eddyline.sql.parsing import SparkText, parse_output, quoted, refuse, tokens_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -163,6 +163,17 @@ class AggregateStep(OverOne):
     """What was asked for; None: values at every slide and of every session, and of other windows
     those that come to be (ISTREAM)."""
     output: str = RESULT
+    time: str = ""
+    """The column of the input that the query takes for the event time; empty if it does not say."""
+
+    @property
+    def end(self) -> str | None:
+        """The output column that is the end of the window of a result; None if none is."""
+        for each in self.projections:
+            *words, name = (token.text for token in tokens_of(each))
+            if [word.lower() for word in words] == [WINDOW, ".", "end", "as"]:
+                return name
+        return None
 
     def renamed(self, names: Callable[[str], str]) -> AggregateStep:
         """Return the step over relations of other names."""
@@ -191,6 +202,8 @@ class OverStep(OverOne):
     partition_by: tuple[str, ...]
     """SQL texts over the columns of the input; none: all rows are one partition."""
     calls: tuple[OverCall, ...]
+    time: str = ""
+    """The column of the input that the query takes for the event time; empty if it does not say."""
 
     @property
     def output(self) -> str:
@@ -202,9 +215,11 @@ class OverStep(OverOne):
         return replace(self, input=names(self.input))
 
     def __str__(self) -> str:
-        calls = ", ".join(f"{each.call.text} over {each.window.text}" for each in self.calls)
-        by = f" by {', '.join(self.partition_by)}" if self.partition_by else ""
-        return f"windows of each row of {self.input}{by}: {calls}"
+        calls = ", ".join(
+            f"{each.call.text} over {each.window.text} as {each.call.column}" for each in self.calls
+        )
+        by = ", ".join(" ".join(text.split()) for text in self.partition_by)
+        return f"windows of each row of {self.input}{f' by {by}' if by else ''}: {calls}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +231,9 @@ class ProjectStep(OverOne):
     output: str = RESULT
     calls: Mapping[str, FunctionPredicate] = field(default_factory=dict, hash=False)
     """Functions that they call, by the columns that stand for them; see ``Query.calls``."""
+    time: str | None = None
+    """The output column that is the event time of a stream that is made of them, where that is not
+    a column of the input."""
 
     def renamed(self, names: Callable[[str], str]) -> ProjectStep:
         """Return the step over relations of other names."""
@@ -261,6 +279,8 @@ def steps(query: Query, made: Mapping[str, Sequence[Step]] | None = None) -> tup
     names = [identifier(each.name) for each in query.inputs]
     if query.grouping is not None:
         return (*found, _aggregate_step(query, names[0]))
+    overs = query.overs
+    found += [OverStep(names[0], over.partition_by, over.calls, over.time) for over in overs]
     if not query.is_join:
         return (*found, ProjectStep(names[0], query.projections, calls=query.calls))
     output = " ⋈ ".join(names)
@@ -289,6 +309,7 @@ def _aggregate_step(query: Query, input: str) -> AggregateStep:
         query.projections,
         grouping.having,
         query.emits,
+        time=query.times[0].name if query.times else "",
     )
 
 
@@ -346,6 +367,42 @@ def inlined(steps: Sequence[Step], name: str) -> list[Step]:
     return [
         step.renamed(lambda inner: name if inner == RESULT else f"{name}.{inner}") for step in steps
     ]
+
+
+def name_of(projection: str) -> str:
+    """Return the name of an output column; empty if Spark gives it one.
+
+    >>> name_of("s.v + 1 AS more"), name_of("v")
+    ('more', 'v')
+    """
+    return str(parse_one(f"SELECT {projection}", read=SparkText).expressions[0].alias_or_name)
+
+
+def lag_of(projection: str, times: Mapping[str, int]) -> int | None:
+    """Return how far an output column of a join may be behind the instant of a result (µs).
+
+    Args:
+        projection: the output column.
+        times: the event times of the streams, qualified, and how far back they may be.
+
+    Returns:
+        None if the column is neither one of them nor the greatest of some.
+
+    >>> lag_of("greatest(s.ts, t.ts) AS ts", {"s.ts": 5, "t.ts": 9})
+    0
+    >>> lag_of("t.ts AS ts", {"s.ts": 5, "t.ts": 9}), lag_of("s.v AS ts", {"s.ts": 5})
+    (9, None)
+    """
+    tree = parse_output(projection)
+    parts = [tree.this, *tree.expressions] if isinstance(tree, exp.Greatest) else [tree]
+    named = {
+        ".".join(identifier(part.name) for part in each.parts)
+        for each in parts
+        if isinstance(each, exp.Column)
+    }
+    if len(named) != len(parts) or not named <= times.keys():
+        return None
+    return 0 if named == times.keys() else min(times[each] for each in named)
 
 
 def carries(steps: Sequence[Step], column: str) -> bool:

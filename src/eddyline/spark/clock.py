@@ -21,6 +21,7 @@ from eddyline.spark.arrow_tasks import task_ids
 from eddyline.spark.event_time import micros_of
 from eddyline.spark.operator import Laid, Operator
 from eddyline.spark.relation import lateness_of
+from eddyline.state.event_time import earlier
 from eddyline.state.late_rows import read_late, settle_late, with_times, write_late_table
 from eddyline.state.manifest import StatePart
 from eddyline.state.rows import ALWAYS, FOREVER
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.records import History
-    from eddyline.spark.operator import Batch, Observed
+    from eddyline.spark.operator import Batch, Clock, Observed
     from eddyline.spark.relation import Relation
     from eddyline.state.place import StatePlace
     from eddyline.watch.sections import Section
@@ -74,6 +75,8 @@ class StreamClock(Operator):
     """
 
     name = "clock"
+    offset = 0
+    """See ``Clock``."""
 
     def __init__(self, stream: str, relation: Relation) -> None:
         assert relation.time is not None
@@ -248,6 +251,39 @@ class StreamClock(Operator):
         except msgspec.ValidationError as error:
             msg = f"what is known of the rows of {self.stream!r} cannot be read: {error}"
             raise StateError(msg, stream=self.stream) from error
+
+
+@dataclass(frozen=True, slots=True)
+class ResultClock:
+    """The clock of results that are given when their instants are over: none of them is late.
+
+    Such are those of aggregates and, but for a span by which a column lags behind, of joins.
+    """
+
+    of: Clock
+    """The clock of the rows that they are results of."""
+    lag: int = 0
+    """How far results may be behind that (µs)."""
+    offset: int = 0
+    """See ``Clock``."""
+
+    @property
+    def before(self) -> int:
+        """See ``Clock``."""
+        return earlier(self.of.before, self.lag)
+
+    @property
+    def after(self) -> int:
+        """See ``Clock``."""
+        return earlier(self.of.after, self.lag)
+
+    @property
+    def is_idle(self) -> bool:
+        """See ``Clock``."""
+        return self.of.is_idle
+
+    def asked(self, last_chance: Callable[[Column], Column]) -> None:
+        """Take note of nothing: the operator before has asked."""
 
 
 @dataclass(frozen=True, slots=True)

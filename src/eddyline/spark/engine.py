@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace as replace_fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
@@ -11,7 +12,16 @@ from eddyline.aggregates.user import UserMonoid
 from eddyline.errors import OptionError, QueryError
 from eddyline.query.predicates import FunctionPredicate, of_function
 from eddyline.query.select.reader import read_query
-from eddyline.query.steps import ReadStep, carries, inlined, steps, with_own
+from eddyline.query.steps import (
+    AggregateStep,
+    JoinStep,
+    ProjectStep,
+    ReadStep,
+    carries,
+    inlined,
+    steps,
+    with_own,
+)
 from eddyline.registry import checked_text, unknown
 from eddyline.rules.step import RuleStep
 from eddyline.spark.analysis import column_types
@@ -111,15 +121,9 @@ class Engine(Catalog):
         what = f"stream {name!r}"
         check_time(what, df.columns, time, lateness)
         if isinstance(df, Query):
-            if time is not None and not _has_event_time(df, time, lateness):
-                msg = (
-                    f"stream {name!r}: results of a query have the event time and the lateness of "
-                    f"the stream that it reads, and {time!r} is not that column, unchanged, with "
-                    f"that lateness; leave out time and lateness, or give them to the stream"
-                )
-                raise QueryError(msg, name=name, time=time)
+            made = df if time is None else _timed(name, df, time, lateness)
             self._make_room(name, self.relations, self.results)
-            self.results[name] = df
+            self.results[name] = made
             return
         relation = checked_relation(what, df, time, lateness)
         self._make_room(name, self.relations, self.results)
@@ -393,8 +397,28 @@ class Engine(Catalog):
             raise already_running(name, RENAME)
 
 
-def _has_event_time(made: Query, time: str, lateness: str | None) -> bool:
-    """Return whether a column of results is the event time of the stream that a query reads."""
+def _timed(name: str, made: Query, time: str, lateness: str | None) -> Query:
+    """Return a query whose results have an event time, to be a stream.
+
+    Raises:
+        QueryError: the column is no event time of theirs, or they have another lateness.
+    """
     of = [each for each in made.relations.values() if each.df.isStreaming]
-    is_its = len(of) == 1 and of[0].time == time and lateness in (None, of[0].lateness)
-    return is_its and carries(made.steps, time)
+    is_own = len(of) == 1 and of[0].time == time and carries(made.steps, time)
+    *before, last = made.steps
+    if lateness is not None and not (is_own and lateness == of[0].lateness):
+        msg = (
+            f"stream {name!r}: results of a query have the lateness of the streams that it reads; "
+            f"leave out lateness={lateness!r}, or give it to these"
+        )
+        raise QueryError(msg, name=name, lateness=lateness)
+    if is_own or (isinstance(last, AggregateStep) and last.end == time):
+        return made
+    if isinstance(last, ProjectStep) and any(isinstance(each, JoinStep) for each in before):
+        return made.with_steps(*before, replace_fields(last, time=time))
+    msg = (
+        f"stream {name!r}: {time!r} is not the event time of the results of {made.name!r}, which "
+        f"is that of the stream that it reads, unchanged; of aggregates window.end; and of joins "
+        f"the event time of one of their streams, or greatest(…) of them"
+    )
+    raise QueryError(msg, name=name, time=time)

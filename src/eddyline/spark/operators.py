@@ -84,7 +84,14 @@ def laid_out(
     site = Site(first.df, query, options, before=tuple(steps[:at]), relations=relations)
     (merging,) = operators_of(steps[at : at + 1], site)
     assert isinstance(merging, Merging)
-    results = Site(merging.shape(first.df), query, merging.left, is_source=False)
+    results = Site(
+        merging.shape(first.df),
+        query,
+        merging.left,
+        is_source=False,
+        clock=merging.clock,
+        times=merging.times,
+    )
     after = operators_of(merging.then(steps[at + 1 :]), results)
     return merging.source, _unique([*merging.before, merging, *after])
 
@@ -111,8 +118,9 @@ def operators_of(steps: Iterable[Step], site: Site) -> list[Operator]:
         made = OPERATORS[type(step)](step, site)
         operators.append(made)
         df = made.shape(site.df)
-        time = site.time if site.time in df.columns else None
-        site = replace(site, df=df, is_source=False, time=time)
+        time, clock = made.event_time(site, df.columns)
+        times = {} if isinstance(step, ProjectStep) else site.times
+        site = replace(site, df=df, is_source=False, time=time, clock=clock, times=times)
     return operators
 
 

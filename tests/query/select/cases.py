@@ -81,6 +81,13 @@ def _keys(query):
         yield f"key {' = '.join(members)}"
 
 
+def _overs(query):
+    for over in query.overs:
+        yield f"by {', '.join(over.partition_by)} of {over.time}"
+        for each in over.calls:
+            yield f"{each.call.column} = {each.call.text} over {each.window.text}"
+
+
 def _steps(query):
     return [str(each) for each in steps(query)[1:]]
 
@@ -91,6 +98,7 @@ PARTS = {
     "groups": lambda query: (f"{name} = {text}" for name, text in query.grouping.groups),
     "calls": lambda query: (f"{each.column} = {each.text}" for each in query.grouping.calls),
     "having": lambda query: (f"having {query.grouping.having}",) * bool(query.grouping.having),
+    "overs": _overs,
     "window": lambda query: (query.inputs[0].window.text,),
     "times": lambda query: (
         f"{each.what} of {each.name} at {each.start + 1}" for each in query.times

@@ -79,29 +79,31 @@ class FromItem:
 
 
 class FromReader:
-    """Reads the items of a statement's FROM; only joins read static tables."""
+    """Reads the items of a statement's FROM; only joins read static tables.
+
+    ``no_window`` is the reason why one stream may have no window; empty if it may.
+    """
 
     def __init__(
         self,
         statement: Statement,
         columns: Mapping[str, Mapping[str, str]],
         tables: Collection[str],
-        *,
-        is_aggregated: bool = False,
+        no_window: str,
     ) -> None:
         self._statement = statement
         self._text = statement.text
         self._columns = columns
         self._sources = statement.sources
         self._is_join = len(self._sources) > 1
-        self._is_aggregated = is_aggregated
+        self._no_window = no_window
         self._tables = tables
         known = [name for name in columns if self._is_join or name not in tables]
         self._names = {name.lower(): name for name in known}
 
     def items(self) -> list[FromItem]:
         """Return the items as they were written; only inner joins of streams are run yet."""
-        if not self._is_join and not self._is_aggregated:
+        if not self._is_join and self._no_window:
             self._check_single(self._sources[0][0])
         items: list[FromItem] = []
         for source, join in self._sources:
@@ -160,12 +162,15 @@ class FromReader:
 
     def _check_single(self, source: Expr) -> None:
         """Refuse what only joins and aggregates may say."""
-        rows = "a row passes or not whatever the other rows are"
         if spans := _window_spans(source):
-            message = f"a window […] is of joins and of aggregates over one stream; here {rows}"
+            message = (
+                f"a window […] is of joins and of aggregates over one stream; {self._no_window}"
+            )
             self._statement.refuse(message, self._opening(spans[0]))
         if said := self._statement.emits:
-            message = f"{said.upper()} is of joins and of aggregates over one stream; here {rows}"
+            message = (
+                f"{said.upper()} is of joins and of aggregates over one stream; {self._no_window}"
+            )
             self._statement.refuse(message, self._statement.emits_at)
 
     def _check_join(self, join: exp.Join) -> None:

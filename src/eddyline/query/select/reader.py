@@ -8,7 +8,7 @@ but for what stands before columns (``s.v``). Of a join every column is resolved
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
@@ -16,9 +16,10 @@ from eddyline.query.query import Input, Query
 from eddyline.query.select.aggregate_calls import calls_in
 from eddyline.query.select.conditions import Calls, Conditions, JoinConditions
 from eddyline.query.select.from_clause import FromReader
-from eddyline.query.select.groups import GroupReader, aggregation_of
+from eddyline.query.select.groups import Aggregation, GroupReader, aggregation_of
 from eddyline.query.select.names import JoinNames, Names, identifier
 from eddyline.query.select.output import columns_of_star, is_star, named_part, with_names
+from eddyline.query.select.over import OverReader, over_of
 from eddyline.query.select.statement import Exists, Statement
 from eddyline.sql.analysis import check_is_row_wise
 from eddyline.sql.parsing import offset_of, refuse
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
     from eddyline.query.predicates import FunctionPredicate
     from eddyline.query.select.from_clause import FromItem
-    from eddyline.query.select.groups import Aggregation
     from eddyline.query.select.statement import Fragment
 
 
@@ -79,22 +79,35 @@ def read_query(
     calls = Calls(text, functions or {})
     known = {name.lower() for name in aggregates} - calls.functions.keys()
     aggregation = aggregation_of(statement, known)
-    if aggregation is not None and len(statement.sources) > 1:
-        _refuse_joined(statement, aggregation)
-    items = FromReader(statement, columns, tables, is_aggregated=aggregation is not None).items()
+    over = over_of(statement)
+    if len(statement.sources) > 1:
+        _check_joined(statement, aggregation, over)
+    no_window = "here a row passes or not whatever the other rows are"
+    if over is not None:
+        no_window = "here OVER (…) says which rows count"
     if aggregation is not None:
-        return _grouped(statement, calls, items[0], columns[items[0].stream], known)
+        no_window = ""
+    items = FromReader(statement, columns, tables, no_window).items()
+    if aggregation is not None or over is not None:
+        read = _grouped if aggregation is not None else _windowed
+        return read(statement, calls, items[0], columns[items[0].stream], known)
     if len(items) == 1:
         return _filter(statement, calls, items[0])
     return _join(statement, calls, items, columns)
 
 
-def _refuse_joined(statement: Statement, aggregation: Aggregation) -> NoReturn:
+def _check_joined(
+    statement: Statement, aggregation: Aggregation | None, over: exp.Window | None
+) -> None:
+    """Refuse a join that aggregates its results."""
+    if aggregation is None and over is None:
+        return
+    said = aggregation or Aggregation("OVER (…)", offset_of(over) if over else 0)
     message = (
-        f"{aggregation.said} over a join is not supported yet in one SELECT; make a stream of the "
+        f"{said.said} over a join is not supported yet in one SELECT; make a stream of the "
         f"join (CREATE STREAM x AS SELECT …) and aggregate that: SELECT … FROM x"
     )
-    statement.refuse(message, aggregation.start)
+    statement.refuse(message, said.start)
 
 
 def _filter(statement: Statement, calls: Calls, item: FromItem) -> Query:
@@ -119,30 +132,49 @@ def _grouped(
     aggregates: Collection[str],
 ) -> Query:
     """Read a query of aggregates."""
+    names = _names_of(statement, item, columns)
+    found = GroupReader(statement, names, calls, aggregates).read(item.window)
+    read = replace(_filtered(statement, calls, item, aggregates), window=found.window)
+    plain = Query((read,), (), (), (), found.projections, statement.emits, statement.text)
+    return replace(plain, grouping=found.grouping, times=found.times)
+
+
+def _windowed(
+    statement: Statement,
+    calls: Calls,
+    item: FromItem,
+    columns: Mapping[str, str],
+    aggregates: Collection[str],
+) -> Query:
+    """Read a filter with aggregates OVER rows so far."""
+    names = _names_of(statement, item, columns)
+    found = OverReader(statement, names, calls, aggregates).read()
+    read = _filtered(statement, calls, item, aggregates)
+    plain = Query((read,), (), (), (), found.projections, "istream", statement.text)
+    return replace(plain, overs=found.overs, times=found.times)
+
+
+def _names_of(statement: Statement, item: FromItem, columns: Mapping[str, str]) -> JoinNames:
+    """Return the names of one input, resolved in its schema."""
     names = JoinNames(statement.text)
     names.add(item.name, columns, ())
     if item.name != item.stream:
         hint = {item.stream.lower(): f"{item.stream} is called {item.name} here"}
         names.scope = replace(names.scope, hints=hint)
-    found = GroupReader(statement, names, calls, aggregates).read(item.window)
+    return names
+
+
+def _filtered(
+    statement: Statement, calls: Calls, item: FromItem, aggregates: Collection[str]
+) -> Input:
+    """Return an input with what WHERE asks of it."""
     conditions = Conditions(statement, calls, Names(item.name, item.stream), [item.name])
     where = statement.tree.args.get("where")
     for node in [] if where is None else calls_in(where.this, aggregates):
         message = f"WHERE: the aggregate {node.name}() stands in HAVING; WHERE is asked of rows"
         refuse(message, statement.text, offset_of(node))
     _add_where(conditions)
-    (read,) = _inputs([item], conditions)
-    return Query(
-        (replace(read, window=found.window),),
-        (),
-        (),
-        (),
-        found.projections,
-        statement.emits,
-        statement.text,
-        grouping=found.grouping,
-        times=found.times,
-    )
+    return _inputs([item], conditions)[0]
 
 
 def _output_column(

@@ -100,7 +100,7 @@ class Statement:
         asked = [each.select for each in self.exists]
         for tree in (self.tree, *asked):
             for key, words in _CLAUSES.items():
-                is_run = tree is self.tree and key in AGGREGATION
+                is_run = tree is self.tree and key in (*AGGREGATION, "windows")
                 if tree.args.get(key) and not is_run:
                     _refuse_word(self.text, self.tokens, *words)
             if tree.args.get("from_") is None:

@@ -31,6 +31,7 @@ from eddyline.spark.aggregates.grouping import Groups
 from eddyline.spark.aggregates.lifting import MICROS, Lifting
 from eddyline.spark.aggregates.task import REPORT, AggregateWorker
 from eddyline.spark.analysis import arrow_schema
+from eddyline.spark.clock import ResultClock
 from eddyline.spark.event_time import micros_of
 from eddyline.spark.operator import Laid, Operator, Pending
 from eddyline.spark.run.observed_metrics import PendingMetrics
@@ -92,7 +93,7 @@ class Bucketed(Operator):
         self.time = site.time
         self.clock: Clock = site.clock
         self.spark = site.df.sparkSession
-        self.micros = micros_of(site.df, site.time, site.query)
+        self.micros = micros_of(site.df, site.time, site.query) + F.lit(site.clock.offset)
         self.is_local = dict(site.df.dtypes)[site.time] == "timestamp_ntz"
         self.rows_shape = site.df
         timed = site.df.withColumn(MICROS, self.micros)
@@ -156,6 +157,11 @@ class Bucketed(Operator):
     def answers(self, found: DataFrame) -> DataFrame:
         """Return the results of what tasks returned."""
         raise NotImplementedError
+
+    def event_time(self, site: Site, columns: Sequence[str]) -> tuple[str | None, Clock | None]:
+        """Return the event-time column of results, and their clock."""
+        time = site.time if site.time in columns else None
+        return time, ResultClock(self.clock, offset=self.clock.offset)
 
     # -- state ----------------------------------------------------------------------------------
 

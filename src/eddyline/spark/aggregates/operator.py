@@ -23,14 +23,17 @@ from eddyline.spark.aggregates.grouping import CHECK, CODE
 from eddyline.spark.aggregates.lifting import MICROS
 from eddyline.spark.aggregates.task import END, START
 from eddyline.spark.arrow_tasks import BUCKET
+from eddyline.spark.clock import ResultClock
 from eddyline.spark.event_time import instant_of
 from eddyline.sql.parsing import quoted
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pyspark.sql import Column, DataFrame
 
     from eddyline.query.steps import AggregateStep
-    from eddyline.spark.operator import Site
+    from eddyline.spark.operator import Clock, Site
 
 from eddyline.spark.aggregates.bucketed import Bucketed
 
@@ -82,6 +85,15 @@ class AggregateOperator(Bucketed):
             self.emits,
             ties=tuple(self._ties),
         )
+
+    def event_time(
+        self,
+        site: Site,  # noqa: ARG002 - of the protocol
+        columns: Sequence[str],  # noqa: ARG002
+    ) -> tuple[str | None, Clock | None]:
+        """Return the output column that is the end of windows, and the clock of results."""
+        ends = isinstance(self.window, SlideWindow | SessionWindow)
+        return self.step.end, ResultClock(self.clock, offset=-1 if ends else 0)
 
     # -- cells ----------------------------------------------------------------------------------
 
