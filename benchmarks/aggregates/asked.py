@@ -29,7 +29,7 @@ FINER = 1_000
 FAR_US = 40 * 86_400_000_000
 """How long after the last row those come that end all windows (µs)."""
 
-N_FAR = 3
+N_FAR = 2
 """Batches of such rows: Spark gives results one batch after event time allows them."""
 
 
@@ -45,9 +45,9 @@ class Asked:
     """As DuckDB reads it, over all rows as tables. ``{low}`` stands for the instant before which
     all rows have come."""
     mode: str = "append"
-    """Spark's output mode. In ``update`` Spark gives fewer results, those of ``duckdb_of_spark``."""
+    """Spark's output mode."""
     duckdb_of_spark: str = ""
-    """What DuckDB says to Spark's results; ``duckdb`` if empty."""
+    """What DuckDB says to Spark's results where they are other ones; ``duckdb`` if empty."""
     times: Mapping[str, str] = field(default_factory=lambda: {"s": "ts"})
     """The event-time column of each stream."""
     lateness_us: int = 1_000_000
@@ -70,8 +70,9 @@ def written(
     batches: Iterable[Mapping[str, pa.Table]],
     tables: Mapping[str, pa.Table] | None = None,
     times: Mapping[str, str] | None = None,
+    n_far: int = N_FAR,
 ) -> str:
-    """Write the rows of queries, and batches of a row a stream that end all windows.
+    """Write the rows of queries, and some batches of a row a stream that end all windows.
 
     Returns the folder.
     """
@@ -81,7 +82,7 @@ def written(
         _write_batch(folder, number, rows)
     times = times or {"s": "ts"}
     latest = max(_latest(table, times[name]) for name, table in rows.items())
-    for each in range(N_FAR):
+    for each in range(n_far):
         far = {name: _far(table, times[name], latest) for name, table in rows.items()}
         _write_batch(folder, number + 1 + each, far)
     for name, table in (tables or {}).items():
@@ -153,7 +154,7 @@ def duckdb_answer(asked: Asked, text: str, threads: int = 2) -> dict[str, Any]:
         connection.execute("SET TimeZone = 'UTC'")
         latest = []
         for name, column in asked.times.items():
-            source = f"read_parquet('{asked.folder}/0*/{name}.parquet')"
+            source = f"read_parquet('{asked.folder}/[0-9]*/{name}.parquet')"
             connection.execute(f"CREATE TABLE {name} AS SELECT * FROM {source}")
             (found,) = connection.sql(f"SELECT epoch_us(max({column})) FROM {name}").fetchall()
             latest.append(int(found[0]))

@@ -12,10 +12,12 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 import eddyline as el
 from benchmarks.aggregates.asked import N_FAR, Asked, duckdb_answer, summed
@@ -23,10 +25,9 @@ from benchmarks.harness.arena import arena
 from benchmarks.harness.isolated import alone
 from benchmarks.harness.spark import workers_peak_bytes
 from benchmarks.harness.statistics import median, spread
+from eddyline.aggregates.view import AggregateView
 
 HERE = "benchmarks.aggregates.race"
-
-PLANS = ("early", "late")
 
 
 @dataclass
@@ -88,7 +89,9 @@ class Contestants:
         Args:
             label: its own name.
             way: ``eddyline``, perhaps with a plan that is fixed by hand (``eddyline late``);
-                ``spark``; or ``read``, which reads the same files and counts their rows.
+                ``spark``; ``spark batch``, a batch query over the rows of each micro-batch, or
+                ``spark history``, over these and those before; or ``read``, which reads the same
+                files and counts their rows.
             asked: what it runs, all of it over the same streams.
         """
         place = self.folder / label.replace(" ", "_")
@@ -96,6 +99,8 @@ class Contestants:
             (place / name).mkdir(parents=True)
         if way == "spark":
             return self._spark(place, asked)
+        if way.startswith("spark"):
+            return self._spark_batch(place, asked[0], has_history=way == "spark history")
         if way == "read":
             return self._read(place, asked[0])
         return self._eddyline(place, asked, way.partition(" ")[2])
@@ -125,22 +130,10 @@ class Contestants:
         else:
             engine.queries = {each.name: each for each in made}
             runs = engine.start_all(_counted(answers), checkpoint=str(place / "checkpoint"))
-        if plan in PLANS:
-            for operator in runs[0].chain.operators:
-                if hasattr(getattr(operator, "loop", None), "plan"):
-                    operator.loop.plan = plan
-
-        def told() -> dict[str, Any]:
-            views = [view for each in runs[:1] if (view := each.view()) is not None]
-            names = ("plan", "n_kept", "n_waiting", "n_bytes", "n_files")
-            found = {name: getattr(each, name, None) for each in views for name in names}
-            known = [each.known for each in views if hasattr(each, "known")]
-            found["rows_per_cell"] = known[0].rows_per_cell if known else None
-            totals = [each.total for each in views if hasattr(each, "total")]
-            found["work_s"] = totals[0].work_ns / 1e9 if totals else None
-            return found
-
-        return Contestant(place, runs, answers, told)
+        own = _aggregates_of(runs)
+        for each in own if plan else ():
+            each.loop.plan = plan
+        return Contestant(place, runs, answers, partial(_told, own))
 
     def _spark(self, place: Path, asked: Sequence[Asked]) -> Contestant:
         answers: list[tuple[int, int]] = []
@@ -167,6 +160,26 @@ class Contestants:
 
         return Contestant(place, queries, answers, told)
 
+    def _spark_batch(self, place: Path, asked: Asked, *, has_history: bool) -> Contestant:
+        """A batch query over the rows of each micro-batch; of history, it gives its results."""
+        answers: list[tuple[int, int]] = []
+        (name, column), *_ = asked.times.items()
+        count = _counted(answers)
+        source = self._stream(place, asked, name)
+
+        def run(df: DataFrame, batch_id: int) -> None:
+            since = None
+            if has_history:
+                (since,) = df.selectExpr(f"min({column})").first()  # type: ignore[misc]
+                df = df.sparkSession.read.schema(source.schema).parquet(str(place / name))
+            # A micro-batch has a session of its stream's own.
+            found = df.sparkSession.sql(asked.spark.replace(f"FROM {name}", "FROM {df}"), df=df)
+            count(found if since is None else found.where(F.col(column) >= since), batch_id)
+
+        writer = source.writeStream.foreachBatch(run).queryName(f"{self.folder.name}_{place.name}")
+        query = writer.option("checkpointLocation", str(place / "checkpoint")).start()
+        return Contestant(place, [query], answers)
+
     def _read(self, place: Path, asked: Asked) -> Contestant:
         answers: list[tuple[int, int]] = []
         queries = []
@@ -177,6 +190,27 @@ class Contestants:
             folder = str(place / "checkpoint" / str(number))
             queries.append(writer.option("checkpointLocation", folder).start())
         return Contestant(place, queries, answers)
+
+
+def _aggregates_of(runs: Sequence[Any]) -> list[Any]:
+    """Return the operators that aggregate, of runs that do not run together."""
+    operators = [each for run in runs if hasattr(run, "chain") for each in run.chain.operators]
+    return [each for each in operators if isinstance(each.view(), AggregateView)]
+
+
+def _told(operators: Sequence[Any]) -> dict[str, Any]:
+    """Return what aggregates say of themselves, of several all together."""
+    views = [each.view() for each in operators]
+    if not views:
+        return {}
+    return {
+        "plan": " ".join(dict.fromkeys(each.plan for each in views)),
+        "n_kept": sum(each.n_kept for each in views),
+        "n_waiting": sum(each.n_waiting for each in views),
+        "n_bytes": sum(each.n_bytes for each in views),
+        "rows_per_cell": views[0].known.rows_per_cell,
+        "work_s": sum(each.total.work_ns for each in views) / 1e9,
+    }
 
 
 def _counted(answers: list[tuple[int, int]]) -> Callable[[DataFrame, int], None]:
@@ -217,7 +251,9 @@ def race_alone(
     found: dict[str, Any] = {}
     with arena() as (spark, folder):
         of = Contestants(spark, folder)
-        said = {name: (way, [Asked(**each) for each in asked]) for name, (way, asked) in entered.items()}
+        said = {
+            name: (way, [Asked(**each) for each in asked]) for name, (way, asked) in entered.items()
+        }
         batches = next(iter(said.values()))[1][0].batches
         if in_turns:
             found = take_turns({name: of.made(name, *each) for name, each in said.items()}, batches)
@@ -229,20 +265,28 @@ def race_alone(
 
 
 def race(
-    entered: Mapping[str, tuple[str, Sequence[Asked]]], *, in_turns: bool = True
+    entered: Mapping[str, tuple[str, Sequence[Asked]]], *, in_turns: bool = True, n_far: int = N_FAR
 ) -> dict[str, Any]:
     """Return what contestants of a process of their own found; see ``race_alone``.
 
-    Batches that only end windows are left out of the times.
+    The last ``n_far`` batches, which only end windows, are left out of the times.
     """
-    plain = {name: (way, [asdict(each) for each in asked]) for name, (way, asked) in entered.items()}
+    plain = {
+        name: (way, [asdict(each) for each in asked]) for name, (way, asked) in entered.items()
+    }
     found = alone(f"{HERE}:race_alone", entered=plain, in_turns=in_turns)
     for name in entered:
-        found[name]["seconds"] = found[name]["seconds"][:-N_FAR]
+        seconds = found[name]["seconds"]
+        found[name]["seconds"] = seconds[: len(seconds) - n_far]
     return found
 
 
-def compared(asked: Asked, *ways: str, more: Mapping[str, tuple[str, Asked]] | None = None) -> dict[str, Any]:
+def compared(
+    asked: Asked,
+    *ways: str,
+    more: Mapping[str, tuple[str, Asked]] | None = None,
+    n_far: int = N_FAR,
+) -> dict[str, Any]:
     """Let the ways to run a query take turns, and compare their answers with DuckDB's.
 
     ``more`` has contestants with other queries of the same answer. The rows are removed.
@@ -253,18 +297,16 @@ def compared(asked: Asked, *ways: str, more: Mapping[str, tuple[str, Asked]] | N
     entered = {way: (way, [asked]) for way in ways}
     entered |= {name: (way, [other]) for name, (way, other) in (more or {}).items()}
     try:
-        wanted = {"": duckdb_answer(asked, asked.duckdb)}
-        wanted["spark"] = wanted[""]
-        if asked.duckdb_of_spark:
-            wanted["spark"] = duckdb_answer(asked, asked.duckdb_of_spark)
-        found = race(entered)
+        ours = duckdb_answer(asked, asked.duckdb)
+        of_spark = duckdb_answer(asked, asked.duckdb_of_spark) if asked.duckdb_of_spark else ours
+        found = race(entered, n_far=n_far)
     finally:
         shutil.rmtree(asked.folder, ignore_errors=True)
     for name, (way, _) in entered.items():
-        of = wanted.get(way, wanted[""])["answer"]
+        wanted = (of_spark if way.startswith("spark") else ours)["answer"]
         got = found[name]["answer"]
-        assert way == "read" or got == of, f"{name} answers {got} where DuckDB has {of}"
-    found["duckdb"] = wanted[""]
+        assert way == "read" or got == wanted, f"{name} answers {got} where DuckDB has {wanted}"
+    found["duckdb"] = ours
     return found
 
 

@@ -5,7 +5,6 @@ Rows are those of users: Parquet files of twenty columns, scanned, a micro-batch
 
 from __future__ import annotations
 
-import shutil
 from functools import partial
 from typing import Any
 
