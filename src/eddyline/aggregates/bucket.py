@@ -8,6 +8,7 @@ rows are cut into batches nor on where their cells are.
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,16 @@ import pyarrow.compute as pc
 
 from eddyline.aggregates.cells import CHECK, CODE, group_bounds, in_order, merged, together, whole
 from eddyline.aggregates.history import History, Reach, Span
-from eddyline.aggregates.plan import FIRST, INSTANT, IS, OLD, WAS, BucketReport, BucketState
+from eddyline.aggregates.plan import (
+    FIRST,
+    INSTANT,
+    IS,
+    OLD,
+    PLACE,
+    WAS,
+    BucketReport,
+    BucketState,
+)
 from eddyline.aggregates.ranges_kernels import change_ranges, session_ranges, slide_ranges
 from eddyline.aggregates.slides import Slides
 from eddyline.query.windows import LONGEST, SessionWindow, SlideWindow
@@ -28,7 +38,7 @@ from eddyline.state.rows import ALWAYS, FOREVER, Rows
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from eddyline.aggregates.plan import AggregatePlan
+    from eddyline.aggregates.plan import AggregatePlan, Share
     from eddyline.data.arrays import Ints
     from eddyline.state.place import StatePlace
     from eddyline.state.run_files import RunFile
@@ -215,6 +225,71 @@ class SlideBatch(BucketBatch):
             return {}
         horizon = ALWAYS if history.reach.is_all else self.slides.end_from(after + 1) - self.back
         return kept_spans("range", history, fresh, horizon)
+
+
+class SharedBatch(BucketBatch):
+    """Windows of several queries over cells that they have in common."""
+
+    @cached_property
+    def slides(self) -> Slides:
+        """The cells, and the longest of the windows."""
+        return Slides.common([each.window for each in self.plan.shares])
+
+    def answered(self, instant: int) -> int:
+        """Return the start of the first cell that is not answered when time is at an instant."""
+        return instant if instant in (ALWAYS, FOREVER) else self.slides.cell_of(instant)
+
+    def results(self, fresh: Rows | None) -> pa.Table | None:
+        """Return the results of all queries, each with the number of its own."""
+        found = [self._of(place, each, fresh) for place, each in enumerate(self.plan.shares)]
+        filled = [each for each in found if each is not None and each.num_rows]
+        return pa.concat_tables(filled, promote_options="default") if filled else None
+
+    def _of(self, place: int, share: Share, fresh: Rows | None) -> pa.Table | None:
+        """Return the results of one query; columns that it does not need are missing."""
+        own = replace(self.plan, window=share.window, shares=())
+        task = ShareBatch(own, self.place, self.state, self.report.bucket)
+        task.longest = self.slides.length
+        wanted = [*share.columns, *([share.presence] if share.presence else [])]
+        task.partials = {name: self.partials[name] for name in wanted}
+        found = task.results(fresh)
+        self._n_read += task.n_read
+        if found is None:
+            return None
+        if share.presence:
+            counts = found[share.presence]
+            found = found.filter(pc.greater(pc.fill_null(counts, 0), 0))
+            if share.presence not in share.columns:
+                found = found.drop_columns([share.presence])
+        starts = pc.subtract(found[INSTANT], share.window.length)
+        found = found.append_column(FIRST, starts)
+        return found.append_column(PLACE, pa.array(np.full(found.num_rows, place, np.int32)))
+
+    def history_after(self, fresh: Rows | None) -> dict[str, tuple[Span, ...]]:
+        """Return the files of cells that a window of some query reaches back to."""
+        after = self.plan.after
+        if after == ALWAYS:
+            return {}
+        history = self.reached("range", Reach(self.slides.length))
+        windows = [Slides.of(each.window) for each in self.plan.shares]
+        horizon = min(each.end_from(after + 1) - each.length for each in windows)
+        return kept_spans("range", history, fresh, horizon)
+
+
+class ShareBatch(SlideBatch):
+    """Windows of one of several queries."""
+
+    longest: int = 0
+    """The length of the longest window of all queries (µs)."""
+
+    @property
+    def n_read(self) -> int:
+        """Cells of before that were read."""
+        return self._n_read
+
+    def reached(self, kind: str, reach: Reach, partials: Any = None) -> History:  # noqa: ARG002
+        """Return the cells of before, which are kept for the longest windows."""
+        return super().reached(kind, Reach(self.longest), partials)
 
 
 class ChangeBatch(BucketBatch):

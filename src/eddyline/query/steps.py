@@ -196,6 +196,31 @@ class AggregateStep(OverOne):
 
 
 @dataclass(frozen=True, slots=True)
+class SharedAggregateStep(OverOne):
+    """Aggregates a relation as several queries ask, which group alike over windows that slide.
+
+    Results say by ``PLACE`` which query they are of, by its number, and have the groups of the
+    first of them, the calls of all, and ``WINDOW``.
+    """
+
+    members: tuple[tuple[AggregateStep, str], ...]
+    """The step of each query, and the condition under which it takes a row; empty: it takes all."""
+    output: str = RESULT
+
+    def renamed(self, names: Callable[[str], str]) -> SharedAggregateStep:
+        """Return the step over relations of other names."""
+        return replace(self, input=names(self.input), output=names(self.output))
+
+    def __str__(self) -> str:
+        windows = ", ".join(dict.fromkeys(step.window.text for step, _ in self.members))
+        by = ", ".join(" ".join(text.split()) for _, text in self.members[0][0].groups)
+        return (
+            f"aggregate {self.input} for {len(self.members)} queries"
+            f"{f' by {by}' if by else ''}, over {windows}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class OverStep(OverOne):
     """Adds to each row of a relation aggregates over rows of its partition up to it."""
 
@@ -220,6 +245,21 @@ class OverStep(OverOne):
         )
         by = ", ".join(" ".join(text.split()) for text in self.partition_by)
         return f"windows of each row of {self.input}{f' by {by}' if by else ''}: {calls}"
+
+
+@dataclass(frozen=True, slots=True)
+class UnionStep:
+    """Has the rows of several relations; columns go by position, with the names of the first."""
+
+    inputs: tuple[str, ...]
+    output: str = RESULT
+
+    def renamed(self, names: Callable[[str], str]) -> UnionStep:
+        """Return the step over relations of other names."""
+        return replace(self, inputs=tuple(map(names, self.inputs)), output=names(self.output))
+
+    def __str__(self) -> str:
+        return f"union all of {', '.join(self.inputs)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +299,7 @@ def steps(query: Query, made: Mapping[str, Sequence[Step]] | None = None) -> tup
             behind the input ``a`` is called ``a.s`` (an input of that very name is in backticks).
 
     Raises:
-        NotSupportedError: an input of a join is the result of a join.
+        NotSupportedError: an input of a join is the result of a join, of aggregates or of UNION.
 
     Example:
         >>> from eddyline.query.select.reader import read_query
@@ -273,6 +313,8 @@ def steps(query: Query, made: Mapping[str, Sequence[Step]] | None = None) -> tup
         join s [NOW], t [UNBOUNDED] on s.k = t.k
         project s ⋈ t: s.v AS v
     """
+    if query.parts:
+        return _union(query, made)
     found: list[Step] = []
     for each in query.inputs:
         found += _input_steps(query, each, made or {})
@@ -295,6 +337,14 @@ def steps(query: Query, made: Mapping[str, Sequence[Step]] | None = None) -> tup
     if query.residual:
         found.append(FilterStep(output, tuple(map(SqlPredicate, query.residual))))
     return (*found, ProjectStep(output, query.projections))
+
+
+def _union(query: Query, made: Mapping[str, Sequence[Step]] | None) -> tuple[Step, ...]:
+    """Return the steps of UNION ALL; the relations of its parts are told apart by number."""
+    names = [f"part {number}" for number in range(1, len(query.parts) + 1)]
+    parts = zip(names, query.parts, strict=True)
+    inner = [step for name, part in parts for step in inlined(steps(part, made), name)]
+    return (*inner, UnionStep(tuple(names)))
 
 
 def _aggregate_step(query: Query, input: str) -> AggregateStep:
@@ -334,25 +384,35 @@ def with_own(steps: Sequence[Step], aggregates: Mapping[str, Any]) -> tuple[Step
 
 def _input_steps(query: Query, each: Input, made: Mapping[str, Sequence[Step]]) -> list[Step]:
     """Return the steps that make an input: its stream, and what passes its predicates."""
-    inner, name = made.get(each.stream), identifier(each.name)
+    name, inner = identifier(each.name), made.get(each.stream)
+    if each.query is not None:
+        inner = steps(each.query, made)
     found: list[Step] = [ReadStep(each.stream, name)]
     if inner is not None:
-        if query.is_join and any(isinstance(step, JoinStep) for step in inner):
-            message = (
-                f"{each.stream!r} is the result of a join, which is not supported yet as the input "
-                f"of another join; join all the streams in one query, or filter its results only"
-            )
-            refuse(message, query.text, each.start, NotSupportedError, stream=each.stream)
-        if query.is_join and any(map(_asks_python, inner)):
-            message = (
-                f"{each.stream!r} calls Python functions inside larger expressions or in its "
-                f"output columns, which is not supported yet in the input of a join"
-            )
-            refuse(message, query.text, each.start, NotSupportedError, stream=each.stream)
+        if query.is_join:
+            _check_joined(query, each, inner)
         found = inlined(inner, name)
     if each.predicates or not query.is_join:
         found.append(FilterStep(name, each.predicates))
     return found
+
+
+def _check_joined(query: Query, each: Input, inner: Sequence[Step]) -> None:
+    """Refuse an input of a join that is made by steps that no join reads yet."""
+    what = next((_KEPT[type(step)] for step in inner if type(step) in _KEPT), "")
+    if what:
+        hint = "; join all the streams in one query, or filter its results only"
+        message = (
+            f"{each.stream!r} is the result of {what}, which is not supported yet as the input "
+            f"of {'another' if what == 'a join' else 'a'} join{hint if what == 'a join' else ''}"
+        )
+        refuse(message, query.text, each.start, NotSupportedError, stream=each.stream)
+    if any(map(_asks_python, inner)):
+        message = (
+            f"{each.stream!r} calls Python functions inside larger expressions or in its "
+            f"output columns, which is not supported yet in the input of a join"
+        )
+        refuse(message, query.text, each.start, NotSupportedError, stream=each.stream)
 
 
 def _asks_python(step: Step) -> bool:
@@ -360,6 +420,15 @@ def _asks_python(step: Step) -> bool:
     if isinstance(step, FilterStep):
         return any(isinstance(each, MixedPredicate) for each in step.predicates)
     return isinstance(step, ProjectStep) and bool(step.calls)
+
+
+_KEPT: dict[type[Step], str] = {
+    JoinStep: "a join",
+    AggregateStep: "aggregates",
+    OverStep: "aggregates OVER rows",
+    UnionStep: "UNION ALL",
+}
+"""Steps that keep rows or read several relations, and what they are called."""
 
 
 def inlined(steps: Sequence[Step], name: str) -> list[Step]:
@@ -394,7 +463,8 @@ def lag_of(projection: str, times: Mapping[str, int]) -> int | None:
     (9, None)
     """
     tree = parse_output(projection)
-    parts = [tree.this, *tree.expressions] if isinstance(tree, exp.Greatest) else [tree]
+    is_greatest = isinstance(tree, exp.Anonymous) and str(tree.name).lower() == "greatest"
+    parts = tree.expressions if is_greatest else [tree]
     named = {
         ".".join(identifier(part.name) for part in each.parts)
         for each in parts
@@ -407,14 +477,24 @@ def lag_of(projection: str, times: Mapping[str, int]) -> int | None:
 
 def carries(steps: Sequence[Step], column: str) -> bool:
     """Return whether the rows that steps make have a column of the rows they read, unchanged."""
-    for step in steps:
+    for at, step in enumerate(steps):
         if isinstance(step, JoinStep | AggregateStep):
             return False
-        if isinstance(step, ProjectStep):
-            kept = {"*", column, quoted(column)}
-            if kept.isdisjoint(step.projections):
+        if isinstance(step, ProjectStep) and _position(step, column) is None:
+            return False
+        if isinstance(step, UnionStep):
+            makers = [steps[maker(steps, at, name)] for name in step.inputs]
+            if len({_position(each, column) for each in makers}) > 1:
                 return False
     return True
+
+
+def _position(step: Step, column: str) -> tuple[str, ...] | int | None:
+    """Return where a step has a column unchanged: of columns with ``*``, what they are at all."""
+    if not isinstance(step, ProjectStep):
+        return None
+    kept = [at for at, each in enumerate(step.projections) if each in (column, quoted(column))]
+    return step.projections if "*" in step.projections else next(iter(kept), None)
 
 
 def columns_read(inputs: Sequence[str], texts: Sequence[str]) -> dict[str, tuple[str, ...]]:

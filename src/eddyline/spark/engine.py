@@ -22,7 +22,7 @@ from eddyline.query.steps import (
     steps,
     with_own,
 )
-from eddyline.registry import checked_text, unknown
+from eddyline.registry import checked_text, hint, unknown
 from eddyline.rules.step import RuleStep
 from eddyline.spark.analysis import column_types
 from eddyline.spark.catalog import Catalog
@@ -35,7 +35,7 @@ from eddyline.spark.run.triggers import SparkTrigger, trigger_text
 from eddyline.spark.session import check_is_classic, session
 from eddyline.spark.shared.group import Start, start_together
 from eddyline.spark.sinks.sinks import folder_of
-from eddyline.sql.parsing import refuse
+from eddyline.sql.parsing import on_one_line, refuse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -253,14 +253,20 @@ class Engine(Catalog):
         chosen = name or self._name_of(stem, text, is_numbered=not replace)
         self._check_free(chosen, replace=replace)
         inner = {each: made.steps for each, made in self.results.items()}
-        made = Query(
-            chosen,
-            text,
-            with_own(steps(read, inner), self.aggregates),
-            self.relations,
-            options,
-            check_not_running=self.check_not_running,
-        )
+        try:
+            made = Query(
+                chosen,
+                text,
+                with_own(steps(read, inner), self.aggregates),
+                self.relations,
+                options,
+                check_not_running=self.check_not_running,
+            )
+        except QueryError as error:
+            if (unknown_function := error.facts.get("unknown_function")) is None:
+                raise
+            close = hint(unknown_function, [(each, each) for each in self.functions])
+            raise QueryError(error.message + close, **error.facts) from error
         self.queries[chosen] = made
         return made
 
@@ -331,7 +337,7 @@ class Engine(Catalog):
 
     def _name_of(self, stem: str, text: str, *, is_numbered: bool) -> str:
         """Return a name for a query that has none; equal texts are numbered, or have one name."""
-        plain = " ".join(text.split()).encode()
+        plain = on_one_line(text).encode()
         name = f"{stem}_{hashlib.blake2b(plain, digest_size=3).hexdigest()}"
         known = sum(each.startswith(name) for each in self.queries)
         return f"{name}_{known + 1}" if known and is_numbered else name
@@ -404,9 +410,9 @@ def _timed(name: str, made: Query, time: str, lateness: str | None) -> Query:
         QueryError: the column is no event time of theirs, or they have another lateness.
     """
     of = [each for each in made.relations.values() if each.df.isStreaming]
-    is_own = len(of) == 1 and of[0].time == time and carries(made.steps, time)
+    is_own = {each.time for each in of} == {time} and carries(made.steps, time)
     *before, last = made.steps
-    if lateness is not None and not (is_own and lateness == of[0].lateness):
+    if lateness is not None and not (is_own and {each.lateness for each in of} == {lateness}):
         msg = (
             f"stream {name!r}: results of a query have the lateness of the streams that it reads; "
             f"leave out lateness={lateness!r}, or give it to these"

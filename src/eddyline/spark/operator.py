@@ -15,10 +15,10 @@ from eddyline.runtime.reports import newest_attempts
 from eddyline.spark.run.observed_metrics import as_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     import pyarrow as pa
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
     from eddyline.query.steps import Step
     from eddyline.runtime.journal import JournalEntry
@@ -112,13 +112,8 @@ class Clock(Protocol):
         """Whether the batch has no rows at all, so that no time passes."""
         ...
 
-    def asked(self, last_chance: Callable[[Column], Column]) -> None:
-        """Take note that an operator asks, which takes no rows that are late.
-
-        Args:
-            last_chance: of event times (µs), the instants at which rows of them are late (µs): once
-                all rows before it have come.
-        """
+    def asked(self) -> None:
+        """Take note that an operator asks for the event time of batches."""
         ...
 
 
@@ -332,7 +327,9 @@ class Merging(Protocol):
     """The operators that come before it: those of steps over one of the inputs."""
     left: Mapping[str, Any]
     """The options of the query that other operators take."""
-    clock: Clock
+    time: str | None
+    """The event-time column of its results, if they have one."""
+    clock: Clock | None
     """Event time of its results."""
     times: Mapping[str, int]
     """See ``Site.times``."""

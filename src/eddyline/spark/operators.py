@@ -15,10 +15,13 @@ from eddyline.query.steps import (
     OverStep,
     ProjectStep,
     ReadStep,
+    SharedAggregateStep,
+    UnionStep,
 )
 from eddyline.rules.step import RuleStep
 from eddyline.spark.aggregates.operator import AggregateOperator
 from eddyline.spark.aggregates.over import OverOperator
+from eddyline.spark.aggregates.shared import SharedAggregateOperator
 from eddyline.spark.clock import StreamClock
 from eddyline.spark.filters.operator import FilterOperator
 from eddyline.spark.joins.operator import JoinOperator
@@ -26,6 +29,7 @@ from eddyline.spark.operator import Merging, Site
 from eddyline.spark.projection import ProjectOperator
 from eddyline.spark.rules.filter import RuleFilter
 from eddyline.spark.rules.operator import RuleOperator
+from eddyline.spark.union import UnionOperator
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -47,6 +51,8 @@ OPERATORS: dict[type[Any], Callable[[Any, Site], Operator]] = {
     FilterStep: filter_of,
     AggregateStep: AggregateOperator.of,
     OverStep: OverOperator.of,
+    SharedAggregateStep: SharedAggregateOperator.of,
+    UnionStep: UnionOperator.of,
     RuleStep: RuleOperator.of,
     ProjectStep: ProjectOperator.of,
     JoinStep: JoinOperator.of,
@@ -74,7 +80,7 @@ def laid_out(
     stream, first = next(iter(relations.items()))
     at = next((at for at, each in enumerate(steps) if len(each.inputs) > 1), None)
     if at is None:
-        clock = None if first.time is None else StreamClock(stream, first)
+        clock = None if first.time is None else StreamClock.of(stream, first)
         site = Site(
             first.rows, query, options, time=first.time, lateness=first.lateness, clock=clock
         )
@@ -89,6 +95,7 @@ def laid_out(
         query,
         merging.left,
         is_source=False,
+        time=merging.time,
         clock=merging.clock,
         times=merging.times,
     )

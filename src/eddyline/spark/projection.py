@@ -8,6 +8,7 @@ from pyspark.errors import AnalysisException
 
 from eddyline.errors import QueryError
 from eddyline.query.steps import lag_of, name_of
+from eddyline.spark.analysis import refused, unlogged
 from eddyline.spark.called_column import called_column
 from eddyline.spark.clock import ResultClock
 from eddyline.spark.operator import Laid, Operator
@@ -71,7 +72,7 @@ class ProjectOperator(Operator):
             texts = [each for text in texts for each in (every if text == "*" else [text])]
         try:
             called = {name: called_column(df, each) for name, each in calls.items()}
-            return df.withColumns(called).selectExpr(*texts)
+            with unlogged():
+                return df.withColumns(called).selectExpr(*texts)
         except AnalysisException as error:
-            msg = f"query {self.query!r}: {error.getMessage() or error}"
-            raise QueryError(msg, query=self.query) from error
+            raise refused(f"query {self.query!r}", error, query=self.query) from error

@@ -11,8 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sqlglot import exp
-
 from eddyline.errors import QueryError, SourceError
 from eddyline.query.created import CreateRule
 from eddyline.query.rules.sources import check_rule, rule_source
@@ -79,11 +77,11 @@ def checked_script(file: Path) -> Script:
 def _check_select(selected: CreateQuery | CreateResult, known: Iterable[str], file: Path) -> None:
     names = {each.lower(): each for each in known}
     try:
-        statement = Statement.read(selected.text)
-        for source, _ in statement.sources:
-            if isinstance(source, exp.Table) and source.name.lower() not in names:
-                msg = unknown("stream", source.name, list(names.values()))
-                refuse(msg, selected.text, offset_of(source.this), stream=source.name)
+        statements = Statement.read_all(selected.text)
+        for table in [table for each in statements for table in each.tables]:
+            if table.name.lower() not in names:
+                msg = unknown("stream", table.name, list(names.values()))
+                refuse(msg, selected.text, offset_of(table.this), stream=table.name)
     except QueryError as error:
         raise in_file(error, selected, file) from error
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from eddyline.errors import NotSupportedError, QueryError
-from eddyline.query.steps import steps
+from eddyline.query.steps import ReadStep, steps, tree
 
 FOLDER = Path(__file__).parent
 
@@ -89,7 +89,11 @@ def _overs(query):
 
 
 def _steps(query):
-    return [str(each) for each in steps(query)[1:]]
+    return [str(each) for each in steps(query) if not isinstance(each, ReadStep)]
+
+
+def _parts(query):
+    return (" ".join(part.projections) for part in query.parts)
 
 
 PARTS = {
@@ -99,6 +103,8 @@ PARTS = {
     "calls": lambda query: (f"{each.column} = {each.text}" for each in query.grouping.calls),
     "having": lambda query: (f"having {query.grouping.having}",) * bool(query.grouping.having),
     "overs": _overs,
+    "parts": _parts,
+    "tree": lambda query: tree(steps(query)),
     "window": lambda query: (query.inputs[0].window.text,),
     "times": lambda query: (
         f"{each.what} of {each.name} at {each.start + 1}" for each in query.times

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext
 
-from eddyline.aggregates.bucket import ChangeBatch, SessionBatch, SlideBatch
+from eddyline.aggregates.bucket import ChangeBatch, SessionBatch, SharedBatch, SlideBatch
 from eddyline.aggregates.cells import CHECK as CHECK_KEY
 from eddyline.aggregates.cells import CODE as CODE_KEY
 from eddyline.aggregates.columns import is_there, one_array
@@ -83,6 +83,8 @@ class AggregateWorker:
     def _kind(self) -> type[BucketBatch]:
         if self.plan.frames:
             return RowBatch
+        if self.plan.shares:
+            return SharedBatch
         kinds = {SlideWindow: SlideBatch, SessionWindow: SessionBatch}
         return kinds.get(type(self.plan.window), ChangeBatch)
 
@@ -90,7 +92,7 @@ class AggregateWorker:
         """Yield results as Spark takes them."""
         columns = [
             _as(found[field.name], field.type)
-            if field.name != REPORT
+            if field.name in found.column_names
             else pa.nulls(found.num_rows, field.type)
             for field in self.outputs
         ]

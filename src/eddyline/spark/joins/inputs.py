@@ -21,7 +21,7 @@ from eddyline.state.manifest import StatePart
 from eddyline.state.rows import ALWAYS, FOREVER
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from pyspark.sql import Column, DataFrame
 
@@ -96,7 +96,7 @@ class JoinInputs(Operator):
                     latest[name] = max(latest.get(name, each[START]), each[START])
             self.after = self._low(latest)
 
-    def asked(self, last_chance: Callable[[Column], Column]) -> None:  # noqa: ARG002 - none is late
+    def asked(self) -> None:
         """Take note that an operator asks for event time; see ``operator.Clock``.
 
         A result comes to be with its latest row. None comes later than when all streams are past
@@ -178,7 +178,9 @@ class JoinInputs(Operator):
                 msg = (
                     f"{n:,} of {n_arrived:,} rows of {name!r} came too late and were not joined: "
                     f"run.late_rows({name!r}) has them; a longer lateness='10 minutes' of the "
-                    f"stream waits for them"
+                    f"stream waits for them. Files are read in the order in which they were "
+                    f"changed: over many that exist, in another order than that of time, give a "
+                    f"lateness as large as their disorder, or read them in one batch"
                 )
                 warnings.warn(msg, stacklevel=1)
 

@@ -29,6 +29,7 @@ from eddyline.spark.rules.udf import with_counts
 from eddyline.spark.run.job_reports import WAIT_S, JobReports
 from eddyline.spark.run.run import settings_of
 from eddyline.watch import rules as words
+from eddyline.watch.formatting import counted
 from eddyline.watch.html.report import write_report
 from eddyline.watch.sections import RunView
 from eddyline.watch.terminal.explain import explain
@@ -107,7 +108,7 @@ class RuleSet(NamedRules):
         name: str | None = None,
         **options: Any,
     ) -> None:
-        self.name = DEFAULT_NAME if name is None else name
+        self.name = DEFAULT_NAME if name is None else checked_text("name of a set", name)
         self._is_named = name is not None
         self.options = SharingOptions.of(**options)
         self.on_error = on_error
@@ -416,7 +417,7 @@ class RuleSet(NamedRules):
         return len(self.names)
 
     def __repr__(self) -> str:
-        return f"RuleSet({len(self.store.now()[1])} rules)"
+        return f"RuleSet({counted(len(self.store.now()[1]), 'rule')})"
 
 
 def _again(packed: bytes) -> RuleSet:
@@ -435,6 +436,9 @@ def _engine_of(
             f"which engine knows {stream!r}: start({stream!r}, …, engine=engine)"
         )
         raise QueryError(msg, stream=stream)
+    if not hasattr(engine, "queries"):
+        msg = f"engine= of a stream by its name is the el.Engine that knows it, got {engine!r:.60}"
+        raise OptionError(msg, stream=stream)
     if time is not None or lateness is not None:
         msg = (
             f"stream {stream!r} has the time and lateness that engine.stream gave it; leave out "
