@@ -51,8 +51,9 @@ class Asked:
     times: Mapping[str, str] = field(default_factory=lambda: {"s": "ts"})
     """The event-time column of each stream."""
     lateness_us: int = 1_000_000
-    results: tuple[tuple[str, str], ...] = ()
-    """Streams that are results of queries of eddyline, which the text reads: name and text."""
+    results: tuple[tuple[str, str, str | None], ...] = ()
+    """Streams that are results of queries of eddyline, which the text reads: name, text, and their
+    event-time column where they do not have that of their stream."""
     tables: tuple[str, ...] = ()
     """Static tables that it reads."""
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -142,7 +143,7 @@ def _whole(name: str, kind: str, dialect: str) -> str:
     if kind.startswith("timestamp"):
         return f"unix_micros({name})" if dialect == "spark" else f"epoch_us({name})"
     if kind in ("string", "varchar"):
-        return f"length({name}) * 257 + ascii({name})"
+        return f"CAST(length({name}) * 257 + ascii({name}) AS BIGINT)"
     if kind in ("double", "float") or kind.startswith("decimal"):
         return f"CAST(floor({name} * {FINER}) AS BIGINT)"
     return f"CAST({name} AS BIGINT)"

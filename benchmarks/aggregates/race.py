@@ -57,7 +57,7 @@ class Contestant:
             progress
             for each, n in zip(queries, since, strict=True)
             for progress in each.recentProgress[n:]
-            if progress["numInputRows"]
+            if "addBatch" in progress["durationMs"]
         ]
         starts = [_instant(each["timestamp"]) for each in done]
         ends = [
@@ -117,8 +117,8 @@ class Contestants:
             engine.stream(name, self._stream(place, first, name), time=column, lateness=lateness)
         for name in first.tables:
             engine.table(name, self.spark.read.parquet(f"{first.folder}/tables/{name}.parquet"))
-        for name, text in first.results:
-            engine.stream(name, engine.query(text))
+        for name, text, time in first.results:
+            engine.stream(name, engine.query(text), time=time)
         answers: list[tuple[int, int]] = []
         stem = f"{self.folder.name}_{place.name}"
         made = [
@@ -153,7 +153,7 @@ class Contestants:
             queries.append(writer.option("checkpointLocation", folder).start())
 
         def told() -> dict[str, Any]:
-            progress = [each for each in queries[0].recentProgress if each["numInputRows"]][-1]
+            progress = queries[0].recentProgress[-1]
             kept = sum(each["numRowsTotal"] for each in progress["stateOperators"])
             used = sum(each["memoryUsedBytes"] for each in progress["stateOperators"])
             return {"n_kept": kept, "n_bytes": used}

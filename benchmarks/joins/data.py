@@ -146,10 +146,16 @@ FIRST_ID = 1_000
 
 STATES = ("AZ", "CA", "ID", "OR", "WA", "WY")
 CITIES = (
-    ["Phoenix", "Los Angeles", "San Francisco", "Boise", "Portland", "Bend", "Redmond", "Seattle", "Kent", "Cheyenne"]
+    *("Phoenix", "Los Angeles", "San Francisco", "Boise", "Portland"),
+    *("Bend", "Redmond", "Seattle", "Kent", "Cheyenne"),
 )
-FIRST_NAMES = ["Peter", "Paul", "Luke", "John", "Saul", "Vicky", "Kate", "Julie", "Sarah", "Deiter", "Walter"]
-LAST_NAMES = ["Shultz", "Abrams", "Spencer", "White", "Bartels", "Walton", "Smith", "Jones", "Noris"]
+FIRST_NAMES = (
+    *("Peter", "Paul", "Luke", "John", "Saul", "Vicky", "Kate", "Julie", "Sarah"),
+    *("Deiter", "Walter"),
+)
+LAST_NAMES = (
+    *("Shultz", "Abrams", "Spencer", "White", "Bartels", "Walton", "Smith", "Jones", "Noris"),
+)
 HOT_CHANNELS = ("Google", "Facebook", "Baidu", "Apple")
 
 N_CHANNELS, N_TEXTS = 10_000, 50_000
