@@ -370,12 +370,11 @@ def test_a_predicate_that_fails_says_so(engine):
     [
         "SELECT s.id FROM s RIGHT JOIN s AS t ON s.id = t.id",
         "SELECT count(*) FROM s JOIN s AS t ON s.id = t.id",
-        "SELECT count(*) FROM s",
-        "SELECT id FROM s GROUP BY id",
-        "SELECT DISTINCT id FROM s",
         "SELECT id FROM s ORDER BY id",
         "SELECT id FROM s LIMIT 5",
-        "SELECT id FROM s [RANGE 10 SECONDS]",
+        "SELECT id FROM s UNION SELECT id FROM s",
+        "SELECT id FROM s GROUP BY CUBE (id)",
+        "SELECT row_number() OVER (ORDER BY id) AS n FROM s",
         "SELECT id FROM s WHERE often(often(u))",
     ],
 )

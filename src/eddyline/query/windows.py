@@ -130,7 +130,8 @@ class SlideWindow(Window):
     """``[RANGE 10 MINUTES SLIDE 1 MINUTE]``: a window that ends at every slide.
 
     The window that ends at an instant has the rows of ``[end - length, end)``, as Spark's
-    ``window(ts, length, slide)``; where length and slide are equal, windows tumble.
+    ``window(ts, length, slide)``; where length and slide are equal, windows tumble. Where the slide
+    is longer, there are gaps, and the rows in them are in no window.
     """
 
     length: int = field()

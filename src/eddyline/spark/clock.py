@@ -311,7 +311,8 @@ class ResultClock:
         return self.of.is_idle
 
     def asked(self) -> None:
-        """Take note of nothing: the operator before has asked."""
+        """Take note that an operator asks; see ``Clock``."""
+        self.of.asked()
 
 
 @dataclass(frozen=True, slots=True)

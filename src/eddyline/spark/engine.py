@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 from eddyline.aggregates.functions import AGGREGATES
 from eddyline.aggregates.user import UserMonoid
 from eddyline.errors import OptionError, QueryError
+from eddyline.query.planned import steps
 from eddyline.query.predicates import FunctionPredicate, of_function
 from eddyline.query.select.reader import read_query
 from eddyline.query.steps import (
@@ -19,7 +20,6 @@ from eddyline.query.steps import (
     ReadStep,
     carries,
     inlined,
-    steps,
     with_own,
 )
 from eddyline.registry import checked_text, hint, unknown

@@ -160,6 +160,8 @@ def _define(engine: Engine, script: Script, folder: Path) -> None:
         engine.table(table.name, _table(engine.spark, table.name, table.options))
     for function in script.functions:
         engine.function(function.name, imported(function.name, function.target))
+    for aggregate in script.aggregates:
+        engine.aggregate(aggregate.name, imported(aggregate.name, aggregate.target))
     _send_by_value(folder)
 
 

@@ -66,12 +66,19 @@ def checked_script(file: Path) -> Script:
             raise SourceError(msg, path=rules.path)
     for options in (*(q.options for q in script.queries), *(r.options for r in script.rules)):
         spark_trigger(options.get("trigger"))
-    if script.functions and (folder := str(file.absolute().parent)) not in sys.path:
-        sys.path.insert(0, folder)
-    functions = {each.name: imported(each.name, each.target) for each in script.functions}
+    functions = _imported(script, str(file.absolute().parent))
     for rule in (each for rules in script.rules for each in rules.own):
         _check_rule(rule, functions, file)
     return script
+
+
+def _imported(script: Script, folder: str) -> dict[str, Any]:
+    """Return the functions of a script by name; they and its aggregates can be imported."""
+    if (script.functions or script.aggregates) and folder not in sys.path:
+        sys.path.insert(0, folder)
+    for each in script.aggregates:
+        imported(each.name, each.target)
+    return {each.name: imported(each.name, each.target) for each in script.functions}
 
 
 def _check_select(selected: CreateQuery | CreateResult, known: Iterable[str], file: Path) -> None:

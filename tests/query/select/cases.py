@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from eddyline.errors import NotSupportedError, QueryError
-from eddyline.query.steps import ReadStep, steps, tree
+from eddyline.query.planned import steps
+from eddyline.query.steps import ReadStep, tree
 
 FOLDER = Path(__file__).parent
 

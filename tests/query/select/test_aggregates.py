@@ -6,18 +6,11 @@ import pytest
 
 from eddyline.errors import QueryError
 from eddyline.query.aggregates import AggregateCall, OverCall
+from eddyline.query.planned import steps
 from eddyline.query.predicates import predicate
 from eddyline.query.query import Grouping
 from eddyline.query.select.reader import read_query
-from eddyline.query.steps import (
-    RESULT,
-    AggregateStep,
-    FilterStep,
-    OverStep,
-    ReadStep,
-    carries,
-    steps,
-)
+from eddyline.query.steps import RESULT, AggregateStep, FilterStep, OverStep, ReadStep, carries
 from eddyline.query.windows import UNBOUNDED, RowsWindow
 from tests.query.select.cases import cases, parts_of
 
@@ -35,7 +28,18 @@ COLUMNS = {
     "u2": {"v": "int", "ts": "timestamp"},
     "odd": {"window": "struct<start:int>", "v": "int"},
 }
-AGGREGATES = ("COUNT", "sum", "max", "first", "last", "percentile", "my_agg", "f")
+AGGREGATES = (
+    "COUNT",
+    "count(*)",
+    "any",
+    "sum",
+    "max",
+    "first",
+    "last",
+    "percentile",
+    "my_agg",
+    "f",
+)
 f = predicate(lambda k: k, reads=["k"], name="f")
 
 

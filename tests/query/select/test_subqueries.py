@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eddyline.errors import QueryError
+from eddyline.query.planned import steps
 from eddyline.query.predicates import predicate
 from eddyline.query.select.reader import read_query
-from eddyline.query.steps import UnionStep, carries, steps
+from eddyline.query.steps import UnionStep, carries
 from tests.examples import examples
 from tests.query.select.cases import cases, parts_of
 

@@ -9,8 +9,8 @@ from hypothesis import Phase, given
 from hypothesis import strategies as st
 from pyspark.sql import functions as F
 
+from eddyline.query.planned import steps
 from eddyline.query.select.reader import read_query
-from eddyline.query.steps import steps
 from eddyline.spark.analysis import column_types
 from eddyline.spark.query import Query
 from eddyline.spark.relation import Relation

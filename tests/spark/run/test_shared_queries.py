@@ -15,7 +15,7 @@ import pytest
 import eddyline as el
 from eddyline.errors import PredicateError, QueryError, StateError
 from eddyline.spark.run.run import Run
-from eddyline.spark.run.running_query import stop_runs
+from eddyline.spark.run.running_query import explanations, stop_runs
 from eddyline.spark.shared.group import (
     SharedQueryRun,
     Start,
@@ -112,7 +112,12 @@ def test_memory_sinks_have_the_rows_of_unshared_queries(engine):
     assert shared["low"].to_arrow().num_rows > 0
     assert shared["low"].to_df().count() == shared["low"].to_arrow().num_rows
     assert not shared["low"].isActive
-    assert "runs together with 4 others" in shared["low"].explain()
+    assert "'low' runs together with 4 others" in shared["low"].explain().partition("5 rules")[0]
+    told = list(explanations(shared.values()))
+    assert [("attributes" in each, "Explained with" in each) for each in told] == [
+        (True, False),
+        *[(False, True)] * 4,
+    ]
     assert shared["low"].journal == shared["even"].journal
 
 

@@ -29,6 +29,7 @@ those of the windows behind a name or an alias, the first token of a join, the w
 is emitted (of the first output column, where it stands around these)."""
 
 _BEHIND_NAMES = "a window stands behind the name or the alias of a stream"
+_LIKE = (TokenType.LIKE, TokenType.ILIKE)  # what LIKE ANY ('a%', 'b%') begins with
 _BEHIND_BARE_WORD = (TokenType.VAR, TokenType.IDENTIFIER, TokenType.STAR, TokenType.DISTINCT)
 
 
@@ -167,6 +168,9 @@ class CqlText(SparkText):
             return self._spanned(super()._parse_unary)
 
         def _parse_function(self, *args: Any, **how: Any) -> Any:  # a call with FILTER and OVER
+            is_call = self._curr and self._curr.text.upper() == "ANY"
+            if is_call and self._prev.token_type not in _LIKE:  # any(v), the aggregate
+                how["optional_parens"] = False
             return self._spanned(super()._parse_function, *args, **how)
 
         def _parse_lambda(self, *args: Any, **how: Any) -> Any:  # an argument

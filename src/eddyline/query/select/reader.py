@@ -57,7 +57,8 @@ def read_query(
 
     Columns are name and Spark type of each, by stream or table. A function may be called on one
     input. Only joins read static tables. ``aggregates`` are the names of the aggregate functions
-    that may be called; a function of ``functions`` hides one of its name.
+    that may be called; a function of ``functions`` hides one of its name, and what is no name
+    (``count(*)``) is none.
 
     Raises:
         QueryError: it cannot be read, or names what does not exist; the message shows where.
@@ -77,7 +78,7 @@ def read_query(
         ('v > 3', ('s.v < t.w',))
     """
     calls = Calls(text, functions or {})
-    known = {name.lower() for name in aggregates} - calls.functions.keys()
+    known = {name.lower() for name in aggregates if name.isidentifier()} - calls.functions.keys()
     return _Reader(columns, tables, calls, known).query(Statement.read_all(text))
 
 

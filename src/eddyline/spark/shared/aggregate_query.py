@@ -86,6 +86,8 @@ def fit_together(queries: Sequence[Query]) -> bool:
 class AggregateEvaluation(Evaluation):
     """Queries of aggregates that share their cells."""
 
+    words = "rows become cells once, and each has windows of its own over these"
+
     def __init__(self, queries: Sequence[Query]) -> None:
         first = queries[0]
         self._queries = {each.name: each for each in queries}

@@ -26,6 +26,8 @@ class Evaluation(ABC):
     """Learned and durable state is of use only for queries of the same identity."""
     settings: Mapping[str, str]
     """Its options, as texts."""
+    words: str
+    """What they have in common, in words."""
     names: Sequence[str]
     """The queries by their places in the micro-batch that was laid last."""
 

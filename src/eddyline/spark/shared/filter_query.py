@@ -36,6 +36,8 @@ _NAME = re.compile(r"[A-Za-z_]\w*")
 class FilterEvaluation(Evaluation):
     """Queries that filter, as rules: tests that several of them use are evaluated once."""
 
+    words = "each is a rule there"
+
     def __init__(self, queries: Sequence[Query]) -> None:
         self._source = queries[0].source
         self.rules = RuleSet.of(

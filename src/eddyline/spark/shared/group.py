@@ -14,28 +14,23 @@ from eddyline.errors import StateError
 from eddyline.query.steps import tree
 from eddyline.spark.run.run import Job, Run, has_started
 from eddyline.spark.run.running_query import RunFace, stop_runs
-from eddyline.spark.shared import aggregate_query
-from eddyline.spark.shared.filter_query import (
-    FilterEvaluation,
-    is_filter,
-    why_not_shared,
-)
+from eddyline.spark.shared.kinds import KINDS
 from eddyline.spark.shared.outlet import SharedOutlet, member_of
 from eddyline.spark.sinks.sinks import folder_of, sink_of
 from eddyline.sql.parsing import on_one_line
-from eddyline.watch.sections import arranged, notes
+from eddyline.watch.sections import Section, Text, arranged, notes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from eddyline.rules.view import RuleView
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.records import BatchRecord
     from eddyline.spark.query import Query
     from eddyline.spark.shared.evaluation import Evaluation
+    from eddyline.spark.shared.kinds import Kind
     from eddyline.spark.shared.outlet import Member
     from eddyline.spark.sinks.sinks import BatchWriter, Sink
-    from eddyline.watch.sections import Section
 
 FOLDER = "_shared"
 """Folder of a checkpoint in which queries that run together have one for each stream."""
@@ -87,40 +82,6 @@ class Start:
     def made_sink(self) -> Sink:
         """Return its sink."""
         return sink_of(self.sink, self.path, self.format, self.options)
-
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """A kind of queries that may run together."""
-
-    takes: Callable[[Query], bool]
-    """Returns whether a query is of the kind."""
-    of: Callable[[Query], str]
-    """Returns what queries that run together have in common: a name of a folder."""
-    why_not: Callable[[Query], str]
-    """Returns the reason why a query would mean something else with others; "" if none."""
-    fit: Callable[[Sequence[Query]], bool]
-    """Returns whether queries are worth running together."""
-    evaluation: Callable[[Sequence[Query]], Evaluation]
-
-
-KINDS = (
-    Kind(
-        is_filter,
-        lambda query: query.streams[0],
-        why_not_shared,
-        lambda _: True,
-        FilterEvaluation,
-    ),
-    Kind(
-        aggregate_query.is_aggregate,
-        lambda query: f"{query.streams[0]}-{aggregate_query.grouping_of(query)}",
-        aggregate_query.why_not_shared,
-        aggregate_query.fit_together,
-        aggregate_query.AggregateEvaluation,
-    ),
-)
-"""Kinds of queries that may run together; a new one is a line here."""
 
 
 def start_together(
@@ -397,7 +358,9 @@ class SharedQueryRun(RunFace):
 
     def sections(self) -> list[Section]:
         """Return the explanation of all the queries that run together."""
-        return arranged([*self.shared.run.sections(), *notes([self._note(), *self.sink.notes])])
+        said = f"{self._note()}. What follows is of all of them; {self.shared.evaluation.words}."
+        lead = Section("", (Text(said[0].upper() + said[1:]),))
+        return arranged([lead, *self.shared.run.sections(), *notes(self.sink.notes)])
 
     def _note(self) -> str:
         n_others = len(self.shared.outlet.members) - self._is_in
