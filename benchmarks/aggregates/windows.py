@@ -5,6 +5,7 @@ Rows are those of users: Parquet files of twenty columns, scanned, a micro-batch
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import Any
 
@@ -66,7 +67,7 @@ def plans(settings: Settings) -> Measurement:
     for per_cell in PER_CELL if not settings.quick else PER_CELL[1::2]:
         n_rows = settings.pick(300_000, 30_000)
         # Ten cells of a second each; groups of which some have no row make the others fuller.
-        n_groups = _groups_of(per_cell, n_rows // 10)
+        n_groups = groups_of(per_cell, n_rows // 10)
         shape = Shape(settings.pick(6, 3), n_rows, 10_000_000, n_groups)
         asked = over(sliding(1, 1), written(wide_batches_v1(shape)))
         fixed = over(sliding(1, 1, {"adaptive": False}), asked.folder)
@@ -84,22 +85,16 @@ def plans(settings: Settings) -> Measurement:
     return Measurement(worst, "; ".join(notes), found)
 
 
-def _groups_of(per_cell: float, n_rows: int) -> int:
+def groups_of(per_cell: float, n_rows: int) -> int:
     """Return of how many uniform groups so many rows have that many rows each group they meet."""
     if per_cell <= 1.0:
         return n_rows * 1_000
     low, high = 1.0, 1e12
     for _ in range(200):
         n = (low * high) ** 0.5
-        met = n * -_expm1(-n_rows / n)
+        met = n * -math.expm1(-n_rows / n)
         low, high = (n, high) if n_rows / met > per_cell else (low, n)
     return round(low)
-
-
-def _expm1(x: float) -> float:
-    from math import expm1  # noqa: PLC0415
-
-    return expm1(x)
 
 
 def hot(settings: Settings) -> Measurement:
