@@ -223,9 +223,10 @@ class Bucketed(Shown):
 
     def _timely(self, df: DataFrame) -> DataFrame:
         """Return the rows that have an event time and are not late, with that time."""
-        rows = df.withColumn(MICROS, self.micros).where(F.col(MICROS).isNotNull())
-        before = self.clock.before
-        return rows if before == ALWAYS else rows.where(F.col(MICROS) >= before)
+        is_timely = F.col(MICROS).isNotNull()
+        if self.clock.before != ALWAYS:
+            is_timely = F.col(MICROS) >= self.clock.before
+        return df.withColumn(MICROS, self.micros).where(is_timely)
 
     def _worked(self, rows: DataFrame, place: StatePlace | None) -> DataFrame:
         """Return what tasks return of the rows of a batch."""

@@ -76,8 +76,8 @@ class Groups:
         mask = reduce(add, nulls, F.lit(0))
         code = F.xxhash64(mask, *parts)
         check = F.xxhash64(F.lit(CHECK_SEED), mask, *parts)
-        coded = df.withColumns({CODE: code, CHECK: check})
-        return coded.withColumn(BUCKET, F.pmod(F.col(CODE), F.lit(n_buckets)).cast("int"))
+        bucket = F.pmod(code, F.lit(n_buckets)).cast("int")
+        return df.withColumns({CODE: code, CHECK: check, BUCKET: bucket})
 
 
 def _hashed(field: StructField) -> list[Column]:

@@ -108,8 +108,7 @@ class AggregateOperator(Bucketed):
 
     def _counted(self, rows: DataFrame) -> DataFrame:
         """Return rows, which windows count, in the partitions that are their buckets."""
-        rows = rows.withColumn(START, F.col(MICROS))
-        rows = self.placement.coded(rows)
+        rows = self.placement.coded(rows, F.col(MICROS))
         names = [BUCKET, CODE, CHECK, START, *map(quoted, self.groups.names)]
         columns = [F.col(each) for each in names] + [each.of_row for each in self.lifts]
         columns += [F.col(quoted(each)).alias(tie) for tie, each in self._ties.items()]

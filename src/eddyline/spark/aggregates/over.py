@@ -70,7 +70,7 @@ class OverOperator(Bucketed):
 
     def cells(self, rows: DataFrame) -> DataFrame:
         """Return the rows in the partitions that are their buckets."""
-        coded = self.placement.coded(rows.withColumn(START, F.col(MICROS)))
+        coded = self.placement.coded(rows, F.col(MICROS))
         own = [F.col(quoted(each.name)) for each in self.columns]
         codes = [F.col(each) for each in (BUCKET, CODE, CHECK, START)]
         chosen = coded.select(*codes, *own, *(each.of_row for each in self.lifts))

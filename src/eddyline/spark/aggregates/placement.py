@@ -30,10 +30,16 @@ class Placement:
     n_buckets: int
     is_late: bool
 
-    def coded(self, rows: DataFrame) -> DataFrame:
-        """Return rows with their groups, the codes of these, and their buckets."""
+    def coded(self, rows: DataFrame, start: Column) -> DataFrame:
+        """Return rows with the start of their cells, their groups with codes, and their buckets.
+
+        Args:
+            rows: with their event time.
+            start: of the cell of each (µs).
+        """
         by = dict(zip(self.groups.names, self.groups.values, strict=True))
-        return self.groups.coded(rows.withColumns(by), self.n_buckets)
+        # Each step is analysed by itself, which takes longer than what it computes.
+        return self.groups.coded(rows.withColumns({**by, START: start}), self.n_buckets)
 
     def grouped(self, rows: DataFrame, start: Column, reduced: Sequence[Column]) -> DataFrame:
         """Return the cells of rows; they are in their buckets if rows are shuffled first.
@@ -43,7 +49,7 @@ class Placement:
             start: of the cell of each (µs).
             reduced: the partial aggregates of a cell.
         """
-        rows = self.coded(rows.withColumn(START, start))
+        rows = self.coded(rows, start)
         if self.is_late:
             rows = rows.repartitionById(self.n_buckets, F.col(BUCKET))
         keys = [BUCKET, CODE, CHECK, START, *map(quoted, self.groups.names)]
