@@ -23,6 +23,14 @@ if TYPE_CHECKING:
 
 _CLASS = re.compile(r"'?\b(Sigma\w+Modifier)\b'?")
 
+_OF_CORRELATIONS = {
+    exceptions.SigmaCorrelationTypeError: ("correlation", "type"),
+    exceptions.SigmaTimespanError: ("correlation", "timespan"),
+    exceptions.SigmaCorrelationConditionError: ("correlation", "condition"),
+    exceptions.SigmaCorrelationRuleError: ("correlation",),
+}
+"""The parts of a document that errors of correlations are about."""
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -139,6 +147,9 @@ def _part(error: Exception, facts: dict[str, Any]) -> tuple[str, ...]:
         return tuple(facts["part"])
     if isinstance(error, exceptions.SigmaConditionError):
         return ("detection", "condition")
+    for kind, path in _OF_CORRELATIONS.items():
+        if isinstance(error, kind):
+            return path
     if isinstance(error, exceptions.SigmaLogsourceError):
         return ("logsource",)
     if isinstance(error, exceptions.SigmaDetectionError):

@@ -13,7 +13,6 @@ from eddyline.query.predicates import FunctionPredicate, of_function
 from eddyline.query.select.reader import read_query
 from eddyline.query.steps import ReadStep, carries, inlined, steps, with_own
 from eddyline.registry import checked_text, unknown
-from eddyline.rules.step import RuleStep
 from eddyline.spark.analysis import column_types
 from eddyline.spark.catalog import Catalog
 from eddyline.spark.query import RENAME, Query
@@ -297,11 +296,12 @@ class Engine(Catalog):
         elif stream not in self.streams:
             known = [*self.streams, *self.results]
             raise QueryError(unknown("stream", stream, known), name=name, stream=stream)
-        step = RuleStep(source[-1].output, rules, column, keep_unmatched, as_struct=as_struct)
+        shape = {"column": column, "keep_unmatched": keep_unmatched, "as_struct": as_struct}
+        df, time = self._rows_of(stream)
         made = Query(
             name,
             "",
-            (*source, step),
+            (*source, *rules.steps(source[-1].output, df, time, **shape)),
             self.relations,
             {"adaptive": rules.options.adaptive, "seed": rules.options.seed},
             rename="engine.rules('…', …)",
@@ -309,6 +309,15 @@ class Engine(Catalog):
         )
         self.queries[name] = made
         return made
+
+    def _rows_of(self, stream: str) -> tuple[DataFrame, str | None]:
+        """Return the rows of a stream or of a query's results, and their event time, if any."""
+        made = self.results.get(stream)
+        if made is None:
+            return self.relations[stream].df, self.relations[stream].time
+        times = [each.time for each in made.relations.values() if each.df.isStreaming]
+        time = times[0] if len(times) == 1 else None
+        return made.shape, time if time is not None and carries(made.steps, time) else None
 
     def _check_times(self, read: QueryText) -> None:
         """Refuse a query that orders rows by another column than the event time of its stream."""

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from eddyline.errors import PlanError
+from eddyline.query.correlations import CorrelateStep
 from eddyline.query.predicates import MixedPredicate
 from eddyline.query.steps import (
     AggregateStep,
@@ -17,6 +18,7 @@ from eddyline.query.steps import (
     ReadStep,
 )
 from eddyline.rules.step import RuleStep
+from eddyline.spark.aggregates.correlate import CorrelateOperator
 from eddyline.spark.aggregates.operator import AggregateOperator
 from eddyline.spark.aggregates.over import OverOperator
 from eddyline.spark.clock import StreamClock
@@ -47,6 +49,7 @@ OPERATORS: dict[type[Any], Callable[[Any, Site], Operator]] = {
     FilterStep: filter_of,
     AggregateStep: AggregateOperator.of,
     OverStep: OverOperator.of,
+    CorrelateStep: CorrelateOperator.of,
     RuleStep: RuleOperator.of,
     ProjectStep: ProjectOperator.of,
     JoinStep: JoinOperator.of,

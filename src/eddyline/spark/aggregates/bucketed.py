@@ -73,6 +73,8 @@ class Bucketed(Operator):
 
     name = COMPONENT
     takes = AggregateOptions
+    worker: type[AggregateWorker] = AggregateWorker
+    """What does the work of a bucket."""
 
     def __init__(
         self,
@@ -229,7 +231,7 @@ class Bucketed(Operator):
     def _worked(self, rows: DataFrame, place: StatePlace | None) -> DataFrame:
         """Return what tasks return of the rows of a batch."""
         schema = self._task_schema
-        worker = AggregateWorker(
+        worker = self.worker(
             self.plan_of(self.clock.before, self.clock.after),
             arrow_schema(rows.sparkSession, schema),
             place,

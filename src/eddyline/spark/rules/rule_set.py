@@ -7,6 +7,7 @@ import threading
 import warnings
 import weakref
 from collections import OrderedDict
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, Unpack
 
 from pyspark import cloudpickle
@@ -15,13 +16,16 @@ from eddyline.errors import OptionError, QueryError
 from eddyline.options import SharingOptions
 from eddyline.query.steps import ReadStep
 from eddyline.registry import checked_text
+from eddyline.rules.correlations import CorrelationStore
 from eddyline.rules.step import RuleStep
 from eddyline.rules.store import RuleStore
+from eddyline.spark.analysis import column_types
 from eddyline.spark.functions import named_functions
 from eddyline.spark.operator import Batch
 from eddyline.spark.query import Query
 from eddyline.spark.relation import checked_frame, checked_relation
 from eddyline.spark.rules.binding import MAX_INPUTS, RuleBinder
+from eddyline.spark.rules.correlations import Correlating
 from eddyline.spark.rules.named_rules import NamedRules
 from eddyline.spark.rules.operator import RuleOperator
 from eddyline.spark.rules.output import MatchesColumn, keep_matched, keep_unmatched
@@ -40,6 +44,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from eddyline.query.conditions import RuleSource, SkippedRule
+    from eddyline.query.steps import Step
     from eddyline.rules.view import RuleView
     from eddyline.spark.operator import Site
     from eddyline.spark.query import Starting
@@ -114,6 +119,7 @@ class RuleSet(NamedRules):
         self.store = RuleStore(
             self.name, self.options, named_functions(functions or {}), on_error, self._unfit
         )
+        self.correlated = CorrelationStore()
         self._binder = RuleBinder()
         self._reports = JobReports()
         self._lock = threading.RLock()
@@ -132,9 +138,11 @@ class RuleSet(NamedRules):
 
         Those that do not fit the columns of the input are known once the set was applied to one,
         and those that do not fit the stream of an active run as soon as they are added.
+        Correlations that do not run are known once a query of the set was made.
         """
         shown = self._shown
-        return self.store.skipped({}, ()) if shown is None else shown.skipped
+        found = self.store.skipped({}, ()) if shown is None else shown.skipped
+        return (*found, *self.correlated.unfit)
 
     def _unfit(self, rules: Collection[RuleSource], skips: bool) -> list[SkippedRule]:
         """Return the rules that do not fit the stream of an active run."""
@@ -248,6 +256,55 @@ class RuleSet(NamedRules):
 
     # -- queries ------------------------------------------------------------------------------
 
+    def steps(
+        self, input: str, df: DataFrame, time: str | None, **shape: Any
+    ) -> tuple[Step, ...]:
+        """Return the steps of a query of these rules, and of the correlations that run.
+
+        Args:
+            input: the relation.
+            df: its rows.
+            time: their event-time column; None if they have none.
+            **shape: ``column``, ``keep_unmatched`` and ``as_struct`` of the step.
+
+        Raises:
+            QueryError: ``on_error="raise"`` and a correlation does not run, or the rows have a
+                column of the name that alerts are told in.
+        """
+        step = RuleStep(input, self, **shape)
+        if not self.correlated.sources:
+            return (step,)
+        columns = column_types(df)
+        known = {each.name: each for each in self.store.skipped({}, ())}
+        bound = self._binder.bind(df, self.store.now()[1].values(), skips=True)
+        known |= {each.name: each for each in bound.skipped}
+        names = self.store.now()[1]
+
+        def why_not(name: str) -> str | None:
+            if name in known:
+                return f"it refers to {name!r}, which does not run: {known[name].reason}"
+            return None if name in names else f"it refers to {name!r}, which is not in the set"
+
+        found = self.correlated.bound(columns, has_time=time is not None, why_not=why_not)
+        self._tell_unfit()
+        if not found or time is None:
+            return (step,)
+        return Correlating(found, columns, time, replace(step, output=f"rules of {input}")).steps()
+
+    def _tell_unfit(self) -> None:
+        """Warn of correlations that do not run, or raise if they must."""
+        unfit = self.correlated.unfit
+        if not unfit:
+            return
+        n = len(unfit)
+        msg = (
+            f"{n} correlation{'' if n == 1 else 's'} of {self.name!r} {'does' if n == 1 else 'do'} "
+            f"not run; see .skipped of the set. The first: {unfit[0].name}: {unfit[0].reason}"
+        )
+        if self.on_error == "raise":
+            raise QueryError(msg, rules=self.name)
+        warnings.warn(msg, stacklevel=4)
+
     def operator(self, step: RuleStep, site: Site) -> RuleOperator:
         """Return the operator of a query's step with these rules."""
         output = MatchesColumn(step.column, step.keep_unmatched, as_struct=step.as_struct)
@@ -329,11 +386,12 @@ class RuleSet(NamedRules):
                 "engine's streams: start('events', engine=engine)"
             )
             raise OptionError(msg, rules=self.name)
+        relation = checked_relation("the stream of rules", stream, time, lateness)
         query = Query(
             self._run_name(stream.sparkSession),
             "",
-            (ReadStep("stream", "stream"), RuleStep("stream", self, **shape)),
-            {"stream": checked_relation("the stream of rules", stream, time, lateness)},
+            (ReadStep("stream", "stream"), *self.steps("stream", stream, time, **shape)),
+            {"stream": relation},
             {},
             rename=RENAME,
         )
@@ -408,7 +466,8 @@ class RuleSet(NamedRules):
     def __reduce__(self) -> tuple[Any, ...]:
         # The rules travel, and what was learned of them stays: it belongs to jobs of this process.
         _, sources = self.store.now()
-        made = type(self), tuple(sources.values()), self.store.unread, self._made_with()
+        known = tuple(sources.values()), self.store.unread, self.correlated.sources
+        made = type(self), known, self._made_with()
         # A decorated function is not what its module has by its name: it travels by value.
         return _again, (cloudpickle.dumps(made),)  # type: ignore[no-untyped-call]
 
@@ -420,8 +479,8 @@ class RuleSet(NamedRules):
 
 
 def _again(packed: bytes) -> RuleSet:
-    cls, sources, skipped, options = cloudpickle.loads(packed)
-    made: RuleSet = cls.of(sources, skipped, **options)
+    cls, known, options = cloudpickle.loads(packed)
+    made: RuleSet = cls.of(*known, **options)
     return made
 
 
