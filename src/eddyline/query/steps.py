@@ -216,12 +216,16 @@ class ProjectStep(OverOne):
     output: str = RESULT
     calls: Mapping[str, FunctionPredicate] = field(default_factory=dict, hash=False)
     """Functions that they call, by the columns that stand for them; see ``Query.calls``."""
+    words: str = field(default="", compare=False)
+    """What is said of it in the place of its columns, where nobody wrote these."""
 
     def renamed(self, names: Callable[[str], str]) -> ProjectStep:
         """Return the step over relations of other names."""
         return replace(self, input=names(self.input), output=names(self.output))
 
     def __str__(self) -> str:
+        if self.words:
+            return f"{self.input}: {self.words}"
         columns = ", ".join(" ".join(each.split()) for each in self.projections)
         for name, call in reversed(list(self.calls.items())):
             columns = columns.replace(name, call.text)

@@ -26,7 +26,7 @@ from eddyline.sigma.correlations import SigmaCorrelation
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from sigma.rule.base import SigmaRuleBase
+    from sigma.rule import SigmaRule
 
     Known = Callable[[str], "Referred"]
     """Finds what a reference is to."""
@@ -66,7 +66,7 @@ class Referred:
 
     n_file: int
     name: str
-    rule: SigmaRuleBase
+    rule: SigmaRule | SigmaCorrelationRule
 
 
 class References:
@@ -76,7 +76,13 @@ class References:
         self._known: dict[str, list[Referred]] = {}
         self._refused: set[str] = set()
 
-    def add(self, callings: Iterable[str], n_file: int, name: str, rule: SigmaRuleBase) -> None:
+    def add(
+        self,
+        callings: Iterable[str],
+        n_file: int,
+        name: str,
+        rule: SigmaRule | SigmaCorrelationRule,
+    ) -> None:
         """Take in what may be referred to."""
         for each in callings:
             self._known.setdefault(_calling(each), []).append(Referred(n_file, name, rule))
@@ -100,7 +106,9 @@ class References:
         elif _calling(reference) in self._refused:
             msg = f"it refers to {reference!r}, which does not run"
         else:
-            msg = f"it refers to a rule that is not there: {unknown('rule', reference, self._known)}"
+            msg = (
+                f"it refers to a rule that is not there: {unknown('rule', reference, self._known)}"
+            )
         raise SigmaCorrelationRuleError(msg)
 
 
@@ -178,7 +186,7 @@ def correlation_of(parsed: Parsed, known: Known, facts: Mapping[str, Any]) -> Si
     tests, program = _condition(parsed, kind, references)
     names = tuple(known(each).name for each in references)
     group_by = tuple(dict.fromkeys(rule.group_by or ()))
-    info = {
+    info: dict[str, str | tuple[str, ...]] = {
         "type": kind,
         "rules": names,
         "group_by": group_by,
@@ -198,9 +206,7 @@ def correlation_of(parsed: Parsed, known: Known, facts: Mapping[str, Any]) -> Si
         group_by=group_by,
         fields=_fields(kind, rule.condition),
         aliases={
-            each.alias: {
-                known(of.reference).name: str(field) for of, field in each.mapping.items()
-            }
+            each.alias: {known(of.reference).name: str(field) for of, field in each.mapping.items()}
             for each in rule.aliases
         },
         generate=bool(rule.generate),
@@ -216,7 +222,7 @@ def standing(
     while len(runs) > before:
         before = len(runs)
         runs.update(each.name for each in made if runs.issuperset(each.refers_to))
-    why = {}
+    why: dict[str, SigmaError] = {}
     for each in made:
         if each.name in runs:
             continue
@@ -263,7 +269,9 @@ def _condition(
 def _references(rule: SigmaCorrelationRule) -> tuple[str, ...]:
     if rule.rules is not None:
         return tuple(str(each.reference) for each in rule.rules)
-    return tuple(rule.condition.get_referenced_rules())
+    condition = rule.condition
+    assert isinstance(condition, SigmaExtendedCorrelationCondition)
+    return tuple(condition.get_referenced_rules())
 
 
 def _check_references(kind: str, references: Sequence[str]) -> None:
@@ -293,7 +301,9 @@ def _percentile(kind: str, condition: Any) -> int:
         return 0
     percentile: int | None = condition.percentile
     if percentile is None or not 0 <= percentile <= 100:
-        msg = f"value_percentile needs 'percentile' from 0 to 100 in its condition, not {percentile}"
+        msg = (
+            f"value_percentile needs 'percentile' from 0 to 100 in its condition, not {percentile}"
+        )
         raise SigmaCorrelationConditionError(msg)
     return percentile
 

@@ -1,4 +1,4 @@
-"""Sigma correlations: read from pySigma's, with the rules that they refer to found by name or id."""
+"""Sigma correlations, read once: they bind to every input that they meet."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SigmaCorrelation:
-    """A Sigma correlation (a ``CorrelationSource``): small, picklable, without pySigma's objects."""
+    """A Sigma correlation (a ``CorrelationSource``), small and without pySigma's objects."""
 
     name: str
     """Its id; if it has none, its title or file name as a word."""
@@ -107,7 +107,8 @@ class SigmaCorrelation:
             return inner.group_by.index(field)
         found = columns.find(field)
         said = repr(field) if field == name else f"{field!r} (alias {name!r})"
-        where = f"Sigma correlation {self.name} ({self.info['path'] or 'text'}): {what} field {said}"
+        path = self.info["path"] or "text"
+        where = f"Sigma correlation {self.name} ({path}): {what} field {said}"
         if found is None:
             msg = f"{where}, of events of rule {rule}, is none of the events' columns"
             raise QueryError(msg, correlation=self.name, field=field)

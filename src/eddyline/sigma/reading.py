@@ -36,6 +36,7 @@ from eddyline.sigma.translation import condition_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
+    from sigma.correlations import SigmaCorrelationRule
     from sigma.processing.pipeline import ProcessingPipeline
     from sigma.rule.base import SigmaRuleBase
 
@@ -183,7 +184,9 @@ class _Reader:
             return None
         return SigmaRule(document.name, document.text, info, condition, source)
 
-    def refer_to(self, document: _Document, name: str, rule: SigmaRuleBase) -> None:
+    def refer_to(
+        self, document: _Document, name: str, rule: PySigmaRule | SigmaCorrelationRule
+    ) -> None:
         """Let correlations refer to a rule or correlation."""
         self.references.add(document.callings, document.place.n_file, name, rule)
 

@@ -158,7 +158,8 @@ class CorrelationBatch(BucketBatch):
         table = np.zeros(max(self._facts.rows) + 1, np.int64)
         for place, row in self._facts.rows.items():
             table[place] = row
-        return table[whole(matches.payload[PLACE]).to_numpy()]
+        found: Ints = table[whole(matches.payload[PLACE]).to_numpy()]
+        return found
 
     def _alerts(self, fresh: Rows, length: int) -> pa.Table:
         """Return the alerts of correlations of one timespan."""

@@ -35,7 +35,7 @@ DISTINCT, NUMBERS, HIGH, LOW, PART = range(5)
 these by its halves and 10^-9ths."""
 
 LAST, START, EVENTS = range(3)
-"""Columns of alerts: a match of the instant, the first instant (µs), and matches in the timespan."""
+"""Columns of alerts: a match of the instant, the first instant (µs), matches in the timespan."""
 
 LOWEST = np.iinfo(np.int64).min
 GIGA = 1_000_000_000
@@ -89,7 +89,7 @@ def is_met(program: Ints, seen: Ints, stack: Ints) -> bool:
             top -= 1
             one, other = stack[top - 1], stack[top]
             stack[top - 1] = one & other if code == -1 else one | other
-    return stack[0] != 0
+    return bool(stack[0] != 0)
 
 
 @compiled
@@ -106,8 +106,7 @@ def prolonged(latest: Ints, n_rules: int, mask: int, instant: int) -> None:
         latest[rule, 0] = instant
         for n in range(1, rule + 1):
             for before in range(rule):
-                if latest[before, n - 1] > latest[rule, n]:
-                    latest[rule, n] = latest[before, n - 1]
+                latest[rule, n] = max(latest[rule, n], latest[before, n - 1])
 
 
 @compiled
@@ -201,6 +200,52 @@ def value_of(kind: int, count: int, rank: int, sums: Ints, matches: Ints) -> flo
 
 
 @compiled
+def counted(
+    kind: int, n: int, start: int, since: int, n_rules: int, seen: Ints, sums: Ints, latest: Ints
+) -> tuple[int, int]:
+    """Return what a correlation counts of n matches in the timespan, and its first instant."""
+    if kind == VALUE_COUNT:
+        return int(sums[DISTINCT]), start
+    if kind == TEMPORAL:
+        return int((seen > 0).sum()), start
+    if kind == ORDERED:
+        return longest(latest, n_rules, since)
+    return n, start
+
+
+@compiled
+def holds_now(
+    kind: int,
+    tests: Ints,
+    program: Ints,
+    count: int,
+    rank: int,
+    seen: Ints,
+    stack: Ints,
+    sums: Ints,
+    below: Ints,
+) -> bool:
+    """Return whether the condition is met."""
+    if program.size:
+        return is_met(program, seen, stack)
+    if kind >= SUM and sums[NUMBERS] == 0:
+        return False
+    for test in range(tests.shape[0]):
+        if not passes(kind, tests[test], count, rank, sums, below[test]):
+            return False
+    return True
+
+
+@compiled
+def cleared(kind: int, matches: Ints, counts: Ints) -> None:
+    """Forget the values of matches, as those of another group come."""
+    if kind == VALUE_COUNT:
+        for row in range(matches.shape[0]):
+            if matches[row, VALUE] >= 0:
+                counts[matches[row, VALUE]] = 0
+
+
+@compiled
 def correlated(
     starts: Ints,
     bounds: Ints,
@@ -250,8 +295,8 @@ def correlated(
         lo, first = begin, begin
         was_held, before = False, LOWEST
         while first < end:
-            instant, since, hi, mask = starts[first], starts[first] - length, first, np.int64(0)
-            while lo < first and starts[lo] < since:
+            instant, since, hi, mask = starts[first], starts[first] - length, first, 0
+            while starts[lo] < since:
                 moved(kind, matches[lo], -1, asked, counts, seen, sums, below)
                 lo += 1
             while hi < end and starts[hi] == instant:
@@ -260,29 +305,17 @@ def correlated(
                 hi += 1
             if kind == ORDERED:
                 prolonged(latest, n_rules, mask, instant)
-            holds = held[first]
             if is_new[first]:
-                start, count = starts[lo], np.int64(hi - lo)
-                if kind == VALUE_COUNT:
-                    count = sums[DISTINCT]
-                elif kind == TEMPORAL:
-                    count = np.int64((seen > 0).sum())
-                elif kind == ORDERED:
-                    count, start = longest(latest, n_rules, since)
                 rank = max(1, (facts[at, RANK] * sums[NUMBERS] + 99) // 100)
-                holds = kind < SUM or sums[NUMBERS] > 0
-                for test in range(asked.shape[0]):
-                    holds = holds and passes(kind, asked[test], count, rank, sums, below[test])
-                if program.size:
-                    holds = is_met(program, seen, stack)
+                n, start = hi - lo, starts[lo]
+                count, start = counted(kind, n, start, since, n_rules, seen, sums, latest)
+                holds = holds_now(kind, asked, program, count, rank, seen, stack, sums, below)
                 held[first:hi] = holds
                 if holds and not (was_held and before >= since):
                     alerts[n_alerts, LAST], alerts[n_alerts, START] = first, start
-                    alerts[n_alerts, EVENTS] = hi - lo
+                    alerts[n_alerts, EVENTS] = n
                     values[n_alerts] = value_of(kind, count, rank, sums, matches[lo:hi])
                     n_alerts += 1
-            was_held, before, first = holds, instant, hi
-        for row in range(lo, end):
-            if kind == VALUE_COUNT and matches[row, VALUE] >= 0:
-                counts[matches[row, VALUE]] = 0
+            was_held, before, first = held[first], instant, hi
+        cleared(kind, matches[lo:end], counts)
     return n_alerts

@@ -74,13 +74,17 @@ class Correlating:
             )
             raise QueryError(msg, column=ALERTS)
         relation = f"matches of {self.rules.input}"
-        found: list[Step] = [self.rules, ProjectStep(self.rules.output, self._spread, relation)]
+        spread = ProjectStep(
+            self.rules.output, self._spread, relation, words="events, and matches of correlations"
+        )
+        found: list[Step] = [self.rules, spread]
         for level in range(max(self._levels.values()) + 1):
             own = self._of_level(level)
             found.append(CorrelateStep(relation, own))
             if any(each.name in self._referred for _, each in own):
-                found.append(ProjectStep(relation, self._chained(level), relation))
-        return (*found, ProjectStep(relation, self._told, RESULT))
+                words = "alerts, and matches of correlations of them"
+                found.append(ProjectStep(relation, self._chained(level), relation, words=words))
+        return (*found, ProjectStep(relation, self._told, RESULT, words="events and alerts"))
 
     # -- what refers to what --------------------------------------------------------------------
 
@@ -122,10 +126,7 @@ class Correlating:
     def _carried(self) -> tuple[str, ...]:
         """What correlations of alerts read of events: SQL texts."""
         of_alerts = (
-            one
-            for each in self.correlations
-            for one in each.references
-            if one.name in self._places
+            one for each in self.correlations for one in each.references if one.name in self._places
         )
         texts = (text for one in of_alerts for text in (*one.by, *one.value))
         return tuple(dict.fromkeys(text for text in texts if isinstance(text, str)))

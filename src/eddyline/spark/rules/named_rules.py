@@ -78,7 +78,7 @@ class NamedRules(ABC):
 
     @property
     def correlations(self) -> dict[str, Mapping[str, Any]]:
-        """The correlations of the set's rules by their names: text, title, level, type, rules, …
+        """The correlations of the set's rules by their names: text, title, level, type, rules.
 
         A run finds their alerts where its stream has an event time; see ``start``.
         """

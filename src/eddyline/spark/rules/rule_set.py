@@ -256,9 +256,7 @@ class RuleSet(NamedRules):
 
     # -- queries ------------------------------------------------------------------------------
 
-    def steps(
-        self, input: str, df: DataFrame, time: str | None, **shape: Any
-    ) -> tuple[Step, ...]:
+    def steps(self, input: str, df: DataFrame, time: str | None, **shape: Any) -> tuple[Step, ...]:
         """Return the steps of a query of these rules, and of the correlations that run.
 
         Args:
