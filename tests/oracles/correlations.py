@@ -10,8 +10,11 @@ from __future__ import annotations
 import math
 import operator
 from dataclasses import dataclass
-from fractions import Fraction
 from itertools import combinations
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fractions import Fraction
 
 OPERATORS = {
     "gte": operator.ge,
@@ -95,13 +98,18 @@ def value_of(correlation, window):
             return len({each.text for each in window if each.text is not None})
         case "temporal":
             return len({place for each in window for place in each.places})
+    return of_numbers(correlation, numbers) if numbers else None
+
+
+def of_numbers(correlation, numbers):
+    """Return what a correlation says of numbers in their order."""
+    match correlation.kind:
         case "value_sum":
-            return sum(numbers) if numbers else None
+            return sum(numbers)
         case "value_avg":
-            return sum(numbers) / len(numbers) if numbers else None
+            return sum(numbers) / len(numbers)
         case "value_percentile":
-            rank = max(1, math.ceil(Fraction(correlation.percentile * len(numbers), 100)))
-            return numbers[rank - 1] if numbers else None
+            return numbers[max(1, math.ceil(correlation.percentile * len(numbers) / 100)) - 1]
     return None
 
 

@@ -56,8 +56,10 @@ class Parsed:
 
     def connect(self, known: Known) -> None:
         """Let pySigma's correlation know its rules, which pipelines may ask for."""
-        for reference in self.rule.rules or ():
+        found = [SigmaRuleReference(each) for each in _references(self.rule)]
+        for reference in found:
             reference.rule = known(reference.reference).rule
+        self.rule.referenced_rules = found
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +86,8 @@ class References:
         rule: SigmaRule | SigmaCorrelationRule,
     ) -> None:
         """Take in what may be referred to."""
-        for each in callings:
-            self._known.setdefault(_calling(each), []).append(Referred(n_file, name, rule))
+        for each in dict.fromkeys(map(_calling, callings)):
+            self._known.setdefault(each, []).append(Referred(n_file, name, rule))
 
     def refuse(self, callings: Iterable[str]) -> None:
         """Take note of what does not run."""

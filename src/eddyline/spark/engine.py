@@ -272,6 +272,9 @@ class Engine(Catalog):
     ) -> Query:
         """Make a query of rules: the names of those that are true for each row of a stream.
 
+        Where the stream has an event time, correlations of the set give alerts beside them; see
+        ``RuleSet.start``.
+
         Args:
             name: the query's name.
             rules: an ``el.RuleSet``, such as from ``el.sigma.load``; each micro-batch has the rules

@@ -25,7 +25,7 @@ from eddyline.spark.operator import Batch
 from eddyline.spark.query import Query
 from eddyline.spark.relation import checked_frame, checked_relation
 from eddyline.spark.rules.binding import MAX_INPUTS, RuleBinder
-from eddyline.spark.rules.correlations import Correlating
+from eddyline.spark.rules.correlations import ALERTS, Correlating
 from eddyline.spark.rules.named_rules import NamedRules
 from eddyline.spark.rules.operator import RuleOperator
 from eddyline.spark.rules.output import MatchesColumn, keep_matched, keep_unmatched
@@ -186,6 +186,48 @@ class RuleSet(NamedRules):
 
         return transform
 
+    def alerts(self, time: str) -> Callable[[DataFrame], DataFrame]:
+        """Return a transform of batches of events to the alerts of the set's correlations.
+
+        Its columns are ``id title level type group first last events value``; see
+        ``docs/sigma.md``. Correlations that do not run are listed in ``skipped``. On a stream,
+        ``start`` gives alerts.
+
+        Args:
+            time: the event-time column.
+
+        Raises:
+            QueryError: there is no such column, or no correlation that runs; or on a stream.
+        """
+        checked_text("time of events", time)
+
+        def transform(df: DataFrame) -> DataFrame:
+            found = self.with_alerts(df, time)
+            if ALERTS not in found.columns:
+                msg = f"{self.name}: no correlation runs over these events; see .skipped of the set"
+                raise QueryError(msg, rules=self.name)
+            return found.where(f"{ALERTS} IS NOT NULL").select(f"{ALERTS}.*")
+
+        return transform
+
+    def with_alerts(
+        self, df: DataFrame, time: str, *, column: str = "matches", keep_unmatched: bool = False
+    ) -> DataFrame:
+        """Return a batch of events with their rules, and alerts: what ``start`` gives of a stream.
+
+        Arguments are as for ``start``. Where no correlation runs, there is no column of alerts.
+
+        Raises:
+            QueryError: there is no such time column, or on a stream.
+        """
+        if checked_frame("the input of rules", df).isStreaming:
+            msg = "alerts of a stream come of rules.start(stream, …, time='…')"
+            raise QueryError(msg, rules=self.name)
+        shape = {"column": column, "keep_unmatched": keep_unmatched, "as_struct": False}
+        relation = checked_relation("the events of rules", df, time, None)
+        steps = (ReadStep("events", "events"), *self.steps("events", df, time, **shape))
+        return Query(self.name, "", steps, {"events": relation}, {}, rename=RENAME).to_df()
+
     def split(
         self, df: DataFrame, *, column: str = "matches", as_struct: bool = False
     ) -> tuple[DataFrame, DataFrame]:
@@ -334,6 +376,9 @@ class RuleSet(NamedRules):
         """Run the rules on a stream; each micro-batch has the rules of the moment it starts.
 
         A micro-batch that runs again after a failure may have newer rules than the first time.
+        Correlations of the set are those of the start. Where they run, results are events and
+        alerts: these have the id of their correlation in ``column``, what is known of them in the
+        column ``alert``, and NULL in the columns of events but for the time.
 
         Args:
             stream: a streaming DataFrame, or the name of a stream of ``engine``.
