@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import random
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 
 import pytest
+from typer.testing import CliRunner
 
 import eddyline as el
+from eddyline.cli import app
 from eddyline.errors import OptionError, QueryError
 from eddyline.query.correlations import Correlation, Reference
 from tests.oracles.correlations import Match, alerts
@@ -355,3 +358,70 @@ def test_correlations_go_with_their_rules():
     assert list(both.correlations) == ["one", "two", "three"]
     rules.remove("b")
     assert list(rules.correlations) == ["one"]
+
+
+# -- the command line ------------------------------------------------------------------------------
+
+LINES = [
+    {"ts": "2024-01-01 00:00:00", "kind": "a", "User": "u"},
+    {"ts": "2024-01-01 00:00:01", "kind": "a", "User": "u"},
+    {"ts": "2024-01-01 00:00:09", "kind": "b", "User": "u"},
+    {"ts": "no time", "kind": "b", "User": "u"},
+]
+
+
+@pytest.fixture
+def files(tmp_path):
+    """The files of rules and of events."""
+    rules, events = tmp_path / "rules.yml", tmp_path / "events.jsonl"
+    burst = correlating("burst", "event_count", more=BY_USER)
+    both = correlating("both", "temporal", "", "[burst, b]", more=BY_USER + "  generate: true\n")
+    rules.write_text(f"{RULES}\n{burst}{both}")
+    events.write_text("\n".join(map(json.dumps, LINES)))
+    return rules, events
+
+
+def call(*arguments):
+    done = CliRunner().invoke(app, ["sigma", *map(str, arguments)], env={"COLUMNS": "160"})
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return done.output
+
+
+def test_the_command_line_runs_them_by_a_time_column(spark, files, tmp_path):
+    rules, events = files
+    assert "2 correlations load." in call("check", rules)
+    said = call("run", rules, "--events", events)
+    assert "2 of 3 rules fired" in said
+    assert "2 rules do not run" in said
+    assert "The burst (burst): a correlation looks at events within a timespan: name" in said
+    out = tmp_path / "out.parquet"
+    said = call("run", rules, "--events", events, "--time", "ts", "--out", out)
+    assert "1 of 3 rules fired" in said  # that of burst is not told of by itself
+    assert "2 of 2 correlations gave alerts" in said
+    assert "2 of 4 events matched, 2 matches, 2 alerts, no rule skipped" in said
+    written = spark.read.parquet(str(out))
+    assert written.where("alert IS NULL").count() == 2
+    assert {each[0] for each in written.select("alert.id").collect()} == {None, "burst", "both"}
+
+
+def test_alerts_are_counted_in_json(files):
+    rules, events = files
+    said = call("run", rules, "--events", events, "--time", "ts", "--format", "json")
+    found = json.loads(said[said.index("{") :])
+    assert [(each["id"], each["alerts"]) for each in found["correlations"]] == [
+        ("both", 1),
+        ("burst", 1),
+    ]
+    assert [each["id"] for each in found["rules"]] == ["b"]
+    assert (found["events"], found["matched_events"], found["skipped"]) == (4, 2, [])
+
+
+def test_times_without_a_zone_are_told_as_such(spark):
+    rules = loaded(correlating("burst", "event_count", more=BY_USER))
+    df = spark.createDataFrame([event(0, "a"), event(1.5, "a")], SCHEMA)
+    df = df.selectExpr("CAST(ts AS TIMESTAMP_NTZ) AS ts", "kind", "User", "Host", "n")
+    (alert,) = df.transform(rules.alerts("ts")).collect()
+    times = START.replace(tzinfo=None), (START + timedelta(seconds=1.5)).replace(tzinfo=None)
+    assert (alert["first"], alert["last"]) == times
+    assert "correlation burst: event_count >= 2 of a in 10s" in " ".join(rules.explain().split())

@@ -7,7 +7,6 @@ import threading
 import warnings
 import weakref
 from collections import OrderedDict
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, Unpack
 
 from pyspark import cloudpickle
@@ -19,14 +18,12 @@ from eddyline.registry import checked_text
 from eddyline.rules.correlations import CorrelationStore
 from eddyline.rules.step import RuleStep
 from eddyline.rules.store import RuleStore
-from eddyline.spark.analysis import column_types
 from eddyline.spark.functions import named_functions
 from eddyline.spark.operator import Batch
 from eddyline.spark.query import Query
 from eddyline.spark.relation import checked_frame, checked_relation
+from eddyline.spark.rules.alerts import RENAME, RulesWithAlerts
 from eddyline.spark.rules.binding import MAX_INPUTS, RuleBinder
-from eddyline.spark.rules.correlations import ALERTS, Correlating
-from eddyline.spark.rules.named_rules import NamedRules
 from eddyline.spark.rules.operator import RuleOperator
 from eddyline.spark.rules.output import MatchesColumn, keep_matched, keep_unmatched
 from eddyline.spark.rules.udf import with_counts
@@ -44,20 +41,16 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from eddyline.query.conditions import RuleSource, SkippedRule
-    from eddyline.query.steps import Step
     from eddyline.rules.view import RuleView
     from eddyline.spark.operator import Site
     from eddyline.spark.query import Starting
-    from eddyline.spark.rules.named_rules import Given
+    from eddyline.spark.rules.named_rules import Given, NamedRules
     from eddyline.spark.rules.output import Output
     from eddyline.spark.run.run import Run
     from eddyline.spark.sinks.sinks import BatchWriter
 
 DEFAULT_NAME = "rules"
 """Of a set without a name, and of its first run."""
-
-RENAME = "el.RuleSet(…, name='…') or el.sigma.load(…, name='…')"
-"""The ways to give a set another name."""
 
 KEEPS_RULES = (
     "a plain streaming DataFrame keeps the rules that it was started with; rules.start(…) and "
@@ -76,7 +69,7 @@ class RuleQueries(Protocol):
         """See ``Engine.rules``."""
 
 
-class RuleSet(NamedRules):
+class RuleSet(RulesWithAlerts):
     """Named boolean rules over one schema, evaluated together.
 
     Make transforms of it and hand them to ``DataFrame.transform``, batch or streaming, with any
@@ -186,48 +179,6 @@ class RuleSet(NamedRules):
 
         return transform
 
-    def alerts(self, time: str) -> Callable[[DataFrame], DataFrame]:
-        """Return a transform of batches of events to the alerts of the set's correlations.
-
-        Its columns are ``id title level type group first last events value``; see
-        ``docs/sigma.md``. Correlations that do not run are listed in ``skipped``. On a stream,
-        ``start`` gives alerts.
-
-        Args:
-            time: the event-time column.
-
-        Raises:
-            QueryError: there is no such column, or no correlation that runs; or on a stream.
-        """
-        checked_text("time of events", time)
-
-        def transform(df: DataFrame) -> DataFrame:
-            found = self.with_alerts(df, time)
-            if ALERTS not in found.columns:
-                msg = f"{self.name}: no correlation runs over these events; see .skipped of the set"
-                raise QueryError(msg, rules=self.name)
-            return found.where(f"{ALERTS} IS NOT NULL").select(f"{ALERTS}.*")
-
-        return transform
-
-    def with_alerts(
-        self, df: DataFrame, time: str, *, column: str = "matches", keep_unmatched: bool = False
-    ) -> DataFrame:
-        """Return a batch of events with their rules, and alerts: what ``start`` gives of a stream.
-
-        Arguments are as for ``start``. Where no correlation runs, there is no column of alerts.
-
-        Raises:
-            QueryError: there is no such time column, or on a stream.
-        """
-        if checked_frame("the input of rules", df).isStreaming:
-            msg = "alerts of a stream come of rules.start(stream, …, time='…')"
-            raise QueryError(msg, rules=self.name)
-        shape = {"column": column, "keep_unmatched": keep_unmatched, "as_struct": False}
-        relation = checked_relation("the events of rules", df, time, None)
-        steps = (ReadStep("events", "events"), *self.steps("events", df, time, **shape))
-        return Query(self.name, "", steps, {"events": relation}, {}, rename=RENAME).to_df()
-
     def split(
         self, df: DataFrame, *, column: str = "matches", as_struct: bool = False
     ) -> tuple[DataFrame, DataFrame]:
@@ -297,53 +248,6 @@ class RuleSet(NamedRules):
             return self._transforms[kind]
 
     # -- queries ------------------------------------------------------------------------------
-
-    def steps(self, input: str, df: DataFrame, time: str | None, **shape: Any) -> tuple[Step, ...]:
-        """Return the steps of a query of these rules, and of the correlations that run.
-
-        Args:
-            input: the relation.
-            df: its rows.
-            time: their event-time column; None if they have none.
-            **shape: ``column``, ``keep_unmatched`` and ``as_struct`` of the step.
-
-        Raises:
-            QueryError: ``on_error="raise"`` and a correlation does not run, or the rows have a
-                column of the name that alerts are told in.
-        """
-        step = RuleStep(input, self, **shape)
-        if not self.correlated.sources:
-            return (step,)
-        columns = column_types(df)
-        known = {each.name: each for each in self.store.skipped({}, ())}
-        bound = self._binder.bind(df, self.store.now()[1].values(), skips=True)
-        known |= {each.name: each for each in bound.skipped}
-        names = self.store.now()[1]
-
-        def why_not(name: str) -> str | None:
-            if name in known:
-                return f"it refers to {name!r}, which does not run: {known[name].reason}"
-            return None if name in names else f"it refers to {name!r}, which is not in the set"
-
-        found = self.correlated.bound(columns, has_time=time is not None, why_not=why_not)
-        self._tell_unfit()
-        if not found or time is None:
-            return (step,)
-        return Correlating(found, columns, time, replace(step, output=f"rules of {input}")).steps()
-
-    def _tell_unfit(self) -> None:
-        """Warn of correlations that do not run, or raise if they must."""
-        unfit = self.correlated.unfit
-        if not unfit:
-            return
-        n = len(unfit)
-        msg = (
-            f"{n} correlation{'' if n == 1 else 's'} of {self.name!r} {'does' if n == 1 else 'do'} "
-            f"not run; see .skipped of the set. The first: {unfit[0].name}: {unfit[0].reason}"
-        )
-        if self.on_error == "raise":
-            raise QueryError(msg, rules=self.name)
-        warnings.warn(msg, stacklevel=4)
 
     def operator(self, step: RuleStep, site: Site) -> RuleOperator:
         """Return the operator of a query's step with these rules."""
@@ -472,7 +376,7 @@ class RuleSet(NamedRules):
         if self._shown is None:
             msg = f"{self.name}: not applied to a DataFrame yet; use df.transform(…) first"
             raise QueryError(msg, name=self.name)
-        notes = (KEEPS_RULES,) if self._reports.streams else ()
+        notes = (*self.notes, *([KEEPS_RULES] if self._reports.streams else []))
         return self._shown.view(notes)
 
     def report(self, path: str | Path) -> Path:
