@@ -80,8 +80,8 @@ class Correlation:
     """Names of what it is grouped by, as it calls them."""
     fields: tuple[str, ...] = ()
     """Names of what is counted or summed up."""
-    title: str | None = field(default=None, compare=False)
-    level: str | None = field(default=None, compare=False)
+    title: str | None = field(default=None, compare=False, repr=False)
+    level: str | None = field(default=None, compare=False, repr=False)
     generate: bool = False
     """Whether the rules that it refers to are still told of by themselves."""
 

@@ -216,12 +216,17 @@ class ProjectStep(OverOne):
     output: str = RESULT
     calls: Mapping[str, FunctionPredicate] = field(default_factory=dict, hash=False)
     """Functions that they call, by the columns that stand for them; see ``Query.calls``."""
-    words: str = field(default="", compare=False)
-    """What is said of it in the place of its columns, where nobody wrote these."""
+    words: str = ""
+    """What is said of it in the place of its columns, where these come of the steps before it."""
 
     def renamed(self, names: Callable[[str], str]) -> ProjectStep:
         """Return the step over relations of other names."""
         return replace(self, input=names(self.input), output=names(self.output))
+
+    def __repr__(self) -> str:
+        """Say what identifies it: columns that somebody wrote."""
+        own = self.words or f"{self.projections!r}, {self.calls!r}"
+        return f"ProjectStep({self.input!r}, {own}, {self.output!r})"
 
     def __str__(self) -> str:
         if self.words:

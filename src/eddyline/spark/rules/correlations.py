@@ -74,10 +74,10 @@ class Correlating:
             )
             raise QueryError(msg, column=ALERTS)
         relation = f"matches of {self.rules.input}"
-        spread = ProjectStep(
-            self.rules.output, self._spread, relation, words="events, and matches of correlations"
-        )
-        found: list[Step] = [self.rules, spread]
+        words = "events, and matches of correlations"
+        spread = ProjectStep(self.rules.output, self._spread, relation, words=words)
+        alike = ProjectStep(relation, self._alike, relation, words="events as one column")
+        found: list[Step] = [self.rules, spread, alike]
         for level in range(max(self._levels.values()) + 1):
             own = self._of_level(level)
             found.append(CorrelateStep(relation, own))
@@ -138,15 +138,22 @@ class Correlating:
         """The rows that an event becomes: itself, and one for each correlation of its rules."""
         # Events are no group: they are spread by their time.
         key = f"array(CAST(xxhash64({quoted(self.time)}) AS STRING))"
-        rows = [_row(-1, self._is_told, key, event=self._event)]
-        nothing = f"IF(FALSE, {self._event}, NULL)"
+        rows = [_struct(_match(-1, self._is_told, key))]
         for place, each in enumerate(self.correlations):
             carried = _array_text(self._carried) if self._is_carried(each) else _NO_TEXT
             rows += [
-                _row(place, mask, key, value, carried=carried, event=nothing)
+                _struct(_match(place, mask, key, value, carried=carried))
                 for mask, key, value in self._matches(each)
             ]
-        return (quoted(self.time), _several(rows))
+        return ("*", _several(rows))
+
+    @property
+    def _alike(self) -> tuple[str, ...]:
+        """The columns of all rows: those of events are one, NULL of matches."""
+        own = {f"c{at}": quoted(name) for at, name in enumerate(self.columns)}
+        event = _struct(own | {"matches": self._visible})
+        own_columns = (f"IF({PLACE} < 0, {event}, NULL) AS {EVENT}", f"{_NO_ALERT} AS {ALERT}")
+        return (quoted(self.time), *_COLUMNS[:-2], *own_columns)
 
     def _is_carried(self, each: Correlation) -> bool:
         return bool(self._carried) and each.name in self._referred
@@ -165,11 +172,6 @@ class Correlating:
     def _is_told(self) -> str:
         """Not 0 if an event is given, as it has a rule that is told of."""
         return "1L" if self.rules.keep_unmatched else f"IF(size({self._visible}) > 0, 1L, 0L)"
-
-    @property
-    def _event(self) -> str:
-        own = {f"c{at}": quoted(name) for at, name in enumerate(self.columns)}
-        return _struct(own | {"matches": self._visible})
 
     def _matches(self, each: Correlation) -> list[tuple[str, str, tuple[str, ...]]]:
         """Return mask, group and value of an event for a correlation, for each way to group it."""
@@ -197,7 +199,7 @@ class Correlating:
         is_alert = f"{ALERT} IS NOT NULL"
         mask = f"IF({is_alert} AND {PLACE} IN ({hidden}), 0L, {MASK})" if hidden else MASK
         rows = [_struct({each: mask if each == MASK else each for each in _COLUMNS})]
-        nothing = f"IF(FALSE, {EVENT}, NULL)"
+        rest = {EVENT: f"IF(FALSE, {EVENT}, NULL)", ALERT: _NO_ALERT}
         for place, each in enumerate(self.correlations):
             carried = CARRIED if self._is_carried(each) else _NO_TEXT
             for (by, value), bits in _ways(each, lambda one: one.name in own):
@@ -205,9 +207,8 @@ class Correlating:
                     (bit, f"{is_alert} AND {PLACE} = {own[one.name]}") for bit, one in bits
                 )
                 key, values = _array(map(self._of_alert, by)), [*map(self._of_alert, value)]
-                rows.append(
-                    _row(place, mask, key, _value(each, values), carried=carried, event=nothing)
-                )
+                made = _match(place, mask, key, _value(each, values), carried=carried)
+                rows.append(_struct(made | rest))
         return (quoted(self.time), _several(rows))
 
     def _of_alert(self, what: str | int) -> str:
@@ -301,18 +302,16 @@ def _value(correlation: Correlation, texts: Sequence[str]) -> tuple[str, ...]:
     return _NO_TEXT, whole, f"CAST({rest} * 1000000000BD AS BIGINT)"
 
 
-def _row(
+def _match(
     place: int,
     mask: str,
     key: str,
     value: Sequence[str] = (_NO_TEXT, _NO_NUMBER, _NO_NUMBER),
     *,
     carried: str = _NO_TEXT,
-    event: str,
-) -> str:
-    """Return SQL of a row of matches."""
-    texts = (str(place), mask, key, *value, carried, event, _NO_ALERT)
-    return _struct(dict(zip(_COLUMNS, texts, strict=True)))
+) -> dict[str, str]:
+    """Return SQL of the columns of a match, but for event and alert."""
+    return dict(zip(_COLUMNS[:-2], (str(place), mask, key, *value, carried), strict=True))
 
 
 def _struct(fields: Mapping[str, str]) -> str:
