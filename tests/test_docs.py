@@ -8,14 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from eddyline.options import FilterOptions, JoinOptions, SharingOptions
+from eddyline.aggregates.functions import AGGREGATES
+from eddyline.options import AggregateOptions, FilterOptions, JoinOptions, SharingOptions
 from eddyline.ordering import ORDERING_POLICIES
+from eddyline.query.select.reader import read_query
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md"]
 TO_COME = {"src/eddyline/change/threshold.py"}
 """Files of examples: a reader would write them."""
 OPTIONS = (ROOT / "docs" / "options.md").read_text("utf-8")
+AGGREGATED = (ROOT / "docs" / "aggregates.md").read_text("utf-8")
+CLICKS = {"page": "string", "country": "string", "ms": "int", "ts": "timestamp"}
+"""The columns of the streams of that page."""
 
 
 @pytest.mark.parametrize("field", fields(FilterOptions), ids=lambda field: field.name)
@@ -33,6 +38,7 @@ def test_every_option_stands_on_the_page_with_its_default(field):
     [
         *[("rules", field) for field in fields(SharingOptions)],
         *[("joins", field) for field in fields(JoinOptions)],
+        *[("aggregates", field) for field in fields(AggregateOptions)],
     ],
     ids=lambda each: each if isinstance(each, str) else each.name,
 )
@@ -47,6 +53,24 @@ def test_every_option_of_a_kind_stands_on_the_page_with_its_default(kind, field)
 @pytest.mark.parametrize("name", ORDERING_POLICIES)
 def test_every_policy_stands_on_the_page(name):
     assert f"`{name}`" in OPTIONS, f"docs/options.md does not name the policy {name!r}"
+
+
+@pytest.mark.parametrize("name", sorted({name.partition("(")[0] for name in AGGREGATES}))
+def test_every_aggregate_function_stands_on_the_page(name):
+    assert f"`{name}(" in AGGREGATED, f"docs/aggregates.md does not name {name}()"
+
+
+def queries_of(page):
+    """Return the queries of a page's blocks of SQL; each begins a line."""
+    blocks = re.findall(r"(?ms)^```sql\n(.*?)^```$", page)
+    return [query for block in blocks for query in re.split(r"(?m)^(?=SELECT)", block) if query]
+
+
+@pytest.mark.parametrize("text", queries_of(AGGREGATED), ids=lambda text: " ".join(text.split()))
+def test_queries_of_the_page_of_aggregates_can_be_read(text):
+    names = {name for name in AGGREGATES if "(" not in name}
+    read = read_query(text, {"clicks": CLICKS, "orders": CLICKS}, aggregates=names)
+    assert read.grouping is not None or read.overs
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from eddyline.aggregates.user import Aggregate
     from eddyline.change import detector, detector_bank
     from eddyline.query.rules.rule import Rule
+    from eddyline.spark.aggregates.window_aggregate import window_aggregate
     from eddyline.spark.engine import Engine
     from eddyline.spark.filters.conjunction import all_of
     from eddyline.spark.joins.window_join import window_join
@@ -31,6 +32,7 @@ _ON_USE = {
     "detector_bank": "eddyline.change",
     "session": "eddyline.spark.session",
     "sigma": "eddyline.sigma",
+    "window_aggregate": "eddyline.spark.aggregates.window_aggregate",
     "window_join": "eddyline.spark.joins.window_join",
 }
 """Public names whose modules are imported when they are first used; most of them need pyspark."""
@@ -47,6 +49,7 @@ __all__ = [
     "session",
     "sigma",
     "sql_predicate",
+    "window_aggregate",
     "window_join",
 ]
 

@@ -62,7 +62,7 @@ def run(
     if report is not None:
         check_packages()
     from eddyline.sigma.loading import load_rules  # noqa: PLC0415
-    from eddyline.spark.run.running_query import watch  # noqa: PLC0415
+    from eddyline.spark.run.running_query import explanations, watch  # noqa: PLC0415
     from eddyline.spark.script import run_script  # noqa: PLC0415 - pyspark loads slowly
 
     runs = run_script(
@@ -73,9 +73,8 @@ def run(
         load_rules=load_rules,
     )
     watch(runs, quiet=quiet)
-    for each in runs:
-        if explain:
-            console.print(each.explain(width=console.width), markup=False, highlight=False)
+    for said in explanations(runs, width=console.width) if explain else ():
+        console.print(said, markup=False, highlight=False)
     if report is not None:
         for written in write_reports([each.run_view() for each in runs], report):
             console.print(f"Written: {written}", markup=False, highlight=False, soft_wrap=True)

@@ -25,6 +25,7 @@ def test_detector_by_name_by_options_and_with_changes():
     assert el.detector(given).options is given
     assert el.detector(given, min_part=5).options == AdwinOptions(check_every=32, min_part=5)
     assert el.detector_bank(given, 3).n == 3
+    assert repr(el.detector_bank(given, 3)) == "Adwin(3 detectors)"
     assert options_of(el.detector(given), min_part=2) == AdwinOptions(check_every=32, min_part=2)
 
 

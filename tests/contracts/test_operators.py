@@ -19,9 +19,10 @@ from pyspark.sql import DataFrame
 
 import eddyline as el
 from eddyline.errors import StateError
+from eddyline.query.planned import steps
 from eddyline.query.predicates import SqlPredicate, predicate
 from eddyline.query.select.reader import read_query
-from eddyline.query.steps import FilterStep, JoinStep, ProjectStep, ReadStep, steps
+from eddyline.query.steps import FilterStep, JoinStep, ProjectStep, ReadStep
 from eddyline.rules.step import RuleStep
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.records import History

@@ -3,7 +3,13 @@
 import pytest
 
 from eddyline.errors import QueryError
-from eddyline.query.created import CreateFunction, CreateResult, CreateRules, CreateTable
+from eddyline.query.created import (
+    CreateAggregate,
+    CreateFunction,
+    CreateResult,
+    CreateRules,
+    CreateTable,
+)
 from eddyline.query.rules.rule import Rule
 from eddyline.query.script import read_script
 
@@ -43,6 +49,12 @@ def test_a_script_is_read_in_order():
     assert bad.text.endswith("suspicious(payload, port)")
     assert bad.line == 9
     assert (two.name, two.text, two.options) == ("two", "SELECT v FROM packets", {})
+
+
+def test_aggregates_are_found_as_functions_are():
+    script = read_script("create aggregate GeoMean using 'my.stats:GeometricMean'")
+    assert script.aggregates == (CreateAggregate("GeoMean", "my.stats:GeometricMean"),)
+    assert script.functions == ()
 
 
 def test_tables_are_read_with_streams():
@@ -109,15 +121,17 @@ def test_a_stream_and_a_query_may_share_a_name():
 
 A = "CREATE STREAM a WITH (format='x'"
 R = "CREATE RULES r ON s FROM 'r/'"
+G = "CREATE AGGREGATE a USING 'm:A'"
 T = "CREATE TABLE a WITH (format='x'"
 MISTAKES = [
     ("DROP STREAM a", "expected CREATE, got 'DROP'", (1, 1)),
     (
         "\n  SELECT 1",
-        "CREATE STREAM, CREATE TABLE, CREATE FUNCTION, CREATE QUERY, CREATE RULES, CREATE RULE",
+        "CREATE STREAM, CREATE TABLE, CREATE FUNCTION, CREATE AGGREGATE, CREATE QUERY, "
+        "CREATE RULES, CREATE RULE",
         (2, 3),
     ),
-    ("CREATE VIEW a", "STREAM or TABLE or FUNCTION or QUERY or RULES or RULE, got 'VIEW'", (1, 8)),
+    ("CREATE VIEW a", "FUNCTION or AGGREGATE or QUERY or RULES or RULE, got 'VIEW'", (1, 8)),
     ("CREATE OR REPLACE STREAM a", "got 'OR'", (1, 8)),
     ("CREATE STREAM a", "expected WITH or AS, got the end of the statement", (1, 15)),
     ("CREATE STREAM a WITH (path='x')", "stream 'a' has no format; add format='parquet'", (1, 1)),
@@ -147,6 +161,10 @@ MISTAKES = [
     ("CREATE FUNCTION f USING 'x'", "'x' is not of the form 'module:attribute'", (1, 25)),
     ("CREATE FUNCTION f USING m:f", "expected 'module:attribute', got 'm'", (1, 25)),
     ("CREATE FUNCTION f", "the form is: CREATE FUNCTION name USING", (1, 17)),
+    ("CREATE AGGREGATE a USING 'x'", "aggregate 'a': 'x' is not of the form 'module:C", (1, 26)),
+    ("CREATE AGGREGATE a USING m:f", "expected 'module:Class', got 'm'; the form is: CR", (1, 26)),
+    (f"{G};\nCREATE FUNCTION A USING 'm:f'", "a function and an aggregate are called 'A'", (2, 17)),
+    (f"{G};\n{G}", "aggregate 'a' is created twice; choose another name", (2, 18)),
     ("CREATE QUERY q AS INSERT", "expected SELECT, got 'INSERT'", (1, 19)),
     ("CREATE QUERY q AS", "expected SELECT, got the end of the statement", (1, 17)),
     ("CREATE QUERY q WITH (snk='x') AS SELECT 1", "did you mean 'sink'?", (1, 22)),

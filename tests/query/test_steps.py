@@ -5,18 +5,10 @@ import pickle
 import pytest
 
 from eddyline.errors import NotSupportedError
+from eddyline.query.planned import steps
 from eddyline.query.predicates import SqlPredicate, predicate
 from eddyline.query.select.reader import read_query
-from eddyline.query.steps import (
-    RESULT,
-    FilterStep,
-    JoinStep,
-    ProjectStep,
-    ReadStep,
-    carries,
-    steps,
-    tree,
-)
+from eddyline.query.steps import RESULT, FilterStep, JoinStep, ProjectStep, ReadStep, carries, tree
 from eddyline.query.windows import RangeWindow, UnboundedWindow
 
 COLUMNS = {

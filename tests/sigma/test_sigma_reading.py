@@ -88,6 +88,16 @@ def test_odd_metadata_keeps_no_rule_from_running():
     assert (info["level"], info["date"], len(info["problems"])) == ("huge", None, 4)
 
 
+@pytest.mark.parametrize(
+    ("written", "name"),
+    [("5", "5"), ("1.5", "1.5"), ("2024-01-01", "2024-01-01"), ("[a]", "['a']")],
+)
+def test_an_id_that_is_no_text_does_not_keep_a_rule_from_running(written, name):
+    found = read(rule(name=written))
+    assert (names(found), reasons(found)) == ([name], [])
+    assert found.sources[0].info["problems"] == ("Sigma rule identifier must be an UUID",)
+
+
 def test_a_rule_is_small_and_picklable():
     source = read(rule()).sources[0]
     assert isinstance(source, SigmaRule)
@@ -137,6 +147,21 @@ def test_names_are_ids_titles_or_files_and_never_twice(tmp_path):
             rule(detection="\n s: {F: x}\n t:\n  G|gt: x\n condition: s"),
             "field 'G': Modifier 'gt' does not fit the value 'x'",
             7,
+        ),
+        (
+            rule(detection="\n s:\n  F|endswith: null\n condition: s"),
+            "field 'F': Modifier 'endswith' does not fit the value 'null'",
+            6,
+        ),
+        (
+            rule(detection="\n s:\n  F|re: [a, 5]\n condition: s"),
+            "field 'F': YAML reads the pattern of 're' as 5; write it in quotes",
+            6,
+        ),
+        (
+            rule(detection="\n s:\n  F: x\n  on: x\n condition: s"),
+            "YAML reads the name of a field as True; write it in quotes",
+            5,
         ),
         (
             rule(detection="\n s:\n  G|i: x\n condition: s"),

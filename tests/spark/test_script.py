@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 
@@ -236,3 +237,19 @@ def test_options_of_the_writer_stand_in_the_script(spark, script, tmp_path):
     names = {each.name.partition(".")[2] for each in (tmp_path / "out").glob("batch-*")}
     assert names == {"json.gz"}
     assert spark.read.json(str(tmp_path / "out")).count() == 8
+
+
+def test_ctrl_c_waits_until_no_call_to_spark_is_under_way(spark, script, rules_file):
+    # Spark's own handler calls Spark from within the call that it interrupts, which it cannot.
+    said = []
+
+    def load(*args, **kwargs):
+        signal.raise_signal(signal.SIGINT)
+        said.append("was not cut off")
+        return load_rules(*args, **kwargs)
+
+    text = "CREATE FUNCTION odd USING 'checks:odd'; CREATE RULES r ON s FROM '{0}/rules.json'"
+    with pytest.raises(KeyboardInterrupt):
+        run_script(script(text), spark=spark, load_rules=load)
+    assert said == ["was not cut off"]
+    assert not spark.streams.active

@@ -14,6 +14,7 @@ from eddyline.stats.profile import FilterProfile
 from eddyline.watch.filters import FILTERS
 from eddyline.watch.formatting import TIMES
 from eddyline.watch.sections import Table, sections_json
+from eddyline.watch.terminal.explain import explain
 from tests.watch.fakes import (
     NAMES,
     SWAPPED,
@@ -129,6 +130,16 @@ def test_a_cost_as_written_from_partial_outcomes_is_called_a_bound():
 def test_a_cost_says_what_it_comes_to_over_the_rows():
     text = " ".join(told(a_view(blocks=(replace(a_block(), totals=some_totals()),))).split())
     assert "2.9 × less than as written (9.16 µs): 28.8 s of work less over the rows so far." in text
+
+
+def test_what_a_run_saved_is_said_once_by_its_batches_and_not_by_the_newest_evidence():
+    run = run_of(
+        a_view(blocks=(replace(a_block(), totals=some_totals()),)), a_run().history.batches
+    )
+    text = " ".join(explain("q", run.sections).split())
+    assert "over the run its expected cost is" in text
+    assert "By the newest evidence it costs 3.16 µs per row, as written 9.16 µs." in text
+    assert "over the rows so far" not in text
 
 
 def test_rows_that_all_passed_are_evidence():

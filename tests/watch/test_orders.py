@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from eddyline.runtime.records import BatchRecord, OrderRecord
-from eddyline.watch.orders import MAX_LINES, order_series
+from eddyline.watch.orders import MAX_LINES, lines, order_series
 from eddyline.watch.series import points_of
 from tests.watch.fakes import many_names
 
@@ -97,6 +97,18 @@ def test_mean_costs_weigh_rows_and_skip_what_is_not_known():
     series = series_of(a_batch(0, (0, 1)), unknown, dear)
     assert series.mean_cost_ns == pytest.approx(30.0)
     assert series.mean_as_written_ns == pytest.approx(30.0)
+
+
+def test_an_order_that_costs_what_the_written_one_does_saves_nothing_to_speak_of():
+    same = a_batch(0, (0, 1), n_rows=2_000_000, as_written_ns=10.0)
+    assert series_of(same).outcome("The order").endswith("is 10 ns per row, as written.")
+    assert lines(same.operators)[1:] == ("arrow: 10 ns per row, as written",)
+
+
+def test_progress_says_what_a_ratio_comes_to_in_a_batch():
+    (record,) = a_batch(0, (1, 0), n_rows=2_000_000).operators
+    assert lines([record])[1].endswith("3 × less than as written (30 ns): 40 ms of work less")
+    assert lines([replace(record, n_rows=0)])[1].endswith("as written (30 ns)")
 
 
 def test_what_was_saved_stands_beside_the_time_of_the_batches():

@@ -85,3 +85,20 @@ def test_what_has_no_content_is_left_out(part):
         Section("", (Text("a"),))
     ]
     assert arranged([Section("t", (part, Text("a")))]) == [Section("t", (Text("a"),))]
+
+
+def test_numbers_that_are_not_known_have_no_column():
+    table = Table(
+        columns("name, why, hits: number, n: count"), (("a", "", None, 0), ("b", "", None, 2))
+    )
+    (section,) = arranged([Section("t", (table,))])
+    assert section.parts == (Table(columns("name, why, n: count"), (("a", "", 0), ("b", "", 2))),)
+
+
+def test_a_row_that_has_no_room_leaves_out_what_is_not_known():
+    table = Table(
+        columns("name, hits: number, of all: share"), (("a" * 30, None, 0.5), ("b", 2.0, None))
+    )
+    text = explain("q", [Section("t", (table,))], width=20)
+    assert "hits -" not in text
+    assert "of all 50.0 %" in text

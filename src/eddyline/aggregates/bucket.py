@@ -8,7 +8,6 @@ rows are cut into batches nor on where their cells are.
 from __future__ import annotations
 
 import time
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,12 +16,16 @@ import pyarrow.compute as pc
 
 from eddyline.aggregates.cells import CHECK, CODE, group_bounds, in_order, merged, together, whole
 from eddyline.aggregates.history import History, Reach, Span
-from eddyline.aggregates.plan import FIRST, INSTANT, IS, OLD, WAS, BucketReport, BucketState
-from eddyline.aggregates.ranges_kernels import change_ranges, session_ranges, slide_ranges
-from eddyline.aggregates.slides import Slides
-from eddyline.query.windows import LONGEST, SessionWindow, SlideWindow
+from eddyline.aggregates.plan import (
+    INSTANT,
+    IS,
+    OLD,
+    WAS,
+    BucketReport,
+    BucketState,
+)
 from eddyline.state.reorder_buffer import HeldRows
-from eddyline.state.row_files import between, open_rows, write_rows
+from eddyline.state.row_files import between
 from eddyline.state.rows import ALWAYS, FOREVER, Rows
 
 if TYPE_CHECKING:
@@ -152,175 +155,6 @@ class BucketBatch:
         return pa.table(columns)
 
 
-class SlideBatch(BucketBatch):
-    """Windows that end at every slide."""
-
-    @cached_property
-    def slides(self) -> Slides:
-        """The windows."""
-        assert isinstance(self.plan.window, SlideWindow)
-        return Slides.of(self.plan.window)
-
-    @property
-    def back(self) -> int:
-        """How far before the end of a window its cells, and those of the one before, start."""
-        return self.slides.length + (self.slides.slide if self.plan.tells_old else 0)
-
-    def answered(self, instant: int) -> int:
-        """Return the start of the first cell that is not answered when time is at an instant."""
-        return instant if instant in (ALWAYS, FOREVER) else self.slides.cell_of(instant)
-
-    def results(self, fresh: Rows | None) -> pa.Table | None:
-        """Return the results of the windows that end after ``before`` and not after ``after``."""
-        before, slide = self.plan.before, self.slides.slide
-        history = self.reached("range", Reach(self.slides.length))
-        if before == ALWAYS:
-            if fresh is None:
-                return None
-            before = int(fresh.starts.min())
-        first, last = self.slides.end_from(before + 1), self._last(fresh)
-        if first > last:
-            return None
-        start = first - slide if self.plan.tells_old else first
-        is_all = self.slides.length == LONGEST
-        reached = (first - self.back, last - self.slides.length)
-        since, common = (ALWAYS, ALWAYS) if is_all else reached
-        cells = self.entries(history.cells(since, (common, start), None), fresh)
-        if cells is None:
-            return None
-        length = -1 if is_all else self.slides.length
-        n_instants = (last - first) // slide + 1
-        facts = first, n_instants, slide, length, self.plan.tells_old
-        return self.table(cells, *_filled(slide_ranges, cells, *facts))
-
-    def _last(self, fresh: Rows | None) -> int:
-        """Return the last end of a window that is answered (µs)."""
-        slides = self.slides
-        if self.plan.after == ALWAYS:
-            return ALWAYS
-        if self.plan.after != FOREVER:
-            return slides.end_from(self.plan.after + 1) - slides.slide
-        newest = ALWAYS if fresh is None else int(fresh.starts.max())
-        first = slides.end_from(newest + 1)
-        if slides.length == LONGEST:
-            return first
-        is_told = self.plan.emits == "dstream"  # that the last ones are no more
-        return slides.end_from(newest + slides.length + 1) - (0 if is_told else slides.slide)
-
-    def history_after(self, fresh: Rows | None) -> dict[str, tuple[Span, ...]]:
-        """Return the files of cells that windows of later batches reach back to."""
-        history = self.reached("range", Reach(self.slides.length))
-        after = self.plan.after
-        if after == ALWAYS:
-            return {}
-        horizon = ALWAYS if history.reach.is_all else self.slides.end_from(after + 1) - self.back
-        return kept_spans("range", history, fresh, horizon)
-
-
-class ChangeBatch(BucketBatch):
-    """Windows that change with every row that comes or leaves."""
-
-    @cached_property
-    def reach(self) -> Reach:
-        """How far windows look back."""
-        counts = self.plan.window.counts
-        return Reach(self.plan.window.length) if counts is None else Reach(n_rows=counts.rows)
-
-    def fresh(self, due: list[Rows]) -> Rows | None:
-        """Return the cells that are answered now; rows that are counted stay rows."""
-        filled = [each for each in due if len(each)]
-        if self.reach.n_rows < 0 or not filled:
-            return super().fresh(due)
-        return with_ties(in_order(together(filled)), self.plan.ties)
-
-    def results(self, fresh: Rows | None) -> pa.Table | None:
-        """Return the results of the instants at which a row comes or leaves."""
-        since, until = max(self.plan.before, ALWAYS + 2), self.plan.after
-        length, is_timed = self.reach.length, 0 <= self.reach.length < LONGEST
-        low, common = (since - 1 - length, until - 1 - length) if is_timed else (ALWAYS, ALWAYS)
-        history = self.reached("changes", self.reach)
-        new = no_cells() if fresh is None else fresh
-        found = history.cells(max(low, ALWAYS), (common, since), new, with_edges=is_timed)
-        cells = self.entries(found, fresh)
-        if cells is None:
-            return None
-        facts = since, until, length if is_timed else -1, self.reach.n_rows
-        return self.table(cells, *_filled(change_ranges, cells, *facts))
-
-    def history_after(self, fresh: Rows | None) -> dict[str, tuple[Span, ...]]:
-        """Return the files of cells that windows of later batches reach back to."""
-        is_timed = 0 <= self.reach.length < LONGEST
-        horizon = self.plan.after - 1 - self.reach.length if is_timed else ALWAYS
-        return kept_spans("changes", self.reached("changes", self.reach), fresh, horizon)
-
-
-class SessionBatch(BucketBatch):
-    """Rows of a group that follow each other by no more than a gap.
-
-    The cells of sessions that are open wait, each session as one cell with its first and its last
-    instant as start and end.
-    """
-
-    @property
-    def gap(self) -> int:
-        """Most time between two rows of one session (µs)."""
-        assert isinstance(self.plan.window, SessionWindow)
-        return self.plan.window.gap
-
-    def run(self, arrived: Rows | None) -> Iterator[pa.Table]:
-        """Yield the sessions that end, and keep those that are open."""
-        started = time.thread_time_ns()
-        parts = [self._open(file) for file in self.state.waiting]
-        self._n_read = sum(map(len, parts))
-        parts += [] if arrived is None else [arrived]
-        results, state = 0, BucketState()
-        if parts:
-            cells = in_order(together(parts))
-            firsts, lasts = sessions_of(cells, self.gap)
-            is_open = lasts + self.gap >= self.plan.after
-            ranges = np.column_stack([firsts, np.append(firsts[1:], len(cells))])
-            done, lasting = ranges[~is_open], ranges[is_open]
-            if len(done):
-                found = self.table(cells, lasts[~is_open] + self.gap, np.column_stack([done, done]))
-                results = found.num_rows
-                yield found.append_column(FIRST, pa.array(cells.starts[done[:, 0]]))
-            state = BucketState(self._sessions(cells, lasting, lasts[is_open]))
-        self.report = BucketReport(
-            self.report.bucket,
-            state,
-            n_arrived=0 if arrived is None else len(arrived),
-            n_read=self._n_read,
-            n_results=results,
-            work_ns=time.thread_time_ns() - started,
-        )
-
-    def _sessions(self, cells: Rows, ranges: Ints, lasts: Ints) -> tuple[RunFile, ...]:
-        """Return the file of sessions that are open, one cell each."""
-        if self.place is None or not len(ranges):
-            return ()
-        lo, hi = np.ascontiguousarray(ranges[:, 0]), np.ascontiguousarray(ranges[:, 1])
-        columns = {
-            name: self.partials[name].merge(whole(column), lo, hi)
-            if name in self.partials
-            else column.take(pa.array(lo))
-            for name, column in zip(cells.payload.column_names, cells.payload.columns, strict=True)
-        }
-        codes = {key: of[lo] for key, of in cells.codes.items()}
-        rows = Rows(codes, cells.starts[lo], lasts, pa.table(columns))
-        return (write_rows(self.place.files, self.place.runs, rows, is_sorted=True),)
-
-    def _open(self, file: RunFile) -> Rows:
-        assert self.place is not None
-        return open_rows(self.place.files, self.place.runs, file)
-
-
-def sessions_of(cells: Rows, gap: int) -> tuple[Ints, Ints]:
-    """Return the first cell of each session, and its last instant (µs); cells are in order."""
-    firsts, lasts = np.empty(len(cells), np.int64), np.empty(len(cells), np.int64)
-    n = session_ranges(cells.starts, cells.ends, group_bounds(cells), gap, firsts, lasts)
-    return firsts[:n], lasts[:n]
-
-
 def with_ties(cells: Rows, columns: tuple[str, ...]) -> Rows:
     """Return rows in order, those of one group and instant by the values of some columns."""
     same = (cells.starts[1:] == cells.starts[:-1]) & (cells.codes[0][1:] == cells.codes[0][:-1])
@@ -334,7 +168,7 @@ def with_ties(cells: Rows, columns: tuple[str, ...]) -> Rows:
     return cells.taken(order.to_numpy())
 
 
-def _filled(find: Callable[..., int], cells: Rows, *facts: Any) -> tuple[Ints, Ints]:
+def filled_ranges(find: Callable[..., int], cells: Rows, *facts: Any) -> tuple[Ints, Ints]:
     """Return the instants and ranges that a kernel finds, which first counts them."""
     bounds = group_bounds(cells)
     nothing = np.empty(0, np.int64), np.empty((0, ROOM_COLUMNS), np.int64)

@@ -19,13 +19,16 @@ if TYPE_CHECKING:
 
     from eddyline.aggregates.monoid import Monoid
     from eddyline.query.query import Emits
-    from eddyline.query.windows import Window
+    from eddyline.query.windows import SlideWindow, Window
 
 COMPONENT = "aggregate"
 
 INSTANT, FIRST = "__instant", "__first"
 """Columns of results: the instant that they are of, which is the end of a window, and of sessions
-the first instant (µs)."""
+and of several queries its start (µs)."""
+
+PLACE = "__place"
+"""The column of results of several queries that says of which they are, by number."""
 
 IS, WAS = "__is", "__was"
 """Columns of results of which the ones before are told, too: whether there is one, and was."""
@@ -62,6 +65,17 @@ class Frame:
 
 
 @dataclass(frozen=True, slots=True)
+class Share:
+    """The windows of one of several queries whose cells are the same."""
+
+    window: SlideWindow
+    columns: tuple[str, ...]
+    """The columns of partial aggregates that it needs."""
+    presence: str = ""
+    """The column that counts its rows, where it does not take all; empty if it does."""
+
+
+@dataclass(frozen=True, slots=True)
 class AggregatePlan:
     """The work of every bucket in one batch; goes to workers."""
 
@@ -79,6 +93,8 @@ class AggregatePlan:
     """Of aggregates before OVER, in the place of a window and its partials."""
     ties: tuple[str, ...] = ()
     """The columns that order rows of one instant, where rows are counted."""
+    shares: tuple[Share, ...] = ()
+    """Of several queries, in the place of a window: those of each."""
 
     @property
     def users(self) -> dict[str, UserMonoid]:

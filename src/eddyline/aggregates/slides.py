@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from eddyline.query.windows import LONGEST
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from eddyline.query.windows import SlideWindow
 
 
@@ -35,6 +38,16 @@ class Slides:
     def cut(self) -> int:
         """The place in each slide at which a window begins (µs); 0 if it is where one ends."""
         return 0 if self.length == LONGEST else -self.length % self.slide
+
+    @classmethod
+    def common(cls, windows: Sequence[SlideWindow]) -> Slides:
+        """Return slides whose cells are cut at the edges of all of some windows, if not finer."""
+        first, *_ = windows
+        parts = [part for each in windows for part in (each.slide, each.length)]
+        parts += [each.origin - first.origin for each in windows]
+        width = math.gcd(*parts)
+        longest = max(each.length for each in windows)
+        return cls(width, longest, first.origin % width)
 
     @property
     def is_tumbling(self) -> bool:

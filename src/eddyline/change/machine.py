@@ -62,6 +62,10 @@ class MachineBank(ABC):
         n_held = 0 if self.is_sequential else n_feedback
         self._buffer: Floats = np.zeros((self.n, n_held))
 
+    def __repr__(self) -> str:
+        """Say what is in the bank."""
+        return f"{type(self).__name__}({self.n:,} detectors)"
+
     # -- the states ---------------------------------------------------------------------------
 
     @abstractmethod

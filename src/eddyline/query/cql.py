@@ -1,8 +1,6 @@
-"""CQL's own syntax: windows behind streams, and ISTREAM(…) around what a query emits [CQL].
+"""CQL's windows behind streams, and its words for what a query emits [CQL].
 
-sqlglot has no tree for either. They are part of the grammar here, and what is read stays the user's
-text: the tree says at which tokens windows, output columns and conditions stand. The parser
-overrides methods of sqlglot that are not public, which is why pyproject.toml pins it narrowly.
+The grammar of queries, which these are part of, is ``select.grammar``.
 """
 
 from __future__ import annotations
@@ -11,11 +9,10 @@ import re
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
-from sqlglot import TokenType, exp
+from sqlglot import TokenType
 
-from eddyline.errors import NotSupportedError
 from eddyline.query.windows import (
     LONGEST,
     UNITS,
@@ -29,25 +26,15 @@ from eddyline.registry import unknown
 from eddyline.sql.parsing import SparkText, refuse, slice_of, tokens_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
-    from sqlglot import Expr, Token
+    from sqlglot import Token
 
     from eddyline.query.query import Emits
     from eddyline.query.windows import Window
 
-Span = tuple[int, int]
-"""The positions of a first token and of that behind the last one."""
-
 EMITS: dict[str, Emits] = {"ISTREAM": "istream", "DSTREAM": "dstream", "RSTREAM": "rstream"}
 
-SPAN, ITEM, WINDOWS, FIRST, EMITTED = "span", "item", "windows", "first", "emitted"
-"""Keys of ``meta`` of nodes: the span of an expression, that of an output column with its name,
-those of the windows behind a name or an alias, the first token of a join, the word that says what
-is emitted."""
-
-_BEHIND_NAMES = "a window stands behind the name or the alias of a stream"
-_BEHIND_BARE_WORD = (TokenType.VAR, TokenType.IDENTIFIER, TokenType.STAR, TokenType.DISTINCT)
 _FORMS = (
     "RANGE 10 SECONDS, RANGE 10 MINUTES SLIDE 1 MINUTE, ROWS 1000, PARTITION BY k ROWS 10, "
     "SESSION 5 MINUTES, NOW or UNBOUNDED"
@@ -55,21 +42,6 @@ _FORMS = (
 _NUMBER = re.compile(r"\d+\.?\d*(e[+-]?\d{1,3})?", re.IGNORECASE | re.ASCII)
 _SIGNS = (TokenType.DASH, TokenType.PLUS)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def tokens_of_query(text: str) -> list[Token]:
-    """Return the tokens of a query, in which ``window`` is a name but in ``WINDOW w AS (…)``.
-
-    Raises:
-        QueryError: a quote or comment is left open.
-    """
-    tokens = tokens_of(text, "the query")
-    for position, token in enumerate(tokens):
-        behind = [each.token_type for each in tokens[position + 1 : position + 3]]
-        is_clause = TokenType.ALIAS in behind[1:] and behind[0] != TokenType.COMMA
-        if token.token_type == TokenType.WINDOW and not is_clause:
-            token.token_type = TokenType.VAR
-    return tokens
 
 
 def read_window(text: str, where: str = "the window") -> Window:
@@ -106,7 +78,7 @@ def window_of(text: str, tokens: Sequence[Token], end: int, where: str) -> Windo
 
     The tokens are those of the window without its brackets; it ends at the offset ``end``.
     """
-    return WindowParser(dialect=CqlText()).window(text, tokens, end, where)
+    return WindowParser(dialect=SparkText()).window(text, tokens, end, where)
 
 
 class WindowParser(SparkText.Parser):
@@ -279,177 +251,6 @@ class WindowParser(SparkText.Parser):
 
     def _refuse(self, message: str, offset: int) -> NoReturn:
         refuse(f"{self._where}: {message}", self.sql, offset)
-
-
-class CqlText(SparkText):
-    """Spark SQL as it is written, with CQL's windows and relation-to-stream operators."""
-
-    class Parser(WindowParser):
-        """See the dialect."""
-
-        ADD_JOIN_ON_TRUE: ClassVar[bool] = False  # conditions are those that are written
-
-        # -- queries ------------------------------------------------------------------------------
-
-        def reset(self) -> None:
-            """Forget the text before."""
-            super().reset()
-            self._emits: Token | None = None
-
-        def _parse_statement(self) -> Expr | None:
-            """Read SELECT, perhaps in ISTREAM(…)."""
-            word = self._stream_word()
-            if word is not None:
-                self._emits = word
-                self._advance(2)
-                if self._curr.token_type == TokenType.R_PAREN:
-                    refuse(f"{word.text}(…) needs a SELECT", self.sql, self._curr.start)
-            self._check_is_select()
-            tree: Expr | None = super()._parse_statement()
-            if word is not None:
-                self._close(word)
-            if tree is not None:
-                tree.meta[EMITTED] = self._emits
-            return tree
-
-        def _check_is_select(self) -> None:
-            first = self._curr or self._prev
-            if first.token_type == TokenType.WITH:
-                message = "WITH is not supported yet; write one SELECT"
-                refuse(message, self.sql, first.start, NotSupportedError)
-            if first.token_type != TokenType.SELECT:
-                message = f"a query starts with SELECT, got {first.text!r}"
-                refuse(message, self.sql, first.start)
-
-        def _close(self, word: Token) -> None:
-            """Step over the parenthesis that ends ISTREAM(…), and the query with it."""
-            if not self._curr:
-                opening = self._tokens[self._tokens.index(word) + 1]
-                message = f"{word.text} has a parenthesis that is left open"
-                refuse(message, self.sql, opening.start)
-            if self._match(TokenType.R_PAREN) and self._curr:
-                message = f"nothing may follow {word.text}(…), got {self._curr.text!r}"
-                refuse(message, self.sql, self._curr.start)
-
-        def _stream_word(self) -> Token | None:
-            """Return the word if ISTREAM( comes next."""
-            token: Token = self._curr
-            is_call = self._next.token_type == TokenType.L_PAREN
-            is_word = token.token_type == TokenType.VAR and token.text.upper() in EMITS
-            return token if is_call and is_word else None
-
-        def _parse_projections(self) -> tuple[list[Expr], None]:
-            word, is_word = self._stream_word(), self._curr.text.upper() in EMITS
-            if word is None:
-                is_bare = is_word and self._curr.token_type == TokenType.VAR
-                if is_bare and self._next.token_type in _BEHIND_BARE_WORD:
-                    message = f"write SELECT {self._curr.text}(…) FROM …"
-                    refuse(message, self.sql, self._curr.start)
-                return self._output_columns(), None
-            if self._emits is not None:
-                refuse("what the query emits is said twice", self.sql, word.start)
-            self._emits = word
-            self._advance(2)
-            if self._curr.token_type == TokenType.DISTINCT:
-                message = f"write {word.text}(SELECT DISTINCT … FROM …)"
-                refuse(message, self.sql, self._curr.start, NotSupportedError)
-            columns = self._output_columns()
-            if not self._match(TokenType.R_PAREN) or self._curr.token_type != TokenType.FROM:
-                message = f"{word.text}(…) stands around all output columns and before FROM"
-                refuse(message, self.sql, word.start)
-            return columns, None
-
-        def _output_columns(self) -> list[Expr]:
-            if self._prev.token_type == TokenType.ALIAS:  # SELECT AS STRUCT, in other dialects
-                message = "the output columns cannot be read; write words of SQL in backticks"
-                refuse(message, self.sql, self._prev.start)
-            columns: list[Expr] = []
-            while not columns or self._match(TokenType.COMMA):
-                start = self._index
-                column = self._parse_expression()
-                if column is None and self._curr:
-                    refuse("an output column is missing", self.sql, self._curr.start)
-                if column is None:
-                    break
-                column.meta[ITEM] = (start, self._index)
-                columns.append(column)
-            return columns
-
-        def _spanned(self, parse: Callable[..., Expr | None], *args: Any, **how: Any) -> Any:
-            """Note the span of what a method parses."""
-            start = self._index
-            tree = parse(*args, **how)
-            if tree is not None:
-                tree.meta[SPAN] = (start, self._index)
-            return tree
-
-        def _parse_disjunction(self) -> Any:  # a condition
-            before = self._prev
-            tree = self._spanned(super()._parse_disjunction)
-            if tree is None and before.token_type == TokenType.ON:
-                refuse("the condition of ON is missing", self.sql, before.start)
-            return tree
-
-        def _parse_equality(self, *args: Any, **how: Any) -> Any:  # a conjunct
-            return self._spanned(super()._parse_equality, *args, **how)
-
-        def _parse_comparison(self, *args: Any, **how: Any) -> Any:  # a side of an equality
-            return self._spanned(super()._parse_comparison, *args, **how)
-
-        def _parse_unary(self) -> Any:  # a side of + or *
-            return self._spanned(super()._parse_unary)
-
-        def _parse_function(self, *args: Any, **how: Any) -> Any:  # a call with FILTER and OVER
-            return self._spanned(super()._parse_function, *args, **how)
-
-        def _parse_lambda(self, *args: Any, **how: Any) -> Any:  # an argument
-            return self._spanned(super()._parse_lambda, *args, **how)
-
-        def _parse_using_identifiers(self) -> list[Expr]:
-            using = self._prev
-            names: list[Expr] = super()._parse_using_identifiers()
-            if not names:
-                refuse("USING needs the names of columns", self.sql, using.start)
-            return names
-
-        def _parse_join(self, *args: Any, **kwargs: Any) -> exp.Join | None:
-            start, first = self._index, self._curr
-            join: exp.Join | None = super()._parse_join(*args, **kwargs)
-            if join is not None:
-                join.meta[FIRST] = start
-            elif self._index > start:
-                refuse("a stream is missing behind the comma", self.sql, first.start)
-            return join
-
-        def _parse_table_parts(self, *args: Any, **kwargs: Any) -> Expr | None:
-            if self._curr.token_type == TokenType.L_BRACKET:
-                refuse(_BEHIND_NAMES, self.sql, self._curr.start)
-            table: Expr | None = super()._parse_table_parts(*args, **kwargs)
-            if table is not None:
-                self._skip_windows(table)
-            return table
-
-        def _parse_table_alias(self, *args: Any, **kwargs: Any) -> exp.TableAlias | None:
-            if self._match_pair(TokenType.ALIAS, TokenType.L_BRACKET, advance=False):
-                refuse(_BEHIND_NAMES, self.sql, self._next.start)
-            alias: exp.TableAlias | None = super()._parse_table_alias(*args, **kwargs)
-            if alias is not None:
-                self._skip_windows(alias)
-            return alias
-
-        def _skip_windows(self, node: Expr) -> None:
-            """Note the spans of the windows behind a name; they are read once it is known whose."""
-            spans: list[Span] = []
-            while self._match(TokenType.L_BRACKET):
-                start = self._index
-                while self._curr and self._curr.token_type != TokenType.R_BRACKET:
-                    self._advance()
-                if not self._curr:
-                    message = "a window has a bracket that is left open"
-                    refuse(message, self.sql, self._tokens[start - 1].start)
-                spans.append((start, self._index))
-                self._advance()
-            node.meta[WINDOWS] = spans
 
 
 def _micros_of(token: Token) -> int | None:

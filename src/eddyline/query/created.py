@@ -47,12 +47,18 @@ class CreateQuery(_Selected):
 
 
 @dataclass(frozen=True, slots=True)
-class CreateFunction:
-    """A predicate function and where it is found."""
-
+class _Found:
     name: str
     target: str
     """``module:attribute``."""
+
+
+class CreateFunction(_Found):
+    """A predicate function and where it is found."""
+
+
+class CreateAggregate(_Found):
+    """A class of the user that aggregates, and where it is found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +100,7 @@ Created = (
     | CreateResult
     | CreateTable
     | CreateFunction
+    | CreateAggregate
     | CreateQuery
     | CreateRules
     | CreateRule
@@ -107,6 +114,7 @@ class Script:
     streams: tuple[CreateStream, ...] = ()
     tables: tuple[CreateTable, ...] = ()
     functions: tuple[CreateFunction, ...] = ()
+    aggregates: tuple[CreateAggregate, ...] = ()
     results: tuple[CreateResult, ...] = ()
     """Streams made by queries; one may read those before it."""
     queries: tuple[CreateQuery, ...] = ()

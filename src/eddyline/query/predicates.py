@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, get_args, overload
 
 from eddyline.errors import OptionError, QueryError
-from eddyline.registry import unknown
+from eddyline.registry import checked_text, unknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -31,6 +31,7 @@ class SqlPredicate:
 
     Raises:
         QueryError: there is no text.
+        OptionError: the name, or the user's word, is none.
     """
 
     text: str
@@ -46,7 +47,13 @@ class SqlPredicate:
         if not isinstance(self.text, str) or not self.text.strip():
             msg = f"a SQL predicate needs a text such as \"proto = 'tcp'\", got {self.text!r}"
             raise QueryError(msg, text=self.text)
-        if not self.name:
+        for what in ("can_raise", "deterministic"):
+            if getattr(self, what) not in (None, True, False):
+                msg = f"{what} of a predicate is True, False or None, got {getattr(self, what)!r}"
+                raise OptionError(msg, predicate=self.text)
+        if self.name:
+            checked_text("name of a predicate", self.name)
+        else:
             object.__setattr__(self, "name", _shortened(self.text))
 
 
@@ -65,7 +72,7 @@ class FunctionPredicate:
     It can still be called like the function that it was made from.
 
     Raises:
-        OptionError: ``arrays`` is not a kind of array that a function can get.
+        OptionError: ``arrays`` is not a kind of array that a function can get, or the name no text.
         QueryError: it is not callable, reads nothing, or takes another number of arguments.
     """
 
@@ -87,7 +94,9 @@ class FunctionPredicate:
     def __post_init__(self) -> None:
         _check_function(self.fn)
         object.__setattr__(self, "reads", _checked_reads(self.reads, _function_name(self.fn)))
-        if not self.name:
+        if self.name:
+            checked_text("name of a predicate", self.name)
+        else:
             object.__setattr__(self, "name", _default_name(self.fn, self.reads))
         object.__setattr__(self, "__doc__", inspect.getdoc(self.fn))
         if self.arrays not in get_args(Arrays):

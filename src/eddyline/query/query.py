@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from eddyline.query.aggregates import AggregateCall
+    from eddyline.query.aggregates import AggregateCall, OverCall
     from eddyline.query.predicates import FunctionPredicate, Predicate
     from eddyline.query.windows import Window
 
@@ -23,17 +23,20 @@ have a partner; rows of it that have none."""
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """One input of a query: a stream or a table under the name by which the query calls it."""
+    """One input of a query: a stream, a table or a subquery, under the name that it has there."""
 
     name: str
     """Unique in the query; the alias, or the stream's name where there is none."""
     stream: str
-    """The stream or table by the name it was given; the same for both sides of a self-join."""
+    """The stream or table by the name it was given; the same for both sides of a self-join. Of a
+    subquery its name in the query."""
     window: Window
     predicates: tuple[Predicate, ...] = ()
     """The conjuncts that read this input alone, over its unqualified columns."""
     start: int = field(default=0, compare=False)
     """The offset of the stream's name in the query's text, for errors."""
+    query: Query | None = None
+    """The subquery, if it is one: what ``(SELECT …) AS x`` says; its text is the whole query's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +66,18 @@ class Grouping:
 
 
 @dataclass(frozen=True, slots=True)
+class Over:
+    """Aggregates of each row over rows of its partition up to it."""
+
+    partition_by: tuple[str, ...]
+    """SQL texts over the unqualified columns of the input; none: all rows are one partition."""
+    calls: tuple[OverCall, ...]
+    """In the order in which they are mentioned first."""
+    time: str
+    """The column by which rows go; see ``TimeColumn``."""
+
+
+@dataclass(frozen=True, slots=True)
 class TimeColumn:
     """A column of the input by which the query says that time goes: it has to be the event time."""
 
@@ -79,7 +94,7 @@ class Query:
     """A continuous query: a filter or aggregates over one input, or a join of several."""
 
     inputs: tuple[Input, ...]
-    """In the order in which they were written; one or more."""
+    """In the order in which they were written; one or more. Of UNION ALL those of all its parts."""
     keys: tuple[KeyClass, ...]
     """In the order of the first equality of each."""
     equalities: tuple[str, ...]
@@ -104,10 +119,16 @@ class Query:
 
     grouping: Grouping | None = None
     """None: no aggregates."""
+    overs: tuple[Over, ...] = ()
+    """Of a filter, what is added to its rows before the output columns are computed."""
     times: tuple[TimeColumn, ...] = ()
     """In the order of the text."""
 
+    parts: tuple[Query, ...] = ()
+    """Queries of which UNION ALL has the rows of all, and else nothing; output columns go by
+    position, and have the names of the first."""
+
     @property
     def is_join(self) -> bool:
-        """Whether the query has several inputs."""
-        return len(self.inputs) > 1
+        """Whether the query has several inputs that are joined."""
+        return len(self.inputs) > 1 and not self.parts

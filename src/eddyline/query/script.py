@@ -1,8 +1,9 @@
-"""Reads a script: streams, tables, functions, queries and rules, each up to a semicolon.
+"""Reads a script: streams, tables, functions, aggregates, queries, rules; each up to a semicolon.
 
 CREATE STREAM packets WITH (format='parquet', path='in/', schema='port INT, payload STRING');
 CREATE TABLE hosts WITH (format='csv', path='hosts.csv', header=true);
 CREATE FUNCTION suspicious USING 'rules:suspicious';
+CREATE AGGREGATE geomean USING 'statistics:GeometricMean';
 CREATE STREAM odd AS SELECT * FROM packets WHERE port > 1024 AND suspicious(payload, port);
 CREATE QUERY bad WITH (sink='parquet', path='out/') AS SELECT * FROM odd WHERE port < 5000;
 CREATE RULES known ON packets FROM 'rules/' WITH (sink='parquet', path='known/', column='rules');
@@ -20,6 +21,7 @@ from sqlglot import TokenType
 from eddyline.errors import OptionError
 from eddyline.query.cql import EMITS
 from eddyline.query.created import (
+    CreateAggregate,
     CreateFunction,
     CreateQuery,
     CreateResult,
@@ -60,6 +62,7 @@ _SYNTAX = {
     "STREAM": "CREATE STREAM name WITH (format='parquet', path='…'), or … name AS SELECT …",
     "TABLE": "CREATE TABLE name WITH (format='parquet', path='…')",
     "FUNCTION": "CREATE FUNCTION name USING 'module:attribute'",
+    "AGGREGATE": "CREATE AGGREGATE name USING 'module:Class'",
     "QUERY": "CREATE QUERY name [WITH (sink='parquet', path='…')] AS SELECT …",
     "RULES": "CREATE RULES name ON stream [FROM 'rules/'] [WITH (sink='parquet', path='…')]",
     "RULE": "CREATE RULE name IN rules [WITH (level='high', tags='…', title='…')] AS condition",
@@ -101,6 +104,7 @@ def read_script(text: str) -> Script:
         streams=tuple(each for each in made if isinstance(each, CreateStream)),
         tables=tuple(each for each in made if isinstance(each, CreateTable)),
         functions=tuple(each for each in made if isinstance(each, CreateFunction)),
+        aggregates=tuple(each for each in made if isinstance(each, CreateAggregate)),
         results=tuple(each for each in made if isinstance(each, CreateResult)),
         queries=tuple(each for each in made if isinstance(each, CreateQuery)),
         rules=tuple(sets),
@@ -109,7 +113,7 @@ def read_script(text: str) -> Script:
 
 _SPACES: tuple[dict[type[Created], str], ...] = (
     {CreateStream: "stream", CreateResult: "stream", CreateTable: "table"},
-    {CreateFunction: "function"},
+    {CreateFunction: "function", CreateAggregate: "aggregate"},
     {CreateQuery: "query", CreateRules: "set of rules"},
     {CreateRule: "rule"},
 )
@@ -126,7 +130,8 @@ def _clash(one: Created, other: Created) -> str:
     words = list(dict.fromkeys(kinds[each] for each in kinds if each in (type(one), type(other))))
     if len(words) == 1:
         return f"{words[0]} {one.name!r} is created twice; choose another name"
-    return f"a {words[0]} and a {words[1]} are called {one.name!r}; choose another name"
+    one_word, other_word = (f"an {word}" if word[0] in "aeiou" else f"a {word}" for word in words)
+    return f"{one_word} and {other_word} are called {one.name!r}; choose another name"
 
 
 def _statements(tokens: Sequence[Token]) -> Iterator[list[Token]]:
@@ -174,7 +179,11 @@ class _Statement:
             return self._table(name)
         if kind == "RULES":
             return self._rules(name)
-        return self._function(name) if kind == "FUNCTION" else self._query(name)
+        if kind in ("FUNCTION", "AGGREGATE"):
+            return (CreateFunction if kind == "FUNCTION" else CreateAggregate)(
+                *self._found(kind, name)
+            )
+        return self._query(name)
 
     def _stream(self, name: str) -> CreateStream | CreateResult:
         options: dict[str, str] = {}
@@ -212,14 +221,16 @@ class _Statement:
             message = f"{what} has no format; add format='parquet' to WITH"
             refuse(message, self._text, self._tokens[0].start, name=name)
 
-    def _function(self, name: str) -> CreateFunction:
+    def _found(self, kind: str, name: str) -> tuple[str, str]:
+        """Return a name and where what it means is found."""
         self._word("USING")
         token = self._peek()
-        target = self._take("'module:attribute'", TokenType.STRING).text
+        form = "'module:attribute'" if kind == "FUNCTION" else "'module:Class'"
+        target = self._take(form, TokenType.STRING).text
         if not _TARGET.fullmatch(target):
-            message = f"function {name!r}: {target!r} is not of the form 'module:attribute'"
+            message = f"{kind.lower()} {name!r}: {target!r} is not of the form {form}"
             refuse(message, self._text, token.start if token else 0, name=name, target=target)
-        return CreateFunction(name, target)
+        return name, target
 
     def _query(self, name: str) -> CreateQuery:
         options: dict[str, str] = {}

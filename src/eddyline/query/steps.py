@@ -10,20 +10,18 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from sqlglot import exp
+from sqlglot import exp, parse_one
 
-from eddyline.errors import NotSupportedError
-from eddyline.query.aggregates import CALL, GROUP
-from eddyline.query.predicates import MixedPredicate, SqlPredicate
+from eddyline.query.aggregates import CALL, GROUP, WINDOW
 from eddyline.query.select.names import identifier
-from eddyline.sql.parsing import parse_output, quoted, refuse
+from eddyline.sql.parsing import SparkText, parse_output, quoted, tokens_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from eddyline.query.aggregates import AggregateCall, OverCall
     from eddyline.query.predicates import FunctionPredicate, Predicate
-    from eddyline.query.query import Emits, Input, JoinKind, KeyClass, Query
+    from eddyline.query.query import Emits, JoinKind, KeyClass
     from eddyline.query.windows import Window
 
 RESULT = "(result)"
@@ -163,6 +161,17 @@ class AggregateStep(OverOne):
     """What was asked for; None: values at every slide and of every session, and of other windows
     those that come to be (ISTREAM)."""
     output: str = RESULT
+    time: str = ""
+    """The column of the input that the query takes for the event time; empty if it does not say."""
+
+    @property
+    def end(self) -> str | None:
+        """The output column that is the end of the window of a result; None if none is."""
+        for each in self.projections:
+            *words, name = (token.text for token in tokens_of(each))
+            if [word.lower() for word in words] == [WINDOW, ".", "end", "as"]:
+                return name
+        return None
 
     def renamed(self, names: Callable[[str], str]) -> AggregateStep:
         """Return the step over relations of other names."""
@@ -185,12 +194,39 @@ class AggregateStep(OverOne):
 
 
 @dataclass(frozen=True, slots=True)
+class SharedAggregateStep(OverOne):
+    """Aggregates a relation as several queries ask, which group alike over windows that slide.
+
+    Results say by ``PLACE`` which query they are of, by its number, and have the groups of the
+    first of them, the calls of all, and ``WINDOW``.
+    """
+
+    members: tuple[tuple[AggregateStep, str], ...]
+    """The step of each query, and the condition under which it takes a row; empty: it takes all."""
+    output: str = RESULT
+
+    def renamed(self, names: Callable[[str], str]) -> SharedAggregateStep:
+        """Return the step over relations of other names."""
+        return replace(self, input=names(self.input), output=names(self.output))
+
+    def __str__(self) -> str:
+        windows = ", ".join(dict.fromkeys(step.window.text for step, _ in self.members))
+        by = ", ".join(" ".join(text.split()) for _, text in self.members[0][0].groups)
+        return (
+            f"aggregate {self.input} for {len(self.members)} queries"
+            f"{f' by {by}' if by else ''}, over {windows}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class OverStep(OverOne):
     """Adds to each row of a relation aggregates over rows of its partition up to it."""
 
     partition_by: tuple[str, ...]
     """SQL texts over the columns of the input; none: all rows are one partition."""
     calls: tuple[OverCall, ...]
+    time: str = ""
+    """The column of the input that the query takes for the event time; empty if it does not say."""
 
     @property
     def output(self) -> str:
@@ -202,9 +238,26 @@ class OverStep(OverOne):
         return replace(self, input=names(self.input))
 
     def __str__(self) -> str:
-        calls = ", ".join(f"{each.call.text} over {each.window.text}" for each in self.calls)
-        by = f" by {', '.join(self.partition_by)}" if self.partition_by else ""
-        return f"windows of each row of {self.input}{by}: {calls}"
+        calls = ", ".join(
+            f"{each.call.text} over {each.window.text} as {each.call.column}" for each in self.calls
+        )
+        by = ", ".join(" ".join(text.split()) for text in self.partition_by)
+        return f"windows of each row of {self.input}{f' by {by}' if by else ''}: {calls}"
+
+
+@dataclass(frozen=True, slots=True)
+class UnionStep:
+    """Has the rows of several relations; columns go by position, with the names of the first."""
+
+    inputs: tuple[str, ...]
+    output: str = RESULT
+
+    def renamed(self, names: Callable[[str], str]) -> UnionStep:
+        """Return the step over relations of other names."""
+        return replace(self, inputs=tuple(map(names, self.inputs)), output=names(self.output))
+
+    def __str__(self) -> str:
+        return f"union all of {', '.join(self.inputs)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +269,9 @@ class ProjectStep(OverOne):
     output: str = RESULT
     calls: Mapping[str, FunctionPredicate] = field(default_factory=dict, hash=False)
     """Functions that they call, by the columns that stand for them; see ``Query.calls``."""
+    time: str | None = None
+    """The output column that is the event time of a stream that is made of them, where that is not
+    a column of the input."""
     words: str = ""
     """What is said of it in the place of its columns, where these come of the steps before it."""
 
@@ -225,7 +281,7 @@ class ProjectStep(OverOne):
 
     def __repr__(self) -> str:
         """Say what identifies it: columns that somebody wrote."""
-        own = self.words or f"{self.projections!r}, {self.calls!r}"
+        own = self.words or f"{self.projections!r}, {self.calls!r}, {self.time!r}"
         return f"ProjectStep({self.input!r}, {own}, {self.output!r})"
 
     def __str__(self) -> str:
@@ -235,70 +291,6 @@ class ProjectStep(OverOne):
         for name, call in reversed(list(self.calls.items())):
             columns = columns.replace(name, call.text)
         return f"project {self.input}: {columns}"
-
-
-def steps(query: Query, made: Mapping[str, Sequence[Step]] | None = None) -> tuple[Step, ...]:
-    """Return the steps of a query in the order in which they are evaluated.
-
-    A query over one input is filtered even where it has no predicate; of a join, the inputs that
-    have some, and the results if there are conditions beside the equalities.
-
-    Args:
-        query: the query.
-        made: of the streams that are results of other queries, the steps of those by the stream's
-            name. They take the place of reading it, over relations of their own: ``s`` of the query
-            behind the input ``a`` is called ``a.s`` (an input of that very name is in backticks).
-
-    Raises:
-        NotSupportedError: an input of a join is the result of a join.
-
-    Example:
-        >>> from eddyline.query.select.reader import read_query
-        >>> columns = {"s": {"k": "int", "v": "int"}, "t": {"k": "int", "w": "int"}}
-        >>> query = read_query("SELECT v FROM s [NOW], t WHERE s.k = t.k AND v > 3", columns)
-        >>> for step in steps(query):
-        ...     print(step)
-        read s
-        filter s: v > 3
-        read t
-        join s [NOW], t [UNBOUNDED] on s.k = t.k
-        project s ⋈ t: s.v AS v
-    """
-    found: list[Step] = []
-    for each in query.inputs:
-        found += _input_steps(query, each, made or {})
-    names = [identifier(each.name) for each in query.inputs]
-    if query.grouping is not None:
-        return (*found, _aggregate_step(query, names[0]))
-    if not query.is_join:
-        return (*found, ProjectStep(names[0], query.projections, calls=query.calls))
-    output = " ⋈ ".join(names)
-    qualifiers = [each.name for each in query.inputs]
-    needed = columns_read(qualifiers, (*query.projections, *query.residual, *query.conditions))
-    joined = tuple(
-        JoinedInput(each.name, name, each.window, needed[each.name])
-        for name, each in zip(names, query.inputs, strict=True)
-    )
-    asked = query.emits or "istream", output, query.kind, query.conditions
-    found.append(JoinStep(joined, query.keys, query.equalities, *asked))
-    if query.residual:
-        found.append(FilterStep(output, tuple(map(SqlPredicate, query.residual))))
-    return (*found, ProjectStep(output, query.projections))
-
-
-def _aggregate_step(query: Query, input: str) -> AggregateStep:
-    """Return the step that aggregates an input."""
-    assert query.grouping is not None
-    grouping, window = query.grouping, query.inputs[0].window
-    return AggregateStep(
-        input,
-        grouping.groups,
-        grouping.calls,
-        window,
-        query.projections,
-        grouping.having,
-        query.emits,
-    )
 
 
 def with_own(steps: Sequence[Step], aggregates: Mapping[str, Any]) -> tuple[Step, ...]:
@@ -320,36 +312,6 @@ def with_own(steps: Sequence[Step], aggregates: Mapping[str, Any]) -> tuple[Step
     return tuple(found)
 
 
-def _input_steps(query: Query, each: Input, made: Mapping[str, Sequence[Step]]) -> list[Step]:
-    """Return the steps that make an input: its stream, and what passes its predicates."""
-    inner, name = made.get(each.stream), identifier(each.name)
-    found: list[Step] = [ReadStep(each.stream, name)]
-    if inner is not None:
-        if query.is_join and any(isinstance(step, JoinStep) for step in inner):
-            message = (
-                f"{each.stream!r} is the result of a join, which is not supported yet as the input "
-                f"of another join; join all the streams in one query, or filter its results only"
-            )
-            refuse(message, query.text, each.start, NotSupportedError, stream=each.stream)
-        if query.is_join and any(map(_asks_python, inner)):
-            message = (
-                f"{each.stream!r} calls Python functions inside larger expressions or in its "
-                f"output columns, which is not supported yet in the input of a join"
-            )
-            refuse(message, query.text, each.start, NotSupportedError, stream=each.stream)
-        found = inlined(inner, name)
-    if each.predicates or not query.is_join:
-        found.append(FilterStep(name, each.predicates))
-    return found
-
-
-def _asks_python(step: Step) -> bool:
-    """Return whether a step calls Python functions elsewhere than as a predicate."""
-    if isinstance(step, FilterStep):
-        return any(isinstance(each, MixedPredicate) for each in step.predicates)
-    return isinstance(step, ProjectStep) and bool(step.calls)
-
-
 def inlined(steps: Sequence[Step], name: str) -> list[Step]:
     """Return the steps of a query that make an input of another one, over their own relations."""
     return [
@@ -357,16 +319,63 @@ def inlined(steps: Sequence[Step], name: str) -> list[Step]:
     ]
 
 
+def name_of(projection: str) -> str:
+    """Return the name of an output column; empty if Spark gives it one.
+
+    >>> name_of("s.v + 1 AS more"), name_of("v")
+    ('more', 'v')
+    """
+    return str(parse_one(f"SELECT {projection}", read=SparkText).expressions[0].alias_or_name)
+
+
+def lag_of(projection: str, times: Mapping[str, int]) -> int | None:
+    """Return how far an output column of a join may be behind the instant of a result (µs).
+
+    Args:
+        projection: the output column.
+        times: the event times of the streams, qualified, and how far back they may be.
+
+    Returns:
+        None if the column is neither one of them nor the greatest of some.
+
+    >>> lag_of("greatest(s.ts, t.ts) AS ts", {"s.ts": 5, "t.ts": 9})
+    0
+    >>> lag_of("t.ts AS ts", {"s.ts": 5, "t.ts": 9}), lag_of("s.v AS ts", {"s.ts": 5})
+    (9, None)
+    """
+    tree = parse_output(projection)
+    is_greatest = isinstance(tree, exp.Anonymous) and str(tree.name).lower() == "greatest"
+    parts = tree.expressions if is_greatest else [tree]
+    named = {
+        ".".join(identifier(part.name) for part in each.parts)
+        for each in parts
+        if isinstance(each, exp.Column)
+    }
+    if len(named) != len(parts) or not named <= times.keys():
+        return None
+    return 0 if named == times.keys() else min(times[each] for each in named)
+
+
 def carries(steps: Sequence[Step], column: str) -> bool:
     """Return whether the rows that steps make have a column of the rows they read, unchanged."""
-    for step in steps:
+    for at, step in enumerate(steps):
         if isinstance(step, JoinStep | AggregateStep):
             return False
-        if isinstance(step, ProjectStep):
-            kept = {"*", column, quoted(column)}
-            if kept.isdisjoint(step.projections):
+        if isinstance(step, ProjectStep) and _position(step, column) is None:
+            return False
+        if isinstance(step, UnionStep):
+            makers = [steps[maker(steps, at, name)] for name in step.inputs]
+            if len({_position(each, column) for each in makers}) > 1:
                 return False
     return True
+
+
+def _position(step: Step, column: str) -> tuple[str, ...] | int | None:
+    """Return where a step has a column unchanged: of columns with ``*``, what they are at all."""
+    if not isinstance(step, ProjectStep):
+        return None
+    kept = [at for at, each in enumerate(step.projections) if each in (column, quoted(column))]
+    return step.projections if "*" in step.projections else next(iter(kept), None)
 
 
 def columns_read(inputs: Sequence[str], texts: Sequence[str]) -> dict[str, tuple[str, ...]]:

@@ -91,7 +91,8 @@ class RowsWindow(Window):
     """
 
     rows: int
-    """1 or more."""
+    """1 or more; ``LONGEST`` of a frame that has all rows so far, but not those of the own instant
+    that come behind."""
     partition_by: tuple[str, ...] = ()
     """Columns of the stream, by name."""
 
@@ -103,7 +104,7 @@ class RowsWindow(Window):
         'PARTITION BY k ROWS 10'
         """
         by = f"PARTITION BY {', '.join(self.partition_by)} " if self.partition_by else ""
-        return f"{by}ROWS {self.rows}"
+        return f"{by}ROWS {'UNBOUNDED' if self.rows == LONGEST else self.rows}"
 
     @property
     def counts(self) -> RowsWindow | None:
@@ -129,7 +130,8 @@ class SlideWindow(Window):
     """``[RANGE 10 MINUTES SLIDE 1 MINUTE]``: a window that ends at every slide.
 
     The window that ends at an instant has the rows of ``[end - length, end)``, as Spark's
-    ``window(ts, length, slide)``; where length and slide are equal, windows tumble.
+    ``window(ts, length, slide)``; where length and slide are equal, windows tumble. Where the slide
+    is longer, there are gaps, and the rows in them are in no window.
     """
 
     length: int = field()

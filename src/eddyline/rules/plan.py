@@ -61,9 +61,9 @@ class SharingPlan:
         blocks = _counted(len(self.blocks), "bitmap block")
         by_value = _counted(len(self.by_value), "attribute")
         parts = [
-            f"{self.n_accessed} by an access predicate" if self.n_accessed else "",
-            f"{self.n_blocked} in {blocks}" if self.blocks else "",
-            f"{rest} without an access predicate" if rest else "",
+            f"{self.n_accessed:,} by an access predicate" if self.n_accessed else "",
+            f"{self.n_blocked:,} in {blocks}" if self.blocks else "",
+            f"{rest:,} without an access predicate" if rest else "",
             f"{by_value} by distinct value" if self.by_value else "",
             f"{len(self.python_orders)} with Python tests reordered" if self.python_orders else "",
         ]
@@ -71,4 +71,4 @@ class SharingPlan:
 
 
 def _counted(n: int, noun: str) -> str:
-    return f"{n} {noun}{'' if n == 1 else 's'}"
+    return f"{n:,} {noun}{'' if n == 1 else 's'}"

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from eddyline.errors import SourceError
 
@@ -51,12 +52,16 @@ def contents(source: Source | Sequence[Source]) -> list[Content]:
         SourceError: nothing was named, a file or folder does not exist or cannot be read, or a
             folder has no rules.
     """
-    several = [source] if isinstance(source, str | Path) else list(source)
+    is_several = isinstance(source, Iterable) and not isinstance(source, str | bytes)
+    several: list[Any] = list(source) if is_several else [source]  # type: ignore[arg-type]
     if not several:
         msg = f"no rules: an empty list was given; {_WANTED}"
         raise SourceError(msg)
     found: dict[str, Content] = {}
     for each in several:
+        if not isinstance(each, str | Path):
+            msg = f"no rules: {each!r:.60} is no text and no path; {_WANTED}"
+            raise SourceError(msg)
         if isinstance(each, str) and not each.strip():
             # The empty path is the current folder, which nobody means by it.
             msg = f"no rules: {each!r} is no name of a file or folder; {_WANTED}"

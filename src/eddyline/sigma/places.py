@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _CLASS = re.compile(r"'?\b(Sigma\w+Modifier)\b'?")
+_NULL = re.compile(r"<sigma\.types\.SigmaNull object at \w+>")
 
 _OF_CORRELATIONS = {
     exceptions.SigmaCorrelationTypeError: ("correlation", "type"),
@@ -122,7 +123,7 @@ def message(error: Exception) -> str:
     if isinstance(error, EddylineError):
         return error.message
     if isinstance(error, exceptions.SigmaError):
-        return str(error)
+        return _NULL.sub("null", str(error))
     return f"{type(error).__name__}: {error}"
 
 

@@ -19,6 +19,7 @@ from sigma.rule.detection import EmptySigmaDetections
 from sigma.rule.logsource import EmptyLogSource
 
 from eddyline.data.gc_pause import made_of
+from eddyline.errors import QueryError
 from eddyline.sigma.conditions import fields_of
 from eddyline.sigma.correlation_reading import (
     Parsed,
@@ -294,12 +295,26 @@ def _rule_of(body: dict[str, Any]) -> PySigmaRule:
     if "detection" in body and not isinstance(body["detection"], dict):
         msg = "'detection' is a mapping of names to what they look for"
         raise SigmaDetectionError(msg)
+    _check_fields(body.get("detection") or {})
+    if body.get("id") is not None:
+        # Of an id that YAML reads as a number or a day, pySigma makes an error of Python's.
+        body = body | {"id": str(body["id"])}
     rule = PySigmaRule.from_dict(body, collect_errors=True, **_POLICY)
     is_empty = isinstance(rule.detection, EmptySigmaDetections)
     if is_empty or isinstance(rule.logsource, EmptyLogSource):
         # The error of the last part that was read: metadata, log source, detection.
         raise rule.errors[-1]
     return rule
+
+
+def _check_fields(detection: dict[Any, Any]) -> None:
+    """Refuse fields whose names YAML does not read as texts, such as ``on`` and ``5``."""
+    for part, tests in detection.items():
+        for each in tests if isinstance(tests, list) else [tests]:
+            for name in each if isinstance(each, dict) else ():
+                if name is not None and not isinstance(name, str):
+                    msg = f"YAML reads the name of a field as {name!r}; write it in quotes"
+                    raise QueryError(msg, part=("detection", str(part)))
 
 
 def _info(rule: PySigmaRule, source: LogSource, path: str) -> dict[str, Any]:

@@ -197,6 +197,10 @@ def _parts(field: str | None, value: types.SigmaString) -> tuple[str | Wild, ...
 
 
 def _regex(field: str | None, value: types.SigmaRegularExpression) -> ours.Matches:
+    if not isinstance(value.regexp, types.SigmaString):
+        read = "null" if value.regexp is None else repr(value.regexp)
+        msg = f"{_place(field)}: YAML reads the pattern of 're' as {read}; write it in quotes"
+        raise QueryError(msg, field=field)
     if value.contains_placeholder():
         msg = f"{_place(field)}: nothing expands the placeholder in {str(value.regexp)!r}"
         raise NotSupportedError(msg, field=field)

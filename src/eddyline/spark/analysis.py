@@ -2,23 +2,43 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import contextlib
+from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import AnalysisException
+from pyspark.logger import PySparkLogger
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from eddyline.errors import QueryError
+from eddyline.registry import hint
 from eddyline.spark.operator import PREFIX
 from eddyline.spark.session import is_on
+from eddyline.sql.functions import CASTS, SAFE, STRICT
 from eddyline.sql.parsing import quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import DataType, StructType
+
+_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+"""Where PySpark logs what Spark refuses, whoever handles it."""
+
+
+@contextlib.contextmanager
+def unlogged() -> Iterator[None]:
+    """Ask Spark what it may refuse: PySpark logs no line of thousands of characters then."""
+    before = {name: PySparkLogger.getLogger(name).disabled for name in _LOGGERS}
+    try:
+        for name in _LOGGERS:
+            PySparkLogger.getLogger(name).disabled = True
+        yield
+    finally:
+        for name, was_disabled in before.items():
+            PySparkLogger.getLogger(name).disabled = was_disabled
 
 
 def column_types(df: DataFrame) -> dict[str, str]:
@@ -51,6 +71,24 @@ def check_names(df: DataFrame) -> None:
             raise QueryError(msg, column=column)
 
 
+def refused(
+    what: str, error: AnalysisException, functions: Iterable[str] = (), **facts: Any
+) -> QueryError:
+    """Return an error for an expression that Spark refuses.
+
+    Args:
+        what: is refused.
+        error: Spark's reason; of a function that it does not know it names none that is close.
+        functions: of the user, which texts may call.
+        **facts: of the error; an unknown function is added.
+    """
+    if error.getCondition() != "UNRESOLVED_ROUTINE":
+        return QueryError(f"{what}: {error.getMessage() or error}", **facts)
+    name = str((error.getMessageParameters() or {}).get("routineName", "")).strip("`")
+    close = hint(name, [(each, each) for each in (*functions, *SAFE, *STRICT, *CASTS)])
+    return QueryError(f"{what}: unknown function {name!r}{close}", **facts, unknown_function=name)
+
+
 def operand(df: DataFrame, text: str) -> Column:
     """Return the column of exactly that name, or else the text as SQL."""
     return F.expr(quoted(text) if text in df.columns else text)
@@ -73,6 +111,7 @@ def analysed(df: DataFrame, columns: Sequence[Column]) -> list[DataType | Analys
         return found
 
 
+@unlogged()
 def _types(df: DataFrame, columns: Sequence[Column]) -> list[DataType | AnalysisException]:
     numbered = (column.alias(f"c{number}") for number, column in enumerate(columns))
     return [field.dataType for field in df.select(*numbered).schema]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 import pyarrow as pa
@@ -21,19 +21,20 @@ from eddyline.spark.arrow_tasks import task_ids
 from eddyline.spark.event_time import micros_of
 from eddyline.spark.operator import Laid, Operator
 from eddyline.spark.relation import lateness_of
+from eddyline.state.event_time import EventTime, earlier
 from eddyline.state.late_rows import read_late, settle_late, with_times, write_late_table
 from eddyline.state.manifest import StatePart
 from eddyline.state.rows import ALWAYS, FOREVER
 from eddyline.watch import clock as words
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pyspark.sql import Column, DataFrame
 
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.records import History
-    from eddyline.spark.operator import Batch, Observed
+    from eddyline.spark.operator import Batch, Clock, Observed
     from eddyline.spark.relation import Relation
     from eddyline.state.place import StatePlace
     from eddyline.watch.sections import Section
@@ -47,8 +48,8 @@ _MICROS = "__micros"
 class ClockPart(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The durable state of a clock."""
 
-    latest: int = ALWAYS
-    """The latest event time so far (µs)."""
+    latest: dict[str, int] = {}
+    """The latest event time of each stream so far (µs); of those that had rows."""
     n_late: int = 0
     """Late rows so far."""
 
@@ -62,39 +63,56 @@ class Arrived(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class StreamClock(Operator):
-    """The clock of a stream, as the first operator over its rows.
+    """The clock of a stream, or of several as one, as the first operator over their rows.
 
     Args:
-        stream: name of the stream.
-        relation: the stream.
-
-    Raises:
-        QueryError: its event time is no timestamp.
-        OptionError: its lateness is no interval.
+        lateness: most lateness of the rows of each stream (µs).
+        rows: the rows of all, for analysis only.
+        micros: the event time of a row (µs).
+        number: the stream that a row is of, by number; omitted of one.
     """
 
     name = "clock"
+    offset = 0
+    """See ``Clock``."""
 
-    def __init__(self, stream: str, relation: Relation) -> None:
-        assert relation.time is not None
-        self.stream = stream
-        self.keeps_late = (stream,)
+    def __init__(
+        self,
+        lateness: Mapping[str, int],
+        rows: DataFrame,
+        micros: Column,
+        number: Column | None = None,
+    ) -> None:
+        self.streams = EventTime(lateness)
+        self.stream = ", ".join(lateness)
+        self.keeps_late = (self.stream,)
         self.before, self.after = ALWAYS, ALWAYS
         self.part = ClockPart()
         self.arrived = Arrived()
         self.is_asked = False
-        self._columns = relation.df
-        self._micros = micros_of(relation.df, relation.time, stream)
-        self._lateness = lateness_of(relation, stream)
-        self._last_chance: Callable[[Column], Column] = lambda micros: micros
+        self._columns = rows
+        self._micros = micros
+        self._number = number
         self._newest: dict[str, Any] = {}
         self._late_files: set[str] = set()
         self._last_batch = -1
         self._is_warned = False
 
-    def asked(self, last_chance: Callable[[Column], Column]) -> None:
+    @classmethod
+    def of(cls, stream: str, relation: Relation) -> Self:
+        """Return the clock of a stream.
+
+        Raises:
+            QueryError: its event time is no timestamp.
+            OptionError: its lateness is no interval.
+        """
+        assert relation.time is not None
+        micros = micros_of(relation.df, relation.time, stream)
+        return cls({stream: lateness_of(relation, stream)}, relation.df, micros)
+
+    def asked(self) -> None:
         """Take note that an operator asks; see ``Clock``."""
-        self.is_asked, self._last_chance = True, last_chance
+        self.is_asked = True
 
     @property
     def is_idle(self) -> bool:
@@ -136,29 +154,42 @@ class StreamClock(Operator):
         return StatePart.of(self.part, ())
 
     @property
-    def _latest(self) -> int:
-        newest = self._newest.get("latest")
-        return self.part.latest if newest is None else max(self.part.latest, int(newest))
+    def _latest(self) -> dict[str, int]:
+        """The latest event time of each stream with the batch (µs)."""
+        before, newest = self.part.latest, self._newest.get("latest", {})
+        return {**before, **{each: max(before.get(each, at), at) for each, at in newest.items()}}
 
-    def _low(self, latest: int) -> int:
+    def _low(self, latest: Mapping[str, int]) -> int:
         """Return the instant before which all rows have come (µs)."""
-        return latest if latest in (ALWAYS, FOREVER) else max(latest - self._lateness, ALWAYS + 1)
+        return min(self.streams.low(each, latest) for each in self.streams.lateness)
 
     # -- one batch ------------------------------------------------------------------------------
 
     def prepare(self, df: DataFrame, batch: Batch) -> None:
         """Look at the event times of a batch, and put its late rows aside."""
         micros = F.col(_MICROS)
-        late = self._last_chance(micros) <= self.before
+        late = micros < self.before
         counts = [
             F.count(F.lit(1)).alias("n_rows"),
             F.count(micros).alias("n_timed"),
             F.count(F.when(late, 1)).alias("n_late"),
             F.max(micros).alias("latest"),
         ]
-        row = df.select(self._micros.alias(_MICROS)).agg(*counts).first()
-        assert row is not None
-        self._newest = row.asDict()
+        number = F.lit(0) if self._number is None else self._number
+        timed = df.select(self._micros.alias(_MICROS), number.alias("number"))
+        found = timed.agg(F.lit(0).alias("number"), *counts)
+        if self._number is not None:
+            found = timed.groupBy("number").agg(*counts)
+        rows_found = found.collect()
+        names = list(self.streams.lateness)
+        self._newest = {
+            each: sum(row[each] for row in rows_found) for each in ("n_rows", "n_timed", "n_late")
+        }
+        self._newest["latest"] = {
+            names[row["number"]]: int(row["latest"])
+            for row in rows_found
+            if row["latest"] is not None
+        }
         self._late_files = set()
         if self._newest["n_late"]:
             rows = df.withColumn(_MICROS, self._micros).where(late)
@@ -228,9 +259,9 @@ class StreamClock(Operator):
             n_rows=self.arrived.n_rows,
             n_untimed=self.arrived.n_untimed,
             n_late=self.part.n_late,
-            latest=self.part.latest,
+            latest=max(self.part.latest.values(), default=ALWAYS),
             low=self._low(self.part.latest),
-            has_lateness=self._lateness > 0,
+            has_lateness=any(self.streams.lateness.values()),
         )
 
     def snapshot(self) -> Arrived:
@@ -248,6 +279,40 @@ class StreamClock(Operator):
         except msgspec.ValidationError as error:
             msg = f"what is known of the rows of {self.stream!r} cannot be read: {error}"
             raise StateError(msg, stream=self.stream) from error
+
+
+@dataclass(frozen=True, slots=True)
+class ResultClock:
+    """The clock of results that are given when their instants are over: none of them is late.
+
+    Such are those of aggregates and, but for a span by which a column lags behind, of joins.
+    """
+
+    of: Clock
+    """The clock of the rows that they are results of."""
+    lag: int = 0
+    """How far results may be behind that (µs)."""
+    offset: int = 0
+    """See ``Clock``."""
+
+    @property
+    def before(self) -> int:
+        """See ``Clock``."""
+        return earlier(self.of.before, self.lag)
+
+    @property
+    def after(self) -> int:
+        """See ``Clock``."""
+        return earlier(self.of.after, self.lag)
+
+    @property
+    def is_idle(self) -> bool:
+        """See ``Clock``."""
+        return self.of.is_idle
+
+    def asked(self) -> None:
+        """Take note that an operator asks; see ``Clock``."""
+        self.of.asked()
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace as replace_fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from eddyline.aggregates.functions import AGGREGATES
 from eddyline.aggregates.user import UserMonoid
 from eddyline.errors import OptionError, QueryError
+from eddyline.query.planned import steps
 from eddyline.query.predicates import FunctionPredicate, of_function
 from eddyline.query.select.reader import read_query
-from eddyline.query.steps import ReadStep, carries, inlined, steps, with_own
-from eddyline.registry import checked_text, unknown
+from eddyline.query.steps import (
+    AggregateStep,
+    JoinStep,
+    ProjectStep,
+    ReadStep,
+    carries,
+    inlined,
+    with_own,
+)
+from eddyline.registry import checked_text, hint, unknown
 from eddyline.spark.analysis import column_types
 from eddyline.spark.catalog import Catalog
 from eddyline.spark.query import RENAME, Query
@@ -24,7 +34,7 @@ from eddyline.spark.run.triggers import SparkTrigger, trigger_text
 from eddyline.spark.session import check_is_classic, session
 from eddyline.spark.shared.group import Start, start_together
 from eddyline.spark.sinks.sinks import folder_of
-from eddyline.sql.parsing import refuse
+from eddyline.sql.parsing import on_one_line, refuse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -110,15 +120,9 @@ class Engine(Catalog):
         what = f"stream {name!r}"
         check_time(what, df.columns, time, lateness)
         if isinstance(df, Query):
-            if time is not None and not _has_event_time(df, time, lateness):
-                msg = (
-                    f"stream {name!r}: results of a query have the event time and the lateness of "
-                    f"the stream that it reads, and {time!r} is not that column, unchanged, with "
-                    f"that lateness; leave out time and lateness, or give them to the stream"
-                )
-                raise QueryError(msg, name=name, time=time)
+            made = df if time is None else _timed(name, df, time, lateness)
             self._make_room(name, self.relations, self.results)
-            self.results[name] = df
+            self.results[name] = made
             return
         relation = checked_relation(what, df, time, lateness)
         self._make_room(name, self.relations, self.results)
@@ -248,14 +252,20 @@ class Engine(Catalog):
         chosen = name or self._name_of(stem, text, is_numbered=not replace)
         self._check_free(chosen, replace=replace)
         inner = {each: made.steps for each, made in self.results.items()}
-        made = Query(
-            chosen,
-            text,
-            with_own(steps(read, inner), self.aggregates),
-            self.relations,
-            options,
-            check_not_running=self.check_not_running,
-        )
+        try:
+            made = Query(
+                chosen,
+                text,
+                with_own(steps(read, inner), self.aggregates),
+                self.relations,
+                options,
+                check_not_running=self.check_not_running,
+            )
+        except QueryError as error:
+            if (unknown_function := error.facts.get("unknown_function")) is None:
+                raise
+            close = hint(unknown_function, [(each, each) for each in self.functions])
+            raise QueryError(error.message + close, **error.facts) from error
         self.queries[chosen] = made
         return made
 
@@ -339,7 +349,7 @@ class Engine(Catalog):
 
     def _name_of(self, stem: str, text: str, *, is_numbered: bool) -> str:
         """Return a name for a query that has none; equal texts are numbered, or have one name."""
-        plain = " ".join(text.split()).encode()
+        plain = on_one_line(text).encode()
         name = f"{stem}_{hashlib.blake2b(plain, digest_size=3).hexdigest()}"
         known = sum(each.startswith(name) for each in self.queries)
         return f"{name}_{known + 1}" if known and is_numbered else name
@@ -405,8 +415,28 @@ class Engine(Catalog):
             raise already_running(name, RENAME)
 
 
-def _has_event_time(made: Query, time: str, lateness: str | None) -> bool:
-    """Return whether a column of results is the event time of the stream that a query reads."""
+def _timed(name: str, made: Query, time: str, lateness: str | None) -> Query:
+    """Return a query whose results have an event time, to be a stream.
+
+    Raises:
+        QueryError: the column is no event time of theirs, or they have another lateness.
+    """
     of = [each for each in made.relations.values() if each.df.isStreaming]
-    is_its = len(of) == 1 and of[0].time == time and lateness in (None, of[0].lateness)
-    return is_its and carries(made.steps, time)
+    is_own = {each.time for each in of} == {time} and carries(made.steps, time)
+    *before, last = made.steps
+    if lateness is not None and not (is_own and {each.lateness for each in of} == {lateness}):
+        msg = (
+            f"stream {name!r}: results of a query have the lateness of the streams that it reads; "
+            f"leave out lateness={lateness!r}, or give it to these"
+        )
+        raise QueryError(msg, name=name, lateness=lateness)
+    if is_own or (isinstance(last, AggregateStep) and last.end == time):
+        return made
+    if isinstance(last, ProjectStep) and any(isinstance(each, JoinStep) for each in before):
+        return made.with_steps(*before, replace_fields(last, time=time))
+    msg = (
+        f"stream {name!r}: {time!r} is not the event time of the results of {made.name!r}, which "
+        f"is that of the stream that it reads, unchanged; of aggregates window.end; and of joins "
+        f"the event time of one of their streams, or greatest(…) of them"
+    )
+    raise QueryError(msg, name=name, time=time)

@@ -7,6 +7,7 @@ from typing import Any
 
 from eddyline.errors import EddylineError, QueryError
 from eddyline.query.predicates import FunctionPredicate, of_function
+from eddyline.registry import checked_text
 
 
 def named_functions(given: Mapping[str, Any]) -> dict[str, FunctionPredicate]:
@@ -22,7 +23,9 @@ def named_functions(given: Mapping[str, Any]) -> dict[str, FunctionPredicate]:
     if not isinstance(given, Mapping):
         msg = f"functions are given by name, such as {{'known': known}}, got {given!r:.60}"
         raise QueryError(msg, got=type(given).__name__)
-    return {name: _named(name, each) for name, each in given.items()}
+    return {
+        checked_text("name of a function", name): _named(name, each) for name, each in given.items()
+    }
 
 
 def _named(name: str, given: Any) -> FunctionPredicate:

@@ -38,6 +38,23 @@ def noted() -> Iterator[Callable[[], bool]]:
             signal.signal(signal.SIGINT, before)
 
 
+@contextlib.contextmanager
+def put_off() -> Iterator[Callable[[], None]]:
+    """Put Ctrl-C off to where no call to Spark is under way, or to the end of the block.
+
+    Yields:
+        A function that raises KeyboardInterrupt if Ctrl-C was pressed.
+    """
+    with noted() as is_interrupted:
+
+        def check() -> None:
+            if is_interrupted():
+                raise KeyboardInterrupt
+
+        yield check
+        check()
+
+
 class BatchInterrupted(Exception):
     """A batch was under way when its query was stopped; it runs again from the checkpoint.
 

@@ -15,10 +15,10 @@ from eddyline.runtime.reports import newest_attempts
 from eddyline.spark.run.observed_metrics import as_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     import pyarrow as pa
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
     from eddyline.query.steps import Step
     from eddyline.runtime.journal import JournalEntry
@@ -89,23 +89,31 @@ class Laid:
 class Clock(Protocol):
     """Event time of the rows that an operator is laid over, in the batch that is being laid."""
 
-    before: int
-    """The instant before which all rows had come before the batch (µs)."""
-    after: int
-    """The instant before which all rows are there once the batch is (µs)."""
+    @property
+    def before(self) -> int:
+        """The instant before which all rows had come before the batch (µs)."""
+        ...
+
+    @property
+    def after(self) -> int:
+        """The instant before which all rows are there once the batch is (µs)."""
+        ...
+
+    @property
+    def offset(self) -> int:
+        """The µs from the value of the time column to the event time of a row.
+
+        Results of [start, end) are of the last instant before their end.
+        """
+        ...
 
     @property
     def is_idle(self) -> bool:
         """Whether the batch has no rows at all, so that no time passes."""
         ...
 
-    def asked(self, last_chance: Callable[[Column], Column]) -> None:
-        """Take note that an operator asks, which takes no rows that are late.
-
-        Args:
-            last_chance: of event times (µs), the instants at which rows of them are late (µs): once
-                all rows before it have come.
-        """
+    def asked(self) -> None:
+        """Take note that an operator asks for the event time of batches."""
         ...
 
 
@@ -127,6 +135,9 @@ class Site:
     """Most lateness of the rows of the stream, such as ``1 minute``."""
     clock: Clock | None = None
     """Event time of the rows; None if they have none."""
+    times: Mapping[str, int] = field(default_factory=dict)
+    """Of rows without a column of their event time: the columns, qualified (``s.ts``), that are
+    behind it by a bounded span, and by how much at most (µs)."""
     before: tuple[Step, ...] = ()
     """The steps that make the inputs of an operator over several of them, which runs them, too."""
     relations: Mapping[str, Relation] = field(default_factory=dict)
@@ -178,6 +189,15 @@ class Operator:
     def shape(self, df: DataFrame) -> DataFrame:
         """Return a DataFrame with the columns of the result, for analysis only."""
         return df
+
+    def event_time(self, site: Site, columns: Sequence[str]) -> tuple[str | None, Clock | None]:
+        """Return the event-time column of the result, if it has one, and the clock of that.
+
+        Args:
+            site: the place of the operator.
+            columns: of its result.
+        """
+        return (site.time if site.time in columns else None), site.clock
 
     def learn(self, observed: Sequence[Observed], batch: Batch) -> list[JournalEntry]:  # noqa: ARG002
         """Take in what a job has observed; runs no job, writes nothing.
@@ -307,6 +327,12 @@ class Merging(Protocol):
     """The operators that come before it: those of steps over one of the inputs."""
     left: Mapping[str, Any]
     """The options of the query that other operators take."""
+    time: str | None
+    """The event-time column of its results, if they have one."""
+    clock: Clock | None
+    """Event time of its results."""
+    times: Mapping[str, int]
+    """See ``Site.times``."""
 
     def then(self, steps: Sequence[Step]) -> Sequence[Step]:
         """Return the steps over its result, with what is left for them to do."""

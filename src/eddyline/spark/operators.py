@@ -16,11 +16,14 @@ from eddyline.query.steps import (
     OverStep,
     ProjectStep,
     ReadStep,
+    SharedAggregateStep,
+    UnionStep,
 )
 from eddyline.rules.step import RuleStep
 from eddyline.spark.aggregates.correlate import CorrelateOperator
 from eddyline.spark.aggregates.operator import AggregateOperator
 from eddyline.spark.aggregates.over import OverOperator
+from eddyline.spark.aggregates.shared import SharedAggregateOperator
 from eddyline.spark.clock import StreamClock
 from eddyline.spark.filters.operator import FilterOperator
 from eddyline.spark.joins.operator import JoinOperator
@@ -28,6 +31,7 @@ from eddyline.spark.operator import Merging, Site
 from eddyline.spark.projection import ProjectOperator
 from eddyline.spark.rules.filter import RuleFilter
 from eddyline.spark.rules.operator import RuleOperator
+from eddyline.spark.union import UnionOperator
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -50,6 +54,8 @@ OPERATORS: dict[type[Any], Callable[[Any, Site], Operator]] = {
     AggregateStep: AggregateOperator.of,
     OverStep: OverOperator.of,
     CorrelateStep: CorrelateOperator.of,
+    SharedAggregateStep: SharedAggregateOperator.of,
+    UnionStep: UnionOperator.of,
     RuleStep: RuleOperator.of,
     ProjectStep: ProjectOperator.of,
     JoinStep: JoinOperator.of,
@@ -77,7 +83,7 @@ def laid_out(
     stream, first = next(iter(relations.items()))
     at = next((at for at, each in enumerate(steps) if len(each.inputs) > 1), None)
     if at is None:
-        clock = None if first.time is None else StreamClock(stream, first)
+        clock = None if first.time is None else StreamClock.of(stream, first)
         site = Site(
             first.rows, query, options, time=first.time, lateness=first.lateness, clock=clock
         )
@@ -87,7 +93,15 @@ def laid_out(
     site = Site(first.df, query, options, before=tuple(steps[:at]), relations=relations)
     (merging,) = operators_of(steps[at : at + 1], site)
     assert isinstance(merging, Merging)
-    results = Site(merging.shape(first.df), query, merging.left, is_source=False)
+    results = Site(
+        merging.shape(first.df),
+        query,
+        merging.left,
+        is_source=False,
+        time=merging.time,
+        clock=merging.clock,
+        times=merging.times,
+    )
     after = operators_of(merging.then(steps[at + 1 :]), results)
     return merging.source, _unique([*merging.before, merging, *after])
 
@@ -114,8 +128,9 @@ def operators_of(steps: Iterable[Step], site: Site) -> list[Operator]:
         made = OPERATORS[type(step)](step, site)
         operators.append(made)
         df = made.shape(site.df)
-        time = site.time if site.time in df.columns else None
-        site = replace(site, df=df, is_source=False, time=time)
+        time, clock = made.event_time(site, df.columns)
+        times = {} if isinstance(step, ProjectStep) else site.times
+        site = replace(site, df=df, is_source=False, time=time, clock=clock, times=times)
     return operators
 
 

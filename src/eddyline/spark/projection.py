@@ -7,15 +7,20 @@ from typing import TYPE_CHECKING, Self
 from pyspark.errors import AnalysisException
 
 from eddyline.errors import QueryError
+from eddyline.query.steps import lag_of, name_of
+from eddyline.spark.analysis import refused, unlogged
 from eddyline.spark.called_column import called_column
+from eddyline.spark.clock import ResultClock
 from eddyline.spark.operator import Laid, Operator
 from eddyline.sql.parsing import quoted
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pyspark.sql import DataFrame
 
     from eddyline.query.steps import ProjectStep
-    from eddyline.spark.operator import Batch, Site
+    from eddyline.spark.operator import Batch, Clock, Site
 
 
 class ProjectOperator(Operator):
@@ -30,6 +35,26 @@ class ProjectOperator(Operator):
     def of(cls, step: ProjectStep, site: Site) -> Self:
         """Return the operator of a step."""
         return cls(site.query, step)
+
+    def event_time(self, site: Site, columns: Sequence[str]) -> tuple[str | None, Clock | None]:
+        """Return the column that was said to be the event time, with a clock that knows its lag.
+
+        Raises:
+            QueryError: it is none.
+        """
+        time = self._step.time
+        if time is None or time == site.time:
+            return super().event_time(site, columns)
+        text = next((each for each in self._step.projections if name_of(each) == time), "")
+        lag = lag_of(text, site.times)
+        if lag is None or site.clock is None:
+            known = ", ".join(site.times) or "none of its columns"
+            msg = (
+                f"query {self.query!r}: {time!r} is no event time of its results; output columns "
+                f"that are: {known}, and greatest(…) of them"
+            )
+            raise QueryError(msg, query=self.query, time=time)
+        return time, ResultClock(site.clock, lag)
 
     def lay(self, df: DataFrame, batch: Batch) -> Laid:  # noqa: ARG002 - the same for every batch
         """Compute the columns."""
@@ -47,7 +72,7 @@ class ProjectOperator(Operator):
             texts = [each for text in texts for each in (every if text == "*" else [text])]
         try:
             called = {name: called_column(df, each) for name, each in calls.items()}
-            return df.withColumns(called).selectExpr(*texts)
+            with unlogged():
+                return df.withColumns(called).selectExpr(*texts)
         except AnalysisException as error:
-            msg = f"query {self.query!r}: {error.getMessage() or error}"
-            raise QueryError(msg, query=self.query) from error
+            raise refused(f"query {self.query!r}", error, query=self.query) from error

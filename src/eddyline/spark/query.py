@@ -17,6 +17,7 @@ from eddyline.spark.run.run import Job, Run, SinkOutlet, settings_of
 from eddyline.spark.run.triggers import SparkTrigger, trigger_text
 from eddyline.spark.session import check_is_classic
 from eddyline.spark.sinks.sinks import sink_of
+from eddyline.sql.parsing import on_one_line
 from eddyline.watch.formatting import clipped, counted
 
 if TYPE_CHECKING:
@@ -145,7 +146,7 @@ class Query:
             for name, each in sorted(self.relations.items())
         ]
         plain = json.dumps([facts, [f"{each} {each!r}" for each in self.steps]])
-        text = " ".join(self.text.split()) or "rules"
+        text = on_one_line(self.text) or "; ".join(map(str, self.steps))
         return f"{text} #{hashlib.blake2b(plain.encode(), digest_size=6).hexdigest()}"
 
     def check_not_running(self) -> None:

@@ -11,13 +11,16 @@ from pyspark import cloudpickle
 
 from eddyline.errors import NotSupportedError, QueryError, SourceError
 from eddyline.query.script import OF_WRITER
+from eddyline.spark import interrupts
+from eddyline.spark.analysis import unlogged
 from eddyline.spark.engine import Engine
 from eddyline.spark.rules.rule_set import RuleSet
+from eddyline.spark.run.running_query import stop_runs
 from eddyline.spark.script_check import FILE_FORMATS, checked_script, imported, in_file
 from eddyline.spark.shared.group import Start, start_together
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -56,19 +59,34 @@ def run_script(
     """
     script = checked_script(file)
     engine = Engine(spark)
+    starts = []
+    with interrupts.put_off() as check:
+        for query, options in _made(engine, script, file, load_rules, adaptive=adaptive):
+            starts.append(_start(query, {"sink": "console", "trigger": trigger, **options}))
+            check()
+        runs = start_together(starts, engine.groups, checkpoint=checkpoint, shared=shared)
+        try:
+            check()
+        except KeyboardInterrupt:
+            stop_runs(runs)
+            raise
+    return runs
+
+
+def _made(
+    engine: Engine, script: Script, file: Path, load_rules: LoadRules | None, *, adaptive: bool
+) -> Iterator[tuple[Query, Mapping[str, str]]]:
+    """Yield the queries of a script and the options that are written for each."""
     _define(engine, script, file.absolute().parent)
-    for each in script.results:
-        query = _query(engine, replace(each, name=f"stream {each.name}"), file, adaptive=adaptive)
-        time, lateness = each.options.get("time"), each.options.get("lateness")
-        engine.stream(each.name, query, time=time, lateness=lateness)
-    made: list[tuple[Any, Mapping[str, str]]] = [
-        (_query(engine, each, file, adaptive=adaptive), each.options) for each in script.queries
-    ]
+    for result in script.results:
+        renamed = replace(result, name=f"stream {result.name}")
+        query = _query(engine, renamed, file, adaptive=adaptive)
+        time, lateness = result.options.get("time"), result.options.get("lateness")
+        engine.stream(result.name, query, time=time, lateness=lateness)
+    for each in script.queries:
+        yield _query(engine, each, file, adaptive=adaptive), each.options
     for rules in script.rules:
-        loaded = _rules(engine, rules, file, load_rules, adaptive=adaptive)
-        made.append((loaded, rules.options))
-    starts = [_start(each, {"sink": "console", "trigger": trigger, **of}) for each, of in made]
-    return start_together(starts, engine.groups, checkpoint=checkpoint, shared=shared)
+        yield _rules(engine, rules, file, load_rules, adaptive=adaptive), rules.options
 
 
 def _start(query: Query, written: Mapping[str, str | None]) -> Start:
@@ -142,6 +160,8 @@ def _define(engine: Engine, script: Script, folder: Path) -> None:
         engine.table(table.name, _table(engine.spark, table.name, table.options))
     for function in script.functions:
         engine.function(function.name, imported(function.name, function.target))
+    for aggregate in script.aggregates:
+        engine.aggregate(aggregate.name, imported(aggregate.name, aggregate.target))
     _send_by_value(folder)
 
 
@@ -155,6 +175,7 @@ def _send_by_value(folder: Path) -> None:
             cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
 
 
+@unlogged()
 def _source(spark: SparkSession, name: str, options: Mapping[str, str]) -> DataFrame:
     """Return the streaming DataFrame that a script describes."""
     from pyspark.errors import PySparkException  # noqa: PLC0415
@@ -174,6 +195,7 @@ def _source(spark: SparkSession, name: str, options: Mapping[str, str]) -> DataF
         raise SourceError(msg, stream=name) from error
 
 
+@unlogged()
 def _table(spark: SparkSession, name: str, options: Mapping[str, str]) -> DataFrame:
     """Return the DataFrame of a table that a script describes."""
     from pyspark.errors import PySparkException  # noqa: PLC0415

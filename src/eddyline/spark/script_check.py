@@ -11,8 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sqlglot import exp
-
 from eddyline.errors import QueryError, SourceError
 from eddyline.query.created import CreateRule
 from eddyline.query.rules.sources import check_rule, rule_source
@@ -68,22 +66,29 @@ def checked_script(file: Path) -> Script:
             raise SourceError(msg, path=rules.path)
     for options in (*(q.options for q in script.queries), *(r.options for r in script.rules)):
         spark_trigger(options.get("trigger"))
-    if script.functions and (folder := str(file.absolute().parent)) not in sys.path:
-        sys.path.insert(0, folder)
-    functions = {each.name: imported(each.name, each.target) for each in script.functions}
+    functions = _imported(script, str(file.absolute().parent))
     for rule in (each for rules in script.rules for each in rules.own):
         _check_rule(rule, functions, file)
     return script
 
 
+def _imported(script: Script, folder: str) -> dict[str, Any]:
+    """Return the functions of a script by name; they and its aggregates can be imported."""
+    if (script.functions or script.aggregates) and folder not in sys.path:
+        sys.path.insert(0, folder)
+    for each in script.aggregates:
+        imported(each.name, each.target)
+    return {each.name: imported(each.name, each.target) for each in script.functions}
+
+
 def _check_select(selected: CreateQuery | CreateResult, known: Iterable[str], file: Path) -> None:
     names = {each.lower(): each for each in known}
     try:
-        statement = Statement.read(selected.text)
-        for source, _ in statement.sources:
-            if isinstance(source, exp.Table) and source.name.lower() not in names:
-                msg = unknown("stream", source.name, list(names.values()))
-                refuse(msg, selected.text, offset_of(source.this), stream=source.name)
+        statements = Statement.read_all(selected.text)
+        for table in [table for each in statements for table in each.tables]:
+            if table.name.lower() not in names:
+                msg = unknown("stream", table.name, list(names.values()))
+                refuse(msg, selected.text, offset_of(table.this), stream=table.name)
     except QueryError as error:
         raise in_file(error, selected, file) from error
 

@@ -71,17 +71,36 @@ def session(
     is_new = SparkSession.getActiveSession() is None
     if is_new:
         check_java()
+    settings = {**DEFAULTS, **(conf or {}), **more}
     builder = SparkSession.builder.master(master).appName(app)
-    for key, value in {**DEFAULTS, **(conf or {}), **more}.items():
+    for key, value in settings.items():
         builder = builder.config(key, value)
     # Interrupted half way, Spark would leave a JVM that nobody can stop.
     with interrupts.noted() as is_interrupted:
-        made = builder.getOrCreate()
-    if is_interrupted():
+        if is_new and not _is_remote(settings):
+            _start_context({"spark.master": master, "spark.app.name": app, **settings})
+        # The context sets a handler of its own, which calls Spark in the middle of another call.
+        with interrupts.noted() as is_interrupted_later:
+            made = builder.getOrCreate()
+    if is_interrupted() or is_interrupted_later():
         if is_new:
             made.stop()
         raise KeyboardInterrupt
     return made
+
+
+def _is_remote(settings: Mapping[str, str]) -> bool:
+    """Return whether Spark may be asked for a session of Spark Connect, which has no context."""
+    asked = {"SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED", "SPARK_API_MODE"}
+    return not asked.isdisjoint(os.environ) or not settings.keys().isdisjoint(
+        {"spark.remote", "spark.api.mode"}
+    )
+
+
+def _start_context(settings: Mapping[str, str]) -> None:
+    from pyspark import SparkConf, SparkContext  # noqa: PLC0415 - after the check for Java
+
+    SparkContext.getOrCreate(SparkConf().setAll(list(settings.items())))
 
 
 def stop_active() -> None:

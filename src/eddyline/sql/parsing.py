@@ -27,6 +27,7 @@ _KEPT_PARSERS = ("CAST", "TRY_CAST", "EXTRACT", "OVERLAY", "POSITION", "SUBSTRIN
 _CLOSED = re.compile(
     r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|`(?:``|[^`])*`|--[^\n]*|/\*.*?\*/""", re.DOTALL
 )
+_CLOSED_OR_BLANK = re.compile(rf"({_CLOSED.pattern})|\s+", re.DOTALL)
 _OPENING = re.compile(r"""['"`]|/\*|--""")
 
 
@@ -163,6 +164,15 @@ def quoted(name: str) -> str:
     '`odd``name`'
     """
     return "`" + name.replace("`", "``") + "`"
+
+
+def on_one_line(text: str) -> str:
+    r"""Return a text with each stretch of white space as one blank, but in quotes and comments.
+
+    >>> on_one_line("a  =\n 'b  c'")
+    "a = 'b  c'"
+    """
+    return _CLOSED_OR_BLANK.sub(lambda found: found[1] or " ", text).strip()
 
 
 def _first_open(text: str) -> int:

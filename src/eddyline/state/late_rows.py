@@ -82,6 +82,9 @@ def read_late(place: StatePlace, name: str, until: int) -> pa.Table | None:
     Raises:
         OSError: they cannot be read.
     """
+    if place.files.get_file_info(place.folder).type.name == "NotFound":
+        msg = f"there is no folder {place.folder}"
+        raise FileNotFoundError(msg)
     tables = []
     for batch_id in sorted(int(each) for each in names_in(place.files, place.late)):
         folder = _folder(place, batch_id)

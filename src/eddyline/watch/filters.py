@@ -10,14 +10,17 @@ import numpy as np
 from eddyline.ordering.matrix_view import drop_fracs, expected_cost_ns
 from eddyline.runtime.records import History, OrderRecord
 from eddyline.watch.formatting import (
+    AS_WRITTEN,
     Wording,
     clipped,
     cost_text,
     count,
+    duration,
     finite,
     order_text,
     percent,
     ratio,
+    saving_text,
     significant,
     value_text,
     worth_text,
@@ -95,7 +98,8 @@ def _block(view: BlockView, ran: OrderSeries | None) -> Section:
     parts.append(Table(FILTERS[:width], tuple(row[:width] for row in rows)))
     if has_evidence or len(view.order) > 1:
         parts.append(Text(_evidence(profile, has_evidence=has_evidence)))
-    parts += [Text(said) for said in (*_costs(view, has_evidence=has_evidence), *_counts(view))]
+    costs = _costs(view, is_told=ran is not None, has_evidence=has_evidence)
+    parts += [Text(said) for said in (*costs, *_counts(view))]
     parts += [Text(said) for said in _crossings(view)]
     parts += _routes(view)
     if ran is not None:
@@ -146,8 +150,11 @@ def _evidence(profile: FilterProfile, *, has_evidence: bool) -> str:
     return f"Evidence: the newest {count(profile.n_tuples)} profiled rows that a filter dropped."
 
 
-def _costs(view: BlockView, *, has_evidence: bool) -> list[str]:
-    """Say what the order in force costs, as far as there is evidence."""
+def _costs(view: BlockView, *, is_told: bool, has_evidence: bool) -> list[str]:
+    """Say what the order in force costs, as far as there is evidence.
+
+    Where it is told what the order has saved, batch by batch, the newest evidence has no say in it.
+    """
     profile = view.profile
     if not has_evidence:
         return []
@@ -158,13 +165,22 @@ def _costs(view: BlockView, *, has_evidence: bool) -> list[str]:
         return ["No cost was measured."]
     as_written = finite(expected_cost_ns(view.written, profile))
     said = [f"Expected cost {cost_text(cost, as_written)}."]
-    n_rows = 0 if view.totals is None else view.totals.n_rows
+    n_rows = 0 if view.totals is None or is_told else view.totals.n_rows
+    if is_told:
+        said = [f"By the newest evidence it costs {_in_numbers(cost, as_written)}."]
     if n_rows and as_written is not None and as_written != cost:
         worth = worth_text(n_rows * (as_written - cost) / 1e9, None)
         said = [f"{said[0][:-1]}: {worth} over the rows so far."]
     if as_written is not None and profile.basis not in {None, view.written}:
         said.append("The cost as written is an upper bound: profiling skips some outcomes.")
     return said
+
+
+def _in_numbers(cost_ns: float, as_written_ns: float | None) -> str:
+    """Write a cost beside that as written, without saying what that comes to."""
+    if saving_text(cost_ns, as_written_ns) in ("", AS_WRITTEN):
+        return cost_text(cost_ns, as_written_ns)
+    return f"{duration(cost_ns)} per row, as written {duration(as_written_ns)}"
 
 
 def _counts(view: BlockView) -> list[str]:
@@ -174,7 +190,8 @@ def _counts(view: BlockView) -> list[str]:
         line = f"{count(totals.n_rows)} rows reached this block"
         if totals.n_evaluations:
             line += f", {count(totals.n_evaluations)} evaluations made"
-            line += f", {percent(totals.n_extra / totals.n_evaluations)} of them for profiling"
+            if totals.n_extra:
+                line += f", {percent(totals.n_extra / totals.n_evaluations)} of them for profiling"
         said.append(f"{line}.")
     # A profile that counted no errors has no array of them.
     raised = (view.profile if totals is None else totals).n_raised.tolist()

@@ -192,6 +192,9 @@ def times(factor: float | None) -> str:
 
 _EQUAL = "as much"
 
+AS_WRITTEN = "as written"
+"""Said of an order that costs what the written one does."""
+
 
 def saving_text(cost_ns: float | None, as_written_ns: float | None) -> str:
     """Write what an order saves against the written one; nothing if that is not known.
@@ -203,7 +206,7 @@ def saving_text(cost_ns: float | None, as_written_ns: float | None) -> str:
     if factor is None:
         return ""
     if times(factor) == _EQUAL:
-        return "as written"
+        return AS_WRITTEN
     return f"{times(factor)} than as written ({duration(as_written_ns)})"
 
 

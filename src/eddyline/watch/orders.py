@@ -13,6 +13,7 @@ import numpy as np
 
 from eddyline.runtime.records import OrderRecord
 from eddyline.watch.formatting import (
+    AS_WRITTEN,
     cost_text,
     counted,
     finite,
@@ -45,8 +46,19 @@ def lines(records: Iterable[OrderRecord]) -> tuple[str, ...]:
     for each in records:
         found.append(f"{each.component}: {order_text(each.plan, SHOWN_NAMES)}")
         if finite(each.cost_ns) is not None:
-            found.append(f"{each.component}: {cost_text(each.cost_ns, each.as_written_ns)}")
+            found.append(f"{each.component}: {_cost_of_batch(each)}")
     return tuple(found)
+
+
+def _cost_of_batch(record: OrderRecord) -> str:
+    """Write what an order costs, and the work that it saves in its batch."""
+    said = cost_text(record.cost_ns, record.as_written_ns)
+    cost, as_written = finite(record.cost_ns), finite(record.as_written_ns)
+    if cost is None or as_written is None or not record.n_rows:
+        return said
+    if saving_text(cost, as_written) == AS_WRITTEN:
+        return said
+    return f"{said}: {worth_text(record.n_rows * (as_written - cost) / 1e9, None)}"
 
 
 def how_often(n_changes: int) -> str:
@@ -83,7 +95,8 @@ class OrderSeries:
         if self.mean_cost_ns is not None:
             cost = cost_text(self.mean_cost_ns, self.mean_as_written_ns)
             said += f"; over the run its expected cost is {cost}"
-            if worth := worth_text(self.saved_s, self.seconds):
+            is_other = saving_text(self.mean_cost_ns, self.mean_as_written_ns) != AS_WRITTEN
+            if is_other and (worth := worth_text(self.saved_s, self.seconds)):
                 said += f": {worth}"
         return f"{said}."
 

@@ -51,6 +51,9 @@ NATIVES = columns("test, why, used by, rules: count")
 ASKED = columns("test, used by, rules: count, rows asked: count, of all: share, cost each: ns")
 ORDERS = columns("rule, asks in this order, how")
 PATTERNS = columns("pattern, shows, rules: count, rows: count, of sampled: share")
+NOT_SHARED = "no constants to compare with"
+"""Why Spark evaluates a test that is fine, but for having nothing in common with others."""
+
 WORDS = (
     (
         "Access predicate",
@@ -71,7 +74,7 @@ def lines(records: Iterable[RuleRecord]) -> tuple[str, ...]:
         line
         for each in records
         for line in (
-            f"{each.component}: {count(each.n_rules)}: {each.plan}",
+            f"{each.component} ({count(each.n_rules)}): {each.plan}",
             f"{count(each.n_matches)} matches",
         )
     )
@@ -113,7 +116,7 @@ def summary(view: RuleView) -> list[str]:
     return [
         *said,
         f"{count(view.n_rows)} rows evaluated{before}, "
-        f"{percent(view.n_dropped / view.n_rows)} of them met no rule; "
+        f"{percent(view.n_dropped / view.n_rows)} of them without a candidate; "
         f"{count(view.n_sampled)} were sampled to measure every test.",
         f"{count(view.n_met)} candidates, {count(view.n_matches)} of them matches.",
     ]
@@ -176,7 +179,8 @@ def _natives(view: RuleView) -> list[Section]:
     left = "1 test is left to Spark, a column of its own"
     title = left if n == 1 else f"{count(n)} tests are left to Spark, one column each"
     rows = tuple(
-        (each.text, each.reason, _users(view, each), each.n_users) for each in view.natives
+        (each.text, each.reason or NOT_SHARED, _users(view, each), each.n_users)
+        for each in view.natives
     )
     return [Section(title, (Table(NATIVES, rows),))]
 
@@ -196,7 +200,7 @@ def _orders(view: RuleView) -> list[Section]:
         (
             named(view, each.rule, _USER_WIDTH),
             ", then ".join(each.tests),
-            "learned" if each.is_changed else f"as written, {known}",
+            "learned" if each.is_changed else f"by guessed costs, {known}",
         )
         for each in view.orders
     )

@@ -188,7 +188,8 @@ def arranged(sections: Iterable[Section]) -> list[Section]:
     """
     found: dict[tuple[int, str | int], Section] = {}
     for place, section in enumerate(sections):
-        each = replace(section, parts=tuple(part for part in section.parts if has_content(part)))
+        parts = (known(part) for part in section.parts if has_content(part))
+        each = replace(section, parts=tuple(parts))
         if not (each.parts or each.tiles or each.wordings):
             continue
         rank = 3 if each.is_aside else {"": 0, NOTES: 2}.get(each.title, 1)
@@ -210,6 +211,19 @@ def has_content(part: Part) -> bool:
             return any(finite(value) is not None for line in lines for value in line.values)
         case Table(rows=content) | Text(content) | Items(content) | Facts(content):
             return bool(content)
+
+
+def known(part: Part) -> Part:
+    """Return a part as it is; of a table the columns of which some number is known, and texts."""
+    if not isinstance(part, Table):
+        return part
+    kept = [
+        at
+        for at, column in enumerate(part.columns)
+        if column.unit == "text" or any(finite(row[at]) is not None for row in part.rows)
+    ]
+    rows = tuple(tuple(row[at] for at in kept) for row in part.rows)
+    return replace(part, columns=tuple(part.columns[at] for at in kept), rows=rows)
 
 
 def _merged(before: tuple[Part, ...], parts: tuple[Part, ...]) -> tuple[Part, ...]:

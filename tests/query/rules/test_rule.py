@@ -77,9 +77,24 @@ def test_rules_are_chosen_by_all_that_is_said(facts, names):
 def test_what_no_rule_can_have_is_an_error():
     with pytest.raises(QueryError, match="unknown tag 'pi'; known: web, pii; did you mean 'pii'"):
         chosen(SOURCES, {"tag": "pi"})
+    for facts, said in [
+        ({"level": 5}, "unknown level 5"),
+        ({"tag": 5}, "the tag is a text, got 5"),
+    ]:
+        with pytest.raises(OptionError, match=said):
+            chosen(SOURCES, facts)
     for facts in ({"level": "worse"}, {"min_level": "worse"}, {"level": ["low", "worse"]}):
         with pytest.raises(OptionError, match="unknown level 'worse'"):
             chosen(SOURCES, facts)
+
+
+@pytest.mark.parametrize("wrong", [{"levels": "high"}, {"levels": "high", "tag": "pii"}])
+def test_a_misspelt_way_to_choose_rules_does_not_choose_all_of_them(wrong):
+    rules = el.RuleSet(GIVEN)
+    for each in (rules.remove, rules.select):
+        with pytest.raises(OptionError, match=r"unknown way to choose .*did you mean 'level'"):
+            each(**wrong)
+    assert list(rules.names) == list(GIVEN)
 
 
 def test_facts_are_no_part_of_what_a_rule_means():

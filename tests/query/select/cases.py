@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from eddyline.errors import NotSupportedError, QueryError
-from eddyline.query.steps import steps
+from eddyline.query.planned import steps
+from eddyline.query.steps import ReadStep, tree
 
 FOLDER = Path(__file__).parent
 
@@ -81,8 +82,19 @@ def _keys(query):
         yield f"key {' = '.join(members)}"
 
 
+def _overs(query):
+    for over in query.overs:
+        yield f"by {', '.join(over.partition_by)} of {over.time}"
+        for each in over.calls:
+            yield f"{each.call.column} = {each.call.text} over {each.window.text}"
+
+
 def _steps(query):
-    return [str(each) for each in steps(query)[1:]]
+    return [str(each) for each in steps(query) if not isinstance(each, ReadStep)]
+
+
+def _parts(query):
+    return (" ".join(part.projections) for part in query.parts)
 
 
 PARTS = {
@@ -91,6 +103,9 @@ PARTS = {
     "groups": lambda query: (f"{name} = {text}" for name, text in query.grouping.groups),
     "calls": lambda query: (f"{each.column} = {each.text}" for each in query.grouping.calls),
     "having": lambda query: (f"having {query.grouping.having}",) * bool(query.grouping.having),
+    "overs": _overs,
+    "parts": _parts,
+    "tree": lambda query: tree(steps(query)),
     "window": lambda query: (query.inputs[0].window.text,),
     "times": lambda query: (
         f"{each.what} of {each.name} at {each.start + 1}" for each in query.times

@@ -1,14 +1,17 @@
-"""Queries of aggregates: cases of ``aggregates.txt``, and what holds of all of them."""
+"""Queries of aggregates: cases of the files beside, and what holds of all of them."""
+
+import pickle
 
 import pytest
 
 from eddyline.errors import QueryError
-from eddyline.query.aggregates import AggregateCall
+from eddyline.query.aggregates import AggregateCall, OverCall
+from eddyline.query.planned import steps
 from eddyline.query.predicates import predicate
 from eddyline.query.query import Grouping
 from eddyline.query.select.reader import read_query
-from eddyline.query.steps import RESULT, AggregateStep, FilterStep, ReadStep, carries, steps
-from eddyline.query.windows import RowsWindow
+from eddyline.query.steps import RESULT, AggregateStep, FilterStep, OverStep, ReadStep, carries
+from eddyline.query.windows import UNBOUNDED, RowsWindow
 from tests.query.select.cases import cases, parts_of
 
 COLUMNS = {
@@ -22,9 +25,21 @@ COLUMNS = {
     },
     "t": {"k": "bigint", "a b": "int", "case": "int"},
     "u": {"k": "int", "j": "string"},
+    "u2": {"v": "int", "ts": "timestamp"},
     "odd": {"window": "struct<start:int>", "v": "int"},
 }
-AGGREGATES = ("COUNT", "sum", "max", "first", "last", "percentile", "my_agg", "f")
+AGGREGATES = (
+    "COUNT",
+    "count(*)",
+    "any",
+    "sum",
+    "max",
+    "first",
+    "last",
+    "percentile",
+    "my_agg",
+    "f",
+)
 f = predicate(lambda k: k, reads=["k"], name="f")
 
 
@@ -32,7 +47,7 @@ def read(text):
     return read_query(text, COLUMNS, {"f": f}, aggregates=AGGREGATES)
 
 
-@pytest.mark.parametrize("case", cases("aggregates.txt"), ids=str)
+@pytest.mark.parametrize("case", [*cases("aggregates.txt"), *cases("over.txt")], ids=str)
 def test_aggregates_are_read(case):
     assert parts_of(read, case.query, case.kinds) == case.parts
 
@@ -72,3 +87,48 @@ def test_a_step_says_its_calls_whatever_their_number():
 def test_only_known_functions_are_aggregates(text):
     with pytest.raises(QueryError, match=r"the aggregate function sum\(\) is not supported yet"):
         read_query(text, COLUMNS)
+
+
+def test_calls_over_equal_partitions_share_a_step():
+    query = read(
+        "SELECT sum(v) OVER w AS a, max(v) OVER (ORDER BY ts) AS b, "
+        "first(v) OVER (PARTITION BY S.K ORDER BY ts ROWS 2 PRECEDING) AS c, sum(v) OVER w AS d "
+        "FROM s WINDOW w AS (PARTITION BY k ORDER BY ts)"
+    )
+    one, other = steps(query)[2:-1]
+    assert isinstance(one, OverStep)
+    assert one.calls == (
+        OverCall(AggregateCall("sum", ("v",), "__agg0"), UNBOUNDED),
+        OverCall(AggregateCall("first", ("v",), "__agg2"), RowsWindow(3)),
+    )
+    assert (one.partition_by, one.time, one.output) == (("k",), "ts", "s")
+    assert other == OverStep("s", (), (OverCall(AggregateCall("max", ("v",), "__agg1")),), "ts")
+    assert steps(query)[-1].projections == (
+        "__agg0 AS a",
+        "__agg1 AS b",
+        "__agg2 AS c",
+        "__agg0 AS d",
+    )
+
+
+@pytest.mark.parametrize(("columns", "is_kept"), [("ts", True), ("*", True), ("k", False)])
+def test_rows_with_aggregates_keep_their_columns(columns, is_kept):
+    query = read(f"SELECT {columns}, sum(v) OVER (ORDER BY ts) AS x FROM s")
+    assert carries(steps(query), "ts") is is_kept
+
+
+def test_steps_over_relations_of_other_names():
+    of_rows = steps(read("SELECT sum(v) OVER (ORDER BY ts) AS x FROM s"))
+    of_groups = steps(read("SELECT sum(v) AS x FROM s"))
+    for each in (of_rows[2], of_groups[2]):
+        renamed = each.renamed(lambda name: f"y.{name}")
+        assert renamed.inputs == ("y.s",)
+        assert renamed.output == f"y.{each.output}"
+
+
+@pytest.mark.parametrize(
+    "text", ["SELECT v, sum(v) OVER (ORDER BY ts) FROM s", "SELECT DISTINCT k FROM s"]
+)
+def test_steps_travel(text):
+    found = steps(read(text))
+    assert pickle.loads(pickle.dumps(found)) == found

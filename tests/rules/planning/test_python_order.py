@@ -105,6 +105,13 @@ def often(share, value, n=100):
             id="a part that asks only some rows",
         ),
         pytest.param(
+            Or((And((F, G)), And((F, H)))),
+            {"f": 100, "g": 1, "h": 1},
+            {"f": often(0.5, NO), "g": often(0.99, NO), "h": often(0.99, NO)},
+            "ghf",
+            id="a test that two parts ask waits for the cheap ones of both",
+        ),
+        pytest.param(
             And((F, G)), {"f": 100, "g": 1}, {"f": often(0.2, NO), "g": [RAISED] * 100}, "fg",
             id="rows on which a test raised go on",
         ),
@@ -253,6 +260,7 @@ def test_the_order_follows_a_change():
     assert REORDERED in [each.evidence["why"] for each in run.entries if each.event == "order"]
 
 
+@pytest.mark.usefixtures("clock")
 def test_plans_are_saved_with_their_orders():
     run = Run(And((function("dear", Dear(500)), function("cheap", Calls(1)))))
     run.batch()

@@ -374,3 +374,10 @@ def test_columns_of_spark_are_predicates(mixed):
 def test_what_cannot_be_a_predicate(mixed, make, says):
     with pytest.raises(QueryError, match=says):
         mixed.transform(el.all_of(make(), "i > 3"))
+
+
+def test_a_result_that_is_none_is_said_without_our_own_frames(mixed):
+    keep = el.all_of(lambda i: pc.add(i, 1), "i > 3")
+    with pytest.raises(PySparkException, match="returned an Arrow array of int64") as caught:
+        mixed.transform(keep).collect()
+    assert "executor.py" not in str(caught.value)

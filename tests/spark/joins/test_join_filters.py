@@ -291,3 +291,8 @@ def test_operators_before_and_behind_a_join_have_names_of_their_own(engine):
     assert "project result" in names
     assert "project result#2" in names
     assert len(set(names)) == len(names)
+
+
+def test_a_single_condition_says_nothing_of_a_sample_that_orders_would_need(engine):
+    _, run = keys(engine.query(TEXT.format("s.v = 3 AND s.v + t.v > 1"), name="single"))
+    assert "no sample was read" not in run.explain()

@@ -144,7 +144,10 @@ def test_many_late_rows_are_warned_of(spark, tmp_path):
     with pytest.warns(UserWarning, match=r"20 of 40 rows of 's' came too late") as caught:
         run = ended(query)
     assert len(caught) == 1, "it is warned of once"
+    assert "in the order in which they were changed" in str(caught[0].message)
     assert run.view().inputs[0].n_late == 40
+    with pytest.raises(StateError, match="without a checkpoint removes them when it ends"):
+        run.late_rows("s")
     assert "s without a lateness" in run.explain()
 
 

@@ -7,6 +7,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 import eddyline as el
+from eddyline.errors import QueryError
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -66,6 +67,22 @@ def test_the_error_names_rule_row_and_remedy(frame, text, row):
     assert row in str(caught.value)
     with pytest.raises(PySparkException):
         frame.where(text).collect()
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("struct(true)", "rule 'bad' is not a condition: struct.* is of type struct<col1:boolean>"),
+        ("map('a', true)", "rule 'bad' is not a condition: map.* is of type map<string,boolean>"),
+        ("thre(b)", "rule 'bad': .* unknown function 'thre'; did you mean 'there'"),
+        ("lenght(s) > 1", "rule 'bad': .* unknown function 'lenght'; did you mean 'length'"),
+    ],
+)
+def test_what_is_no_condition_is_refused_before_a_row_is_met(frame, text, says):
+    there = el.predicate(lambda b: pc.not_equal(b, 0), reads=["b"])
+    rules = el.RuleSet({"fine": "a > 2", "bad": text}, functions={"there": there})
+    with pytest.raises(QueryError, match=says):
+        frame.transform(rules.matches())
 
 
 def test_beside_a_python_predicate(frame):

@@ -158,3 +158,8 @@ def test_a_rule_that_is_added_to_rules_of_files_raises(tmp_path):
     with pytest.raises(QueryError, match="rule 'bad' cannot be read as SQL"):
         rules.add("bad", "a >")
     assert (rules.names, [each.name for each in rules.skipped]) == ((), ["broken"])
+
+
+def test_a_set_says_how_many_rules_it_has():
+    assert repr(el.RuleSet({"a": "k > 1"})) == "RuleSet(1 rule)"
+    assert repr(el.RuleSet({"a": "k > 1", "b": "k > 2"})) == "RuleSet(2 rules)"

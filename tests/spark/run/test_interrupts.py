@@ -157,6 +157,33 @@ def test_ctrl_c_while_spark_starts_leaves_no_jvm(tmp_path):
     assert not terminal.running()
 
 
+def test_ctrl_c_after_the_context_has_started_cuts_off_no_call(tmp_path):
+    text = """
+import signal
+from pyspark.sql import SparkSession
+import eddyline as el
+
+start = SparkSession.__init__
+
+def pressed(self, *args, **kwargs):
+    signal.raise_signal(signal.SIGINT)
+    start(self, *args, **kwargs)
+    print("was not cut off", flush=True)
+
+SparkSession.__init__ = pressed
+try:
+    el.session()
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+    path = tmp_path / "start.py"
+    path.write_text(text)
+    terminal = Terminal(path)
+    assert terminal.finish() == 0
+    assert "was not cut off" in terminal.shown
+    assert "interrupted" in terminal.shown
+
+
 def test_a_limit_leaves_no_trace_and_workers_print_again(tmp_path):
     text = """
 keep = el.all_of("k > 2", ends_in_a)

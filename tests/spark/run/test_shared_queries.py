@@ -15,7 +15,7 @@ import pytest
 import eddyline as el
 from eddyline.errors import PredicateError, QueryError, StateError
 from eddyline.spark.run.run import Run
-from eddyline.spark.run.running_query import stop_runs
+from eddyline.spark.run.running_query import explanations, stop_runs
 from eddyline.spark.shared.group import (
     SharedQueryRun,
     Start,
@@ -112,7 +112,12 @@ def test_memory_sinks_have_the_rows_of_unshared_queries(engine):
     assert shared["low"].to_arrow().num_rows > 0
     assert shared["low"].to_df().count() == shared["low"].to_arrow().num_rows
     assert not shared["low"].isActive
-    assert "runs together with 4 others" in shared["low"].explain()
+    assert "'low' runs together with 4 others" in shared["low"].explain().partition("5 rules")[0]
+    told = list(explanations(shared.values()))
+    assert [("attributes" in each, "Explained with" in each) for each in told] == [
+        (True, False),
+        *[(False, True)] * 4,
+    ]
     assert shared["low"].journal == shared["even"].journal
 
 
@@ -123,6 +128,14 @@ def test_a_batch_may_have_a_row_of_no_query(engine):
     runs = engine.start_all("memory", trigger="available_now")
     assert all(run.await_termination(120) for run in runs)
     assert [sorted(run.to_arrow()["id"].to_pylist()) for run in runs] == [[0, 1, 2], [0, 1]]
+
+
+def test_an_output_column_may_be_one_that_is_never_null(engine):
+    engine.query("SELECT 'few' AS kind, coalesce(a, 0) AS a FROM s WHERE id < 2", name="few")
+    engine.query("SELECT id FROM s WHERE id < 3", name="first")
+    rows = finish(engine.start_all("memory", trigger="available_now"))["few"].to_arrow()
+    assert rows["kind"].to_pylist() == ["few", "few"]
+    assert [field.nullable for field in rows.schema] == [False, False]
 
 
 @pytest.mark.large
@@ -332,7 +345,7 @@ def test_a_stopped_query_leaves_at_the_next_batch(engine):
     assert runs["low"].await_termination(5)
     assert [record.batch_id for record in runs["low"].records] == [0, 1]
     assert "was stopped; 4 others run on" in runs["low"].explain()
-    assert "low" not in runs["even"].shared.rules.names
+    assert "low" not in runs["even"].shared.evaluation.rules.names
     assert runs["even"].isActive
     assert not runs["even"].await_termination(0.2)
     stop_runs(started)

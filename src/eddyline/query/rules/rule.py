@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypedDict
 
 from eddyline.errors import OptionError, QueryError
+from eddyline.options import check_names
 from eddyline.registry import checked_text, unknown
 
 if TYPE_CHECKING:
@@ -119,9 +121,11 @@ def chosen(sources: Mapping[str, RuleSource], facts: Facts) -> dict[str, RuleSou
     """Return the rules that have all that is asked for.
 
     Raises:
-        OptionError: an unknown level, or a tag that is no text.
+        OptionError: a fact that rules are not chosen by (a misspelt one would choose them all), an
+            unknown level, or a tag that is no text.
         QueryError: a tag that none of the rules has.
     """
+    check_names("way to choose rules", facts, list(Facts.__annotations__))
     levels, tags = _several(facts.get("level")), _several(facts.get("tag"))
     least = facts.get("min_level")
     for level in (*(levels or ()), *([] if least is None else [least])):
@@ -144,4 +148,6 @@ def chosen(sources: Mapping[str, RuleSource], facts: Facts) -> dict[str, RuleSou
 def _several(given: str | Collection[str] | None) -> tuple[str, ...] | None:
     if given is None:
         return None
-    return (given,) if isinstance(given, str) else tuple(given)
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        return (given,)
+    return tuple(given)

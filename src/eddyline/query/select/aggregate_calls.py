@@ -73,18 +73,26 @@ class AggregateCalls:
         self.made: list[AggregateCall] = []
         self._columns: dict[tuple[tuple[str, ...], ...], str] = {}
 
+    def call_of(self, tree: Expr) -> AggregateCall | None:
+        """Return the call, whose column is not known yet, if a part is one."""
+        node = called(tree, self.known)
+        return None if node is None else self._read(tree, node)
+
     def column_of(self, tree: Expr) -> str | None:
         """Return the column of a call if a part is one."""
-        node = called(tree, self.known)
-        return None if node is None else self._column(self._read(tree, node))
-
-    def _column(self, call: AggregateCall) -> str:
-        texts = (call.function, *call.arguments, "is_distinct" * call.is_distinct, call.where)
-        key = tuple(map(comparable, texts))
+        call = self.call_of(tree)
+        if call is None:
+            return None
+        key = self.key(call)
         if key not in self._columns:
             self._columns[key] = f"{CALL}{len(self.made)}"
             self.made.append(replace(call, column=self._columns[key]))
         return self._columns[key]
+
+    def key(self, call: AggregateCall) -> tuple[tuple[str, ...], ...]:
+        """Return what equal calls have in common."""
+        texts = (call.function, *call.arguments, "is_distinct" * call.is_distinct, call.where)
+        return tuple(map(comparable, texts))
 
     def _read(self, tree: Expr, node: exp.Anonymous) -> AggregateCall:
         """Return a call, whose column is not known yet."""

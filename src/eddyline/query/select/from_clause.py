@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from eddyline.query.cql import FIRST, WINDOWS, window_of
+from eddyline.query.cql import window_of
+from eddyline.query.select.grammar import FIRST, WINDOWS
 from eddyline.query.select.names import Scope
 from eddyline.query.select.statement import Exists
-from eddyline.query.windows import LONGEST, SessionWindow, SlideWindow, UnboundedWindow
+from eddyline.query.windows import LONGEST, UNBOUNDED, SessionWindow, SlideWindow
 from eddyline.registry import unknown
 from eddyline.sql.parsing import offset_of, refuse
 
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
 
     from sqlglot import Expr
 
-    from eddyline.query.cql import Span
-    from eddyline.query.query import JoinKind
+    from eddyline.query.query import JoinKind, Query
+    from eddyline.query.select.grammar import Span
     from eddyline.query.select.statement import Statement
     from eddyline.query.windows import Window
 
@@ -44,15 +45,20 @@ class FromItem:
 
     name: str
     stream: str
-    table: exp.Table
+    table: exp.Table | exp.Subquery
+    columns: Mapping[str, str]
+    """Name and Spark type of each."""
+    query: Query | None
+    """The subquery, if it is one."""
     added: exp.Join | Exists | None
     """The join or the condition that adds it; None for the first."""
     window: Window
 
     @property
     def start(self) -> int:
-        """The offset of the stream's name."""
-        return offset_of(self.table.this)
+        """The offset of the stream's name, or that of the subquery."""
+        name: Expr = self.table.this if self.query is None else self.table.args["alias"]
+        return offset_of(name)
 
     @property
     def using(self) -> Sequence[Expr]:
@@ -79,35 +85,40 @@ class FromItem:
 
 
 class FromReader:
-    """Reads the items of a statement's FROM; only joins read static tables."""
+    """Reads the items of a statement's FROM; only joins read static tables.
+
+    ``no_window`` is the reason why one stream may have no window; empty if it may. ``made`` has,
+    for each of the statement's sources that is a subquery, that and its columns.
+    """
 
     def __init__(
         self,
         statement: Statement,
         columns: Mapping[str, Mapping[str, str]],
         tables: Collection[str],
-        *,
-        is_aggregated: bool = False,
+        no_window: str,
+        made: Sequence[tuple[Query, Mapping[str, str]] | None],
     ) -> None:
         self._statement = statement
         self._text = statement.text
         self._columns = columns
         self._sources = statement.sources
         self._is_join = len(self._sources) > 1
-        self._is_aggregated = is_aggregated
+        self._no_window = no_window
+        self._made = made
         self._tables = tables
         known = [name for name in columns if self._is_join or name not in tables]
         self._names = {name.lower(): name for name in known}
 
     def items(self) -> list[FromItem]:
         """Return the items as they were written; only inner joins of streams are run yet."""
-        if not self._is_join and not self._is_aggregated:
+        if not self._is_join and self._no_window:
             self._check_single(self._sources[0][0])
         items: list[FromItem] = []
-        for source, join in self._sources:
+        for (source, join), made in zip(self._sources, self._made, strict=True):
             if isinstance(join, exp.Join):
                 self._check_join(join)
-            item = self._item(source, join)
+            item = self._item(source, join) if made is None else self._subquery(source, join, *made)
             self._check_name(item, items)
             items.append(item)
         items = [replace(each, window=self._window(each)) for each in items]
@@ -132,7 +143,7 @@ class FromReader:
         if self._statement.emits not in (None, "istream"):
             message = f"{said} with {self._statement.emits.upper()} is not supported yet"
             self._statement.refuse(message, at)
-        if left.stream in self._tables:
+        if self._is_table(left):
             message = f"{said} of the table {left.name!r}, whose rows come at no instant, is not"
             self._statement.refuse(f"{message} supported; begin with a stream", left.start)
         for each in items:
@@ -140,12 +151,15 @@ class FromReader:
                 spans = _window_spans(each.table)
                 message = f"{said} over a window of N rows is not supported yet; write [RANGE …]"
                 self._statement.refuse(message, self._opening(spans[0]))
-        if left.window.length == LONGEST and right.stream not in self._tables:
+        if left.window.length == LONGEST and not self._is_table(right):
             message = (
                 f"{said} needs a window behind {left.name!r}, such as {left.name} [RANGE 10 "
                 f"MINUTES]: without one a partner may always come, so that no row is without one"
             )
             self._statement.refuse(message, left.start)
+
+    def _is_table(self, item: FromItem) -> bool:
+        return item.query is None and item.stream in self._tables
 
     def _check_joined(self, items: Sequence[FromItem]) -> None:
         """Refuse windows that say when results are given, not how long a row can be joined."""
@@ -160,16 +174,19 @@ class FromReader:
 
     def _check_single(self, source: Expr) -> None:
         """Refuse what only joins and aggregates may say."""
-        rows = "a row passes or not whatever the other rows are"
         if spans := _window_spans(source):
-            message = f"a window […] is of joins and of aggregates over one stream; here {rows}"
+            message = (
+                f"a window […] is of joins and of aggregates over one stream; {self._no_window}"
+            )
             self._statement.refuse(message, self._opening(spans[0]))
         if said := self._statement.emits:
-            message = f"{said.upper()} is of joins and of aggregates over one stream; here {rows}"
+            message = (
+                f"{said.upper()} is of joins and of aggregates over one stream; {self._no_window}"
+            )
             self._statement.refuse(message, self._statement.emits_at)
 
     def _check_join(self, join: exp.Join) -> None:
-        if _kind_of(join) is None or not isinstance(join.this, exp.Table):
+        if _kind_of(join) is None or not isinstance(join.this, exp.Table | exp.Subquery):
             shown, at = self._words(join)
             message = f"{shown} is not supported yet; inner, LEFT, SEMI and ANTI joins are"
             self._statement.refuse(message, at)
@@ -188,12 +205,24 @@ class FromReader:
         if table.name.lower() not in self._names:
             message = unknown("stream", table.name, list(self._names.values()))
             refuse(message, self._text, offset_of(table.this), stream=table.name)
-        alias = table.args.get("alias")
-        if alias is not None and alias.args.get("columns"):
-            message = "names of columns in FROM are not supported yet"
-            self._statement.refuse(message, offset_of(alias))
         stream = self._names[table.name.lower()]
-        return FromItem(table.alias or stream, stream, table, join, UnboundedWindow())
+        columns = self._columns[stream]
+        return FromItem(table.alias or stream, stream, table, columns, None, join, UNBOUNDED)
+
+    def _subquery(
+        self,
+        source: Expr,
+        join: exp.Join | Exists | None,
+        query: Query,
+        columns: Mapping[str, str],
+    ) -> FromItem:
+        assert isinstance(source, exp.Subquery)
+        alias = source.args.get("alias")
+        if alias is None or not source.alias:
+            message = "a subquery in FROM needs a name: FROM (SELECT …) AS x"
+            refuse(message, self._text, self._statement.start_of(source))
+        self._check_bare(source)
+        return FromItem(source.alias, source.alias, source, columns, query, join, UNBOUNDED)
 
     def _checked_table(self, source: Expr) -> exp.Table:
         """Refuse what is not the bare name of a stream, perhaps with an alias."""
@@ -201,11 +230,18 @@ class FromReader:
         if not isinstance(source, exp.Table) or not is_bare:
             needs = "the names of streams" if self._is_join else "the name of one stream"
             self._statement.refuse(f"FROM needs {needs}", offset_of(source))
+        self._check_bare(source)
+        return source
+
+    def _check_bare(self, source: exp.Table | exp.Subquery) -> None:
         for key in ("sample", "pivots", "version", "laterals"):
             if source.args.get(key):
                 message = "only the stream's name may stand in FROM yet"
                 self._statement.refuse(message, offset_of(source))
-        return source
+        alias = source.args.get("alias")
+        if alias is not None and alias.args.get("columns"):
+            message = "names of columns in FROM are not supported yet"
+            self._statement.refuse(message, offset_of(alias))
 
     def _check_name(self, item: FromItem, others: Sequence[FromItem]) -> None:
         for other in others:
@@ -214,7 +250,7 @@ class FromReader:
             alias = item.table.args.get("alias")
             start = item.start if alias is None else offset_of(alias.this)
             message = f"two inputs are called {item.name!r}; give them different aliases"
-            if not item.table.alias and not other.table.alias:
+            if not alias and not other.table.args.get("alias"):
                 called = f"FROM {item.stream} AS a, {item.stream} AS b"
                 message = f"stream {item.stream!r} is read twice; give each an alias: {called}"
             refuse(message, self._text, start, name=item.name)
@@ -233,7 +269,7 @@ class FromReader:
         window = window_of(self._text, tokens, self._statement.tokens[end].start, where)
         if window.counts is None:
             return window
-        own = Scope({}, ()).joined(item.name, self._columns[item.stream], ())
+        own = Scope({}, ()).joined(item.name, item.columns, ())
         offsets = {token.text: token.start for token in reversed(tokens)}
         columns = (
             own.resolve([item.name, column], self._text, offsets[column], where)[0].column

@@ -145,16 +145,19 @@ class GroupReader:
 
     def _check_clauses(self) -> None:
         args = self._statement.tree.args
+        trees = [column.tree for column in self._statement.output_columns]
+        for over in [each for tree in trees for each in tree.find_all(exp.Window)]:
+            message = "OVER (…) beside aggregates, GROUP BY or DISTINCT is not supported yet in one"
+            self._statement.refuse(f"{message} SELECT", offset_of(over))
         if not self._is_distinct:
             return
         start = self._statement.offset_of_word("DISTINCT")
         if args["distinct"].args.get("on"):
             self._statement.refuse("DISTINCT ON is not supported yet", start)
-        for column in self._statement.output_columns:
-            is_aggregate = bool(calls_in(column.tree, self._calls.known))
-            if args.get("group") or args.get("having") or is_aggregate:
-                message = "DISTINCT beside GROUP BY or aggregates is not supported yet"
-                self._statement.refuse(message, start)
+        calls = [each for tree in trees for each in calls_in(tree, self._calls.known)]
+        if args.get("group") or args.get("having") or calls:
+            message = "DISTINCT beside GROUP BY or aggregates is not supported yet"
+            self._statement.refuse(message, start)
 
     # -- groups -----------------------------------------------------------------------------------
 

@@ -18,6 +18,9 @@ _SPAN = re.compile(r"\s*([+-]?\d+(?:\.\d*)?)\s+([a-z]+?)s?(?=\s|$)", re.IGNORECA
 
 def micros_of(tree: Expr) -> int | None:
     """Return the length of an interval, or of one in quotes, in µs; None if it is none."""
+    if isinstance(tree, exp.Add):  # INTERVAL 1 HOUR 30 MINUTES
+        parts = micros_of(tree.left), micros_of(tree.right)
+        return None if parts[0] is None or parts[1] is None else parts[0] + parts[1]
     if isinstance(tree, exp.Interval):
         unit = tree.args.get("unit")
         is_plain = isinstance(tree.this, exp.Literal) and isinstance(unit, exp.Var | None)

@@ -66,7 +66,7 @@ def default_name(part: Fragment, what: str, statement: Statement, names: JoinNam
 
 
 def with_names(found: Iterable[tuple[Fragment, str, str]]) -> tuple[str, ...]:
-    """Return output columns as SQL, such as ``s.v AS v``.
+    """Return output columns as SQL, such as ``s.v AS v``; a bare column of its own name as it is.
 
     Args:
         found: of each, the item of SELECT that it is of, its name, and its SQL text.
@@ -84,4 +84,5 @@ def with_names(found: Iterable[tuple[Fragment, str, str]]) -> tuple[str, ...]:
             )
             refuse(message, column.query, column.start, name=name)
         made[name.lower()] = name, text
-    return tuple(f"{text} AS {identifier(name)}" for name, text in made.values())
+    named = ((text, identifier(name)) for name, text in made.values())
+    return tuple(text if text == name else f"{text} AS {name}" for text, name in named)

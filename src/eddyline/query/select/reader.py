@@ -8,7 +8,7 @@ but for what stands before columns (``s.v``). Of a join every column is resolved
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
@@ -16,10 +16,12 @@ from eddyline.query.query import Input, Query
 from eddyline.query.select.aggregate_calls import calls_in
 from eddyline.query.select.conditions import Calls, Conditions, JoinConditions
 from eddyline.query.select.from_clause import FromReader
-from eddyline.query.select.groups import GroupReader, aggregation_of
+from eddyline.query.select.groups import Aggregation, GroupReader, aggregation_of
 from eddyline.query.select.names import JoinNames, Names, identifier
 from eddyline.query.select.output import columns_of_star, is_star, named_part, with_names
+from eddyline.query.select.over import OverReader, over_of
 from eddyline.query.select.statement import Exists, Statement
+from eddyline.query.select.subqueries import Part, columns_of, union_of
 from eddyline.sql.analysis import check_is_row_wise
 from eddyline.sql.parsing import offset_of, refuse
 
@@ -28,7 +30,6 @@ if TYPE_CHECKING:
 
     from eddyline.query.predicates import FunctionPredicate
     from eddyline.query.select.from_clause import FromItem
-    from eddyline.query.select.groups import Aggregation
     from eddyline.query.select.statement import Fragment
 
 
@@ -56,7 +57,8 @@ def read_query(
 
     Columns are name and Spark type of each, by stream or table. A function may be called on one
     input. Only joins read static tables. ``aggregates`` are the names of the aggregate functions
-    that may be called; a function of ``functions`` hides one of its name.
+    that may be called; a function of ``functions`` hides one of its name, and what is no name
+    (``count(*)``) is none.
 
     Raises:
         QueryError: it cannot be read, or names what does not exist; the message shows where.
@@ -75,26 +77,73 @@ def read_query(
         >>> query.inputs[0].predicates[0].text, query.residual
         ('v > 3', ('s.v < t.w',))
     """
-    statement = Statement.read(text)
     calls = Calls(text, functions or {})
-    known = {name.lower() for name in aggregates} - calls.functions.keys()
-    aggregation = aggregation_of(statement, known)
-    if aggregation is not None and len(statement.sources) > 1:
-        _refuse_joined(statement, aggregation)
-    items = FromReader(statement, columns, tables, is_aggregated=aggregation is not None).items()
-    if aggregation is not None:
-        return _grouped(statement, calls, items[0], columns[items[0].stream], known)
-    if len(items) == 1:
-        return _filter(statement, calls, items[0])
-    return _join(statement, calls, items, columns)
+    known = {name.lower() for name in aggregates if name.isidentifier()} - calls.functions.keys()
+    return _Reader(columns, tables, calls, known).query(Statement.read_all(text))
 
 
-def _refuse_joined(statement: Statement, aggregation: Aggregation) -> NoReturn:
+class _Reader:
+    """Reads queries over streams and tables, and the subqueries in them.
+
+    Args:
+        columns: of each stream and table.
+        tables: names of those that do not change.
+        calls: the functions of the user.
+        known: names of aggregate functions, in lower case.
+    """
+
+    def __init__(
+        self,
+        columns: Mapping[str, Mapping[str, str]],
+        tables: Collection[str],
+        calls: Calls,
+        known: Collection[str],
+    ) -> None:
+        self._columns = columns
+        self._tables = tables
+        self._calls = calls
+        self._known = known
+
+    def query(self, statements: Sequence[Statement]) -> Query:
+        """Return the query of one statement, or of UNION ALL."""
+        return union_of([self._part(each) for each in statements])
+
+    def _part(self, statement: Statement) -> Part:
+        aggregation, over = aggregation_of(statement, self._known), over_of(statement)
+        if len(statement.sources) > 1:
+            _check_joined(statement, aggregation, over)
+        no_window = "here a row passes or not whatever the other rows are"
+        if aggregation is not None or over is not None:
+            no_window = "" if aggregation is not None else "here OVER (…) says which rows count"
+        made = [self._subquery(statement.of_source(source)) for source, _ in statement.sources]
+        items = FromReader(statement, self._columns, self._tables, no_window, made).items()
+        if aggregation is not None or over is not None:
+            read = _grouped if aggregation is not None else _windowed
+            query = read(statement, self._calls, items[0], self._known)
+        elif len(items) == 1:
+            query = _filter(statement, self._calls, items[0])
+        else:
+            query = _join(statement, self._calls, items)
+        return Part(statement, query, items)
+
+    def _subquery(self, statements: Sequence[Statement]) -> tuple[Query, Mapping[str, str]] | None:
+        """Return a subquery and its columns; None if there is no statement."""
+        parts = [self._part(each) for each in statements]
+        return (union_of(parts), columns_of(parts)) if parts else None
+
+
+def _check_joined(
+    statement: Statement, aggregation: Aggregation | None, over: exp.Window | None
+) -> None:
+    """Refuse a join that aggregates its results."""
+    if aggregation is None and over is None:
+        return
+    said = aggregation or Aggregation("OVER (…)", offset_of(over) if over else 0)
     message = (
-        f"{aggregation.said} over a join is not supported yet in one SELECT; make a stream of the "
+        f"{said.said} over a join is not supported yet in one SELECT; make a stream of the "
         f"join (CREATE STREAM x AS SELECT …) and aggregate that: SELECT … FROM x"
     )
-    statement.refuse(message, aggregation.start)
+    statement.refuse(message, said.start)
 
 
 def _filter(statement: Statement, calls: Calls, item: FromItem) -> Query:
@@ -115,34 +164,51 @@ def _grouped(
     statement: Statement,
     calls: Calls,
     item: FromItem,
-    columns: Mapping[str, str],
     aggregates: Collection[str],
 ) -> Query:
     """Read a query of aggregates."""
+    names = _names_of(statement, item)
+    found = GroupReader(statement, names, calls, aggregates).read(item.window)
+    read = replace(_filtered(statement, calls, item, aggregates), window=found.window)
+    plain = Query((read,), (), (), (), found.projections, statement.emits, statement.text)
+    return replace(plain, grouping=found.grouping, times=found.times)
+
+
+def _windowed(
+    statement: Statement,
+    calls: Calls,
+    item: FromItem,
+    aggregates: Collection[str],
+) -> Query:
+    """Read a filter with aggregates OVER rows so far."""
+    names = _names_of(statement, item)
+    found = OverReader(statement, names, calls, aggregates).read()
+    read = _filtered(statement, calls, item, aggregates)
+    plain = Query((read,), (), (), (), found.projections, "istream", statement.text)
+    return replace(plain, overs=found.overs, times=found.times)
+
+
+def _names_of(statement: Statement, item: FromItem) -> JoinNames:
+    """Return the names of one input, resolved in its schema."""
     names = JoinNames(statement.text)
-    names.add(item.name, columns, ())
+    names.add(item.name, item.columns, ())
     if item.name != item.stream:
         hint = {item.stream.lower(): f"{item.stream} is called {item.name} here"}
         names.scope = replace(names.scope, hints=hint)
-    found = GroupReader(statement, names, calls, aggregates).read(item.window)
+    return names
+
+
+def _filtered(
+    statement: Statement, calls: Calls, item: FromItem, aggregates: Collection[str]
+) -> Input:
+    """Return an input with what WHERE asks of it."""
     conditions = Conditions(statement, calls, Names(item.name, item.stream), [item.name])
     where = statement.tree.args.get("where")
     for node in [] if where is None else calls_in(where.this, aggregates):
         message = f"WHERE: the aggregate {node.name}() stands in HAVING; WHERE is asked of rows"
         refuse(message, statement.text, offset_of(node))
     _add_where(conditions)
-    (read,) = _inputs([item], conditions)
-    return Query(
-        (replace(read, window=found.window),),
-        (),
-        (),
-        (),
-        found.projections,
-        statement.emits,
-        statement.text,
-        grouping=found.grouping,
-        times=found.times,
-    )
+    return _inputs([item], conditions)[0]
 
 
 def _output_column(
@@ -178,7 +244,6 @@ def _join(
     statement: Statement,
     calls: Calls,
     items: Sequence[FromItem],
-    columns: Mapping[str, Mapping[str, str]],
 ) -> Query:
     """Read a query over several inputs."""
     names = JoinNames(statement.text)
@@ -189,7 +254,7 @@ def _join(
     for item in items:
         before, word = names.scope, "ON"
         conditions.partner = item.name if item.kind != "inner" else ""
-        for left, right in names.add(item.name, columns[item.stream], item.using):
+        for left, right in names.add(item.name, item.columns, item.using):
             conditions.add_using(left, right, item.start)
         if isinstance(item.added, Exists):
             word, names.scope = "WHERE of EXISTS", names.scope.preferring(item.name)
@@ -244,7 +309,7 @@ def _check_output(statement: Statement, calls: Calls) -> None:
 def _inputs(items: Sequence[FromItem], conditions: Conditions) -> tuple[Input, ...]:
     predicates = [tuple(conditions.predicates[item.name]) for item in items]
     return tuple(
-        Input(item.name, item.stream, item.window, given, item.start)
+        Input(item.name, item.stream, item.window, given, item.start, item.query)
         for item, given in zip(items, predicates, strict=True)
     )
 

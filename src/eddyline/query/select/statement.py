@@ -13,17 +13,18 @@ from sqlglot import TokenType, exp
 from sqlglot.errors import ParseError
 
 from eddyline.errors import NotSupportedError
-from eddyline.query.cql import EMITS, EMITTED, FIRST, ITEM, SPAN, CqlText, tokens_of_query
+from eddyline.query.cql import EMITS
+from eddyline.query.select.grammar import EMITTED, FIRST, ITEM, SPAN, CqlText, tokens_of_query
 from eddyline.sql.names import column_nodes
 from eddyline.sql.parsing import offset_of, refuse, syntax_error
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from sqlglot import Expr, Token
 
-    from eddyline.query.cql import Span
     from eddyline.query.query import Emits
+    from eddyline.query.select.grammar import Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,15 +67,21 @@ class Exists:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A query that is one SELECT, of clauses that are run."""
+    """A query, or a part of one, that is one SELECT of clauses that are run."""
 
     text: str
+    """The whole query."""
     tokens: Sequence[Token]
+    """Those of the whole query."""
     tree: exp.Select
 
     @classmethod
-    def read(cls, text: str) -> Statement:
-        """Return a query as a statement, or refuse it where it is none, or none that is run yet."""
+    def read_all(cls, text: str) -> list[Statement]:
+        """Return the SELECTs of a query, several of UNION ALL.
+
+        Raises:
+            QueryError: it is no query, or none that is run yet; the message shows where.
+        """
         tokens = tokens_of_query(text)
         while tokens and tokens[-1].token_type == TokenType.SEMICOLON:
             tokens.pop()
@@ -87,24 +94,76 @@ class Statement:
             tree = CqlText().parser().parse(tokens, text)[0]
         except ParseError as error:
             raise syntax_error(error, text, "the query") from error
+        return cls._all(text, tokens, tree)
+
+    @classmethod
+    def _all(cls, text: str, tokens: Sequence[Token], tree: Expr | None) -> list[Statement]:
+        """Return the SELECTs of a tree, each of them checked."""
+        if isinstance(tree, exp.Union) and not _said_of_union(tree):
+            return [*cls._all(text, tokens, tree.this), *cls._all(text, tokens, tree.expression)]
         if isinstance(tree, exp.SetOperation):
-            _refuse_word(text, tokens, "UNION", "INTERSECT", "EXCEPT", "MINUS")
+            _refuse_set(text, tokens, tree)
+        if isinstance(tree, exp.Subquery) and not tree.alias:
+            return cls._all(text, tokens, tree.this)
         if not isinstance(tree, exp.Select):
             refuse("a query is one SELECT", text, tokens[0].start, NotSupportedError)
         made = cls(text, tokens, tree)
         made._check_clauses()
-        return made
+        return [made]
+
+    def of_source(self, source: Expr) -> list[Statement]:
+        """Return the statements of a subquery in FROM; none if a stream or table stands there."""
+        inner = source.this if isinstance(source, exp.Subquery) else None
+        is_query = isinstance(inner, exp.Select | exp.SetOperation)
+        return self._all(self.text, self.tokens, inner) if is_query else []
+
+    @property
+    def own(self) -> Sequence[Token]:
+        """The tokens of the statement without those of subqueries in FROM."""
+        first, last = self._span
+        inner = [each._span for source, _ in self.sources for each in self._selects(source)]
+        return [
+            token
+            for position, token in enumerate(self.tokens[first:last], first)
+            if not any(start <= position < end for start, end in inner)
+        ]
+
+    def start_of(self, source: exp.Subquery) -> int:
+        """Return the offset of SELECT of a subquery in FROM."""
+        first, _ = next(self._selects(source))._span
+        return self.tokens[first].start
+
+    def _selects(self, source: Expr) -> Iterator[Statement]:
+        """Yield the SELECTs of a subquery in FROM, unchecked; none if there is no subquery."""
+        if isinstance(source, exp.Subquery):
+            for tree in source.find_all(exp.Select):
+                yield Statement(self.text, self.tokens, tree)
+
+    @property
+    def _span(self) -> Span:
+        """The positions of SELECT and of what is behind the last token."""
+        columns = self.tree.expressions
+        position = columns[0].meta[ITEM][0] if columns else len(self.tokens)
+        first = max(
+            at for at, each in enumerate(self.tokens[:position]) if each.token_type == _SELECT
+        )
+        depth = 0
+        for at, token in enumerate(self.tokens[first:], first):
+            depth += _DEPTHS.get(token.token_type, 0)
+            if depth < 0 or (depth == 0 and token.token_type in _SETS):
+                return first, at
+        return first, len(self.tokens)
 
     def _check_clauses(self) -> None:
         """Refuse the clauses that are not run yet."""
         asked = [each.select for each in self.exists]
         for tree in (self.tree, *asked):
             for key, words in _CLAUSES.items():
-                is_run = tree is self.tree and key in AGGREGATION
+                is_run = tree is self.tree and key in (*AGGREGATION, "windows")
                 if tree.args.get(key) and not is_run:
-                    _refuse_word(self.text, self.tokens, *words)
+                    _refuse_word(self.text, self.own, *words)
             if tree.args.get("from_") is None:
-                refuse("a query needs FROM and a stream", self.text, self.tokens[-1].start)
+                refuse("a query needs FROM and a stream", self.text, self.own[-1].start)
         self._check_subqueries(asked)
         where, joins = self.tree.args.get("where"), self.tree.args.get("joins")
         if where is not None and joins:  # sqlglot takes FROM s WHERE v > 3, t
@@ -118,32 +177,45 @@ class Statement:
         for tree in asked:
             for join in tree.args.get("joins") or ():
                 self.refuse("EXISTS over several inputs is not supported yet", offset_of(join.this))
-        for node in self.tree.find_all(exp.Subquery, exp.Select):
-            if node is not self.tree and not any(node is each for each in asked):
+        made = [source for source, _ in self.sources if any(self._selects(source))]
+        for node in self.tree.walk(prune=lambda each: any(each is source for source in made)):
+            is_known = any(node is each for each in (self.tree, *asked, *made))
+            if isinstance(node, exp.Subquery | exp.Select) and not is_known:
                 message = (
-                    "a subquery is not supported yet; only [NOT] EXISTS (SELECT …) is, between "
-                    "the ANDs of WHERE"
+                    "a subquery is not supported yet here; it may stand in FROM, or in [NOT] "
+                    "EXISTS (SELECT …) between the ANDs of WHERE"
                 )
                 self.refuse(message, offset_of(node))
 
     @property
     def emits(self) -> Emits | None:
         """The stream of results that the query asks for; None if it does not say so."""
-        word: Token | None = self.tree.meta[EMITTED]
+        word = self._emitted
         return None if word is None else EMITS[word.text.upper()]
 
     @property
     def emits_at(self) -> int:
         """The offset of the word that says so."""
-        word: Token = self.tree.meta[EMITTED]
-        return word.start
+        word = self._emitted
+        return 0 if word is None else word.start
+
+    @property
+    def _emitted(self) -> Token | None:
+        words = [each.meta.get(EMITTED) for each in (self.tree, *self.tree.expressions[:1])]
+        return next((word for word in words if word is not None), None)
 
     @property
     def sources(self) -> list[tuple[Expr, exp.Join | Exists | None]]:
         """Items of FROM, each with what adds it; behind them those of EXISTS."""
-        joined = [(join.this, join) for join in self.tree.args.get("joins") or ()]
+        first, joins = self.tree.args.get("from_"), self.tree.args.get("joins") or ()
+        made = [] if first is None else [(first.this, None)]
         asked = [(each.select.args["from_"].this, each) for each in self.exists]
-        return [(self.tree.args["from_"].this, None), *joined, *asked]
+        return [*made, *((join.this, join) for join in joins), *asked]
+
+    @property
+    def tables(self) -> list[exp.Table]:
+        """The streams and tables in FROM, those of subqueries included."""
+        return [table for source, _ in self.sources for table in source.find_all(exp.Table)]
 
     @property
     def exists(self) -> list[Exists]:
@@ -182,7 +254,7 @@ class Statement:
 
     def offset_of_word(self, word: str) -> int:
         """Return the offset of the first token that starts with a word of SQL."""
-        words = (token for token in self.tokens if token.text.upper().split(" ")[0] == word)
+        words = (token for token in self.own if token.text.upper().split(" ")[0] == word)
         return next(token.start for token in words)
 
     def place(self, tree: Expr) -> tuple[int, int] | None:
@@ -221,16 +293,39 @@ def _span(tree: Expr) -> Span:
     return _span(tree.this)
 
 
-def _refuse_word(text: str, tokens: Sequence[Token], *words: str) -> NoReturn:
+def _refuse_word(text: str, tokens: Sequence[Token], *words: str, hint: str = "") -> NoReturn:
     """Refuse a clause, pointing at the first of its words."""
     named = [each for each in tokens[1:] if each.text.upper().split(" ")[0] in words]
     shown = named[0].text.upper() if named else words[0]
-    message = f"{shown} is not supported yet"
+    message = f"{shown} is not supported yet{hint}"
     refuse(message, text, (named or tokens)[0].start, NotSupportedError)
 
 
 AGGREGATION: dict[str, str] = {"distinct": "DISTINCT", "group": "GROUP", "having": "HAVING"}
 """Clauses that aggregate rows over one input, and the words that they start with."""
+
+
+def _said_of_union(tree: exp.Union) -> bool:
+    """Return whether UNION says more than ALL."""
+    more = ("distinct", "by_name", "side", "kind", "on", "order", "limit", "offset")
+    return any(tree.args.get(key) for key in more) or EMITTED in tree.meta
+
+
+def _refuse_set(text: str, tokens: Sequence[Token], tree: exp.SetOperation) -> NoReturn:
+    """Refuse UNION, INTERSECT and such, and what is said of all of UNION ALL."""
+    for key in ("order", "limit", "offset"):
+        if tree.args.get(key):
+            _refuse_word(text, tokens, *_CLAUSES[key])
+    if EMITTED in tree.meta:
+        word: Token = tree.meta[EMITTED]
+        message = f"{word.text}(…) around UNION ALL is not supported; write it in each SELECT"
+        refuse(message, text, word.start, NotSupportedError)
+    _refuse_word(text, tokens, "UNION", "INTERSECT", "EXCEPT", "MINUS", hint="; UNION ALL is")
+
+
+_SELECT = TokenType.SELECT
+_SETS = (TokenType.UNION, TokenType.EXCEPT, TokenType.INTERSECT)
+_DEPTHS = {TokenType.L_PAREN: 1, TokenType.R_PAREN: -1}
 
 _CLAUSES: dict[str, tuple[str, ...]] = {
     "distinct": ("DISTINCT",),

@@ -61,10 +61,15 @@ def _best(
         program, dict(zip(now, answers.T, strict=True)), dict(zip(now, costs, strict=True))
     )
     formula, rows = program.formulas[rule], np.ones(len(answers), np.bool_)
-    best = sample.part(formula, rows)
-    as_now = sample.part(formula, rows, {test: place for place, test in enumerate(now)})
-    is_better = as_now.cost_ns >= MIN_GAIN * best.cost_ns
-    return tuple(dict.fromkeys(best.tests)) if is_better else now
+    tests = sample.part(formula, rows).tests
+    # A test that several parts ask has one place: where the first of them asks it, or the last.
+    orders = [tuple(dict.fromkeys(tests)), tuple(dict.fromkeys(tests[::-1]))[::-1]]
+
+    def cost_ns(order: tuple[int, ...]) -> float:
+        return sample.part(formula, rows, {test: at for at, test in enumerate(order)}).cost_ns
+
+    best = min(orders, key=cost_ns)
+    return best if cost_ns(now) >= MIN_GAIN * cost_ns(best) else now
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,14 +27,17 @@ from eddyline.aggregates.profile import AggregateProfile
 from eddyline.aggregates.view import AggregateView
 from eddyline.errors import QueryError
 from eddyline.options import AggregateOptions
-from eddyline.spark.aggregates.grouping import Groups
+from eddyline.spark.aggregates.grouping import CHECK, CODE, Groups
 from eddyline.spark.aggregates.lifting import MICROS, Lifting
-from eddyline.spark.aggregates.task import REPORT, AggregateWorker
+from eddyline.spark.aggregates.task import REPORT, START, AggregateWorker
 from eddyline.spark.analysis import arrow_schema
+from eddyline.spark.arrow_tasks import BUCKET
+from eddyline.spark.clock import ResultClock
 from eddyline.spark.event_time import micros_of
 from eddyline.spark.operator import Laid, Operator, Pending
 from eddyline.spark.run.observed_metrics import PendingMetrics
 from eddyline.spark.session import is_ansi
+from eddyline.sql.parsing import quoted
 from eddyline.state.rows import ALWAYS
 from eddyline.watch import aggregates as words
 
@@ -44,6 +47,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from eddyline.aggregates.plan import BucketReport
+    from eddyline.aggregates.slides import Slides
     from eddyline.query.aggregates import AggregateCall
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.operator import Record
@@ -94,7 +98,7 @@ class Bucketed(Operator):
         self.time = site.time
         self.clock: Clock = site.clock
         self.spark = site.df.sparkSession
-        self.micros = micros_of(site.df, site.time, site.query)
+        self.micros = micros_of(site.df, site.time, site.query) + F.lit(site.clock.offset)
         self.is_local = dict(site.df.dtypes)[site.time] == "timestamp_ntz"
         self.rows_shape = site.df
         timed = site.df.withColumn(MICROS, self.micros)
@@ -110,7 +114,7 @@ class Bucketed(Operator):
         self._observed: Sequence[Observed] | None = None
         self._found: dict[int, BucketReport] = {}
         self._lock = threading.RLock()
-        self.clock.asked(self.last_chance)
+        self.clock.asked()
 
     @property
     def lifts(self) -> list[LiftedPartial]:
@@ -138,10 +142,6 @@ class Bucketed(Operator):
         """Whether rows go to the buckets as they are, and not as cells."""
         return False
 
-    def last_chance(self, micros: Column) -> Column:
-        """Return the instants from which on rows of some event times are late (µs)."""
-        return micros + 1
-
     def plan_of(self, before: int, after: int) -> AggregatePlan:
         """Return the work of the buckets between two instants (µs)."""
         raise NotImplementedError
@@ -158,6 +158,40 @@ class Bucketed(Operator):
     def answers(self, found: DataFrame) -> DataFrame:
         """Return the results of what tasks returned."""
         raise NotImplementedError
+
+    def event_time(self, site: Site, columns: Sequence[str]) -> tuple[str | None, Clock | None]:
+        """Return the event-time column of results, and their clock."""
+        time = site.time if site.time in columns else None
+        return time, ResultClock(self.clock, offset=self.clock.offset)
+
+    # -- cells ----------------------------------------------------------------------------------
+
+    def coded(self, rows: DataFrame) -> DataFrame:
+        """Return rows with their groups, the codes of these, and their buckets."""
+        by = dict(zip(self.groups.names, self.groups.values, strict=True))
+        return self.groups.coded(rows.withColumns(by), self.n_buckets)
+
+    def grouped(self, rows: DataFrame, start: Column, more: Sequence[Column] = ()) -> DataFrame:
+        """Return the cells of rows; they are in their buckets if the plan is ``late``.
+
+        Args:
+            rows: with their event time.
+            start: of the cell of each (µs).
+            more: other aggregates.
+        """
+        rows = self.coded(rows.withColumn(START, start))
+        if self.loop.plan == "late":
+            rows = rows.repartitionById(self.n_buckets, F.col(BUCKET))
+        keys = [BUCKET, CODE, CHECK, START, *map(quoted, self.groups.names)]
+        reduced = [*(each.reduced for each in self.lifts), *more]
+        # Without any aggregate cells are what is distinct.
+        return rows.groupBy(*keys).agg(*reduced) if reduced else rows.select(*keys).distinct()
+
+    def placed(self, cells: DataFrame) -> DataFrame:
+        """Return cells in the partitions that are their buckets."""
+        if self.loop.plan == "late":
+            return cells
+        return cells.repartitionById(self.n_buckets, F.col(BUCKET))
 
     # -- state ----------------------------------------------------------------------------------
 
@@ -226,7 +260,7 @@ class Bucketed(Operator):
         """Return the rows that have an event time and are not late, with that time."""
         rows = df.withColumn(MICROS, self.micros).where(F.col(MICROS).isNotNull())
         before = self.clock.before
-        return rows if before == ALWAYS else rows.where(self.last_chance(F.col(MICROS)) > before)
+        return rows if before == ALWAYS else rows.where(F.col(MICROS) >= before)
 
     def _worked(self, rows: DataFrame, place: StatePlace | None) -> DataFrame:
         """Return what tasks return of the rows of a batch."""
@@ -340,3 +374,11 @@ class Bucketed(Operator):
             StateError: it is damaged.
         """
         self.loop.restore(state)
+
+
+def start_of_cell(slides: Slides) -> Column:
+    """Return the start of the cell of each row (µs); see ``Slides.cell_of``."""
+    micros, cut = F.col(MICROS), slides.cut
+    place = F.pmod(micros - F.lit(slides.origin), F.lit(slides.slide))
+    start = micros - place
+    return start + F.when(place >= cut, F.lit(cut)).otherwise(F.lit(0)) if cut else start

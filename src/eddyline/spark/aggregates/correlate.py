@@ -73,7 +73,7 @@ class CorrelateOperator(Bucketed):
         rows, before = df.withColumn(MICROS, self.micros), self.clock.before
         fits = F.col(MICROS).isNotNull()
         if before != ALWAYS:
-            fits &= self.last_chance(F.col(MICROS)) > before
+            fits &= F.col(MICROS) >= before
         return rows.where(~self._is_mine | F.coalesce(fits, F.lit(False)))
 
     @property
@@ -83,9 +83,7 @@ class CorrelateOperator(Bucketed):
 
     def cells(self, rows: DataFrame) -> DataFrame:
         """Return the rows in the partitions that are their buckets."""
-        by = dict(zip(self.groups.names, self.groups.values, strict=True))
-        start = F.coalesce(F.col(MICROS), F.lit(0))
-        coded = self.groups.coded(rows.withColumns({**by, START: start}), self.n_buckets)
+        coded = self.coded(rows.withColumn(START, F.coalesce(F.col(MICROS), F.lit(0))))
         own = [F.col(quoted(each.name)) for each in self.columns]
         codes = [F.col(each) for each in (BUCKET, CODE, CHECK, START)]
         return coded.select(*codes, *own).repartitionById(self.n_buckets, F.col(BUCKET))

@@ -16,6 +16,7 @@ from eddyline.aggregates.plan import (
     WAS,
     AggregatePlan,
 )
+from eddyline.aggregates.slides import Slides
 from eddyline.errors import NotSupportedError, QueryError
 from eddyline.query.aggregates import WINDOW
 from eddyline.query.windows import LONGEST, SessionWindow, SlideWindow
@@ -23,16 +24,22 @@ from eddyline.spark.aggregates.grouping import CHECK, CODE
 from eddyline.spark.aggregates.lifting import MICROS
 from eddyline.spark.aggregates.task import END, START
 from eddyline.spark.arrow_tasks import BUCKET
+from eddyline.spark.clock import ResultClock
 from eddyline.spark.event_time import instant_of
 from eddyline.sql.parsing import quoted
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pyspark.sql import Column, DataFrame
 
     from eddyline.query.steps import AggregateStep
-    from eddyline.spark.operator import Site
+    from eddyline.spark.operator import Clock, Site
 
-from eddyline.spark.aggregates.bucketed import Bucketed
+from eddyline.spark.aggregates.bucketed import Bucketed, start_of_cell
+
+LEAST = "__least"
+"""The column of the first instant of the rows of a cell."""
 
 NEW, BEFORE = "__new", "__before"
 """Columns of output rows, now and before, where only changes are emitted."""
@@ -64,13 +71,6 @@ class AggregateOperator(Bucketed):
         """Whether windows count rows."""
         return self.window.counts is not None
 
-    def last_chance(self, micros: Column) -> Column:
-        """Return the instants from which on rows of some event times are late (µs)."""
-        if not isinstance(self.window, SlideWindow):
-            return super().last_chance(micros)
-        place = F.pmod(micros - F.lit(self.window.origin), F.lit(self.window.slide))
-        return micros - place + F.lit(self.window.slide)
-
     def plan_of(self, before: int, after: int) -> AggregatePlan:
         """Return the work of the buckets between two instants (µs)."""
         return AggregatePlan(
@@ -83,31 +83,31 @@ class AggregateOperator(Bucketed):
             ties=tuple(self._ties),
         )
 
+    def event_time(
+        self,
+        site: Site,  # noqa: ARG002 - of the protocol
+        columns: Sequence[str],  # noqa: ARG002
+    ) -> tuple[str | None, Clock | None]:
+        """Return the output column that is the end of windows, and the clock of results."""
+        ends = isinstance(self.window, SlideWindow | SessionWindow)
+        return self.step.end, ResultClock(self.clock, offset=-1 if ends else 0)
+
     # -- cells ----------------------------------------------------------------------------------
 
     def cells(self, rows: DataFrame) -> DataFrame:
         """Return cells in the partitions that are their buckets."""
         if self.by_row:
             return self._counted(rows)
-        rows = rows.withColumn(START, self._start)
-        rows = self.groups.coded(rows.withColumns(self._group_columns), self.n_buckets)
-        n, bucket = self.n_buckets, F.col(BUCKET)
-        if self.loop.plan == "late":
-            rows = rows.repartitionById(n, bucket)
-        keys = [BUCKET, CODE, CHECK, START, *map(quoted, self.groups.names)]
-        reduced = [each.reduced for each in self.lifts]
-        if isinstance(self.window, SessionWindow):
-            reduced += [F.min(MICROS).alias("__least"), F.max(MICROS).alias(END)]
-        # Without any aggregate cells are what is distinct.
-        made = rows.groupBy(*keys).agg(*reduced) if reduced else rows.select(*keys).distinct()
-        if isinstance(self.window, SessionWindow):
-            made = made.withColumn(START, F.col("__least")).drop("__least")
-        return made if self.loop.plan == "late" else made.repartitionById(n, bucket)
+        if not isinstance(self.window, SessionWindow):
+            return self.placed(self.grouped(rows, self._start))
+        ends = F.min(MICROS).alias(LEAST), F.max(MICROS).alias(END)
+        made = self.grouped(rows, self._start, ends)
+        return self.placed(made.withColumn(START, F.col(LEAST)).drop(LEAST))
 
     def _counted(self, rows: DataFrame) -> DataFrame:
         """Return rows, which windows count, in the partitions that are their buckets."""
         rows = rows.withColumn(START, F.col(MICROS))
-        rows = self.groups.coded(rows.withColumns(self._group_columns), self.n_buckets)
+        rows = self.coded(rows)
         names = [BUCKET, CODE, CHECK, START, *map(quoted, self.groups.names)]
         columns = [F.col(each) for each in names] + [each.of_row for each in self.lifts]
         columns += [F.col(quoted(each)).alias(tie) for tie, each in self._ties.items()]
@@ -119,10 +119,6 @@ class AggregateOperator(Bucketed):
         return {f"__tie{k}": name for k, name in enumerate(self.ties)}
 
     @property
-    def _group_columns(self) -> dict[str, Column]:
-        return dict(zip(self.groups.names, self.groups.values, strict=True))
-
-    @property
     def _start(self) -> Column:
         """The start of the cell of a row (µs)."""
         micros = F.col(MICROS)
@@ -130,10 +126,7 @@ class AggregateOperator(Bucketed):
             return micros - F.pmod(micros, F.lit(self.window.gap))
         if not isinstance(self.window, SlideWindow):
             return micros
-        slide, length = self.window.slide, self.window.length
-        place = F.pmod(micros - F.lit(self.window.origin), F.lit(slide))
-        start, cut = micros - place, 0 if length == LONGEST else -length % slide
-        return start + F.when(place >= cut, F.lit(cut)).otherwise(F.lit(0)) if cut else start
+        return start_of_cell(Slides.of(self.window))
 
     # -- results --------------------------------------------------------------------------------
 

@@ -70,8 +70,7 @@ class OverOperator(Bucketed):
 
     def cells(self, rows: DataFrame) -> DataFrame:
         """Return the rows in the partitions that are their buckets."""
-        by = dict(zip(self.groups.names, self.groups.values, strict=True))
-        coded = self.groups.coded(rows.withColumns({**by, START: F.col(MICROS)}), self.n_buckets)
+        coded = self.coded(rows.withColumn(START, F.col(MICROS)))
         own = [F.col(quoted(each.name)) for each in self.columns]
         codes = [F.col(each) for each in (BUCKET, CODE, CHECK, START)]
         chosen = coded.select(*codes, *own, *(each.of_row for each in self.lifts))

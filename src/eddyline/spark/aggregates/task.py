@@ -10,13 +10,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext
 
-from eddyline.aggregates.bucket import ChangeBatch, SessionBatch, SlideBatch
 from eddyline.aggregates.cells import CHECK as CHECK_KEY
 from eddyline.aggregates.cells import CODE as CODE_KEY
+from eddyline.aggregates.change_bucket import ChangeBatch
 from eddyline.aggregates.columns import is_there, one_array
 from eddyline.aggregates.moving import state_of
 from eddyline.aggregates.plan import COMPONENT
 from eddyline.aggregates.rows import RowBatch
+from eddyline.aggregates.session_bucket import SessionBatch
+from eddyline.aggregates.slide_bucket import SharedBatch, SlideBatch
 from eddyline.errors import StateError
 from eddyline.query.windows import SessionWindow, SlideWindow
 from eddyline.runtime.reports import TaskReport
@@ -84,6 +86,8 @@ class AggregateWorker:
         """The work of a bucket, by what is aggregated."""
         if self.plan.frames:
             return RowBatch
+        if self.plan.shares:
+            return SharedBatch
         kinds = {SlideWindow: SlideBatch, SessionWindow: SessionBatch}
         return kinds.get(type(self.plan.window), ChangeBatch)
 

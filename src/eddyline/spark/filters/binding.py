@@ -14,7 +14,7 @@ from eddyline.errors import QueryError
 from eddyline.filters.binding import BoundConjunction, bind
 from eddyline.query.attributes import Attribute, attribute, candidates
 from eddyline.query.predicates import SqlPredicate
-from eddyline.spark.analysis import analysed, check_names, column_types
+from eddyline.spark.analysis import analysed, check_names, column_types, refused, unlogged
 from eddyline.spark.filters.plan_text import computes_nothing
 from eddyline.spark.session import is_ansi, is_on
 from eddyline.sql.analysis import resolve_columns
@@ -116,13 +116,14 @@ def _attribute(df: DataFrame, text: str, *, ansi: bool) -> Attribute:
     return made
 
 
+@unlogged()
 def _kind(df: DataFrame, text: str, sql: str) -> str:
     """Return the Spark type of an attribute that the user named."""
     try:
         return df.select(F.expr(sql)).dtypes[0][1]
     except AnalysisException as error:
-        msg = f"route_by: Spark cannot resolve {text!r}: {error}"
-        raise QueryError(msg, attribute=text) from error
+        what = f"route_by: Spark cannot resolve {text!r}"
+        raise refused(what, error, attribute=text) from error
 
 
 def _check_by_spark(df: DataFrame, predicates: list[SqlPredicate]) -> None:
@@ -130,8 +131,8 @@ def _check_by_spark(df: DataFrame, predicates: list[SqlPredicate]) -> None:
     found = analysed(df, [F.expr(each.text) for each in predicates])
     for predicate, kind in zip(predicates, found, strict=True):
         if isinstance(kind, AnalysisException):
-            msg = f"predicate {predicate.name!r}: Spark cannot resolve {predicate.text}: {kind}"
-            raise QueryError(msg, name=predicate.name) from kind
+            what = f"predicate {predicate.name!r}: Spark cannot resolve {predicate.text}"
+            raise refused(what, kind, name=predicate.name) from kind
         if not isinstance(kind, BooleanType | NullType):
             msg = (
                 f"predicate {predicate.name!r} is not a condition: {predicate.text} is of type "

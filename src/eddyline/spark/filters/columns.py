@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 
 from eddyline.errors import QueryError
 from eddyline.query.predicates import SqlPredicate
+from eddyline.spark.analysis import unlogged
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -62,12 +63,15 @@ def as_text(df: DataFrame, given: Predicate | ColumnPredicate) -> Predicate:
     return SqlPredicate(text)
 
 
+@unlogged()
 def _text_of(df: DataFrame, column: Column) -> tuple[str, bool]:
     """Return a text for a column over a DataFrame, and whether Spark reads it as the same."""
     selected: Any = df.select(column.alias("c"))
     if not hasattr(selected, "_jdf"):
         return "", False
     plan = selected._jdf.queryExecution().analyzed()
+    if plan.nodeName() != "Project":
+        return "", False  # of several rows at once
     text = str(plan.projectList().head().child().sql())
     try:
         again = df.select(F.expr(text).alias("c"))

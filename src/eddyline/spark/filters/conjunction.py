@@ -10,6 +10,7 @@ from eddyline.errors import QueryError
 from eddyline.filters.loop import check_options
 from eddyline.options import FilterOptions
 from eddyline.query.predicates import as_predicate, named
+from eddyline.registry import checked_text
 from eddyline.spark.filters.binding import bind_to, fits
 from eddyline.spark.filters.columns import ColumnPredicate, as_text
 from eddyline.spark.filters.operator import FilterOperator
@@ -175,6 +176,8 @@ def all_of(*predicates: Any, name: str | None = None, **options: Any) -> Conjunc
         >>> keep = el.all_of("proto = 'tcp'", "length(payload) > 100")  # doctest: +SKIP
         >>> packets.transform(keep)  # doctest: +SKIP
     """
+    if name is not None:
+        checked_text("name of a conjunction", name)
     if not predicates:
         msg = 'all_of needs at least one predicate, such as all_of("a > 5")'
         raise QueryError(msg)

@@ -198,19 +198,23 @@ class FilterOperator(Operator):
 
     def read_sample(self, df: DataFrame) -> None:
         """Order the native parts by a bounded sample of a batch input, if that is cheap."""
-        if not self._wants_sample():
+        parts = [
+            part
+            for part in self.learning.values()
+            if isinstance(part, NativePart) and part.loop.is_adaptive
+        ]
+        if not parts or not self._wants_sample():
             return
         if not is_narrow(df):
             self.notes["sample"] = (
                 "no sample was read before the job: it would run a shuffle or a join of the input "
-                "a second time, or be seen by an observation of it; native predicates stand as "
+                "a second time, or be seen by an observation of it; native predicates start as "
                 "written"
             )
             return
         started = time.monotonic()
-        for part in self.learning.values():
-            if isinstance(part, NativePart) and part.loop.is_adaptive:
-                self._read_sample(df, part)
+        for part in parts:
+            self._read_sample(df, part)
         self._sampled_at = time.monotonic()
         self._sample_cost_s = self._sampled_at - started
 

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from eddyline.data.sampling import seed_of
+from eddyline.errors import PredicateError
 from eddyline.filters.executor import ArrowExecutor
 from eddyline.filters.loop import FilterLoop, FilterState
 from eddyline.filters.routing_loop import MAX_ROWS
@@ -27,7 +28,6 @@ from eddyline.stats.profile import FilterProfile, merge
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from eddyline.errors import PredicateError
     from eddyline.filters.executor import BatchOutcome
     from eddyline.options import FilterOptions
     from eddyline.query.attributes import Attribute
@@ -124,6 +124,13 @@ class FilterTask:
 
     def run(self, batches: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
         """Return the outcome of each batch: keep, report, and the error if they are carried."""
+        try:
+            yield from self._run(batches)
+        except PredicateError as error:
+            # To who wrote the predicate, our frames would only hide what it says.
+            raise error.with_traceback(None) from None
+
+    def _run(self, batches: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
         partition, attempt, batch_id = task_ids()
         batch_id = batch_id if self.batch_id < 0 else self.batch_id
         seed = seed_of(self.options.seed, self.query, self.component, batch_id, partition)

@@ -16,6 +16,7 @@ from eddyline.joins.operator.partner_bucket import FOUND
 from eddyline.joins.plan import PartnerPlan
 from eddyline.options import FilterOptions, JoinOptions
 from eddyline.query.predicates import SqlPredicate
+from eddyline.query.select.names import identifier
 from eddyline.query.steps import FilterStep, ProjectStep, ReadStep, columns_read, maker
 from eddyline.query.windows import LONGEST
 from eddyline.registry import unknown
@@ -105,6 +106,23 @@ class BoundJoin:
         return EventTime(
             {each.name: each.lateness for each in self.inputs if each.time is not None}
         )
+
+    @cached_property
+    def times(self) -> dict[str, int]:
+        """The event times of the streams in results, qualified, and how far back they may be (µs).
+
+        A result comes to be with its latest row, which meets the others in their windows. A row
+        without a partner is a result once its window has passed.
+        """
+        if self.step.emits != "istream":
+            return {}
+        of = self.inputs if self.step.kind == "inner" else self.inputs[:1]
+        waits = 0 if self.step.kind == "inner" else 1
+        return {
+            f"{identifier(each.name)}.{identifier(each.time)}": each.window.length + waits
+            for each in of
+            if each.time is not None and each.window.length < LONGEST
+        }
 
     def order(self, latest: Mapping[str, int]) -> OrderPlan | None:
         """Return the order of event time to answer in; None if no answer depends on it.

@@ -18,6 +18,7 @@ from eddyline.spark.joins.layout import INPUT, START
 from eddyline.spark.operator import Laid, Operator, Pending
 from eddyline.spark.run.observed_metrics import PendingMetrics
 from eddyline.state.manifest import StatePart
+from eddyline.state.rows import ALWAYS, FOREVER
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from eddyline.runtime.journal import JournalEntry
     from eddyline.spark.joins.source import Source
     from eddyline.spark.operator import Batch, Observed
+    from eddyline.state.event_time import EventTime
     from eddyline.state.place import StatePlace
 
 LATE_FRAC = 0.005
@@ -46,14 +48,21 @@ class JoinInputs(Operator):
 
     Args:
         source: the inputs.
-        timed: the inputs that are streams.
+        event_time: the inputs that are streams, and their lateness.
     """
 
     name = "inputs"
+    offset = 0
+    """See ``operator.Clock``."""
 
-    def __init__(self, source: Source, timed: Sequence[str]) -> None:
+    def __init__(self, source: Source, event_time: EventTime) -> None:
         self.source = source
-        self.timed = timed
+        self.streams = event_time
+        self.timed = tuple(event_time.lateness)
+        self.before, self.after = ALWAYS, ALWAYS
+        """The instants before which all results have come (µs); see ``operator.Clock``."""
+        self.is_idle = False  # tables may have rows where no stream has any
+        self._is_asked = False
         self.latest: dict[str, int] = {}
         self.counts = {each.name: ArrivalCounts() for each in source.layouts}
         self._n_late: Counter[str] = Counter()
@@ -72,11 +81,32 @@ class JoinInputs(Operator):
     ) -> None:
         """Start from the event times after the batch before."""
         self.latest = {} if part is None else part.read(InputsPart).latest
+        self.before = self.after = self._low(self.latest)
         self._is_empty = part is None
 
     def prepare(self, df: DataFrame, batch: Batch) -> None:  # noqa: ARG002 - of the protocol
-        """Keep the rows for who looks at some of them before the job."""
+        """Keep the rows for who looks at some of them before the job; look at their times."""
         self._rows = df
+        if self._is_asked:
+            found = df.groupBy(INPUT).agg(F.max(START).alias(START)).collect()
+            latest = dict(self.latest)
+            for each in found:
+                name = self.source.layouts[each[INPUT]].name
+                if each[START] is not None and name in self.timed:
+                    latest[name] = max(latest.get(name, each[START]), each[START])
+            self.after = self._low(latest)
+
+    def asked(self) -> None:
+        """Take note that an operator asks for event time; see ``operator.Clock``.
+
+        A result comes to be with its latest row. None comes later than when all streams are past
+        its instant.
+        """
+        self._is_asked = True
+
+    def _low(self, latest: Mapping[str, int]) -> int:
+        """Return the instant before which all results have come (µs)."""
+        return min(self.streams.low(name, latest) for name in self.timed)
 
     def rows(self) -> DataFrame | None:
         """Return the rows of the newest batch, without any observation of them."""
@@ -97,6 +127,7 @@ class JoinInputs(Operator):
 
     def once(self, df: DataFrame) -> DataFrame:
         """Return all rows of batch DataFrames, with those of the tables."""
+        self.before, self.after = ALWAYS, FOREVER
         return self.source.timed(df, is_first=True)
 
     @cached_property
@@ -147,7 +178,9 @@ class JoinInputs(Operator):
                 msg = (
                     f"{n:,} of {n_arrived:,} rows of {name!r} came too late and were not joined: "
                     f"run.late_rows({name!r}) has them; a longer lateness='10 minutes' of the "
-                    f"stream waits for them"
+                    f"stream waits for them. Files are read in the order in which they were "
+                    f"changed: over many that exist, in another order than that of time, give a "
+                    f"lateness as large as their disorder, or read them in one batch"
                 )
                 warnings.warn(msg, stacklevel=1)
 

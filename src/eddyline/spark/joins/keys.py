@@ -10,6 +10,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 
 from eddyline.errors import QueryError
+from eddyline.spark.analysis import refused, unlogged
 from eddyline.spark.event_time import local_micros
 from eddyline.spark.joins.layout import KEY, WIDTHS
 
@@ -52,6 +53,7 @@ def codes_of(name: str, keys: Mapping[int, KeyClass], kinds: Sequence[str]) -> d
     return {place: F.when(reduce(and_, tests), code) for place, code in codes.items()}
 
 
+@unlogged()
 def key_type(key: KeyClass, inputs: Iterable[JoinInput]) -> str:
     """Return the type in which the members of a key class are compared.
 
@@ -64,8 +66,8 @@ def key_type(key: KeyClass, inputs: Iterable[JoinInput]) -> str:
             try:
                 found[f"{each.name}: {text}"] = each.shape.select(F.expr(text)).dtypes[0][1]
             except AnalysisException as error:
-                msg = f"the key {text!r} of {each.name!r} cannot be resolved: {error}"
-                raise QueryError(msg, input=each.name, key=text) from error
+                what = f"the key {text!r} of {each.name!r} cannot be resolved"
+                raise refused(what, error, input=each.name, key=text) from error
     kinds = set(found.values())
     if kinds <= set(WIDTHS):
         return max(kinds, key=WIDTHS.index)

@@ -90,7 +90,8 @@ class JoinOperator(Operator):
     def __init__(self, bound: BoundJoin) -> None:
         self.bound = bound
         self.source, self.left, self.then = bound.source.rows, bound.left, bound.then
-        self.inputs = JoinInputs(bound.source, bound.timed)
+        self.inputs = JoinInputs(bound.source, bound.event_time)
+        self.time, self.clock, self.times = None, self.inputs, bound.times
         steps = bound.source.laid, bound.filter_options, bound.name
         self.before = (self.inputs, *operators_of_inputs(*steps, self.inputs))
         self.options = bound.options.resolved()

@@ -8,18 +8,20 @@ from typing import TYPE_CHECKING, Any
 
 from eddyline.errors import OptionError, QueryError
 from eddyline.query.cql import read_window
+from eddyline.query.planned import steps
 from eddyline.query.select.reader import read_query
-from eddyline.query.steps import steps
 from eddyline.registry import checked_text, unknown
 from eddyline.spark.analysis import column_types
+from eddyline.spark.functions import named_functions
 from eddyline.spark.query import Query
 from eddyline.spark.relation import Relation, checked_frame
 from eddyline.sql.parsing import quoted
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql import DataFrame
 
-    from eddyline.query.predicates import FunctionPredicate
     from eddyline.query.query import JoinKind
 
 _HOW: Mapping[JoinKind, str] = {"inner": "INNER", "left": "LEFT", "semi": "SEMI", "anti": "ANTI"}
@@ -38,7 +40,7 @@ def window_join(
     lateness: str | Mapping[str, str] | None = None,
     how: JoinKind = "inner",
     name: str | None = None,
-    functions: Mapping[str, FunctionPredicate] | None = None,
+    functions: Mapping[str, Callable[..., Any]] | None = None,
     **options: Any,
 ) -> Query:
     """Join DataFrames over windows of event time, in one shuffle.
@@ -66,8 +68,8 @@ def window_join(
             once) or ``anti`` (those that have none). Over streams the last three wait until no
             partner can come any more; if the second is one, the join runs in one task.
         name: of the query.
-        functions: Python predicates (``el.predicate``) by the name by which ``on`` calls them, each
-            on columns of one input.
+        functions: Python predicates by the name by which ``on`` calls them, as for ``RuleSet``,
+            each on columns of one input.
         **options: how the join is run; see ``eddyline.options.JoinOptions``.
 
     Raises:
@@ -90,7 +92,7 @@ def window_join(
     for each in inputs:
         window = windows.get(each)
         if window is not None:
-            read_window(window, f"the window of {each!r}")
+            read_window(checked_text(f"window of {each!r}", window), f"the window of {each!r}")
         parts.append(quoted(each) + ("" if window is None else f" [{window.strip().strip('[]')}]"))
     if not isinstance(how, str) or how not in _HOW:
         raise OptionError(unknown("kind of join", how, list(_HOW)), how=how)
@@ -98,13 +100,13 @@ def window_join(
     comma, where = (", ", "WHERE") if how == "inner" else (f" {_HOW[how]} JOIN ", "ON")
     text = f"SELECT {select or _all_columns(shown)} FROM {comma.join(parts)} {where} {on}"
     allowed = dict.fromkeys(time, lateness) if isinstance(lateness, str) else dict(lateness or {})
-    chosen = name or "_".join(inputs)
+    chosen = "_".join(inputs) if name is None else checked_text("name of a join", name)
     relations = {
         each: Relation(df, time.get(each), allowed.get(each)) for each, df in inputs.items()
     }
     columns = {each: column_types(df) for each, df in inputs.items()}
     tables = [each for each in inputs if each not in time]
-    query = read_query(text, columns, functions, tables=tables)
+    query = read_query(text, columns, named_functions(functions or {}), tables=tables)
     if not query.is_join:
         msg = "a join needs two streams or more"
         raise QueryError(msg, query=text)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException
+from pyspark.sql.types import BooleanType, NullType
 
 from eddyline.data.gc_pause import made_of
 from eddyline.errors import EddylineError, QueryError
@@ -23,13 +24,14 @@ from eddyline.query.conditions import (
     ValueComparison,
 )
 from eddyline.query.rules.timestamps import moments_of, with_moments
-from eddyline.spark.analysis import analysed, check_names, column_types, operand
+from eddyline.spark.analysis import analysed, check_names, column_types, operand, refused
 from eddyline.spark.session import is_ansi
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import DataType
 
     from eddyline.query.conditions import Node, RuleSource
     from eddyline.sql.literals import Moment
@@ -124,8 +126,8 @@ class _Input:
         self._types = types
         self._ansi = ansi
         self._known: dict[str, _Read] = {}
-        self._refused: dict[str, str] = {}
-        """By column or expression that Spark has analysed, its error; empty if there is none."""
+        self._analysed: dict[str, DataType | AnalysisException] = {}
+        """The type of each column or expression that Spark has analysed, or its error."""
 
     def read(self, df: DataFrame, sources: Collection[RuleSource]) -> list[_Read]:
         """Return rules over the input; those that are the same as before are not read again."""
@@ -139,7 +141,7 @@ class _Input:
         """Forget the other rules; as long as they are few, what they were is not worth it."""
         if len(self._known) > 2 * len(names) + SPARE_RULES:
             self._known = {name: each for name, each in self._known.items() if name in names}
-            self._refused = {}
+            self._analysed = {}
 
     def _is_known(self, source: RuleSource) -> bool:
         known = self._known.get(source.name)
@@ -165,21 +167,31 @@ class _Input:
             each.rule = replace(rule, tree=with_moments(rule.tree, micros))
 
     def _check_by_spark(self, df: DataFrame, new: Collection[_Read]) -> None:
-        """Refuse the rules that look at a column or expression that Spark refuses."""
+        """Refuse the rules that look at an expression that Spark refuses, or at no condition."""
         looks = [
             (each, each.rule, dict.fromkeys(looked_at(each.rule.tree)))
             for each in new
             if isinstance(each.rule, Rule)
         ]
         texts = dict.fromkeys(text for *_, own in looks for text in own)
-        unknown = [text for text in texts if text not in self._refused]
+        unknown = [text for text in texts if text not in self._analysed]
         found = analysed(df, [operand(df, text) for text in unknown])
-        for text, kind in zip(unknown, found, strict=True):
-            self._refused[text] = str(kind) if isinstance(kind, AnalysisException) else ""
+        self._analysed.update(zip(unknown, found, strict=True))
         for each, rule, own in looks:
-            if wrong := next((text for text in own if self._refused[text]), ""):
-                msg = f"rule {rule.name!r}: Spark cannot resolve {wrong}: {self._refused[wrong]}"
-                each.rule = QueryError(msg, name=rule.name)
+            each.rule = self._error(each.source, rule, own) or rule
+
+    def _error(self, source: RuleSource, rule: Rule, texts: Iterable[str]) -> QueryError | None:
+        """Return the error of a rule that looks at texts, if one of them cannot stand there."""
+        conditions = {each.sql for each in rule.tree.walk() if isinstance(each, NativeTest)}
+        for text in texts:
+            kind = self._analysed[text]
+            if isinstance(kind, AnalysisException):
+                what = f"rule {rule.name!r}: Spark cannot resolve {text}"
+                return refused(what, kind, getattr(source, "functions", ()), name=rule.name)
+            if text in conditions and not isinstance(kind, BooleanType | NullType):
+                said = f"{text} is of type {kind.simpleString()}; compare it with something"
+                return QueryError(f"rule {rule.name!r} is not a condition: {said}", name=rule.name)
+        return None
 
 
 def session_settings(spark: SparkSession) -> list[str]:

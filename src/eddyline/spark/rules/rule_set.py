@@ -7,7 +7,7 @@ import threading
 import warnings
 import weakref
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any, Protocol, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from pyspark import cloudpickle
 
@@ -24,12 +24,14 @@ from eddyline.spark.query import Query
 from eddyline.spark.relation import checked_frame, checked_relation
 from eddyline.spark.rules.alerts import RENAME, RulesWithAlerts
 from eddyline.spark.rules.binding import MAX_INPUTS, RuleBinder
+from eddyline.spark.rules.named_stream import engine_of
 from eddyline.spark.rules.operator import RuleOperator
 from eddyline.spark.rules.output import MatchesColumn, keep_matched, keep_unmatched
 from eddyline.spark.rules.udf import with_counts
 from eddyline.spark.run.job_reports import WAIT_S, JobReports
 from eddyline.spark.run.run import settings_of
 from eddyline.watch import rules as words
+from eddyline.watch.formatting import counted
 from eddyline.watch.html.report import write_report
 from eddyline.watch.sections import RunView
 from eddyline.watch.terminal.explain import explain
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
     from eddyline.spark.operator import Site
     from eddyline.spark.query import Starting
     from eddyline.spark.rules.named_rules import Given, NamedRules
+    from eddyline.spark.rules.named_stream import RuleQueries
     from eddyline.spark.rules.output import Output
     from eddyline.spark.run.run import Run
     from eddyline.spark.sinks.sinks import BatchWriter
@@ -56,17 +59,6 @@ KEEPS_RULES = (
     "a plain streaming DataFrame keeps the rules that it was started with; rules.start(…) and "
     "foreachBatch take changes in at the next micro-batch"
 )
-
-
-class RuleQueries(Protocol):
-    """An engine that makes queries of rules over its streams; ``el.Engine`` is one."""
-
-    spark: SparkSession
-    queries: dict[str, Query]
-
-    @property
-    def rules(self) -> Callable[..., Query]:
-        """See ``Engine.rules``."""
 
 
 class RuleSet(RulesWithAlerts):
@@ -105,7 +97,7 @@ class RuleSet(RulesWithAlerts):
         name: str | None = None,
         **options: Any,
     ) -> None:
-        self.name = DEFAULT_NAME if name is None else name
+        self.name = DEFAULT_NAME if name is None else checked_text("name of a set", name)
         self._is_named = name is not None
         self.options = SharingOptions.of(**options)
         self.on_error = on_error
@@ -315,7 +307,7 @@ class RuleSet(RulesWithAlerts):
             "as_struct": as_struct,
         }
         if isinstance(stream, str):
-            engine = _engine_of(stream, engine, time, lateness)
+            engine = engine_of(stream, engine, time, lateness)
             name = self._run_name(engine.spark)
             before = engine.queries[name].steps if name in engine.queries else ()
             is_again = any(isinstance(each, RuleStep) and each.rules is self for each in before)
@@ -422,29 +414,10 @@ class RuleSet(RulesWithAlerts):
         return len(self.names)
 
     def __repr__(self) -> str:
-        return f"RuleSet({len(self.store.now()[1])} rules)"
+        return f"RuleSet({counted(len(self.store.now()[1]), 'rule')})"
 
 
 def _again(packed: bytes) -> RuleSet:
     cls, known, options = cloudpickle.loads(packed)
     made: RuleSet = cls.of(*known, **options)
     return made
-
-
-def _engine_of(
-    stream: str, engine: RuleQueries | None, time: str | None, lateness: str | None
-) -> RuleQueries:
-    """Return the engine of a named stream, whose time and lateness are its own."""
-    if engine is None:
-        msg = (
-            f"rules start on a streaming DataFrame, or on the stream of an engine by its name; say "
-            f"which engine knows {stream!r}: start({stream!r}, …, engine=engine)"
-        )
-        raise QueryError(msg, stream=stream)
-    if time is not None or lateness is not None:
-        msg = (
-            f"stream {stream!r} has the time and lateness that engine.stream gave it; leave out "
-            f"time={time!r}, lateness={lateness!r}"
-        )
-        raise OptionError(msg, stream=stream)
-    return engine

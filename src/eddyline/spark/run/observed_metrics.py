@@ -52,9 +52,13 @@ def _is_there(observation: Observation, timeout_s: float) -> bool:
     return True
 
 
-def jobs_begun(spark: SparkSession) -> int:
-    """Return the number of jobs that a session's Spark has begun."""
-    return int(spark.sparkContext._jsc.sc().dagScheduler().numTotalJobs())
+def has_told_all(spark: SparkSession, timeout_s: float) -> bool:
+    """Return whether Spark has told within so many seconds what the jobs so far have observed."""
+    try:
+        spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty(round(1_000 * timeout_s))
+    except Exception:  # noqa: BLE001 - the time is over, or the session was stopped
+        return False
+    return True
 
 
 class ProgressListener(StreamingQueryListener):

@@ -24,7 +24,7 @@ from eddyline.runtime.snapshot import SnapshotFile
 from eddyline.spark.interrupts import BatchInterrupted
 from eddyline.spark.operator import Batch, Stateful
 from eddyline.spark.run.chain import Chain
-from eddyline.spark.run.observed_metrics import PendingMetrics, jobs_begun
+from eddyline.spark.run.observed_metrics import PendingMetrics, has_told_all
 from eddyline.spark.run.running_query import RunFace
 from eddyline.spark.run.triggers import spark_trigger
 from eddyline.spark.sinks.files import file_system
@@ -46,8 +46,8 @@ if TYPE_CHECKING:
 REPORT_WAIT_S = 10.0
 """Longest wait for the observations of a batch that has been written (s)."""
 
-NO_JOB_WAIT_S = 0.1
-"""The same where the sink began no job (s): what Spark reports without one, it reports at once."""
+TOLD_WAIT_S = 0.1
+"""The same once Spark has told what all jobs observed (s): no job of the sink has run the batch."""
 
 _STATE_ERROR = re.compile(r"eddyline\.errors\.StateError: (.*)")
 _PREDICATE_ERROR = re.compile(r"eddyline\.errors\.PredicateError: (.*)")
@@ -238,11 +238,9 @@ class Run(RunFace):
         chain.open(batch)
         source = df.observe(arrived, F.count(F.lit(1)).alias("n"))
         result, awaited = chain.lay(df, batch, source)
-        begun = jobs_begun(df.sparkSession)
         kept = self.outlet.write(result, batch.id)
-        # A sink that ran no job has nothing to report.
-        ran_jobs = jobs_begun(df.sparkSession) > begun
-        wait_s = REPORT_WAIT_S if ran_jobs else NO_JOB_WAIT_S
+        # A sink that ran no job of the batch, or one of something else, has nothing to report.
+        wait_s = TOLD_WAIT_S if has_told_all(df.sparkSession, REPORT_WAIT_S) else REPORT_WAIT_S
         deadline = time.monotonic() + wait_s  # one wait for all
         seen = chain.whole(df, batch, chain.collect(awaited, wait_s))
         chain.commit(seen, batch)

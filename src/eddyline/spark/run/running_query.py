@@ -18,12 +18,12 @@ from eddyline.spark.sinks.sinks import FILES, MemorySink
 from eddyline.sql.parsing import quoted
 from eddyline.watch.formatting import count
 from eddyline.watch.html.report import write_report
-from eddyline.watch.sections import RunView
+from eddyline.watch.sections import RunView, Section, Text
 from eddyline.watch.terminal.explain import explain
 from eddyline.watch.terminal.progress import ProgressLine
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     import pyarrow as pa
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.records import BatchRecord
     from eddyline.spark.sinks.sinks import Sink
-    from eddyline.watch.sections import Section
 
 
 LOOK_EVERY_S = 0.2
@@ -204,6 +203,19 @@ class RunFace(StreamingFace):
         """Stop the run, if it runs."""
         if self.isActive:
             self.stop()
+
+
+def explanations(runs: Iterable[RunFace], *, width: int = 100) -> Iterator[str]:
+    """Yield the explanation of each run; what those share that run together is said once."""
+    told: dict[RunGroup, str] = {}
+    for run in runs:
+        if run.group is None or run.group not in told:
+            yield run.explain(width=width)
+        else:
+            said = f"Explained with {told[run.group]!r}, which it runs together with."
+            yield explain(run.name, [Section("", (Text(said),))], steps=run.steps, width=width)
+        if run.group is not None:
+            told.setdefault(run.group, run.name)
 
 
 def stop_runs(runs: Iterable[RunFace]) -> None:

@@ -2,17 +2,74 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
+from eddyline.errors import EddylineError
+from eddyline.options import FilterOptions
+from eddyline.query.rules.sources import PredicateRule
 from eddyline.query.steps import FilterStep, ProjectStep, ReadStep
+from eddyline.spark.analysis import column_types
 from eddyline.spark.filters.operator import FilterOperator
+from eddyline.spark.rules.output import MatchesColumn
+from eddyline.spark.rules.rule_set import RuleSet
+from eddyline.spark.run.run import settings_of
+from eddyline.spark.session import is_ansi
+from eddyline.spark.shared.evaluation import PLACES, Evaluation
+from eddyline.sql.functions import NON_DETERMINISTIC
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+
+    from pyspark.sql import DataFrame
 
     from eddyline.filters.binding import Pinned
     from eddyline.query.predicates import FunctionPredicate, Predicate
+    from eddyline.spark.operator import Operator
     from eddyline.spark.query import Query
+    from eddyline.spark.rules.operator import RuleOperator
+
+
+_NAME = re.compile(r"[A-Za-z_]\w*")
+
+
+class FilterEvaluation(Evaluation):
+    """Queries that filter, as rules: tests that several of them use are evaluated once."""
+
+    words = "each is a rule there"
+
+    def __init__(self, queries: Sequence[Query]) -> None:
+        self._source = queries[0].source
+        self.rules = RuleSet.of(
+            [PredicateRule(each.name, predicates_of(each)) for each in queries],
+            name=f"queries over {queries[0].streams[0]}",
+        )
+        self.identity = self.rules.name
+        self.settings = settings_of(self.rules.options)
+        self._operator: RuleOperator | None = None
+
+    @property
+    def names(self) -> Sequence[str]:  # type: ignore[override]
+        """The queries by their places in the micro-batch that was laid last."""
+        return () if self._operator is None else self._operator.names
+
+    def operators(self) -> Sequence[Operator]:
+        """Return the operator of the rules, with nothing learned yet."""
+        column = MatchesColumn(PLACES, as_places=True)
+        self._operator = self.rules.query_operator(self._source, column, "")
+        return [self._operator]
+
+    def projections(self, query: Query) -> tuple[str, ...]:
+        """Return the output columns of a query, over the rows of the stream."""
+        return projections_of(query)
+
+    def shape(self) -> DataFrame:
+        """Return the stream."""
+        return self._source
+
+    def remove(self, *names: str) -> None:
+        """Let queries go while the others run on."""
+        self.rules.remove(*names)
 
 
 def is_filter(query: Query) -> bool:
@@ -39,3 +96,22 @@ def pinned_of(query: Query) -> tuple[Pinned, ...]:
     """Return the predicates that keep their place; rules have none."""
     filters = (each for each in query.operators if isinstance(each, FilterOperator))
     return next((each.bound.pinned for each in filters), ())
+
+
+def why_not_shared(query: Query) -> str:
+    """Return the reason why a query would mean something else with others; "" if none."""
+    if FilterOptions.taken(query.options)[0] != FilterOptions():
+        return "it has options of its own"
+    if pinned := pinned_of(query):
+        return f"{pinned[0].text!r} keeps its place: {pinned[0].reason}"
+    if calls := calls_of(query):
+        return f"its output columns call {next(iter(calls.values())).text}, a Python function"
+    drawn = {name.lower() for text in projections_of(query) for name in _NAME.findall(text)}
+    if lots := drawn & {*NON_DETERMINISTIC, "_metadata"}:
+        return f"its output columns use {sorted(lots)[0]}, which depends on how rows are read"
+    try:
+        source = PredicateRule(query.name, predicates_of(query))
+        source.bind(column_types(query.source), ansi=is_ansi(query.source.sparkSession))
+    except EddylineError as error:
+        return error.message
+    return ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,27 +10,15 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from eddyline.data.durable_files import replace_file
-from eddyline.errors import EddylineError, StateError
-from eddyline.options import FilterOptions
-from eddyline.query.rules.sources import PredicateRule
+from eddyline.errors import StateError
 from eddyline.query.steps import tree
-from eddyline.spark.analysis import column_types
-from eddyline.spark.rules.output import MatchesColumn
-from eddyline.spark.rules.rule_set import RuleSet
-from eddyline.spark.run.run import Job, Run, has_started, settings_of
+from eddyline.spark.run.run import Job, Run, has_started
 from eddyline.spark.run.running_query import RunFace, stop_runs
-from eddyline.spark.session import is_ansi
-from eddyline.spark.shared.filter_query import (
-    calls_of,
-    is_filter,
-    pinned_of,
-    predicates_of,
-    projections_of,
-)
-from eddyline.spark.shared.outlet import PLACES, SharedOutlet, member_of
+from eddyline.spark.shared.kinds import KINDS
+from eddyline.spark.shared.outlet import SharedOutlet, member_of
 from eddyline.spark.sinks.sinks import folder_of, sink_of
-from eddyline.sql.functions import NON_DETERMINISTIC
-from eddyline.watch.sections import arranged, notes
+from eddyline.sql.parsing import on_one_line
+from eddyline.watch.sections import Section, Text, arranged, notes
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -39,11 +26,11 @@ if TYPE_CHECKING:
     from eddyline.rules.view import RuleView
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.records import BatchRecord
-    from eddyline.spark.operator import Operator
     from eddyline.spark.query import Query
+    from eddyline.spark.shared.evaluation import Evaluation
+    from eddyline.spark.shared.kinds import Kind
     from eddyline.spark.shared.outlet import Member
     from eddyline.spark.sinks.sinks import BatchWriter, Sink
-    from eddyline.watch.sections import Section
 
 FOLDER = "_shared"
 """Folder of a checkpoint in which queries that run together have one for each stream."""
@@ -56,8 +43,6 @@ LOOK_EVERY_S = 0.5
 
 LEAST_WAIT_S = 0.001
 """Spark takes no shorter time to wait (s)."""
-
-_NAME = re.compile(r"[A-Za-z_]\w*")
 
 
 class Listed(msgspec.Struct, frozen=True):
@@ -122,13 +107,15 @@ def start_together(
     """
     runs: dict[str, RunFace] = {}
     notes: dict[str, str] = {}
-    filters = [start for start in starts if is_filter(start.query)]
     groups[:] = [each for each in groups if each.run.isActive]
     try:
-        for group in _groups(filters, checkpoint, notes) if shared else []:
-            folder = _folder(checkpoint, group[0].query.streams[0])
-            groups.append(SharedQueries(group, folder))
-            runs |= {each.name: each for each in groups[-1].runs}
+        for kind in KINDS if shared else ():
+            own = [start for start in starts if kind.takes(start.query)]
+            for group in _groups(own, kind, checkpoint, notes):
+                folder = _folder(checkpoint, kind.of(group[0].query))
+                evaluation = kind.evaluation([start.query for start in group])
+                groups.append(SharedQueries(group, evaluation, folder))
+                runs |= {each.name: each for each in groups[-1].runs}
         for start in starts:
             if start.query.name not in runs:
                 runs[start.query.name] = _alone(start, checkpoint, notes)
@@ -140,9 +127,10 @@ def start_together(
 
 def _alone(start: Start, checkpoint: str | Path | None, notes: Mapping[str, str]) -> Run:
     name = start.query.name
-    if not is_filter(start.query):
+    kind = next((each for each in KINDS if each.takes(start.query)), None)
+    if kind is None:
         return start.run(checkpoint)
-    folder = _folder(checkpoint, start.query.streams[0])
+    folder = _folder(checkpoint, kind.of(start.query))
     if start.checkpoint is None and name in (_members(folder) or {}):
         why = f" (it cannot: {notes[name]})" if name in notes else ""
         msg = (
@@ -186,21 +174,23 @@ def _last_commit(folder: Path | None) -> int:
 
 
 def _groups(
-    starts: Sequence[Start], checkpoint: str | Path | None, notes: dict[str, str]
+    starts: Sequence[Start], kind: Kind, checkpoint: str | Path | None, notes: dict[str, str]
 ) -> list[list[Start]]:
-    """Return the queries that run together, and note why others do not."""
+    """Return the queries of a kind that run together, and note why others do not."""
     by_stream: dict[tuple[str, str | None], list[Start]] = {}
     for start in starts:
-        by_stream.setdefault((start.query.streams[0], start.trigger), []).append(start)
+        by_stream.setdefault((kind.of(start.query), start.trigger), []).append(start)
     groups = []
     taken: set[str] = set()
     for (stream, _), members in by_stream.items():
         known = _members(_folder(checkpoint, stream))
         if (len(members) == 1 and known is None) or stream in taken:
             continue
-        group = []
+        group: list[Start] = []
         for start in members:
-            why = _why_alone(start, checkpoint, known)
+            why = _why_alone(start, kind, checkpoint, known)
+            if not why and not kind.fit([*(each.query for each in group), start.query]):
+                why = "its windows end where those of others do not"
             if why:
                 notes[start.query.name] = why
             else:
@@ -212,7 +202,9 @@ def _groups(
     return groups
 
 
-def _why_alone(start: Start, checkpoint: str | Path | None, known: dict[str, Listed] | None) -> str:
+def _why_alone(
+    start: Start, kind: Kind, checkpoint: str | Path | None, known: dict[str, Listed] | None
+) -> str:
     """Return the reason why a query runs by itself; "" if it may run with others.
 
     Raises:
@@ -225,7 +217,7 @@ def _why_alone(start: Start, checkpoint: str | Path | None, known: dict[str, Lis
         return "it ran by itself under this checkpoint, which knows how far it is"
     if known is not None and query.name not in known:
         return "others ran together under this checkpoint before it was there"
-    was, folder = (known or {}).get(query.name), _folder(checkpoint, query.streams[0])
+    was, folder = (known or {}).get(query.name), _folder(checkpoint, kind.of(query))
     if was is not None and was.text != _plain(query):
         msg = (
             f"{folder} is the checkpoint of another query {query.name!r} ({was.text}); this one is "
@@ -234,31 +226,12 @@ def _why_alone(start: Start, checkpoint: str | Path | None, known: dict[str, Lis
         raise StateError(msg, query=query.name, path=str(folder))
     if was is not None and was.until is not None and was.until < _last_commit(folder):
         return f"it was stopped after batch {was.until}, and others went on without it"
-    return why_not_shared(query)
+    return kind.why_not(query)
 
 
 def _plain(query: Query) -> str:
-    """Return the text of a query, each stretch of white space as one blank."""
-    return " ".join(query.text.split())
-
-
-def why_not_shared(query: Query) -> str:
-    """Return the reason why a query would mean something else with others; "" if none."""
-    if FilterOptions.taken(query.options)[0] != FilterOptions():
-        return "it has options of its own"
-    if pinned := pinned_of(query):
-        return f"{pinned[0].text!r} keeps its place: {pinned[0].reason}"
-    if calls := calls_of(query):
-        return f"its output columns call {next(iter(calls.values())).text}, a Python function"
-    drawn = {name.lower() for text in projections_of(query) for name in _NAME.findall(text)}
-    if lots := drawn & {*NON_DETERMINISTIC, "_metadata"}:
-        return f"its output columns use {sorted(lots)[0]}, which depends on how rows are read"
-    try:
-        source = PredicateRule(query.name, predicates_of(query))
-        source.bind(column_types(query.source), ansi=is_ansi(query.source.sparkSession))
-    except EddylineError as error:
-        return error.message
-    return ""
+    """Return the text of a query, which is the same whatever its white space is."""
+    return on_one_line(query.text)
 
 
 class SharedQueries:
@@ -268,29 +241,32 @@ class SharedQueries:
         QueryError: a query of one of the names is running.
     """
 
-    def __init__(self, starts: Sequence[Start], folder: Path | None) -> None:
+    def __init__(
+        self, starts: Sequence[Start], evaluation: Evaluation, folder: Path | None
+    ) -> None:
         queries = [start.query for start in starts]
         first = queries[0]
         self.stream = first.streams[0]
         self._folder = folder
         for query in queries:
             query.check_not_running()
-        self.rules = RuleSet.of(
-            [PredicateRule(each.name, predicates_of(each)) for each in queries],
-            name=f"queries over {self.stream}",
+        self.evaluation = evaluation
+        shape = evaluation.shape()
+        self.outlet = SharedOutlet(
+            member_of(each.query, each.made_sink(), evaluation.projections(each.query), shape)
+            for each in starts
         )
-        self.outlet = SharedOutlet(member_of(start.query, start.made_sink()) for start in starts)
+        self.outlet.names = lambda: evaluation.names
         rest = f" and {len(queries) - 1} more" if len(queries) > 1 else ""
         job = Job(
             name=f"{first.name}{rest} over {self.stream}",
             text="\n".join(f"{each.name}: {each.text}" for each in queries),
-            identity=self.rules.name,
+            identity=evaluation.identity,
             source=first.source,
-            settings=settings_of(self.rules.options),
-            operators=self._operators,
+            settings=evaluation.settings,
+            operators=lambda _: evaluation.operators(),
             rename="engine.query(…, name='…')",
         )
-        self._source = first.source
         self._listed = dict(_members(folder) or {})
         self._save_members()
         self.run = Run(
@@ -300,11 +276,6 @@ class SharedQueries:
             starts[0].trigger,
         )
         self.runs = tuple(SharedQueryRun(self, member) for member in self.outlet.members.values())
-
-    def _operators(self, _: Path) -> list[Operator]:
-        made = self.rules.query_operator(self._source, MatchesColumn(PLACES, as_places=True), "")
-        self.outlet.names = lambda: made.names
-        return [made]
 
     def _save_members(self) -> None:
         """Note whose rows the checkpoint has seen: no other query may go on from it."""
@@ -345,7 +316,7 @@ class SharedQueries:
             if leaving and not is_all:
                 for name in leaving:
                     del self.outlet.members[name]
-                self.rules.remove(*leaving)
+                self.evaluation.remove(*leaving)
                 if self.run.isActive:
                     self._save_members()
         if is_all:
@@ -387,7 +358,9 @@ class SharedQueryRun(RunFace):
 
     def sections(self) -> list[Section]:
         """Return the explanation of all the queries that run together."""
-        return arranged([*self.shared.run.sections(), *notes([self._note(), *self.sink.notes])])
+        said = f"{self._note()}. What follows is of all of them; {self.shared.evaluation.words}."
+        lead = Section("", (Text(said[0].upper() + said[1:]),))
+        return arranged([lead, *self.shared.run.sections(), *notes(self.sink.notes)])
 
     def _note(self) -> str:
         n_others = len(self.shared.outlet.members) - self._is_in

@@ -11,8 +11,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import functions as F
 
-from eddyline.spark.operator import PREFIX
-from eddyline.spark.shared.filter_query import projections_of
+from eddyline.spark.shared.evaluation import PLACES
 from eddyline.spark.sinks.sinks import MemorySink
 from eddyline.sql.functions import CASTS, SAFE, STRICT
 from eddyline.sql.parsing import quoted
@@ -24,9 +23,6 @@ if TYPE_CHECKING:
 
     from eddyline.spark.query import Query
     from eddyline.spark.sinks.sinks import Sink
-
-PLACES = f"{PREFIX}_places"
-"""The temporary column of the queries that a row belongs to."""
 
 _CALL = re.compile(r"([A-Za-z_]\w*)\s*\(")
 _WORDS = {"cast", "try_cast", "coalesce", "if", "nullif", "in", "and", "or", "not", "case"}
@@ -40,11 +36,13 @@ class Member:
 
     query: Query
     sink: Sink
+    projections: tuple[str, ...]
+    """Its output columns over the rows of all queries, as SQL."""
     kept: dict[int, int] = field(default_factory=dict)
     """Rows of each micro-batch that were its own."""
     texts: tuple[str, ...] | None = None
     """Its output columns, where they can be taken out of one table of all queries' rows."""
-    fields: tuple[pa.Field, ...] = ()
+    fields: tuple[tuple[str, bool], ...] = ()
     """Names of the output columns, and whether they may be NULL."""
 
     @property
@@ -53,22 +51,29 @@ class Member:
         return self.query.name
 
 
-def member_of(query: Query, sink: Sink) -> Member:
-    """Return a query as one of several, whose rows go to a sink."""
-    member = Member(query, sink)
-    names = [name.lower() for name in query.source.columns]
+def member_of(query: Query, sink: Sink, projections: tuple[str, ...], rows: DataFrame) -> Member:
+    """Return a query as one of several, whose rows go to a sink.
+
+    Args:
+        query: the query.
+        sink: its sink.
+        projections: its output columns over the rows of all queries, as SQL.
+        rows: a DataFrame with the columns of these, for analysis only.
+    """
+    member = Member(query, sink, projections)
+    columns = [name for name in rows.columns if name != PLACES]
+    names = [name.lower() for name in columns]
     if not isinstance(sink, MemorySink) or len(set(names)) < len(names):
         return member
-    projections = projections_of(query)
     if all(map(_is_plain, projections)):
-        every = [quoted(name) for name in query.source.columns]
+        every = [quoted(name) for name in columns]
         member.texts = tuple(
             text for each in projections for text in (every if each == "*" else [each])
         )
         member.fields = tuple(
             # The type is what Spark returns; a table has it once there are rows.
-            pa.field(each.name, pa.null(), nullable=each.nullable)
-            for each in query.source.selectExpr(*projections).schema.fields
+            (each.name, each.nullable)
+            for each in rows.selectExpr(*projections).schema.fields
         )
     return member
 
@@ -131,7 +136,7 @@ class SharedOutlet:
                 if member.name not in self.members:
                     continue  # stopped by the sink of another
                 part = kept.where(F.array_contains(PLACES, place)).drop(PLACES)
-                own = part.selectExpr(*projections_of(member.query))
+                own = part.selectExpr(*member.projections)
                 member.sink.write(own, batch_id)
                 member.kept[batch_id] = found.get(place, 0)
             if together:
@@ -186,10 +191,10 @@ def _rows_by_place(lists: pa.ChunkedArray) -> dict[int, Any]:
 class _Rows:
     """Rows that are at home already, for a sink that would ask for them."""
 
-    def __init__(self, table: pa.Table, fields: tuple[pa.Field, ...]) -> None:
+    def __init__(self, table: pa.Table, fields: tuple[tuple[str, bool], ...]) -> None:
         typed = [
-            pa.field(each.name, column.type, nullable=each.nullable)
-            for each, column in zip(fields, table.schema, strict=True)
+            pa.field(name, column.type, nullable=nullable)
+            for (name, nullable), column in zip(fields, table.schema, strict=True)
         ]
         self._table = pa.Table.from_arrays(table.columns, schema=pa.schema(typed))
 

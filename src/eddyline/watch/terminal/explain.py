@@ -13,7 +13,7 @@ from rich.padding import Padding
 from rich.table import Table as Grid
 from rich.text import Text as Words
 
-from eddyline.watch.formatting import clipped, count, one_line, printable, value_in
+from eddyline.watch.formatting import UNKNOWN, clipped, count, one_line, printable, value_in
 from eddyline.watch.sections import Facts, Figure, Items, Table, Text
 
 if TYPE_CHECKING:
@@ -174,7 +174,11 @@ class _Fitting:
         for row in self.rows:
             cells = list(zip(self.columns, row, strict=True))
             texts = [cell for column, cell in cells if column.unit == "text"]
-            numbers = [f"{column.title} {cell}" for column, cell in cells if column.unit != "text"]
+            numbers = [
+                f"{column.title} {cell}"
+                for column, cell in cells
+                if column.unit != "text" and cell != UNKNOWN
+            ]
             grid.add_row(Words(", ".join(texts)))
             grid.add_row(Padding(Words(", ".join(numbers)), _INDENT))
         return grid

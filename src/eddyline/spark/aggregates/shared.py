@@ -1,0 +1,148 @@
+"""Aggregates of several queries over one stream: the rows become cells once, for all of them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Self
+
+from pyspark.sql import functions as F
+from pyspark.sql.types import IntegerType, LongType, StructField
+
+from eddyline.aggregates.plan import FIRST, INSTANT, PLACE, AggregatePlan, Share
+from eddyline.aggregates.slides import Slides
+from eddyline.query.aggregates import CALL, GROUP, WINDOW, AggregateCall
+from eddyline.query.windows import SlideWindow
+from eddyline.spark.aggregates.bucketed import Bucketed, start_of_cell
+from eddyline.spark.event_time import instant_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import Column, DataFrame
+
+    from eddyline.query.steps import AggregateStep, SharedAggregateStep
+    from eddyline.spark.operator import Site
+
+_COLUMN = re.compile(rf"\b(?:{GROUP}|{CALL})\d+\b")
+
+
+@dataclass(frozen=True, slots=True)
+class SharedMember:
+    """One of several queries, over the columns that all have in common."""
+
+    window: SlideWindow
+    columns: dict[str, str]
+    """The column of all that each of its own is."""
+    presence: str
+    """The call that counts its rows; empty if it takes all."""
+    projections: tuple[str, ...]
+    having: str
+
+    @classmethod
+    def of(cls, step: AggregateStep, columns: dict[str, str], presence: str) -> SharedMember:
+        """Return a query whose columns have other names."""
+        assert isinstance(step.window, SlideWindow)
+
+        def renamed(text: str) -> str:
+            return _COLUMN.sub(lambda found: columns.get(found[0], found[0]), text)
+
+        projections = tuple(map(renamed, step.projections))
+        return cls(step.window, columns, presence, projections, renamed(step.having))
+
+
+def members_of(
+    members: Sequence[tuple[AggregateStep, str]],
+) -> tuple[list[AggregateCall], list[SharedMember]]:
+    """Return the calls of several queries, equal ones once, and the queries over these."""
+    calls: dict[AggregateCall, AggregateCall] = {}
+
+    def common(call: AggregateCall) -> str:
+        plain = replace(call, column="")
+        known = calls.setdefault(plain, replace(call, column=f"{CALL}{len(calls)}"))
+        return known.column
+
+    groups = [name for name, _ in members[0][0].groups]
+    found = []
+    for step, where in members:
+        columns = dict(zip([name for name, _ in step.groups], groups, strict=True))
+        for call in step.calls:
+            columns[call.column] = common(replace(call, where=_both(where, call.where)))
+        presence = common(AggregateCall("count", (), "", where=where)) if where else ""
+        found.append(SharedMember.of(step, columns, presence))
+    return list(calls.values()), found
+
+
+def _both(*conditions: str) -> str:
+    """Return the conjunction of conditions, some of which may be empty."""
+    filled = [each for each in conditions if each]
+    return " AND ".join(f"({each}\n)" for each in filled) if len(filled) > 1 else "".join(filled)
+
+
+class SharedAggregateOperator(Bucketed):
+    """Runs a ``SharedAggregateStep``."""
+
+    def __init__(self, step: SharedAggregateStep, site: Site) -> None:
+        calls, self.members = members_of(step.members)
+        super().__init__(site, calls, step.members[0][0].groups)
+        self.slides = Slides.common([each.window for each in self.members])
+        self.partials = self.partials_of(self.calls)
+        by_call = {each.call.column: [one.column for one in each.partials] for each in self.calls}
+        self.shares = tuple(self._share(each, by_call) for each in self.members)
+
+    @classmethod
+    def of(cls, step: SharedAggregateStep, site: Site) -> Self:
+        """Return the operator of a step."""
+        return cls(step, site)
+
+    def _share(self, member: SharedMember, by_call: dict[str, list[str]]) -> Share:
+        own = dict.fromkeys(
+            column
+            for call in member.columns.values()
+            if call in by_call
+            for column in by_call[call]
+        )
+        presence = by_call[member.presence][0] if member.presence else ""
+        return Share(member.window, tuple(own), presence)
+
+    def plan_of(self, before: int, after: int) -> AggregatePlan:
+        """Return the work of the buckets between two instants (µs)."""
+        window = self.members[0].window
+        names = self.groups.names
+        return AggregatePlan(before, after, names, self.partials, window, shares=self.shares)
+
+    def cells(self, rows: DataFrame) -> DataFrame:
+        """Return cells in the partitions that are their buckets."""
+        return self.placed(self.grouped(rows, start_of_cell(self.slides)))
+
+    @property
+    def fields(self) -> list[StructField]:
+        """The columns that tasks return, but for the report."""
+        values = [field for call in self.calls for field in call.fields]
+        own = [StructField(PLACE, IntegerType())]
+        own += [StructField(name, LongType()) for name in (INSTANT, FIRST)]
+        groups = [StructField(each.name, each.dataType) for each in self.groups.fields]
+        return [*own, *groups, *values]
+
+    def answers(self, found: DataFrame) -> DataFrame:
+        """Return the results of all queries for which HAVING is true."""
+        start, end = (instant_of(F.col(name), is_local=self.is_local) for name in (FIRST, INSTANT))
+        values: dict[str, Column] = {each.call.column: each.value() for each in self.calls}
+        values[WINDOW] = F.struct(start.alias("start"), end.alias("end"))
+        results = found.withColumns(values)
+        passes = [
+            (place, F.expr(f"({each.having}\n)"))
+            for place, each in enumerate(self.members)
+            if each.having
+        ]
+        if passes:
+            said = F.lit(True)
+            for place, condition in passes:
+                said = F.when(F.col(PLACE) == place, condition).otherwise(said)
+            results = results.where(said)
+        return results.select(PLACE, *self.groups.names, *values)
+
+    @property
+    def windows(self) -> tuple[str, ...]:
+        """The windows as queries would write them."""
+        return tuple(dict.fromkeys(each.window.text for each in self.members))

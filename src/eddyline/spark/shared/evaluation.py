@@ -1,0 +1,48 @@
+"""The evaluation of queries that run together: its rows say which of them they are of."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+from eddyline.spark.operator import PREFIX
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pyspark.sql import DataFrame
+
+    from eddyline.spark.operator import Operator
+    from eddyline.spark.query import Query
+
+PLACES = f"{PREFIX}_places"
+"""The temporary column of the queries that a row belongs to, by their places."""
+
+
+class Evaluation(ABC):
+    """Evaluates several queries over one stream at once."""
+
+    identity: str
+    """Learned and durable state is of use only for queries of the same identity."""
+    settings: Mapping[str, str]
+    """Its options, as texts."""
+    words: str
+    """What they have in common, in words."""
+    names: Sequence[str]
+    """The queries by their places in the micro-batch that was laid last."""
+
+    @abstractmethod
+    def operators(self) -> Sequence[Operator]:
+        """Return the operators, with nothing learned yet; their rows have the column ``PLACES``."""
+
+    @abstractmethod
+    def projections(self, query: Query) -> tuple[str, ...]:
+        """Return the output columns of a query over these rows, as SQL."""
+
+    @abstractmethod
+    def shape(self) -> DataFrame:
+        """Return a DataFrame with the columns of these rows, for analysis only."""
+
+    @abstractmethod
+    def remove(self, *names: str) -> None:
+        """Let queries go while the others run on."""

@@ -1,0 +1,49 @@
+"""The kinds of queries that may run together. A new one is a line here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from eddyline.spark.shared import aggregate_query
+from eddyline.spark.shared.filter_query import FilterEvaluation, is_filter, why_not_shared
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from eddyline.spark.query import Query
+    from eddyline.spark.shared.evaluation import Evaluation
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of queries that may run together."""
+
+    takes: Callable[[Query], bool]
+    """Returns whether a query is of the kind."""
+    of: Callable[[Query], str]
+    """Returns what queries that run together have in common: a name of a folder."""
+    why_not: Callable[[Query], str]
+    """Returns the reason why a query would mean something else with others; "" if none."""
+    fit: Callable[[Sequence[Query]], bool]
+    """Returns whether queries are worth running together."""
+    evaluation: Callable[[Sequence[Query]], Evaluation]
+
+
+KINDS = (
+    Kind(
+        is_filter,
+        lambda query: query.streams[0],
+        why_not_shared,
+        lambda _: True,
+        FilterEvaluation,
+    ),
+    Kind(
+        aggregate_query.is_aggregate,
+        lambda query: f"{query.streams[0]}-{aggregate_query.grouping_of(query)}",
+        aggregate_query.why_not_shared,
+        aggregate_query.fit_together,
+        aggregate_query.AggregateEvaluation,
+    ),
+)
+"""All of them; a query is of the first that takes it."""

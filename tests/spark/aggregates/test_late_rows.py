@@ -1,0 +1,111 @@
+"""Rows that come too late for an aggregate are counted and kept, and change nothing."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import Phase, given
+
+from eddyline.query.windows import RangeWindow, RowsWindow, SessionWindow, SlideWindow
+from tests.examples import examples
+from tests.oracles.aggregate_strategies import (
+    WORLDS,
+    Case,
+    aggregate_cases,
+    over_cases,
+    text_of,
+)
+from tests.oracles.aggregates import (
+    Aggregation,
+    Call,
+    Expression,
+    arrived,
+    differences,
+)
+from tests.spark.aggregates.aggregate_streams import (
+    ended,
+    found,
+    has_answers,
+    query_of,
+    wanted,
+    write_case,
+)
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+
+PHASES = [Phase.explicit, Phase.reuse, Phase.generate]
+
+
+def late_of(case):
+    """Return the event times of late rows; of a window that counts rows, those WHERE drops, too."""
+    keeps = (lambda _: True) if isinstance(case.window, RowsWindow) else case.of.keeps
+    return Counter(row["ts"] for row in arrived(case.batches, case.lateness, keeps).late)
+
+
+def is_late(case):
+    return has_answers(case) and bool(late_of(case))
+
+
+def check(spark, case):
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        write_case(case, place)
+        run = ended(query_of(spark, case, place), checkpoint=str(place / "ckpt"))
+        late = run.late_rows("s")
+        answer = found(case, run.to_arrow())
+    assert differences(answer, wanted(case)) == ([], []), case
+    times = Counter(round(row["_time"].timestamp() * 1_000_000) for row in late.to_pylist())
+    assert times == late_of(case), case
+
+
+@given(case=aggregate_cases(late=True).filter(is_late))
+@examples(24, phases=PHASES)
+def test_group_by(spark, case):
+    check(spark, case)
+
+
+@given(case=over_cases(late=True).filter(is_late))
+@examples(12, phases=PHASES)
+def test_over(spark, case):
+    check(spark, case)
+
+
+def row_at(second, number, k="a"):
+    ts = WORLDS[0].base + second * 1_000_000
+    return {"ts": ts, "id": number, "k": k, "g": 0, "v": 1, "x": 0.0, "d": None}
+
+
+K = Expression("k", lambda row: row["k"])
+COUNTED = Aggregation((("k", K),), (Call("count", "n"),), ("k", "n"))
+
+
+def case_of(window, *batches, lateness=0):
+    rows = tuple(tuple(row_at(*row) for row in batch) for batch in batches)
+    text = text_of(COUNTED, window, None, WORLDS[0], distinct=False)
+    return Case(text, COUNTED, window, None, rows, lateness * 1_000_000, WORLDS[0])
+
+
+@pytest.mark.parametrize(
+    "window",
+    [
+        SlideWindow(10_000_000, 5_000_000),
+        SlideWindow(10_000_000, 10_000_000),
+        SessionWindow(5_000_000),
+        RangeWindow(5_000_000),
+    ],
+    ids=["slides", "tumbling", "sessions", "changes"],
+)
+def test_a_row_before_what_has_come_is_late_whatever_the_window(spark, window):
+    case = case_of(window, [(20, 1)], [(14, 2), (19, 3), (20, 4), (30, 5)], [(29, 6)], [(60, 7)])
+    check(spark, case)
+    assert sum(late_of(case).values()) == 3
+
+
+def test_disorder_inside_a_batch_is_never_late(spark):
+    window = SlideWindow(10_000_000, 5_000_000)
+    case = case_of(window, [(50, 1), (0, 2), (49, 3)], [(60, 4), (50, 5)], [(99, 6)])
+    check(spark, case)
+    assert not late_of(case)
