@@ -17,6 +17,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "routing": ("counted", "spark"),
     "sharing": ("paper", "methods", "numbers", "sigma", "automaton"),
     "joins": ("chained", "growth", "operator", "caches", "caches_plans", "real", "pathway"),
+    "aggregates": ("windows", "queries", "over", "growth", "nexmark"),
 }
 """Modules of scenarios by suite: ``python -m benchmarks run SUITE`` runs one of them."""
 

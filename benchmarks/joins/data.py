@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from eddyline.data.arrays import Ints
 
@@ -134,3 +137,160 @@ def _referred(rng: np.random.Generator, last: Ints, n_recent: int, hot: float) -
     recent = last - rng.integers(0, n_recent, last.size)
     found = np.where(rng.random(last.size) < hot, last // HOT_EACH * HOT_EACH, recent)
     return np.maximum(found, 0)
+
+
+# -- Nexmark with all of its columns --------------------------------------------------------------
+
+FIRST_ID = 1_000
+"""The first id of persons and auctions."""
+
+STATES = ("AZ", "CA", "ID", "OR", "WA", "WY")
+CITIES = (
+    *("Phoenix", "Los Angeles", "San Francisco", "Boise", "Portland"),
+    *("Bend", "Redmond", "Seattle", "Kent", "Cheyenne"),
+)
+FIRST_NAMES = (
+    *("Peter", "Paul", "Luke", "John", "Saul", "Vicky", "Kate", "Julie", "Sarah"),
+    *("Deiter", "Walter"),
+)
+LAST_NAMES = (
+    *("Shultz", "Abrams", "Spencer", "White", "Bartels", "Walton", "Smith", "Jones", "Noris"),
+)
+HOT_CHANNELS = ("Google", "Facebook", "Baidu", "Apple")
+
+N_CHANNELS, N_TEXTS = 10_000, 50_000
+"""Channels that are not hot; texts that those of rows are drawn from."""
+
+LENGTH_US = 2 * IN_FLIGHT * 50 // 3 * EVENT_US
+"""Most time for which an auction lasts (µs)."""
+
+
+def nexmark_batches_v2(
+    n_batches: int, n_events: int, seed: int = 0
+) -> Iterator[dict[str, pa.Table]]:
+    """Yield batches of ``person``, ``auction`` and ``bid`` with the columns of Nexmark's.
+
+    Events come and refer to each other as in ``nexmark_batches_v1``; ids begin at 1,000, and three
+    quarters of the bids are by the hot bidder, the person after the hot seller. Prices are 100
+    times a power of ten with an exponent uniform in [0, 6); half of the bids have one of four
+    channels, the others one of 10,000, each with a URL of its own, of which nine in ten name it.
+    ``extra`` fills rows up as Nexmark does: to 200 bytes a person, 500 an auction, 100 a bid, of
+    which it does not count channel and URL.
+    """
+    texts = _Texts(np.random.default_rng([seed, 68]))
+    rng = np.random.default_rng([seed, 69])
+    for number in range(n_batches):
+        yield _nexmark_v2(rng, texts, number * n_events, n_events)
+
+
+class _Texts:
+    """Random texts, drawn from a fixed number of them for each length."""
+
+    def __init__(self, rng: np.random.Generator) -> None:
+        self._pool = rng.integers(97, 123, 1 << 20).astype(np.uint8).tobytes().decode()
+        self._made: dict[tuple[int, int], pa.Array] = {}
+        urls = [f"https://www.nexmark.com/{'/'.join(self._words(rng))}/item.htm?query=1"]
+        while len(urls) < N_CHANNELS + len(HOT_CHANNELS):
+            said = "" if rng.random() < 0.1 else f"&channel_id={len(urls)}"
+            urls.append(
+                f"https://www.nexmark.com/{'/'.join(self._words(rng))}/item.htm?query=1{said}"
+            )
+        self.urls = pa.array(urls)
+        self.channels = pa.array([*HOT_CHANNELS, *(f"channel-{k}" for k in range(N_CHANNELS))])
+
+    def _words(self, rng: np.random.Generator) -> list[str]:
+        starts = rng.integers(0, len(self._pool) - 5, 3)
+        return [self._pool[start : start + 5] for start in starts]
+
+    def drawn(self, rng: np.random.Generator, n: int, least: int, most: int) -> pa.Array:
+        """Return texts of a length in a range, ends included."""
+        if (least, most) not in self._made:
+            starts = rng.integers(0, len(self._pool) - most, N_TEXTS)
+            lengths = rng.integers(least, most + 1, N_TEXTS)
+            texts = [self._pool[a : a + b] for a, b in zip(starts, lengths, strict=True)]
+            self._made[least, most] = pa.array(texts)
+        return self._made[least, most].take(pa.array(rng.integers(0, N_TEXTS, n)))
+
+
+def _nexmark_v2(
+    rng: np.random.Generator, texts: _Texts, first: int, n_events: int
+) -> dict[str, pa.Table]:
+    events = np.arange(first, first + n_events)
+    epochs, places = np.divmod(events, 50)
+    is_person, is_bid = places < 1, places >= 4
+    is_auction = ~is_person & ~is_bid
+    micros = events * EVENT_US + T0_US
+    own, auctions = epochs[is_auction], epochs[is_auction] * 3 + places[is_auction] - 1
+    return {
+        "person": _persons(rng, texts, epochs[is_person], micros[is_person]),
+        "auction": _auctions(rng, texts, own, auctions, micros[is_auction]),
+        "bid": _bids(rng, texts, epochs[is_bid], micros[is_bid]),
+    }
+
+
+def _persons(rng: np.random.Generator, texts: _Texts, ids: Ints, micros: Ints) -> pa.Table:
+    n = ids.size
+    names = pa.array([f"{one} {other}" for one in FIRST_NAMES for other in LAST_NAMES])
+    mails = pc.binary_join_element_wise(
+        texts.drawn(rng, n, 3, 7), "@", texts.drawn(rng, n, 3, 5), ".com", ""
+    )
+    cards = pa.array([" ".join(f"{d:04d}" for d in four) for four in rng.integers(0, 9999, (n, 4))])
+    return pa.table(
+        {
+            "id": ids + FIRST_ID,
+            "name": _any_of(rng, names, n),
+            "emailAddress": mails,
+            "creditCard": cards,
+            "city": _any_of(rng, pa.array(CITIES), n),
+            "state": _any_of(rng, pa.array(STATES), n),
+            "dateTime": times_of(micros),
+            "extra": texts.drawn(rng, n, 109, 163),
+        }
+    )
+
+
+def _auctions(
+    rng: np.random.Generator, texts: _Texts, persons: Ints, ids: Ints, micros: Ints
+) -> pa.Table:
+    n, initial = ids.size, _prices(rng, ids.size)
+    return pa.table(
+        {
+            "id": ids + FIRST_ID,
+            "itemName": texts.drawn(rng, n, 3, 19),
+            "description": texts.drawn(rng, n, 3, 99),
+            "initialBid": initial,
+            "reserve": initial + _prices(rng, n),
+            "dateTime": times_of(micros),
+            "expires": times_of(micros + 1_000 + rng.integers(0, LENGTH_US, n)),
+            "seller": _referred(rng, persons, ACTIVE, 0.75) + FIRST_ID,
+            "category": rng.integers(10, 15, n),
+            "extra": texts.drawn(rng, n, 310, 460),
+        }
+    )
+
+
+def _bids(rng: np.random.Generator, texts: _Texts, epochs: Ints, micros: Ints) -> pa.Table:
+    n = epochs.size
+    bidders = _referred(rng, epochs, ACTIVE, 0.75)
+    is_hot = rng.random(n) < 0.5
+    channels = np.where(is_hot, rng.integers(0, 4, n), 4 + rng.integers(0, N_CHANNELS, n))
+    return pa.table(
+        {
+            "auction": _referred(rng, epochs * 3 + 2, IN_FLIGHT, 0.5) + FIRST_ID,
+            "bidder": np.where(bidders % HOT_EACH == 0, bidders + 1, bidders) + FIRST_ID,
+            "price": _prices(rng, n),
+            "channel": texts.channels.take(pa.array(channels)),
+            "url": texts.urls.take(pa.array(channels)),
+            "dateTime": times_of(micros),
+            "extra": texts.drawn(rng, n, 54, 82),
+        }
+    )
+
+
+def _prices(rng: np.random.Generator, n: int) -> Ints:
+    found: Ints = np.round(10 ** (rng.random(n) * 6) * 100).astype(np.int64)
+    return found
+
+
+def _any_of(rng: np.random.Generator, values: pa.Array, n: int) -> pa.Array:
+    return values.take(pa.array(rng.integers(0, len(values), n)))

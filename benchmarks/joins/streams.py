@@ -12,8 +12,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import reduce
 from pathlib import Path
@@ -27,10 +26,10 @@ from pyspark.sql.functions import expr
 from pyspark.sql.streaming.query import StreamingQuery
 
 import eddyline as el
+from benchmarks.harness.arena import arena
 from benchmarks.harness.isolated import alone
 from benchmarks.harness.spark import workers_peak_bytes
 from benchmarks.harness.statistics import median, spread
-from eddyline.spark.session import session
 
 HERE = "benchmarks.joins.streams"
 
@@ -38,9 +37,6 @@ ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvi
 
 STORES = {"chain": "", "chain on RocksDB": ROCKSDB}
 """Spark's chain by the state store that it keeps its rows in; the default one if empty."""
-
-POLL_MS = 200
-"""How long a query that has nothing to do waits before it looks for files again (ms)."""
 
 PRIME, FACTORS = 998_244_353, (1_000_003, 10_007, 101, 13, 1)
 """The checksum of a result is a sum of its ids, each by a factor, modulo this."""
@@ -370,29 +366,6 @@ def take_turns(
     finally:
         for each in contestants.values():
             each.query.stop()
-
-
-@contextmanager
-def arena() -> Iterator[tuple[SparkSession, Path]]:
-    """Return a session for contestants, and a folder; both are gone afterwards."""
-    with tempfile.TemporaryDirectory(prefix="eddyline_race_", ignore_cleanup_errors=True) as folder:
-        conf = {
-            "spark.driver.memory": "6g",
-            "spark.local.dir": f"{folder}/local",
-            "spark.sql.warehouse.dir": f"{folder}/warehouse",
-            "spark.sql.streaming.pollingDelay": f"{POLL_MS}ms",
-            "spark.sql.streaming.noDataMicroBatches.enabled": "false",
-            # So that the files of its last version are not all that it ever wrote.
-            "spark.sql.streaming.stateStore.minDeltasForSnapshot": "4",
-            "spark.sql.streaming.stateStore.maintenanceInterval": "20s",
-            "spark.sql.streaming.numRecentProgressUpdates": "100000",
-            "spark.log.level": "OFF",
-        }
-        spark = session(conf, master="local[2]", app="eddyline benchmarks")
-        try:
-            yield spark, Path(folder)
-        finally:
-            spark.stop()
 
 
 def race_alone(join: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:

@@ -18,11 +18,23 @@ from pyarrow import fs
 from pyspark.sql import DataFrame
 
 import eddyline as el
+from eddyline.aggregates.functions import AGGREGATES
 from eddyline.errors import StateError
+from eddyline.query.aggregates import CALL, GROUP, AggregateCall
 from eddyline.query.planned import steps
 from eddyline.query.predicates import SqlPredicate, predicate
 from eddyline.query.select.reader import read_query
-from eddyline.query.steps import FilterStep, JoinStep, ProjectStep, ReadStep
+from eddyline.query.steps import (
+    AggregateStep,
+    FilterStep,
+    JoinStep,
+    OverStep,
+    ProjectStep,
+    ReadStep,
+    SharedAggregateStep,
+    UnionStep,
+)
+from eddyline.query.windows import SlideWindow
 from eddyline.rules.step import RuleStep
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.records import History
@@ -63,6 +75,24 @@ class Case:
     """The event time of the rows, as SQL."""
 
 
+TIMED = "(SELECT *, timestamp_seconds(id) AS time FROM rows)"
+ENDED = f"window.end <= (SELECT max(time) FROM {TIMED})"
+FRAMES = (
+    "RANGE BETWEEN INTERVAL '20' SECOND PRECEDING AND CURRENT ROW",
+    "ROWS BETWEEN 3 PRECEDING AND CURRENT ROW",
+)
+
+
+def _member(length_s, slide_s, *calls):
+    """Return one of several aggregates by ``w``."""
+    made = tuple(
+        AggregateCall(call.split("(")[0], () if "*" in call else ("v",), f"{CALL}{number}")
+        for number, call in enumerate(calls)
+    )
+    window = SlideWindow(length_s * 1_000_000, slide_s * 1_000_000)
+    return AggregateStep("s", ((f"{GROUP}0", "w"),), made, window, ("1 AS one",))
+
+
 CASES = {
     FilterStep: Case(
         lambda **_: FilterStep(
@@ -97,6 +127,49 @@ CASES = {
     ProjectStep: Case(
         lambda **_: ProjectStep("s", ("id + 1 AS next", "w", "w AS w")),
         "SELECT id + 1 AS next, w, w AS w FROM rows",
+        adapts=False,
+    ),
+    AggregateStep: Case(
+        lambda **_: (
+            "SELECT w, window.end AS e, count(*) AS n, sum(v) AS total "
+            "FROM s [RANGE 10 SECONDS SLIDE 2 SECONDS] GROUP BY w"
+        ),
+        f"SELECT w, window.end AS e, count(*) AS n, sum(v) AS total FROM {TIMED} "
+        f"GROUP BY window(time, '10 seconds', '2 seconds'), w HAVING {ENDED}",
+        time="timestamp_seconds(id)",
+    ),
+    SharedAggregateStep: Case(
+        lambda **_: SharedAggregateStep(
+            "s",
+            (
+                (_member(10, 2, "count(*)", "sum(v)"), ""),
+                (_member(4, 4, "count(*)"), "v > 50"),
+            ),
+        ),
+        "SELECT 0 AS place, w, count(*) AS n, sum(v) AS total, 0L AS some, window FROM "
+        f"{TIMED} GROUP BY window(time, '10 seconds', '2 seconds'), w HAVING {ENDED} UNION ALL "
+        "SELECT 1 AS place, w, 0L AS n, NULL AS total, count(*) AS some, window FROM "
+        f"{TIMED} WHERE v > 50 GROUP BY window(time, '4 seconds', '4 seconds'), w HAVING {ENDED}",
+        time="timestamp_seconds(id)",
+    ),
+    OverStep: Case(
+        lambda **_: (
+            f"SELECT id, w, sum(v) OVER (PARTITION BY w ORDER BY time {FRAMES[0]}) AS total, "
+            f"count(*) OVER (PARTITION BY w ORDER BY time {FRAMES[1]}) AS n FROM s WHERE v < 99"
+        ),
+        f"SELECT id, w, total, n FROM (SELECT *, max(time) OVER () AS latest, "
+        f"sum(v) OVER (PARTITION BY w ORDER BY time {FRAMES[0]}) AS total, "
+        f"count(*) OVER (PARTITION BY w ORDER BY time {FRAMES[1]}) AS n "
+        f"FROM {TIMED} WHERE v < 99) WHERE time < (SELECT max(time) FROM {TIMED})",
+        adapts=False,
+        time="timestamp_seconds(id)",
+    ),
+    UnionStep: Case(
+        lambda **_: (
+            "SELECT id, v, w FROM s WHERE v < 50 UNION ALL SELECT id + 1, v, w FROM s WHERE w > 3"
+        ),
+        "SELECT id, v, w FROM rows WHERE v < 50 "
+        "UNION ALL SELECT id + 1, v, w FROM rows WHERE w > 3",
         adapts=False,
     ),
     NewestStep: Case(
@@ -156,9 +229,10 @@ def steps_of(case, relations, **options):
     if not isinstance(made, str):
         return (ReadStep("s", "s"), made)
     columns = {name: column_types(each.df) for name, each in relations.items()}
+    known = {"aggregates": AGGREGATES}
     high = {"id": "bigint", "n": "bigint", "time": "timestamp"}
     inner = {"high": steps(read_query(HIGH, columns))}
-    return steps(read_query(made, {**columns, "high": high}), inner)
+    return steps(read_query(made, {**columns, "high": high}, **known), inner)
 
 
 class Life:
@@ -221,11 +295,13 @@ def rows_of(df):
     return sorted(map(repr, zip(*(each.to_pylist() for each in table.columns), strict=True)))
 
 
+LARGE = {JoinStep, SharedAggregateStep, OverStep, UnionStep}
+
 PARAMS = [
-    pytest.param(step, marks=pytest.mark.large if step is JoinStep else (), id=step.__name__)
+    pytest.param(step, marks=pytest.mark.large if step in LARGE else (), id=step.__name__)
     for step in CASES
 ]
-"""A join lives as long as all others together: its case takes a minute."""
+"""A join lives as long as all others together, and some are like others but for a little."""
 
 
 @pytest.fixture(params=PARAMS)

@@ -309,7 +309,7 @@ def aggregate_cases(
     if kind != "sessions":
         emits = draw(st.sampled_from([None, None, "istream", "dstream", "rstream"]))
     is_compared = emits in ("istream", "dstream") or (kind in ("changes", "rows") and not emits)
-    asked = _aggregations(exact=exact or is_compared, window_columns=not is_compared)
+    asked = _aggregations(exact=exact or is_compared, window_columns=draw(st.booleans()))
     of, distinct = draw(asked)
     by = tuple(each.text for _, each in of.groups)
     if kind == "rows" and all(map(str.isidentifier, by)) and draw(st.integers(0, 4)):

@@ -12,12 +12,10 @@ What the definition leaves open is decided here:
   the stream, the first one first, ascending, NaN behind all values and NULL behind that.
 * FIRST takes of the rows of the earliest instant the smallest value, NULL before all values; LAST
   of the rows of the latest instant the greatest.
-* The window of a stream holds rows before WHERE (it matters where it counts rows); frames of OVER
-  those that pass it.
-* ISTREAM and DSTREAM compare the row of a group with that of the same group before; ``ws`` and
-  ``we``, where they are output, are a part of it.
-* RSTREAM of a window without slides gives rows at instants of rows of the stream, whether or not
-  WHERE keeps them.
+* WHERE is asked before rows are counted, in ROWS windows as in frames of OVER.
+* ISTREAM and DSTREAM compare the row of a group with that of the same group before, as if both had
+  the window of the instant.
+* RSTREAM of a window without slides gives rows at instants of rows that WHERE keeps.
 """
 
 from __future__ import annotations
@@ -191,17 +189,18 @@ def slides(
     found: list[tuple[Any, ...]] = []
     for end in slides_of(stream, window, until):
         now = _at_slide(stream.rows, of, window, end)
-        before = _at_slide(stream.rows, of, window, end - window.slide)
+        before = _at_slide(stream.rows, of, window, end, end - window.slide)
         found += _emitted(now, before, emits or "rstream")
     return found
 
 
-def _at_slide(rows: Iterable[Row], of: Aggregation, window: SlideWindow, end: int) -> Relation:
-    """Return the output rows of the window that ends at an instant."""
-    if window.length == LONGEST:
-        return of.relation([row for row in rows if row["ts"] < end], None, end)
-    start = end - window.length
-    return of.relation([row for row in rows if start <= row["ts"] < end], start, end)
+def _at_slide(
+    rows: Iterable[Row], of: Aggregation, window: SlideWindow, end: int, at: int | None = None
+) -> Relation:
+    """Return the output rows of the window that ends at an instant, or those of another instant."""
+    past = end if at is None else at
+    held = [row for row in rows if row["ts"] < past and row["ts"] >= past - window.length]
+    return of.relation(held, None if window.length == LONGEST else end - window.length, end)
 
 
 def slides_of(stream: Arrived, window: SlideWindow, until: int | None) -> list[int]:
@@ -242,40 +241,19 @@ def changes(
 ) -> list[tuple[Any, ...]]:
     """Return what a window without slides holds at each instant at which it changes; see
     ``results``."""
-    counts_all = isinstance(window, RowsWindow)
-    keeps = (lambda _: True) if counts_all else of.keeps
-    every = [row for batch in batches for row in batch if row["ts"] is not None]
-    stream = arrived(batches, lateness, keeps)
+    stream = arrived(batches, lateness, of.keeps)
     until = FOREVER if whole else stream.low
-    instants = {row["ts"] for row in every if id(row) not in ids(stream.late)}
+    instants = {row["ts"] for row in stream.rows}
     if emits != "rstream" and window.length < LONGEST:
         instants |= {row["ts"] + window.length + 1 for row in stream.rows}
     found: list[tuple[Any, ...]] = []
     for t in sorted(instants):
         if until is not None and t < until:
-            found += _changed(stream.rows, of, window, t, emits)
+            start = t - window.length if isinstance(window, RangeWindow) else None
+            now = of.relation(held_at(stream.rows, window, t), start, t)
+            before = of.relation(held_at(stream.rows, window, t - 1), start, t)
+            found += _emitted(now, before, emits)
     return found
-
-
-def _changed(
-    rows: Sequence[Row], of: Aggregation, window: Window, t: int, emits: str
-) -> list[tuple[Any, ...]]:
-    """Return what is emitted at an instant: of groups of which rows come or leave."""
-    held, held_before = held_at(rows, window, t), held_at(rows, window, t - 1)
-    start = t - window.length if isinstance(window, RangeWindow) else None
-    now = of.relation(held, start, t)
-    if emits == "rstream":
-        return list(now.values())
-    before = of.relation(held_before, None if start is None else start - 1, t - 1)
-    mine, mine_before = of.grouped(held), of.grouped(held_before)
-    moved = {
-        group
-        for group in mine.keys() | mine_before.keys()
-        if ids(mine.get(group, ())) != ids(mine_before.get(group, ()))
-    }
-    now = {group: row for group, row in now.items() if group in moved}
-    before = {group: row for group, row in before.items() if group in moved}
-    return _emitted(now, before, emits)
 
 
 def held_at(rows: Sequence[Row], window: Window, t: int) -> list[Row]:

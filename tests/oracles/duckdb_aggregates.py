@@ -86,7 +86,7 @@ def _slides(times: list[int], of: Aggregation, window: SlideWindow, low: int, em
 
 def _changes(of: Aggregation, window: Window, low: int, emits: str) -> str:
     """Return a query for windows without slides: at each instant, and just before it."""
-    ends, start, inside = "SELECT DISTINCT ts AS t FROM s", "NULL", "ts <= t"
+    ends, start, inside = "SELECT DISTINCT ts AS t FROM kept", "NULL", "ts <= t"
     if isinstance(window, RangeWindow):
         start, inside = f"t - {window.length}", f"ts <= t AND ts >= t - {window.length}"
         if emits != "rstream":
@@ -115,12 +115,16 @@ def _emitted(of: Aggregation, parts: str, before: int, emits: str) -> str:
     other, shift = "", 0
     if emits != "rstream":
         alike = " AND ".join(
-            f"a.{name} IS NOT DISTINCT FROM b.{name}" for name in [*groups, *of.output]
+            f"a.{name} IS NOT DISTINCT FROM b.{name}"
+            for name in [*groups, *of.output]
+            if name not in (START, END)
         )
         sign = "-" if emits == "istream" else "+"
         shift = 0 if emits == "istream" else before
         other = f" AND NOT EXISTS (FROM relation AS b WHERE b.t = a.t {sign} {before} AND {alike})"
-    columns = ", ".join(of.output)
+    columns = ", ".join(
+        f"{name} + {shift} AS {name}" if name in (START, END) else name for name in of.output
+    )
     return (
         f"WITH {_kept(of)}, {parts} SELECT {columns} FROM relation AS a "
         f"WHERE a.t + {shift} IN (SELECT t FROM ends){other}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
+import time
 from functools import partial
 from pathlib import Path
 
@@ -182,6 +183,28 @@ def test_a_callable_sink_that_ignores_its_rows_is_not_waited_for(engine, job):
     assert sum(record.seconds for record in run.records) < REPORT_WAIT_S
     # A stream of Spark's leaves a thread of its own, and the first one the server of callbacks.
     assert threading.active_count() <= before + 2, "no thread is left that waits for a report"
+
+
+@pytest.mark.large
+def test_a_stop_does_not_wait_for_a_job_that_a_batch_was_about_to_begin(engine):
+    def slow(v):
+        time.sleep(15)
+        return pc.greater(v, 0)
+
+    def write(df, _):
+        reached.set()
+        while started[0].isActive:
+            time.sleep(0.01)
+        df.toArrow()  # on a thread of Spark's that no interrupt reaches
+
+    engine.function("slow", slow, reads=["v"])
+    started, reached = [], threading.Event()
+    started.append(engine.query("SELECT id FROM s WHERE slow()", name="slow").start(write))
+    assert reached.wait(60)
+    before = time.monotonic()
+    started[0].stop()
+    assert time.monotonic() - before < 8
+    assert started[0].records == []
 
 
 def test_console_sink(engine, capsys):

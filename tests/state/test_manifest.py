@@ -144,6 +144,15 @@ def test_a_manifest_that_is_not_what_was_written_says_so(folder, at):
         folder.latest()
 
 
+def test_a_manifest_in_the_place_of_another_batch_says_so(folder):
+    for batch_id in range(2):
+        committed(folder, batch_id, f"r{batch_id}")
+    older, newer = (Path(folder.folder, f"manifest-0000000{each}.json") for each in range(2))
+    newer.write_bytes(older.read_bytes())
+    with pytest.raises(StateError, match=r"000001.* cannot be read \(it is that of batch 0"):
+        ManifestFolder(FILES, folder.folder).before(2)
+
+
 def test_no_room_for_a_manifest_leaves_the_one_before(folder, monkeypatch):
     before = committed(folder, 0, "r")
 

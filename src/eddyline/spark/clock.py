@@ -97,6 +97,8 @@ class StreamClock(Operator):
         self._late_files: set[str] = set()
         self._last_batch = -1
         self._is_warned = False
+        self._is_new = False
+        """Whether a batch has been looked at that is not counted yet."""
 
     @classmethod
     def of(cls, stream: str, relation: Relation) -> Self:
@@ -190,7 +192,7 @@ class StreamClock(Operator):
             for row in rows_found
             if row["latest"] is not None
         }
-        self._late_files = set()
+        self._late_files, self._is_new = set(), True
         if self._newest["n_late"]:
             rows = df.withColumn(_MICROS, self._micros).where(late)
             task = _LateRows(self._place, batch.id, self.stream)
@@ -210,6 +212,9 @@ class StreamClock(Operator):
 
     def learn(self, observed: Sequence[Observed], batch: Batch) -> list[JournalEntry]:  # noqa: ARG002
         """Count what arrived, and warn once if much of it was late."""
+        if not self._is_new:
+            return []
+        self._is_new = False
         self.arrived.n_rows += self._newest["n_rows"]
         self.arrived.n_untimed += self._newest["n_rows"] - self._newest["n_timed"]
         n = self.part.n_late

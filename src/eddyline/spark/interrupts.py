@@ -5,10 +5,17 @@ from __future__ import annotations
 import contextlib
 import signal
 import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+LOOK_EVERY_S = 0.02
+"""Time between two looks at whether a query counts as stopped (s)."""
 
 
 @contextlib.contextmanager
@@ -53,6 +60,22 @@ def put_off() -> Iterator[Callable[[], None]]:
 
         yield check
         check()
+
+
+def cancel_jobs_once_stopped(query: StreamingQuery, spark: SparkSession) -> None:
+    """Have the jobs of a query cancelled when it counts as stopped, also those still to begin.
+
+    Spark cancels those that have begun, and waits for a job that a batch was about to begin.
+    """
+
+    def cancel() -> None:
+        with contextlib.suppress(Exception):  # the session may have been stopped
+            while query.isActive:
+                time.sleep(LOOK_EVERY_S)
+            context: Any = spark.sparkContext
+            context._jsc.sc().cancelJobGroupAndFutureJobs(str(query.runId))
+
+    threading.Thread(target=cancel, daemon=True).start()
 
 
 class BatchInterrupted(Exception):

@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     from eddyline.spark.operator import Batch, Clock, Site
     from eddyline.spark.relation import Relation
 
-PART, MICROS = f"{PREFIX}_part", f"{PREFIX}_micros"
-"""Temporary columns: which of the parts a row is of, and its event time (µs)."""
+PART, MICROS, KEPT = OWN = tuple(f"{PREFIX}_{each}" for each in ("part", "micros", "kept"))
+"""Temporary columns: which of the parts a row is of, its event time (µs), and whether its part
+keeps it: those that it drops tell the time all the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +57,12 @@ class Part:
         """Return its rows with its number and their event times."""
         df, time = self.relation.df, self.relation.time
         micros = F.lit(None).cast("bigint") if time is None else micros_of(df, time, self.stream)
-        df = df.withColumns({PART: F.lit(number), MICROS: micros})
+        df = df.withColumns({PART: F.lit(number), MICROS: micros, KEPT: F.lit(True)})
         for step in self.steps:
             if isinstance(step, FilterStep):
-                for each in step.predicates:
-                    df = df.where(f"({each.text}\n)")
+                df = _marked(df, [each.text for each in step.predicates])
             else:
-                df = df.selectExpr(*step.projections, PART, MICROS)
+                df = df.selectExpr(*step.projections, *OWN)
         return df
 
 
@@ -74,12 +74,12 @@ class UnionOperator(Operator):
     def __init__(self, step: UnionStep, site: Site) -> None:
         parts = [_part(site, each) for each in step.inputs]
         frames = [each.rows(number) for number, each in enumerate(parts)]
-        first = [each for each in frames[0].columns if each not in (PART, MICROS)]
+        first = [each for each in frames[0].columns if each not in OWN]
         for part, frame in zip(parts, frames, strict=True):
             if len(frame.columns) != len(frames[0].columns):
                 msg = (
-                    f"query {site.query!r}: the parts of UNION ALL have {len(first)} and "
-                    f"{len(frame.columns) - 2} columns ({part.stream!r}); they go by position"
+                    f"query {site.query!r}: the parts of UNION ALL go by position, and have "
+                    f"{len(first)} and {len(frame.columns) - len(OWN)} columns ({part.stream!r})"
                 )
                 raise QueryError(msg, query=site.query)
         aligned = [_renamed(each, first) for each in frames]
@@ -121,11 +121,11 @@ class UnionOperator(Operator):
 
     def lay(self, df: DataFrame, batch: Batch) -> Laid:  # noqa: ARG002 - the same for every batch
         """Return the rows of all parts."""
-        return Laid(self.shape(df))
+        return Laid(self.shape(df.where(KEPT)))
 
     def shape(self, df: DataFrame) -> DataFrame:
         """Return a DataFrame with the columns of the result."""
-        return df.drop(PART, MICROS)
+        return df.drop(*OWN)
 
 
 def _part(site: Site, relation: str) -> Part:
@@ -152,6 +152,17 @@ def _part(site: Site, relation: str) -> Part:
     return Part(step.stream, site.relations[step.stream], tuple(found))
 
 
+def _marked(df: DataFrame, conditions: Sequence[str]) -> DataFrame:
+    """Return the rows, of which those that are dropped have nothing but their time."""
+    for each in conditions:
+        passes = F.coalesce(F.expr(f"({each}\n)"), F.lit(False))
+        marked = df.withColumn(KEPT, F.when(F.col(KEPT), passes).otherwise(F.lit(False)))
+        values = [name for name in marked.columns if name not in OWN]
+        hidden = {name: F.when(F.col(KEPT), F.col(quoted(name))) for name in values}
+        df = marked.withColumns(hidden)
+    return df
+
+
 def _renamed(df: DataFrame, names: Sequence[str]) -> DataFrame:
     """Return a DataFrame whose columns have the names of the first part, by position."""
-    return df.toDF(*names, PART, MICROS)
+    return df.toDF(*names, *OWN)

@@ -93,11 +93,15 @@ class _File(_Head):
         text = msgspec.json.encode(manifest)
         return cls(FORMAT, zlib.crc32(text), msgspec.Raw(text))
 
-    def read(self) -> Manifest:
+    def read(self, batch_id: int) -> Manifest:
         if zlib.crc32(self.manifest) != self.checksum:
             msg = "it is not what was written"
             raise ValueError(msg)
-        return msgspec.json.decode(self.manifest, type=Manifest)
+        manifest = msgspec.json.decode(self.manifest, type=Manifest)
+        if manifest.batch_id != batch_id:
+            msg = f"it is that of batch {manifest.batch_id}"
+            raise ValueError(msg)
+        return manifest
 
 
 class ManifestFolder:
@@ -141,7 +145,7 @@ class ManifestFolder:
                 content = source.read()
             found = msgspec.json.decode(content, type=_Head).format
             if found == FORMAT:
-                return msgspec.json.decode(content, type=_File).read()
+                return msgspec.json.decode(content, type=_File).read(batch_id)
         except (OSError, ValueError) as error:
             msg = f"the state {path} cannot be read ({error}); {RESTORE}"
             raise StateError(msg, path=path) from error

@@ -43,7 +43,7 @@ def sections(view: ClockView) -> list[Section]:
     said = []
     if not view.has_lateness:
         said.append(
-            f"{view.stream} was given no lateness: a row is late as soon as its last result was "
-            f"given out; engine.stream(..., lateness='1 minute') waits for later ones"
+            f"{view.stream} was given no lateness: a row is late if a batch before had a later "
+            f"one; engine.stream(…, lateness='1 minute') waits for it"
         )
     return [Section("Event time", (Table(ARRIVED, (row,)),)), *notes(said)]

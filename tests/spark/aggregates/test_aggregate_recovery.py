@@ -48,7 +48,7 @@ def restarted(spark, case, folder, numbers_of_partitions):
     """Return the results of runs one after the other, and the late rows after the last one."""
     answer, checkpoint, past = [], str(folder / "ckpt"), 0
     for at, partitions in enumerate(numbers_of_partitions, 1):
-        first, past = past, len(case.batches) * at // len(numbers_of_partitions)
+        first, past = past, -(-len(case.batches) * at // len(numbers_of_partitions))
         write_case(case, folder, first, past)
         with settings(spark, partitions=partitions):
             run = ended(query_of(spark, case, folder), checkpoint=checkpoint)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import Phase, given
+from hypothesis import Phase, given, reject
 from hypothesis import strategies as st
 from pyspark.sql import functions as F
 
+from eddyline.aggregates.functions import AGGREGATES
+from eddyline.errors import NotSupportedError
 from eddyline.query.planned import steps
 from eddyline.query.select.reader import read_query
 from eddyline.spark.analysis import column_types
@@ -36,7 +38,10 @@ BATCH_KINDS = tuple(kind for kind in KINDS if kind != "unbounded slides")
 def over_frame(text, df, lateness=0):
     """Return a query over a DataFrame."""
     relation = Relation(df, "ts", f"{lateness} microseconds")
-    query = read_query(text, {"s": column_types(df)}, {})
+    try:
+        query = read_query(text, {"s": column_types(df)}, {}, aggregates=AGGREGATES)
+    except NotSupportedError:
+        reject()
     return Query("drawn", text, steps(query), {"s": relation}, {})
 
 

@@ -364,7 +364,8 @@ class GroupReader:
     def _of_group(self, tree: exp.Column, what: str) -> tuple[int, int, str]:
         """Return the column of a group that is a column, of which fields may be read."""
         place = self._statement.place(tree)
-        assert place is not None
+        if place is None:  # st.()
+            refuse(f"{what}: a field of a struct is missing", self._text, offset_of(tree))
         (mention,) = self._names.mentions(Fragment(self._text, tree, *place), what)
         group = self._groups.get(comparable(identifier(mention.named.column)))
         if group is None:

@@ -107,7 +107,8 @@ class OverReader:
     def _text_of(self, part: Fragment, what: str) -> str:
         """Return an output column over the columns of a row and of its calls."""
         self._check_is_of_row(part, what)
-        overs = list(part.tree.find_all(exp.Window))
+        nodes = part.tree.walk(prune=lambda each: isinstance(each, exp.Window))
+        overs = [each for each in nodes if isinstance(each, exp.Window)]
         parts = [self._statement.part(each) for each in overs]
         places = [(part.start, part.end, self._column(part.tree)) for part in parts]
         own = [
@@ -131,6 +132,8 @@ class OverReader:
     def _column(self, over: Expr) -> str:
         """Return the column of a call before OVER."""
         assert isinstance(over, exp.Window)
+        if isinstance(over.this, exp.Window):
+            refuse("OVER stands twice behind one call", self._text, offset_of(over))
         call = self._calls.call_of(over.this)
         if call is None:
             self._refuse_unknown(over)

@@ -170,6 +170,13 @@ def _grouped(
     names = _names_of(statement, item)
     found = GroupReader(statement, names, calls, aggregates).read(item.window)
     read = replace(_filtered(statement, calls, item, aggregates), window=found.window)
+    if found.window.counts is not None and read.predicates:
+        where = statement.part(statement.tree.args["where"].this)
+        message = (
+            f"WHERE beside [{found.window.text}], which counts all rows of {item.name!r}, is not "
+            f"supported yet; write FILTER (WHERE …) behind each aggregate"
+        )
+        statement.refuse(message, where.start)
     plain = Query((read,), (), (), (), found.projections, statement.emits, statement.text)
     return replace(plain, grouping=found.grouping, times=found.times)
 

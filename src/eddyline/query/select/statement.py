@@ -143,7 +143,7 @@ class Statement:
     def _span(self) -> Span:
         """The positions of SELECT and of what is behind the last token."""
         columns = self.tree.expressions
-        position = columns[0].meta[ITEM][0] if columns else len(self.tokens)
+        position, _ = columns[0].meta.get(ITEM, (None, None)) if columns else (None, None)
         first = max(
             at for at, each in enumerate(self.tokens[:position]) if each.token_type == _SELECT
         )
@@ -158,6 +158,9 @@ class Statement:
         """Refuse the clauses that are not run yet."""
         asked = [each.select for each in self.exists]
         for tree in (self.tree, *asked):
+            if any(ITEM not in each.meta for each in tree.expressions):  # sqlglot takes (FROM s)
+                message = "SELECT is missing before FROM"
+                refuse(message, self.text, offset_of(tree.args["from_"]))
             for key, words in _CLAUSES.items():
                 is_run = tree is self.tree and key in (*AGGREGATION, "windows")
                 if tree.args.get(key) and not is_run:
@@ -209,8 +212,9 @@ class Statement:
         """Items of FROM, each with what adds it; behind them those of EXISTS."""
         first, joins = self.tree.args.get("from_"), self.tree.args.get("joins") or ()
         made = [] if first is None else [(first.this, None)]
-        asked = [(each.select.args["from_"].this, each) for each in self.exists]
-        return [*made, *((join.this, join) for join in joins), *asked]
+        asked = [(each.select.args.get("from_"), each) for each in self.exists]
+        of_asked = [(each.this, by) for each, by in asked if each is not None]
+        return [*made, *((join.this, join) for join in joins), *of_asked]
 
     @property
     def tables(self) -> list[exp.Table]:
@@ -254,7 +258,9 @@ class Statement:
 
     def offset_of_word(self, word: str) -> int:
         """Return the offset of the first token that starts with a word of SQL."""
-        words = (token for token in self.own if token.text.upper().split(" ")[0] == word)
+        # Behind a window with a parenthesis too many are tokens that seem to be of others.
+        tokens = [*self.own, *self.tokens]
+        words = (token for token in tokens if token.text.upper().split(" ")[0] == word)
         return next(token.start for token in words)
 
     def place(self, tree: Expr) -> tuple[int, int] | None:

@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from sqlglot import exp, parse_one
+from sqlglot.errors import ParseError
 
 from eddyline.errors import QueryError
 from eddyline.query.aggregates import WINDOW
@@ -55,11 +56,13 @@ class Part:
     def _outputs(self) -> list[Output]:
         found: list[Output] = []
         for at, text in enumerate(self.query.projections):
-            tree = parse_one(f"SELECT {text}", read=SparkText).expressions[0]
-            if isinstance(tree, exp.Star) and not any(tree.args.values()):
+            tree = _column_of(text)
+            if tree is None:
+                found.append((at, "", OTHER.text))
+            elif isinstance(tree, exp.Star) and not any(tree.args.values()):
                 found += [(at, name, kind) for name, kind in self._items[0].columns.items()]
-                continue
-            found.append((at, tree.alias_or_name, self._type(tree.unalias())))
+            else:
+                found.append((at, tree.alias_or_name, self._type(tree.unalias())))
         return found
 
     def _type(self, tree: Expr) -> str:
@@ -68,6 +71,14 @@ class Part:
             if item.name == parts[0]:
                 return item.columns.get(parts[1], OTHER.text)
         return _type_of(tree.sql(dialect=SparkText), self._types)
+
+
+def _column_of(text: str) -> Expr | None:
+    """Return the tree of an output column; None if it has none without the query's tokens."""
+    with suppress(ParseError):
+        column: Expr = parse_one(f"SELECT {text}", read=SparkText).expressions[0]
+        return column
+    return None
 
 
 def _type_of(text: str, columns: Mapping[str, str]) -> str:

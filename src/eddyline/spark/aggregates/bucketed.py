@@ -7,16 +7,13 @@ tasks answer what event time allows, keep the rest, and report.
 from __future__ import annotations
 
 import threading
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import msgspec
-import numpy as np
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, StructField, StructType
 
-from eddyline.aggregates.loop import AggregateLoop, AggregateRecord
+from eddyline.aggregates.loop import AggregateLoop
 from eddyline.aggregates.plan import (
     COMPONENT,
     AggregatePart,
@@ -24,46 +21,40 @@ from eddyline.aggregates.plan import (
     Partials,
 )
 from eddyline.aggregates.profile import AggregateProfile
-from eddyline.aggregates.view import AggregateView
 from eddyline.errors import QueryError
 from eddyline.options import AggregateOptions
-from eddyline.spark.aggregates.grouping import CHECK, CODE, Groups
+from eddyline.spark.aggregates.grouping import Groups
 from eddyline.spark.aggregates.lifting import MICROS, Lifting
-from eddyline.spark.aggregates.task import REPORT, START, AggregateWorker
+from eddyline.spark.aggregates.placement import Placement
+from eddyline.spark.aggregates.shown import Shown
+from eddyline.spark.aggregates.task import REPORT, AggregateWorker
 from eddyline.spark.analysis import arrow_schema
-from eddyline.spark.arrow_tasks import BUCKET
 from eddyline.spark.clock import ResultClock
 from eddyline.spark.event_time import micros_of
-from eddyline.spark.operator import Laid, Operator, Pending
+from eddyline.spark.operator import Laid, Pending
 from eddyline.spark.run.observed_metrics import PendingMetrics
 from eddyline.spark.session import is_ansi
-from eddyline.sql.parsing import quoted
 from eddyline.state.rows import ALWAYS
-from eddyline.watch import aggregates as words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
     from eddyline.aggregates.plan import BucketReport
-    from eddyline.aggregates.slides import Slides
     from eddyline.query.aggregates import AggregateCall
     from eddyline.runtime.journal import JournalEntry
-    from eddyline.runtime.operator import Record
-    from eddyline.runtime.records import History
     from eddyline.spark.aggregates.lifting import LiftedCall, LiftedPartial
     from eddyline.spark.operator import Batch, Clock, Observed, Site
     from eddyline.state.manifest import StatePart
     from eddyline.state.place import StatePlace
-    from eddyline.watch.sections import Section
 
 ADAPTIVE = "spark.sql.adaptive.enabled"
 """Spark's setting to plan each stage when the one before has run: a job for each of them, and
 partitions put together, which here are buckets."""
 
 
-class Bucketed(Operator):
+class Bucketed(Shown):
     """What all aggregates are: rows or cells in buckets, answered as event time allows.
 
     Args:
@@ -164,34 +155,10 @@ class Bucketed(Operator):
         time = site.time if site.time in columns else None
         return time, ResultClock(self.clock, offset=self.clock.offset)
 
-    # -- cells ----------------------------------------------------------------------------------
-
-    def coded(self, rows: DataFrame) -> DataFrame:
-        """Return rows with their groups, the codes of these, and their buckets."""
-        by = dict(zip(self.groups.names, self.groups.values, strict=True))
-        return self.groups.coded(rows.withColumns(by), self.n_buckets)
-
-    def grouped(self, rows: DataFrame, start: Column, more: Sequence[Column] = ()) -> DataFrame:
-        """Return the cells of rows; they are in their buckets if the plan is ``late``.
-
-        Args:
-            rows: with their event time.
-            start: of the cell of each (µs).
-            more: other aggregates.
-        """
-        rows = self.coded(rows.withColumn(START, start))
-        if self.loop.plan == "late":
-            rows = rows.repartitionById(self.n_buckets, F.col(BUCKET))
-        keys = [BUCKET, CODE, CHECK, START, *map(quoted, self.groups.names)]
-        reduced = [*(each.reduced for each in self.lifts), *more]
-        # Without any aggregate cells are what is distinct.
-        return rows.groupBy(*keys).agg(*reduced) if reduced else rows.select(*keys).distinct()
-
-    def placed(self, cells: DataFrame) -> DataFrame:
-        """Return cells in the partitions that are their buckets."""
-        if self.loop.plan == "late":
-            return cells
-        return cells.repartitionById(self.n_buckets, F.col(BUCKET))
+    @property
+    def placement(self) -> Placement:
+        """The way of rows to their buckets, by the plan in force."""
+        return Placement(self.groups, self.n_buckets, is_late=self.loop.plan == "late")
 
     # -- state ----------------------------------------------------------------------------------
 
@@ -301,84 +268,3 @@ class Bucketed(Operator):
             self.total = self.total.merge(profile)
             self._loads = tuple(each.n_arrived for each in reports)
             return self.loop.step(profile, batch.id)
-
-    # -- what people see, and what is saved -------------------------------------------------------
-
-    @property
-    def loops(self) -> tuple[AggregateLoop, ...]:
-        """The loop that decides where rows become cells."""
-        return (self.loop,)
-
-    def plan(self) -> str | None:
-        """Return where rows become cells."""
-        return self.loop.plan
-
-    def records(self) -> tuple[Record, ...]:
-        """Return the record after a batch."""
-        return (self._record(),)
-
-    def _record(self) -> AggregateRecord:
-        with self._lock:
-            files = [file for each in self.part.buckets.values() for file in each.files]
-            n_kept, n_bytes = (
-                sum(getattr(f, name) for f in files) for name in ("n_rows", "n_bytes")
-            )
-        return replace(self.loop.record(), n_kept=n_kept, n_bytes=n_bytes)
-
-    def lines(self) -> tuple[str, ...]:
-        """Return what is kept in words, for the progress."""
-        return words.lines(self._record())
-
-    def sections(self, history: History) -> list[Section]:
-        """Return for people what the plan is, why, and what it did."""
-        return words.sections(self.view(), history)
-
-    def view(self) -> AggregateView:
-        """Return the aggregate as it stands."""
-        with self._lock:
-            states = list(self.part.buckets.values())
-            waiting = [file for each in states for file in each.waiting]
-            files = [file for each in states for file in each.files]
-            loads = np.array(self._loads, dtype=np.float64)
-            mean = loads.mean() if loads.size else 0.0
-            return AggregateView(
-                name=self.query,
-                windows=self.windows,
-                groups=tuple(" ".join(text.split()) for _, text in self.groups.columns),
-                calls=tuple(each.call.text for each in self.calls),
-                plan=self.plan() or "",
-                known=self.loop.known,
-                total=self.total,
-                n_waiting=sum(each.n_rows for each in waiting),
-                n_kept=sum(each.n_rows for each in files) - sum(each.n_rows for each in waiting),
-                n_bytes=sum(each.n_bytes for each in files),
-                n_files=len(files),
-                n_buckets=self.n_buckets,
-                fullest=float(loads.max() / mean) if mean > 0 else float("nan"),
-                is_adaptive=self.options.adaptive,
-            )
-
-    @property
-    def windows(self) -> tuple[str, ...]:
-        """The windows as a query would write them."""
-        raise NotImplementedError
-
-    def snapshot(self) -> Any:
-        """Return the learned state."""
-        return msgspec.to_builtins(self.loop.snapshot())
-
-    def restore(self, state: Any) -> None:
-        """Continue from what ``snapshot`` returned.
-
-        Raises:
-            StateError: it is damaged.
-        """
-        self.loop.restore(state)
-
-
-def start_of_cell(slides: Slides) -> Column:
-    """Return the start of the cell of each row (µs); see ``Slides.cell_of``."""
-    micros, cut = F.col(MICROS), slides.cut
-    place = F.pmod(micros - F.lit(slides.origin), F.lit(slides.slide))
-    start = micros - place
-    return start + F.when(place >= cut, F.lit(cut)).otherwise(F.lit(0)) if cut else start

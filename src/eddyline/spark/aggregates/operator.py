@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from eddyline.query.steps import AggregateStep
     from eddyline.spark.operator import Clock, Site
 
-from eddyline.spark.aggregates.bucketed import Bucketed, start_of_cell
+from eddyline.spark.aggregates.bucketed import Bucketed
+from eddyline.spark.aggregates.placement import start_of_cell
 
 LEAST = "__least"
 """The column of the first instant of the rows of a cell."""
@@ -98,16 +99,17 @@ class AggregateOperator(Bucketed):
         """Return cells in the partitions that are their buckets."""
         if self.by_row:
             return self._counted(rows)
+        to, reduced = self.placement, [each.reduced for each in self.lifts]
         if not isinstance(self.window, SessionWindow):
-            return self.placed(self.grouped(rows, self._start))
+            return to.placed(to.grouped(rows, self._start, reduced))
         ends = F.min(MICROS).alias(LEAST), F.max(MICROS).alias(END)
-        made = self.grouped(rows, self._start, ends)
-        return self.placed(made.withColumn(START, F.col(LEAST)).drop(LEAST))
+        made = to.grouped(rows, self._start, [*reduced, *ends])
+        return to.placed(made.withColumn(START, F.col(LEAST)).drop(LEAST))
 
     def _counted(self, rows: DataFrame) -> DataFrame:
         """Return rows, which windows count, in the partitions that are their buckets."""
         rows = rows.withColumn(START, F.col(MICROS))
-        rows = self.coded(rows)
+        rows = self.placement.coded(rows)
         names = [BUCKET, CODE, CHECK, START, *map(quoted, self.groups.names)]
         columns = [F.col(each) for each in names] + [each.of_row for each in self.lifts]
         columns += [F.col(quoted(each)).alias(tie) for tie, each in self._ties.items()]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField
@@ -70,7 +70,7 @@ class OverOperator(Bucketed):
 
     def cells(self, rows: DataFrame) -> DataFrame:
         """Return the rows in the partitions that are their buckets."""
-        coded = self.coded(rows.withColumn(START, F.col(MICROS)))
+        coded = self.placement.coded(rows.withColumn(START, F.col(MICROS)))
         own = [F.col(quoted(each.name)) for each in self.columns]
         codes = [F.col(each) for each in (BUCKET, CODE, CHECK, START)]
         chosen = coded.select(*codes, *own, *(each.of_row for each in self.lifts))
@@ -96,6 +96,12 @@ class OverOperator(Bucketed):
     def plan(self) -> str | None:
         """Return that there is no plan."""
         return None
+
+    def snapshot(self) -> None:
+        """Return nothing: nothing is learned."""
+
+    def restore(self, state: Any) -> None:
+        """Continue with nothing."""
 
     @property
     def windows(self) -> tuple[str, ...]:

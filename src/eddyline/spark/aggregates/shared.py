@@ -13,7 +13,8 @@ from eddyline.aggregates.plan import FIRST, INSTANT, PLACE, AggregatePlan, Share
 from eddyline.aggregates.slides import Slides
 from eddyline.query.aggregates import CALL, GROUP, WINDOW, AggregateCall
 from eddyline.query.windows import SlideWindow
-from eddyline.spark.aggregates.bucketed import Bucketed, start_of_cell
+from eddyline.spark.aggregates.bucketed import Bucketed
+from eddyline.spark.aggregates.placement import start_of_cell
 from eddyline.spark.event_time import instant_of
 
 if TYPE_CHECKING:
@@ -113,7 +114,8 @@ class SharedAggregateOperator(Bucketed):
 
     def cells(self, rows: DataFrame) -> DataFrame:
         """Return cells in the partitions that are their buckets."""
-        return self.placed(self.grouped(rows, start_of_cell(self.slides)))
+        to, reduced = self.placement, [each.reduced for each in self.lifts]
+        return to.placed(to.grouped(rows, start_of_cell(self.slides), reduced))
 
     @property
     def fields(self) -> list[StructField]:

@@ -21,7 +21,7 @@ from eddyline.registry import unknown
 from eddyline.runtime.journal import Journal, JournalEntry
 from eddyline.runtime.records import BatchRecord
 from eddyline.runtime.snapshot import SnapshotFile
-from eddyline.spark.interrupts import BatchInterrupted
+from eddyline.spark import interrupts
 from eddyline.spark.operator import Batch, Stateful
 from eddyline.spark.run.chain import Chain
 from eddyline.spark.run.observed_metrics import PendingMetrics, has_told_all
@@ -226,8 +226,7 @@ class Run(RunFace):
                 self._last_batch = batch_id
                 self._snapshot.save(self.chain.snapshot(), batch_id)
         except BaseException as error:  # noqa: BLE001 - raised again, reworded
-            if hasattr(self, "streaming_query") and not self.streaming_query.isActive:
-                raise BatchInterrupted from None  # whatever a job says that was stopped
+            self._check_goes_on()  # whatever a job says that was stopped
             self._error = error
             # In as few words as there are: Spark prints them all.
             raise self._reworded(error) from None
@@ -238,11 +237,15 @@ class Run(RunFace):
         chain.open(batch)
         source = df.observe(arrived, F.count(F.lit(1)).alias("n"))
         result, awaited = chain.lay(df, batch, source)
+        self._check_goes_on()
         kept = self.outlet.write(result, batch.id)
+        self._check_goes_on()
         # A sink that ran no job of the batch, or one of something else, has nothing to report.
         wait_s = TOLD_WAIT_S if has_told_all(df.sparkSession, REPORT_WAIT_S) else REPORT_WAIT_S
         deadline = time.monotonic() + wait_s  # one wait for all
-        seen = chain.whole(df, batch, chain.collect(awaited, wait_s))
+        seen = chain.collect(awaited, wait_s)
+        self._check_goes_on()
+        seen = chain.whole(df, batch, seen)
         chain.commit(seen, batch)
         entries = chain.take_entries()
         # A batch that runs again after a failure was counted before, and counts once.
@@ -252,6 +255,15 @@ class Run(RunFace):
             self._journal.extend(entries)
         n_rows = _count(arrived, max(0.0, deadline - time.monotonic()))
         return n_rows, kept(max(0.0, deadline - time.monotonic()))
+
+    def _check_goes_on(self) -> None:
+        """Raise BatchInterrupted if the query was stopped: no job is begun and no report awaited.
+
+        Spark interrupts a batch once; whoever waits at that moment may take it for the end of the
+        wait.
+        """
+        if hasattr(self, "streaming_query") and not self.streaming_query.isActive:
+            raise interrupts.BatchInterrupted from None
 
     def _restore(self) -> None:
         """Continue from what an earlier run of the same query has learned."""
@@ -363,6 +375,7 @@ class Run(RunFace):
 
     def stop(self) -> None:
         """Stop the run."""
+        interrupts.cancel_jobs_once_stopped(self.streaming_query, self.source.sparkSession)
         self.streaming_query.stop()
         self._clean_up()
 

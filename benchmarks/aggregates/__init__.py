@@ -1,0 +1,1 @@
+"""Aggregates over windows: against Spark end to end, against DuckDB, as state grows, Nexmark."""

@@ -1,0 +1,100 @@
+"""Many queries with windows of their own over one stream, beside one of them and beside Spark's."""
+
+from __future__ import annotations
+
+import shutil
+from typing import Any
+
+from benchmarks.aggregates.asked import Asked, duckdb_answer, over, written
+from benchmarks.aggregates.data import Shape, wide_batches_v1
+from benchmarks.aggregates.race import race, ratios, told
+from benchmarks.harness.scenario import Measurement, Runs, Settings
+from benchmarks.harness.statistics import median, spread
+
+N_SPARK = 5
+"""Queries that Spark runs at a time: their time is scaled to all."""
+
+
+def windowed(number: int) -> Asked:
+    """Return a query with a window of its own, one of a hundred."""
+    slide_s = 1 + number % 10
+    length_s = slide_s * (5 + number // 10)
+    cells = (
+        "SELECT k, epoch_us(ts) // 1000000 AS at, count(*) AS n, sum(v) AS v FROM s GROUP BY ALL"
+    )
+    ends = (
+        f"SELECT *, unnest(range(0, {length_s}, {slide_s})) + {slide_s} + (at // {slide_s}) "
+        f"* {slide_s} AS wend FROM ({cells})"
+    )
+    columns = "window.end AS wend, k, count(*) AS n, sum(v) AS total"
+    return Asked(
+        f"SELECT {columns} FROM s [RANGE {length_s} SECONDS SLIDE {slide_s} SECONDS] GROUP BY k",
+        f"SELECT {columns} FROM s GROUP BY "
+        f"window(ts, '{length_s} seconds', '{slide_s} seconds'), k",
+        f"SELECT to_timestamp(wend) AS wend, k, sum(n) AS n, sum(v) AS total FROM ({ends}) "
+        f"WHERE to_timestamp(wend) <= {{low}} GROUP BY wend, k",
+    )
+
+
+def _raced(settings: Settings) -> dict[str, Any]:
+    """Let one query, all, and Spark's run one after the other, as many would disturb each other."""
+    n_queries = settings.pick(100, 10)
+    shape = Shape(settings.pick(4, 3), settings.pick(300_000, 20_000), 60_000_000)
+    folder = written(wide_batches_v1(shape))
+    try:
+        every = [over(windowed(number), folder) for number in range(0, 100, 100 // n_queries)]
+        some = every[:: len(every) // N_SPARK]
+        entered = {
+            "one": ("eddyline", every[len(every) // 2 :][:1]),
+            "all": ("eddyline", every),
+            "spark": ("spark", some),
+        }
+        found = race(entered, in_turns=False)
+        for name, (_, asked) in entered.items():
+            answers = [duckdb_answer(each, each.duckdb)["answer"] for each in asked]
+            wanted = [sum(each[k] for each in answers) for k in range(2)]
+            got = found[name]["answer"]
+            assert got == wanted, f"{name} answers {got} where DuckDB has {wanted}"
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    found["n_queries"], found["n_rows"] = n_queries, shape.n_rows
+    return found
+
+
+_found: dict[bool, dict[str, Any]] = {}
+
+
+def _once(settings: Settings) -> dict[str, Any]:
+    """Return what both scenarios are about, run once in a process."""
+    if settings.quick not in _found:
+        _found[settings.quick] = _raced(settings)
+    return _found[settings.quick]
+
+
+def beside_one(settings: Settings) -> Measurement:
+    """All queries over one of them."""
+    found = _once(settings)
+    gains = ratios(found, "all", "one")
+    return Measurement(median(gains), _note(found, gains), found)
+
+
+def beside_spark(settings: Settings) -> Measurement:
+    """As many queries of Spark, their time scaled from a few, over ours."""
+    found = _once(settings)
+    scale = found["n_queries"] / N_SPARK
+    gains = [each * scale for each in ratios(found, "spark", "all")]
+    note = f"{_note(found, gains)}; Spark's time of {N_SPARK} queries times {scale:g}"
+    return Measurement(median(gains), note, found)
+
+
+def _note(found: dict[str, Any], gains: list[float]) -> str:
+    return (
+        f"ratio of batches {spread(gains)}; {found['n_queries']} queries, {found['n_rows']:,} rows "
+        f"a batch, {found['all']['answer'][0]:,} results; {told(found, 'one', 'all', 'spark')}"
+    )
+
+
+RUNS: Runs = {
+    "aggregates_queries_100": beside_one,
+    "aggregates_queries_100_spark": beside_spark,
+}
