@@ -129,6 +129,9 @@ def sigma_run(
     missing: Annotated[
         str, typer.Option(help="A test of a field that an event lacks is 'null' or 'false'.")
     ] = "null",
+    time: Annotated[
+        str | None, typer.Option(help="Column of the events' time, by which correlations run.")
+    ] = None,
     verbose: Annotated[bool, typer.Option(help="Show every rule that does not run.")] = False,
     format: Annotated[
         str,
@@ -152,6 +155,7 @@ def sigma_run(
         restrict={"yes": True, "no": False}.get(restrict, restrict),
         missing=missing,
         verbose=verbose,
+        time=time,
         format=format,
     )
     run_rules(asked, console, Console(stderr=True))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 
 from hypothesis import example, given
 from hypothesis import strategies as st
 from sigma.rule import SigmaRule as PySigmaRule
 
+from eddyline.errors import QueryError
 from eddyline.sigma import read
 from tests.oracles import sigma as reference_sigma
 from tests.oracles.rules import truth
@@ -150,7 +152,19 @@ bodies = st.fixed_dictionaries(
         "detection": anything
         | st.fixed_dictionaries({"s": anything, "condition": anything | st.just("s")}),
         "filter": anything,
-        "correlation": anything,
+        "name": anything | st.just("r"),
+        "correlation": anything
+        | st.fixed_dictionaries(
+            {"timespan": anything | st.just("5m")},
+            optional={
+                "type": anything | st.sampled_from(["event_count", "temporal", "value_sum"]),
+                "rules": anything | st.just(["r"]),
+                "condition": anything | st.sampled_from([{"gte": 3}, "r and not r"]),
+                "aliases": anything,
+                "group-by": anything,
+                "generate": anything,
+            },
+        ),
         "action": anything,
     },
 )
@@ -162,6 +176,10 @@ def test_strange_yaml_is_listed_and_never_an_error(written_bodies):
     found = read(text, cache=False)
     for rule in found.sources:
         rule.bind(COLUMNS, ansi=True)
+    others = {each.name: each for each in found.correlations}
+    for each in found.correlations:
+        with suppress(QueryError):  # of a field that these events lack
+            each.bind(COLUMNS, others)
     assert all(skipped.reason for skipped in found.skipped)
     n_rules = sum(
         isinstance(body, dict) and "detection" in body and not {"filter", "action"} & body.keys()

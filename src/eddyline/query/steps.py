@@ -272,12 +272,21 @@ class ProjectStep(OverOne):
     time: str | None = None
     """The output column that is the event time of a stream that is made of them, where that is not
     a column of the input."""
+    words: str = ""
+    """What is said of it in the place of its columns, where these come of the steps before it."""
 
     def renamed(self, names: Callable[[str], str]) -> ProjectStep:
         """Return the step over relations of other names."""
         return replace(self, input=names(self.input), output=names(self.output))
 
+    def __repr__(self) -> str:
+        """Say what identifies it: columns that somebody wrote."""
+        own = self.words or f"{self.projections!r}, {self.calls!r}, {self.time!r}"
+        return f"ProjectStep({self.input!r}, {own}, {self.output!r})"
+
     def __str__(self) -> str:
+        if self.words:
+            return f"{self.input}: {self.words}"
         columns = ", ".join(" ".join(each.split()) for each in self.projections)
         for name, call in reversed(list(self.calls.items())):
             columns = columns.replace(name, call.text)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 KeptT = TypeVar("KeptT")
 
-FORMAT = 2
+FORMAT = 3
 """Counts changes of what is kept."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from rich import box
@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from eddyline.errors import OptionError
+from eddyline.query.conditions import SkippedRule
 from eddyline.query.rules.rule import LEVELS, Rule
 from eddyline.registry import unknown
 from eddyline.sigma.loading import read
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from eddyline.query.conditions import RuleSource, SkippedRule
+    from eddyline.query.rules.rule import Described
     from eddyline.sigma.rule import SigmaRules
     from eddyline.spark.sources.event_files import Counts
 
@@ -59,6 +60,8 @@ class RunOptions:
     missing: str = "null"
     verbose: bool = False
     """Whether every skipped rule is shown."""
+    time: str | None = None
+    """The event-time column, by which correlations run."""
     format: str = "table"
     """One of ``FORMATS``: tables for people, or one JSON document with all rules that fired."""
 
@@ -96,27 +99,35 @@ def run(options: RunOptions, console: Console, errors: Console) -> Counts:
         spark = starting.result()
         clock.lap("waiting for Spark and its workers")
         events = read_events(spark, options.events)
-        rules = RuleSet.of(found.sources, found.skipped, on_error="skip")
+        rules = RuleSet.of(found.sources, found.skipped, found.correlations, on_error="skip")
         clock.lap("opening events")
         counts = count_matches(
             rules,
             events,
             out=options.out,
             keep_unmatched=options.keep_unmatched,
+            time_column=options.time,
             progress=lambda n_done, n_all: progress.update(task, completed=n_done, total=n_all),
         )
     clock.seconds["preparing rules"] = counts.prepare_s
-    skipped, lacking = rules.skipped, _lacking(found, events.dtypes)
+    skipped, lacking = (*rules.skipped, *_untimed(found, options)), _lacking(found, events.dtypes)
+    left_out = {each.name for each in skipped}
+    alerting = {each.name: each for each in found.correlations if each.name not in left_out}
+    counts, alerts = _apart(counts, alerting)
     by_name = {rule.name: rule for rule in found.sources}
     if is_json:
         findings = _findings(counts, by_name, skipped, lacking, clock.seconds, options.out)
+        if found.correlations:
+            findings["correlations"] = _correlations(alerts, alerting)
         console.file.write(json.dumps(findings, indent=2) + "\n")
     else:
         _print_counts(counts, by_name, options.top, console)
+        if alerting:
+            _print_counts(alerts, alerting, options.top, console, _ALERTS)
         _print_missing(lacking, console)
         _print_skipped(skipped, found, options.verbose, console)
         _print_times(clock.seconds, counts, console)
-        _print_sum(counts, len(skipped), console)
+        _print_sum(counts, len(skipped), console, sum(alerts.by_rule.values()))
     if options.out is not None:
         n_written = counts.n_events if options.keep_unmatched else counts.n_matched
         which = "whether they matched or not" if options.keep_unmatched else "those that matched"
@@ -151,7 +162,11 @@ def check(rules: Path, pipeline: Sequence[Path], console: Console) -> int:
     n_load = len(found.sources)
     loads = f"{counted(n_load, 'rule')} {'loads' if n_load == 1 else 'load'}: {said}"
     _print_plain(loads if said else "No rule loads.", console)
-    for rule in found.sources:
+    if found.correlations:
+        n = len(found.correlations)
+        _print_plain(f"{counted(n, 'correlation')} {'loads' if n == 1 else 'load'}.", console)
+    every: list[Described] = [*found.sources, *found.correlations]
+    for rule in every:
         for problem in rule.info["problems"] or ():
             _print_plain(f"  {rule.name}: runs, although {problem}", console)
     _print_skipped(found.skipped, found, True, console)
@@ -185,7 +200,7 @@ def _progress(console: Console) -> Progress:
     return Progress(*columns, console=console, transient=True)
 
 
-def _fired(counts: Counts, known: Mapping[str, RuleSource]) -> list[tuple[str, Rule, str, int]]:
+def _fired(counts: Counts, known: Mapping[str, Described]) -> list[tuple[str, Rule, str, int]]:
     """Return id, rule, level as it is written, and events of each rule that fired.
 
     The worst level comes first, levels that are none of Sigma's last; of a level most events.
@@ -199,7 +214,7 @@ def _fired(counts: Counts, known: Mapping[str, RuleSource]) -> list[tuple[str, R
 
 def _findings(
     counts: Counts,
-    known: Mapping[str, RuleSource],
+    known: Mapping[str, Described],
     skipped: Sequence[SkippedRule],
     lacking: Mapping[str, int],
     seconds: Mapping[str, float],
@@ -233,23 +248,62 @@ def _findings(
     }
 
 
+def _correlations(alerts: Counts, known: Mapping[str, Described]) -> list[dict[str, Any]]:
+    """Return the correlations that gave alerts, for JSON."""
+    return [
+        {
+            "id": name,
+            "title": rule.title,
+            "level": level or None,
+            "tags": list(rule.tags),
+            "alerts": n,
+        }
+        for name, rule, level, n in _fired(alerts, known)
+    ]
+
+
+def _untimed(found: SigmaRules, options: RunOptions) -> list[SkippedRule]:
+    """Return the correlations, which do not run without an event time."""
+    if options.time is not None:
+        return []
+    reason = "a correlation looks at events within a timespan: name their time by --time"
+    return [SkippedRule(each.name, reason, each.text) for each in found.correlations]
+
+
+def _apart(counts: Counts, alerting: Mapping[str, Described]) -> tuple[Counts, Counts]:
+    """Return the counts of rules, and those of alerts."""
+    of_rules = {name: n for name, n in counts.by_rule.items() if name not in alerting}
+    of_alerts = {name: n for name, n in counts.by_rule.items() if name in alerting}
+    return replace(counts, by_rule=of_rules), replace(counts, by_rule=of_alerts)
+
+
+_EVENTS = ("rule", "fired", "events")
+_ALERTS = ("correlation", "gave alerts", "alerts")
+"""What tables call what they count."""
+
+
 def _print_counts(
-    counts: Counts, known: Mapping[str, RuleSource], top: int, console: Console
+    counts: Counts,
+    known: Mapping[str, Described],
+    top: int,
+    console: Console,
+    words: tuple[str, str, str] = _EVENTS,
 ) -> None:
     fired = _fired(counts, known)
+    what, did, each = words
     table = Table(
-        title=f"{len(fired):,} of {counted(len(known), 'rule')} fired",
+        title=f"{len(fired):,} of {counted(len(known), what)} {did}",
         title_justify="left",
         box=box.SIMPLE_HEAD,
         pad_edge=False,
         show_edge=False,
     )
     shown = fired[: top or None]
-    table.add_column("events", justify="right", no_wrap=True)
+    table.add_column(each, justify="right", no_wrap=True)
     table.add_column("level", no_wrap=True)
     # Only titles give way where a terminal is narrow: ids are what one copies.
     table.add_column("title")
-    table.add_column("rule", no_wrap=True)
+    table.add_column(what, no_wrap=True)
     for name, rule, level, n_events in shown:
         table.add_row(
             f"{n_events:,}",
@@ -290,12 +344,13 @@ def _print_times(seconds: Mapping[str, float], counts: Counts, console: Console)
     _print_plain(f"Time: {parts}, {matching}", console)
 
 
-def _print_sum(counts: Counts, n_skipped: int, console: Console) -> None:
+def _print_sum(counts: Counts, n_skipped: int, console: Console, n_alerts: int = 0) -> None:
     n_matches = sum(counts.by_rule.values())
     matches = f"{n_matches:,} {'match' if n_matches == 1 else 'matches'}"
     skipped = f"{counted(n_skipped, 'rule')} skipped" if n_skipped else "no rule skipped"
     events = f"{counts.n_matched:,} of {counted(counts.n_events, 'event')} matched"
-    _print_plain(f"{events}, {matches}, {skipped}", console)
+    alerts = f", {counted(n_alerts, 'alert')}" if n_alerts else ""
+    _print_plain(f"{events}, {matches}{alerts}, {skipped}", console)
 
 
 def _lacking(found: SigmaRules, dtypes: Iterable[tuple[str, str]]) -> Counter[str]:
@@ -314,7 +369,8 @@ def _print_missing(lacking: Counter[str], console: Console) -> None:
 def _print_skipped(
     skipped: Sequence[SkippedRule], found: SigmaRules, is_verbose: bool, console: Console
 ) -> None:
-    known = {rule.name: rule for rule in found.sources}
+    every: list[Described] = [*found.sources, *found.correlations]
+    known = {rule.name: rule for rule in every}
     n_loaded = len(known)
     if not skipped:
         return
@@ -330,7 +386,7 @@ def _print_skipped(
         _print_plain(f"  and {len(skipped) - len(shown):,} more (--verbose shows all)", console)
 
 
-def _title_of(rule: SkippedRule, known: Mapping[str, RuleSource]) -> str | None:
+def _title_of(rule: SkippedRule, known: Mapping[str, Described]) -> str | None:
     """Return the title of a rule that does not run: of one that was read, or could not be."""
     title = known[rule.name].info["title"] if rule.name in known else getattr(rule, "title", "")
     return str(title) if title else None

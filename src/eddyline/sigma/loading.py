@@ -97,14 +97,14 @@ def load(
         source, pipeline, restrict=restrict, missing=missing, cache=cache, on_error=on_error
     )
     if found.skipped:
-        n_rules = len(found.sources) + len(found.skipped)
+        n_rules = len(found.sources) + len(found.correlations) + len(found.skipped)
         msg = (
             f"{len(found.skipped):,} of {n_rules:,} Sigma rules do not run; see .skipped of the "
             f"set. The first: {found.skipped[0].reason}"
         )
         warnings.warn(msg, stacklevel=2)
     options = {**options, "on_error": on_error, "name": name, "functions": functions}
-    return RuleSet.of(found.sources, found.skipped, **options)
+    return RuleSet.of(found.sources, found.skipped, correlations=found.correlations, **options)
 
 
 def load_rules(
@@ -200,7 +200,8 @@ def read(
         more = f"\n  and {rest} more" if rest > 0 else ""
         msg = f"{len(found.skipped)} Sigma rules do not run:\n{reasons}{more}"
         raise QueryError(msg, rules=tuple(each.name for each in found.skipped))
-    return SigmaRules(tuple(each.read_as(reading) for each in found.sources), found.skipped)
+    sources = tuple(each.read_as(reading) for each in found.sources)
+    return SigmaRules(sources, found.skipped, found.correlations)
 
 
 def check_pysigma() -> None:

@@ -24,6 +24,14 @@ if TYPE_CHECKING:
 _CLASS = re.compile(r"'?\b(Sigma\w+Modifier)\b'?")
 _NULL = re.compile(r"<sigma\.types\.SigmaNull object at \w+>")
 
+_OF_CORRELATIONS = {
+    exceptions.SigmaCorrelationTypeError: ("correlation", "type"),
+    exceptions.SigmaTimespanError: ("correlation", "timespan"),
+    exceptions.SigmaCorrelationConditionError: ("correlation", "condition"),
+    exceptions.SigmaCorrelationRuleError: ("correlation",),
+}
+"""The parts of a document that errors of correlations are about."""
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -140,6 +148,9 @@ def _part(error: Exception, facts: dict[str, Any]) -> tuple[str, ...]:
         return tuple(facts["part"])
     if isinstance(error, exceptions.SigmaConditionError):
         return ("detection", "condition")
+    for kind, path in _OF_CORRELATIONS.items():
+        if isinstance(error, kind):
+            return path
     if isinstance(error, exceptions.SigmaLogsourceError):
         return ("logsource",)
     if isinstance(error, exceptions.SigmaDetectionError):

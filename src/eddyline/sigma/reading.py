@@ -7,7 +7,7 @@ import re
 import warnings
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import yaml
 from sigma.collection import deep_dict_update
@@ -21,6 +21,13 @@ from sigma.rule.logsource import EmptyLogSource
 from eddyline.data.gc_pause import made_of
 from eddyline.errors import QueryError
 from eddyline.sigma.conditions import fields_of
+from eddyline.sigma.correlation_reading import (
+    Parsed,
+    References,
+    correlation_of,
+    parse,
+    standing,
+)
 from eddyline.sigma.documents import documents
 from eddyline.sigma.log_sources import LogSource, said
 from eddyline.sigma.places import Fault, Place, fault, line_of, message, yaml_fault
@@ -28,12 +35,16 @@ from eddyline.sigma.rule import SigmaRule, SigmaRules, SkippedSigmaRule
 from eddyline.sigma.translation import condition_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
+    from sigma.correlations import SigmaCorrelationRule
     from sigma.processing.pipeline import ProcessingPipeline
+    from sigma.rule.base import SigmaRuleBase
 
+    from eddyline.sigma.correlations import SigmaCorrelation
     from eddyline.sigma.documents import Content
 
+    NamedT = TypeVar("NamedT", SigmaRule, Parsed)
     Progress = Callable[[int, int], None]
     """Is told how many files or rules are done, and of how many."""
 
@@ -69,6 +80,12 @@ class _Document:
         return words or self.stem
 
     @property
+    def callings(self) -> tuple[str, ...]:
+        """What correlations can call it: its id and its name."""
+        found = (str(self.body.get(key) or "").strip() for key in ("id", "name"))
+        return tuple(each for each in found if each)
+
+    @property
     def title(self) -> str:
         """Its title on one line; empty if it has none."""
         return " ".join(str(self.body.get("title") or "").split())
@@ -79,6 +96,8 @@ class _Reader:
     """Goes through documents, and keeps what cannot be used with the reason."""
 
     _skipped: list[tuple[Place, int, SkippedSigmaRule]] = field(default_factory=list)
+    references: References = field(default_factory=References)
+    """What correlations can refer to."""
 
     @property
     def skipped(self) -> tuple[SkippedSigmaRule, ...]:
@@ -121,6 +140,8 @@ class _Reader:
                 shared = before = body
             elif action == "reset":
                 shared = {}
+            elif action is None and "correlation" in body:
+                rules.append(each)  # what rules have in common is none of its
             elif action in (None, "repeat"):
                 base = copy.deepcopy(before) if action else body
                 before = deep_dict_update(base, copy.deepcopy(body if action else shared))
@@ -129,14 +150,12 @@ class _Reader:
                 self._skip(each, f"unknown action {action!r}", "action")
         return rules
 
-    def parsed(self, document: _Document) -> PySigmaRule | SigmaFilter | None:
+    def parsed(self, document: _Document) -> PySigmaRule | SigmaFilter | Parsed | None:
         """Return pySigma's rule of a document, or None if it is of no use."""
         body = copy.deepcopy(document.body)
-        if "correlation" in body:
-            reason = "correlation rules (several events at once) are not supported"
-            self._skip(document, reason, "correlation")
-            return None
         try:
+            if "correlation" in body:
+                return parse(body, document.name, document.text)
             if "filter" in body:
                 return SigmaFilter.from_dict(body, **_POLICY)
             return _rule_of(body)
@@ -166,13 +185,35 @@ class _Reader:
             return None
         return SigmaRule(document.name, document.text, info, condition, source)
 
+    def refer_to(
+        self, document: _Document, name: str, rule: PySigmaRule | SigmaCorrelationRule
+    ) -> None:
+        """Let correlations refer to a rule or correlation."""
+        self.references.add(document.callings, document.place.n_file, name, rule)
+
+    def correlated(
+        self, document: _Document, parsed: Parsed, pipeline: ProcessingPipeline | None
+    ) -> SigmaCorrelation | None:
+        """Return our correlation, or None if it asks for what does not exist."""
+        known = self.references.of_file(document.place.n_file)
+        try:
+            if pipeline is not None:
+                parsed.connect(known)
+                pipeline.apply(parsed.rule)
+            return correlation_of(parsed, known, _facts(parsed.rule, document.path))
+        except Exception as error:  # noqa: BLE001 - pipelines are anybody's code
+            self.refuse(document, error)
+            return None
+
     def _skip(self, document: _Document, reason: str, *path: str) -> None:
         """Note a rule that is not taken for what stands at a path of keys."""
+        self.references.refuse(document.callings)
         found = Fault(reason, line_of(document.text, *path))
         self.skip(document.name, document.place, found, document.text, document.title)
 
     def refuse(self, document: _Document, error: Exception) -> None:
         """Note a rule that raised an error."""
+        self.references.refuse(document.callings)
         found = fault(document.text, error)
         self.skip(document.name, document.place, found, document.text, document.title)
 
@@ -196,6 +237,7 @@ def read_contents(
     reader = _Reader()
     known = list(contents)
     rules: list[tuple[_Document, PySigmaRule]] = []
+    correlations: list[tuple[_Document, Parsed]] = []
     filters: list[SigmaFilter] = []
 
     def parse(numbered: tuple[int, Content]) -> None:
@@ -204,6 +246,8 @@ def read_contents(
             parsed = reader.parsed(document)
             if isinstance(parsed, SigmaFilter):
                 filters.append(parsed)
+            elif isinstance(parsed, Parsed):
+                correlations.append((document, parsed))
             elif parsed is not None:
                 rules.append((document, parsed))
         if progress is not None:
@@ -216,7 +260,34 @@ def read_contents(
         # Filters are for rules of any file, so they all have to be known first.
         found = made_of(lambda each: (each[0], reader.translated(*each, filters, pipeline)), rules)
     named = _with_unique_names([(each, rule) for each, rule in found if rule is not None], reader)
-    return SigmaRules(tuple(named), reader.skipped)
+    if not correlations:
+        return SigmaRules(tuple(rule for _, rule in named), reader.skipped)
+    read_by_pysigma = {id(document): rule for document, rule in rules}
+    for document, rule in named:
+        reader.refer_to(document, rule.name, read_by_pysigma[id(document)])
+    made = _correlations(reader, correlations, {rule.name for _, rule in named}, pipeline)
+    return SigmaRules(tuple(rule for _, rule in named), reader.skipped, made)
+
+
+def _correlations(
+    reader: _Reader,
+    parsed: Sequence[tuple[_Document, Parsed]],
+    rules: Collection[str],
+    pipeline: ProcessingPipeline | None,
+) -> tuple[SigmaCorrelation, ...]:
+    """Return the correlations whose rules run, and note why others do not."""
+    named = _with_unique_names(parsed, reader, rules)
+    for document, each in named:
+        reader.refer_to(document, each.name, each.rule)
+    found = {}
+    for document, each in named:
+        made = reader.correlated(document, each, pipeline)
+        if made is not None:
+            found[each.name] = document, made
+    made_of_them, why_not = standing([each for _, each in found.values()], rules)
+    for name, error in why_not.items():
+        reader.refuse(found[name][0], error)
+    return made_of_them
 
 
 def _rule_of(body: dict[str, Any]) -> PySigmaRule:
@@ -247,6 +318,11 @@ def _check_fields(detection: dict[Any, Any]) -> None:
 
 
 def _info(rule: PySigmaRule, source: LogSource, path: str) -> dict[str, Any]:
+    return _facts(rule, path) | {"logsource": str(source), "events": said(source)}
+
+
+def _facts(rule: SigmaRuleBase, path: str) -> dict[str, Any]:
+    """Return what is known of a rule or a correlation."""
     return {
         "title": _text(rule.title),
         "level": _word(rule.level),
@@ -257,8 +333,6 @@ def _info(rule: PySigmaRule, source: LogSource, path: str) -> dict[str, Any]:
         "falsepositives": _texts(rule.falsepositives),
         "references": _texts(rule.references),
         "date": _text(rule.date),
-        "logsource": str(source),
-        "events": said(source),
         "path": path,
         "problems": tuple(message(error) for error in rule.errors),
     }
@@ -278,10 +352,10 @@ def _texts(values: Any) -> tuple[str, ...]:
 
 
 def _with_unique_names(
-    rules: Sequence[tuple[_Document, SigmaRule]], reader: _Reader
-) -> list[SigmaRule]:
+    rules: Sequence[tuple[_Document, NamedT]], reader: _Reader, taken: Collection[str] = ()
+) -> list[tuple[_Document, NamedT]]:
     """Return the rules, the second called a as ``a#2``; one that repeats another is skipped."""
-    known: dict[str, SigmaRule] = {}
+    known: dict[str, tuple[_Document, NamedT]] = {}
     seen: dict[str, dict[str, _Document]] = {}
     for document, rule in rules:
         earlier = seen.setdefault(rule.name, {})
@@ -290,8 +364,8 @@ def _with_unique_names(
             reader.repeats(document, earlier[text])
             continue
         earlier[text] = document
-        name, n_more = rule.name, len(earlier)
-        while name in known:
+        name, n_more = rule.name, max(2, len(earlier))
+        while name in known or name in taken:
             name, n_more = f"{rule.name}#{n_more}", n_more + 1
-        known[name] = rule.named(name)
+        known[name] = document, rule.named(name)
     return list(known.values())

@@ -11,6 +11,7 @@ from eddyline.errors import OptionError, QueryError
 from eddyline.query.conditions import And, Rule, SkippedRule
 from eddyline.sigma.binding import Binder
 from eddyline.sigma.conditions import Condition, fields_of
+from eddyline.sigma.correlations import SigmaCorrelation  # noqa: TC001 - the cache decodes by it
 from eddyline.sigma.fields import Columns
 from eddyline.sigma.log_sources import LogSource, restriction
 
@@ -126,3 +127,5 @@ class SigmaRules:
     """The rules, in the order of their files."""
     skipped: tuple[SkippedSigmaRule, ...]
     """Those that do not run, and why."""
+    correlations: tuple[SigmaCorrelation, ...] = ()
+    """Those over several events, in the order of their files."""

@@ -23,7 +23,6 @@ from eddyline.query.steps import (
     with_own,
 )
 from eddyline.registry import checked_text, hint, unknown
-from eddyline.rules.step import RuleStep
 from eddyline.spark.analysis import column_types
 from eddyline.spark.catalog import Catalog
 from eddyline.spark.query import RENAME, Query
@@ -283,6 +282,9 @@ class Engine(Catalog):
     ) -> Query:
         """Make a query of rules: the names of those that are true for each row of a stream.
 
+        Where the stream has an event time, correlations of the set give alerts beside them; see
+        ``RuleSet.start``.
+
         Args:
             name: the query's name.
             rules: an ``el.RuleSet``, such as from ``el.sigma.load``; each micro-batch has the rules
@@ -307,11 +309,12 @@ class Engine(Catalog):
         elif stream not in self.streams:
             known = [*self.streams, *self.results]
             raise QueryError(unknown("stream", stream, known), name=name, stream=stream)
-        step = RuleStep(source[-1].output, rules, column, keep_unmatched, as_struct=as_struct)
+        shape = {"column": column, "keep_unmatched": keep_unmatched, "as_struct": as_struct}
+        df, time = self._rows_of(stream)
         made = Query(
             name,
             "",
-            (*source, step),
+            (*source, *rules.steps(source[-1].output, df, time, **shape)),
             self.relations,
             {"adaptive": rules.options.adaptive, "seed": rules.options.seed},
             rename="engine.rules('…', …)",
@@ -319,6 +322,15 @@ class Engine(Catalog):
         )
         self.queries[name] = made
         return made
+
+    def _rows_of(self, stream: str) -> tuple[DataFrame, str | None]:
+        """Return the rows of a stream or of a query's results, and their event time, if any."""
+        made = self.results.get(stream)
+        if made is None:
+            return self.relations[stream].df, self.relations[stream].time
+        times = [each.time for each in made.relations.values() if each.df.isStreaming]
+        time = times[0] if len(times) == 1 else None
+        return made.shape, time if time is not None and carries(made.steps, time) else None
 
     def _check_times(self, read: QueryText) -> None:
         """Refuse a query that orders rows by another column than the event time of its stream."""

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from eddyline.errors import PlanError
+from eddyline.query.correlations import CorrelateStep
 from eddyline.query.predicates import MixedPredicate
 from eddyline.query.steps import (
     AggregateStep,
@@ -19,6 +20,7 @@ from eddyline.query.steps import (
     UnionStep,
 )
 from eddyline.rules.step import RuleStep
+from eddyline.spark.aggregates.correlate import CorrelateOperator
 from eddyline.spark.aggregates.operator import AggregateOperator
 from eddyline.spark.aggregates.over import OverOperator
 from eddyline.spark.aggregates.shared import SharedAggregateOperator
@@ -51,6 +53,7 @@ OPERATORS: dict[type[Any], Callable[[Any, Site], Operator]] = {
     FilterStep: filter_of,
     AggregateStep: AggregateOperator.of,
     OverStep: OverOperator.of,
+    CorrelateStep: CorrelateOperator.of,
     SharedAggregateStep: SharedAggregateOperator.of,
     UnionStep: UnionOperator.of,
     RuleStep: RuleOperator.of,

@@ -96,6 +96,8 @@ class Query:
         shape = self.source
         for each in self._made:
             shape = each.shape(shape)
+        self.shape = shape
+        """A DataFrame with its output columns, for analysis only."""
         self.columns = column_types(shape)
         """Name and Spark type of each output column."""
 

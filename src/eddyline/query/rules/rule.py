@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass
-from typing import TYPE_CHECKING, Any, Self, TypedDict
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypedDict
 
 from eddyline.errors import OptionError, QueryError
 from eddyline.options import check_names
@@ -18,6 +18,22 @@ if TYPE_CHECKING:
 
 LEVELS = ("informational", "low", "medium", "high", "critical")
 """Levels as Sigma has them, the least first."""
+
+
+class Described(Protocol):
+    """What a rule, or a correlation, says of itself."""
+
+    @property
+    def name(self) -> str:
+        """The name, unique in its set."""
+
+    @property
+    def text(self) -> str:
+        """What its author wrote."""
+
+    @property
+    def info(self) -> Mapping[str, Any]:
+        """Further facts about it: title, level, tags."""
 
 
 class Facts(TypedDict, total=False):
@@ -73,7 +89,7 @@ class Rule:
         object.__setattr__(self, "tags", tuple(ordered))
 
     @classmethod
-    def of(cls, source: RuleSource) -> Self:
+    def of(cls, source: Described) -> Self:
         """Return a rule of a set, its text as the condition; a level that is none of ours is None.
 
         Sigma rules may have such a level, and run.

@@ -68,6 +68,8 @@ class Bucketed(Shown):
 
     name = COMPONENT
     takes = AggregateOptions
+    worker: type[AggregateWorker] = AggregateWorker
+    """What does the work of a bucket."""
 
     def __init__(
         self,
@@ -231,7 +233,7 @@ class Bucketed(Shown):
     def _worked(self, rows: DataFrame, place: StatePlace | None) -> DataFrame:
         """Return what tasks return of the rows of a batch."""
         schema = self._task_schema
-        worker = AggregateWorker(
+        worker = self.worker(
             self.plan_of(self.clock.before, self.clock.after),
             arrow_schema(rows.sparkSession, schema),
             place,

@@ -67,7 +67,7 @@ class AggregateWorker:
         rows = lifted(cells_of(arrived), self.plan.users)
         try:
             state = state_of(self.part, bucket, self.n_buckets, self.place)
-            task = self._kind(self.plan, self.place, state, bucket)
+            task = self.kind(self.plan, self.place, state, bucket)
             for found in task.run(rows):
                 yield from self._sent(found)
         except OSError as error:
@@ -82,7 +82,8 @@ class AggregateWorker:
             yield self._reported(task.report)
 
     @property
-    def _kind(self) -> type[BucketBatch]:
+    def kind(self) -> type[BucketBatch]:
+        """The work of a bucket, by what is aggregated."""
         if self.plan.frames:
             return RowBatch
         if self.plan.shares:
@@ -91,7 +92,7 @@ class AggregateWorker:
         return kinds.get(type(self.plan.window), ChangeBatch)
 
     def _sent(self, found: pa.Table) -> Iterator[pa.RecordBatch]:
-        """Yield results as Spark takes them."""
+        """Yield results as Spark takes them, NULL in columns that they have not."""
         columns = [
             _as(found[field.name], field.type)
             if field.name in found.column_names

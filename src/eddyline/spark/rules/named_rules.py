@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from eddyline.errors import QueryError
+from eddyline.rules.correlations import CorrelationStore
 from eddyline.rules.store import rules_by_name
 from eddyline.spark.rules.operator import text_of
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from eddyline.query.conditions import RuleSource, SkippedRule
+    from eddyline.query.correlations import CorrelationSource
     from eddyline.query.predicates import Predicate
     from eddyline.query.rules.rule import Facts, Rule
     from eddyline.rules.store import RuleStore
@@ -26,6 +28,8 @@ class NamedRules(ABC):
 
     name: str
     store: RuleStore
+    correlated: CorrelationStore
+    """The correlations of the rules."""
 
     @abstractmethod
     def __init__(self, rules: Any = None, **options: Any) -> None:
@@ -49,9 +53,10 @@ class NamedRules(ABC):
         cls,
         sources: Iterable[RuleSource],
         skipped: Sequence[SkippedRule] = (),
+        correlations: Sequence[CorrelationSource] = (),
         **options: Any,
     ) -> Self:
-        """Return a set of rules that were read elsewhere.
+        """Return a set of rules that were read elsewhere, and correlations of them.
 
         Rules that could not be read are listed in ``skipped``; options are as for ``RuleSet``, but
         a rule that is added by itself and cannot be read, or does not fit, is always an error.
@@ -68,7 +73,17 @@ class NamedRules(ABC):
         made.store.put(by_name)
         made.store.unread = tuple(skipped)
         made.store.skips_new = False
+        made.correlated = CorrelationStore(correlations)
         return made
+
+    @property
+    def correlations(self) -> dict[str, Mapping[str, Any]]:
+        """The correlations of the set's rules by their names: text, title, level, type, rules.
+
+        A run finds their alerts where its stream has an event time; see ``start``.
+        """
+        sources = self.correlated.sources
+        return {each.name: {"text": each.text, **each.info} for each in sources}
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -107,7 +122,9 @@ class NamedRules(ABC):
         """
         version, _ = self.store.now()
         if isinstance(rules, NamedRules):
+            self.correlated.check_new(rules.correlated, self.info)
             self.store.add_rules(rules.store.now()[1], rules.store.unread)
+            self.correlated.add(rules.correlated)
         else:
             self.store.add(rules_by_name(rules, rule))
         self._changed_since(version)
@@ -117,6 +134,7 @@ class NamedRules(ABC):
 
         It has the functions and options of this one. Of what is said all has to hold:
         ``select(min_level="high", tag="pii")`` are the rules with that tag from that level on.
+        Correlations come along where all of their rules do.
 
         Args:
             *names: of rules; without any, those of all names.
@@ -133,12 +151,17 @@ class NamedRules(ABC):
             msg = "select takes names of rules, level=…, min_level=… or tag=…; got none of them"
             raise QueryError(msg, rules=self.name)
         found, unread = self.store.chosen(names, facts)
-        made = type(self).of(found.values(), unread, **{**self._made_with(), "name": name})
+        with_rules = self.correlated.of(found)
+        made = type(self).of(
+            found.values(), unread, with_rules, **{**self._made_with(), "name": name}
+        )
         made.store.skips_new = self.store.skips_new
         return made
 
     def remove(self, *names: str, **facts: Unpack[Facts]) -> None:
         """Remove rules by their names, or by level or tag as ``select`` chooses them.
+
+        Correlations go with any of their rules.
 
         Raises:
             QueryError: there is no rule of a name, or none has the tag; then none is removed.
@@ -146,6 +169,7 @@ class NamedRules(ABC):
         """
         version, _ = self.store.now()
         self.store.remove(names, facts)
+        self.correlated = CorrelationStore(self.correlated.of(self.info))
         self._changed_since(version)
 
     def replace(self, name: str | NamedRules, rule: Given | None = None) -> None:

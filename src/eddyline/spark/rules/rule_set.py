@@ -7,7 +7,7 @@ import threading
 import warnings
 import weakref
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any, Protocol, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from pyspark import cloudpickle
 
@@ -15,14 +15,16 @@ from eddyline.errors import OptionError, QueryError
 from eddyline.options import SharingOptions
 from eddyline.query.steps import ReadStep
 from eddyline.registry import checked_text
+from eddyline.rules.correlations import CorrelationStore
 from eddyline.rules.step import RuleStep
 from eddyline.rules.store import RuleStore
 from eddyline.spark.functions import named_functions
 from eddyline.spark.operator import Batch
 from eddyline.spark.query import Query
 from eddyline.spark.relation import checked_frame, checked_relation
+from eddyline.spark.rules.alerts import RENAME, RulesWithAlerts
 from eddyline.spark.rules.binding import MAX_INPUTS, RuleBinder
-from eddyline.spark.rules.named_rules import NamedRules
+from eddyline.spark.rules.named_stream import engine_of
 from eddyline.spark.rules.operator import RuleOperator
 from eddyline.spark.rules.output import MatchesColumn, keep_matched, keep_unmatched
 from eddyline.spark.rules.udf import with_counts
@@ -44,7 +46,8 @@ if TYPE_CHECKING:
     from eddyline.rules.view import RuleView
     from eddyline.spark.operator import Site
     from eddyline.spark.query import Starting
-    from eddyline.spark.rules.named_rules import Given
+    from eddyline.spark.rules.named_rules import Given, NamedRules
+    from eddyline.spark.rules.named_stream import RuleQueries
     from eddyline.spark.rules.output import Output
     from eddyline.spark.run.run import Run
     from eddyline.spark.sinks.sinks import BatchWriter
@@ -52,27 +55,13 @@ if TYPE_CHECKING:
 DEFAULT_NAME = "rules"
 """Of a set without a name, and of its first run."""
 
-RENAME = "el.RuleSet(…, name='…') or el.sigma.load(…, name='…')"
-"""The ways to give a set another name."""
-
 KEEPS_RULES = (
     "a plain streaming DataFrame keeps the rules that it was started with; rules.start(…) and "
     "foreachBatch take changes in at the next micro-batch"
 )
 
 
-class RuleQueries(Protocol):
-    """An engine that makes queries of rules over its streams; ``el.Engine`` is one."""
-
-    spark: SparkSession
-    queries: dict[str, Query]
-
-    @property
-    def rules(self) -> Callable[..., Query]:
-        """See ``Engine.rules``."""
-
-
-class RuleSet(NamedRules):
+class RuleSet(RulesWithAlerts):
     """Named boolean rules over one schema, evaluated together.
 
     Make transforms of it and hand them to ``DataFrame.transform``, batch or streaming, with any
@@ -115,6 +104,7 @@ class RuleSet(NamedRules):
         self.store = RuleStore(
             self.name, self.options, named_functions(functions or {}), on_error, self._unfit
         )
+        self.correlated = CorrelationStore()
         self._binder = RuleBinder()
         self._reports = JobReports()
         self._lock = threading.RLock()
@@ -133,9 +123,11 @@ class RuleSet(NamedRules):
 
         Those that do not fit the columns of the input are known once the set was applied to one,
         and those that do not fit the stream of an active run as soon as they are added.
+        Correlations that do not run are known once a query of the set was made.
         """
         shown = self._shown
-        return self.store.skipped({}, ()) if shown is None else shown.skipped
+        found = self.store.skipped({}, ()) if shown is None else shown.skipped
+        return (*found, *self.correlated.unfit)
 
     def _unfit(self, rules: Collection[RuleSource], skips: bool) -> list[SkippedRule]:
         """Return the rules that do not fit the stream of an active run."""
@@ -280,6 +272,9 @@ class RuleSet(NamedRules):
         """Run the rules on a stream; each micro-batch has the rules of the moment it starts.
 
         A micro-batch that runs again after a failure may have newer rules than the first time.
+        Correlations of the set are those of the start. Where they run, results are events and
+        alerts: these have the id of their correlation in ``column``, what is known of them in the
+        column ``alert``, and NULL in the columns of events but for the time.
 
         Args:
             stream: a streaming DataFrame, or the name of a stream of ``engine``.
@@ -312,7 +307,7 @@ class RuleSet(NamedRules):
             "as_struct": as_struct,
         }
         if isinstance(stream, str):
-            engine = _engine_of(stream, engine, time, lateness)
+            engine = engine_of(stream, engine, time, lateness)
             name = self._run_name(engine.spark)
             before = engine.queries[name].steps if name in engine.queries else ()
             is_again = any(isinstance(each, RuleStep) and each.rules is self for each in before)
@@ -330,11 +325,12 @@ class RuleSet(NamedRules):
                 "engine's streams: start('events', engine=engine)"
             )
             raise OptionError(msg, rules=self.name)
+        relation = checked_relation("the stream of rules", stream, time, lateness)
         query = Query(
             self._run_name(stream.sparkSession),
             "",
-            (ReadStep("stream", "stream"), RuleStep("stream", self, **shape)),
-            {"stream": checked_relation("the stream of rules", stream, time, lateness)},
+            (ReadStep("stream", "stream"), *self.steps("stream", stream, time, **shape)),
+            {"stream": relation},
             {},
             rename=RENAME,
         )
@@ -372,7 +368,7 @@ class RuleSet(NamedRules):
         if self._shown is None:
             msg = f"{self.name}: not applied to a DataFrame yet; use df.transform(…) first"
             raise QueryError(msg, name=self.name)
-        notes = (KEEPS_RULES,) if self._reports.streams else ()
+        notes = (*self.notes, *([KEEPS_RULES] if self._reports.streams else []))
         return self._shown.view(notes)
 
     def report(self, path: str | Path) -> Path:
@@ -409,7 +405,8 @@ class RuleSet(NamedRules):
     def __reduce__(self) -> tuple[Any, ...]:
         # The rules travel, and what was learned of them stays: it belongs to jobs of this process.
         _, sources = self.store.now()
-        made = type(self), tuple(sources.values()), self.store.unread, self._made_with()
+        known = tuple(sources.values()), self.store.unread, self.correlated.sources
+        made = type(self), known, self._made_with()
         # A decorated function is not what its module has by its name: it travels by value.
         return _again, (cloudpickle.dumps(made),)  # type: ignore[no-untyped-call]
 
@@ -421,28 +418,6 @@ class RuleSet(NamedRules):
 
 
 def _again(packed: bytes) -> RuleSet:
-    cls, sources, skipped, options = cloudpickle.loads(packed)
-    made: RuleSet = cls.of(sources, skipped, **options)
+    cls, known, options = cloudpickle.loads(packed)
+    made: RuleSet = cls.of(*known, **options)
     return made
-
-
-def _engine_of(
-    stream: str, engine: RuleQueries | None, time: str | None, lateness: str | None
-) -> RuleQueries:
-    """Return the engine of a named stream, whose time and lateness are its own."""
-    if engine is None:
-        msg = (
-            f"rules start on a streaming DataFrame, or on the stream of an engine by its name; say "
-            f"which engine knows {stream!r}: start({stream!r}, …, engine=engine)"
-        )
-        raise QueryError(msg, stream=stream)
-    if not hasattr(engine, "queries"):
-        msg = f"engine= of a stream by its name is the el.Engine that knows it, got {engine!r:.60}"
-        raise OptionError(msg, stream=stream)
-    if time is not None or lateness is not None:
-        msg = (
-            f"stream {stream!r} has the time and lateness that engine.stream gave it; leave out "
-            f"time={time!r}, lateness={lateness!r}"
-        )
-        raise OptionError(msg, stream=stream)
-    return engine

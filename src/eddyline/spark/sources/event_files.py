@@ -8,7 +8,11 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import functions as F
+
 from eddyline.errors import SourceError
+from eddyline.spark.rules.correlations import ALERTS
+from eddyline.sql.parsing import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -61,6 +65,7 @@ def count_matches(
     *,
     out: Path | None = None,
     keep_unmatched: bool = False,
+    time_column: str | None = None,
     progress: Progress | None = None,
 ) -> Counts:
     """Match a batch of events with rules, in one pass; what is written is counted from there.
@@ -70,25 +75,33 @@ def count_matches(
         events: a batch of events.
         out: where events go with ``matches`` added: its suffix says in which format.
         keep_unmatched: whether events that no rule matches are written, too.
+        time_column: the event time, by which correlations run; a text is read as a time. Without
+            one none does. Alerts are written as rows of their own.
         progress: is told how far Spark is.
 
     Raises:
         SourceError: ``out`` cannot be written.
+        QueryError: there is no such time column.
     """
     spark = events.sparkSession
     started = time.monotonic()
-    matched = events.transform(rules.matches(_MATCHES, keep_unmatched=True))
+    if time_column is None:
+        matched = events.transform(rules.matches(_MATCHES, keep_unmatched=True))
+    else:
+        timed = _timed(events, time_column)
+        matched = rules.with_alerts(timed, time_column, column=_MATCHES, keep_unmatched=True)
+    is_event = f"{ALERTS} IS NULL" if ALERTS in matched.columns else "TRUE"
     prepare_s = time.monotonic() - started
     started = time.monotonic()
     if out is None:
-        counts = _waited(lambda: _totals(matched), spark, progress)
+        counts = _waited(lambda: _totals(matched, is_event), spark, progress)
         seconds = time.monotonic() - started
         n_events = counts.pop(None, 0)
     else:
         kept = matched if keep_unmatched else matched.where(f"size({_MATCHES}) > 0")
         _waited(lambda: _write(kept.withColumnRenamed(_MATCHES, "matches"), out), spark, progress)
         seconds = time.monotonic() - started
-        counts = _totals(_read_back(spark, out))
+        counts = _totals(_read_back(spark, out), is_event)
         counts.pop(None, 0)
         n_events = events.count()
     n_matched = counts.pop("", 0)
@@ -165,11 +178,18 @@ def _is_array(file: Path) -> bool:
         return opened.read(64).lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"["
 
 
-def _totals(matched: DataFrame) -> dict[str | None, int]:
+def _timed(events: DataFrame, column: str) -> DataFrame:
+    """Return events whose time, if it is a text, is read as one."""
+    if dict(events.dtypes).get(column) != "string":
+        return events
+    return events.withColumn(column, F.expr(f"try_cast({quoted(column)} AS TIMESTAMP)"))
+
+
+def _totals(matched: DataFrame, is_event: str) -> dict[str | None, int]:
     """Return events by rule; those of all events under None, of matched events under ''."""
     each = (
-        f"explode(concat({_MATCHES}, array(CAST(NULL AS STRING)),"
-        f" IF(size({_MATCHES}) > 0, array(''), array()))) AS rule"
+        f"explode(concat({_MATCHES}, IF({is_event}, array(CAST(NULL AS STRING)), array()),"
+        f" IF(size({_MATCHES}) > 0 AND {is_event}, array(''), array()))) AS rule"
     )
     rows = matched.selectExpr(each).groupBy("rule").count().collect()
     return {row[0]: row[1] for row in rows}
@@ -181,7 +201,8 @@ def _write(frame: DataFrame, out: Path) -> None:
 
 
 def _read_back(spark: SparkSession, out: Path) -> DataFrame:
-    said = spark.read.schema("matches array<string>").format(KINDS[out.suffix]).load(str(out))
+    schema = f"matches array<string>, {ALERTS} struct<id: string>"
+    said = spark.read.schema(schema).format(KINDS[out.suffix]).load(str(out))
     return said.withColumnRenamed("matches", _MATCHES)
 
 

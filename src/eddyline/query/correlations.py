@@ -1,0 +1,160 @@
+"""Correlations of rules as values: conditions on the matches of several events within a timespan.
+
+A correlation looks at *matches*: rows with an event time, the places of the rules that are true
+for the event, the values that it is grouped by, and perhaps a value that is counted or summed up.
+Matches of a correlation that refers to another one are the alerts of that one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+from eddyline.query.steps import OverOne
+from eddyline.query.windows import span_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+KINDS = (
+    "event_count",
+    "value_count",
+    "temporal",
+    "temporal_ordered",
+    "value_sum",
+    "value_avg",
+    "value_percentile",
+)
+"""The kinds of correlations, as Sigma calls them; a median is a percentile."""
+
+TESTS = {"gte": ">=", "gt": ">", "lte": "<=", "lt": "<", "eq": "=", "neq": "<>"}
+"""Comparisons of conditions, as Sigma writes them and as they are shown."""
+
+MAX_REFERENCES = 62
+"""Most rules that a correlation refers to: they are the bits of a number."""
+
+AND, OR, NOT = -1, -2, -3
+"""Operators in the program of a boolean condition; places of rules are 0 and more."""
+
+PLACE, MASK, KEY, TEXT, WHOLE, FRACTION, CARRIED, EVENT, ALERT = (
+    f"__{name}"
+    for name in ("place", "mask", "key", "text", "whole", "fraction", "carried", "event", "alert")
+)
+"""Columns of matches: the place of the correlation (less than 0: an event, which only passes); a
+bit for each rule that is true; the group; the value as text, and as a number its whole part and
+10^-9ths; what correlations of alerts need of the event, as JSON; the event; the alert, if it is
+one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A rule, or another correlation, that a correlation refers to."""
+
+    name: str
+    by: tuple[str | int, ...]
+    """What it is grouped by: SQL texts over the columns of events that give a text or NULL; or of
+    the alerts of a correlation, also the place among the values that this one is grouped by."""
+    value: tuple[str | int, ...] = ()
+    """The same of what is counted or summed up; several are counted as one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Correlation:
+    """A correlation over known columns."""
+
+    name: str
+    kind: str
+    """One of ``KINDS``."""
+    references: tuple[Reference, ...]
+    """In the order in which the correlation names them."""
+    length: int
+    """The timespan (µs)."""
+    tests: tuple[tuple[str, int], ...] = ()
+    """Comparisons of ``TESTS`` that all hold for the value; none where there is a program."""
+    program: tuple[int, ...] = ()
+    """Of a boolean condition over the rules that were seen, in postfix order: places of references,
+    and ``AND``, ``OR``, ``NOT``."""
+    percentile: int = 0
+    """Of ``value_percentile``, from 0 to 100."""
+    groups: tuple[str, ...] = ()
+    """Names of what it is grouped by, as it calls them."""
+    fields: tuple[str, ...] = ()
+    """Names of what is counted or summed up."""
+    title: str | None = field(default=None, compare=False, repr=False)
+    level: str | None = field(default=None, compare=False, repr=False)
+    generate: bool = False
+    """Whether the rules that it refers to are still told of by themselves."""
+
+    @property
+    def text(self) -> str:
+        """The correlation in a line of words.
+
+        >>> rule = Reference("failed", ("User",))
+        >>> Correlation("c", "event_count", (rule,), 60_000_000, (("gte", 5),), groups=("u",)).text
+        'c: event_count >= 5 of failed in 1 MINUTE by u'
+        """
+        tests = " and ".join(f"{TESTS[op]} {number}" for op, number in self.tests)
+        what = f"{self.kind}({', '.join(self.fields)})" if self.fields else self.kind
+        what += f" {self.percentile}" if self.kind == "value_percentile" else ""
+        rules = ", ".join(each.name for each in self.references)
+        by = f" by {', '.join(self.groups)}" if self.groups else ""
+        said = f"{what} {tests}" if tests else f"{what} by a boolean condition"
+        return f"{self.name}: {said} of {rules} in {span_text(self.length)}{by}"
+
+
+class CorrelationSource(Protocol):
+    """A correlation that does not know the columns of an input yet."""
+
+    @property
+    def name(self) -> str:
+        """The name, unique among the rules and correlations of its set."""
+
+    @property
+    def text(self) -> str:
+        """The correlation as its author wrote it."""
+
+    @property
+    def info(self) -> Mapping[str, Any]:
+        """Further facts about it: title, level, tags, type."""
+
+    @property
+    def refers_to(self) -> tuple[str, ...]:
+        """The names of the rules and correlations that it refers to."""
+
+    @property
+    def generate(self) -> bool:
+        """Whether the rules that it refers to are still told of by themselves."""
+
+    def bind(
+        self, columns: Mapping[str, str], others: Mapping[str, CorrelationSource]
+    ) -> Correlation:
+        """Return the correlation over an input.
+
+        Args:
+            columns: name and Spark type of each column.
+            others: the correlations of the set, by name.
+
+        Raises:
+            QueryError: it does not fit; the message names it.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class CorrelateStep(OverOne):
+    """Finds alerts in the matches of a relation, and takes those matches out; other rows pass."""
+
+    correlations: tuple[tuple[int, Correlation], ...]
+    """By their places; none of them refers to another."""
+
+    @property
+    def output(self) -> str:
+        """The relation."""
+        return self.input
+
+    def renamed(self, names: Callable[[str], str]) -> CorrelateStep:
+        """Return the step over relations of other names."""
+        return replace(self, input=names(self.input))
+
+    def __str__(self) -> str:
+        said = "; ".join(each.text for _, each in self.correlations)
+        return f"correlate {self.input}: {said}"

@@ -1,0 +1,427 @@
+"""Correlations on Spark, streams and batches: against their definition, and as people see them."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import random
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+
+import pytest
+from typer.testing import CliRunner
+
+import eddyline as el
+from eddyline.cli import app
+from eddyline.errors import OptionError, QueryError
+from eddyline.query.correlations import Correlation, Reference
+from tests.oracles.correlations import Match, alerts
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(500)]
+
+SCHEMA = "ts timestamp, kind string, User string, Host string, n double"
+START = datetime(2024, 1, 1, tzinfo=UTC)
+RULES = "\n---\n".join(
+    f"title: Rule {name}\nname: {name}\nid: {name}\nlevel: low\n"
+    f"logsource: {{product: any}}\ndetection: {{s: {{kind|contains: {name}}}, condition: s}}"
+    for name in "abc"
+)
+
+
+def correlating(name, kind, condition="gte: 2", rules="[a]", timespan="10s", more=""):
+    """Return the YAML of a correlation."""
+    condition = f"  condition: {{{condition}}}\n" if condition else ""
+    return (
+        f"---\ntitle: The {name}\nname: {name}\nid: {name}\nlevel: high\ncorrelation:\n"
+        f"  type: {kind}\n  rules: {rules}\n  timespan: {timespan}\n{condition}{more}"
+    )
+
+
+BY_USER = "  group-by: [User]\n"
+
+
+def loaded(*texts, **options):
+    return el.sigma.load("\n".join([RULES, *texts]) + "\n", cache=False, **options)
+
+
+def event(second, kind, user="u", host="h", n=None):
+    return (START + timedelta(seconds=second), kind, user, host, n)
+
+
+@pytest.fixture
+def streamed(spark, tmp_path):
+    """Return a function from batches of events to a stream that gives them one by one."""
+
+    def made(batches):
+        for at, batch in enumerate(batches):
+            df = spark.createDataFrame(batch, SCHEMA).coalesce(1)
+            df.write.parquet(str(tmp_path / "in" / f"{at:03}"))
+        reader = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1)
+        return reader.parquet(str(tmp_path / "in" / "*"))
+
+    return made
+
+
+def rows_of(rules, stream, **options):
+    """Return the rows of a run over all of a stream."""
+    run = rules.start(stream, "memory", time="ts", trigger="available_now", **options)
+    assert run.await_termination(300)
+    return run.to_arrow().to_pylist()
+
+
+def told(rows):
+    """Return of alerts what is said of them, in an order."""
+    found = [
+        (
+            each["alert"]["id"],
+            (each["alert"]["last"] - START).total_seconds(),
+            dict(each["alert"]["group"]),
+            (each["alert"]["first"] - START).total_seconds(),
+            each["alert"]["events"],
+            each["alert"]["value"],
+        )
+        for each in rows
+        if each["alert"] is not None
+    ]
+    return sorted(found, key=str)
+
+
+FLUSH = [event(10_000, "none")]
+"""What brings event time behind all before it."""
+
+
+def test_alerts_stand_beside_events(streamed):
+    rules = loaded(correlating("burst", "event_count", "gte: 3", more=BY_USER))
+    batches = [
+        [event(0, "a"), event(1, "a", "v"), event(2, "b")],
+        [event(3, "a"), event(4, "a"), event(5, "a")],
+        [event(100, "a"), event(100, "a"), event(100, "a")],
+        FLUSH,
+    ]
+    rows = rows_of(rules, streamed(batches))
+    assert told(rows) == [
+        ("burst", 100.0, {"User": "u"}, 100.0, 3, 3.0),
+        ("burst", 4.0, {"User": "u"}, 0.0, 3, 3.0),
+    ]
+    (one, _) = [each for each in rows if each["alert"] is not None]
+    assert one["matches"] == ["burst"]
+    assert one["alert"]["title"] == "The burst"
+    assert (one["alert"]["level"], one["alert"]["type"]) == ("high", "event_count")
+    assert one["ts"] == one["alert"]["last"]
+    assert one["kind"] is None
+    # Rules that a correlation refers to are not told of by themselves.
+    (only,) = [each for each in rows if each["alert"] is None]
+    assert (only["kind"], only["matches"]) == ("b", ["b"])
+
+
+def test_generate_tells_of_the_rules_too(streamed):
+    more = BY_USER + "  generate: true\n"
+    rules = loaded(correlating("burst", "event_count", more=more))
+    rows = rows_of(rules, streamed([[event(0, "a b"), event(1, "a")], FLUSH]))
+    events = [each["matches"] for each in rows if each["alert"] is None]
+    assert sorted(events) == [["a"], ["a", "b"]]
+    assert len(told(rows)) == 1
+
+
+def test_chains_use_values_of_groups_and_of_events(streamed):
+    rules = loaded(
+        correlating("fails", "event_count", "gte: 3", more="  group-by: [Host]\n"),
+        correlating("then", "temporal_ordered", "", "[fails, b]", "1m", BY_USER),
+        correlating("many", "value_count", "gte: 2, field: Host", "[fails]", "1h"),
+    )
+    batches = [
+        [event(at, "a", host=host) for at in range(3) for host in ("h", "g")],
+        [event(5, "b", "other"), event(6, "b")],
+        FLUSH,
+    ]
+    rows = rows_of(rules, streamed(batches))
+    assert told(rows) == [
+        ("many", 2.0, {}, 2.0, 2, 2.0),
+        ("then", 6.0, {"User": "u"}, 2.0, 3, 2.0),
+    ]
+
+
+def test_aliases_are_fields_by_the_rule(streamed):
+    more = "  group-by: [who]\n  aliases: {who: {a: User, b: Host}}\n"
+    rules = loaded(correlating("both", "temporal", "", "[a, b]", more=more))
+    batches = [[event(0, "a", "x", "y"), event(1, "b", "y", "y"), event(2, "b", "y", "x")], FLUSH]
+    rows = rows_of(rules, streamed(batches))
+    assert told(rows) == [("both", 2.0, {"who": "x"}, 0.0, 2, 2.0)]
+
+
+def test_an_event_of_two_rules_is_one_event(streamed):
+    more = "  group-by: [who]\n  aliases: {who: {a: User, b: Host}}\n"
+    rules = loaded(correlating("pair", "event_count", rules="[a, b]", more=more))
+    batches = [[event(0, "a b", "x", "x"), event(1, "a b", "x", "y")], FLUSH]
+    assert told(rows_of(rules, streamed(batches))) == [("pair", 1.0, {"who": "x"}, 0.0, 2, 2.0)]
+
+
+def test_an_event_without_a_group_is_in_none(streamed):
+    rules = loaded(correlating("burst", "event_count", more=BY_USER))
+    batches = [[event(0, "a", None), event(1, "a", None), event(2, "a", "u")], FLUSH]
+    assert told(rows_of(rules, streamed(batches))) == []
+
+
+def test_events_pass_whatever_their_time(streamed):
+    rules = loaded(correlating("burst", "event_count", more="  generate: true\n"))
+    late = [event(1, "a"), (None, "a", "u", "h", None)]
+    rows = rows_of(rules, streamed([[event(0, "a"), event(100, "a")], late, FLUSH]))
+    assert len([each for each in rows if each["alert"] is None]) == 4
+    assert told(rows) == []
+
+
+OF_EACH_KIND = {
+    "event_count": ("gte: 2", "[a, b]"),
+    "value_count": ("gte: 2, field: Host", "[a, b]"),
+    "temporal": ("", "[a, b, c]"),
+    "temporal_ordered": ("", "[a, b, c]"),
+    "value_sum": ("gt: 4, lte: 9, field: n", "[a, b]"),
+    "value_avg": ("gte: 2, field: n", "[a, b]"),
+    "value_median": ("lt: 2, field: n", "[a, b]"),
+}
+
+
+@pytest.fixture(scope="module")
+def drawn():
+    rng = random.Random(11)
+    users, hosts = ["u", "v", None], ["h", "g", None]
+    found = [
+        event(
+            rng.randrange(100),
+            "".join(rng.sample("abc", rng.choice([1, 1, 2]))),
+            rng.choice(users),
+            rng.choice(hosts),
+            rng.choice([None, 0.5, 1.25, 3.0]),
+        )
+        for _ in range(150)
+    ]
+    found.sort(key=lambda each: each[0] + timedelta(seconds=rng.uniform(0, 4)))
+    return found
+
+
+def wanted(events):
+    """Return the alerts of one correlation of each kind by their definition."""
+    for kind, (_, rules) in OF_EACH_KIND.items():
+        names = rules.strip("[]").split(", ")
+        matches = []
+        for at, what, user, host, n in events:
+            places = frozenset(place for place, name in enumerate(names) if name in what)
+            time = round((at - START).total_seconds() * 1_000_000)
+            number = None if n is None else Fraction(n)
+            if places:
+                matches.append(Match(time, (user,), places, host, number))
+        references = tuple(Reference(name, ()) for name in names)
+        tests = {
+            "event_count": (("gte", 2),),
+            "value_count": (("gte", 2),),
+            "value_sum": (("gt", 4), ("lte", 9)),
+            "value_avg": (("gte", 2),),
+            "value_median": (("lt", 2),),
+        }.get(kind, (("gte", 3),))
+        known = "value_percentile" if kind == "value_median" else kind
+        correlation = Correlation(kind, known, references, 10_000_000, tests, percentile=50)
+        for each in alerts(correlation, matches):
+            first, last = each.first / 1e6, each.time / 1e6
+            yield kind, last, {"User": each.key[0]}, first, each.events, each.value
+
+
+def of_each_kind():
+    return loaded(
+        *(
+            correlating(kind, kind, condition, rules, more=BY_USER)
+            for kind, (condition, rules) in OF_EACH_KIND.items()
+        )
+    )
+
+
+def test_every_kind_is_its_definition_on_a_stream(streamed, drawn):
+    rules = of_each_kind()
+    assert not rules.skipped
+    batches = [drawn[:40], drawn[40:45], drawn[45:120], drawn[120:], FLUSH]
+    rows = rows_of(rules, streamed(batches), lateness="5 seconds")
+    expected = sorted(wanted(drawn), key=str)
+    assert {each[0] for each in expected} == OF_EACH_KIND.keys()
+    assert told(rows) == expected
+
+
+def test_every_kind_is_its_definition_on_a_batch(spark, drawn):
+    rules = of_each_kind()
+    df = spark.createDataFrame(drawn, SCHEMA)
+    found = df.transform(rules.alerts("ts"))
+    assert found.columns == [
+        "id", "title", "level", "type", "group", "first", "last", "events", "value",
+    ]  # fmt: skip
+    rows = [{"alert": each} for each in found.toArrow().to_pylist()]
+    assert told(rows) == sorted(wanted(drawn), key=str)
+    both = rules.with_alerts(df, "ts", keep_unmatched=True)
+    assert both.where("alert IS NULL").count() == len(drawn)
+
+
+def test_a_run_goes_on_from_its_checkpoint(spark, streamed, tmp_path, drawn):
+    rules = of_each_kind()
+    halves = [drawn[:40], drawn[40:80]], [drawn[80:120], drawn[120:], FLUSH]
+    options = {"checkpoint": str(tmp_path / "ckpt"), "path": str(tmp_path / "out")}
+    stream = streamed([*halves[0]])
+    for later in (halves[1], []):
+        run = rules.start(
+            stream, "parquet", time="ts", lateness="5 seconds", trigger="available_now", **options
+        )
+        assert run.await_termination(300)
+        for at, batch in enumerate(later):
+            df = spark.createDataFrame(batch, SCHEMA).coalesce(1)
+            df.write.parquet(str(tmp_path / "in" / f"9{at:02}"))
+    rows = spark.read.parquet(options["path"]).toArrow().to_pylist()
+    assert told(rows) == sorted(wanted(drawn), key=str)
+
+
+# -- what does not run ----------------------------------------------------------------------------
+
+
+def test_without_event_time_correlations_are_listed(streamed):
+    rules = loaded(correlating("burst", "event_count", more=BY_USER))
+    assert not rules.skipped
+    assert list(rules.correlations) == ["burst"]
+    stream = streamed([[event(0, "a")], FLUSH])
+    with pytest.warns(UserWarning, match="1 correlation of 'rules' does not run"):
+        run = rules.start(stream, "memory", trigger="available_now")
+    assert run.await_termination(200)
+    (row,) = run.to_arrow().to_pylist()
+    assert row.keys() == {*SCHEMA.replace(",", "").split()[::2], "matches"}
+    (skipped,) = rules.skipped
+    assert skipped.name == "burst"
+    assert "time='…'" in skipped.reason
+
+
+def test_fields_that_events_lack_are_the_reason(spark):
+    rules = loaded(
+        correlating("gone", "event_count", more="  group-by: [Gone]\n"),
+        correlating("value", "value_count", "gte: 2, field: Lost"),
+        correlating("above", "event_count", rules="[gone]"),
+        correlating("fine", "event_count"),
+    )
+    df = spark.createDataFrame([event(0, "a"), event(1, "a")], SCHEMA)
+    with pytest.warns(UserWarning, match="3 correlations of 'rules' do not run"):
+        found = df.transform(rules.alerts("ts")).collect()
+    assert [each.id for each in found] == ["fine"]
+    reasons = {each.name: each.reason for each in rules.skipped}
+    assert "group-by field 'Gone', of events of rule a, is none of" in reasons["gone"]
+    assert "condition field 'Lost'" in reasons["value"]
+    assert reasons["above"] == "it refers to 'gone', which does not run"
+    strict = loaded(correlating("gone", "event_count", more="  group-by: [Gone]\n"))
+    strict.on_error = "raise"
+    with pytest.raises(QueryError, match="group-by field 'Gone'"):
+        df.transform(strict.alerts("ts"))
+
+
+def test_a_column_of_alerts_is_in_nobodys_way(spark):
+    rules = loaded(correlating("burst", "event_count"))
+    df = spark.createDataFrame([event(0, "a")], SCHEMA).withColumnRenamed("n", "Alert")
+    with pytest.raises(QueryError, match="the events have a column 'alert'"):
+        df.transform(rules.alerts("ts"))
+    with pytest.raises(QueryError, match="time column 'tz'"):
+        df.transform(rules.alerts("tz"))
+
+
+def test_a_named_stream_runs_them_by_its_time(spark, streamed):
+    rules = loaded(correlating("burst", "event_count", more=BY_USER), name="sigma")
+    engine = el.Engine(spark)
+    stream = streamed([[event(0, "a"), event(1, "a")], FLUSH])
+    engine.stream("events", stream, time="ts", lateness="1 second")
+    with pytest.raises(OptionError, match="has the time and lateness"):
+        rules.start("events", engine=engine, time="ts")
+    query = engine.rules("sigma", rules, stream="events", as_struct=True)
+    said = query.explain()
+    assert "correlate matches of events: burst: event_count >= 2 of a in 10 SECONDS by User" in said
+    run = query.start("memory", trigger="available_now")
+    assert run.await_termination(200)
+    (alert,) = run.to_arrow().to_pylist()
+    assert alert["matches"] == [{"id": "burst", "title": "The burst", "level": "high"}]
+    assert "burst: event_count >= 2 of a in 10 SECONDS by User" in " ".join(run.explain().split())
+
+
+# -- sets ------------------------------------------------------------------------------------------
+
+
+def test_correlations_go_with_their_rules():
+    rules = loaded(
+        correlating("one", "event_count"),
+        correlating("two", "temporal", "", "[a, b]"),
+        correlating("three", "event_count", rules="[two]"),
+    )
+    assert rules.names == ("a", "b", "c")
+    assert list(rules.correlations) == ["one", "two", "three"]
+    assert rules.correlations["two"]["rules"] == ("a", "b")
+    assert list(rules.select("a", "c").correlations) == ["one"]
+    assert list(pickle.loads(pickle.dumps(rules)).correlations) == ["one", "two", "three"]
+    both = el.RuleSet({"x": "n > 1"})
+    both.add(rules)
+    assert list(both.correlations) == ["one", "two", "three"]
+    rules.remove("b")
+    assert list(rules.correlations) == ["one"]
+
+
+# -- the command line ------------------------------------------------------------------------------
+
+LINES = [
+    {"ts": "2024-01-01 00:00:00", "kind": "a", "User": "u"},
+    {"ts": "2024-01-01 00:00:01", "kind": "a", "User": "u"},
+    {"ts": "2024-01-01 00:00:09", "kind": "b", "User": "u"},
+    {"ts": "no time", "kind": "b", "User": "u"},
+]
+
+
+@pytest.fixture
+def files(tmp_path):
+    """The files of rules and of events."""
+    rules, events = tmp_path / "rules.yml", tmp_path / "events.jsonl"
+    burst = correlating("burst", "event_count", more=BY_USER)
+    both = correlating("both", "temporal", "", "[burst, b]", more=BY_USER + "  generate: true\n")
+    rules.write_text(f"{RULES}\n{burst}{both}")
+    events.write_text("\n".join(map(json.dumps, LINES)))
+    return rules, events
+
+
+def call(*arguments):
+    done = CliRunner().invoke(app, ["sigma", *map(str, arguments)], env={"COLUMNS": "160"})
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return done.output
+
+
+def test_the_command_line_runs_them_by_a_time_column(spark, files, tmp_path):
+    rules, events = files
+    assert "2 correlations load." in call("check", rules)
+    said = call("run", rules, "--events", events)
+    assert "2 of 3 rules fired" in said
+    assert "2 rules do not run" in said
+    assert "The burst (burst): a correlation looks at events within a timespan: name" in said
+    out = tmp_path / "out.parquet"
+    said = call("run", rules, "--events", events, "--time", "ts", "--out", out)
+    assert "1 of 3 rules fired" in said  # that of burst is not told of by itself
+    assert "2 of 2 correlations gave alerts" in said
+    assert "2 of 4 events matched, 2 matches, 2 alerts, no rule skipped" in said
+    written = spark.read.parquet(str(out))
+    assert written.where("alert IS NULL").count() == 2
+    assert {each[0] for each in written.select("alert.id").collect()} == {None, "burst", "both"}
+
+
+def test_alerts_are_counted_in_json(files):
+    rules, events = files
+    said = call("run", rules, "--events", events, "--time", "ts", "--format", "json")
+    found = json.loads(said[said.index("{") :])
+    assert [(each["id"], each["alerts"]) for each in found["correlations"]] == [
+        ("both", 1),
+        ("burst", 1),
+    ]
+    assert [each["id"] for each in found["rules"]] == ["b"]
+    assert (found["events"], found["matched_events"], found["skipped"]) == (4, 2, [])
+
+
+def test_times_without_a_zone_are_told_as_such(spark):
+    rules = loaded(correlating("burst", "event_count", more=BY_USER))
+    df = spark.createDataFrame([event(0, "a"), event(1.5, "a")], SCHEMA)
+    df = df.selectExpr("CAST(ts AS TIMESTAMP_NTZ) AS ts", "kind", "User", "Host", "n")
+    (alert,) = df.transform(rules.alerts("ts")).collect()
+    times = START.replace(tzinfo=None), (START + timedelta(seconds=1.5)).replace(tzinfo=None)
+    assert (alert["first"], alert["last"]) == times
+    assert "correlation burst: event_count >= 2 of a in 10s" in " ".join(rules.explain().split())
