@@ -83,7 +83,7 @@ class CorrelateOperator(Bucketed):
 
     def cells(self, rows: DataFrame) -> DataFrame:
         """Return the rows in the partitions that are their buckets."""
-        coded = self.placement.coded(rows.withColumn(START, F.coalesce(F.col(MICROS), F.lit(0))))
+        coded = self.placement.coded(rows, F.coalesce(F.col(MICROS), F.lit(0)))
         own = [F.col(quoted(each.name)) for each in self.columns]
         codes = [F.col(each) for each in (BUCKET, CODE, CHECK, START)]
         return coded.select(*codes, *own).repartitionById(self.n_buckets, F.col(BUCKET))
