@@ -183,6 +183,8 @@ REFUSED = [
     ("ROWS 5]", ": nothing may follow ROWS 5, got ']'", 7),
     ("[ROWS 5", " has a bracket that is left open", 1),
     ("RANGE 'x", " has a quote or a comment that is left open", 7),
+    ("PARTITION BY", " needs a column behind PARTITION BY, got nothing", 13),
+    ("[PARTITION BY a,]", " needs a column behind PARTITION BY, got nothing", 17),
     ("PARTITION BY ROWS 5", " needs a column behind PARTITION BY, got 'ROWS'", 14),
     ("PARTITION BY a, ROWS 5", " needs a column behind PARTITION BY, got 'ROWS'", 17),
     ("PARTITION BY 5 ROWS 5", " needs a column behind PARTITION BY, got '5'", 14),

@@ -162,7 +162,7 @@ class WindowParser(SparkText.Parser):
 
     def _column(self, others: Sequence[str]) -> str:
         token: Token = self._curr
-        if not _is_name(token) or token.token_type == TokenType.ROWS:
+        if not token or not _is_name(token) or token.token_type == TokenType.ROWS:
             self._refuse_next(f"{self._where} needs a column behind PARTITION BY")
         if token.text.lower() in (other.lower() for other in others):
             self._refuse(f"column {token.text!r} stands twice in PARTITION BY", token.start)
