@@ -49,6 +49,8 @@ def restarted(spark, case, folder, numbers_of_partitions):
     answer, checkpoint, past = [], str(folder / "ckpt"), 0
     for at, partitions in enumerate(numbers_of_partitions, 1):
         first, past = past, -(-len(case.batches) * at // len(numbers_of_partitions))
+        if first == past:
+            continue
         write_case(case, folder, first, past)
         with settings(spark, partitions=partitions):
             run = ended(query_of(spark, case, folder), checkpoint=checkpoint)
