@@ -56,19 +56,19 @@ def over_rows(length_s: int) -> Asked:
 def sliding(length_s: int) -> Asked:
     """Return aggregates by group over windows so long that end every second."""
     columns = "k, count(*) AS n, sum(v) AS total, max(v) AS most"
-    at = "epoch_us(ts) // 1000000"
-    cells = f"SELECT {at} AS at, {columns} FROM s GROUP BY ALL"
+    second = "epoch_us(ts) // 1000000"
+    cells = f"SELECT {second} AS cell, {columns} FROM s GROUP BY ALL"
     grid = (
-        f"SELECT k, at FROM (SELECT DISTINCT k FROM s), (SELECT unnest(range(min({at}), "
-        f"max({at}) + 1)) AS at FROM s)"
+        f"SELECT k, cell FROM (SELECT DISTINCT k FROM s), (SELECT unnest("
+        f"range(min({second}), max({second}) + 1)) AS cell FROM s)"
     )
     values = ", ".join(
         f"{call}({name}) OVER w AS {name}"
         for name, call in {"n": "sum", "total": "sum", "most": "max"}.items()
     )
     windows = (
-        f"SELECT to_timestamp(at + 1) AS wend, k, {values} FROM ({grid}) LEFT JOIN ({cells}) "
-        f"USING (k, at) WINDOW w AS (PARTITION BY k ORDER BY at "
+        f"SELECT to_timestamp(cell + 1) AS wend, k, {values} FROM ({grid}) LEFT JOIN ({cells}) "
+        f"USING (k, cell) WINDOW w AS (PARTITION BY k ORDER BY cell "
         f"ROWS BETWEEN {length_s - 1} PRECEDING AND CURRENT ROW)"
     )
     return Asked(

@@ -20,10 +20,10 @@ def windowed(number: int) -> Asked:
     slide_s = 1 + number % 10
     length_s = slide_s * (5 + number // 10)
     cells = (
-        "SELECT k, epoch_us(ts) // 1000000 AS at, count(*) AS n, sum(v) AS v FROM s GROUP BY ALL"
+        "SELECT k, epoch_us(ts) // 1000000 AS cell, count(*) AS n, sum(v) AS v FROM s GROUP BY ALL"
     )
     ends = (
-        f"SELECT *, unnest(range(0, {length_s}, {slide_s})) + {slide_s} + (at // {slide_s}) "
+        f"SELECT *, unnest(range(0, {length_s}, {slide_s})) + {slide_s} + (cell // {slide_s}) "
         f"* {slide_s} AS wend FROM ({cells})"
     )
     columns = "window.end AS wend, k, count(*) AS n, sum(v) AS total"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -60,7 +61,7 @@ def test_windows_are_said_alike(race, slide_s):
     asked = over(windows.sliding(6, slide_s), folder)
     ways = ("eddyline", "eddyline late", "spark")
     found = race({way: (way, [asked]) for way in ways})
-    assert answer(asked)[0] > 20
+    assert answer(asked)[0] >= 20
     assert found == dict.fromkeys(ways, answer(asked))
 
 
@@ -104,7 +105,8 @@ def test_growth_is_of_windows_that_answer_rightly(race, kind):
 @pytest.mark.spark
 @pytest.mark.parametrize("number", list(nexmark.QUERIES))
 def test_nexmark_is_said_alike(race, number):
-    asked = nexmark.asked_of(number, 2, 1_500)
+    asked = nexmark.asked_of(number, 2, 20_000 if number == 3 else 3_000)
+    asked = replace(asked, lateness_us=100_000)  # or nothing would be final in so short a time
     found = race({way: (way, [asked]) for way in ("eddyline", *["spark"][: bool(asked.spark)])})
     assert found["eddyline"] == answer(asked)
     assert found["eddyline"][0] > 0

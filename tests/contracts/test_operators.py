@@ -21,6 +21,7 @@ import eddyline as el
 from eddyline.aggregates.functions import AGGREGATES
 from eddyline.errors import StateError
 from eddyline.query.aggregates import CALL, GROUP, AggregateCall
+from eddyline.query.correlations import CorrelateStep, Correlation, Reference
 from eddyline.query.planned import steps
 from eddyline.query.predicates import SqlPredicate, predicate
 from eddyline.query.select.reader import read_query
@@ -81,6 +82,19 @@ FRAMES = (
     "RANGE BETWEEN INTERVAL '20' SECOND PRECEDING AND CURRENT ROW",
     "ROWS BETWEEN 3 PRECEDING AND CURRENT ROW",
 )
+
+
+BURSTS = ((0, Correlation("c", "event_count", (Reference("r", ()),), 20_000_000, (("gte", 2),))),)
+MATCHES = (
+    "time",
+    "inline(filter(array(named_struct('__place', 0, '__mask', 1L, '__key', array(string(w)), "
+    "'__text', string(NULL), '__whole', 0L, '__fraction', 0L, '__carried', string(id), "
+    "'__event', CAST(NULL AS STRUCT<x: INT>), "
+    "'__alert', CAST(NULL AS STRUCT<first: BIGINT, events: BIGINT, value: DOUBLE>))), "
+    "x -> w IS NOT NULL))",
+)
+ALERTS = ProjectStep("m", ("bigint(__carried) AS id", "bigint(__key[0]) AS w"))
+"""A correlation of rows of one rule by ``w``: matches, and its alerts."""
 
 
 def _member(length_s, slide_s, *calls):
@@ -164,6 +178,17 @@ CASES = {
         adapts=False,
         time="timestamp_seconds(id)",
     ),
+    CorrelateStep: Case(
+        lambda **_: (ProjectStep("s", MATCHES, "m"), CorrelateStep("m", BURSTS), ALERTS),
+        "SELECT id, w FROM (SELECT *, lag(n) OVER own AS n_before, lag(time) OVER own AS t_before "
+        "FROM (SELECT *, count(*) OVER (PARTITION BY w ORDER BY time RANGE BETWEEN "
+        f"INTERVAL '20' SECOND PRECEDING AND CURRENT ROW) AS n FROM {TIMED} WHERE w IS NOT NULL) "
+        "WINDOW own AS (PARTITION BY w ORDER BY time)) WHERE n >= 2 AND NOT coalesce("
+        "n_before >= 2 AND t_before >= time - INTERVAL '20' SECOND, FALSE) "
+        f"AND time < (SELECT max(time) FROM {TIMED})",
+        adapts=False,
+        time="timestamp_seconds(id)",
+    ),
     UnionStep: Case(
         lambda **_: (
             "SELECT id, v, w FROM s WHERE v < 50 UNION ALL SELECT id + 1, v, w FROM s WHERE w > 3"
@@ -226,6 +251,8 @@ def relations_of(spark, case, number):
 def steps_of(case, relations, **options):
     """Return the steps of a case's query."""
     made = case.step(**options)
+    if isinstance(made, tuple):
+        return (ReadStep("s", "s"), *made)
     if not isinstance(made, str):
         return (ReadStep("s", "s"), made)
     columns = {name: column_types(each.df) for name, each in relations.items()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField
@@ -107,6 +107,12 @@ class CorrelateOperator(Bucketed):
     def plan(self) -> str | None:
         """Return that there is no plan."""
         return None
+
+    def snapshot(self) -> None:
+        """Return nothing: nothing is learned."""
+
+    def restore(self, state: Any) -> None:
+        """Continue with nothing."""
 
     def view(self) -> AggregateView:
         """Return the correlations as they stand."""
