@@ -130,7 +130,8 @@ FILTERED = (
 )
 
 PAIRS = (
-    "SELECT s.k AS k, s.id AS a, t.id AS b FROM s [RANGE 20 SECONDS], t [RANGE 10 SECONDS] "
+    "SELECT greatest(s.ts, t.ts) AS ts, s.k AS k, s.id AS a, t.id AS b "
+    "FROM s [RANGE 20 SECONDS], t [RANGE 10 SECONDS] "
     "WHERE s.k = t.k AND s.id % 3 <> t.id % 3"
 )
 
@@ -151,7 +152,7 @@ engine = el.Engine(spark)
 for name in "st":
     stream = stream_of(spark, folder, name, schema="id BIGINT, ts TIMESTAMP, k BIGINT")
     engine.stream(name, stream, time="ts", lateness="2 seconds")
-engine.stream("pairs", engine.query(pairs, name="pairs_query"))
+engine.stream("pairs", engine.query(pairs, name="pairs_query"), time="ts")
 run = engine.query(text, name="q").start(
     "parquet", path=str(folder / "out"), checkpoint=str(folder / "ckpt"), trigger="available_now")
 print("started", flush=True)
