@@ -125,6 +125,9 @@ class FrameReader:
                 "not supported; end it at CURRENT ROW"
             )
             self._refuse_word("FOLLOWING", message, over)
+        if sides[0] != "PRECEDING" and spec.args.get("start") != "CURRENT ROW":
+            message = "PRECEDING is missing behind the beginning of a frame"
+            refuse(message, self._text, self._word(str(spec.args["kind"]).upper(), over))
         if spec.args.get("end") not in (None, "CURRENT ROW"):
             message = "a frame that ends before CURRENT ROW is not supported yet"
             self._refuse_word("PRECEDING", message, over)
@@ -155,7 +158,7 @@ class FrameReader:
         """Return the offset of a word in what OVER says."""
         behind = offset_of(over)
         found = (each for each in self._statement.tokens if each.text.upper() == word)
-        return next(each.start for each in found if each.start >= behind)
+        return next((each.start for each in found if each.start >= behind), behind)
 
     def _refuse_word(self, word: str, message: str, over: exp.Window) -> NoReturn:
         refuse(message, self._text, self._word(word, over), NotSupportedError)
