@@ -94,11 +94,12 @@ class Timely(Extreme):
         times = words_of(array.field(0))
         if times is None:
             return Extreme.positions(self, array, lo, hi)
-        tied = there.copy()
-        tied[1:] &= times[1:] == times[:-1]
-        tied[:-1] |= tied[1:]
-        if not tied.any():
-            return self._by_place(np.flatnonzero(there), lo, hi)
+        places = np.flatnonzero(there)  # what is NULL may stand between equal times
+        same = times[places][1:] == times[places][:-1]
+        tied = np.zeros(times.size, np.bool_)
+        tied[places[1:][same]] = tied[places[:-1][same]] = True
+        if not same.any():
+            return self._by_place(places, lo, hi)
         values = np.zeros(times.size, np.uint64)
         values[tied] = ranks_of(array.field(1).filter(pa.array(tied))).view(np.uint64)
         return self._of_pairs(times, values, there, lo, hi)

@@ -230,11 +230,13 @@ class Bucketed(Shown):
             is_timely = F.col(MICROS) >= self.clock.before
         return df.withColumn(MICROS, self.micros).where(is_timely)
 
-    def _worked(self, rows: DataFrame, place: StatePlace | None) -> DataFrame:
-        """Return what tasks return of the rows of a batch."""
+    def _worked(
+        self, rows: DataFrame, place: StatePlace | None, until: int | None = None
+    ) -> DataFrame:
+        """Return what tasks return of the rows of a batch, up to the clock's instant or another."""
         schema = self._task_schema
         worker = self.worker(
-            self.plan_of(self.clock.before, self.clock.after),
+            self.plan_of(self.clock.before, self.clock.after if until is None else until),
             arrow_schema(rows.sparkSession, schema),
             place,
             self.part,

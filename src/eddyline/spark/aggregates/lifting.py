@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
-from pyspark.sql.types import StructField
+from pyspark.sql.types import ArrayType, StructField, StructType
 
 from eddyline.aggregates.functions import AggregateFunction, Partial, function_of, number_type
 from eddyline.aggregates.monoids import MONOIDS
@@ -151,7 +151,15 @@ class Lifting:
         return LiftedCall(call, "{0}", (partial,), kind)
 
     def _type(self, text: str) -> DataType:
-        return self.df.selectExpr(f"({text}\n) AS c").schema[0].dataType
+        return as_nullable(self.df.selectExpr(f"({text}\n) AS c").schema[0].dataType)
+
+
+def as_nullable(kind: DataType) -> DataType:
+    """Return a type whose parts may all be NULL: combined partials may be, where no value is."""
+    if isinstance(kind, StructType):
+        fields = [StructField(each.name, as_nullable(each.dataType)) for each in kind]
+        return StructType(fields)
+    return ArrayType(as_nullable(kind.elementType)) if isinstance(kind, ArrayType) else kind
 
 
 def value_type(monoid: Monoid, kind: DataType) -> DataType:

@@ -27,6 +27,7 @@ from eddyline.spark.arrow_tasks import BUCKET
 from eddyline.spark.clock import ResultClock
 from eddyline.spark.event_time import instant_of
 from eddyline.sql.parsing import quoted
+from eddyline.state.rows import ALWAYS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -92,6 +93,17 @@ class AggregateOperator(Bucketed):
         """Return the output column that is the end of windows, and the clock of results."""
         ends = isinstance(self.window, SlideWindow | SessionWindow)
         return self.step.end, ResultClock(self.clock, offset=-1 if ends else 0)
+
+    def once(self, df: DataFrame) -> DataFrame:
+        """Return all results over batch DataFrames; nothing is kept.
+
+        Windows without a beginning end for all groups with the first slide after the last row.
+        """
+        if not isinstance(self.window, SlideWindow) or self.window.length < LONGEST:
+            return super().once(df)
+        newest = self._timely(df).agg(F.max(MICROS)).collect()[0][0]
+        end = ALWAYS if newest is None else Slides.of(self.window).end_from(newest + 1)
+        return self.answers(self._worked(self._timely(df), None, end))
 
     # -- cells ----------------------------------------------------------------------------------
 
