@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import functools
 import math
-from decimal import Context, Decimal
+from decimal import Context, Decimal, localcontext
 
 import numpy as np
 import pyarrow as pa
@@ -136,10 +136,12 @@ def test_averages_of_few_digits(data):
 
 
 def rounded_average(values):
-    unscaled = sum(int(each.scaleb(4)) for each in values)
+    with localcontext(prec=80):
+        unscaled = sum(int(each.scaleb(4)) for each in values)
     twice = 2 * abs(unscaled) * 10**4 + len(values)
     quotient = twice // (2 * len(values))
-    return Decimal(-quotient if unscaled < 0 else quotient).scaleb(-8)
+    with localcontext(prec=80):  # else 28 digits are left
+        return Decimal(-quotient if unscaled < 0 else quotient).scaleb(-8)
 
 
 def test_an_average_of_a_sum_that_was_lost_is_lost():

@@ -13,10 +13,10 @@ import pytest
 from pyspark.sql.types import StructType
 
 import eddyline as el
+from eddyline.spark.analysis import arrow_schema
 from eddyline.spark.filters.binding import _routable
-from eddyline.spark.joins.source import arrow_schema
 from eddyline.spark.session import is_ansi
-from eddyline.spark.shared.group import why_not_shared
+from eddyline.spark.shared.filter_query import why_not_shared
 
 pytestmark = pytest.mark.spark
 

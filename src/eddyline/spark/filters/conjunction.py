@@ -20,6 +20,7 @@ from eddyline.spark.operator import Batch
 from eddyline.spark.relation import checked_frame
 from eddyline.spark.run.job_reports import WAIT_S, JobReports
 from eddyline.watch import filters as words
+from eddyline.watch.sections import arranged
 from eddyline.watch.terminal.explain import explain
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ class Conjunction:
             width: columns of the text.
         """
         view = self.view()
-        sections = words.sections(view, self._reports.history())
+        sections = arranged(words.sections(view, self._reports.history()))
         return explain(view.name, sections, width=width)
 
     def view(self) -> FilterView:

@@ -33,7 +33,7 @@ from eddyline.spark.run.run import settings_of
 from eddyline.watch import rules as words
 from eddyline.watch.formatting import counted
 from eddyline.watch.html.report import write_report
-from eddyline.watch.sections import RunView
+from eddyline.watch.sections import RunView, arranged
 from eddyline.watch.terminal.explain import explain
 
 if TYPE_CHECKING:
@@ -356,7 +356,8 @@ class RuleSet(RulesWithAlerts):
             QueryError: the rules were not applied to any DataFrame yet.
         """
         view = self.view()
-        return explain(view.name, words.sections(view, self._reports.history()), width=width)
+        sections = arranged(words.sections(view, self._reports.history()))
+        return explain(view.name, sections, width=width)
 
     def view(self) -> RuleView:
         """Return the rules as they stand, as values: over the input they last met.
