@@ -359,6 +359,10 @@ class Run(RunFace):
                 waited = self.streaming_query.awaitTermination(timeout_s)  # type: ignore[arg-type]
                 ended = bool(waited)
         except StreamingQueryException as error:
+            # Spark tells of an error some moments before the query counts as ended.
+            deadline = time.monotonic() + REPORT_WAIT_S
+            while self.streaming_query.isActive and time.monotonic() < deadline:
+                time.sleep(0.01)
             self._clean_up()
             raise self._reworded(error) from None
         if ended:
