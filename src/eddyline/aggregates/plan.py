@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -159,9 +159,6 @@ class BucketReport:
     """Cells, or rows of OVER, that arrived."""
     n_read: int = 0
     """Cells of before that were read."""
-    n_groups: int = 0
-    """Groups that results were computed for."""
     n_results: int = 0
     work_ns: int = 0
     """Time in which the bucket computed results and kept cells (ns)."""
-    facts: Mapping[str, int] = field(default_factory=dict)

@@ -49,11 +49,6 @@ class Slides:
         longest = max(each.length for each in windows)
         return cls(width, longest, first.origin % width)
 
-    @property
-    def is_tumbling(self) -> bool:
-        """Whether no row is in two windows."""
-        return self.length <= self.slide
-
     def end_from(self, instant: int) -> int:
         """Return the first end of a window at an instant or after it (µs)."""
         return instant + (self.origin - instant) % self.slide
