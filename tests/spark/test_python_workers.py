@@ -31,7 +31,10 @@ def test_a_job_of_its_own_starts_them(spark):
     spark.sparkContext._jsc.sc().clearJobGroup()
 
 
-def test_the_next_job_finds_kernels_loaded(spark):
+def test_the_next_job_finds_kernels_loaded(spark, monkeypatch):
+    # Another environment has workers of its own: Spark takes the one that waits longest.
+    monkeypatch.setitem(spark.sparkContext.environment, "EDDYLINE_TEST", "workers of its own")
+
     def is_loaded(ids: pa.Array) -> pa.Array:
         import sys  # noqa: PLC0415 - on the worker
 

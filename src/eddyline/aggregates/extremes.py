@@ -74,12 +74,12 @@ class Greatest(Extreme):
 
 
 class Timely(Extreme):
-    """The first or the last entry, among entries in the order of their times.
+    """The first or the last entry by time.
 
     Entries are structs of a time (whole number or timestamp) and a value, which may be NULL; the
-    value decides where times are equal, so that the order of rows does not. Only entries beside
-    each other are compared by value, so there is less to do than for the least struct. Entries of
-    other types are in order as they are.
+    value decides where times are equal, so that the order of rows does not. Values are ranked only
+    where times are equal, and times are compared only where a range has them out of order. Entries
+    of other types are in order as they are.
     """
 
     __slots__ = ()
@@ -89,27 +89,29 @@ class Timely(Extreme):
     ) -> NDArray[np.int64]:
         """Return where the first or last entry of each range is, -1 where there is none."""
         there = is_there(array)
+        places = np.flatnonzero(there)  # what is NULL may stand between equal times
+        begin, end = np.searchsorted(places, lo), np.searchsorted(places, hi)
         if not pa.types.is_struct(array.type):
-            return self._by_place(np.flatnonzero(there), lo, hi)
+            return self._by_place(places, begin, end)
         times = words_of(array.field(0))
         if times is None:
             return Extreme.positions(self, array, lo, hi)
-        places = np.flatnonzero(there)  # what is NULL may stand between equal times
-        same = times[places][1:] == times[places][:-1]
+        is_ordered = _are_ordered(times[places], begin, end)
+        order = places if is_ordered else places[np.argsort(times[places], kind="stable")]
+        same = times[order][1:] == times[order][:-1]
+        if is_ordered and not same.any():
+            return self._by_place(places, begin, end)
         tied = np.zeros(times.size, np.bool_)
-        tied[places[1:][same]] = tied[places[:-1][same]] = True
-        if not same.any():
-            return self._by_place(places, lo, hi)
+        tied[order[1:][same]] = tied[order[:-1][same]] = True
         values = np.zeros(times.size, np.uint64)
         values[tied] = ranks_of(array.field(1).filter(pa.array(tied))).view(np.uint64)
         return self._of_pairs(times, values, there, lo, hi)
 
     def _by_place(
-        self, places: NDArray[np.int64], lo: NDArray[np.int64], hi: NDArray[np.int64]
+        self, places: NDArray[np.int64], begin: NDArray[np.int64], end: NDArray[np.int64]
     ) -> NDArray[np.int64]:
-        """Return the first or last of ascending places in each range."""
-        begin, end = np.searchsorted(places, lo), np.searchsorted(places, hi)
-        found = np.full(lo.size, -1)
+        """Return the first or last of the places from begin to end."""
+        found = np.full(begin.size, -1)
         some = begin < end
         found[some] = places[end[some] - 1 if self.is_greatest else begin[some]]
         return found
@@ -128,6 +130,15 @@ class Last(Timely):
 
     is_greatest: ClassVar[bool] = True
     reduce_sql: ClassVar[str] = "max({x})"
+
+
+def _are_ordered(
+    times: NDArray[np.int64], begin: NDArray[np.int64], end: NDArray[np.int64]
+) -> bool:
+    """Return whether times never fall from begin to end of a range."""
+    falls = np.concatenate([[0, 0], np.cumsum(times[1:] < times[:-1])])[: times.size + 1]
+    some = begin < end
+    return bool((falls[end[some]] == falls[begin[some] + 1]).all())
 
 
 def _bytes_of(array: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:

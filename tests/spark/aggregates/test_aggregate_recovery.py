@@ -125,7 +125,7 @@ N_KILLS, N_BATCHES, N_ROWS = 20, 40, 400
 
 FILTERED = (
     "SELECT k % 7 AS g, count(*) AS n, sum(id) AS total, max(id) AS top, "
-    "count(DISTINCT k) AS d, window.end AS at FROM s [RANGE 12 SECONDS SLIDE 3 SECONDS] "
+    "count(DISTINCT k) AS d, window.end AS till FROM s [RANGE 12 SECONDS SLIDE 3 SECONDS] "
     "WHERE id % 3 <> 0 AND k < 800 GROUP BY k % 7 HAVING count(*) > 2"
 )
 
@@ -136,7 +136,7 @@ PAIRS = (
 )
 
 JOINED = (
-    "SELECT k % 7 AS g, count(*) AS n, sum(a) AS total, max(b) AS top, window.end AS at "
+    "SELECT k % 7 AS g, count(*) AS n, sum(a) AS total, max(b) AS top, window.end AS till "
     "FROM pairs [RANGE 12 SECONDS SLIDE 3 SECONDS] GROUP BY k % 7"
 )
 
@@ -190,16 +190,17 @@ def expected(text):
         having, more = "", ""
         low = "(SELECT least(max(s.ts), (SELECT max(ts) FROM t)) FROM s)"
     return duckdb.sql(
-        f"WITH r AS ({rows}), w AS (SELECT to_timestamp(3 * n) AS at FROM range(200) AS x(n)) "
+        f"WITH r AS ({rows}), w AS (SELECT to_timestamp(3 * n) AS till FROM range(200) AS x(n)) "
         f"SELECT g, count(*) AS n, sum(a)::BIGINT AS total, max(b) AS top{more}, "
-        "epoch_us(at) AS at FROM w JOIN r ON r.ts >= at - INTERVAL 12 SECONDS AND r.ts < at "
-        f"WHERE at <= {low} - INTERVAL 2 SECONDS GROUP BY g, at {having} ORDER BY ALL"
+        "epoch_us(till) AS till FROM w "
+        "JOIN r ON r.ts >= till - INTERVAL 12 SECONDS AND r.ts < till "
+        f"WHERE till <= {low} - INTERVAL 2 SECONDS GROUP BY g, till {having} ORDER BY ALL"
     ).fetchall()
 
 
 def got(folder):
     return duckdb.sql(
-        f"SELECT * REPLACE (epoch_us(at) AS at) FROM '{folder}/out/*.parquet' ORDER BY ALL"
+        f"SELECT * REPLACE (epoch_us(till) AS till) FROM '{folder}/out/*.parquet' ORDER BY ALL"
     ).fetchall()
 
 
