@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
@@ -121,6 +122,11 @@ class StreamClock(Operator):
         """Whether the batch has no rows at all; see ``Clock``."""
         return self._newest.get("n_rows") == 0
 
+    @property
+    def has_late(self) -> bool:
+        """Whether rows of the batch are late; see ``Clock``."""
+        return bool(self._newest.get("n_late"))
+
     # -- state ----------------------------------------------------------------------------------
 
     def attach(self, place: StatePlace) -> None:
@@ -169,37 +175,40 @@ class StreamClock(Operator):
 
     def prepare(self, df: DataFrame, batch: Batch) -> None:
         """Look at the event times of a batch, and put its late rows aside."""
-        micros = F.col(_MICROS)
-        late = micros < self.before
-        counts = [
-            F.count(F.lit(1)).alias("n_rows"),
-            F.count(micros).alias("n_timed"),
-            F.count(F.when(late, 1)).alias("n_late"),
-            F.max(micros).alias("latest"),
-        ]
-        number = F.lit(0) if self._number is None else self._number
-        timed = df.select(self._micros.alias(_MICROS), number.alias("number"))
-        found = timed.agg(F.lit(0).alias("number"), *counts)
-        if self._number is not None:
-            found = timed.groupBy("number").agg(*counts)
-        rows_found = found.collect()
+        found = df.groupBy(*self._looked_by).agg(*self._looked_at).collect()
+        timed = [row for row in found if row["latest"] is not None]
         names = list(self.streams.lateness)
         self._newest = {
-            each: sum(row[each] for row in rows_found) for each in ("n_rows", "n_timed", "n_late")
-        }
-        self._newest["latest"] = {
-            names[row["number"]]: int(row["latest"])
-            for row in rows_found
-            if row["latest"] is not None
+            "n_rows": sum(row["n_rows"] for row in found),
+            "n_timed": sum(row["n_timed"] for row in found),
+            "n_late": 0,
+            "latest": {names[row["number"]]: int(row["latest"]) for row in timed},
         }
         self._late_files, self._is_new = set(), True
-        if self._newest["n_late"]:
-            rows = df.withColumn(_MICROS, self._micros).where(late)
+        # Spark compiles a statement anew where a number in it is another one: none is as a rule.
+        if any(row["earliest"] < self.before for row in timed):
+            rows = df.withColumn(_MICROS, self._micros).where(F.col(_MICROS) < self.before)
             task = _LateRows(self._place, batch.id, self.stream)
-            self._late_files = {
-                each.file for each in rows.mapInArrow(task.run, "file string").collect()
-            }
+            written = rows.mapInArrow(task.run, "file string, n bigint").collect()
+            self._late_files = {each.file for each in written}
+            self._newest["n_late"] = sum(each.n for each in written)
         self.after = self._low(self._latest)
+
+    @cached_property
+    def _looked_by(self) -> list[Column]:
+        """What the rows of a batch are told apart by, where they are of several streams."""
+        return [] if self._number is None else [self._number.alias("number")]
+
+    @cached_property
+    def _looked_at(self) -> list[Column]:
+        """What is looked at of the rows of a batch."""
+        return [
+            *([F.lit(0).alias("number")] if self._number is None else []),
+            F.count(F.lit(1)).alias("n_rows"),
+            F.count(self._micros).alias("n_timed"),
+            F.min(self._micros).alias("earliest"),
+            F.max(self._micros).alias("latest"),
+        ]
 
     def lay(self, df: DataFrame, batch: Batch) -> Laid:  # noqa: ARG002
         """Return the rows as they are."""
@@ -315,6 +324,11 @@ class ResultClock:
         """See ``Clock``."""
         return self.of.is_idle
 
+    @property
+    def has_late(self) -> bool:
+        """That no result is late; see ``Clock``."""
+        return False
+
     def asked(self) -> None:
         """Take note that an operator asks; see ``Clock``."""
         self.of.asked()
@@ -329,7 +343,7 @@ class _LateRows:
     stream: str
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Write the rows of a partition as a file, and return its name."""
+        """Write the rows of a partition as a file, and return its name and their number."""
         arrived = [each for each in batches if each.num_rows]
         if not arrived:
             return
@@ -337,4 +351,4 @@ class _LateRows:
         starts = table[_MICROS].to_numpy()
         rows = table.drop_columns([_MICROS])
         file = write_late_table(self.place, self.batch_id, task_ids()[0], self.stream, rows, starts)
-        yield pa.RecordBatch.from_pydict({"file": [file]})
+        yield pa.RecordBatch.from_pydict({"file": [file], "n": [table.num_rows]})

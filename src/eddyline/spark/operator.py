@@ -112,6 +112,11 @@ class Clock(Protocol):
         """Whether the batch has no rows at all, so that no time passes."""
         ...
 
+    @property
+    def has_late(self) -> bool:
+        """Whether the batch has rows that are late: of before ``before``."""
+        ...
+
     def asked(self) -> None:
         """Take note that an operator asks for the event time of batches."""
         ...

@@ -83,6 +83,7 @@ def laid_out(
     stream, first = next(iter(relations.items()))
     at = next((at for at, each in enumerate(steps) if len(each.inputs) > 1), None)
     if at is None:
+        first = first.narrowed([steps])
         clock = None if first.time is None else StreamClock.of(stream, first)
         site = Site(
             first.rows, query, options, time=first.time, lateness=first.lateness, clock=clock

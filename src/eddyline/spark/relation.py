@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import PySparkException
+from pyspark.sql import functions as F
 
 from eddyline.errors import OptionError, QueryError
 from eddyline.query.cql import read_window
+from eddyline.query.reading import columns_of_stream
 from eddyline.query.windows import LONGEST, SlideWindow
 from eddyline.registry import checked_text, unknown
+from eddyline.sql.parsing import quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from pyspark.sql import DataFrame
+
+    from eddyline.query.steps import Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +39,20 @@ class Relation:
         if self.lateness is None or self.time is None:
             return self.df
         return self.df.withWatermark(self.time, self.lateness)
+
+    def narrowed(self, queries: Iterable[Sequence[Step]]) -> Relation:
+        """Return a stream with the columns that queries over it read, and its event time.
+
+        Spark reads all columns of a micro-batch that is given to a function, and once more for each
+        job over it: it cannot see which of them are used.
+        """
+        columns = self.df.columns
+        found = [columns_of_stream(steps, columns) for steps in queries]
+        if not self.df.isStreaming or None in found:
+            return self
+        read = {self.time, *(name for names in found for name in names or ())}
+        kept = [F.col(quoted(each)) for each in columns if each in read]
+        return replace(self, df=self.df.select(*kept)) if 0 < len(kept) < len(columns) else self
 
 
 def check_time(what: str, columns: Iterable[str], time: str | None, lateness: str | None) -> None:

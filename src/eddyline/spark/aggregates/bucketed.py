@@ -7,6 +7,7 @@ tasks answer what event time allows, keep the rest, and report.
 from __future__ import annotations
 
 import threading
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from pyspark.sql import Observation
@@ -34,12 +35,11 @@ from eddyline.spark.event_time import micros_of
 from eddyline.spark.operator import Laid, Pending
 from eddyline.spark.run.observed_metrics import PendingMetrics
 from eddyline.spark.session import is_ansi
-from eddyline.state.rows import ALWAYS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
     from eddyline.aggregates.plan import BucketReport
     from eddyline.query.aggregates import AggregateCall
@@ -206,14 +206,18 @@ class Bucketed(Shown):
         # A micro-batch has a session of its stream's own.
         df.sparkSession.conf.set(ADAPTIVE, "false")
         arrived, done = Observation(), Observation()
-        rows = self._timely(df).observe(arrived, F.count(F.lit(1)).alias("n_rows"))
-        found = self._worked(rows, self.place)
-        found = found.observe(done, F.collect_list(REPORT).alias("reports"))
+        rows = self._timely(df).observe(arrived, self._observes[0])
+        found = self._worked(rows, self.place).observe(done, self._observes[1])
         pending = (("rows", arrived), (COMPONENT, done))
         return Laid(
             self.answers(found.where(f"{REPORT} IS NULL")),
             tuple(Pending(name, PendingMetrics(each)) for name, each in pending),
         )
+
+    @cached_property
+    def _observes(self) -> tuple[Column, Column]:
+        """What is observed of the rows that are worked on, and of what tasks return."""
+        return F.count(F.lit(1)).alias("n_rows"), F.collect_list(REPORT).alias("reports")
 
     def once(self, df: DataFrame) -> DataFrame:
         """Return all results over batch DataFrames; nothing is kept."""
@@ -225,10 +229,14 @@ class Bucketed(Shown):
 
     def _timely(self, df: DataFrame) -> DataFrame:
         """Return the rows that have an event time and are not late, with that time."""
-        is_timely = F.col(MICROS).isNotNull()
-        if self.clock.before != ALWAYS:
-            is_timely = F.col(MICROS) >= self.clock.before
-        return df.withColumn(MICROS, self.micros).where(is_timely)
+        return df.withColumn(MICROS, self.micros).where(self._is_timely)
+
+    @property
+    def _is_timely(self) -> str:
+        """SQL of whether a row has an event time and is not late."""
+        # Spark compiles a statement anew where a number in it is another one.
+        has_late = self.clock.has_late
+        return f"{MICROS} >= {self.clock.before}L" if has_late else f"{MICROS} IS NOT NULL"
 
     def _worked(
         self, rows: DataFrame, place: StatePlace | None, until: int | None = None

@@ -13,12 +13,11 @@ from eddyline.aggregates.loop import AggregateLoop
 from eddyline.query.correlations import KEY, PLACE
 from eddyline.query.windows import UNBOUNDED, span_text
 from eddyline.spark.aggregates.bucketed import Bucketed
-from eddyline.spark.aggregates.grouping import CHECK, CODE
+from eddyline.spark.aggregates.grouping import CHECK, CODE, START
 from eddyline.spark.aggregates.lifting import MICROS
-from eddyline.spark.aggregates.task import START, AggregateWorker
+from eddyline.spark.aggregates.task import AggregateWorker
 from eddyline.spark.arrow_tasks import BUCKET
 from eddyline.sql.parsing import quoted
-from eddyline.state.rows import ALWAYS
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -70,10 +69,7 @@ class CorrelateOperator(Bucketed):
 
     def _timely(self, df: DataFrame) -> DataFrame:
         """Return the rows that pass, and the matches that have an event time and are not late."""
-        rows, before = df.withColumn(MICROS, self.micros), self.clock.before
-        fits = F.col(MICROS).isNotNull()
-        if before != ALWAYS:
-            fits &= F.col(MICROS) >= before
+        rows, fits = df.withColumn(MICROS, self.micros), F.expr(self._is_timely)
         return rows.where(~self._is_mine | F.coalesce(fits, F.lit(False)))
 
     @property
@@ -83,10 +79,9 @@ class CorrelateOperator(Bucketed):
 
     def cells(self, rows: DataFrame) -> DataFrame:
         """Return the rows in the partitions that are their buckets."""
-        coded = self.placement.coded(rows, F.coalesce(F.col(MICROS), F.lit(0)))
-        own = [F.col(quoted(each.name)) for each in self.columns]
-        codes = [F.col(each) for each in (BUCKET, CODE, CHECK, START)]
-        return coded.select(*codes, *own).repartitionById(self.n_buckets, F.col(BUCKET))
+        to, own = self.placement, [quoted(each.name) for each in self.columns]
+        coded = to.coded(rows, f"coalesce({MICROS}, 0L)")
+        return to.in_buckets(coded.select(BUCKET, CODE, CHECK, START, *own))
 
     @property
     def fields(self) -> list[StructField]:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import reduce
-from operator import add
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from pyspark.errors import AnalysisException
@@ -23,11 +22,14 @@ if TYPE_CHECKING:
 CODE, CHECK = "__code", "__check"
 """Columns of the two hashes that a group is known by; see ``aggregates.cells``."""
 
+START = "__start"
+"""The column of the first instant of a cell (µs)."""
+
 CHECK_SEED = 0x9E3779B9
 """Hashed before a group for its second hash, which is another one by that."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Groups:
     """The groups of rows of a DataFrame."""
 
@@ -62,29 +64,32 @@ class Groups:
         return tuple(name for name, _ in self.columns)
 
     @property
-    def values(self) -> list[Column]:
-        """Their columns, over the rows."""
-        return [F.expr(f"({text}\n)").alias(name) for name, text in self.columns]
+    def values(self) -> list[str]:
+        """SQL of their columns, over the rows."""
+        return [f"({text}\n) AS {quoted(name)}" for name, text in self.columns]
 
-    def coded(self, df: DataFrame, n_buckets: int) -> DataFrame:
-        """Return rows that have the columns of groups with their codes and bucket."""
+    @cached_property
+    def keys(self) -> list[Column]:
+        """The columns that tell cells apart."""
+        return [F.col(each) for each in (BUCKET, CODE, CHECK, START, *map(quoted, self.names))]
+
+    def codes(self, n_buckets: int) -> list[str]:
+        """Return SQL of the codes and the bucket of groups, over rows with their columns."""
         parts = [part for each in self.fields for part in _hashed(each)]
-        nulls = [
-            F.col(quoted(name)).isNull().cast("int") * (1 << k) for k, name in enumerate(self.names)
-        ]
         # A hash steps over NULL, so the places of NULLs are hashed, too.
-        mask = reduce(add, nulls, F.lit(0))
-        code = F.xxhash64(mask, *parts)
-        check = F.xxhash64(F.lit(CHECK_SEED), mask, *parts)
-        bucket = F.pmod(code, F.lit(n_buckets)).cast("int")
-        return df.withColumns({CODE: code, CHECK: check, BUCKET: bucket})
+        nulls = [f"IF({quoted(name)} IS NULL, {1 << k}, 0)" for k, name in enumerate(self.names)]
+        hashed = ", ".join([" + ".join(nulls) or "0", *parts])
+        code = f"xxhash64({hashed})"
+        check = f"xxhash64({CHECK_SEED}L, {hashed})"
+        bucket = f"CAST(pmod({code}, {n_buckets}L) AS INT)"
+        return [f"{code} AS {CODE}", f"{check} AS {CHECK}", f"{bucket} AS {BUCKET}"]
 
 
-def _hashed(field: StructField) -> list[Column]:
+def _hashed(field: StructField) -> list[str]:
     """Return what is hashed of a column; of nested ones their text, too, which shows NULLs."""
-    column = F.col(quoted(field.name))
+    column = quoted(field.name)
     is_nested = isinstance(field.dataType, StructType | ArrayType)
-    return [column, column.cast("string")] if is_nested else [column]
+    return [column, f"CAST({column} AS STRING)"] if is_nested else [column]
 
 
 def _has_no_order(kind: object) -> bool:

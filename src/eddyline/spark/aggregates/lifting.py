@@ -31,7 +31,7 @@ MICROS = "__micros"
 """The column of the event time of rows (µs)."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class LiftedPartial:
     """One partial aggregate of a call."""
 
@@ -47,13 +47,13 @@ class LiftedPartial:
     value_kind: DataType
     """Type of what the monoid gives of partials."""
 
-    @property
+    @cached_property
     def reduced(self) -> Column:
         """Spark's aggregate that makes one partial of many rows; of a user's, their arguments."""
         template = self.monoid.reduce_sql or "collect_list({x})"
         return F.expr(template.format(x=f"({self.lift}\n)")).alias(self.column)
 
-    @property
+    @cached_property
     def of_row(self) -> Column:
         """The partial of a single row; of a user's aggregate, its arguments."""
         template = self.monoid.lift_sql or "{x}"

@@ -20,10 +20,9 @@ from eddyline.aggregates.slides import Slides
 from eddyline.errors import NotSupportedError, QueryError
 from eddyline.query.aggregates import WINDOW
 from eddyline.query.windows import LONGEST, SessionWindow, SlideWindow
-from eddyline.spark.aggregates.grouping import CHECK, CODE
+from eddyline.spark.aggregates.grouping import START
 from eddyline.spark.aggregates.lifting import MICROS
-from eddyline.spark.aggregates.task import END, START
-from eddyline.spark.arrow_tasks import BUCKET
+from eddyline.spark.aggregates.task import END
 from eddyline.spark.clock import ResultClock
 from eddyline.spark.event_time import instant_of
 from eddyline.sql.parsing import quoted
@@ -61,6 +60,8 @@ class AggregateOperator(Bucketed):
         asked = None if step.emits == "rstream" else step.emits
         self.emits = (asked or "istream") if changes else asked
         self.partials = self.partials_of(self.calls)
+        self._rows: dict[str, dict[str, Column]] = {}
+        """See ``_row``; each column is a dozen calls into Spark."""
         self.answers(self._nothing)  # says what is wrong with it
 
     @classmethod
@@ -120,11 +121,10 @@ class AggregateOperator(Bucketed):
 
     def _counted(self, rows: DataFrame) -> DataFrame:
         """Return rows, which windows count, in the partitions that are their buckets."""
-        rows = self.placement.coded(rows, F.col(MICROS))
-        names = [BUCKET, CODE, CHECK, START, *map(quoted, self.groups.names)]
-        columns = [F.col(each) for each in names] + [each.of_row for each in self.lifts]
-        columns += [F.col(quoted(each)).alias(tie) for tie, each in self._ties.items()]
-        return rows.select(*columns).repartitionById(self.n_buckets, F.col(BUCKET))
+        ties = [F.col(quoted(each)).alias(tie) for tie, each in self._ties.items()]
+        lifted = [each.of_row for each in self.lifts]
+        coded = self.placement.coded(rows).select(*self.groups.keys, *lifted, *ties)
+        return self.placement.in_buckets(coded)
 
     @property
     def _ties(self) -> dict[str, str]:
@@ -132,13 +132,12 @@ class AggregateOperator(Bucketed):
         return {f"__tie{k}": name for k, name in enumerate(self.ties)}
 
     @property
-    def _start(self) -> Column:
-        """The start of the cell of a row (µs)."""
-        micros = F.col(MICROS)
+    def _start(self) -> str:
+        """SQL of the start of the cell of a row (µs)."""
         if isinstance(self.window, SessionWindow):
-            return micros - F.pmod(micros, F.lit(self.window.gap))
+            return f"{MICROS} - pmod({MICROS}, {self.window.gap}L)"
         if not isinstance(self.window, SlideWindow):
-            return micros
+            return MICROS
         return start_of_cell(Slides.of(self.window))
 
     # -- results --------------------------------------------------------------------------------
@@ -196,8 +195,10 @@ class AggregateOperator(Bucketed):
 
     def _row(self, prefix: str) -> dict[str, Column]:
         """Return the columns that HAVING and output columns read beside the groups."""
-        values = {each.call.column: each.value(prefix) for each in self.calls}
-        return {**values, WINDOW: self._window_column}
+        if prefix not in self._rows:
+            values = {each.call.column: each.value(prefix) for each in self.calls}
+            self._rows[prefix] = {**values, WINDOW: self._window_column}
+        return self._rows[prefix]
 
     @property
     def _window_column(self) -> Column:

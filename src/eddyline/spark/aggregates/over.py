@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 from pyspark.sql import functions as F
@@ -11,15 +12,13 @@ from eddyline.aggregates.loop import AggregateLoop
 from eddyline.aggregates.plan import AggregatePlan, Frame
 from eddyline.query.windows import UNBOUNDED
 from eddyline.spark.aggregates.bucketed import Bucketed
-from eddyline.spark.aggregates.grouping import CHECK, CODE
-from eddyline.spark.aggregates.lifting import MICROS
-from eddyline.spark.aggregates.task import START
+from eddyline.spark.aggregates.grouping import CHECK, CODE, START
 from eddyline.spark.analysis import check_names
 from eddyline.spark.arrow_tasks import BUCKET
 from eddyline.sql.parsing import quoted
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
     from eddyline.query.steps import OverStep
     from eddyline.query.windows import Window
@@ -70,11 +69,15 @@ class OverOperator(Bucketed):
 
     def cells(self, rows: DataFrame) -> DataFrame:
         """Return the rows in the partitions that are their buckets."""
-        coded = self.placement.coded(rows, F.col(MICROS))
+        to = self.placement
+        return to.in_buckets(to.coded(rows).select(*self._travelling))
+
+    @cached_property
+    def _travelling(self) -> list[Column]:
+        """The columns that go to the buckets."""
         own = [F.col(quoted(each.name)) for each in self.columns]
         codes = [F.col(each) for each in (BUCKET, CODE, CHECK, START)]
-        chosen = coded.select(*codes, *own, *(each.of_row for each in self.lifts))
-        return chosen.repartitionById(self.n_buckets, F.col(BUCKET))
+        return [*codes, *own, *(each.of_row for each in self.lifts)]
 
     @property
     def fields(self) -> list[StructField]:
@@ -83,8 +86,13 @@ class OverOperator(Bucketed):
 
     def answers(self, found: DataFrame) -> DataFrame:
         """Return the rows with the values of their calls."""
+        return found.select(*self._answered)
+
+    @cached_property
+    def _answered(self) -> list[Column]:
+        """The output columns."""
         own = [F.col(quoted(each.name)) for each in self.columns]
-        return found.select(*own, *(each.value().alias(each.call.column) for each in self.calls))
+        return [*own, *(each.value().alias(each.call.column) for each in self.calls)]
 
     # -- what people see --------------------------------------------------------------------------
 

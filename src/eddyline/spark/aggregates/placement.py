@@ -5,13 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F
-
-from eddyline.spark.aggregates.grouping import CHECK, CODE
+from eddyline.spark.aggregates.grouping import START
 from eddyline.spark.aggregates.lifting import MICROS
-from eddyline.spark.aggregates.task import START
 from eddyline.spark.arrow_tasks import BUCKET
-from eddyline.sql.parsing import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,40 +26,43 @@ class Placement:
     n_buckets: int
     is_late: bool
 
-    def coded(self, rows: DataFrame, start: Column) -> DataFrame:
+    def coded(self, rows: DataFrame, start: str = MICROS) -> DataFrame:
         """Return rows with the start of their cells, their groups with codes, and their buckets.
 
         Args:
             rows: with their event time.
-            start: of the cell of each (µs).
+            start: SQL of the start of the cell of each (µs).
         """
-        by = dict(zip(self.groups.names, self.groups.values, strict=True))
-        # Each step is analysed by itself, which takes longer than what it computes.
-        return self.groups.coded(rows.withColumns({**by, START: start}), self.n_buckets)
+        # Texts, as each column is a dozen calls into Spark, and each step is analysed by itself.
+        rows = rows.selectExpr("*", *self.groups.values, f"{start} AS {START}")
+        return rows.selectExpr("*", *self.groups.codes(self.n_buckets))
 
-    def grouped(self, rows: DataFrame, start: Column, reduced: Sequence[Column]) -> DataFrame:
+    def grouped(self, rows: DataFrame, start: str, reduced: Sequence[Column]) -> DataFrame:
         """Return the cells of rows; they are in their buckets if rows are shuffled first.
 
         Args:
             rows: with their event time.
-            start: of the cell of each (µs).
+            start: SQL of the start of the cell of each (µs).
             reduced: the partial aggregates of a cell.
         """
         rows = self.coded(rows, start)
         if self.is_late:
-            rows = rows.repartitionById(self.n_buckets, F.col(BUCKET))
-        keys = [BUCKET, CODE, CHECK, START, *map(quoted, self.groups.names)]
+            rows = self.in_buckets(rows)
         # Without any aggregate cells are what is distinct.
+        keys = self.groups.keys
         return rows.groupBy(*keys).agg(*reduced) if reduced else rows.select(*keys).distinct()
 
     def placed(self, cells: DataFrame) -> DataFrame:
         """Return cells in the partitions that are their buckets."""
-        return cells if self.is_late else cells.repartitionById(self.n_buckets, F.col(BUCKET))
+        return cells if self.is_late else self.in_buckets(cells)
+
+    def in_buckets(self, rows: DataFrame) -> DataFrame:
+        """Return rows or cells in the partitions that are their buckets."""
+        return rows.repartitionById(self.n_buckets, BUCKET)
 
 
-def start_of_cell(slides: Slides) -> Column:
-    """Return the start of the cell of each row (µs); see ``Slides.cell_of``."""
-    micros, cut = F.col(MICROS), slides.cut
-    place = F.pmod(micros - F.lit(slides.origin), F.lit(slides.slide))
-    start = micros - place
-    return start + F.when(place >= cut, F.lit(cut)).otherwise(F.lit(0)) if cut else start
+def start_of_cell(slides: Slides) -> str:
+    """Return SQL of the start of the cell of each row (µs); see ``Slides.cell_of``."""
+    place = f"pmod({MICROS} - {slides.origin}L, {slides.slide}L)"
+    start = f"{MICROS} - {place}"
+    return f"{start} + IF({place} >= {slides.cut}L, {slides.cut}L, 0L)" if slides.cut else start

@@ -22,7 +22,7 @@ from eddyline.aggregates.slide_bucket import SharedBatch, SlideBatch
 from eddyline.errors import StateError
 from eddyline.query.windows import SessionWindow, SlideWindow
 from eddyline.runtime.reports import TaskReport
-from eddyline.spark.aggregates.grouping import CHECK, CODE
+from eddyline.spark.aggregates.grouping import CHECK, CODE, START
 from eddyline.spark.arrow_tasks import BUCKET, bucket_of, quiet_when_cut_short
 from eddyline.state.rows import Rows, as_kept
 
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 REPORT = "__report"
 """The column of what a bucket did: set in the last row of its partition, which is no result."""
 
-START, END = "__start", "__end"
-"""Columns of the first and the last instant of a cell (µs)."""
+END = "__end"
+"""The column of the last instant of a cell (µs)."""
 
 
 @dataclass(frozen=True)

@@ -62,6 +62,7 @@ class JoinInputs(Operator):
         self.before, self.after = ALWAYS, ALWAYS
         """The instants before which all results have come (µs); see ``operator.Clock``."""
         self.is_idle = False  # tables may have rows where no stream has any
+        self.has_late = False  # of its results, which are those that others ask for
         self._is_asked = False
         self.latest: dict[str, int] = {}
         self.counts = {each.name: ArrivalCounts() for each in source.layouts}

@@ -109,6 +109,7 @@ class AggregateEvaluation(Evaluation):
         self.names = tuple(self._queries)
         self.settings = first.settings
         self._first = first
+        self.source, _ = self._laid_out()
 
     def projections(self, query: Query) -> tuple[str, ...]:
         """Return the output columns of a query, over the rows of all."""
@@ -116,13 +117,15 @@ class AggregateEvaluation(Evaluation):
 
     def operators(self) -> list[Operator]:
         """Return the operators, with nothing learned yet."""
+        return [*self._laid_out()[1], _Placed()]
+
+    def _laid_out(self) -> tuple[DataFrame, list[Operator]]:
         first = self._first
-        _, made = laid_out(self.steps, first.relations, first.name, first.options)
-        return [*made, _Placed()]
+        return laid_out(self.steps, first.relations, first.name, first.options)
 
     def shape(self) -> DataFrame:
         """Return a DataFrame with the columns of the rows of all, for analysis only."""
-        df = self._first.source
+        df = self.source
         for each in self.operators():
             df = each.shape(df)
         return df

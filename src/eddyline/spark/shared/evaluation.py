@@ -24,6 +24,8 @@ class Evaluation(ABC):
 
     identity: str
     """Learned and durable state is of use only for queries of the same identity."""
+    source: DataFrame
+    """The rows of the stream, with the columns that the queries read."""
     settings: Mapping[str, str]
     """Its options, as texts."""
     words: str

@@ -39,7 +39,8 @@ class FilterEvaluation(Evaluation):
     words = "each is a rule there"
 
     def __init__(self, queries: Sequence[Query]) -> None:
-        self._source = queries[0].source
+        (stream,) = queries[0].relations.values()
+        self.source = stream.narrowed([each.steps for each in queries]).rows
         self.rules = RuleSet.of(
             [PredicateRule(each.name, predicates_of(each)) for each in queries],
             name=f"queries over {queries[0].streams[0]}",
@@ -56,7 +57,7 @@ class FilterEvaluation(Evaluation):
     def operators(self) -> Sequence[Operator]:
         """Return the operator of the rules, with nothing learned yet."""
         column = MatchesColumn(PLACES, as_places=True)
-        self._operator = self.rules.query_operator(self._source, column, "")
+        self._operator = self.rules.query_operator(self.source, column, "")
         return [self._operator]
 
     def projections(self, query: Query) -> tuple[str, ...]:
@@ -65,7 +66,7 @@ class FilterEvaluation(Evaluation):
 
     def shape(self) -> DataFrame:
         """Return the stream."""
-        return self._source
+        return self.source
 
     def remove(self, *names: str) -> None:
         """Let queries go while the others run on."""

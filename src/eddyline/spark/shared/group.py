@@ -262,7 +262,7 @@ class SharedQueries:
             name=f"{first.name}{rest} over {self.stream}",
             text="\n".join(f"{each.name}: {each.text}" for each in queries),
             identity=evaluation.identity,
-            source=first.source,
+            source=evaluation.source,
             settings=evaluation.settings,
             operators=lambda _: evaluation.operators(),
             rename="engine.query(…, name='…')",

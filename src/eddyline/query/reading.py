@@ -1,0 +1,141 @@
+"""The columns of a stream that a query reads: the others need not be read from files at all."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from eddyline.query.predicates import FunctionPredicate, MixedPredicate
+from eddyline.query.steps import (
+    AggregateStep,
+    FilterStep,
+    OverStep,
+    ProjectStep,
+    ReadStep,
+    SharedAggregateStep,
+)
+from eddyline.sql.parsing import parse_output
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from sqlglot import Expr
+
+    from eddyline.query.aggregates import AggregateCall
+    from eddyline.query.predicates import Predicate
+    from eddyline.query.steps import Step
+
+_UNITS = frozenset(
+    {"year", "quarter", "month", "week", "day", "dayofyear"}
+    | {"hour", "minute", "second", "millisecond", "microsecond"}
+)
+"""Words that stand where a column could, as in ``dateadd(day, 1, ts)``."""
+
+_CHOOSE = ProjectStep, AggregateStep, SharedAggregateStep
+"""Steps after which no column is left but those that they make."""
+
+
+def columns_of_stream(steps: Sequence[Step], columns: Sequence[str]) -> tuple[str, ...] | None:
+    """Return the columns of the one stream that steps read, in the order of the stream.
+
+    Args:
+        steps: each over the result of the one before.
+        columns: of the stream; its event time is read if a step names it.
+
+    Returns:
+        None where all columns count, or where it cannot be told: of ``*``, of windows that count
+        rows, which are in the order of all columns where times are equal, of names that are none
+        of the stream's, and of rules, whose results are whole rows.
+
+    Example:
+        >>> from eddyline.query.predicates import SqlPredicate
+        >>> steps = (FilterStep("s", (SqlPredicate("s.V > 3"),)), ProjectStep("s", ("k AS key",)))
+        >>> columns_of_stream(steps, ("k", "v", "w"))
+        ('k', 'v')
+        >>> columns_of_stream((ProjectStep("s", ("*",)),), ("k", "v", "w")) is None
+        True
+    """
+    known = {each.lower() for each in columns}
+    chooses = next((at for at, each in enumerate(steps) if isinstance(each, _CHOOSE)), None)
+    if chooses is None or len(known) < len(columns):
+        return None
+    read: set[str] = set()
+    made = set(_UNITS)
+    for step in steps[: chooses + 1]:
+        texts = _texts_of(step)
+        trees = _trees(texts) if texts is not None else None
+        if trees is None:
+            return None
+        made |= _made_by(step, trees)
+        for path in _paths(trees):
+            name = next((part for part in path[:2] if part in known), None)
+            if name is None and path[0] not in made:
+                return None
+            read.add(name or "")
+    return tuple(each for each in columns if each.lower() in read)
+
+
+def _texts_of(step: Step) -> list[str] | None:
+    """Return the SQL texts of a step over the columns of its input; None if there may be others."""
+    texts: list[str] | None = None
+    match step:
+        case ReadStep():
+            texts = []
+        case FilterStep():
+            texts = [text for each in step.predicates for text in _texts_of_predicate(each)]
+        case ProjectStep():
+            own = (text for call in step.calls.values() for text in call.reads)
+            texts = [*step.projections, *own]
+        case AggregateStep() if step.window.counts is None:
+            texts = [*(text for _, text in step.groups), *_texts_of_calls(step.calls)]
+        case SharedAggregateStep():
+            members = [_texts_of(each) for each, _ in step.members]
+            if None not in members:
+                texts = [text for own in members for text in own or ()]
+                texts += [where for _, where in step.members if where]
+        case OverStep() if all(each.window.counts is None for each in step.calls):
+            texts = [*step.partition_by, *_texts_of_calls([each.call for each in step.calls])]
+    return texts
+
+
+def _texts_of_predicate(predicate: Predicate) -> list[str]:
+    if isinstance(predicate, FunctionPredicate):
+        return list(predicate.reads)
+    if isinstance(predicate, MixedPredicate):
+        own = (text for each in predicate.functions.values() for text in each.reads)
+        return [predicate.text, *own]
+    return [predicate.text]
+
+
+def _texts_of_calls(calls: Iterable[AggregateCall]) -> list[str]:
+    return [text for call in calls for text in (*call.arguments, call.where) if text]
+
+
+def _made_by(step: Step, trees: Iterable[Expr]) -> set[str]:
+    """Return the names, in lower case, that stand for something else unless a column has them."""
+    names = {
+        each.name for tree in trees for of in tree.find_all(exp.Lambda) for each in of.expressions
+    }
+    if isinstance(step, ProjectStep):
+        names |= step.calls.keys()
+    elif isinstance(step, OverStep):
+        names |= {each.call.column for each in step.calls}
+    return {each.lower() for each in names}
+
+
+def _trees(texts: Iterable[str]) -> list[Expr] | None:
+    """Return the trees of SQL texts; None if one cannot be read, or has all columns."""
+    try:
+        trees = [parse_output(text) for text in texts]
+    except SqlglotError:
+        return None
+    return None if any(each.find(exp.Star) for each in trees) else trees
+
+
+def _paths(trees: Iterable[Expr]) -> Iterator[tuple[str, ...]]:
+    """Yield the names, in lower case, that may be columns, perhaps qualified or with a field."""
+    for tree in trees:
+        for node in tree.find_all(exp.Column):
+            yield tuple(part.name.lower() for part in node.parts)
