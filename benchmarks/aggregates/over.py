@@ -37,6 +37,10 @@ WINDOWS = {"m": ("1 MINUTE", 60_000_000), "h": ("1 HOUR", HOUR_US), "d": ("24 HO
 """By a name, each as SQL says it, and its length (µs)."""
 
 
+MONOIDS = {"sum": "sum", "avg": "mean", "max": "max"}
+"""How the partial aggregates of a row are put together, by column."""
+
+
 def _values(window: str) -> str:
     """Return the output columns of a window."""
     calls = {"sum(v)": "total", "avg(v)": "mean", "max(v)": "most"}
@@ -70,13 +74,9 @@ class Operator:
         self.state = BucketState()
         self.low = ALWAYS
         self.frames = tuple(
-            Frame(RangeWindow(length), Partials(self._monoids(name)))
+            Frame(RangeWindow(length), Partials(MONOIDS), {f"{name}_{of}": of for of in MONOIDS})
             for name, (_, length) in WINDOWS.items()
         )
-
-    @staticmethod
-    def _monoids(window: str) -> dict[str, str]:
-        return {f"{window}_sum": "sum", f"{window}_avg": "mean", f"{window}_max": "max"}
 
     def batch(self, rows: Rows, latest: int) -> list[pa.Table]:
         """Return the results that a batch brings."""
@@ -96,9 +96,8 @@ def lifted(table: pa.Table) -> Rows:
     ones = pa.array(np.ones(len(value), np.int64))
     mean = pa.StructArray.from_arrays([value.cast(pa.float64()), ones], ["sum", "n"])
     payload = table.select(["id", "ts", "k"])
-    for name in WINDOWS:
-        for kind, column in (("sum", value), ("avg", mean), ("max", value)):
-            payload = payload.append_column(f"{name}_{kind}", column)
+    for name, column in zip(MONOIDS, (value, mean, value), strict=True):
+        payload = payload.append_column(name, column)
     return Rows({0: _mixed(k, 3), 1: _mixed(k, 5)}, starts, starts, payload)
 
 

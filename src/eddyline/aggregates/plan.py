@@ -62,6 +62,9 @@ class Frame:
 
     window: Window
     partials: Partials
+    """By the columns of rows that have them, which several frames may have in common."""
+    values: Mapping[str, str]
+    """The columns of its values, and those of their partials."""
 
 
 @dataclass(frozen=True, slots=True)

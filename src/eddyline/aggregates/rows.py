@@ -97,7 +97,11 @@ class RowBatch(BucketBatch):
         row_ranges(cells.starts, group_bounds(cells), is_new, length, reach.n_rows, ranges)
         lo, hi = np.ascontiguousarray(ranges[:, 0]), np.ascontiguousarray(ranges[:, 1])
         made = frame.partials.made
-        return {name: made[name].value(whole(cells.payload[name]), lo, hi) for name in names}
+        columns = {name: whole(cells.payload[name]) for name in names}
+        return {
+            name: made[source].value(columns[source], lo, hi)
+            for name, source in frame.values.items()
+        }
 
 
 def _with_history(before: Sequence[Rows], fresh: Rows, names: Sequence[str]) -> tuple[Rows, Mask]:

@@ -115,7 +115,7 @@ class Bucketed(Shown):
     def partials_of(self, calls: Sequence[LiftedCall]) -> Partials:
         """Return the columns of the partial aggregates of calls."""
         own = [each for call in calls for each in call.partials]
-        monoids = {each.column: each.name or each.monoid for each in own}
+        monoids = {each.source: each.name or each.monoid for each in own}
         return Partials(monoids, is_ansi(self.spark))
 
     @property

@@ -36,7 +36,9 @@ class LiftedPartial:
     """One partial aggregate of a call."""
 
     column: str
-    """The column that it travels in."""
+    """The column of what the monoid gives of partials."""
+    source: str
+    """The column that it travels in: of rows the same for equal partials of several calls."""
     monoid: Monoid
     name: str
     """The name of the monoid in the table; empty of a user's."""
@@ -51,14 +53,14 @@ class LiftedPartial:
     def reduced(self) -> Column:
         """Spark's aggregate that makes one partial of many rows; of a user's, their arguments."""
         template = self.monoid.reduce_sql or "collect_list({x})"
-        return F.expr(template.format(x=f"({self.lift}\n)")).alias(self.column)
+        return F.expr(template.format(x=f"({self.lift}\n)")).alias(self.source)
 
     @cached_property
     def of_row(self) -> Column:
         """The partial of a single row; of a user's aggregate, its arguments."""
         template = self.monoid.lift_sql or "{x}"
         text = template.format(x=f"({self.lift}\n)", type=self.kind.simpleString())
-        return F.expr(text).cast(self.kind).alias(self.column)
+        return F.expr(text).cast(self.kind).alias(self.source)
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,8 @@ class Lifting:
     def __init__(self, df: DataFrame, *, by_row: bool) -> None:
         self.df = df
         self.by_row = by_row
+        self._sources: dict[tuple[str, str], str] = {}
+        """The columns in which partials of rows travel, by what they are."""
 
     def calls(self, calls: Sequence[AggregateCall]) -> tuple[LiftedCall, ...]:
         """Return calls as columns.
@@ -133,7 +137,10 @@ class Lifting:
         monoid = MONOIDS[partial.monoid]
         template = monoid.reduce_sql or "{x}"
         kind = self._type(template.format(x=f"({lift}\n)"))
-        return LiftedPartial(column, monoid, partial.monoid, lift, kind, value_type(monoid, kind))
+        what = (partial.monoid, lift)
+        source = self._sources.setdefault(what, column) if self.by_row else column
+        gives = value_type(monoid, kind)
+        return LiftedPartial(column, source, monoid, partial.monoid, lift, kind, gives)
 
     def _own(self, number: int, call: AggregateCall, arguments: Sequence[str]) -> LiftedCall:
         """Return a call of a user's aggregate: its arguments travel, and tasks lift them."""
@@ -147,7 +154,8 @@ class Lifting:
         none = np.empty(0, np.int64)
         kind = from_arrow_type(monoid.value(lifted, none, none).type)
         column = of_row if self.by_row else self._type(f"collect_list({lift})")
-        partial = LiftedPartial(f"__p{number}_0", monoid, "", lift, column, kind)
+        name = f"__p{number}_0"
+        partial = LiftedPartial(name, name, monoid, "", lift, column, kind)
         return LiftedCall(call, "{0}", (partial,), kind)
 
     def _type(self, text: str) -> DataType:

@@ -55,7 +55,14 @@ class OverOperator(Bucketed):
 
     def plan_of(self, before: int, after: int) -> AggregatePlan:
         """Return the work of the buckets between two instants (µs)."""
-        frames = [Frame(window, self.partials_of(calls)) for window, calls in self.frames.items()]
+        frames = [
+            Frame(
+                window,
+                self.partials_of(calls),
+                {each.column: each.source for call in calls for each in call.partials},
+            )
+            for window, calls in self.frames.items()
+        ]
         is_counted = any(each.window.counts is not None for each in frames)
         return AggregatePlan(
             before,
@@ -77,7 +84,8 @@ class OverOperator(Bucketed):
         """The columns that go to the buckets."""
         own = [F.col(quoted(each.name)) for each in self.columns]
         codes = [F.col(each) for each in (BUCKET, CODE, CHECK, START)]
-        return [*codes, *own, *(each.of_row for each in self.lifts)]
+        lifted = {each.source: each.of_row for each in self.lifts}
+        return [*codes, *own, *lifted.values()]
 
     @property
     def fields(self) -> list[StructField]:
