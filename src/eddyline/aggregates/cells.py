@@ -24,19 +24,17 @@ CODE, CHECK = 0, 1
 
 
 def in_order(cells: Rows) -> Rows:
-    """Return cells by group and start; of equal ones, those first that stand first."""
-    order = np.argsort(cells.starts, kind="stable") if _falls(cells.starts) else None
-    codes = cells.codes[CODE] if order is None else cells.codes[CODE][order]
-    if _falls(codes):
-        by_code = np.argsort(codes, kind="stable")
-        order = by_code if order is None else order[by_code]
-    found = cells if order is None else cells.taken(order)
-    return _told_apart(found)
+    """Return cells by group and start; of equal ones, those first that stand first.
 
-
-def _falls(values: Ints) -> bool:
-    """Return whether some value is less than the one before it."""
-    return bool((values[1:] < values[:-1]).any())
+    Of parts that are in order, the oldest first, no more is done than that their codes are merged.
+    """
+    codes, starts, order = cells.codes[CODE], cells.starts, None
+    if (codes[1:] < codes[:-1]).any():
+        order = np.argsort(codes, kind="stable")
+        codes, starts = codes[order], starts[order]
+    if ((codes[1:] == codes[:-1]) & (starts[1:] < starts[:-1])).any():
+        order = np.lexsort((cells.starts, cells.codes[CODE]))
+    return _told_apart(cells if order is None else cells.taken(order))
 
 
 def _told_apart(cells: Rows) -> Rows:
