@@ -359,6 +359,9 @@ def frame_text(window: Window, world: World) -> str:
 
 # -- rows -----------------------------------------------------------------------------------------
 
+MOST_BATCHES = 6
+"""Most batches of a stream: what a batch has to go wrong over, it has with a few before it."""
+
 CUTS = ("1", "2", "7", "all", "some")
 """How many rows a batch has; ``some``: as many as it happens, and now and then none."""
 
@@ -416,6 +419,9 @@ def cut(rows: Sequence[dict[str, Any]], kind: str, rng: Random) -> list[tuple[di
         n = size.get(kind) or rng.choice([0, 1, 3, 5])
         batches.append(tuple(rows[first : first + n]))
         first += n
+    while len(batches) > MOST_BATCHES:  # as cut, but for some that follow each other
+        at = rng.randrange(len(batches) - 1)
+        batches[at : at + 2] = [batches[at] + batches[at + 1]]
     return batches or [()]
 
 
