@@ -60,7 +60,7 @@ def test_group_by(spark, kind):
 
 
 @given(case=over_cases().filter(has_answers))
-@examples(40, phases=PHASES)
+@examples(30, phases=PHASES)
 def test_over(spark, case):
     check(spark, case)
 
