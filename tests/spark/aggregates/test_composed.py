@@ -281,3 +281,13 @@ def test_other_windows_do_not_go_on_from_a_checkpoint(engine, tmp_path):
     changed = engine.query(text.format(3), name="q", replace=True)
     with pytest.raises(StateError, match="state of another query"):
         ended(changed, checkpoint=str(tmp_path))
+
+
+def test_texts_of_a_collation_are_no_groups_yet(spark, folder):
+    df = spark.read.parquet(str(folder / "s"))
+    df = df.selectExpr("ts", "CAST(k AS STRING) COLLATE UTF8_LCASE AS k")
+    given = {"time": "ts", "windows": "NOW", "aggregates": {"n": "count(*)"}}
+    with pytest.raises(NotSupportedError, match="equal without being the same"):
+        el.window_aggregate(df, by="k", **given)
+    plain = df.selectExpr("ts", "k COLLATE UTF8_BINARY AS k")
+    assert el.window_aggregate(plain, by="k", **given).count() > 0

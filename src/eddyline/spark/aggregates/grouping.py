@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, MapType, StructField, StructType, VariantType
+from pyspark.sql.types import ArrayType, MapType, StringType, StructField, StructType, VariantType
 
-from eddyline.errors import QueryError
+from eddyline.errors import NotSupportedError, QueryError
 from eddyline.spark.arrow_tasks import BUCKET
 from eddyline.sql.parsing import quoted
 
@@ -29,6 +29,9 @@ CHECK_SEED = 0x9E3779B9
 """Hashed before a group for its second hash, which is another one by that."""
 
 
+_NESTED = StructType, ArrayType
+
+
 @dataclass(frozen=True)
 class Groups:
     """The groups of rows of a DataFrame."""
@@ -44,6 +47,7 @@ class Groups:
 
         Raises:
             QueryError: one that Spark refuses, or of a type that cannot be grouped by.
+            NotSupportedError: texts of a collation.
         """
         found = []
         for name, text in columns:
@@ -55,6 +59,13 @@ class Groups:
             if _has_no_order(kind):
                 msg = f"GROUP BY {text}: {kind.simpleString()} is no type to group by"
                 raise QueryError(msg, group=text)
+            if _is_collated(kind):
+                msg = (
+                    f"GROUP BY {text}: texts that are equal without being the same "
+                    f"({kind.simpleString()}) are not supported yet; write lower(…), or "
+                    f"… COLLATE UTF8_BINARY"
+                )
+                raise NotSupportedError(msg, group=text)
             found.append(StructField(name, kind))
         return cls(tuple(columns), tuple(found))
 
@@ -68,10 +79,20 @@ class Groups:
         """SQL of their columns, over the rows."""
         return [f"({text}\n) AS {quoted(name)}" for name, text in self.columns]
 
+    @property
+    def are_nested(self) -> bool:
+        """Whether some have parts: a zero in these has a sign until Spark groups by them."""
+        return any(isinstance(each.dataType, _NESTED) for each in self.fields)
+
+    @cached_property
+    def own_keys(self) -> list[Column]:
+        """The columns that tell cells apart."""
+        return [F.col(each) for each in (START, *map(quoted, self.names))]
+
     @cached_property
     def keys(self) -> list[Column]:
-        """The columns that tell cells apart."""
-        return [F.col(each) for each in (BUCKET, CODE, CHECK, START, *map(quoted, self.names))]
+        """The same and what is computed of them."""
+        return [*(F.col(each) for each in (BUCKET, CODE, CHECK)), *self.own_keys]
 
     def codes(self, n_buckets: int) -> list[str]:
         """Return SQL of the codes and the bucket of groups, over rows with their columns."""
@@ -88,7 +109,7 @@ class Groups:
 def _hashed(field: StructField) -> list[str]:
     """Return what is hashed of a column; of nested ones their text, too, which shows NULLs."""
     column = quoted(field.name)
-    is_nested = isinstance(field.dataType, StructType | ArrayType)
+    is_nested = isinstance(field.dataType, _NESTED)
     return [column, f"CAST({column} AS STRING)"] if is_nested else [column]
 
 
@@ -98,3 +119,12 @@ def _has_no_order(kind: object) -> bool:
     if isinstance(kind, ArrayType):
         return _has_no_order(kind.elementType)
     return isinstance(kind, MapType | VariantType)
+
+
+def _is_collated(kind: object) -> bool:
+    """Return whether texts of a type may be equal where their bytes are not."""
+    if isinstance(kind, StructType):
+        return any(_is_collated(field.dataType) for field in kind)
+    if isinstance(kind, ArrayType):
+        return _is_collated(kind.elementType)
+    return isinstance(kind, StringType) and kind.collation != "UTF8_BINARY"

@@ -33,9 +33,7 @@ class Placement:
             rows: with their event time.
             start: SQL of the start of the cell of each (µs).
         """
-        # Texts, as each column is a dozen calls into Spark, and each step is analysed by itself.
-        rows = rows.selectExpr("*", *self.groups.values, f"{start} AS {START}")
-        return rows.selectExpr("*", *self.groups.codes(self.n_buckets))
+        return self._coded(self._grouping(rows, start))
 
     def grouped(self, rows: DataFrame, start: str, reduced: Sequence[Column]) -> DataFrame:
         """Return the cells of rows; they are in their buckets if rows are shuffled first.
@@ -45,11 +43,25 @@ class Placement:
             start: SQL of the start of the cell of each (µs).
             reduced: the partial aggregates of a cell.
         """
-        rows = self.coded(rows, start)
-        if self.is_late:
-            rows = self.in_buckets(rows)
+        rows = self._grouping(rows, start)
+        if not self.is_late and not self.groups.are_nested:
+            return self._coded(self._reduced(rows, self.groups.own_keys, reduced))
+        rows = self._coded(rows)
+        rows = self.in_buckets(rows) if self.is_late else rows
+        return self._reduced(rows, self.groups.keys, reduced)
+
+    def _grouping(self, rows: DataFrame, start: str) -> DataFrame:
+        """Return rows with the columns that tell cells apart."""
+        # Texts, as each column is a dozen calls into Spark, and each step is analysed by itself.
+        return rows.selectExpr("*", *self.groups.values, f"{start} AS {START}")
+
+    def _coded(self, rows: DataFrame) -> DataFrame:
+        """Return rows, or cells, of which there are fewer, with codes and buckets."""
+        return rows.selectExpr("*", *self.groups.codes(self.n_buckets))
+
+    @staticmethod
+    def _reduced(rows: DataFrame, keys: Sequence[Column], reduced: Sequence[Column]) -> DataFrame:
         # Without any aggregate cells are what is distinct.
-        keys = self.groups.keys
         return rows.groupBy(*keys).agg(*reduced) if reduced else rows.select(*keys).distinct()
 
     def placed(self, cells: DataFrame) -> DataFrame:
