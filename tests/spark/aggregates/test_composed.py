@@ -290,4 +290,4 @@ def test_texts_of_a_collation_are_no_groups_yet(spark, folder):
     with pytest.raises(NotSupportedError, match="equal without being the same"):
         el.window_aggregate(df, by="k", **given)
     plain = df.selectExpr("ts", "k COLLATE UTF8_BINARY AS k")
-    assert el.window_aggregate(plain, by="k", **given).count() > 0
+    assert el.window_aggregate(plain, by="k", **given).to_df().count() > 0
