@@ -356,5 +356,4 @@ def operators_of_inputs(
 
 def _renamed(df: DataFrame, names: Mapping[str, str]) -> DataFrame:
     """Return a DataFrame with other names for some columns."""
-    columns = [F.col(quoted(each)).alias(names.get(each, each)) for each in df.columns]
-    return df.select(*columns)
+    return df.toDF(*(names.get(each, each) for each in df.columns))
