@@ -32,8 +32,6 @@ class Monoid(ABC):
 
     can_merge: ClassVar[bool] = True
     """Whether partials of ranges can be partials again."""
-    compact_sql: ClassVar[str] = ""
-    """SQL of a smaller partial that stands for a merged one ``{x}``; empty if none is needed."""
 
     @abstractmethod
     def merge(

@@ -1,7 +1,6 @@
 """Sketches of Spark's DataSketches functions: collected here, combined and read by Spark.
 
-A cell is a list of sketches, of one element as Spark makes it. Lists grow where cells are merged;
-``compact_sql`` makes one sketch of them again.
+A cell is a list of sketches, of one element as Spark makes it. Lists grow where cells are merged.
 """
 
 from __future__ import annotations
@@ -36,7 +35,6 @@ class DistinctSketch(Lists):
 
     reduce_sql: ClassVar[str] = f"array(hll_sketch_agg({{x}}, {LG_K}))"
     lift_sql: ClassVar[str] = ""
-    compact_sql: ClassVar[str] = f"array({united('{x}', 'hll_union')})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,4 +43,3 @@ class QuantileSketch(Lists):
 
     reduce_sql: ClassVar[str] = f"array(kll_sketch_agg_double({{x}}, {KLL_K}))"
     lift_sql: ClassVar[str] = ""
-    compact_sql: ClassVar[str] = f"array({united('{x}', 'kll_sketch_merge_double')})"

@@ -23,7 +23,7 @@ from eddyline.spark.event_time import micros_of
 from eddyline.spark.operator import Laid, Operator
 from eddyline.spark.relation import lateness_of
 from eddyline.state.event_time import EventTime, earlier
-from eddyline.state.late_rows import read_late, settle_late, with_times, write_late_table
+from eddyline.state.late_rows import late_rows, settle_late, write_late_table
 from eddyline.state.manifest import StatePart
 from eddyline.state.rows import ALWAYS, FOREVER
 from eddyline.watch import clock as words
@@ -245,18 +245,10 @@ class StreamClock(Operator):
         Raises:
             StateError: they cannot be read.
         """
-        try:
-            found = read_late(self._place, name, self._last_batch)
-        except OSError as error:
-            msg = (
-                f"late rows cannot be read from {self._place.late}: {error}; a run without a "
-                f"checkpoint removes them when it ends"
-            )
-            raise StateError(msg, folder=self._place.late) from error
-        if found is not None:
-            return found
-        schema = to_arrow_schema(self._columns.schema, timezone="UTC")
-        return with_times(schema.empty_table(), pa.array([], pa.int64()).to_numpy())
+        columns = self._columns.schema
+        return late_rows(
+            self._place, name, self._last_batch, lambda: to_arrow_schema(columns, timezone="UTC")
+        )
 
     def lines(self) -> tuple[str, ...]:
         """Return the late rows in words, for the progress."""

@@ -6,16 +6,17 @@ import uuid
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from eddyline.data.durable_files import sync_files
+from eddyline.errors import StateError
 from eddyline.state.place import names_in
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from eddyline.state.place import StatePlace
@@ -74,10 +75,35 @@ def with_times(payload: pa.Table, starts: NDArray[np.int64]) -> pa.Table:
     return pa.table([*payload.columns, times], names=[*payload.column_names, TIME])
 
 
-def read_late(place: StatePlace, name: str, until: int) -> pa.Table | None:
-    """Return the late rows of an input, by batch; None if there is none.
+def late_rows(
+    place: StatePlace, name: str, until: int, schema: Callable[[], pa.Schema]
+) -> pa.Table:
+    """Return the late rows of an input, by batch, with their event times.
 
-    Files of batches after ``until`` are of an attempt that failed.
+    Args:
+        place: where they are.
+        name: of the input.
+        until: the last batch; files of later ones are of an attempt that failed.
+        schema: returns the columns, where there is no row.
+
+    Raises:
+        StateError: they cannot be read.
+    """
+    try:
+        found = read_late(place, name, until)
+    except OSError as error:
+        msg = (
+            f"late rows cannot be read from {place.late}: {error}; a run without a checkpoint "
+            f"removes them when it ends"
+        )
+        raise StateError(msg, folder=place.late) from error
+    if found is not None:
+        return found
+    return with_times(schema().empty_table(), np.empty(0, np.int64))
+
+
+def read_late(place: StatePlace, name: str, until: int) -> pa.Table | None:
+    """Return the same; None if there is none.
 
     Raises:
         OSError: they cannot be read.

@@ -37,7 +37,7 @@ from eddyline.spark.joins.placement import placed
 from eddyline.spark.joins.task import REPORT, BatchWorker, OnceWorker, Shape
 from eddyline.spark.operator import Laid, Operator, Pending
 from eddyline.spark.run.observed_metrics import PendingMetrics
-from eddyline.state.late_rows import read_late, settle_late, with_times
+from eddyline.state.late_rows import late_rows, settle_late
 from eddyline.state.repartitioning import Moved, buckets_for
 from eddyline.state.rows import ALWAYS
 from eddyline.watch import joins as words
@@ -289,20 +289,12 @@ class JoinOperator(Operator):
         Raises:
             StateError: they cannot be read.
         """
-        try:
-            found = read_late(self.place, name, self._last_batch)
-        except OSError as error:
-            msg = (
-                f"late rows cannot be read from {self.place.late}: {error}; a run without a "
-                f"checkpoint removes them when it ends"
-            )
-            raise StateError(msg, folder=self.place.late) from error
-        if found is not None:
-            return found
+        return late_rows(self.place, name, self._last_batch, lambda: self._late_schema(name))
+
+    def _late_schema(self, name: str) -> pa.Schema:
         layout = next(each for each in self.bound.source.layouts if each.name == name)
         columns = [column for column, _ in (*layout.columns, *layout.keys_only)]
-        schema = to_arrow_schema(self.bound.fields_of(layout, columns), timezone="UTC")
-        return with_times(schema.empty_table(), np.empty(0, np.int64))
+        return to_arrow_schema(self.bound.fields_of(layout, columns), timezone="UTC")
 
     def lines(self) -> tuple[str, ...]:
         """Return the orders in force and what the windows hold in words, for the progress."""
