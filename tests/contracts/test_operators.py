@@ -97,14 +97,15 @@ ALERTS = ProjectStep("m", ("bigint(__carried) AS id", "bigint(__key[0]) AS w"))
 """A correlation of rows of one rule by ``w``: matches, and its alerts."""
 
 
-def _member(length_s, slide_s, *calls):
-    """Return one of several aggregates by ``w``."""
+def _member(length_s, slide_s, by, *calls):
+    """Return one of several aggregates by some columns."""
     made = tuple(
         AggregateCall(call.split("(")[0], () if "*" in call else ("v",), f"{CALL}{number}")
         for number, call in enumerate(calls)
     )
     window = SlideWindow(length_s * 1_000_000, slide_s * 1_000_000)
-    return AggregateStep("s", ((f"{GROUP}0", "w"),), made, window, ("1 AS one",))
+    groups = tuple((f"{GROUP}{number}", name) for number, name in enumerate(by))
+    return AggregateStep("s", groups, made, window, ("1 AS one",))
 
 
 CASES = {
@@ -156,13 +157,16 @@ CASES = {
         lambda **_: SharedAggregateStep(
             "s",
             (
-                (_member(10, 2, "count(*)", "sum(v)"), ""),
-                (_member(4, 4, "count(*)"), "v > 50"),
+                (_member(10, 2, "w", "count(*)"), ""),
+                (_member(6, 2, "cw", "count(*)", "sum(v)"), ""),
+                (_member(4, 4, "w", "count(*)"), "v > 50"),
             ),
         ),
-        "SELECT 0 AS place, w, count(*) AS n, sum(v) AS total, 0L AS some, window FROM "
+        "SELECT 0 AS place, NULL AS c, w, count(*) AS n, NULL AS total, 0L AS some, window FROM "
         f"{TIMED} GROUP BY window(time, '10 seconds', '2 seconds'), w HAVING {ENDED} UNION ALL "
-        "SELECT 1 AS place, w, 0L AS n, NULL AS total, count(*) AS some, window FROM "
+        "SELECT 1 AS place, c, w, count(*) AS n, sum(v) AS total, 0L AS some, window FROM "
+        f"{TIMED} GROUP BY window(time, '6 seconds', '2 seconds'), c, w HAVING {ENDED} UNION ALL "
+        "SELECT 2 AS place, NULL AS c, w, 0L AS n, NULL AS total, count(*) AS some, window FROM "
         f"{TIMED} WHERE v > 50 GROUP BY window(time, '4 seconds', '4 seconds'), w HAVING {ENDED}",
         time="timestamp_seconds(id)",
     ),

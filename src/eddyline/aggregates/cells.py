@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from eddyline.data.arrays import Indices, Ints
 
 CODE, CHECK = 0, 1
-"""The codes of cells."""
+"""The codes of cells. Where several queries share them, the codes of coarser groups follow in
+pairs, each of groups that those before are parts of; see ``coarser``."""
 
 
 def in_order(cells: Rows) -> Rows:
@@ -96,6 +97,22 @@ def _put_together(cells: Rows, firsts: Indices, partials: Mapping[str, Monoid]) 
     return Rows(codes, at, at, pa.table(columns) if columns else cells.payload.slice(0, at.size))
 
 
+def coarser(
+    cells: Rows, level: int, columns: Sequence[str], partials: Mapping[str, Monoid]
+) -> Rows:
+    """Return cells in order, with those of one coarser group and start as one.
+
+    Args:
+        cells: in order.
+        level: the place of the groups among those that cells have codes of; 0 are their own.
+        columns: those that are kept.
+        partials: see ``merged``.
+    """
+    codes = {key - 2 * level: of for key, of in cells.codes.items() if key >= 2 * level}
+    found = Rows(codes, cells.starts, cells.ends, cells.payload.select(columns))
+    return merged(in_order(found), partials) if level else found
+
+
 def tails(cells: Rows, n: int) -> Rows:
     """Return the last n cells of each group of cells that are in order."""
     bounds = group_bounds(cells)
@@ -135,6 +152,7 @@ def whole(column: pa.ChunkedArray) -> pa.Array:
 
 
 def of_bucket(cells: Rows, bucket: int, n_buckets: int) -> Rows:
-    """Return the cells of the groups that are in a bucket; see ``bucket_of``."""
-    is_mine = cells.codes[CODE] % n_buckets == bucket
+    """Return the cells of the groups that are in a bucket, the coarsest that they have codes of."""
+    coarsest = max(cells.codes) - CHECK + CODE
+    is_mine = cells.codes[coarsest] % n_buckets == bucket
     return cells if is_mine.all() else cells.taken(np.flatnonzero(is_mine))

@@ -74,8 +74,17 @@ class Share:
     window: SlideWindow
     columns: tuple[str, ...]
     """The columns of partial aggregates that it needs."""
+    groups: tuple[str, ...]
+    """The columns of its groups."""
     presence: str = ""
     """The column that counts its rows, where it does not take all; empty if it does."""
+    level: int = 0
+    """The place of its groups among those that cells have codes of; see ``cells.coarser``."""
+
+    @property
+    def wanted(self) -> tuple[str, ...]:
+        """The columns of partial aggregates that it reads, that of its rows included."""
+        return tuple(dict.fromkeys([*self.columns, *([self.presence] if self.presence else [])]))
 
 
 @dataclass(frozen=True, slots=True)

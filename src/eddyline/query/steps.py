@@ -14,7 +14,7 @@ from sqlglot import exp, parse_one
 
 from eddyline.query.aggregates import CALL, GROUP, WINDOW
 from eddyline.query.select.names import identifier
-from eddyline.sql.parsing import SparkText, parse_output, quoted, tokens_of
+from eddyline.sql.parsing import SparkText, folded, parse_output, quoted, tokens_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -165,6 +165,11 @@ class AggregateStep(OverOne):
     """The column of the input that the query takes for the event time; empty if it does not say."""
 
     @property
+    def grouping(self) -> frozenset[str]:
+        """What it groups by: texts of which neither order, white space nor case counts."""
+        return frozenset(folded(text) for _, text in self.groups)
+
+    @property
     def end(self) -> str | None:
         """The output column that is the end of the window of a result; None if none is."""
         for each in self.projections:
@@ -195,15 +200,21 @@ class AggregateStep(OverOne):
 
 @dataclass(frozen=True, slots=True)
 class SharedAggregateStep(OverOne):
-    """Aggregates a relation as several queries ask, which group alike over windows that slide.
+    """Aggregates a relation as several queries ask, over windows that slide.
 
-    Results say by ``PLACE`` which query they are of, by its number, and have the groups of the
-    first of them, the calls of all, and ``WINDOW``.
+    Of any two queries one groups by all that the other groups by, or by more. Results say by
+    ``PLACE`` which query they are of, by its number, and have the groups of the finest, NULL where
+    their query does not group by them, the calls of all, and ``WINDOW``.
     """
 
     members: tuple[tuple[AggregateStep, str], ...]
     """The step of each query, and the condition under which it takes a row; empty: it takes all."""
     output: str = RESULT
+
+    @property
+    def finest(self) -> AggregateStep:
+        """The first step that groups by most expressions."""
+        return max((step for step, _ in self.members), key=lambda step: len(step.grouping))
 
     def renamed(self, names: Callable[[str], str]) -> SharedAggregateStep:
         """Return the step over relations of other names."""
@@ -211,7 +222,7 @@ class SharedAggregateStep(OverOne):
 
     def __str__(self) -> str:
         windows = ", ".join(dict.fromkeys(step.window.text for step, _ in self.members))
-        by = ", ".join(" ".join(text.split()) for _, text in self.members[0][0].groups)
+        by = ", ".join(" ".join(text.split()) for _, text in self.finest.groups)
         return (
             f"aggregate {self.input} for {len(self.members)} queries"
             f"{f' by {by}' if by else ''}, over {windows}"

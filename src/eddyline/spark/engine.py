@@ -32,7 +32,8 @@ from eddyline.spark.run.run import active_runs, already_running
 from eddyline.spark.run.running_query import stop_runs
 from eddyline.spark.run.triggers import SparkTrigger, trigger_text
 from eddyline.spark.session import check_is_classic, session
-from eddyline.spark.shared.group import Start, start_together
+from eddyline.spark.shared.companions import Start
+from eddyline.spark.shared.group import start_together
 from eddyline.spark.sinks.sinks import folder_of
 from eddyline.sql.parsing import on_one_line, refuse
 

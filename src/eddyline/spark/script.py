@@ -17,7 +17,8 @@ from eddyline.spark.engine import Engine
 from eddyline.spark.rules.rule_set import RuleSet
 from eddyline.spark.run.running_query import stop_runs
 from eddyline.spark.script_check import FILE_FORMATS, checked_script, imported, in_file
-from eddyline.spark.shared.group import Start, start_together
+from eddyline.spark.shared.companions import Start
+from eddyline.spark.shared.group import start_together
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -28,6 +28,7 @@ _CLOSED = re.compile(
     r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|`(?:``|[^`])*`|--[^\n]*|/\*.*?\*/""", re.DOTALL
 )
 _CLOSED_OR_BLANK = re.compile(rf"({_CLOSED.pattern})|\s+", re.DOTALL)
+_CLOSED_OR_WORD = re.compile(rf"({_CLOSED.pattern})|\w+", re.DOTALL)
 _OPENING = re.compile(r"""['"`]|/\*|--""")
 
 
@@ -173,6 +174,16 @@ def on_one_line(text: str) -> str:
     "a = 'b  c'"
     """
     return _CLOSED_OR_BLANK.sub(lambda found: found[1] or " ", text).strip()
+
+
+def folded(text: str) -> str:
+    r"""Return a text on one line and in lower case, but in quotes and comments.
+
+    >>> folded("Upper(A)  =\n 'b  C'")
+    "upper(a) = 'b  C'"
+    """
+    plain = on_one_line(text)
+    return _CLOSED_OR_WORD.sub(lambda found: found[1] or found[0].lower(), plain)
 
 
 def _first_open(text: str) -> int:

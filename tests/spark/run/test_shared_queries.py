@@ -16,8 +16,9 @@ import eddyline as el
 from eddyline.errors import PredicateError, QueryError, StateError
 from eddyline.spark.run.run import Run
 from eddyline.spark.run.running_query import explanations, stop_runs
+from eddyline.spark.shared.companions import Start
 from eddyline.spark.shared.filter_query import why_not_shared
-from eddyline.spark.shared.group import SharedQueryRun, Start, start_together
+from eddyline.spark.shared.group import SharedQueryRun, start_together
 from tests.spark.processes import Process
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import count, islice
 from typing import TYPE_CHECKING
 
 from pyspark.errors import AnalysisException
@@ -15,12 +16,13 @@ from eddyline.spark.arrow_tasks import BUCKET
 from eddyline.sql.parsing import quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from pyspark.sql import Column, DataFrame
 
 CODE, CHECK = "__code", "__check"
-"""Columns of the two hashes that a group is known by; see ``aggregates.cells``."""
+"""Columns of the two hashes that a group is known by; see ``aggregates.cells``. Those of coarser
+groups have numbers: see ``code_columns``."""
 
 START = "__start"
 """The column of the first instant of a cell (µs)."""
@@ -32,6 +34,17 @@ CHECK_SEED = 0x9E3779B9
 _NESTED = StructType, ArrayType
 
 
+def code_columns() -> Iterator[str]:
+    """Yield the columns of codes, in the order of their keys.
+
+    >>> [*islice(code_columns(), 4)]
+    ['__code', '__check', '__code1', '__check1']
+    """
+    yield from (CODE, CHECK)
+    for level in count(1):
+        yield from (f"{CODE}{level}", f"{CHECK}{level}")
+
+
 @dataclass(frozen=True)
 class Groups:
     """The groups of rows of a DataFrame."""
@@ -40,6 +53,9 @@ class Groups:
     """Name and SQL text of each."""
     fields: tuple[StructField, ...]
     """Their names and types."""
+    coarser: tuple[tuple[str, ...], ...] = ()
+    """Names of the columns of coarser groups that cells have codes of, too: one or more, all of
+    them among those before. A group of the last ones lies in one bucket."""
 
     @classmethod
     def of(cls, df: DataFrame, columns: Sequence[tuple[str, str]]) -> Groups:
@@ -92,18 +108,23 @@ class Groups:
     @cached_property
     def keys(self) -> list[Column]:
         """The same and what is computed of them."""
-        return [*(F.col(each) for each in (BUCKET, CODE, CHECK)), *self.own_keys]
+        coded = islice(code_columns(), 2 * (1 + len(self.coarser)))
+        return [*(F.col(each) for each in (BUCKET, *coded)), *self.own_keys]
 
     def codes(self, n_buckets: int) -> list[str]:
         """Return SQL of the codes and the bucket of groups, over rows with their columns."""
-        parts = [part for each in self.fields for part in _hashed(each)]
+        hashes = [each for names in (self.names, *self.coarser) for each in self._hashes(names)]
+        bucket = f"CAST(pmod({hashes[-2]}, {n_buckets}L) AS INT)"
+        coded = [f"{each} AS {name}" for each, name in zip(hashes, code_columns(), strict=False)]
+        return [*coded, f"{bucket} AS {BUCKET}"]
+
+    def _hashes(self, names: Sequence[str]) -> tuple[str, str]:
+        """Return SQL of both hashes of some of the columns."""
+        parts = [part for each in self.fields if each.name in names for part in _hashed(each)]
         # A hash steps over NULL, so the places of NULLs are hashed, too.
-        nulls = [f"IF({quoted(name)} IS NULL, {1 << k}, 0)" for k, name in enumerate(self.names)]
+        nulls = [f"IF({quoted(name)} IS NULL, {1 << k}, 0)" for k, name in enumerate(names)]
         hashed = ", ".join([" + ".join(nulls) or "0", *parts])
-        code = f"xxhash64({hashed})"
-        check = f"xxhash64({CHECK_SEED}L, {hashed})"
-        bucket = f"CAST(pmod({code}, {n_buckets}L) AS INT)"
-        return [f"{code} AS {CODE}", f"{check} AS {CHECK}", f"{bucket} AS {BUCKET}"]
+        return f"xxhash64({hashed})", f"xxhash64({CHECK_SEED}L, {hashed})"
 
 
 def _hashed(field: StructField) -> list[str]:

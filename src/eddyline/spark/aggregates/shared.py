@@ -16,6 +16,7 @@ from eddyline.query.windows import SlideWindow
 from eddyline.spark.aggregates.bucketed import Bucketed
 from eddyline.spark.aggregates.placement import start_of_cell
 from eddyline.spark.event_time import instant_of
+from eddyline.sql.parsing import folded
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,13 +36,17 @@ class SharedMember:
     window: SlideWindow
     columns: dict[str, str]
     """The column of all that each of its own is."""
+    groups: tuple[str, ...]
+    """Those of them that it groups by, in the order of the finest groups."""
     presence: str
     """The call that counts its rows; empty if it takes all."""
     projections: tuple[str, ...]
     having: str
 
     @classmethod
-    def of(cls, step: AggregateStep, columns: dict[str, str], presence: str) -> SharedMember:
+    def of(
+        cls, step: AggregateStep, columns: dict[str, str], groups: Sequence[str], presence: str
+    ) -> SharedMember:
         """Return a query whose columns have other names."""
         assert isinstance(step.window, SlideWindow)
 
@@ -49,12 +54,12 @@ class SharedMember:
             return _COLUMN.sub(lambda found: columns.get(found[0], found[0]), text)
 
         projections = tuple(map(renamed, step.projections))
-        return cls(step.window, columns, presence, projections, renamed(step.having))
+        own = {columns[name] for name, _ in step.groups}
+        names = tuple(each for each in groups if each in own)
+        return cls(step.window, columns, names, presence, projections, renamed(step.having))
 
 
-def members_of(
-    members: Sequence[tuple[AggregateStep, str]],
-) -> tuple[list[AggregateCall], list[SharedMember]]:
+def members_of(step: SharedAggregateStep) -> tuple[list[AggregateCall], list[SharedMember]]:
     """Return the calls of several queries, equal ones once, and the queries over these."""
     calls: dict[AggregateCall, AggregateCall] = {}
 
@@ -63,14 +68,14 @@ def members_of(
         known = calls.setdefault(plain, replace(call, column=f"{CALL}{len(calls)}"))
         return known.column
 
-    groups = [name for name, _ in members[0][0].groups]
+    groups = {folded(text): name for name, text in step.finest.groups}
     found = []
-    for step, where in members:
-        columns = dict(zip([name for name, _ in step.groups], groups, strict=True))
-        for call in step.calls:
+    for own, where in step.members:
+        columns = {name: groups[folded(text)] for name, text in own.groups}
+        for call in own.calls:
             columns[call.column] = common(replace(call, where=_both(where, call.where)))
         presence = common(AggregateCall("count", (), "", where=where)) if where else ""
-        found.append(SharedMember.of(step, columns, presence))
+        found.append(SharedMember.of(own, columns, [*groups.values()], presence))
     return list(calls.values()), found
 
 
@@ -84,8 +89,11 @@ class SharedAggregateOperator(Bucketed):
     """Runs a ``SharedAggregateStep``."""
 
     def __init__(self, step: SharedAggregateStep, site: Site) -> None:
-        calls, self.members = members_of(step.members)
-        super().__init__(site, calls, step.members[0][0].groups)
+        calls, self.members = members_of(step)
+        super().__init__(site, calls, step.finest.groups)
+        made = {each.groups for each in self.members}
+        self.levels = sorted(made, key=len, reverse=True)
+        self.groups = replace(self.groups, coarser=tuple(self.levels[1:]))
         self.slides = Slides.common([each.window for each in self.members])
         self.partials = self.partials_of(self.calls)
         by_call = {each.call.column: [one.column for one in each.partials] for each in self.calls}
@@ -104,7 +112,8 @@ class SharedAggregateOperator(Bucketed):
             for column in by_call[call]
         )
         presence = by_call[member.presence][0] if member.presence else ""
-        return Share(member.window, tuple(own), presence)
+        level = self.levels.index(member.groups)
+        return Share(member.window, tuple(own), member.groups, presence, level)
 
     def plan_of(self, before: int, after: int) -> AggregatePlan:
         """Return the work of the buckets between two instants (µs)."""

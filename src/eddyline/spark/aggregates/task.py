@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,19 +11,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext
 
-from eddyline.aggregates.cells import CHECK as CHECK_KEY
-from eddyline.aggregates.cells import CODE as CODE_KEY
 from eddyline.aggregates.change_bucket import ChangeBatch
 from eddyline.aggregates.columns import is_there, one_array
 from eddyline.aggregates.moving import state_of
 from eddyline.aggregates.plan import COMPONENT
 from eddyline.aggregates.rows import RowBatch
 from eddyline.aggregates.session_bucket import SessionBatch
-from eddyline.aggregates.slide_bucket import SharedBatch, SlideBatch
+from eddyline.aggregates.shared_bucket import SharedBatch
+from eddyline.aggregates.slide_bucket import SlideBatch
 from eddyline.errors import StateError
 from eddyline.query.windows import SessionWindow, SlideWindow
 from eddyline.runtime.reports import TaskReport
-from eddyline.spark.aggregates.grouping import CHECK, CODE, START
+from eddyline.spark.aggregates.grouping import START, code_columns
 from eddyline.spark.arrow_tasks import BUCKET, bucket_of, quiet_when_cut_short
 from eddyline.state.rows import Rows, as_kept
 
@@ -117,11 +117,12 @@ def cells_of(arrived: Sequence[pa.RecordBatch]) -> Rows | None:
     if not filled:
         return None
     table = pa.Table.from_batches(filled).combine_chunks()
-    own = {name: _ints(table[name]) for name in (CODE, CHECK, START)}
-    ends = _ints(table[END]) if END in table.column_names else own[START]
-    kept = [name for name in table.column_names if name not in (CODE, CHECK, START, END, BUCKET)]
+    coded = [*takewhile(table.column_names.__contains__, code_columns())]
+    starts = _ints(table[START])
+    ends = _ints(table[END]) if END in table.column_names else starts
+    kept = [name for name in table.column_names if name not in (*coded, START, END, BUCKET)]
     payload = pa.table({name: _as(table[name], as_kept(table[name].type)) for name in kept})
-    return Rows({CODE_KEY: own[CODE], CHECK_KEY: own[CHECK]}, own[START], ends, payload)
+    return Rows({key: _ints(table[name]) for key, name in enumerate(coded)}, starts, ends, payload)
 
 
 def lifted(rows: Rows | None, users: Mapping[str, UserMonoid]) -> Rows | None:

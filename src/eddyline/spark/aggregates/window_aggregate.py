@@ -138,14 +138,11 @@ def _together(made: Mapping[str, Sequence[Step]]) -> tuple[Step, ...]:
         members.append((last, ""))
     *before, last = next(iter(made.values()))
     assert isinstance(last, AggregateStep)
-    _, shared = members_of(members)
+    together = SharedAggregateStep(last.input, tuple(members), OF_ALL)
+    _, shared = members_of(together)
     names = ", ".join("'" + each.replace("\\", "\\\\").replace("'", "\\'") + "'" for each in made)
     columns = (f"element_at(array({names}), {PLACE} + 1) AS window_name", *shared[0].projections)
-    return (
-        *before,
-        SharedAggregateStep(last.input, tuple(members), OF_ALL),
-        ProjectStep(OF_ALL, columns),
-    )
+    return (*before, together, ProjectStep(OF_ALL, columns))
 
 
 def _named(what: str, given: Any) -> dict[str, str]:

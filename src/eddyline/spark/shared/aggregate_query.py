@@ -1,12 +1,15 @@
-"""Queries of aggregates over one stream that group alike: they may share their cells."""
+"""Queries of aggregates over one stream that may share cells: they group alike, or by a part."""
 
 from __future__ import annotations
 
 import hashlib
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from eddyline.aggregates.functions import function_of
+from eddyline.aggregates.monoids import MONOIDS
 from eddyline.aggregates.plan import PLACE
 from eddyline.aggregates.slides import Slides
 from eddyline.options import AggregateOptions
@@ -23,6 +26,7 @@ from eddyline.spark.operator import Laid, Operator
 from eddyline.spark.operators import laid_out
 from eddyline.spark.shared.evaluation import PLACES, Evaluation
 from eddyline.sql.functions import NON_DETERMINISTIC
+from eddyline.sql.parsing import on_one_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,6 +42,10 @@ MOST_CELLS = 3_600
 windows fall in other places, cells would be as small as their distance."""
 
 
+MOST_NAMES = 5
+"""Most queries of a grouping that are named."""
+
+
 def is_aggregate(query: Query) -> bool:
     """Return whether a query reads one stream, filters it and aggregates, and does nothing else."""
     return tuple(map(type, query.steps)) == (ReadStep, FilterStep, AggregateStep)
@@ -51,12 +59,74 @@ def parts_of(query: Query) -> tuple[FilterStep, AggregateStep]:
     return filters, aggregates
 
 
-def grouping_of(query: Query) -> str:
-    """Return what queries must have in common to share cells: their groups, and their options."""
-    _, step = parts_of(query)
-    texts = [" ".join(text.split()).lower() for _, text in step.groups]
-    plain = "\n".join([*texts, repr(AggregateOptions.taken(query.options)[0])])
-    return hashlib.blake2b(plain.encode(), digest_size=4).hexdigest()
+def together_of(queries: Sequence[Query]) -> dict[str, str]:
+    """Return for each query, by name, what those are called that it may share cells with.
+
+    They have its stream and options, and of any two one groups by all that the other groups by.
+    A query whose groups are a part of those of several goes with the finest of them, so that it
+    does not matter in which order queries are.
+    """
+    found: dict[str, str] = {}
+    chains: dict[str, list[_Chain]] = {}
+    for query in sorted(queries, key=lambda each: _fineness(_grouping(each))):
+        common = f"{query.streams[0]}\n{AggregateOptions.taken(query.options)[0]!r}"
+        own = chains.setdefault(common, [])
+        chain = next((each for each in own if each.takes(query)), None)
+        if chain is None:
+            chain = _Chain(_grouping(query))
+            own.append(chain)
+        chain.coarsest = _grouping(query)
+        plain = "\n".join([*sorted(chain.finest), common])
+        digest = hashlib.blake2b(plain.encode(), digest_size=4).hexdigest()
+        found[query.name] = f"{query.streams[0]}-{digest}"
+    return found
+
+
+def why_lone(query: Query) -> str:
+    """Return the reason why no other query of its stream shares the cells of a query."""
+    if not _grouping(query):
+        return "it has no groups, so all cells would be in one bucket"
+    if _has_sketches(query):
+        return "it has sketches, which are not merged over finer groups"
+    return "no other of its options and trigger groups by a part of what it groups by, or by more"
+
+
+@dataclass
+class _Chain:
+    """Groupings of which each is a part of those before."""
+
+    finest: frozenset[str]
+    coarsest: frozenset[str] = frozenset()
+
+    def takes(self, query: Query) -> bool:
+        """Return whether the queries so far may share cells with one that groups no finer."""
+        own = _grouping(query)
+        if own == self.finest:
+            return True
+        return bool(own) and own <= self.coarsest and not _has_sketches(query)
+
+
+def _grouping(query: Query) -> frozenset[str]:
+    return parts_of(query)[1].grouping
+
+
+def _fineness(grouping: frozenset[str]) -> tuple[int, list[str]]:
+    """Return what sorts groupings, the finest first."""
+    return -len(grouping), sorted(grouping)
+
+
+def _has_sketches(query: Query) -> bool:
+    """Return whether a query has lists of sketches: Spark merges as many as there are cells.
+
+    Over the cells of finer groups these would be a sketch for each of them, in each window.
+    """
+    functions = (
+        function_of(each.function, len(each.arguments), is_distinct=each.is_distinct)
+        for each in parts_of(query)[1].calls
+        if each.own is None
+    )
+    partials = (MONOIDS[part.monoid] for each in functions for part in each.partials)
+    return any(each.compact_sql for each in partials)
 
 
 def why_not_shared(query: Query) -> str:
@@ -86,8 +156,6 @@ def fit_together(queries: Sequence[Query]) -> bool:
 class AggregateEvaluation(Evaluation):
     """Queries of aggregates that share their cells."""
 
-    words = "rows become cells once, and each has windows of its own over these"
-
     def __init__(self, queries: Sequence[Query]) -> None:
         first = queries[0]
         self._queries = {each.name: each for each in queries}
@@ -96,12 +164,10 @@ class AggregateEvaluation(Evaluation):
             filters, step = parts_of(query)
             texts = [f"({each.text}\n)" for each in filters.predicates]
             members.append((step, " AND ".join(texts)))
-        read = first.steps[0]
-        self.steps: tuple[Step, ...] = (
-            read,
-            SharedAggregateStep(members[0][0].input, tuple(members)),
-        )
-        _, own = members_of(members)
+        shared = SharedAggregateStep(members[0][0].input, tuple(members))
+        self.steps: tuple[Step, ...] = (first.steps[0], shared)
+        self.words = _words(queries)
+        _, own = members_of(shared)
         self._own = dict(zip(self._queries, own, strict=True))
         plain = "\n".join(f"{name} {query.identity}" for name, query in self._queries.items())
         digest = hashlib.blake2b(plain.encode(), digest_size=6).hexdigest()
@@ -132,6 +198,30 @@ class AggregateEvaluation(Evaluation):
 
     def remove(self, *names: str) -> None:
         """Let queries go: their results are computed until the next start, and given to nobody."""
+
+
+def _words(queries: Sequence[Query]) -> str:
+    """Return what queries have in common, and which of them group more coarsely."""
+    levels: dict[frozenset[str], list[Query]] = {}
+    for query in sorted(queries, key=lambda each: _fineness(_grouping(each))):
+        levels.setdefault(_grouping(query), []).append(query)
+    said = "rows become cells once, and each has windows of its own over these"
+    first, *coarser = levels.values()
+    if not coarser:
+        return said
+    names = [f"{_named(own)} by {_by(own[0])}" for own in coarser]
+    return f"{said}. Cells are by {_by(first[0])}, and merged for {'; '.join(names)}"
+
+
+def _by(query: Query) -> str:
+    return ", ".join(on_one_line(text) for _, text in parts_of(query)[1].groups)
+
+
+def _named(queries: Sequence[Query]) -> str:
+    """Return the names of queries, the first ones of many."""
+    names = [each.name for each in queries[:MOST_NAMES]]
+    n_more = len(queries) - len(names)
+    return ", ".join(names) + (f" and {n_more} more" if n_more else "")
 
 
 class _Placed(Operator):

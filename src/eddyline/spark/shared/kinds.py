@@ -21,8 +21,10 @@ class Kind:
 
     takes: Callable[[Query], bool]
     """Returns whether a query is of the kind."""
-    of: Callable[[Query], str]
-    """Returns what queries that run together have in common: a name of a folder."""
+    together: Callable[[Sequence[Query]], dict[str, str]]
+    """Returns, by the names of queries, what those are called that may run together: a folder."""
+    why_lone: Callable[[Query], str]
+    """Returns the reason why none of the others over its stream may run with a query."""
     why_not: Callable[[Query], str]
     """Returns the reason why a query would mean something else with others; "" if none."""
     fit: Callable[[Sequence[Query]], bool]
@@ -33,14 +35,16 @@ class Kind:
 KINDS = (
     Kind(
         is_filter,
-        lambda query: query.streams[0],
+        lambda queries: {each.name: each.streams[0] for each in queries},
+        lambda _: "the others have another trigger",
         why_not_shared,
         lambda _: True,
         FilterEvaluation,
     ),
     Kind(
         aggregate_query.is_aggregate,
-        lambda query: f"{query.streams[0]}-{aggregate_query.grouping_of(query)}",
+        aggregate_query.together_of,
+        aggregate_query.why_lone,
         aggregate_query.why_not_shared,
         aggregate_query.fit_together,
         aggregate_query.AggregateEvaluation,

@@ -1,0 +1,151 @@
+"""The work of one bucket for windows of several queries over cells that they have in common."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from eddyline.aggregates.bucket import BucketBatch, kept_spans
+from eddyline.aggregates.cells import coarser
+from eddyline.aggregates.history import History, Reach, Span
+from eddyline.aggregates.plan import FIRST, INSTANT, PLACE
+from eddyline.aggregates.slide_bucket import SlideBatch
+from eddyline.aggregates.slides import Slides
+from eddyline.state.rows import ALWAYS, FOREVER, Rows
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from eddyline.aggregates.monoid import Monoid
+    from eddyline.aggregates.plan import Share
+
+
+@dataclass(frozen=True)
+class Level:
+    """Those of several queries that group alike."""
+
+    number: int
+    """The place of their groups among those that cells have codes of; see ``cells.coarser``."""
+    shares: tuple[Share, ...]
+    """The queries, one or more."""
+    partials: dict[str, Monoid]
+    """The columns of partial aggregates that they need."""
+
+    @classmethod
+    def of(cls, number: int, shares: Sequence[Share], partials: Mapping[str, Monoid]) -> Level:
+        """Return the level of some of all queries."""
+        own = tuple(each for each in shares if each.level == number)
+        return cls(number, own, {name: partials[name] for each in own for name in each.wanted})
+
+    @property
+    def kind(self) -> str:
+        """The name of the history of its cells."""
+        return f"range {self.number}"
+
+    @property
+    def reach(self) -> Reach:
+        """How far back the longest window looks."""
+        return Reach(max(each.window.length for each in self.shares))
+
+    def cells(self, finest: Rows) -> Rows:
+        """Return cells by the groups of the level, with the columns that it needs."""
+        columns = [*self.shares[0].groups, *self.partials]
+        return coarser(finest, self.number, columns, self.partials)
+
+    def horizon(self, after: int) -> int:
+        """Return the instant before which no window needs cells when time is at another (µs)."""
+        windows = [Slides.of(each.window) for each in self.shares]
+        return min(each.end_from(after + 1) - each.length for each in windows)
+
+
+class SharedBatch(BucketBatch):
+    """Windows of several queries over cells that they have in common.
+
+    The fresh cells are merged once for each level of groups. Of each level they are kept as far
+    back as its own windows reach; cells that wait are kept once.
+    """
+
+    @cached_property
+    def slides(self) -> Slides:
+        """The cells, and the longest of the windows."""
+        return Slides.common([each.window for each in self.plan.shares])
+
+    @cached_property
+    def levels(self) -> dict[int, Level]:
+        """The levels of groups."""
+        numbers = dict.fromkeys(each.level for each in self.plan.shares)
+        return {each: Level.of(each, self.plan.shares, self.partials) for each in numbers}
+
+    def answered(self, instant: int) -> int:
+        """Return the start of the first cell that is not answered when time is at an instant."""
+        return instant if instant in (ALWAYS, FOREVER) else self.slides.cell_of(instant)
+
+    def results(self, fresh: Rows | None) -> pa.Table | None:
+        """Return the results of all queries, each with the number of its own."""
+        found = [self._of(place, each, fresh) for place, each in enumerate(self.plan.shares)]
+        filled = [each for each in found if each is not None and each.num_rows]
+        return pa.concat_tables(filled, promote_options="default") if filled else None
+
+    def _of(self, place: int, share: Share, fresh: Rows | None) -> pa.Table | None:
+        """Return the results of one query; columns that it does not need are missing."""
+        level = self.levels[share.level]
+        own = replace(self.plan, window=share.window, groups=share.groups, shares=())
+        task = ShareBatch(own, self.place, self.state, self.report.bucket)
+        task.level = level
+        task.partials = {name: self.partials[name] for name in share.wanted}
+        found = task.results(self._cells(level, fresh))
+        self._n_read += task.n_read
+        if found is None:
+            return None
+        if share.presence:
+            counts = found[share.presence]
+            found = found.filter(pc.greater(pc.fill_null(counts, 0), 0))
+            if share.presence not in share.columns:
+                found = found.drop_columns([share.presence])
+        starts = pc.subtract(found[INSTANT], share.window.length)
+        found = found.append_column(FIRST, starts)
+        return found.append_column(PLACE, pa.array(np.full(found.num_rows, place, np.int32)))
+
+    def history_after(self, fresh: Rows | None) -> dict[str, tuple[Span, ...]]:
+        """Return the files of cells that a window of some query reaches back to."""
+        after = self.plan.after
+        if after == ALWAYS:
+            return {}
+        kept: dict[str, tuple[Span, ...]] = {}
+        for each in self.levels.values():
+            history = self.reached(each.kind, each.reach, each.partials)
+            kept |= kept_spans(each.kind, history, self._cells(each, fresh), each.horizon(after))
+        return kept
+
+    def _cells(self, level: Level, fresh: Rows | None) -> Rows | None:
+        """Return the fresh cells by the groups of a level, merged when they are first asked for."""
+        if fresh is None:
+            return None
+        if level.number not in self._merged:
+            self._merged[level.number] = level.cells(fresh)
+        return self._merged[level.number]
+
+    @cached_property
+    def _merged(self) -> dict[int, Rows]:
+        return {}
+
+
+class ShareBatch(SlideBatch):
+    """Windows of one of several queries."""
+
+    level: Level
+    """The queries that group as it does."""
+
+    @property
+    def n_read(self) -> int:
+        """Cells of before that were read."""
+        return self._n_read
+
+    def reached(self, kind: str, reach: Reach, partials: Any = None) -> History:  # noqa: ARG002
+        """Return the cells of before, which are kept for the longest windows of the level."""
+        return super().reached(self.level.kind, self.level.reach, partials)
