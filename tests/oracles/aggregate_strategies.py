@@ -204,9 +204,12 @@ def _few(draw: st.DrawFn, values: Sequence[Any]) -> Any:
 
 
 @st.composite
-def _aggregations(draw: st.DrawFn, *, exact: bool, window_columns: bool) -> tuple[Any, bool]:
-    """Return what is asked, and whether it is written as DISTINCT."""
-    groups = draw(st.lists(st.sampled_from(sorted(GROUPS)), max_size=2, unique=True))
+def aggregations(
+    draw: st.DrawFn, *, exact: bool, window_columns: bool, groups: Sequence[str] | None = None
+) -> tuple[Any, bool]:
+    """Return what is asked, by some groups or drawn ones, and whether it is written as DISTINCT."""
+    if groups is None:
+        groups = draw(st.lists(st.sampled_from(sorted(GROUPS)), max_size=2, unique=True))
     named = tuple((f"g{at}", GROUPS[name]) for at, name in enumerate(groups))
     where = _few(draw, CONDITIONS[:-1])
     if named and draw(st.integers(0, 5)) == 5:
@@ -309,7 +312,7 @@ def aggregate_cases(
     if kind != "sessions":
         emits = draw(st.sampled_from([None, None, "istream", "dstream", "rstream"]))
     is_compared = emits in ("istream", "dstream") or (kind in ("changes", "rows") and not emits)
-    asked = _aggregations(exact=exact or is_compared, window_columns=draw(st.booleans()))
+    asked = aggregations(exact=exact or is_compared, window_columns=draw(st.booleans()))
     of, distinct = draw(asked)
     by = tuple(each.text for _, each in of.groups)
     if kind == "rows" and all(map(str.isidentifier, by)) and draw(st.integers(0, 4)):
