@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchmarks.aggregates.asked import Asked, duckdb_answer, over, written
@@ -15,24 +16,32 @@ N_SPARK = 5
 """Queries that Spark runs at a time: their time is scaled to all."""
 
 
-def windowed(number: int) -> Asked:
-    """Return a query with a window of its own, one of a hundred."""
+NESTED = ("k % 10 AS region", "k % 100 AS place", "k")
+"""Groups, each of which lies in one of those before."""
+
+
+def windowed(number: int, by: Sequence[str] = ("k",)) -> Asked:
+    """Return a query with a window of its own, one of a hundred, by some groups."""
+    names = ", ".join(each.split()[-1] for each in by)
+    columns = f"window.end AS wend, {', '.join(by)}, count(*) AS n, sum(v) AS total"
+    groups = ", ".join(each.partition(" AS ")[0] for each in by)
     slide_s = 1 + number % 10
     length_s = slide_s * (5 + number // 10)
     cells = (
-        "SELECT k, epoch_us(ts) // 1000000 AS cell, count(*) AS n, sum(v) AS v FROM s GROUP BY ALL"
+        f"SELECT {', '.join(by)}, epoch_us(ts) // 1000000 AS cell, count(*) AS n, sum(v) AS v "
+        "FROM s GROUP BY ALL"
     )
     ends = (
         f"SELECT *, unnest(range(0, {length_s}, {slide_s})) + {slide_s} + (cell // {slide_s}) "
         f"* {slide_s} AS wend FROM ({cells})"
     )
-    columns = "window.end AS wend, k, count(*) AS n, sum(v) AS total"
     return Asked(
-        f"SELECT {columns} FROM s [RANGE {length_s} SECONDS SLIDE {slide_s} SECONDS] GROUP BY k",
+        f"SELECT {columns} FROM s [RANGE {length_s} SECONDS SLIDE {slide_s} SECONDS] "
+        f"GROUP BY {groups}",
         f"SELECT {columns} FROM s GROUP BY "
-        f"window(ts, '{length_s} seconds', '{slide_s} seconds'), k",
-        f"SELECT to_timestamp(wend) AS wend, k, sum(n) AS n, sum(v) AS total FROM ({ends}) "
-        f"WHERE to_timestamp(wend) <= {{low}} GROUP BY wend, k",
+        f"window(ts, '{length_s} seconds', '{slide_s} seconds'), {groups}",
+        f"SELECT to_timestamp(wend) AS wend, {names}, sum(n) AS n, sum(v) AS total FROM ({ends}) "
+        f"WHERE to_timestamp(wend) <= {{low}} GROUP BY wend, {names}",
     )
 
 
@@ -49,15 +58,21 @@ def _raced(settings: Settings) -> dict[str, Any]:
             "all": ("eddyline", every),
             "spark": ("spark", some),
         }
-        found = race(entered, in_turns=False)
-        for name, (_, asked) in entered.items():
-            answers = [duckdb_answer(each, each.duckdb)["answer"] for each in asked]
-            wanted = [sum(each[k] for each in answers) for k in range(2)]
-            got = found[name]["answer"]
-            assert got == wanted, f"{name} answers {got} where DuckDB has {wanted}"
+        found = _checked(entered)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     found["n_queries"], found["n_rows"] = n_queries, shape.n_rows
+    return found
+
+
+def _checked(entered: Mapping[str, tuple[str, Sequence[Asked]]]) -> dict[str, Any]:
+    """Let contestants run one after the other; fail where one's answer is not DuckDB's."""
+    found = race(entered, in_turns=False)
+    for name, (_, asked) in entered.items():
+        answers = [duckdb_answer(each, each.duckdb)["answer"] for each in asked]
+        wanted = [sum(each[k] for each in answers) for k in range(2)]
+        got = found[name]["answer"]
+        assert got == wanted, f"{name} answers {got} where DuckDB has {wanted}"
     return found
 
 
@@ -87,14 +102,39 @@ def beside_spark(settings: Settings) -> Measurement:
     return Measurement(median(gains), note, found)
 
 
-def _note(found: dict[str, Any], gains: list[float]) -> str:
+def groupings(settings: Settings) -> Measurement:
+    """Queries over three nested groupings over one of the finest."""
+    n_each = settings.pick(4, 2)
+    shape = Shape(settings.pick(4, 3), settings.pick(300_000, 20_000), 60_000_000)
+    folder = written(wide_batches_v1(shape))
+    numbers = range(len(NESTED) * n_each)
+    try:
+        every = [over(windowed(each, NESTED[: 1 + each // n_each]), folder) for each in numbers]
+        coarse, finest = every[0], every[-1]
+        entered = {
+            "one": ("eddyline", [finest]),
+            "coarse": ("eddyline", [coarse]),
+            "all": ("eddyline", every),
+        }
+        found = _checked(entered)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    found["n_queries"], found["n_rows"] = len(every), shape.n_rows
+    gains = ratios(found, "all", "one")
+    note = f"{_note(found, gains, 'one', 'coarse', 'all')}; coarse is one of the coarsest, alone"
+    return Measurement(median(gains), note, found)
+
+
+def _note(found: dict[str, Any], gains: list[float], *names: str) -> str:
     return (
         f"ratio of batches {spread(gains)}; {found['n_queries']} queries, {found['n_rows']:,} rows "
-        f"a batch, {found['all']['answer'][0]:,} results; {told(found, 'one', 'all', 'spark')}"
+        f"a batch, {found['all']['answer'][0]:,} results; "
+        f"{told(found, *(names or ('one', 'all', 'spark')))}"
     )
 
 
 RUNS: Runs = {
     "aggregates_queries_100": beside_one,
     "aggregates_queries_100_spark": beside_spark,
+    "aggregates_groupings": groupings,
 }
