@@ -67,16 +67,16 @@ def together_of(queries: Sequence[Query]) -> dict[str, str]:
     does not matter in which order queries are.
     """
     found: dict[str, str] = {}
-    chains: dict[str, list[_Chain]] = {}
+    families: dict[str, list[_Nested]] = {}
     for query in sorted(queries, key=lambda each: _fineness(_grouping(each))):
         common = f"{query.streams[0]}\n{AggregateOptions.taken(query.options)[0]!r}"
-        own = chains.setdefault(common, [])
-        chain = next((each for each in own if each.takes(query)), None)
-        if chain is None:
-            chain = _Chain(_grouping(query))
-            own.append(chain)
-        chain.coarsest = _grouping(query)
-        plain = "\n".join([*sorted(chain.finest), common])
+        own = families.setdefault(common, [])
+        family = next((each for each in own if each.takes(query)), None)
+        if family is None:
+            family = _Nested(_grouping(query))
+            own.append(family)
+        family.coarsest = _grouping(query)
+        plain = "\n".join([*sorted(family.finest), common])
         digest = hashlib.blake2b(plain.encode(), digest_size=4).hexdigest()
         found[query.name] = f"{query.streams[0]}-{digest}"
     return found
@@ -87,12 +87,12 @@ def why_lone(query: Query) -> str:
     if not _grouping(query):
         return "it has no groups, so all cells would be in one bucket"
     if _has_sketches(query):
-        return "it has sketches, which are not merged over finer groups"
+        return "no other groups alike, and its sketches are not merged over finer groups"
     return "no other of its options and trigger groups by a part of what it groups by, or by more"
 
 
 @dataclass
-class _Chain:
+class _Nested:
     """Groupings of which each is a part of those before."""
 
     finest: frozenset[str]
@@ -157,6 +157,8 @@ class AggregateEvaluation(Evaluation):
     """Queries of aggregates that share their cells."""
 
     def __init__(self, queries: Sequence[Query]) -> None:
+        # What is kept hangs on the places of queries, which are not those they are started in.
+        queries = sorted(queries, key=lambda each: each.name)
         first = queries[0]
         self._queries = {each.name: each for each in queries}
         members = []
