@@ -242,7 +242,7 @@ class Bucketed(Shown):
         self, rows: DataFrame, place: StatePlace | None, until: int | None = None
     ) -> DataFrame:
         """Return what tasks return of the rows of a batch, up to the clock's instant or another."""
-        schema = self._task_schema
+        schema = _with_report(self.fields)
         worker = self.worker(
             self.plan_of(self.clock.before, self.clock.after if until is None else until),
             arrow_schema(rows.sparkSession, schema),
@@ -253,13 +253,9 @@ class Bucketed(Shown):
         return self.cells(rows).mapInArrow(worker.run, schema)
 
     @property
-    def _task_schema(self) -> StructType:
-        return StructType([*self.fields, StructField(REPORT, BinaryType())])
-
-    @property
     def _nothing(self) -> DataFrame:
         """What tasks return, without rows."""
-        return self.spark.createDataFrame([], self._task_schema)
+        return self.spark.createDataFrame([], _with_report(self.fields))
 
     def learn(self, observed: Sequence[Observed], batch: Batch) -> list[JournalEntry]:
         """Take in what the buckets of a batch did."""
@@ -279,3 +275,7 @@ class Bucketed(Shown):
             self.total = self.total.merge(profile)
             self._loads = tuple(each.n_arrived for each in reports)
             return self.loop.step(profile, batch.id)
+
+
+def _with_report(fields: Sequence[StructField]) -> StructType:
+    return StructType([*fields, StructField(REPORT, BinaryType())])
