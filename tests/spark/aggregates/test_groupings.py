@@ -156,7 +156,7 @@ def test_it_is_said_who_shares_and_why_others_do_not(spark, folder):
         assert rows[0] == rows[1] != [], name
     said = " ".join(runs["city"].explain().split())
     assert "'city' runs together with 2 others over s" in said
-    assert "Cells are by c, u, and merged for city by c." in said
+    assert "Cells are by u, c, and merged for city by c." in said
     reasons = {
         "all": "it has no groups, so all cells would be in one bucket",
         "other": "no other of its options and trigger groups by a part of what it groups by",

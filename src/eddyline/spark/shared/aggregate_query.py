@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from eddyline.aggregates.functions import function_of
+from eddyline.aggregates.lists import Lists
 from eddyline.aggregates.monoids import MONOIDS
 from eddyline.aggregates.plan import PLACE
 from eddyline.aggregates.slides import Slides
@@ -126,7 +127,7 @@ def _has_sketches(query: Query) -> bool:
         if each.own is None
     )
     partials = (MONOIDS[part.monoid] for each in functions for part in each.partials)
-    return any(each.compact_sql for each in partials)
+    return any(isinstance(each, Lists) for each in partials)
 
 
 def why_not_shared(query: Query) -> str:
