@@ -77,9 +77,11 @@ class BucketBatch:
         if new is not None:
             due.append(between(new, ALWAYS, self.until))
         fresh = self.fresh(due)
-        results = self.results(fresh)
-        if results is not None and results.num_rows:
-            yield results
+        n_results = 0
+        for results in self.tables(fresh):
+            n_results += results.num_rows
+            if results.num_rows:
+                yield results
         state = self.state
         if self.place is not None:
             late = None if new is None else between(new, self.until, FOREVER)
@@ -89,7 +91,7 @@ class BucketBatch:
             state,
             n_arrived=0 if arrived is None else len(arrived),
             n_read=self._n_read,
-            n_results=0 if results is None else results.num_rows,
+            n_results=n_results,
             work_ns=time.thread_time_ns() - started,
         )
 
@@ -103,6 +105,12 @@ class BucketBatch:
         """Return the cells that are answered now, in order; None if there is none."""
         filled = [each for each in due if len(each)]
         return merged(in_order(together(filled)), self.partials) if filled else None
+
+    def tables(self, fresh: Rows | None) -> Iterator[pa.Table]:
+        """Yield the results, in parts where they may be many; see ``results``."""
+        found = self.results(fresh)
+        if found is not None:
+            yield found
 
     def results(self, fresh: Rows | None) -> pa.Table | None:
         """Return the results at the instants between ``plan.before`` and ``plan.after``."""

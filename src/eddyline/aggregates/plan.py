@@ -33,6 +33,13 @@ PLACE = "__place"
 IS, WAS = "__is", "__was"
 """Columns of results of which the ones before are told, too: whether there is one, and was."""
 
+PASSES = "__passes"
+"""The column of rows that are counted that says whether WHERE is true of them."""
+
+OWN_CODE, OWN_CHECK = "__own_code", "__own_check"
+"""Columns of the two hashes of the groups of rows that are counted by other columns; see
+``cells``."""
+
 OLD = "__old"
 """Start of the names of the partial aggregates of the results before."""
 
@@ -96,6 +103,8 @@ class AggregatePlan:
     """Of aggregates before OVER, in the place of a window and its partials."""
     ties: tuple[str, ...] = ()
     """The columns that order rows of one instant, where rows are counted."""
+    spans: bool = False
+    """Whether the rows of a group, where rows are counted, are of several partitions."""
     shares: tuple[Share, ...] = ()
     """Of several queries, in the place of a window: those of each."""
 

@@ -163,6 +163,8 @@ class AggregateStep(OverOne):
     output: str = RESULT
     time: str = ""
     """The column of the input that the query takes for the event time; empty if it does not say."""
+    where: str = ""
+    """Condition on rows that are in the window, where it counts rows: it counts the others, too."""
 
     @property
     def end(self) -> str | None:
@@ -187,8 +189,9 @@ class AggregateStep(OverOne):
         )
         by = ", ".join(" ".join(text.split()) for _, text in self.groups)
         emits = "" if self.emits is None else f", as {self.emits.upper()}"
+        where = f" where {' '.join(self.where.split())}" if self.where else ""
         return (
-            f"aggregate {self.input} [{self.window.text}]: {columns}"
+            f"aggregate {self.input} [{self.window.text}]{where}: {columns}"
             f"{f' by {by}' if by else ''}{f', having {having}' if having else ''}{emits}"
         )
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from eddyline.query.predicates import FunctionPredicate, MixedPredicate
 from eddyline.query.query import Input, Query
 from eddyline.query.select.aggregate_calls import calls_in
 from eddyline.query.select.conditions import Calls, Conditions, JoinConditions
@@ -28,7 +29,6 @@ from eddyline.sql.parsing import offset_of, refuse
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from eddyline.query.predicates import FunctionPredicate
     from eddyline.query.select.from_clause import FromItem
     from eddyline.query.select.statement import Fragment
 
@@ -170,15 +170,22 @@ def _grouped(
     names = _names_of(statement, item)
     found = GroupReader(statement, names, calls, aggregates).read(item.window)
     read = replace(_filtered(statement, calls, item, aggregates), window=found.window)
-    if found.window.counts is not None and read.predicates:
-        where = statement.part(statement.tree.args["where"].this)
-        message = (
-            f"WHERE beside [{found.window.text}], which counts all rows of {item.name!r}, is not "
-            f"supported yet; write FILTER (WHERE …) behind each aggregate"
-        )
-        statement.refuse(message, where.start)
+    _check_counted(statement, read)
     plain = Query((read,), (), (), (), found.projections, statement.emits, statement.text)
     return replace(plain, grouping=found.grouping, times=found.times)
+
+
+def _check_counted(statement: Statement, read: Input) -> None:
+    """Refuse Python functions in WHERE where rows are counted, as WHERE is asked of all of them."""
+    kinds = FunctionPredicate, MixedPredicate
+    called = [each for each in read.predicates if isinstance(each, kinds)]
+    if read.window.counts is not None and called:
+        message = (
+            f"WHERE: {called[0].name} calls a Python function beside [{read.window.text}], which "
+            f"counts all rows of {read.name!r}: not supported yet; write the condition in SQL"
+        )
+        where = statement.part(statement.tree.args["where"].this)
+        statement.refuse(message, where.start)
 
 
 def _windowed(

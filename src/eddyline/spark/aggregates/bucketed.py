@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from eddyline.aggregates.plan import BucketReport
     from eddyline.query.aggregates import AggregateCall
     from eddyline.runtime.journal import JournalEntry
-    from eddyline.spark.aggregates.lifting import LiftedCall, LiftedPartial
+    from eddyline.spark.aggregates.lifting import LiftedCall
     from eddyline.spark.operator import Batch, Clock, Observed, Site
     from eddyline.state.manifest import StatePart
     from eddyline.state.place import StatePlace
@@ -106,11 +106,6 @@ class Bucketed(Shown):
         self._found: dict[int, BucketReport] = {}
         self._lock = threading.RLock()
         self.clock.asked()
-
-    @property
-    def lifts(self) -> list[LiftedPartial]:
-        """The partial aggregates of all calls."""
-        return [each for call in self.calls for each in call.partials]
 
     def partials_of(self, calls: Sequence[LiftedCall]) -> Partials:
         """Return the columns of the partial aggregates of calls."""

@@ -75,14 +75,17 @@ class Groups:
 
     def codes(self, n_buckets: int) -> list[str]:
         """Return SQL of the codes and the bucket of groups, over rows with their columns."""
+        hashes = self.hashes(CODE, CHECK)
+        code = hashes[0].removesuffix(f" AS {CODE}")
+        return [*hashes, f"CAST(pmod({code}, {n_buckets}L) AS INT) AS {BUCKET}"]
+
+    def hashes(self, code: str, check: str) -> list[str]:
+        """Return SQL of the two hashes of groups, over rows with their columns, by some names."""
         parts = [part for each in self.fields for part in _hashed(each)]
         # A hash steps over NULL, so the places of NULLs are hashed, too.
         nulls = [f"IF({quoted(name)} IS NULL, {1 << k}, 0)" for k, name in enumerate(self.names)]
         hashed = ", ".join([" + ".join(nulls) or "0", *parts])
-        code = f"xxhash64({hashed})"
-        check = f"xxhash64({CHECK_SEED}L, {hashed})"
-        bucket = f"CAST(pmod({code}, {n_buckets}L) AS INT)"
-        return [f"{code} AS {CODE}", f"{check} AS {CHECK}", f"{bucket} AS {BUCKET}"]
+        return [f"xxhash64({hashed}) AS {code}", f"xxhash64({CHECK_SEED}L, {hashed}) AS {check}"]
 
 
 def _hashed(field: StructField) -> list[str]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from eddyline.runtime.operator import Record
     from eddyline.runtime.records import History
     from eddyline.spark.aggregates.grouping import Groups
-    from eddyline.spark.aggregates.lifting import LiftedCall
+    from eddyline.spark.aggregates.lifting import LiftedCall, LiftedPartial
     from eddyline.watch.sections import Section
 
 
@@ -43,6 +43,11 @@ class Shown(Operator):
     def n_buckets(self) -> int:
         """Parts into which groups are cut."""
         raise NotImplementedError
+
+    @property
+    def lifts(self) -> list[LiftedPartial]:
+        """The partial aggregates of all calls."""
+        return [each for call in self.calls for each in call.partials]
 
     @property
     def loops(self) -> tuple[AggregateLoop, ...]:

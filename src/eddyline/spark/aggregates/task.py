@@ -14,13 +14,14 @@ from eddyline.aggregates.cells import CHECK as CHECK_KEY
 from eddyline.aggregates.cells import CODE as CODE_KEY
 from eddyline.aggregates.change_bucket import ChangeBatch
 from eddyline.aggregates.columns import is_there, one_array
+from eddyline.aggregates.count_bucket import CountBatch
 from eddyline.aggregates.moving import state_of
 from eddyline.aggregates.plan import COMPONENT
 from eddyline.aggregates.rows import RowBatch
 from eddyline.aggregates.session_bucket import SessionBatch
 from eddyline.aggregates.slide_bucket import SharedBatch, SlideBatch
 from eddyline.errors import StateError
-from eddyline.query.windows import SessionWindow, SlideWindow
+from eddyline.query.windows import RowsWindow, SessionWindow, SlideWindow
 from eddyline.runtime.reports import TaskReport
 from eddyline.spark.aggregates.grouping import CHECK, CODE, START
 from eddyline.spark.arrow_tasks import BUCKET, bucket_of, quiet_when_cut_short
@@ -88,7 +89,7 @@ class AggregateWorker:
             return RowBatch
         if self.plan.shares:
             return SharedBatch
-        kinds = {SlideWindow: SlideBatch, SessionWindow: SessionBatch}
+        kinds = {SlideWindow: SlideBatch, SessionWindow: SessionBatch, RowsWindow: CountBatch}
         return kinds.get(type(self.plan.window), ChangeBatch)
 
     def _sent(self, found: pa.Table) -> Iterator[pa.RecordBatch]:
