@@ -24,6 +24,7 @@ from eddyline.query.select.over import OverReader, over_of
 from eddyline.query.select.statement import Exists, Statement
 from eddyline.query.select.subqueries import Part, columns_of, union_of
 from eddyline.sql.analysis import check_is_row_wise
+from eddyline.sql.functions import NON_DETERMINISTIC, as_name
 from eddyline.sql.parsing import offset_of, refuse
 
 if TYPE_CHECKING:
@@ -176,16 +177,20 @@ def _grouped(
 
 
 def _check_counted(statement: Statement, read: Input) -> None:
-    """Refuse Python functions in WHERE where rows are counted, as WHERE is asked of all of them."""
+    """Refuse WHERE that is no plain SQL where rows are counted, as it is asked of all of them."""
+    where = statement.tree.args.get("where")
+    if read.window.counts is None or where is None:
+        return
     kinds = FunctionPredicate, MixedPredicate
-    called = [each for each in read.predicates if isinstance(each, kinds)]
-    if read.window.counts is not None and called:
+    called = [each.name for each in read.predicates if isinstance(each, kinds)]
+    drawn = [name for each in where.walk() if (name := as_name(each)) in NON_DETERMINISTIC]
+    if called or drawn:
+        why = f"{called[0]} calls a Python function" if called else f"{drawn[0]}() is drawn anew"
         message = (
-            f"WHERE: {called[0].name} calls a Python function beside [{read.window.text}], which "
-            f"counts all rows of {read.name!r}: not supported yet; write the condition in SQL"
+            f"WHERE: {why}, which is not supported yet beside [{read.window.text}]: it counts all "
+            f"rows of {read.name!r}; write a condition in SQL on columns"
         )
-        where = statement.part(statement.tree.args["where"].this)
-        statement.refuse(message, where.start)
+        statement.refuse(message, statement.part(where.this).start)
 
 
 def _windowed(
