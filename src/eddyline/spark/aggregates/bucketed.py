@@ -22,6 +22,7 @@ from eddyline.aggregates.plan import (
     Partials,
 )
 from eddyline.aggregates.profile import AggregateProfile
+from eddyline.aggregates.samples import GroupSamples
 from eddyline.errors import QueryError
 from eddyline.options import AggregateOptions
 from eddyline.spark.aggregates.grouping import Groups
@@ -100,6 +101,8 @@ class Bucketed(Shown):
         self.part = AggregatePart(self.n_buckets)
         """The state after the newest batch."""
         self.total = AggregateProfile()
+        self.samples = GroupSamples()
+        """Values over time of a few groups; none unless an aggregate has some."""
         self._loads: tuple[int, ...] = ()
         """New cells of each bucket in the newest batch."""
         self._observed: Sequence[Observed] | None = None
@@ -202,7 +205,7 @@ class Bucketed(Shown):
         df.sparkSession.conf.set(ADAPTIVE, "false")
         arrived, done = Observation(), Observation()
         rows = self._timely(df).observe(arrived, self._observes[0])
-        found = self._worked(rows, self.place).observe(done, self._observes[1])
+        found = self._worked(rows, self.place).observe(done, *self._observes[1:])
         pending = (("rows", arrived), (COMPONENT, done))
         return Laid(
             self.answers(found.where(f"{REPORT} IS NULL")),
@@ -210,7 +213,7 @@ class Bucketed(Shown):
         )
 
     @cached_property
-    def _observes(self) -> tuple[Column, Column]:
+    def _observes(self) -> tuple[Column, ...]:
         """What is observed of the rows that are worked on, and of what tasks return."""
         return F.count(F.lit(1)).alias("n_rows"), F.collect_list(REPORT).alias("reports")
 

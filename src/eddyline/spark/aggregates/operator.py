@@ -15,9 +15,11 @@ from eddyline.aggregates.plan import (
     INSTANT,
     IS,
     OLD,
+    SHOWN,
     WAS,
     AggregatePlan,
 )
+from eddyline.aggregates.samples import GroupSamples
 from eddyline.aggregates.slides import Slides
 from eddyline.errors import NotSupportedError, QueryError
 from eddyline.query.aggregates import WINDOW, both
@@ -27,6 +29,7 @@ from eddyline.spark.aggregates.counted import Counted
 from eddyline.spark.aggregates.grouping import START
 from eddyline.spark.aggregates.lifting import MICROS
 from eddyline.spark.aggregates.placement import start_of_cell
+from eddyline.spark.aggregates.sampled import marked_of, numbers_of, told
 from eddyline.spark.aggregates.task import END
 from eddyline.spark.clock import ResultClock
 from eddyline.spark.event_time import instant_of
@@ -39,7 +42,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from eddyline.query.steps import AggregateStep
-    from eddyline.spark.operator import Clock, Site
+    from eddyline.runtime.journal import JournalEntry
+    from eddyline.spark.operator import Batch, Clock, Observed, Site
 
 
 LEAST = "__least"
@@ -63,6 +67,8 @@ class AggregateOperator(Bucketed):
         super().__init__(site, calls, step.groups)
         written = zip(self.calls, step.calls, strict=True)
         self.calls = tuple(replace(each, call=call) for each, call in written)
+        numbers = numbers_of(self.calls)
+        self.samples = GroupSamples([" ".join(each.call.text.split()) for each in numbers])
         self.ties = tuple(site.df.columns) if self.by_row else ()
         """The columns that order rows of one instant, where rows are counted."""
         self.partials = self.partials_of(self.calls)
@@ -110,6 +116,7 @@ class AggregateOperator(Bucketed):
             self.emits,
             ties=tuple(self._ties),
             spans=self.counted is not None and self.counted.spans,
+            watched=None if self.place is None else self.samples.watched,
         )
 
     def event_time(
@@ -163,13 +170,27 @@ class AggregateOperator(Bucketed):
             return MICROS
         return start_of_cell(Slides.of(self.window))
 
+    @cached_property
+    def _observes(self) -> tuple[Column, ...]:
+        return *super()._observes, told(self.groups, numbers_of(self.calls))
+
+    def learn(self, observed: Sequence[Observed], batch: Batch) -> list[JournalEntry]:
+        """Take in what the buckets of a batch did, and what a few groups were."""
+        entries = super().learn(observed, batch)
+        reports = self._reports(observed).values()
+        marked = marked_of(observed, len(self.samples.columns))
+        with self._lock:
+            self.samples.take([each.busiest for each in reports], marked)
+        return entries
+
     # -- results --------------------------------------------------------------------------------
 
     @property
     def fields(self) -> list[StructField]:
         """The columns that tasks return, but for the report."""
         values = [field for call in self.calls for field in call.fields]
-        found = [*self.groups.fields, StructField(INSTANT, LongType()), *values]
+        own = [StructField(name, LongType()) for name in (INSTANT, SHOWN)]
+        found = [*self.groups.fields, *own, *values]
         if isinstance(self.window, SessionWindow):
             found.append(StructField(FIRST, LongType()))
         if self.emits in ("istream", "dstream"):

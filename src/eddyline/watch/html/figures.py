@@ -73,6 +73,7 @@ def drawn(figure: Figure, slots: Sequence[int]) -> Drawn:
     pairs = sorted(zip(figure.lines, slots, strict=True), key=lambda pair: pair[1] != MUTED)
     traces = [_trace(figure, line, slot, scale, suffix) for line, slot in pairs]
     axis, high = _axis(figure, top / scale, suffix)
+    is_free = figure.unit == "position" or figure.is_timed
     labels = [
         {"y": end / scale, "text": _escaped(line.name, _LABEL_WIDTH), "slot": slot}
         for line, slot in zip(figure.lines, slots, strict=True)
@@ -83,10 +84,10 @@ def drawn(figure: Figure, slots: Sequence[int]) -> Drawn:
         "layout": {
             "height": height(figure),
             "hovermode": "closest",
-            "xaxis": _batches(figure.batch_ids),
+            "xaxis": _instants() if figure.is_timed else _batches(figure.batch_ids),
             "yaxis": axis,
         },
-        "labels": labels if figure.unit == "position" else apart(labels, high),
+        "labels": labels if is_free else apart(labels, high),
         "marks": list(figure.marks) if len(figure.marks) <= MAX_MARKS else [],
     }
 
@@ -112,9 +113,11 @@ def _trace(figure: Figure, line: Line, slot: int, scale: float, suffix: str) -> 
         width = 1
     said = "%{y:.1%}" if figure.unit == "share" else f"%{{y:,.4~g}}{suffix}"
     details = "<br>%{customdata}" if line.details else ""
+    at = "%{x|%Y-%m-%d %H:%M:%S.%L}" if figure.is_timed else "batch %{x}"
+    places = [micros / 1000 for micros in figure.batch_ids] if figure.is_timed else figure.batch_ids
     return {
         "type": "scatter",
-        "x": list(figure.batch_ids),
+        "x": list(places),
         "y": [_short(value, scale) for value in line.values],
         "name": _escaped(line.name, _HOVER_WIDTH),
         "slot": slot,
@@ -122,9 +125,10 @@ def _trace(figure: Figure, line: Line, slot: int, scale: float, suffix: str) -> 
         "line": {"width": width},
         "marker": {"size": width + 4},
         "customdata": list(line.details),
-        "hovertemplate": f"<b>%{{fullData.name}}</b><br>batch %{{x}}"
+        "hovertemplate": f"<b>%{{fullData.name}}</b><br>{at}"
         f"{'' if is_rank else f': {said}'}{details}<extra></extra>",
         **({"fill": "tozeroy"} if is_area else {}),
+        **({"connectgaps": True} if figure.is_timed else {}),
     }
 
 
@@ -146,10 +150,16 @@ def _axis(figure: Figure, top: float, suffix: str) -> tuple[Drawn, float]:
     if figure.unit == "share":
         # The line of what drops everything keeps its full width.
         return {"range": [0, 1.02], "tickformat": ".0%"}, 1.02
+    if figure.is_timed:
+        return {"tickformat": "~s" if top >= 1000 else ",~g"}, top
     high = top * _HEADROOM or 1.0
     form = "~s" if top >= 1000 else ",~g"
     title = {"title": {"text": suffix.strip()}} if suffix else {}
     return {"range": [0, high], "tickformat": form, **title}, high
+
+
+def _instants() -> Drawn:
+    return {"type": "date", "title": {"text": "Event time (UTC)"}}
 
 
 def _batches(batch_ids: Sequence[int]) -> Drawn:
