@@ -160,8 +160,9 @@ class BucketBatch:
         if self.plan.watched is not None:
             columns[SHOWN] = self._shown(cells.codes[CODE][places])
         columns[INSTANT] = pa.array(instants)
-        for name, monoid in self.partials.items():
-            column = whole(cells.payload[name])
+        values = self.plan.values or {name: name for name in self.partials}
+        for name, source in values.items():
+            column, monoid = whole(cells.payload[source]), self.partials[source]
             columns[name] = monoid.value(column, lo, hi)
             if self.plan.tells_old:
                 columns[f"{OLD}{name}"] = monoid.value(column, old_lo, old_hi)

@@ -107,6 +107,9 @@ class AggregatePlan:
     """Of aggregates before OVER, in the place of a window and its partials."""
     ties: tuple[str, ...] = ()
     """The columns that order rows of one instant, where rows are counted."""
+    values: Mapping[str, str] = field(default_factory=dict)
+    """The columns of results, and those of their partials, where rows are counted: several results
+    may be of one. Empty: they have the same names."""
     spans: bool = False
     """Whether the rows of a group, where rows are counted, are of several partitions."""
     watched: tuple[int, ...] | None = None

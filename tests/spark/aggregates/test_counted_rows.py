@@ -53,6 +53,13 @@ def test_what_where_drops_makes_nothing_raise(frame, spark):
     assert found == [(0, "a", 2, 25), (2, "b", 2, 20), (3, "a", 5, 50)]
 
 
+def test_calls_that_have_a_partial_in_common(frame):
+    asked = {"a": "var_pop(v)", "b": "stddev_pop(v)", "n": "count(v)", "c": "sum(v) + sum(v)"}
+    found = answers(frame, "PARTITION BY k ROWS 2", ["k"], **asked)
+    assert found[0] == (0, "a", 0.0, 0.0, 1, 8)
+    assert found[1] == (1, "a", 4.0, 2.0, 2, 8)
+
+
 def test_a_condition_that_spark_refuses(frame):
     with pytest.raises(QueryError, match="WHERE v \\+ 1"):
         answers(frame, "ROWS 2", ["k"], "v + 1")

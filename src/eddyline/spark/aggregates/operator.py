@@ -115,6 +115,7 @@ class AggregateOperator(Bucketed):
             self.window,
             self.emits,
             ties=tuple(self._ties),
+            values={each.column: each.source for each in self.lifts} if self.by_row else {},
             spans=self.counted is not None and self.counted.spans,
             watched=None if self.place is None else self.samples.watched,
         )
