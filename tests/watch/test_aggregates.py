@@ -51,7 +51,10 @@ def test_all_values_are_figures_over_event_time():
     assert counts.lines[1].values == (None, None, 7.0, None, None, 0.0)
     found = drawn(means, [0, 1])
     assert found["layout"]["xaxis"]["type"] == "date"
-    assert "range" not in found["layout"]["yaxis"]  # values may be less than 0
+    low, high = found["layout"]["yaxis"]["range"]
+    assert low < -1.5  # values may be less than 0
+    assert high > 2.5
+    assert {low <= label["y"] <= high for label in found["labels"]} == {True}
     assert found["data"][0]["x"] == [60_000.0 * at for at in (0, 1, 2, 3, 4, 9)]
     assert found["data"][0]["y"][0] == -1.5
     assert len(values_of(GroupSeries("a", (Point(0, (1.0, 1.0)),))).parts) == 1

@@ -66,19 +66,22 @@ class Colours:
 
 def drawn(figure: Figure, slots: Sequence[int]) -> Drawn:
     """Return a figure as Plotly's traces and layout; each line has a colour slot."""
-    values = (finite(value) for line in figure.lines for value in line.values)
-    top = max((value for value in values if value is not None), default=0.0)
+    given = (finite(value) for line in figure.lines for value in line.values)
+    values = [value for value in given if value is not None]
+    top = max(values, default=0.0)
     scale, suffix = _scale(figure, top)
     # Colours are drawn above the muted lines.
     pairs = sorted(zip(figure.lines, slots, strict=True), key=lambda pair: pair[1] != MUTED)
     traces = [_trace(figure, line, slot, scale, suffix) for line, slot in pairs]
     axis, high = _axis(figure, top / scale, suffix)
-    is_free = figure.unit == "position" or figure.is_timed
     labels = [
         {"y": end / scale, "text": _escaped(line.name, _LABEL_WIDTH), "slot": slot}
         for line, slot in zip(figure.lines, slots, strict=True)
         if (end := _last(line.values)) is not None and _has_label(figure, line, slot)
     ]
+    low = 0.0
+    if figure.is_timed:
+        low, high = axis["range"] = _room(values or [0.0])
     return {
         "data": traces,
         "layout": {
@@ -87,7 +90,7 @@ def drawn(figure: Figure, slots: Sequence[int]) -> Drawn:
             "xaxis": _instants() if figure.is_timed else _batches(figure.batch_ids),
             "yaxis": axis,
         },
-        "labels": labels if is_free else apart(labels, high),
+        "labels": labels if figure.unit == "position" else apart(labels, high, low),
         "marks": list(figure.marks) if len(figure.marks) <= MAX_MARKS else [],
     }
 
@@ -150,8 +153,6 @@ def _axis(figure: Figure, top: float, suffix: str) -> tuple[Drawn, float]:
     if figure.unit == "share":
         # The line of what drops everything keeps its full width.
         return {"range": [0, 1.02], "tickformat": ".0%"}, 1.02
-    if figure.is_timed:
-        return {"tickformat": "~s" if top >= 1000 else ",~g"}, top
     high = top * _HEADROOM or 1.0
     form = "~s" if top >= 1000 else ",~g"
     title = {"title": {"text": suffix.strip()}} if suffix else {}
@@ -169,16 +170,23 @@ def _batches(batch_ids: Sequence[int]) -> Drawn:
     return {**axis, "dtick": 1} if last - first < 10 else axis
 
 
-def apart(labels: list[Drawn], high: float) -> list[Drawn]:
-    """Move labels up or down so that none covers another; high is the top of the axis."""
-    gap = high * _LABEL_PX / (HEIGHT_PX - _MARGINS_PX)
+def _room(values: Sequence[float]) -> list[float]:
+    """Return the ends of an axis on which some values have room, whether they are near 0 or not."""
+    low, high = min(values), max(values)
+    pad = (high - low or abs(high) or 1.0) * (_HEADROOM - 1)
+    return [low - pad, high + pad]
+
+
+def apart(labels: list[Drawn], high: float, low: float = 0.0) -> list[Drawn]:
+    """Move labels up or down so that none covers another; high and low are ends of the axis."""
+    gap = (high - low) * _LABEL_PX / (HEIGHT_PX - _MARGINS_PX)
     ceiling = high
     moved = []
     for label in sorted(labels, key=lambda label: -label["y"]):
         y = min(label["y"], ceiling)
         moved.append({**label, "y": y})
         ceiling = y - gap
-    floor = 0.0
+    floor = low
     for label in reversed(moved):
         label["y"] = max(label["y"], floor)
         floor = label["y"] + gap
