@@ -7,15 +7,17 @@ aggregated anew. Nothing here is fast, and it shares no code with the room that 
 What the definition leaves open is decided here:
 
 * Event time moves on by all rows of a stream, those included that WHERE drops; a row that WHERE
-  drops is never late.
+  drops is never late, unless a ROWS window counts it.
 * In a ROWS window the order among equal event times is that of the rows' contents: all columns of
   the stream, the first one first, ascending, NaN behind all values and NULL behind that.
 * FIRST takes of the rows of the earliest instant the smallest value, NULL before all values; LAST
   of the rows of the latest instant the greatest.
-* WHERE is asked before rows are counted, in ROWS windows as in frames of OVER.
+* WHERE is asked before rows are counted in frames of OVER, as these are of the rows that are left.
+  A ROWS window counts all rows of the stream, and WHERE is asked of those that it holds.
 * ISTREAM and DSTREAM compare the row of a group with that of the same group before, as if both had
   the window of the instant.
-* RSTREAM of a window without slides gives rows at instants of rows that WHERE keeps.
+* RSTREAM of a window without slides gives rows at instants of rows that WHERE keeps, and of a ROWS
+  window at those of all rows.
 """
 
 from __future__ import annotations
@@ -241,7 +243,8 @@ def changes(
 ) -> list[tuple[Any, ...]]:
     """Return what a window without slides holds at each instant at which it changes; see
     ``results``."""
-    stream = arrived(batches, lateness, of.keeps)
+    counts = isinstance(window, RowsWindow)
+    stream = arrived(batches, lateness) if counts else arrived(batches, lateness, of.keeps)
     until = FOREVER if whole else stream.low
     instants = {row["ts"] for row in stream.rows}
     if emits != "rstream" and window.length < LONGEST:

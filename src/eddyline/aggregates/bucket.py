@@ -20,10 +20,12 @@ from eddyline.aggregates.plan import (
     INSTANT,
     IS,
     OLD,
+    SHOWN,
     WAS,
     BucketReport,
     BucketState,
 )
+from eddyline.aggregates.samples import Marks
 from eddyline.state.reorder_buffer import HeldRows
 from eddyline.state.row_files import between
 from eddyline.state.rows import ALWAYS, FOREVER, Rows
@@ -60,6 +62,7 @@ class BucketBatch:
         self.partials = plan.partials.made
         self.since, self.until = self.answered(plan.before), self.answered(plan.after)
         """The cells that start in this half-open range are answered now (µs)."""
+        self.marks = Marks(plan.watched or (), bucket)
         self._n_read = 0
 
     def run(self, arrived: Rows | None) -> Iterator[pa.Table]:
@@ -77,9 +80,11 @@ class BucketBatch:
         if new is not None:
             due.append(between(new, ALWAYS, self.until))
         fresh = self.fresh(due)
-        results = self.results(fresh)
-        if results is not None and results.num_rows:
-            yield results
+        n_results = 0
+        for results in self.tables(fresh):
+            n_results += results.num_rows
+            if results.num_rows:
+                yield results
         state = self.state
         if self.place is not None:
             late = None if new is None else between(new, self.until, FOREVER)
@@ -89,7 +94,8 @@ class BucketBatch:
             state,
             n_arrived=0 if arrived is None else len(arrived),
             n_read=self._n_read,
-            n_results=0 if results is None else results.num_rows,
+            n_results=n_results,
+            busiest=self.marks.busiest,
             work_ns=time.thread_time_ns() - started,
         )
 
@@ -103,6 +109,12 @@ class BucketBatch:
         """Return the cells that are answered now, in order; None if there is none."""
         filled = [each for each in due if len(each)]
         return merged(in_order(together(filled)), self.partials) if filled else None
+
+    def tables(self, fresh: Rows | None) -> Iterator[pa.Table]:
+        """Yield the results, in parts where they may be many; see ``results``."""
+        found = self.results(fresh)
+        if found is not None:
+            yield found
 
     def results(self, fresh: Rows | None) -> pa.Table | None:
         """Return the results at the instants between ``plan.before`` and ``plan.after``."""
@@ -142,17 +154,27 @@ class BucketBatch:
         """
         lo, hi, old_lo, old_hi = (np.ascontiguousarray(ranges[:, k]) for k in range(ROOM_COLUMNS))
         is_there, was_there = lo < hi, old_lo < old_hi
-        of = pa.array(np.where(is_there, lo, old_lo))
+        places = np.where(is_there, lo, old_lo)
+        of = pa.array(places)
         columns = {name: cells.payload[name].take(of) for name in self.plan.groups}
+        if self.plan.watched is not None:
+            columns[SHOWN] = self._shown(cells.codes[CODE][places])
         columns[INSTANT] = pa.array(instants)
-        for name, monoid in self.partials.items():
-            column = whole(cells.payload[name])
+        values = self.plan.values or {name: name for name in self.partials}
+        for name, source in values.items():
+            column, monoid = whole(cells.payload[source]), self.partials[source]
             columns[name] = monoid.value(column, lo, hi)
             if self.plan.tells_old:
                 columns[f"{OLD}{name}"] = monoid.value(column, old_lo, old_hi)
         if self.plan.tells_old:
             columns |= {IS: pa.array(is_there), WAS: pa.array(was_there)}
         return pa.table(columns)
+
+    def _shown(self, codes: Ints) -> pa.Array:
+        """Return the codes of the groups of results where they are marked."""
+        is_other = np.ones(codes.size, np.bool_)
+        is_other[self.marks.of(codes)] = False
+        return pa.array(codes, mask=is_other)
 
 
 def with_ties(cells: Rows, columns: tuple[str, ...]) -> Rows:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -32,6 +32,17 @@ PLACE = "__place"
 
 IS, WAS = "__is", "__was"
 """Columns of results of which the ones before are told, too: whether there is one, and was."""
+
+PASSES = "__passes"
+"""The column of rows that are counted that says whether WHERE is true of them."""
+
+OWN_CODE, OWN_CHECK = "__own_code", "__own_check"
+"""Columns of the two hashes of the groups of rows that are counted by other columns; see
+``cells``."""
+
+SHOWN = "__shown"
+"""The column of results that has the code of the group of those that show how it went on; NULL of
+others."""
 
 OLD = "__old"
 """Start of the names of the partial aggregates of the results before."""
@@ -105,6 +116,13 @@ class AggregatePlan:
     """Of aggregates before OVER, in the place of a window and its partials."""
     ties: tuple[str, ...] = ()
     """The columns that order rows of one instant, where rows are counted."""
+    values: Mapping[str, str] = field(default_factory=dict)
+    """The columns of results, and those of their partials, where rows are counted: several results
+    may be of one. Empty: they have the same names."""
+    spans: bool = False
+    """Whether the rows of a group, where rows are counted, are of several partitions."""
+    watched: tuple[int, ...] | None = None
+    """Codes of groups of which some results are marked; None: none is, and nothing is counted."""
     shares: tuple[Share, ...] = ()
     """Of several queries, in the place of a window: those of each."""
 
@@ -172,5 +190,7 @@ class BucketReport:
     n_read: int = 0
     """Cells of before that were read."""
     n_results: int = 0
+    busiest: Mapping[int, int] = field(default_factory=dict)
+    """Results of the groups that had most, by their codes; see ``samples``."""
     work_ns: int = 0
     """Time in which the bucket computed results and kept cells (ns)."""

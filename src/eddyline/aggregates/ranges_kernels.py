@@ -62,21 +62,19 @@ def slide_ranges(
 
 
 @compiled
-def change_ranges(  # noqa: C901, PLR0912 - one walk over instants
+def change_ranges(  # noqa: C901 - one walk over instants
     starts: Ints,
     bounds: Ints,
+    leaves: Ints,
     since: int,
     until: int,
-    length: int,
-    n_rows: int,
     instants: Ints,
     ranges: Ints,
 ) -> int:
     """Find the instants in [since, until) at which rows of a group come or leave.
 
-    ``ranges`` has lo and hi of the rows that are there, and of those before it ((results, 4)). A
-    row is there for ``length`` (µs) and leaves after it (less than 0: for ever), or until
-    ``n_rows`` others have come (less than 0: however many).
+    ``ranges`` has lo and hi of the rows that are there, and of those before it ((results, 4)). From
+    the instant of ``leaves`` on a row is not there; no row of a group leaves before an earlier one.
     """
     n = 0
     for group in range(bounds.size - 1):
@@ -84,26 +82,22 @@ def change_ranges(  # noqa: C901, PLR0912 - one walk over instants
         come, leave = begin, begin  # the first row that has not come, and not left
         while come < end and starts[come] < since:
             come += 1
-        while length >= 0 and leave < come and starts[leave] + length < since - 1:
+        while leave < come and leaves[leave] < since:
             leave += 1
-        if n_rows >= 0:
-            leave = max(begin, come - n_rows)
         while True:
             instant = np.int64(until)
             if come < end:
                 instant = min(instant, starts[come])
-            if length >= 0 and leave < end:
-                instant = min(instant, starts[leave] + length + 1)
+            if leave < end:
+                instant = min(instant, leaves[leave])
             if instant >= until:
                 break
             old_come, old_leave = come, leave
             while come < end and starts[come] <= instant:
                 come += 1
-            while length >= 0 and leave < come and starts[leave] + length < instant:
+            while leave < come and leaves[leave] <= instant:
                 leave += 1
-            if n_rows >= 0:
-                leave = max(leave, come - n_rows)
-            if instant < since:
+            if leave == come and old_leave == old_come:  # rows that left as they came
                 continue
             if ranges.shape[0]:
                 instants[n] = instant
@@ -111,6 +105,113 @@ def change_ranges(  # noqa: C901, PLR0912 - one walk over instants
                 ranges[n, 2], ranges[n, 3] = old_leave, old_come
             n += 1
     return n
+
+
+@compiled
+def instant_ranges(
+    starts: Ints, bounds: Ints, leaves: Ints, asked: Ints, instants: Ints, ranges: Ints
+) -> int:
+    """Find the rows of each group that are there at each of some instants, which ascend.
+
+    ``ranges`` has their lo and hi, and an empty range ((results, 4)); see ``change_ranges``.
+    """
+    n = 0
+    for group in range(bounds.size - 1):
+        begin, end = bounds[group], bounds[group + 1]
+        come, leave = begin, begin
+        for instant in asked:
+            while come < end and starts[come] <= instant:
+                come += 1
+            while leave < come and leaves[leave] <= instant:
+                leave += 1
+            if leave == come:
+                continue
+            if ranges.shape[0]:
+                instants[n] = instant
+                ranges[n, 0], ranges[n, 1], ranges[n, 2], ranges[n, 3] = leave, come, begin, begin
+            n += 1
+    return n
+
+
+@compiled
+def held_rows(  # noqa: C901, PLR0912, PLR0915 - one walk over instants
+    starts: Ints,
+    bounds: Ints,
+    leaves: Ints,
+    leaving: Ints,
+    asked: Ints,
+    since: int,
+    until: int,
+    instants: Ints,
+    ranges: Ints,
+    rows: Ints,
+    sizes: Ints,
+) -> None:
+    """Find the rows that are there at instants in [since, until), where they leave in any order.
+
+    ``leaving`` has the rows of each group in the order in which they leave. Instants are those
+    ``asked`` for, which ascend, or if none is, those at which rows of a group come or leave.
+    ``rows`` has the rows of each result behind each other, and ``ranges`` their lo and hi among
+    these, and those of the instant before ((results, 4)); ``sizes``, how many results and rows.
+    """
+    n, n_rows, n_most = 0, 0, 0
+    has_room = rows.size > 0
+    for group in range(bounds.size - 1):
+        n_most = max(n_most, bounds[group + 1] - bounds[group])
+    held = np.empty(n_most, np.int64)
+    for group in range(bounds.size - 1):
+        begin, end = bounds[group], bounds[group + 1]
+        come, left, n_held, step = begin, begin, 0, 0
+        while come < end and starts[come] < since:
+            if leaves[come] >= since:
+                held[n_held] = come
+                n_held += 1
+            come += 1
+        while left < end and leaves[leaving[left]] < since:
+            left += 1
+        old_lo = n_rows
+        if has_room:
+            rows[n_rows : n_rows + n_held] = held[:n_held]
+        n_rows += n_held
+        old_hi = n_rows
+        while True:
+            instant = np.int64(until)
+            if asked.size:
+                if step < asked.size:
+                    instant = asked[step]
+                step += 1
+            else:
+                if come < end:
+                    instant = min(instant, starts[come])
+                if left < end:
+                    instant = min(instant, leaves[leaving[left]])
+            if instant >= until:
+                break
+            n_stay = 0
+            for each in range(n_held):
+                if leaves[held[each]] > instant:
+                    held[n_stay] = held[each]
+                    n_stay += 1
+            n_held = n_stay
+            while come < end and starts[come] <= instant:
+                if leaves[come] > instant:
+                    held[n_held] = come
+                    n_held += 1
+                come += 1
+            while left < end and leaves[leaving[left]] <= instant:
+                left += 1
+            lo = n_rows
+            if has_room:
+                rows[n_rows : n_rows + n_held] = held[:n_held]
+            n_rows += n_held
+            if lo < n_rows or (old_lo < old_hi and not asked.size):
+                if ranges.shape[0]:
+                    instants[n] = instant
+                    ranges[n, 0], ranges[n, 1] = lo, n_rows
+                    ranges[n, 2], ranges[n, 3] = old_lo, old_hi
+                n += 1
+            old_lo, old_hi = lo, n_rows
+    sizes[0], sizes[1] = n, n_rows
 
 
 @compiled

@@ -60,6 +60,7 @@ class SessionBatch(BucketBatch):
             n_arrived=0 if arrived is None else len(arrived),
             n_read=self._n_read,
             n_results=results,
+            busiest=self.marks.busiest,
             work_ns=time.thread_time_ns() - started,
         )
 

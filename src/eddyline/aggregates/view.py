@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from eddyline.aggregates.profile import AggregateProfile
+    from eddyline.aggregates.samples import GroupSeries
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,4 +38,8 @@ class AggregateView:
     fullest: float
     """New cells of the fullest bucket by those of the mean one; nan if there were none."""
     is_adaptive: bool
+    values: tuple[str, ...] = ()
+    """The aggregates of which values over time are known."""
+    series: tuple[GroupSeries, ...] = ()
+    """Values over time of a few groups."""
     notes: tuple[str, ...] = ()

@@ -56,3 +56,13 @@ class OverCall:
     window: Window = UNBOUNDED
     """The rows: RANGE of the event time, so that rows of the same instant count, too; so many last
     ROWS, the own one included; or all so far."""
+
+
+def both(*conditions: str) -> str:
+    """Return the conjunction of conditions as SQL, some of which may be empty.
+
+    >>> both("", "v > 0")
+    'v > 0'
+    """
+    filled = [each for each in conditions if each]
+    return " AND ".join(f"({each}\n)" for each in filled) if len(filled) > 1 else "".join(filled)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from eddyline.errors import NotSupportedError
+from eddyline.query.aggregates import both
 from eddyline.query.predicates import MixedPredicate, SqlPredicate
 from eddyline.query.select.names import identifier
 from eddyline.query.steps import (
@@ -93,6 +94,7 @@ def _aggregate_step(query: Query, input: str) -> AggregateStep:
     """Return the step that aggregates an input."""
     assert query.grouping is not None
     grouping, window = query.grouping, query.inputs[0].window
+    where = both(*(each.text for each in query.inputs[0].predicates)) if window.counts else ""
     return AggregateStep(
         input,
         grouping.groups,
@@ -102,6 +104,7 @@ def _aggregate_step(query: Query, input: str) -> AggregateStep:
         grouping.having,
         query.emits,
         time=query.times[0].name if query.times else "",
+        where=where,
     )
 
 
@@ -116,7 +119,9 @@ def _input_steps(query: Query, each: Input, made: Mapping[str, Sequence[Step]]) 
             _check_joined(query, each, inner)
         found = inlined(inner, name)
     if each.predicates or not query.is_join:
-        found.append(FilterStep(name, each.predicates))
+        # Where rows are counted and aggregated, WHERE is asked of those that the window has.
+        is_counted = query.grouping is not None and each.window.counts is not None
+        found.append(FilterStep(name, () if is_counted else each.predicates))
     return found
 
 

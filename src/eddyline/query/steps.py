@@ -7,7 +7,7 @@ makes ``RESULT``. How a step is run is no business of this module.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from sqlglot import exp, parse_one
@@ -163,6 +163,14 @@ class AggregateStep(OverOne):
     output: str = RESULT
     time: str = ""
     """The column of the input that the query takes for the event time; empty if it does not say."""
+    where: str = ""
+    """Condition on rows that are in the window, where it counts rows: it counts the others, too."""
+
+    def __repr__(self) -> str:
+        """Say what identifies it, and its state; WHERE is named only where there is one."""
+        names = [each.name for each in fields(self) if each.name != "where" or self.where]
+        said = ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
+        return f"AggregateStep({said})"
 
     @property
     def grouping(self) -> frozenset[str]:
@@ -192,8 +200,9 @@ class AggregateStep(OverOne):
         )
         by = ", ".join(" ".join(text.split()) for _, text in self.groups)
         emits = "" if self.emits is None else f", as {self.emits.upper()}"
+        where = f" where {' '.join(self.where.split())}" if self.where else ""
         return (
-            f"aggregate {self.input} [{self.window.text}]: {columns}"
+            f"aggregate {self.input} [{self.window.text}]{where}: {columns}"
             f"{f' by {by}' if by else ''}{f', having {having}' if having else ''}{emits}"
         )
 

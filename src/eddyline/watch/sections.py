@@ -96,7 +96,7 @@ class Figure:
 
     title: str
     batch_ids: tuple[int, ...]
-    """The batches at which values are drawn."""
+    """The batches, or the instants, at which values are drawn."""
     lines: tuple[Line, ...]
     """Colours go by place: figures of the same lines have the same colours."""
     unit: Unit
@@ -106,6 +106,9 @@ class Figure:
     note: str = ""
     is_half: bool = False
     """Whether a wide page may draw it beside another."""
+    is_timed: bool = False
+    """Whether values are drawn at instants of event time (µs), and not at batches. Such values may
+    be less than 0, and a line goes on over instants at which it has none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from eddyline.query.predicates import FunctionPredicate, MixedPredicate
 from eddyline.query.query import Input, Query
 from eddyline.query.select.aggregate_calls import calls_in
 from eddyline.query.select.conditions import Calls, Conditions, JoinConditions
@@ -23,12 +24,12 @@ from eddyline.query.select.over import OverReader, over_of
 from eddyline.query.select.statement import Exists, Statement
 from eddyline.query.select.subqueries import Part, columns_of, union_of
 from eddyline.sql.analysis import check_is_row_wise
+from eddyline.sql.functions import NON_DETERMINISTIC, as_name
 from eddyline.sql.parsing import offset_of, refuse
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from eddyline.query.predicates import FunctionPredicate
     from eddyline.query.select.from_clause import FromItem
     from eddyline.query.select.statement import Fragment
 
@@ -170,15 +171,26 @@ def _grouped(
     names = _names_of(statement, item)
     found = GroupReader(statement, names, calls, aggregates).read(item.window)
     read = replace(_filtered(statement, calls, item, aggregates), window=found.window)
-    if found.window.counts is not None and read.predicates:
-        where = statement.part(statement.tree.args["where"].this)
-        message = (
-            f"WHERE beside [{found.window.text}], which counts all rows of {item.name!r}, is not "
-            f"supported yet; write FILTER (WHERE …) behind each aggregate"
-        )
-        statement.refuse(message, where.start)
+    _check_counted(statement, read)
     plain = Query((read,), (), (), (), found.projections, statement.emits, statement.text)
     return replace(plain, grouping=found.grouping, times=found.times)
+
+
+def _check_counted(statement: Statement, read: Input) -> None:
+    """Refuse WHERE that is no plain SQL where rows are counted, as it is asked of all of them."""
+    where = statement.tree.args.get("where")
+    if read.window.counts is None or where is None:
+        return
+    kinds = FunctionPredicate, MixedPredicate
+    called = [each.name for each in read.predicates if isinstance(each, kinds)]
+    drawn = [name for each in where.walk() if (name := as_name(each)) in NON_DETERMINISTIC]
+    if called or drawn:
+        why = f"{called[0]} calls a Python function" if called else f"{drawn[0]}() is drawn anew"
+        message = (
+            f"WHERE: {why}, which is not supported yet beside [{read.window.text}]: it counts all "
+            f"rows of {read.name!r}; write a condition in SQL on columns"
+        )
+        statement.refuse(message, statement.part(where.this).start)
 
 
 def _windowed(

@@ -22,6 +22,7 @@ from eddyline.aggregates.plan import (
     Partials,
 )
 from eddyline.aggregates.profile import AggregateProfile
+from eddyline.aggregates.samples import GroupSamples
 from eddyline.errors import QueryError
 from eddyline.options import AggregateOptions
 from eddyline.spark.aggregates.grouping import Groups
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from eddyline.aggregates.plan import BucketReport
     from eddyline.query.aggregates import AggregateCall
     from eddyline.runtime.journal import JournalEntry
-    from eddyline.spark.aggregates.lifting import LiftedCall, LiftedPartial
+    from eddyline.spark.aggregates.lifting import LiftedCall
     from eddyline.spark.operator import Batch, Clock, Observed, Site
     from eddyline.state.manifest import StatePart
     from eddyline.state.place import StatePlace
@@ -100,17 +101,14 @@ class Bucketed(Shown):
         self.part = AggregatePart(self.n_buckets)
         """The state after the newest batch."""
         self.total = AggregateProfile()
+        self.samples = GroupSamples()
+        """Values over time of a few groups; none unless an aggregate has some."""
         self._loads: tuple[int, ...] = ()
         """New cells of each bucket in the newest batch."""
         self._observed: Sequence[Observed] | None = None
         self._found: dict[int, BucketReport] = {}
         self._lock = threading.RLock()
         self.clock.asked()
-
-    @property
-    def lifts(self) -> list[LiftedPartial]:
-        """The partial aggregates of all calls."""
-        return [each for call in self.calls for each in call.partials]
 
     def partials_of(self, calls: Sequence[LiftedCall]) -> Partials:
         """Return the columns of the partial aggregates of calls."""
@@ -207,7 +205,7 @@ class Bucketed(Shown):
         df.sparkSession.conf.set(ADAPTIVE, "false")
         arrived, done = Observation(), Observation()
         rows = self._timely(df).observe(arrived, self._observes[0])
-        found = self._worked(rows, self.place).observe(done, self._observes[1])
+        found = self._worked(rows, self.place).observe(done, *self._observes[1:])
         pending = (("rows", arrived), (COMPONENT, done))
         return Laid(
             self.answers(found.where(f"{REPORT} IS NULL")),
@@ -215,7 +213,7 @@ class Bucketed(Shown):
         )
 
     @cached_property
-    def _observes(self) -> tuple[Column, Column]:
+    def _observes(self) -> tuple[Column, ...]:
         """What is observed of the rows that are worked on, and of what tasks return."""
         return F.count(F.lit(1)).alias("n_rows"), F.collect_list(REPORT).alias("reports")
 

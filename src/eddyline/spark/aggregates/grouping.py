@@ -113,10 +113,16 @@ class Groups:
 
     def codes(self, n_buckets: int) -> list[str]:
         """Return SQL of the codes and the bucket of groups, over rows with their columns."""
-        hashes = [each for names in (self.names, *self.coarser) for each in self._hashes(names)]
+        every = (self.names, *self.coarser)
+        hashes = [each for names in every for each in self._hashes(names)]
         bucket = f"CAST(pmod({hashes[-2]}, {n_buckets}L) AS INT)"
         coded = [f"{each} AS {name}" for each, name in zip(hashes, code_columns(), strict=False)]
         return [*coded, f"{bucket} AS {BUCKET}"]
+
+    def hashes(self, code: str, check: str) -> list[str]:
+        """Return SQL of the two hashes of groups, over rows with their columns, by some names."""
+        first, second = self._hashes(self.names)
+        return [f"{first} AS {code}", f"{second} AS {check}"]
 
     def _hashes(self, names: Sequence[str]) -> tuple[str, str]:
         """Return SQL of both hashes of some of the columns."""

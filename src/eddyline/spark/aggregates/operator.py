@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
 from pyspark.errors import AnalysisException
@@ -13,15 +15,21 @@ from eddyline.aggregates.plan import (
     INSTANT,
     IS,
     OLD,
+    SHOWN,
     WAS,
     AggregatePlan,
 )
+from eddyline.aggregates.samples import GroupSamples
 from eddyline.aggregates.slides import Slides
 from eddyline.errors import NotSupportedError, QueryError
-from eddyline.query.aggregates import WINDOW
+from eddyline.query.aggregates import WINDOW, both
 from eddyline.query.windows import LONGEST, SessionWindow, SlideWindow
+from eddyline.spark.aggregates.bucketed import Bucketed
+from eddyline.spark.aggregates.counted import Counted
 from eddyline.spark.aggregates.grouping import START
 from eddyline.spark.aggregates.lifting import MICROS
+from eddyline.spark.aggregates.placement import start_of_cell
+from eddyline.spark.aggregates.sampled import marked_of, numbers_of, told
 from eddyline.spark.aggregates.task import END
 from eddyline.spark.clock import ResultClock
 from eddyline.spark.event_time import instant_of
@@ -34,10 +42,9 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from eddyline.query.steps import AggregateStep
-    from eddyline.spark.operator import Clock, Site
+    from eddyline.runtime.journal import JournalEntry
+    from eddyline.spark.operator import Batch, Clock, Observed, Site
 
-from eddyline.spark.aggregates.bucketed import Bucketed
-from eddyline.spark.aggregates.placement import start_of_cell
 
 LEAST = "__least"
 """The column of the first instant of the rows of a cell."""
@@ -52,13 +59,18 @@ class AggregateOperator(Bucketed):
     def __init__(self, step: AggregateStep, site: Site) -> None:
         self.step = step
         self.window = step.window
-        super().__init__(site, step.calls, step.groups)
         _check(step, site.query)
-        self.ties = tuple(site.df.columns) if self.window.counts is not None else ()
-        """The columns that order rows of one instant, where rows are counted."""
         changes = not isinstance(self.window, SlideWindow | SessionWindow)
-        asked = None if step.emits == "rstream" else step.emits
-        self.emits = (asked or "istream") if changes else asked
+        self.emits = (step.emits or "istream") if changes else step.emits
+        # What WHERE drops has no part in an aggregate, and must not make one raise.
+        calls = [replace(each, where=both(step.where, each.where)) for each in step.calls]
+        super().__init__(site, calls, step.groups)
+        written = zip(self.calls, step.calls, strict=True)
+        self.calls = tuple(replace(each, call=call) for each, call in written)
+        numbers = numbers_of(self.calls)
+        self.samples = GroupSamples([" ".join(each.call.text.split()) for each in numbers])
+        self.ties = tuple(site.df.columns) if self.by_row else ()
+        """The columns that order rows of one instant, where rows are counted."""
         self.partials = self.partials_of(self.calls)
         self._rows: dict[str, dict[str, Column]] = {}
         """See ``_row``; each column is a dozen calls into Spark."""
@@ -74,6 +86,25 @@ class AggregateOperator(Bucketed):
         """Whether windows count rows."""
         return self.window.counts is not None
 
+    @cached_property
+    def counted(self) -> Counted | None:
+        """The rows that windows count; None if they count none."""
+        if not self.by_row:
+            return None
+        return Counted.of(self.step, self.rows_shape, self.groups, self.query)
+
+    @property
+    def n_buckets(self) -> int:
+        """Parts into which groups are cut.
+
+        It is one where groups have rows of several partitions, and where all groups are given at
+        each instant, as one bucket does not know the instants of another.
+        """
+        gives_all = self.emits == "rstream" and not isinstance(self.window, SlideWindow)
+        counted = self.counted
+        has_parts = counted is None or (counted.partitions.columns and not counted.spans)
+        return super().n_buckets if has_parts and not gives_all else 1
+
     def plan_of(self, before: int, after: int) -> AggregatePlan:
         """Return the work of the buckets between two instants (µs)."""
         return AggregatePlan(
@@ -84,6 +115,9 @@ class AggregateOperator(Bucketed):
             self.window,
             self.emits,
             ties=tuple(self._ties),
+            values={each.column: each.source for each in self.lifts} if self.by_row else {},
+            spans=self.counted is not None and self.counted.spans,
+            watched=None if self.place is None else self.samples.watched,
         )
 
     def event_time(
@@ -110,21 +144,18 @@ class AggregateOperator(Bucketed):
 
     def cells(self, rows: DataFrame) -> DataFrame:
         """Return cells in the partitions that are their buckets."""
-        if self.by_row:
-            return self._counted(rows)
         to, reduced = self.placement, [each.reduced for each in self.lifts]
+        if self.counted is not None:
+            # Equal partials of several calls travel in one column.
+            lifted = {each.source: each.of_row for each in self.lifts}
+            ties = [F.col(quoted(each)).alias(tie) for tie, each in self._ties.items()]
+            columns = [*lifted.values(), *ties]
+            return to.in_buckets(self.counted.rows(rows, self.n_buckets, columns))
         if not isinstance(self.window, SessionWindow):
             return to.placed(to.grouped(rows, self._start, reduced))
         ends = F.min(MICROS).alias(LEAST), F.max(MICROS).alias(END)
         made = to.grouped(rows, self._start, [*reduced, *ends])
         return to.placed(made.withColumn(START, F.col(LEAST)).drop(LEAST))
-
-    def _counted(self, rows: DataFrame) -> DataFrame:
-        """Return rows, which windows count, in the partitions that are their buckets."""
-        ties = [F.col(quoted(each)).alias(tie) for tie, each in self._ties.items()]
-        lifted = [each.of_row for each in self.lifts]
-        coded = self.placement.coded(rows).select(*self.groups.keys, *lifted, *ties)
-        return self.placement.in_buckets(coded)
 
     @property
     def _ties(self) -> dict[str, str]:
@@ -140,13 +171,27 @@ class AggregateOperator(Bucketed):
             return MICROS
         return start_of_cell(Slides.of(self.window))
 
+    @cached_property
+    def _observes(self) -> tuple[Column, ...]:
+        return *super()._observes, told(self.groups, numbers_of(self.calls))
+
+    def learn(self, observed: Sequence[Observed], batch: Batch) -> list[JournalEntry]:
+        """Take in what the buckets of a batch did, and what a few groups were."""
+        entries = super().learn(observed, batch)
+        reports = self._reports(observed).values()
+        marked = marked_of(observed, len(self.samples.columns))
+        with self._lock:
+            self.samples.take([each.busiest for each in reports], marked)
+        return entries
+
     # -- results --------------------------------------------------------------------------------
 
     @property
     def fields(self) -> list[StructField]:
         """The columns that tasks return, but for the report."""
         values = [field for call in self.calls for field in call.fields]
-        found = [*self.groups.fields, StructField(INSTANT, LongType()), *values]
+        own = [StructField(name, LongType()) for name in (INSTANT, SHOWN)]
+        found = [*self.groups.fields, *own, *values]
         if isinstance(self.window, SessionWindow):
             found.append(StructField(FIRST, LongType()))
         if self.emits in ("istream", "dstream"):
@@ -220,23 +265,9 @@ class AggregateOperator(Bucketed):
 
 def _check(step: AggregateStep, query: str) -> None:
     """Raise NotSupportedError if values cannot be emitted in the way that is asked for."""
-    window, groups = step.window, {text.strip("`").lower() for _, text in step.groups}
-    if step.emits == "rstream" and not isinstance(window, SlideWindow):
-        msg = (
-            f"query {query!r}: RSTREAM over [{window.text}] would give all groups at every instant "
-            f"of the stream, which is not supported yet; write SLIDE, such as "
-            f"[{window.text} SLIDE 1 SECOND]"
-        )
-        raise NotSupportedError(msg, query=query)
-    if step.emits == "dstream" and isinstance(window, SessionWindow):
+    if step.emits == "dstream" and isinstance(step.window, SessionWindow):
         msg = f"query {query!r}: a session is given once, when it ends; DSTREAM has none that ends"
         raise NotSupportedError(msg, query=query)
-    counts = window.counts
-    if counts is not None and {each.lower() for each in counts.partition_by} != groups:
-        by = ", ".join(counts.partition_by) or "nothing"
-        msg = (
-            f"query {query!r}: [{window.text}] counts rows by {by}, and results are grouped by "
-            f"{', '.join(sorted(groups)) or 'nothing'}: not supported yet unless both are the "
-            f"same; write [PARTITION BY {', '.join(sorted(groups)) or 'k'} ROWS {counts.rows}]"
-        )
+    if step.emits == "rstream" and isinstance(step.window, SessionWindow):
+        msg = f"query {query!r}: a session is given once, when it ends; leave RSTREAM out"
         raise NotSupportedError(msg, query=query)

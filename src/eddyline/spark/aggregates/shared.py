@@ -11,7 +11,7 @@ from pyspark.sql.types import IntegerType, LongType, StructField
 
 from eddyline.aggregates.plan import FIRST, INSTANT, PLACE, AggregatePlan, Share
 from eddyline.aggregates.slides import Slides
-from eddyline.query.aggregates import CALL, GROUP, WINDOW, AggregateCall
+from eddyline.query.aggregates import CALL, GROUP, WINDOW, AggregateCall, both
 from eddyline.query.windows import SlideWindow
 from eddyline.spark.aggregates.bucketed import Bucketed
 from eddyline.spark.aggregates.placement import start_of_cell
@@ -73,16 +73,10 @@ def members_of(step: SharedAggregateStep) -> tuple[list[AggregateCall], list[Sha
     for own, where in step.members:
         columns = {name: groups[folded(text)] for name, text in own.groups}
         for call in own.calls:
-            columns[call.column] = common(replace(call, where=_both(where, call.where)))
+            columns[call.column] = common(replace(call, where=both(where, call.where)))
         presence = common(AggregateCall("count", (), "", where=where)) if where else ""
         found.append(SharedMember.of(own, columns, [*groups.values()], presence))
     return list(calls.values()), found
-
-
-def _both(*conditions: str) -> str:
-    """Return the conjunction of conditions, some of which may be empty."""
-    filled = [each for each in conditions if each]
-    return " AND ".join(f"({each}\n)" for each in filled) if len(filled) > 1 else "".join(filled)
 
 
 class SharedAggregateOperator(Bucketed):

@@ -18,11 +18,12 @@ if TYPE_CHECKING:
     from eddyline.aggregates.loop import AggregateLoop, AggregateRecord
     from eddyline.aggregates.plan import AggregatePart
     from eddyline.aggregates.profile import AggregateProfile
+    from eddyline.aggregates.samples import GroupSamples
     from eddyline.options import AggregateOptions
     from eddyline.runtime.operator import Record
     from eddyline.runtime.records import History
     from eddyline.spark.aggregates.grouping import Groups
-    from eddyline.spark.aggregates.lifting import LiftedCall
+    from eddyline.spark.aggregates.lifting import LiftedCall, LiftedPartial
     from eddyline.watch.sections import Section
 
 
@@ -36,6 +37,7 @@ class Shown(Operator):
     loop: AggregateLoop
     part: AggregatePart
     total: AggregateProfile
+    samples: GroupSamples
     _loads: tuple[int, ...]
     _lock: threading.RLock
 
@@ -43,6 +45,11 @@ class Shown(Operator):
     def n_buckets(self) -> int:
         """Parts into which groups are cut."""
         raise NotImplementedError
+
+    @property
+    def lifts(self) -> list[LiftedPartial]:
+        """The partial aggregates of all calls."""
+        return [each for call in self.calls for each in call.partials]
 
     @property
     def loops(self) -> tuple[AggregateLoop, ...]:
@@ -96,6 +103,8 @@ class Shown(Operator):
                 n_buckets=self.n_buckets,
                 fullest=float(loads.max() / mean) if mean > 0 else float("nan"),
                 is_adaptive=self.options.adaptive,
+                values=self.samples.columns,
+                series=self.samples.series(),
             )
 
     @property

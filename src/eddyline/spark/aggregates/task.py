@@ -13,6 +13,7 @@ from pyspark import TaskContext
 
 from eddyline.aggregates.change_bucket import ChangeBatch
 from eddyline.aggregates.columns import is_there, one_array
+from eddyline.aggregates.count_bucket import CountBatch
 from eddyline.aggregates.moving import state_of
 from eddyline.aggregates.plan import COMPONENT
 from eddyline.aggregates.rows import RowBatch
@@ -20,7 +21,7 @@ from eddyline.aggregates.session_bucket import SessionBatch
 from eddyline.aggregates.shared_bucket import SharedBatch
 from eddyline.aggregates.slide_bucket import SlideBatch
 from eddyline.errors import StateError
-from eddyline.query.windows import SessionWindow, SlideWindow
+from eddyline.query.windows import RowsWindow, SessionWindow, SlideWindow
 from eddyline.runtime.reports import TaskReport
 from eddyline.spark.aggregates.grouping import START, code_columns
 from eddyline.spark.arrow_tasks import BUCKET, bucket_of, quiet_when_cut_short
@@ -88,7 +89,7 @@ class AggregateWorker:
             return RowBatch
         if self.plan.shares:
             return SharedBatch
-        kinds = {SlideWindow: SlideBatch, SessionWindow: SessionBatch}
+        kinds = {SlideWindow: SlideBatch, SessionWindow: SessionBatch, RowsWindow: CountBatch}
         return kinds.get(type(self.plan.window), ChangeBatch)
 
     def _sent(self, found: pa.Table) -> Iterator[pa.RecordBatch]:

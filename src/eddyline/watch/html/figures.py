@@ -66,8 +66,9 @@ class Colours:
 
 def drawn(figure: Figure, slots: Sequence[int]) -> Drawn:
     """Return a figure as Plotly's traces and layout; each line has a colour slot."""
-    values = (finite(value) for line in figure.lines for value in line.values)
-    top = max((value for value in values if value is not None), default=0.0)
+    given = (finite(value) for line in figure.lines for value in line.values)
+    values = [value for value in given if value is not None]
+    top = max(values, default=0.0)
     scale, suffix = _scale(figure, top)
     # Colours are drawn above the muted lines.
     pairs = sorted(zip(figure.lines, slots, strict=True), key=lambda pair: pair[1] != MUTED)
@@ -78,15 +79,18 @@ def drawn(figure: Figure, slots: Sequence[int]) -> Drawn:
         for line, slot in zip(figure.lines, slots, strict=True)
         if (end := _last(line.values)) is not None and _has_label(figure, line, slot)
     ]
+    low = 0.0
+    if figure.is_timed:
+        low, high = axis["range"] = _room(values or [0.0])
     return {
         "data": traces,
         "layout": {
             "height": height(figure),
             "hovermode": "closest",
-            "xaxis": _batches(figure.batch_ids),
+            "xaxis": _instants() if figure.is_timed else _batches(figure.batch_ids),
             "yaxis": axis,
         },
-        "labels": labels if figure.unit == "position" else apart(labels, high),
+        "labels": labels if figure.unit == "position" else apart(labels, high, low),
         "marks": list(figure.marks) if len(figure.marks) <= MAX_MARKS else [],
     }
 
@@ -112,9 +116,11 @@ def _trace(figure: Figure, line: Line, slot: int, scale: float, suffix: str) -> 
         width = 1
     said = "%{y:.1%}" if figure.unit == "share" else f"%{{y:,.4~g}}{suffix}"
     details = "<br>%{customdata}" if line.details else ""
+    at = "%{x|%Y-%m-%d %H:%M:%S.%L}" if figure.is_timed else "batch %{x}"
+    places = [micros / 1000 for micros in figure.batch_ids] if figure.is_timed else figure.batch_ids
     return {
         "type": "scatter",
-        "x": list(figure.batch_ids),
+        "x": list(places),
         "y": [_short(value, scale) for value in line.values],
         "name": _escaped(line.name, _HOVER_WIDTH),
         "slot": slot,
@@ -122,9 +128,10 @@ def _trace(figure: Figure, line: Line, slot: int, scale: float, suffix: str) -> 
         "line": {"width": width},
         "marker": {"size": width + 4},
         "customdata": list(line.details),
-        "hovertemplate": f"<b>%{{fullData.name}}</b><br>batch %{{x}}"
+        "hovertemplate": f"<b>%{{fullData.name}}</b><br>{at}"
         f"{'' if is_rank else f': {said}'}{details}<extra></extra>",
         **({"fill": "tozeroy"} if is_area else {}),
+        **({"connectgaps": True} if figure.is_timed else {}),
     }
 
 
@@ -152,6 +159,10 @@ def _axis(figure: Figure, top: float, suffix: str) -> tuple[Drawn, float]:
     return {"range": [0, high], "tickformat": form, **title}, high
 
 
+def _instants() -> Drawn:
+    return {"type": "date", "title": {"text": "Event time (UTC)"}}
+
+
 def _batches(batch_ids: Sequence[int]) -> Drawn:
     first, last = batch_ids[0], batch_ids[-1]
     pad = max(0.5, 0.005 * (last - first))
@@ -159,16 +170,23 @@ def _batches(batch_ids: Sequence[int]) -> Drawn:
     return {**axis, "dtick": 1} if last - first < 10 else axis
 
 
-def apart(labels: list[Drawn], high: float) -> list[Drawn]:
-    """Move labels up or down so that none covers another; high is the top of the axis."""
-    gap = high * _LABEL_PX / (HEIGHT_PX - _MARGINS_PX)
+def _room(values: Sequence[float]) -> list[float]:
+    """Return the ends of an axis on which some values have room, whether they are near 0 or not."""
+    low, high = min(values), max(values)
+    pad = (high - low or abs(high) or 1.0) * (_HEADROOM - 1)
+    return [low - pad, high + pad]
+
+
+def apart(labels: list[Drawn], high: float, low: float = 0.0) -> list[Drawn]:
+    """Move labels up or down so that none covers another; high and low are ends of the axis."""
+    gap = (high - low) * _LABEL_PX / (HEIGHT_PX - _MARGINS_PX)
     ceiling = high
     moved = []
     for label in sorted(labels, key=lambda label: -label["y"]):
         y = min(label["y"], ceiling)
         moved.append({**label, "y": y})
         ceiling = y - gap
-    floor = 0.0
+    floor = low
     for label in reversed(moved):
         label["y"] = max(label["y"], floor)
         floor = label["y"] + gap

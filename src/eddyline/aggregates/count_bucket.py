@@ -1,0 +1,132 @@
+"""The work of one bucket for windows that count rows: the last ones of each partition.
+
+Rows come with two codes. By that of their partition they are counted, whether WHERE keeps them or
+not; then those that it keeps are grouped by the other one. A row leaves at the instant at which the
+last of so many rows behind it has come, whatever their groups are.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from eddyline.aggregates.bucket import ROOM_COLUMNS, filled_ranges, with_ties
+from eddyline.aggregates.cells import CHECK, CODE, group_bounds, in_order, together
+from eddyline.aggregates.change_bucket import MOST_RESULTS, ChangeBatch, cut, instants_of
+from eddyline.aggregates.history import Reach
+from eddyline.aggregates.plan import OWN_CHECK, OWN_CODE, PASSES
+from eddyline.aggregates.ranges_kernels import change_ranges, held_rows, instant_ranges
+from eddyline.state.rows import ALWAYS, FOREVER, Rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+
+    from eddyline.data.arrays import Ints
+
+MOST_ROWS = 2**22
+"""Rows that one table of results is computed of, about, where rows leave in any order."""
+
+
+class CountBatch(ChangeBatch):
+    """Windows of the last rows of each partition."""
+
+    @cached_property
+    def reach(self) -> Reach:
+        """How far windows look back."""
+        counts = self.plan.window.counts
+        assert counts is not None
+        return Reach(n_rows=counts.rows)
+
+    def fresh(self, due: list[Rows]) -> Rows | None:
+        """Return the rows that are answered now, in order: rows that are counted stay rows."""
+        filled = [each for each in due if len(each)]
+        return with_ties(in_order(together(filled)), self.plan.ties) if filled else None
+
+    def tables(self, fresh: Rows | None) -> Iterator[pa.Table]:
+        """Yield the results of the instants at which rows come, as only then others leave."""
+        if fresh is None:
+            return
+        history = self.reached("changes", self.reach)
+        # Groups of several partitions have rows of those in which nothing comes, too.
+        wanted = None if self.gives_all or self.plan.spans else fresh
+        before = history.cells(ALWAYS, (ALWAYS, self.first_instant), wanted)
+        rows = self.entries(before, fresh)
+        assert rows is not None
+        groups, leaves = _grouped(rows, _leaves(rows, self.reach.n_rows))
+        if not len(groups):
+            return
+        instants = instants_of(fresh)
+        if self.plan.spans:
+            yield from self._of_several(groups, leaves, instants)
+        elif self.gives_all:
+            n_groups = group_bounds(groups).size - 1
+            for asked in cut(instants, n_groups, MOST_RESULTS):
+                yield self.table(groups, *filled_ranges(instant_ranges, groups, leaves, asked))
+        else:
+            facts = leaves, self.first_instant, self.plan.after
+            yield self.table(groups, *filled_ranges(change_ranges, groups, *facts))
+
+    def _of_several(self, groups: Rows, leaves: Ints, instants: Ints) -> Iterator[pa.Table]:
+        """Yield the results of groups whose rows are of several partitions.
+
+        They leave in any order, so the rows of each result are put together anew.
+        """
+        bounds = group_bounds(groups)
+        number = np.repeat(np.arange(bounds.size - 1), np.diff(bounds))
+        leaving = np.lexsort((leaves, number))
+
+        def found(part: Ints, rooms: tuple[Ints, Ints, Ints]) -> Ints:
+            sizes = np.empty(2, np.int64)
+            asked = part if self.gives_all else part[:0]
+            facts = asked, int(part[0]), int(part[-1]) + 1
+            held_rows(groups.starts, bounds, leaves, leaving, *facts, *rooms, sizes)
+            return sizes
+
+        n_rows = int(found(instants, _rooms(0, 0))[1])
+        for part in cut(instants, n_rows // instants.size, MOST_ROWS):
+            rooms = _rooms(*map(int, found(part, _rooms(0, 0))))
+            found(part, rooms)
+            at, ranges, taken = rooms
+            if at.size:
+                yield self.table(groups.taken(taken), at, ranges)
+
+
+def _rooms(n_results: int, n_rows: int) -> tuple[Ints, Ints, Ints]:
+    """Return room for the instants and ranges of results, and for their rows."""
+    return (
+        np.empty(n_results, np.int64),
+        np.empty((n_results, ROOM_COLUMNS), np.int64),
+        np.empty(n_rows, np.int64),
+    )
+
+
+def _leaves(rows: Rows, n_rows: int) -> Ints:
+    """Return the instant from which on each row, in order, is in no window (µs)."""
+    bounds = group_bounds(rows)
+    ends = np.repeat(bounds[1:], np.diff(bounds))
+    pusher = np.arange(len(rows)) + min(n_rows, len(rows))
+    is_pushed = pusher < ends
+    leaves = np.full(len(rows), FOREVER)
+    leaves[is_pushed] = rows.starts[pusher[is_pushed]]
+    return leaves
+
+
+def _grouped(rows: Rows, leaves: Ints) -> tuple[Rows, Ints]:
+    """Return the rows that WHERE keeps by their own groups, in order, and when each leaves (µs)."""
+    names = rows.payload.column_names
+    kept = np.arange(len(rows))
+    if PASSES in names:
+        kept = np.flatnonzero(rows.payload[PASSES].to_numpy())
+    if OWN_CODE not in names:
+        return (rows, leaves) if kept.size == len(rows) else (rows.taken(kept), leaves[kept])
+    code, check = (rows.payload[name].to_numpy()[kept] for name in (OWN_CODE, OWN_CHECK))
+    # Stable: rows of one group and instant stay as their partition has them, so none leaves first.
+    order = np.lexsort((rows.starts[kept], check, code))
+    taken = kept[order]
+    found = rows.taken(taken)
+    codes = {CODE: code[order], CHECK: check[order]}
+    return Rows(codes, found.starts, found.ends, found.payload), leaves[taken]
