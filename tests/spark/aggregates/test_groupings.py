@@ -30,6 +30,8 @@ from tests.spark.joins.join_streams import stream_of, write_batch
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
+US = pa.timestamp("us", "UTC")
+
 PHASES = [Phase.explicit, Phase.reuse, Phase.generate]  # jobs are slow
 
 
@@ -107,7 +109,7 @@ def folder(tmp_path):
     for number in range(2):
         ids = range(number * 60, number * 60 + 60)
         rows = {
-            "ts": pa.array([each * 100_000 for each in ids], pa.timestamp("us", "UTC")),
+            "ts": pa.array([each * 100_000 for each in ids], US),
             "c": pa.array([["a", "b", None][each % 3] for each in ids]),
             "u": pa.array([each * 7 % 11 for each in ids], pa.int64()),
             "v": pa.array([each % 5 for each in ids], pa.int64()),
@@ -192,3 +194,24 @@ def test_a_coarser_query_does_not_go_on_by_itself(spark, folder):
     changed = texts | {"city": f"SELECT v, max(v) AS m FROM s {WINDOW} GROUP BY v"}
     with pytest.raises(StateError, match="is the checkpoint of another query 'city'"):
         finished(engine_of(spark, folder, changed, 0), sink="parquet", **where)
+
+
+def test_others_go_on_where_one_is_left_out(spark, folder):
+    names = ["user", "city", "turned"]
+    texts = {name: f"SELECT window.end AS at,\n {TEXTS[name][7:]}" for name in names}
+    where = {"path": str(folder / "out"), "checkpoint": str(folder / "ckpt")}
+    for number, left in enumerate((None, "turned", "user"), 2):
+        texts.pop(left, None)
+        finished(engine_of(spark, folder, texts, 0), sink="parquet", **where)
+        rows = {
+            "ts": pa.array([number * 6_000_000 + k * 100_000 for k in range(60)], US),
+            "c": pa.array([["a", "b", None][k % 3] for k in range(60)]),
+            "u": pa.array([k * 7 % 11 for k in range(60)], pa.int64()),
+            "v": pa.array([k % 5 for k in range(60)], pa.int64()),
+        }
+        write_batch(folder, "s", number, pa.table(rows))
+    finished(engine_of(spark, folder, texts, 0), sink="parquet", **where)
+    (alone,) = finished(engine_of(spark, folder, texts, 0), shared=False)
+    found = spark.read.parquet(str(folder / "out" / "city")).toArrow().to_pylist()
+    assert sorted(map(repr, found)) == sorted(map(repr, alone.to_arrow().to_pylist()))
+    assert len(found) > 6

@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from eddyline.aggregates.functions import function_of
+from eddyline.aggregates.functions import AGGREGATES, function_of
 from eddyline.aggregates.lists import Lists
 from eddyline.aggregates.monoids import MONOIDS
 from eddyline.aggregates.plan import PLACE
 from eddyline.aggregates.slides import Slides
 from eddyline.options import AggregateOptions
+from eddyline.query.planned import steps
 from eddyline.query.predicates import SqlPredicate
+from eddyline.query.select.reader import read_query
 from eddyline.query.steps import (
     AggregateStep,
     FilterStep,
@@ -23,20 +25,22 @@ from eddyline.query.steps import (
 )
 from eddyline.query.windows import LONGEST, SlideWindow
 from eddyline.spark.aggregates.shared import members_of
+from eddyline.spark.analysis import column_types
 from eddyline.spark.operator import Laid, Operator
 from eddyline.spark.operators import laid_out
+from eddyline.spark.query import Query
 from eddyline.spark.shared.evaluation import PLACES, Evaluation
 from eddyline.sql.functions import NON_DETERMINISTIC
 from eddyline.sql.parsing import on_one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from pyspark.sql import DataFrame
 
     from eddyline.query.steps import Step
     from eddyline.spark.operator import Batch
-    from eddyline.spark.query import Query
+    from eddyline.spark.shared.evaluation import Listed
 
 MOST_CELLS = 3_600
 """Most cells that the longest window of queries that share them may be cut into: where edges of
@@ -155,11 +159,19 @@ def fit_together(queries: Sequence[Query]) -> bool:
 
 
 class AggregateEvaluation(Evaluation):
-    """Queries of aggregates that share their cells."""
+    """Queries of aggregates that share their cells.
 
-    def __init__(self, queries: Sequence[Query]) -> None:
+    Args:
+        queries: one or more.
+        gone: those that shared cells with them and left, by their names: what is kept has theirs.
+    """
+
+    def __init__(self, queries: Sequence[Query], gone: Mapping[str, Listed]) -> None:
+        identities = {each.name: each.identity for each in queries}
+        identities |= {name: each.identity for name, each in gone.items()}
+        again = [_read_again(name, each.text, queries[0]) for name, each in gone.items()]
         # What is kept hangs on the places of queries, which are not those they are started in.
-        queries = sorted(queries, key=lambda each: each.name)
+        queries = sorted([*queries, *again], key=lambda each: each.name)
         first = queries[0]
         self._queries = {each.name: each for each in queries}
         members = []
@@ -172,7 +184,7 @@ class AggregateEvaluation(Evaluation):
         self.words = _words(queries)
         _, own = members_of(shared)
         self._own = dict(zip(self._queries, own, strict=True))
-        plain = "\n".join(f"{name} {query.identity}" for name, query in self._queries.items())
+        plain = "\n".join(f"{name} {identities[name]}" for name in self._queries)
         digest = hashlib.blake2b(plain.encode(), digest_size=6).hexdigest()
         self.identity = f"aggregates over {first.streams[0]} #{digest}"
         self.names = tuple(self._queries)
@@ -200,7 +212,14 @@ class AggregateEvaluation(Evaluation):
         return df
 
     def remove(self, *names: str) -> None:
-        """Let queries go: their results are computed until the next start, and given to nobody."""
+        """Let queries go: their results are computed as before, and given to nobody."""
+
+
+def _read_again(name: str, text: str, like: Query) -> Query:
+    """Return a query by its text, over the stream and with the options of another one."""
+    ((stream, relation),) = like.relations.items()
+    read = read_query(text, {stream: column_types(relation.df)}, aggregates=[*AGGREGATES])
+    return Query(name, text, steps(read), like.relations, like.options)
 
 
 def _words(queries: Sequence[Query]) -> str:

@@ -10,6 +10,7 @@ import msgspec
 
 from eddyline.errors import StateError
 from eddyline.spark.run.run import Run, has_started
+from eddyline.spark.shared.evaluation import Listed
 from eddyline.spark.sinks.sinks import folder_of, sink_of
 from eddyline.sql.parsing import on_one_line
 
@@ -25,14 +26,6 @@ FOLDER = "_shared"
 
 LISTED = Path("eddyline") / "queries.json"
 """File of a checkpoint that lists the queries that run together."""
-
-
-class Listed(msgspec.Struct, frozen=True):
-    """A query in the list of those that run together."""
-
-    text: str
-    until: int | None = None
-    """The last micro-batch that it has seen, of one that left while others went on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +104,12 @@ class Checkpoint:
     def folder(self, name: str) -> Path | None:
         """Return the folder of queries that run together."""
         return None if self._root is None else self._root / name
+
+    def gone(self, group: Group) -> dict[str, Listed]:
+        """Return the queries that ran together with some and are not among them, by their names."""
+        here = {each.query.name for each in group.starts}
+        known = {} if group.folder is None else self._known.get(group.folder, {})
+        return {name: each for name, each in known.items() if name not in here}
 
     def is_known(self, folder: Path | None) -> bool:
         """Return whether queries ran together in a folder."""

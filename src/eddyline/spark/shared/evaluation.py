@@ -5,6 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from eddyline.spark.operator import PREFIX
 
 if TYPE_CHECKING:
@@ -17,6 +19,16 @@ if TYPE_CHECKING:
 
 PLACES = f"{PREFIX}_places"
 """The temporary column of the queries that a row belongs to, by their places."""
+
+
+class Listed(msgspec.Struct, frozen=True):
+    """A query in the list of those that run together."""
+
+    text: str
+    until: int | None = None
+    """The last micro-batch that it has seen, of one that left while others went on."""
+    identity: str = ""
+    """See ``Query.identity``."""
 
 
 class Evaluation(ABC):

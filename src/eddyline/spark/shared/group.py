@@ -16,12 +16,12 @@ from eddyline.spark.run.running_query import RunFace, stop_runs
 from eddyline.spark.shared.companions import (
     LISTED,
     Checkpoint,
-    Listed,
     groups_of,
     last_commit,
     members_of,
     plain,
 )
+from eddyline.spark.shared.evaluation import Listed
 from eddyline.spark.shared.kinds import KINDS
 from eddyline.spark.shared.outlet import SharedOutlet, member_of
 from eddyline.watch.sections import Section, Text, arranged, notes
@@ -73,7 +73,8 @@ def start_together(
         for kind in KINDS if shared else ():
             own = [start for start in starts if kind.takes(start.query)]
             for group in groups_of(own, kind, place, notes):
-                evaluation = kind.evaluation([start.query for start in group.starts])
+                queries = [start.query for start in group.starts]
+                evaluation = kind.evaluation(queries, place.gone(group))
                 groups.append(SharedQueries(group.starts, evaluation, group.folder))
                 runs |= {each.name: each for each in groups[-1].runs}
         for start in starts:
@@ -155,10 +156,13 @@ class SharedQueries:
             return
         done = max(last_commit(self._folder), self.outlet.last_batch)
         gone = {
-            name: Listed(each.text, done if each.until is None else each.until)
+            name: msgspec.structs.replace(each, until=done if each.until is None else each.until)
             for name, each in self._listed.items()
         }
-        here = {name: Listed(plain(each.query)) for name, each in self.outlet.members.items()}
+        here = {
+            name: Listed(plain(each.query), identity=each.query.identity)
+            for name, each in self.outlet.members.items()
+        }
         self._listed = gone | here
         path = self._folder / LISTED
         try:

@@ -9,10 +9,10 @@ from eddyline.spark.shared import aggregate_query
 from eddyline.spark.shared.filter_query import FilterEvaluation, is_filter, why_not_shared
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from eddyline.spark.query import Query
-    from eddyline.spark.shared.evaluation import Evaluation
+    from eddyline.spark.shared.evaluation import Evaluation, Listed
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,8 @@ class Kind:
     """Returns the reason why a query would mean something else with others; "" if none."""
     fit: Callable[[Sequence[Query]], bool]
     """Returns whether queries are worth running together."""
-    evaluation: Callable[[Sequence[Query]], Evaluation]
+    evaluation: Callable[[Sequence[Query], Mapping[str, Listed]], Evaluation]
+    """Returns what evaluates queries; those that ran with them before and left are told, too."""
 
 
 KINDS = (
@@ -39,7 +40,7 @@ KINDS = (
         lambda _: "the others have another trigger",
         why_not_shared,
         lambda _: True,
-        FilterEvaluation,
+        lambda queries, _: FilterEvaluation(queries),
     ),
     Kind(
         aggregate_query.is_aggregate,
