@@ -83,3 +83,8 @@ def test_aggregates_that_run_together(engine):
     assert runs[0].group.evaluation.source.columns == ["id", "ts", "k", "v"]
     found = [sorted(map(tuple, ended(run).to_arrow().to_pylist()[0].items())) for run in runs]
     assert found == [[("k", 0), ("total", 2)], [("k", 0), ("last", 2)]]
+
+
+def test_what_a_run_of_aggregates_shows(engine):
+    view = ended(engine.query(COUNTS).start(trigger="available_now")).view()
+    assert view.calls == ("SUM(v)",)

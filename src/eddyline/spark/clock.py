@@ -256,10 +256,10 @@ class StreamClock(Operator):
 
     def sections(self, history: History) -> list[Section]:  # noqa: ARG002
         """Return for people how far the stream is."""
-        return words.sections(self.view())
+        return words.sections(self._view())
 
-    def view(self) -> words.ClockView:
-        """Return the clock as it stands."""
+    def _view(self) -> words.ClockView:
+        """Return the clock as it stands; it is not what its query is about."""
         return words.ClockView(
             stream=self.stream,
             n_rows=self.arrived.n_rows,
