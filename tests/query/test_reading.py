@@ -26,7 +26,7 @@ COUNTS = f"SELECT k, count(*) AS n, window.end AS ts FROM s {RANGE} GROUP BY k"
 
 READ = {
     "SELECT k FROM s WHERE v > 3": ("k", "V"),
-    "SELECT K AS key, `odd name` FROM s AS t WHERE t.v > 3 AND t.st.a = 1": (
+    "SELECT K AS key, `odd name` FROM s AS t WHERE t.v > 3 OR t.st.a = 1": (
         ("k", "V", "st", "odd name")
     ),
     "SELECT st.b FROM s": ("st",),
@@ -69,6 +69,12 @@ def test_what_is_read(text):
 @pytest.mark.parametrize("text", ALL)
 def test_where_all_is_read(text):
     assert read(text) is None
+
+
+def test_filters_that_route_may_use_any_column():
+    made = steps(read_query("SELECT k FROM s WHERE V > 3 AND day = 1", {"s": COLUMNS}))
+    assert columns_of_stream(made, tuple(COLUMNS)) is None
+    assert columns_of_stream(made, tuple(COLUMNS), routes=False) == ("k", "V", "day")
 
 
 def test_names_that_differ_in_case_alone():

@@ -37,17 +37,20 @@ _CHOOSE = ProjectStep, AggregateStep, SharedAggregateStep
 """Steps after which no column is left but those that they make."""
 
 
-def columns_of_stream(steps: Sequence[Step], columns: Sequence[str]) -> tuple[str, ...] | None:
+def columns_of_stream(
+    steps: Sequence[Step], columns: Sequence[str], *, routes: bool = True
+) -> tuple[str, ...] | None:
     """Return the columns of the one stream that steps read, in the order of the stream.
 
     Args:
         steps: each over the result of the one before.
         columns: of the stream; its event time is read if a step names it.
+        routes: whether filters of several predicates may part rows into classes by any column.
 
     Returns:
-        None where all columns count, or where it cannot be told: of ``*``, of windows that count
-        rows, which are in the order of all columns where times are equal, of names that are none
-        of the stream's, and of rules, whose results are whole rows.
+        None where all columns count, or where it cannot be told: of ``*``, of filters that route,
+        of windows that count rows, which are in the order of all columns where times are equal, of
+        names that are none of the stream's, and of rules, whose results are whole rows.
 
     Example:
         >>> from eddyline.query.predicates import SqlPredicate
@@ -64,6 +67,8 @@ def columns_of_stream(steps: Sequence[Step], columns: Sequence[str]) -> tuple[st
     read: set[str] = set()
     made = set(_UNITS)
     for step in steps[: chooses + 1]:
+        if routes and isinstance(step, FilterStep) and len(step.predicates) > 1:
+            return None
         texts = _texts_of(step)
         trees = _trees(texts) if texts is not None else None
         if trees is None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from eddyline.errors import PlanError
+from eddyline.options import FilterOptions
 from eddyline.query.correlations import CorrelateStep
 from eddyline.query.predicates import MixedPredicate
 from eddyline.query.steps import (
@@ -83,7 +84,8 @@ def laid_out(
     stream, first = next(iter(relations.items()))
     at = next((at for at, each in enumerate(steps) if len(each.inputs) > 1), None)
     if at is None:
-        first = first.narrowed([steps])
+        routes = bool(FilterOptions.taken(options)[0].routing)
+        first = first.narrowed([steps], routes=routes)
         clock = None if first.time is None else StreamClock.of(stream, first)
         site = Site(
             first.rows, query, options, time=first.time, lateness=first.lateness, clock=clock

@@ -40,7 +40,7 @@ class FilterEvaluation(Evaluation):
 
     def __init__(self, queries: Sequence[Query]) -> None:
         (stream,) = queries[0].relations.values()
-        self.source = stream.narrowed([each.steps for each in queries]).rows
+        self.source = stream.narrowed([each.steps for each in queries], routes=False).rows
         self.rules = RuleSet.of(
             [PredicateRule(each.name, predicates_of(each)) for each in queries],
             name=f"queries over {queries[0].streams[0]}",
