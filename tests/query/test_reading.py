@@ -7,6 +7,7 @@ import pytest
 from eddyline.query.planned import steps
 from eddyline.query.reading import columns_of_stream
 from eddyline.query.select.reader import read_query
+from eddyline.query.steps import ProjectStep
 
 COLUMNS = {
     "ts": "timestamp",
@@ -30,6 +31,7 @@ READ = {
         ("k", "V", "st", "odd name")
     ),
     "SELECT st.b FROM s": ("st",),
+    "SELECT st.k FROM s AS st": ("k",),
     "SELECT dateadd(hour, 1, ts) AS later FROM s": ("ts",),
     "SELECT dateadd(day, 1, ts) AS later FROM s": ("ts", "day"),
     "SELECT exists(x, each -> each > k) AS some FROM s": ("k", "x"),
@@ -75,6 +77,11 @@ def test_filters_that_route_may_use_any_column():
     made = steps(read_query("SELECT k FROM s WHERE V > 3 AND day = 1", {"s": COLUMNS}))
     assert columns_of_stream(made, tuple(COLUMNS)) is None
     assert columns_of_stream(made, tuple(COLUMNS), routes=False) == ("k", "V", "day")
+
+
+def test_an_alias_or_a_field_may_be_called_as_a_column():
+    made = (ProjectStep("st", ("st.k AS one",)),)
+    assert columns_of_stream(made, tuple(COLUMNS)) == ("k", "st")
 
 
 def test_names_that_differ_in_case_alone():

@@ -75,10 +75,10 @@ def columns_of_stream(
             return None
         made |= _made_by(step, trees)
         for path in _paths(trees):
-            name = next((part for part in path[:2] if part in known), None)
-            if name is None and path[0] not in made:
+            named = known.intersection(path[:2])  # an alias, or a field, may be called as a column
+            if not named and path[0] not in made:
                 return None
-            read.add(name or "")
+            read |= named
     return tuple(each for each in columns if each.lower() in read)
 
 
