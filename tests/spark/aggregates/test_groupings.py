@@ -198,7 +198,7 @@ def test_a_coarser_query_does_not_go_on_by_itself(spark, folder):
 
 def test_others_go_on_where_one_is_left_out(spark, folder):
     names = ["user", "city", "turned"]
-    texts = {name: f"SELECT window.end AS at,\n {TEXTS[name][7:]}" for name in names}
+    texts = {name: f"SELECT window.end AS at, -- last\n {TEXTS[name][7:]}" for name in names}
     where = {"path": str(folder / "out"), "checkpoint": str(folder / "ckpt")}
     for number, left in enumerate((None, "turned", "user"), 2):
         texts.pop(left, None)

@@ -167,9 +167,7 @@ class AggregateEvaluation(Evaluation):
     """
 
     def __init__(self, queries: Sequence[Query], gone: Mapping[str, Listed]) -> None:
-        identities = {each.name: each.identity for each in queries}
-        identities |= {name: each.identity for name, each in gone.items()}
-        again = [_read_again(name, each.text, queries[0]) for name, each in gone.items()]
+        again = [_read_again(name, each.written, queries[0]) for name, each in gone.items()]
         # What is kept hangs on the places of queries, which are not those they are started in.
         queries = sorted([*queries, *again], key=lambda each: each.name)
         first = queries[0]
@@ -184,13 +182,14 @@ class AggregateEvaluation(Evaluation):
         self.words = _words(queries)
         _, own = members_of(shared)
         self._own = dict(zip(self._queries, own, strict=True))
-        plain = "\n".join(f"{name} {identities[name]}" for name in self._queries)
+        plain = "\n".join(f"{name} {query.identity}" for name, query in self._queries.items())
         digest = hashlib.blake2b(plain.encode(), digest_size=6).hexdigest()
         self.identity = f"aggregates over {first.streams[0]} #{digest}"
         self.names = tuple(self._queries)
         self.settings = first.settings
         self._first = first
-        self.source, _ = self._laid_out()
+        (stream,) = first.relations.values()
+        self.source = stream.narrowed([self.steps], routes=False).rows
 
     def projections(self, query: Query) -> tuple[str, ...]:
         """Return the output columns of a query, over the rows of all."""
@@ -198,11 +197,9 @@ class AggregateEvaluation(Evaluation):
 
     def operators(self) -> list[Operator]:
         """Return the operators, with nothing learned yet."""
-        return [*self._laid_out()[1], _Placed()]
-
-    def _laid_out(self) -> tuple[DataFrame, list[Operator]]:
         first = self._first
-        return laid_out(self.steps, first.relations, first.name, first.options)
+        _, made = laid_out(self.steps, first.relations, first.name, first.options)
+        return [*made, _Placed()]
 
     def shape(self) -> DataFrame:
         """Return a DataFrame with the columns of the rows of all, for analysis only."""

@@ -27,8 +27,8 @@ class Listed(msgspec.Struct, frozen=True):
     text: str
     until: int | None = None
     """The last micro-batch that it has seen, of one that left while others went on."""
-    identity: str = ""
-    """See ``Query.identity``."""
+    written: str = ""
+    """The text as it was written, with its line comments."""
 
 
 class Evaluation(ABC):

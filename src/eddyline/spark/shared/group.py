@@ -160,7 +160,7 @@ class SharedQueries:
             for name, each in self._listed.items()
         }
         here = {
-            name: Listed(plain(each.query), identity=each.query.identity)
+            name: Listed(plain(each.query), written=each.query.text)
             for name, each in self.outlet.members.items()
         }
         self._listed = gone | here
