@@ -120,14 +120,7 @@ class History:
         Raises:
             OSError: they cannot be read.
         """
-        found: list[tuple[Rows, bool]] = []
-        for span in self.spans:
-            if self.reach.n_rows < 0 and not self.reach.is_all and span.file.last_end < since:
-                continue
-            is_whole = span.is_within(common)
-            file = span.summary if is_whole else span.cells
-            assert file is not None
-            found.append((self._open(file), is_whole))
+        found = [(self._open(file), is_whole) for file, is_whole in self.files(since, common)]
         if new is None:
             return [each if is_whole else self._edge(each, since) for each, is_whole in found]
         wanted = np.unique(new.codes[CODE])
@@ -136,6 +129,19 @@ class History:
             wanted = np.unique(np.concatenate([wanted, *(each.codes[CODE] for each in edges)]))
         chosen = [(of_groups(each, wanted), is_whole) for each, is_whole in found]
         return [each if is_whole else self._edge(each, since) for each, is_whole in chosen]
+
+    def files(self, since: int, common: tuple[int, int]) -> tuple[tuple[RunFile, bool], ...]:
+        """Return the files that windows need, and which of them are summaries; see ``cells``."""
+        found = []
+        is_timed = self.reach.n_rows < 0 and not self.reach.is_all
+        for span in self.spans:
+            if is_timed and span.file.last_end < since:
+                continue
+            is_whole = span.is_within(common)
+            file = span.summary if is_whole else span.cells
+            assert file is not None
+            found.append((file, is_whole))
+        return tuple(found)
 
     def _edge(self, cells: Rows, since: int) -> Rows:
         return cells if self.reach.n_rows >= 0 else from_instant(cells, since)

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from eddyline.aggregates.bucket import BucketBatch, kept_spans
 from eddyline.aggregates.cells import coarser
-from eddyline.aggregates.history import History, Reach, Span
+from eddyline.aggregates.history import Reach, Span
 from eddyline.aggregates.plan import FIRST, INSTANT, PLACE
 from eddyline.aggregates.slide_bucket import SlideBatch
 from eddyline.aggregates.slides import Slides
@@ -21,8 +21,10 @@ from eddyline.state.rows import ALWAYS, FOREVER, Rows
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from eddyline.aggregates.history import History
     from eddyline.aggregates.monoid import Monoid
     from eddyline.aggregates.plan import Share
+    from eddyline.aggregates.slide_bucket import Due
 
 
 @dataclass(frozen=True)
@@ -86,30 +88,36 @@ class SharedBatch(BucketBatch):
         return instant if instant in (ALWAYS, FOREVER) else self.slides.cell_of(instant)
 
     def results(self, fresh: Rows | None) -> pa.Table | None:
-        """Return the results of all queries, each with the number of its own."""
-        found = [self._of(place, each, fresh) for place, each in enumerate(self.plan.shares)]
-        filled = [each for each in found if each is not None and each.num_rows]
+        """Return the results of all queries, each with the number of its own.
+
+        Queries of a level that need the same files of before take their results out of the same
+        cells, which are put in order once, for the one of them that looks back furthest.
+        """
+        alike: dict[Any, list[tuple[Due, ShareBatch]]] = {}
+        for place, share in enumerate(self.plan.shares):
+            task = self._task(place, share)
+            due = task.due(self._cells(task.level, fresh))
+            if due is not None:
+                files = task.history.files(due.since, due.common)
+                names = tuple((file.name, is_whole) for file, is_whole in files)
+                alike.setdefault((task.level.number, names), []).append((due, task))
+        found = []
+        for tasks in alike.values():
+            due, task = min(tasks, key=lambda each: each[0].since)
+            history = task.history.cells(due.since, due.common, None)
+            cells = self.entries(history, self._cells(task.level, fresh))
+            if cells is not None:
+                found += [each.results_of(due, cells) for due, each in tasks]
+        filled = [each for each in found if each.num_rows]
         return pa.concat_tables(filled, promote_options="default") if filled else None
 
-    def _of(self, place: int, share: Share, fresh: Rows | None) -> pa.Table | None:
-        """Return the results of one query; columns that it does not need are missing."""
-        level = self.levels[share.level]
+    def _task(self, place: int, share: Share) -> ShareBatch:
+        """Return the windows of one query."""
         own = replace(self.plan, window=share.window, groups=share.groups, shares=())
         task = ShareBatch(own, self.place, self.state, self.report.bucket)
-        task.level = level
+        task.number, task.share, task.level = place, share, self.levels[share.level]
         task.partials = {name: self.partials[name] for name in share.wanted}
-        found = task.results(self._cells(level, fresh))
-        self._n_read += task.n_read
-        if found is None:
-            return None
-        if share.presence:
-            counts = found[share.presence]
-            found = found.filter(pc.greater(pc.fill_null(counts, 0), 0))
-            if share.presence not in share.columns:
-                found = found.drop_columns([share.presence])
-        starts = pc.subtract(found[INSTANT], share.window.length)
-        found = found.append_column(FIRST, starts)
-        return found.append_column(PLACE, pa.array(np.full(found.num_rows, place, np.int32)))
+        return task
 
     def history_after(self, fresh: Rows | None) -> dict[str, tuple[Span, ...]]:
         """Return the files of cells that a window of some query reaches back to."""
@@ -138,14 +146,26 @@ class SharedBatch(BucketBatch):
 class ShareBatch(SlideBatch):
     """Windows of one of several queries."""
 
+    number: int
+    """The place of the query."""
+    share: Share
+    """What it needs and gives."""
     level: Level
     """The queries that group as it does."""
 
-    @property
-    def n_read(self) -> int:
-        """Cells of before that were read."""
-        return self._n_read
+    @cached_property
+    def history(self) -> History:
+        """The cells of before, which are kept for the longest windows of the level."""
+        return self.reached(self.level.kind, self.level.reach, self.level.partials)
 
-    def reached(self, kind: str, reach: Reach, partials: Any = None) -> History:  # noqa: ARG002
-        """Return the cells of before, which are kept for the longest windows of the level."""
-        return super().reached(self.level.kind, self.level.reach, partials)
+    def results_of(self, due: Due, cells: Rows) -> pa.Table:
+        """Return the results of its windows; columns that it does not need are missing."""
+        found, share = self.windows(due, cells), self.share
+        if share.presence:
+            counts = found[share.presence]
+            found = found.filter(pc.greater(pc.fill_null(counts, 0), 0))
+            if share.presence not in share.columns:
+                found = found.drop_columns([share.presence])
+        starts = pc.subtract(found[INSTANT], share.window.length)
+        found = found.append_column(FIRST, starts)
+        return found.append_column(PLACE, pa.array(np.full(found.num_rows, self.number, np.int32)))

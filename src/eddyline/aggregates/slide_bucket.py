@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,20 @@ from eddyline.state.rows import ALWAYS, FOREVER, Rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """The windows that are answered in a batch; instants are in µs."""
+
+    first: int
+    """The end of the first."""
+    last: int
+    """The end of the last."""
+    since: int
+    """No window needs a cell that starts before."""
+    common: tuple[int, int]
+    """All windows have all cells that start in this half-open range."""
 
 
 class SlideBatch(BucketBatch):
@@ -36,8 +51,16 @@ class SlideBatch(BucketBatch):
 
     def results(self, fresh: Rows | None) -> pa.Table | None:
         """Return the results of the windows that end after ``before`` and not after ``after``."""
-        before, slide = self.plan.before, self.slides.slide
+        due = self.due(fresh)
+        if due is None:
+            return None
         history = self.reached("range", Reach(self.slides.length))
+        cells = self.entries(history.cells(due.since, due.common, None), fresh)
+        return None if cells is None else self.windows(due, cells)
+
+    def due(self, fresh: Rows | None) -> Due | None:
+        """Return the windows that are answered now, and the cells of before that they need."""
+        before, slide = self.plan.before, self.slides.slide
         if before == ALWAYS:
             if fresh is None:
                 return None
@@ -45,16 +68,22 @@ class SlideBatch(BucketBatch):
         first, last = self.slides.end_from(before + 1), self._last(fresh)
         if first > last:
             return None
+        if self.slides.length == LONGEST:
+            return Due(first, last, ALWAYS, (ALWAYS, ALWAYS))
         start = first - slide if self.plan.tells_old else first
-        is_all = self.slides.length == LONGEST
-        reached = (first - self.back, last - self.slides.length)
-        since, common = (ALWAYS, ALWAYS) if is_all else reached
-        cells = self.entries(history.cells(since, (common, start), None), fresh)
-        if cells is None:
-            return None
-        length = -1 if is_all else self.slides.length
-        n_instants = (last - first) // slide + 1
-        facts = first, n_instants, slide, length, self.plan.tells_old
+        return Due(first, last, first - self.back, (last - self.slides.length, start))
+
+    def windows(self, due: Due, cells: Rows) -> pa.Table:
+        """Return the results of windows.
+
+        Args:
+            due: the windows.
+            cells: all that they need, in order; others do not matter.
+        """
+        slides = self.slides
+        length = -1 if slides.length == LONGEST else slides.length
+        n_instants = (due.last - due.first) // slides.slide + 1
+        facts = due.first, n_instants, slides.slide, length, self.plan.tells_old
         return self.table(cells, *filled_ranges(slide_ranges, cells, *facts))
 
     def _last(self, fresh: Rows | None) -> int:

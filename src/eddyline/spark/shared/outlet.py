@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import functions as F
 
+from eddyline.spark.operator import PREFIX
 from eddyline.spark.shared.evaluation import PLACES
 from eddyline.spark.sinks.sinks import MemorySink
 from eddyline.sql.functions import CASTS, SAFE, STRICT
@@ -127,22 +128,60 @@ class SharedOutlet:
         batch_id: int,
     ) -> None:
         """Keep the rows of all queries, and let each sink have its own by a job of its own."""
-        kept = rows.persist()
+        kept = _ranged(rows).persist()
         try:
-            # Fills the store, whatever the sinks ask for, so that the rows are evaluated once.
-            counts = kept.select(F.explode(PLACES).alias("place")).groupBy("place").count()
-            found = {row["place"]: row["count"] for row in counts.collect()}
+            found = _filled(kept)
             for place, member in apart:
                 if member.name not in self.members:
                     continue  # stopped by the sink of another
-                part = kept.where(F.array_contains(PLACES, place)).drop(PLACES)
-                own = part.selectExpr(*member.projections)
+                part = _part(kept, place) if place in found else kept.limit(0)
+                own = part.drop(PLACES, _LEAST, _MOST).selectExpr(*member.projections)
                 member.sink.write(own, batch_id)
                 member.kept[batch_id] = found.get(place, 0)
             if together:
                 _write_together(kept, together, batch_id)
         finally:
             kept.unpersist()
+
+
+_LEAST, _MOST = f"{PREFIX}_least", f"{PREFIX}_most"
+"""The temporary columns of the least and the largest place of a row."""
+
+_RANGED = "decimal(10, 0)"
+"""Their type: Spark hands such constants to the code that it generates, where it writes integers
+into it, so that the code of one query serves all and is compiled once."""
+
+_COMPRESSED = "spark.sql.inMemoryColumnarStorage.compressed"
+
+
+def _ranged(rows: DataFrame) -> DataFrame:
+    """Return rows with their least and largest place: rows are kept with the ranges of blocks."""
+    least, most = F.array_min(PLACES).cast(_RANGED), F.array_max(PLACES).cast(_RANGED)
+    return rows.withColumns({_LEAST: least, _MOST: most})
+
+
+def _filled(kept: DataFrame) -> dict[int, int]:
+    """Fill the store with the rows of all queries, so that they are evaluated once.
+
+    Returns how many belong to each place. To compress what is kept for seconds costs more than
+    twice what it takes to keep it (Spark 4.3).
+    """
+    conf = kept.sparkSession.conf  # of the stream alone: Spark clones the session for it
+    before = conf.get(_COMPRESSED, "true")
+    assert before is not None
+    conf.set(_COMPRESSED, False)
+    try:
+        counts = kept.select(F.explode(PLACES).alias("place")).groupBy("place").count()
+        return {row["place"]: row["count"] for row in counts.collect()}
+    finally:
+        conf.set(_COMPRESSED, before)
+
+
+def _part(kept: DataFrame, place: int) -> DataFrame:
+    """Return the rows of a query; blocks that cannot have any of them are not read."""
+    own = F.lit(place).cast(_RANGED)
+    within = (own >= F.col(_LEAST)) & (own <= F.col(_MOST))
+    return kept.where(within & F.arrays_overlap(F.col(PLACES), F.array(F.lit(place))))
 
 
 def _write_together(rows: DataFrame, members: list[tuple[int, Member]], batch_id: int) -> None:
