@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from benchmarks.aggregates.asked import Asked, duckdb_answer, over, written
@@ -45,8 +46,11 @@ def windowed(number: int, by: Sequence[str] = ("k",)) -> Asked:
     )
 
 
-def _raced(settings: Settings) -> dict[str, Any]:
-    """Let one query, all, and Spark's run one after the other, as many would disturb each other."""
+def _raced(settings: Settings, sink: str) -> dict[str, Any]:
+    """Let one query, all, and Spark's run one after the other, as many would disturb each other.
+
+    ``sink`` is `` files`` where results are written to files; else each query sums up its own.
+    """
     n_queries = settings.pick(100, 10)
     shape = Shape(settings.pick(4, 3), settings.pick(300_000, 20_000), 60_000_000)
     folder = written(wide_batches_v1(shape))
@@ -54,9 +58,9 @@ def _raced(settings: Settings) -> dict[str, Any]:
         every = [over(windowed(number), folder) for number in range(0, 100, 100 // n_queries)]
         some = every[:: len(every) // N_SPARK]
         entered = {
-            "one": ("eddyline", every[len(every) // 2 :][:1]),
-            "all": ("eddyline", every),
-            "spark": ("spark", some),
+            "one": (f"eddyline{sink}", every[len(every) // 2 :][:1]),
+            "all": (f"eddyline{sink}", every),
+            "spark": (f"spark{sink}", some),
         }
         found = _checked(entered)
     finally:
@@ -76,26 +80,27 @@ def _checked(entered: Mapping[str, tuple[str, Sequence[Asked]]]) -> dict[str, An
     return found
 
 
-_found: dict[bool, dict[str, Any]] = {}
+_found: dict[tuple[bool, str], dict[str, Any]] = {}
 
 
-def _once(settings: Settings) -> dict[str, Any]:
-    """Return what both scenarios are about, run once in a process."""
-    if settings.quick not in _found:
-        _found[settings.quick] = _raced(settings)
-    return _found[settings.quick]
+def _once(settings: Settings, sink: str) -> dict[str, Any]:
+    """Return what two scenarios are about, run once in a process."""
+    key = settings.quick, sink
+    if key not in _found:
+        _found[key] = _raced(settings, sink)
+    return _found[key]
 
 
-def beside_one(settings: Settings) -> Measurement:
+def beside_one(settings: Settings, sink: str = "") -> Measurement:
     """All queries over one of them."""
-    found = _once(settings)
+    found = _once(settings, sink)
     gains = ratios(found, "all", "one")
     return Measurement(median(gains), _note(found, gains), found)
 
 
-def beside_spark(settings: Settings) -> Measurement:
+def beside_spark(settings: Settings, sink: str = "") -> Measurement:
     """As many queries of Spark, their time scaled from a few, over ours."""
-    found = _once(settings)
+    found = _once(settings, sink)
     scale = found["n_queries"] / N_SPARK
     gains = [each * scale for each in ratios(found, "spark", "all")]
     note = f"{_note(found, gains)}; Spark's time of {N_SPARK} queries times {scale:g}"
@@ -136,5 +141,7 @@ def _note(found: dict[str, Any], gains: list[float], *names: str) -> str:
 RUNS: Runs = {
     "aggregates_queries_100": beside_one,
     "aggregates_queries_100_spark": beside_spark,
+    "aggregates_queries_100_files": partial(beside_one, sink=" files"),
+    "aggregates_queries_100_files_spark": partial(beside_spark, sink=" files"),
     "aggregates_groupings": groupings,
 }

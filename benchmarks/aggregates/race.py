@@ -41,6 +41,8 @@ class Contestant:
     """Of each micro-batch of each query."""
     told: Callable[[], dict[str, Any]] = dict
     """Returns what else there is to tell."""
+    written: Callable[[], list[tuple[int, int]]] = list
+    """Returns the answers that were written to files."""
     seconds: list[float] = field(default_factory=list)
     """Time of each batch."""
 
@@ -68,7 +70,8 @@ class Contestant:
 
     def found(self) -> dict[str, Any]:
         """Return what was measured, as plain values."""
-        answer = [sum(each[k] for each in self.answers) for k in range(2)]
+        answers = [*self.answers, *self.written()]
+        answer = [sum(each[k] for each in answers) for k in range(2)]
         return {"seconds": self.seconds, "answer": answer, **self.told()}
 
 
@@ -91,14 +94,15 @@ class Contestants:
             way: ``eddyline``, perhaps with a plan that is fixed by hand (``eddyline late``);
                 ``spark``; ``spark batch``, a batch query over the rows of each micro-batch, or
                 ``spark history``, over these and those before; or ``read``, which reads the same
-                files and counts their rows.
+                files and counts their rows. ``eddyline files`` and ``spark files`` write results
+                to Parquet files, where others sum them up.
             asked: what it runs, all of it over the same streams.
         """
         place = self.folder / label.replace(" ", "_")
         for name in asked[0].times:
             (place / name).mkdir(parents=True)
-        if way == "spark":
-            return self._spark(place, asked)
+        if way in ("spark", "spark files"):
+            return self._spark(place, asked, to_files=way == "spark files")
         if way.startswith("spark"):
             return self._spark_batch(place, asked[0], has_history=way == "spark history")
         if way == "read":
@@ -120,22 +124,39 @@ class Contestants:
         for name, text, time in first.results:
             engine.stream(name, engine.query(text), time=time)
         answers: list[tuple[int, int]] = []
+        to_files, plan = plan == "files", "" if plan == "files" else plan
+        sink: dict[str, Any] = {"sink": _counted(answers)}
+        if to_files:
+            sink = {"sink": "parquet", "path": str(place / "out")}
+        sink["checkpoint"] = str(place / "checkpoint")
         stem = f"{self.folder.name}_{place.name}"
         made = [
             engine.query(each.text, name=f"{stem}_{number}", **each.options)
             for number, each in enumerate(asked)
         ]
         if len(made) == 1:
-            runs = [made[0].start(_counted(answers), checkpoint=str(place / "checkpoint"))]
+            runs = [made[0].start(**sink)]
         else:
             engine.queries = {each.name: each for each in made}
-            runs = engine.start_all(_counted(answers), checkpoint=str(place / "checkpoint"))
+            runs = engine.start_all(**sink)
         own = _aggregates_of(runs)
         for each in own if plan else ():
             each.loop.plan = plan
-        return Contestant(place, runs, answers, partial(_told, own))
+        written = partial(self._written, [place / "out"]) if to_files else list
+        return Contestant(place, runs, answers, partial(_told, own), written)
 
-    def _spark(self, place: Path, asked: Sequence[Asked]) -> Contestant:
+    def _written(self, folders: Sequence[Path]) -> list[tuple[int, int]]:
+        """Return the answers of files in folders and those below them."""
+        answers: list[tuple[int, int]] = []
+        count = _counted(answers)
+        for folder in folders:
+            files = sorted({each.parent for each in folder.rglob("*.parquet")})
+            for number, each in enumerate(files):
+                # Spark's own list of its files leaves out what was written twice.
+                count(self.spark.read.parquet(str(each)), number)
+        return answers
+
+    def _spark(self, place: Path, asked: Sequence[Asked], *, to_files: bool = False) -> Contestant:
         answers: list[tuple[int, int]] = []
         queries = []
         for number, each in enumerate(asked):
@@ -147,7 +168,11 @@ class Contestants:
                 table = self.spark.read.parquet(f"{each.folder}/tables/{name}.parquet")
                 table.createOrReplaceTempView(name)
             df = self.spark.sql(each.spark)
-            writer = df.writeStream.outputMode(each.mode).foreachBatch(_counted(answers))
+            writer = df.writeStream.outputMode(each.mode)
+            if to_files:
+                writer = writer.format("parquet").option("path", str(place / "out" / str(number)))
+            else:
+                writer = writer.foreachBatch(_counted(answers))
             writer = writer.queryName(f"{self.folder.name}_{place.name}_{number}")
             folder = str(place / "checkpoint" / str(number))
             queries.append(writer.option("checkpointLocation", folder).start())
@@ -158,7 +183,8 @@ class Contestants:
             used = sum(each["memoryUsedBytes"] for each in progress["stateOperators"])
             return {"n_kept": kept, "n_bytes": used}
 
-        return Contestant(place, queries, answers, told)
+        written = partial(self._written, [place / "out"]) if to_files else list
+        return Contestant(place, queries, answers, told, written)
 
     def _spark_batch(self, place: Path, asked: Asked, *, has_history: bool) -> Contestant:
         """A batch query over the rows of each micro-batch; of history, it gives its results."""

@@ -13,12 +13,13 @@ from pyspark.sql import functions as F
 
 from eddyline.spark.operator import PREFIX
 from eddyline.spark.shared.evaluation import PLACES
+from eddyline.spark.sinks.files import FileSink
 from eddyline.spark.sinks.sinks import MemorySink
 from eddyline.sql.functions import CASTS, SAFE, STRICT
 from eddyline.sql.parsing import quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from pyspark.sql import Column, DataFrame
 
@@ -131,12 +132,16 @@ class SharedOutlet:
         kept = _ranged(rows).persist()
         try:
             found = _filled(kept)
+            written = set()
+            for members in _with_files_alike(apart, found):
+                _write_files(kept, members, batch_id)
+                written |= {member.name for _, member in members}
             for place, member in apart:
                 if member.name not in self.members:
                     continue  # stopped by the sink of another
-                part = _part(kept, place) if place in found else kept.limit(0)
-                own = part.drop(PLACES, _LEAST, _MOST).selectExpr(*member.projections)
-                member.sink.write(own, batch_id)
+                if member.name not in written:
+                    part = _part(kept, place) if place in found else kept.limit(0)
+                    member.sink.write(_own(part).selectExpr(*member.projections), batch_id)
                 member.kept[batch_id] = found.get(place, 0)
             if together:
                 _write_together(kept, together, batch_id)
@@ -144,8 +149,8 @@ class SharedOutlet:
             kept.unpersist()
 
 
-_LEAST, _MOST = f"{PREFIX}_least", f"{PREFIX}_most"
-"""The temporary columns of the least and the largest place of a row."""
+_PLACE, _LEAST, _MOST = f"{PREFIX}_place", f"{PREFIX}_least", f"{PREFIX}_most"
+"""The temporary columns of one of the places of a row, and of the least and the largest."""
 
 _RANGED = "decimal(10, 0)"
 """Their type: Spark hands such constants to the code that it generates, where it writes integers
@@ -182,6 +187,47 @@ def _part(kept: DataFrame, place: int) -> DataFrame:
     own = F.lit(place).cast(_RANGED)
     within = (own >= F.col(_LEAST)) & (own <= F.col(_MOST))
     return kept.where(within & F.arrays_overlap(F.col(PLACES), F.array(F.lit(place))))
+
+
+def _own(rows: DataFrame) -> DataFrame:
+    """Return rows without what tells whose they are."""
+    return rows.drop(PLACES, _LEAST, _MOST)
+
+
+def _with_files_alike(
+    members: list[tuple[int, Member]], found: Mapping[int, int]
+) -> list[list[tuple[int, Member]]]:
+    """Return the queries whose files one job can write, together.
+
+    They have the same output columns, and write files of one kind side by side.
+    """
+    alike: dict[Any, list[tuple[int, Member]]] = {}
+    for place, member in members:
+        sink = member.sink
+        if type(sink) is not FileSink or sink.n_files is not None:
+            continue
+        if place in found or sink.tells_columns:
+            folder = sink.path.rpartition("/")[0]
+            key = (member.projections, sink.kind, repr(sorted(sink.options.items())), folder)
+            alike.setdefault(key, []).append((place, member))
+    return [each for each in alike.values() if len(each) > 1]
+
+
+def _write_files(kept: DataFrame, members: list[tuple[int, Member]], batch_id: int) -> None:
+    """Write the files of several queries by one job; each sink takes its own."""
+    sinks = {place: member.sink for place, member in members}
+    first = members[0][1]
+    assert isinstance(first.sink, FileSink)
+    columns = [quoted(name) for name in _own(kept).columns]
+    texts = [text for each in first.projections for text in (columns if each == "*" else [each])]
+    rows = kept.withColumn(_PLACE, F.explode(PLACES)).where(F.col(_PLACE).isin([*sinks]))
+    staging = first.sink.staging_of(batch_id)
+    writer = first.sink.writer(rows.selectExpr(*texts, _PLACE))
+    writer.partitionBy(_PLACE).save(f"{first.sink.path}/{staging}")
+    for place, sink in sinks.items():
+        assert isinstance(sink, FileSink)
+        sink.take(f"{first.sink.root}/{staging}/{_PLACE}={place}", batch_id)
+    first.sink.files.delete_dir(f"{first.sink.root}/{staging}")
 
 
 def _write_together(rows: DataFrame, members: list[tuple[int, Member]], batch_id: int) -> None:

@@ -15,7 +15,7 @@ from eddyline.registry import checked_text
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, DataFrameWriter
 
 
 class FileSink:
@@ -76,19 +76,40 @@ class FileSink:
 
     def write(self, df: DataFrame, batch_id: int) -> None:
         """Write the batch as ``batch-<id>-<part>.<suffix>``."""
-        prefix = f"batch-{batch_id:08d}-"
-        staging = f"_eddyline/{prefix[:-1]}"
+        staging = self.staging_of(batch_id)
         if self.n_files is not None:
             df = df.repartition(self.n_files)
-        writer = df.write.format(self.kind).options(**self.options).mode("overwrite")
-        writer.save(f"{self.path}/{staging}")
+        self.writer(df).save(f"{self.path}/{staging}")
+        self.take(f"{self.root}/{staging}", batch_id)
+        self.files.delete_dir(f"{self.root}/{staging}")
+
+    def writer(self, df: DataFrame) -> DataFrameWriter:
+        """Return Spark's writer of the files."""
+        return df.write.format(self.kind).options(**self.options).mode("overwrite")
+
+    @staticmethod
+    def staging_of(batch_id: int) -> str:
+        """Return the folder, within the path, that a batch is written to at first."""
+        return f"_eddyline/{_prefix(batch_id)[:-1]}"
+
+    @property
+    def tells_columns(self) -> bool:
+        """Whether files are there from which readers know the columns."""
+        return self._newest >= 0 or bool(self._there)
+
+    def take(self, folder: str, batch_id: int) -> None:
+        """Take the files of a batch that Spark wrote to a folder of the same file system.
+
+        Without the folder the batch has no rows.
+        """
+        prefix = _prefix(batch_id)
         is_next = 0 <= self._newest < batch_id
         if batch_id <= self._newest:
             self._there = self._found(self.root, "batch-")
         earlier = [each for each in self._there if each.base_name.startswith(prefix)]
         for each in earlier:
             self.files.delete_file(each.path)
-        staged = self._found(f"{self.root}/{staging}", "part-")
+        staged = self._found(folder, "part-")
         # Spark leaves out each file without rows but the first.
         is_first = not is_next and len(earlier) == len(self._there)
         if staged and not is_first and self._has_no_rows(staged[0]):
@@ -96,7 +117,6 @@ class FileSink:
         for number, each in enumerate(staged):
             suffix = each.base_name.partition(".")[2]
             self.files.move(each.path, f"{self.root}/{prefix}{number:05d}.{suffix}")
-        self.files.delete_dir(f"{self.root}/{staging}")
         self._newest = batch_id
 
     def _has_no_rows(self, file: fs.FileInfo) -> bool:
@@ -107,12 +127,17 @@ class FileSink:
 
     def _found(self, folder: str, prefix: str = "") -> list[fs.FileInfo]:
         """Return the files of a folder whose names start so, by name."""
-        found = self.files.get_file_info(fs.FileSelector(folder))
+        found = self.files.get_file_info(fs.FileSelector(folder, allow_not_found=True))
         named = [each for each in found if each.base_name.startswith(prefix)]
         return sorted(
             (each for each in named if each.type == fs.FileType.File),
             key=lambda each: str(each.base_name),
         )
+
+
+def _prefix(batch_id: int) -> str:
+    """Return how the names of the files of a batch start."""
+    return f"batch-{batch_id:08d}-"
 
 
 _N_ROWS: dict[str, Callable[[Any], int]] = {
