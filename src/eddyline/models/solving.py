@@ -10,8 +10,8 @@ two that fall on one microsecond are one instant.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from eddyline.models.expressions import ROUNDING, Expression, Terms, lengths, te
 from eddyline.models.segments import MICROS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -55,6 +55,16 @@ class Ranges:
     hi: Ints
     is_point: Mask
 
+    def take(self, rows: Indices) -> Self:
+        """Return the ranges at places, in that order."""
+        return type(self)(*(getattr(self, each.name)[rows] for each in fields(self)))
+
+    @classmethod
+    def joined(cls, parts: Sequence[Self]) -> Self:
+        """Return several as one."""
+        names = [each.name for each in fields(cls)]
+        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
+
     def of(self, segments: Segments) -> Segments:
         """Return the segments on their ranges; polynomials and origins stay as they are."""
         return replace(segments.take(self.rows).cut(self.lo, self.hi), is_point=self.is_point)
@@ -81,23 +91,13 @@ def solutions(segments: Segments, condition: Condition) -> Ranges:
     kept[point] = _at_instants(segments.take(point), condition)
     whole = np.flatnonzero(kept)
     found = terms.solved(open_rows)
-    return in_order(
+    both = Ranges.joined(
         [
             Ranges(whole, segments.lo[whole], segments.hi[whole], segments.is_point[whole]),
             replace(found, rows=solid[found.rows]),
         ]
     )
-
-
-def in_order(parts: Iterable[Ranges]) -> Ranges:
-    """Return several ranges as one, in the order of segments and time."""
-    several = [*parts]
-    rows = np.concatenate([each.rows for each in several])
-    lo = np.concatenate([each.lo for each in several])
-    hi = np.concatenate([each.hi for each in several])
-    is_point = np.concatenate([each.is_point for each in several])
-    order = np.lexsort((lo, rows))
-    return Ranges(rows[order], lo[order], hi[order], is_point[order])
+    return both.take(np.lexsort((both.lo, both.rows)))
 
 
 def begun(segments: Segments, names: Iterable[str]) -> dict[str, Terms]:
