@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from eddyline.data.jit import compiled
+from eddyline.models.segments import MICROS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -25,6 +26,8 @@ Horner's rule errs by less than 2 d parts in 2**53 for degree d; coefficients ha
 """
 _STEPS = 200
 """Steps in which halving alone finds any root to the last digit."""
+_ACCURACY = 1e-13
+"""The last step to a root, in parts of the root: Newton's is then far nearer than that."""
 
 
 @compiled
@@ -143,6 +146,7 @@ def root_between(
     """Return the root in a piece with one change of sign: Newton's steps, or halves of it."""
     at = (left + right) / 2
     width = right - left
+    accuracy = _ACCURACY * right
     for _ in range(_STEPS):
         value, slope = 0.0, 0.0
         for power in range(degree, 0, -1):
@@ -159,20 +163,32 @@ def root_between(
         if not left < at + step < right or abs(step) > width / 2:
             step = (left + right) / 2 - at
         width = abs(step)
-        moved = at + step
-        if moved in (at, left, right):
-            return moved
-        at = moved
+        at += step
+        if width <= accuracy:
+            return at
     return at
 
 
 @compiled
-def signs_between(coefs: Floats, edges: Floats) -> NDArray[np.int8]:
-    """Return the sign in the middle of each gap between the edges of each polynomial."""
-    n, size = edges.shape
-    found = np.empty((n, size - 1), np.int8)
+def cuts(
+    coefs: Floats, lo: NDArray[np.int64], hi: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int8]]:
+    """Return the instants of roots in ``(lo, hi)``, then ``hi``, and the signs in between.
+
+    Coefficients have ``lo`` as their origin; times are microseconds.
+    """
+    n, size = coefs.shape
+    found = roots(coefs, np.multiply(hi - lo, MICROS))
+    instants = np.empty((n, size - 1), np.int64)
+    signs = np.empty((n, size), np.int8)
     for row in range(n):
-        for gap in range(size - 1):
-            middle = (edges[row, gap] + edges[row, gap + 1]) / 2
-            found[row, gap] = np.sign(value_at(coefs[row], coefs.shape[1] - 1, middle))
-    return found
+        left, end = 0.0, (hi[row] - lo[row]) * MICROS
+        for gap in range(size):
+            # The seconds of ``hi`` may be rounded: what is no root ends where the range does.
+            right = found[row, gap] if gap < size - 1 else end
+            if gap < size - 1:
+                instant = lo[row] + np.int64(np.rint(right / MICROS))
+                instants[row, gap] = min(instant, hi[row]) if right < end else hi[row]
+            signs[row, gap] = np.sign(value_at(coefs[row], size - 1, (left + right) / 2))
+            left = right
+    return instants, signs

@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eddyline.models.polynomial_kernels import roots, signs_between
+from eddyline.models.polynomial_kernels import roots
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from eddyline.data.arrays import Floats
 
 
@@ -54,14 +52,18 @@ def derivative(coefs: Floats) -> Floats:
     """Return the derivatives, of a degree less, ``[n, max(degree, 1)]``."""
     if coefs.shape[-1] == 1:
         return np.zeros_like(coefs)
-    found: Floats = coefs[:, 1:] * np.arange(1, coefs.shape[-1])
+    found = np.empty((len(coefs), coefs.shape[-1] - 1))
+    for power in range(1, coefs.shape[-1]):  # along columns: rows are too short for NumPy
+        found[:, power - 1] = power * coefs[:, power]
     return found
 
 
 def antiderivative(coefs: Floats) -> Floats:
     """Return the antiderivatives that are 0 at the origin, ``[n, degree + 2]``."""
-    degrees = np.arange(1, coefs.shape[-1] + 1)
-    return np.concatenate([np.zeros((len(coefs), 1)), coefs / degrees], axis=1)
+    found = np.zeros((len(coefs), coefs.shape[-1] + 1))
+    for power in range(coefs.shape[-1]):
+        found[:, power + 1] = coefs[:, power] / (power + 1)
+    return found
 
 
 def padded(coefs: Floats, size: int) -> Floats:
@@ -89,14 +91,6 @@ def product(one: Floats, other: Floats) -> Floats:
     return found
 
 
-def powers_of(base: Floats, size: int) -> Floats:
-    """Return ``base ** 0`` to ``base ** (size - 1)``, ``[n, size]``."""
-    found = np.ones((len(base), size))
-    for power in range(1, size):
-        found[:, power] = found[:, power - 1] * base
-    return found
-
-
 def breaks(coefs: Floats, length: Floats) -> Floats:
     """Return where polynomials are 0 inside ``(0, length)``, in ascending order.
 
@@ -113,28 +107,18 @@ def breaks(coefs: Floats, length: Floats) -> Floats:
     return roots(np.ascontiguousarray(coefs), np.ascontiguousarray(length))
 
 
-def signs(coefs: Floats, edges: Floats) -> NDArray[np.int8]:
-    """Return -1, 0 or 1 for each gap between edges: the sign in its middle.
-
-    Args:
-        coefs: ``[n, degree + 1]``.
-        edges: seconds in ascending order, ``[n, m]``.
-
-    Returns:
-        ``[n, m - 1]``.
-    """
-    return signs_between(np.ascontiguousarray(coefs), np.ascontiguousarray(edges))
-
-
 def bounds(coefs: Floats, length: Floats) -> tuple[Floats, Floats]:
     """Return bounds of the values on ``[0, length]`` by the terms, without a root being sought.
 
     They are exact for degree 1 and below but for rounding.
     """
-    terms = coefs * powers_of(length, coefs.shape[-1])
-    first, others = terms[:, 0], terms[:, 1:]
-    low = first + np.minimum(others, 0).sum(axis=1)
-    high = first + np.maximum(others, 0).sum(axis=1)
+    low, high = coefs[:, 0].copy(), coefs[:, 0].copy()
+    reach = np.ones(len(coefs))
+    for power in range(1, coefs.shape[-1]):
+        reach = reach * length
+        term = coefs[:, power] * reach
+        low += np.minimum(term, 0)
+        high += np.maximum(term, 0)
     return low, high
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from eddyline.models import polynomials
+from eddyline.models import polynomial_kernels, polynomials
 from eddyline.models.conditions import Condition, attributes, comparisons, holds
 from eddyline.models.expressions import ROUNDING, Expression, Terms, lengths, terms_of
 from eddyline.models.segments import MICROS
@@ -83,21 +83,23 @@ def solutions(segments: Segments, condition: Condition) -> Ranges:
     dead = segments.is_tombstone
     point = segments.is_point & ~dead
     solid = np.flatnonzero(~dead & ~point)
-    terms = _Polynomials(segments.take(solid), condition)
+    read = replace(
+        segments, coefs={name: segments.coefs[name] for name in attributes(condition)}, errors={}
+    )
+    terms = _Polynomials(read if len(solid) == len(read) else read.take(solid), condition)
     certain, possible = terms.settled()
-    open_rows = np.flatnonzero(possible & ~certain)
+    found = terms.solved(np.flatnonzero(possible & ~certain))
     kept = dead.copy()
     kept[solid[certain]] = True
-    kept[point] = _at_instants(segments.take(point), condition)
+    kept[point] = _at_instants(read.take(point), condition)
     whole = np.flatnonzero(kept)
-    found = terms.solved(open_rows)
     both = Ranges.joined(
         [
             Ranges(whole, segments.lo[whole], segments.hi[whole], segments.is_point[whole]),
             replace(found, rows=solid[found.rows]),
         ]
     )
-    return both.take(np.lexsort((both.lo, both.rows)))
+    return both.take(np.argsort(both.rows, kind="stable"))  # no segment is in both
 
 
 def begun(segments: Segments, names: Iterable[str]) -> dict[str, Terms]:
@@ -150,13 +152,9 @@ def cuts(coefs: Floats, lo: Ints, hi: Ints) -> tuple[Ints, Signs]:
         Instants in ascending order, ``hi`` in the places that are left, ``[n, degree]``, and signs,
         ``[n, degree + 1]``: before the first, between each two, and behind the last.
     """
-    length = lengths(lo, hi)
-    at = polynomials.breaks(coefs, length)
-    edges = np.concatenate([np.zeros((len(lo), 1)), at, length[:, None]], axis=1)
-    instants = lo[:, None] + np.rint(at / MICROS).astype(np.int64)
-    # The seconds of ``hi`` may be rounded: what is no root ends where the segment does.
-    instants = np.where(at < length[:, None], np.minimum(instants, hi[:, None]), hi[:, None])
-    return instants, polynomials.signs(coefs, edges)
+    return polynomial_kernels.cuts(
+        np.ascontiguousarray(coefs), np.ascontiguousarray(lo), np.ascontiguousarray(hi)
+    )
 
 
 class _Polynomials:

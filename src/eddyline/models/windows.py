@@ -260,9 +260,11 @@ def _segments(windows: Windows, hi: Ints, divisor: Floats) -> Segments:
     coefs, errors = {}, {}
     for name, each in given.coefs.items():
         coefs[name] = _formulas(windows, each) / divisor[:, None]
-        # An error is constant on each segment: its integral over the window is linear in between.
-        bound = _formulas(windows, given.errors[name][:, None])
-        errors[name] = np.maximum(bound[:, 0], polynomials.evaluate(bound, length)) / divisor
+        errors[name] = np.zeros(len(hi))
+        if given.errors[name].any():
+            # An error is constant on a segment: its integral over the window is linear in between.
+            bound = _formulas(windows, given.errors[name][:, None])
+            errors[name] = np.maximum(bound[:, 0], polynomials.evaluate(bound, length)) / divisor
     none = np.zeros(len(hi), np.bool_)
     keys = windows.track.keys[windows.head]
     return Segments(keys, windows.at, windows.at, hi, none, none.copy(), coefs, errors)
