@@ -135,3 +135,14 @@ def test_windowed_extrema_are_what_dense_samples_say(segments, largest, width):
 def derived(segments):
     coefs = segments.coefs["x"]
     return np.concatenate([coefs[:, 1:] * np.arange(1, coefs.shape[1]), coefs[:, :1] * 0], axis=1)
+
+
+def test_a_gap_parts_the_pieces_of_one_function_and_errors_are_of_all_that_were_compared():
+    segments = pieces((0, 0, 9, {"x": [1]}), (1, 2, 4, {"x": [5]}), (2, 20, 21, {"x": [1]}))
+    segments = replace(segments, errors={"x": np.array([0.1, 0.7, 0.2])})
+    found = envelope(segments, "x", largest=False).segments
+    assert ranges(found) == [(0, 9), (20, 21)]
+    assert found.errors["x"].tolist() == [0.7, 0.2]
+    assert ranges(envelope(segments, "x", largest=True).segments) == [
+        (0, 2), (2, 4), (4, 9), (20, 21),
+    ]  # fmt: skip

@@ -210,3 +210,16 @@ def test_solutions_are_what_dense_samples_say(segments, text, epoch):
         tau = (times - segments.origin[row]) / SECOND
         x, y = (np.polyval(segments.coefs[name][row][::-1], tau) for name in ("x", "y"))
         np.testing.assert_array_equal(inside, TEXTS[text](x, y), f"{text} {segments.take([row])}")
+
+
+@pytest.mark.parametrize(("op", "expected"), [("<=", (4, 10)), (">=", (0, 4)), ("<", (4, 10))])
+def test_a_root_with_a_negative_factor(op, expected):
+    assert solved(f"7 - 2 * sqrt(y) {op} 3", (0, 0, 10, {"y": [0, 1]})) == [expected]
+
+
+@pytest.mark.parametrize("root", [2**0.5, 3**0.5, 5**0.5, 1 / 3, 0.7])
+def test_a_quartic_that_touches_is_one_point(root):
+    coefs = np.convolve(np.poly([root] * 2), [1.0, 0.3, 1.0])[::-1]
+    found = solved("x <= 0", (0, 0, 3, {"x": coefs}))
+    assert found == [(pytest.approx(root, abs=1e-6), pytest.approx(root, abs=1e-6))]
+    assert found[0][0] == found[0][1]
