@@ -1,0 +1,124 @@
+"""The average distance of two entities over windows, at ticks, in closed form.
+
+Of two that move in straight lines the distance is the square root of a quadratic, no polynomial;
+but its integral is known, and at ticks nothing else is needed (Pulse 2.7.2, 3.10).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from eddyline.errors import NotSupportedError
+from eddyline.models import polynomials
+from eddyline.models.sampling import Samples
+from eddyline.models.segments import MICROS
+from eddyline.models.windows import windows_at
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from eddyline.data.arrays import Floats, Indices, Ints
+    from eddyline.models.segments import Segments
+    from eddyline.models.windows import Part
+
+_FAR = 4.0
+"""How many lengths of a range away from its turning point a distance is smooth on the range."""
+_MEETS = 1e-150
+"""Seconds: two that pass each other at a distance of less meet; its square would be no number."""
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(12)
+"""At a distance of ``_FAR`` ranges these 12 points give an integral to the last digit."""
+
+
+def average_distances(
+    pairs: Segments,
+    axes: Mapping[str, str],
+    width_us: int,
+    every_us: int,
+    *,
+    covered: bool = False,
+) -> Samples:
+    """Return the average distance of pairs over the windows that close at ticks, as ``distance``.
+
+    Args:
+        pairs: segments of pairs, with the positions of both (``joins.Joined.segments``); linear.
+        axes: for each attribute of one side that of the other: ``{"left.x": "right.x", …}``.
+        width_us: how long windows are, in microseconds.
+        every_us: the distance of ticks, in microseconds.
+        covered: whether windows count that segments cover in part, divided by the covered time.
+
+    Raises:
+        NotSupportedError: an attribute is of a degree above 1.
+    """
+    for name in [*axes, *axes.values()]:
+        if pairs.coefs[name][:, 2:].any():
+            msg = (
+                f"the average distance takes linear models, {name!r} has a degree of "
+                f"{pairs.coefs[name].shape[1] - 1}; fit it by degree 1, or compare the average "
+                "square of the distance, which is a polynomial"
+            )
+            raise NotSupportedError(msg, attribute=name)
+    windows = windows_at(pairs, width_us, every_us, covered=covered)
+    found = windows.integrals(_distance_part(windows.track.segments, axes))
+    keys = windows.track.keys[windows.head]
+    return Samples(keys, windows.at, {"distance": found / windows.covered_s})
+
+
+def _distance_part(pairs: Segments, axes: Mapping[str, str]) -> Part:
+    apart = [
+        polynomials.padded(polynomials.total(pairs.coefs[one], -pairs.coefs[other]), 2)[:, :2]
+        for one, other in axes.items()
+    ]
+    first = np.stack([each[:, 0] for each in apart], axis=1)
+    change = np.stack([each[:, 1] for each in apart], axis=1)
+
+    def part(places: Indices, start: Ints, stop: Ints) -> Floats:
+        since: Floats = np.multiply(start - pairs.origin[places], MICROS)
+        length: Floats = np.multiply(stop - start, MICROS)
+        velocity = change[places]
+        return distance_integral(first[places] + velocity * since[:, None], velocity, length)
+
+    return part
+
+
+def distance_integral(position: Floats, velocity: Floats, length: Floats) -> Floats:
+    """Return the integral of ``|position + velocity t|`` for t from 0 to ``length``.
+
+    Args:
+        position: where one is, seen from the other, ``[n, axes]``.
+        velocity: its change per second, ``[n, axes]``.
+        length: seconds, ``[n]``.
+    """
+    speed = np.sqrt((velocity**2).sum(axis=1))
+    moving = speed > 0
+    safe = np.where(moving, speed, 1.0)
+    # Seconds from the nearest approach, and how near that is, in seconds of travel.
+    along = (position * velocity).sum(axis=1) / safe**2
+    aside = position - along[:, None] * velocity
+    miss = np.sqrt((aside**2).sum(axis=1)) / safe
+    near = moving & (np.maximum(np.abs(along), miss) <= _FAR * length)
+    found = _smooth(position, velocity, length)
+    closed = _primitive(along + length, miss) - _primitive(along, miss)
+    return np.where(near, speed * closed, found)
+
+
+def _primitive(at: Floats, miss: Floats) -> Floats:
+    """Return the antiderivative of ``sqrt(t * t + miss * miss)``, that of ``|t|`` if they meet."""
+    meets = miss < _MEETS
+    ratio = at / np.where(meets, 1.0, miss)
+    curved = np.where(meets, 0.0, miss**2 * np.arcsinh(np.where(meets, 0.0, ratio)))
+    found: Floats = (at * np.hypot(at, miss) + curved) / 2
+    return found
+
+
+def _smooth(position: Floats, velocity: Floats, length: Floats) -> Floats:
+    """Return the integral by the values at a few instants: exact far from the nearest approach.
+
+    There the closed form subtracts numbers that are nearly equal.
+    """
+    found = np.zeros(len(length))
+    for node, weight in zip(_NODES, _WEIGHTS, strict=True):
+        at = length * (node + 1) / 2
+        found += weight * np.sqrt(((position + velocity * at[:, None]) ** 2).sum(axis=1))
+    return found * length / 2

@@ -1,0 +1,258 @@
+"""Arithmetic over modelled attributes, as values: trees whose result is a polynomial again.
+
+Sums, products, whole powers and slopes of polynomials are polynomials (Pulse 3.5). Trees stay as
+they are written: ``(a - b)`` squared keeps digits that ``a*a - 2*a*b + b*b`` loses.
+``Absolute`` and ``Root`` are none; ``conditions`` rewrites the comparisons that they stand in.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from eddyline.models import polynomials
+from eddyline.models.segments import MICROS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from eddyline.data.arrays import Floats, Ints
+    from eddyline.models.segments import Segments
+
+ROUNDING = 16 * 2.0**-53
+"""Coefficients of a smaller part of the terms that they are sums of are rounding, and 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A constant."""
+
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """A modelled attribute by its name."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sum:
+    """``left + right``."""
+
+    left: Expression
+    right: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """``left * right``."""
+
+    left: Expression
+    right: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Power:
+    """``part`` to a whole power, 0 or more."""
+
+    part: Expression
+    exponent: int
+
+
+@dataclass(frozen=True, slots=True)
+class Slope:
+    """The derivative of ``part`` by time, per second."""
+
+    part: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Absolute:
+    """``|part|``."""
+
+    part: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """The square root of ``part``, without a value where that is negative."""
+
+    part: Expression
+
+
+Expression = Number | Attribute | Sum | Product | Power | Slope | Absolute | Root
+
+
+def negative(part: Expression) -> Expression:
+    """Return ``-part``."""
+    return Number(-part.value) if isinstance(part, Number) else Product(Number(-1.0), part)
+
+
+def difference(left: Expression, right: Expression) -> Expression:
+    """Return ``left - right``."""
+    return left if right == Number(0.0) else Sum(left, negative(right))
+
+
+def walk(expression: Expression) -> Iterator[Expression]:
+    """Yield an expression and all below it, each before its parts."""
+    yield expression
+    for part in _parts(expression).values():
+        yield from walk(part)
+
+
+def names_in(expression: Expression) -> set[str]:
+    """Return the attributes that an expression reads."""
+    return {each.name for each in walk(expression) if isinstance(each, Attribute)}
+
+
+def with_instead(expression: Expression, old: Expression, new: Expression) -> Expression:
+    """Return an expression with a part replaced wherever it stands."""
+    if expression == old:
+        return new
+    parts = _parts(expression)
+    made: dict[str, Any] = {name: with_instead(each, old, new) for name, each in parts.items()}
+    return replace(expression, **made) if made else expression
+
+
+def _parts(expression: Expression) -> dict[str, Expression]:
+    found = {each.name: getattr(expression, each.name) for each in fields(expression)}
+    return {name: part for name, part in found.items() if isinstance(part, Expression)}
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """Polynomials, and beside each coefficient the size of the terms that it was summed from.
+
+    The size says how much of a coefficient may be rounding. Both are ``[n, degree + 1]``.
+    """
+
+    coefs: Floats
+    size: Floats
+
+    @classmethod
+    def since(cls, coefs: Floats, by: Floats) -> Terms:
+        """Return polynomials on an origin that is ``by`` seconds later, ``[n]``."""
+        moved = polynomials.shifted(coefs, by)
+        return cls(moved, polynomials.shifted(np.abs(coefs), np.abs(by)))
+
+    @property
+    def cleaned(self) -> Floats:
+        """The coefficients with 0 for those that are no more than rounding."""
+        return np.where(np.abs(self.coefs) <= ROUNDING * self.size, 0.0, self.coefs)
+
+    def both(self, other: Terms, combine: Callable[[Floats, Floats], Floats]) -> Terms:
+        """Return a sum or a product."""
+        return Terms(combine(self.coefs, other.coefs), combine(self.size, other.size))
+
+
+def terms_of(expression: Expression, given: Mapping[str, Terms]) -> Terms:
+    """Return the polynomials that an expression is, ``[n, degree + 1]``, or ``[1, 1]`` if constant.
+
+    Args:
+        expression: without ``Absolute`` and ``Root``.
+        given: for each attribute its polynomials; all of a row on one origin.
+    """
+    match expression:
+        case Number(value):
+            return Terms(np.array([[value]]), np.array([[abs(value)]]))
+        case Attribute(name):
+            return given[name]
+        case Sum(left, right):
+            return terms_of(left, given).both(terms_of(right, given), _summed)
+        case Product(left, right):
+            return terms_of(left, given).both(terms_of(right, given), polynomials.product)
+        case Power(part, exponent):
+            base, found = terms_of(part, given), terms_of(Number(1.0), given)
+            for _ in range(exponent):
+                found = found.both(base, polynomials.product)
+            return found
+        case Slope(part):
+            below = terms_of(part, given)
+            return Terms(polynomials.derivative(below.coefs), polynomials.derivative(below.size))
+        case Absolute() | Root():
+            msg = f"{expression} is no polynomial: it has to be rewritten before"
+            raise TypeError(msg)
+
+
+def _summed(one: Floats, other: Floats) -> Floats:
+    return polynomials.total(one, other)
+
+
+def error_of(
+    expression: Expression, given: Mapping[str, Terms], errors: Mapping[str, Floats], length: Floats
+) -> Floats:
+    """Return how far an expression may be from what the rows would give, ``[n]`` or ``[1]``.
+
+    Sums add the errors of their parts; a product ``p q`` errs by at most
+    ``|p| e_q + |q| e_p + e_p e_q``. Nothing bounds a slope: its error is infinite.
+
+    Args:
+        expression: without ``Absolute`` and ``Root``.
+        given: for each attribute its polynomials from where segments begin.
+        errors: for each attribute its bound, ``[n]``.
+        length: how long segments are, in seconds, ``[n]``.
+    """
+    found = np.zeros(1)
+    match expression:
+        case Attribute(name):
+            found = errors[name]
+        case Sum(left, right):
+            one, other = (error_of(each, given, errors, length) for each in (left, right))
+            found = one + other
+        case Product(left, right):
+            found = _of_product(left, right, given, errors, length)
+        case Power(part, exponent) if exponent:
+            found = _of_product(part, Power(part, exponent - 1), given, errors, length)
+        case Slope(part) if names_in(part):
+            found = np.full(1, np.inf)
+    return found
+
+
+def _of_product(
+    left: Expression,
+    right: Expression,
+    given: Mapping[str, Terms],
+    errors: Mapping[str, Floats],
+    length: Floats,
+) -> Floats:
+    one, other = (error_of(each, given, errors, length) for each in (left, right))
+    reach, other_reach = (_reach(terms_of(each, given).coefs, length) for each in (left, right))
+    found: Floats = reach * other + other_reach * one + one * other
+    return found
+
+
+def _reach(coefs: Floats, length: Floats) -> Floats:
+    """Return the greatest distance from 0 on a range."""
+    low, high = polynomials.extremes(np.broadcast_to(coefs, (len(length), coefs.shape[1])), length)
+    return np.maximum(np.abs(low), np.abs(high))
+
+
+def lengths(lo: Ints, hi: Ints) -> Floats:
+    """Return how long ranges are, in seconds."""
+    found: Floats = np.multiply(hi - lo, MICROS)
+    return found
+
+
+def projected(segments: Segments, columns: Mapping[str, Expression]) -> Segments:
+    """Return segments with attributes that are computed from theirs (Pulse 3.5).
+
+    Args:
+        segments: any; tombstones stay what they are.
+        columns: the new attributes, instead of all there were.
+    """
+    origins = np.zeros(len(segments))
+    given = {name: Terms.since(each, origins) for name, each in segments.coefs.items()}
+    since_lo = segments.seconds(segments.lo)
+    begun = {name: Terms.since(each, since_lo) for name, each in segments.coefs.items()}
+    length = lengths(segments.lo, segments.hi)
+    coefs, errors = {}, {}
+    for name, expression in columns.items():
+        found = terms_of(expression, given).cleaned
+        coefs[name] = np.array(np.broadcast_to(found, (len(segments), found.shape[1])))
+        error = error_of(expression, begun, segments.errors, length)
+        errors[name] = np.array(np.broadcast_to(error, len(segments)))
+    return replace(segments, coefs=coefs, errors=errors)

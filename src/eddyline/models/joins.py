@@ -1,0 +1,161 @@
+"""Joins: pairs of segments read at the same instants, where a condition on both holds.
+
+Time is part of every join: both sides are read at one instant, and a pair is there where its
+segments overlap (Pulse 3.4). Solutions are segments again, of pairs instead of entities.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from eddyline.models import overlaps, polynomials
+from eddyline.models.segments import Segments
+from eddyline.models.solving import where
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from eddyline.data.arrays import Floats, Indices, Ints
+    from eddyline.models.conditions import Condition
+    from eddyline.models.overlaps import Pairs
+
+
+@dataclass(frozen=True)
+class Joined:
+    """Segments of pairs of entities: ``segments.keys`` are dense ids of pairs.
+
+    Attributes:
+        segments: all attributes of both sides, by names that say the side: ``a.x``, ``b.x``.
+        left: the left entity of each pair, ``[pairs]``.
+        right: the right one, ``[pairs]``.
+    """
+
+    segments: Segments
+    left: Ints
+    right: Ints
+
+
+def joined(
+    left: Segments,
+    right: Segments,
+    condition: Condition | None = None,
+    *,
+    names: tuple[str, str] = ("left", "right"),
+) -> Joined:
+    """Return two sides' segments of the same entities, where a condition holds.
+
+    Args:
+        left: segments of which those of one entity do not overlap.
+        right: the same of the other side; ids mean the same entities on both.
+        condition: on the attributes of both under their new names; None is all there is.
+        names: what stands before an attribute's name on each side.
+    """
+    return _paired(left, right, overlaps.same_entity(left, right), condition, names)
+
+
+def joined_with_others(
+    left: Segments,
+    right: Segments,
+    condition: Condition | None = None,
+    *,
+    names: tuple[str, str] = ("left", "right"),
+    within: Mapping[str, float] | None = None,
+) -> Joined:
+    """Return pairs of different entities of two sides; arguments as above.
+
+    Args:
+        left: any segments.
+        right: any segments; ids mean the same entities on both sides.
+        condition: as above.
+        names: as above.
+        within: for an attribute of both by how much they differ at most where the condition holds:
+            pairs that never come so near are not solved.
+    """
+    pairs = overlaps.different_entities(left, right, _both(within))
+    return _paired(left, right, pairs, condition, names)
+
+
+def joined_among(
+    segments: Segments,
+    condition: Condition | None = None,
+    *,
+    names: tuple[str, str] = ("left", "right"),
+    within: Mapping[str, float] | None = None,
+) -> Joined:
+    """Return the pairs of different entities of one set, each in one order: the lesser id is left.
+
+    A condition that does not treat both alike sees only that order; ``mirrored`` gives the other
+    one of a condition that does. Arguments as above.
+    """
+    pairs = overlaps.among_entities(segments, _both(within))
+    swap = segments.keys[pairs.left] > segments.keys[pairs.right]
+    one, other = np.where(swap, pairs.right, pairs.left), np.where(swap, pairs.left, pairs.right)
+    ordered = replace(pairs, left=one, right=other)
+    return _paired(segments, segments, ordered, condition, names)
+
+
+def mirrored(found: Joined, names: tuple[str, str] = ("left", "right")) -> Joined:
+    """Return pairs with their sides exchanged."""
+    one, other = (f"{name}." for name in names)
+
+    def exchanged(given: Mapping[str, Floats]) -> dict[str, Floats]:
+        return {
+            (other + name[len(one) :]) if name.startswith(one) else (one + name[len(other) :]): each
+            for name, each in given.items()
+        }
+
+    segments = replace(
+        found.segments,
+        coefs=exchanged(found.segments.coefs),
+        errors=exchanged(found.segments.errors),
+    )
+    return Joined(segments, found.right, found.left)
+
+
+def _both(within: Mapping[str, float] | None) -> dict[tuple[str, str], float]:
+    return {(name, name): most for name, most in (within or {}).items()}
+
+
+def _paired(
+    left: Segments,
+    right: Segments,
+    pairs: Pairs,
+    condition: Condition | None,
+    names: tuple[str, str],
+) -> Joined:
+    """Return the pairs as segments whose origin is where both begin to be there."""
+    keys, one, other = _pair_ids(left.keys[pairs.left], right.keys[pairs.right])
+    coefs: dict[str, Floats] = {}
+    errors: dict[str, Floats] = {}
+    dead = np.zeros(len(keys), np.bool_)
+    is_point = np.zeros(len(keys), np.bool_)
+    for name, side, rows in ((names[0], left, pairs.left), (names[1], right, pairs.right)):
+        taken = side.take(rows)
+        moved = _moved(taken, pairs.lo)
+        coefs |= {f"{name}.{attribute}": each for attribute, each in moved.items()}
+        errors |= {f"{name}.{attribute}": each for attribute, each in taken.errors.items()}
+        dead |= taken.is_tombstone
+        is_point |= taken.is_point
+    hi = np.where(is_point, pairs.lo, pairs.hi)
+    order = np.lexsort((pairs.lo, keys))
+    segments = Segments(keys, pairs.lo, pairs.lo, hi, is_point, dead, coefs, errors).take(order)
+    return Joined(segments if condition is None else where(segments, condition), one, other)
+
+
+def _moved(segments: Segments, origin: Ints) -> dict[str, Floats]:
+    by = segments.seconds(origin)
+    return {name: polynomials.shifted(each, by) for name, each in segments.coefs.items()}
+
+
+def _pair_ids(left: Ints, right: Ints) -> tuple[Ints, Ints, Ints]:
+    """Return dense ids of pairs, and the two entities of each id."""
+    order: Indices = np.lexsort((right, left))
+    new = np.ones(len(order), np.bool_)
+    new[1:] = (np.diff(left[order]) != 0) | (np.diff(right[order]) != 0)
+    ids = np.empty(len(order), np.int64)
+    ids[order] = np.cumsum(new) - 1
+    first = order[new]
+    return ids, left[first], right[first]

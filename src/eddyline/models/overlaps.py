@@ -1,0 +1,157 @@
+"""Pairs of segments that overlap in time: of one entity, or of different ones.
+
+Ranges are ``[lo, hi)``; a point is the microsecond from its instant on. Sources: Pulse 3.4, 7.2.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from eddyline.models import polynomials, timeline
+from eddyline.models.expressions import lengths
+from eddyline.models.overlap_kernels import near_pairs
+from eddyline.models.solving import begun
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from eddyline.data.arrays import Floats, Indices, Ints
+    from eddyline.models.segments import Segments
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Pairs of segments and when both are there.
+
+    Attributes:
+        left: the segment of one side by its place, ``[m]``.
+        right: that of the other, ``[m]``.
+        lo: where both are there, in microseconds, ``[m]``.
+        hi: until when, exclusive, more than ``lo``, ``[m]``.
+    """
+
+    left: Indices
+    right: Indices
+    lo: Ints
+    hi: Ints
+
+
+def end_of(segments: Segments) -> Ints:
+    """Return where segments end, of a point the microsecond behind its instant, ``[n]``."""
+    return segments.hi + segments.is_point
+
+
+def by_time(segments: Segments) -> Indices:
+    """Return the places of segments in the order of entities and time."""
+    return np.lexsort((segments.lo, segments.keys))
+
+
+def overlap_pairs(
+    keys: Ints, lo: Ints, hi: Ints, other_keys: Ints, other_lo: Ints, other_hi: Ints
+) -> Pairs:
+    """Return the pairs of ranges of one entity that overlap.
+
+    Args:
+        keys: dense ids of entities, ``[n]``; ranges are in the order of entities and time, and
+            those of one entity do not overlap.
+        lo: microseconds, ``[n]``.
+        hi: exclusive, more than ``lo``, ``[n]``.
+        other_keys: the same for the other side, ``[m]``.
+        other_lo: as above, ``[m]``.
+        other_hi: as above, ``[m]``.
+    """
+    starts, ends, other_starts, other_ends = timeline.codes(
+        (keys, lo), (keys, hi), (other_keys, other_lo), (other_keys, other_hi)
+    )
+    first = np.searchsorted(other_ends, starts, "right")
+    last = np.searchsorted(other_starts, ends, "left")
+    left, right = timeline.runs(first, np.maximum(last - first, 0))
+    same = keys[left] == other_keys[right]  # one may end where the span of the next entity begins
+    left, right = left[same], right[same]
+    return Pairs(
+        left, right, np.maximum(lo[left], other_lo[right]), np.minimum(hi[left], other_hi[right])
+    )
+
+
+def same_entity(left: Segments, right: Segments) -> Pairs:
+    """Return the overlapping pairs of two sides' segments of one entity.
+
+    Each side's segments of an entity do not overlap each other; they may be in any order.
+    """
+    one, other = by_time(left), by_time(right)
+    found = overlap_pairs(
+        left.keys[one], left.lo[one], end_of(left)[one],
+        right.keys[other], right.lo[other], end_of(right)[other],
+    )  # fmt: skip
+    return Pairs(one[found.left], other[found.right], found.lo, found.hi)
+
+
+def different_entities(
+    left: Segments, right: Segments, within: Mapping[tuple[str, str], float] | None = None
+) -> Pairs:
+    """Return the overlapping pairs of segments of different entities, each once.
+
+    Of two that overlap one begins first, or both at once: it is found with the ones that begin
+    while it lasts. So no more pairs are looked at than overlap.
+
+    Args:
+        left: any segments, in any order.
+        right: those of the other side; ids mean the same entities on both.
+        within: for an attribute of each side by how much they may differ at most; pairs that are
+            surely farther apart all the time are left out.
+    """
+    return _swept(left, right, within or {}, is_self=False)
+
+
+def among_entities(
+    segments: Segments, within: Mapping[tuple[str, str], float] | None = None
+) -> Pairs:
+    """Return the overlapping pairs of different entities in one set, each in one order only.
+
+    The one that begins first is on the left. Arguments as above.
+    """
+    return _swept(segments, segments, within or {}, is_self=True)
+
+
+def _swept(
+    left: Segments, right: Segments, within: Mapping[tuple[str, str], float], *, is_self: bool
+) -> Pairs:
+    one, other = _sorted(left), _sorted(right)
+    lo, other_lo = left.lo[one], right.lo[other]
+    boxes = _boxes(left.take(one), [a for a, _ in within], np.array([*within.values()]) / 2)
+    others = _boxes(right.take(other), [b for _, b in within], np.array([*within.values()]) / 2)
+    keys, other_keys = left.keys[one], right.keys[other]
+    ends, other_ends = end_of(left)[one], end_of(right)[other]
+    # Of one set each begins with itself and those before it that begin at the same instant.
+    first = np.arange(len(lo)) + 1 if is_self else np.searchsorted(other_lo, lo, "left")
+    last = np.searchsorted(other_lo, ends, "left")
+    a, b = near_pairs(first, last, keys, other_keys, *boxes, *others)
+    if not is_self:
+        first, last = (np.searchsorted(lo, other_lo, "right"), np.searchsorted(lo, other_ends))
+        d, c = near_pairs(first, last, other_keys, keys, *others, *boxes)
+        a, b = np.concatenate([a, c]), np.concatenate([b, d])
+    hi = np.minimum(ends[a], other_ends[b])
+    return Pairs(one[a], other[b], np.maximum(lo[a], other_lo[b]), hi)
+
+
+def _sorted(segments: Segments) -> Indices:
+    return np.argsort(segments.lo, kind="stable")
+
+
+def _boxes(segments: Segments, names: Sequence[str], margin: Floats) -> tuple[Floats, Floats]:
+    """Return the least and greatest values of attributes, ``[n, axes]`` each, and a margin."""
+    low, high = np.empty((2, len(segments), len(names)))
+    length = lengths(segments.lo, segments.hi)
+    known = {name: polynomials.extremes(each.coefs, length)
+             for name, each in begun(segments, set(names)).items()}  # fmt: skip
+    for axis, name in enumerate(names):
+        low[:, axis], high[:, axis] = known[name]
+    # Rounding may not part what is exactly as far apart as it may be.
+    wider = margin * (1 + 1e-12) + 1e-12 * np.maximum(np.abs(low), np.abs(high))
+    wide_low, wide_high = low - wider, high + wider
+    dead = segments.is_tombstone
+    wide_low[dead], wide_high[dead] = -np.inf, np.inf
+    return wide_low, wide_high

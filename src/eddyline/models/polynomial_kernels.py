@@ -1,0 +1,194 @@
+"""Compiled: roots of many polynomials, and their signs between instants.
+
+The critical points of a polynomial split its range into pieces on which it is monotone, and each
+holds at most one root; critical points are the roots of the derivative, of a degree less
+(Pulse 3.2). A value that rounding cannot tell from 0 is 0: so a curve that touches 0 has a root.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from eddyline.data.jit import compiled
+from eddyline.models.segments import MICROS
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+_ROUNDING = 16 * 2.0**-53
+"""How far from 0 a computed sum may be that is 0 exactly, in parts of the sum of its terms' sizes.
+
+Horner's rule errs by less than 2 d parts in 2**53 for degree d; coefficients have errors too.
+"""
+_STEPS = 200
+"""Steps in which halving alone finds any root to the last digit."""
+_ACCURACY = 1e-13
+"""The last step to a root, in parts of the root: Newton's is then far nearer than that."""
+
+
+@compiled
+def roots(coefs: Floats, length: Floats) -> Floats:
+    """Return the roots inside ``(0, length)`` of each polynomial, ascending, then ``length``."""
+    n, size = coefs.shape
+    found = np.empty((n, size - 1))
+    derivatives = np.empty((size, size))
+    near = np.empty(size + 1)
+    for row in range(n):
+        end = length[row]
+        degree = degree_within(coefs[row], end)
+        count = 0
+        if degree == 1:
+            root = -coefs[row, 0] / coefs[row, 1]
+            if 0 < root < end:
+                found[row, 0] = root
+                count = 1
+        elif degree == 2:
+            count = quadratic_roots(coefs[row], end, found[row])
+        elif degree > 2:
+            derive(coefs[row], degree, derivatives)
+            count = quadratic_roots(derivatives[degree - 2], end, near)
+            for order in range(degree - 3, -1, -1):
+                count = next_roots(derivatives, order, degree - order, end, near, count)
+            found[row, :count] = near[:count]
+        found[row, count:] = end
+    return found
+
+
+@compiled
+def degree_within(coefs: Floats, end: float) -> int:
+    """Return the degree of a polynomial, 0 if its terms show that it has no root in the range."""
+    degree = coefs.size - 1
+    while degree > 0 and coefs[degree] == 0:
+        degree -= 1
+    low = high = coefs[0]
+    power = 1.0
+    for at in range(1, degree + 1):
+        power *= end
+        low += min(coefs[at] * power, 0.0)
+        high += max(coefs[at] * power, 0.0)
+    # What rounding could hide is looked for: both bounds are compared with the size of the terms.
+    margin = _ROUNDING * (high - low + abs(coefs[0]))
+    return 0 if low > margin or high < -margin else degree
+
+
+@compiled
+def quadratic_roots(coefs: Floats, end: float, found: Floats) -> int:
+    """Put the roots in ``(0, end)`` of a polynomial of degree 2 or less, ascending, into a row."""
+    c, b, a = coefs[0], coefs[1], coefs[2]
+    one = other = -1.0
+    if a == 0:
+        one = -c / b if b != 0 else -1.0
+    else:
+        square = b * b - 4 * a * c
+        if abs(square) <= _ROUNDING * (b * b + 4 * abs(a * c)):
+            one = -b / (2 * a)
+        elif square > 0:
+            larger = -(b + np.copysign(np.sqrt(square), b)) / 2  # terms of one sign: no digit lost
+            one, other = larger / a, c / larger
+            one, other = min(one, other), max(one, other)
+    count = 0
+    for root in (one, other):
+        if 0 < root < end:
+            found[count] = root
+            count += 1
+    return count
+
+
+@compiled
+def derive(coefs: Floats, degree: int, derivatives: Floats) -> None:
+    """Put a polynomial and all its derivatives into the rows of a matrix."""
+    derivatives[0, : degree + 1] = coefs[: degree + 1]
+    for order in range(1, degree + 1):
+        for at in range(degree + 1 - order):
+            derivatives[order, at] = derivatives[order - 1, at + 1] * (at + 1)
+
+
+@compiled
+def value_at(coefs: Floats, degree: int, at: float) -> float:
+    """Return the value at an instant, 0 where rounding cannot tell it from 0."""
+    value = size = 0.0
+    for power in range(degree, -1, -1):
+        value = value * at + coefs[power]
+        size = size * at + abs(coefs[power])
+    return 0.0 if abs(value) <= _ROUNDING * size else value
+
+
+@compiled
+def next_roots(
+    derivatives: Floats, order: int, degree: int, end: float, near: Floats, count: int
+) -> int:
+    """Replace the roots of a derivative by those of the polynomial that it is derived from."""
+    coefs, slopes = derivatives[order], derivatives[order + 1]
+    critical = near[:count].copy()
+    left, before = 0.0, value_at(coefs, degree, 0.0)
+    found = 0
+    for piece in range(count + 1):
+        right = critical[piece] if piece < count else end
+        after = value_at(coefs, degree, right)
+        if before * after < 0:
+            near[found] = root_between(coefs, slopes, degree, left, right, before)
+            found += 1
+        elif after == 0 and piece < count:
+            near[found] = right
+            found += 1
+        left, before = right, after
+    return found
+
+
+@compiled
+def root_between(
+    coefs: Floats, slopes: Floats, degree: int, left: float, right: float, before: float
+) -> float:
+    """Return the root in a piece with one change of sign: Newton's steps, or halves of it."""
+    at = (left + right) / 2
+    width = right - left
+    accuracy = _ACCURACY * right
+    for _ in range(_STEPS):
+        value, slope = 0.0, 0.0
+        for power in range(degree, 0, -1):
+            value = value * at + coefs[power]
+            slope = slope * at + slopes[power - 1]
+        value = value * at + coefs[0]
+        if value == 0:
+            return at
+        if value * before > 0:
+            left = at
+        else:
+            right = at
+        step = -value / slope if slope != 0 else width
+        if not left < at + step < right or abs(step) > width / 2:
+            step = (left + right) / 2 - at
+        width = abs(step)
+        at += step
+        if width <= accuracy:
+            return at
+    return at
+
+
+@compiled
+def cuts(
+    coefs: Floats, lo: NDArray[np.int64], hi: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int8]]:
+    """Return the instants of roots in ``(lo, hi)``, then ``hi``, and the signs in between.
+
+    Coefficients have ``lo`` as their origin; times are microseconds.
+    """
+    n, size = coefs.shape
+    found = roots(coefs, np.multiply(hi - lo, MICROS))
+    instants = np.empty((n, size - 1), np.int64)
+    signs = np.empty((n, size), np.int8)
+    for row in range(n):
+        left, end = 0.0, (hi[row] - lo[row]) * MICROS
+        for gap in range(size):
+            # The seconds of ``hi`` may be rounded: what is no root ends where the range does.
+            right = found[row, gap] if gap < size - 1 else end
+            if gap < size - 1:
+                instant = lo[row] + np.int64(np.rint(right / MICROS))
+                instants[row, gap] = min(instant, hi[row]) if right < end else hi[row]
+            signs[row, gap] = np.sign(value_at(coefs[row], size - 1, (left + right) / 2))
+            left = right
+    return instants, signs

@@ -1,0 +1,66 @@
+"""Instants of many entities in one order: a number for each pair of an entity and a time.
+
+So one binary search finds the pieces of all entities at once (Pulse 3.4, 3.7).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from eddyline.data.arrays import Indices, Ints, Mask
+
+_LARGEST = np.iinfo(np.int64).max
+
+
+def codes(*instants: tuple[Ints, Ints]) -> list[Ints]:
+    """Return numbers that sort as (entity, time) do, comparable with each other.
+
+    Where entities times the span of time is beyond 64 bits, times are numbered before.
+
+    Args:
+        *instants: entities, dense ids, and times in microseconds, ``[n]`` each.
+    """
+    times = [time for _, time in instants]
+    filled = [time for time in times if time.size]
+    if not filled:
+        return times
+    first = min(int(time.min()) for time in filled)
+    span = max(int(time.max()) for time in filled) - first + 1
+    entities = max(int(keys.max()) for keys, time in instants if time.size) + 1
+    if entities * span <= _LARGEST:
+        return [keys * span + (time - first) for keys, time in instants]
+    values, places = np.unique(np.concatenate(times), return_inverse=True)
+    ends = np.cumsum([time.size for time in times])[:-1]
+    numbered = np.split(places.astype(np.int64), ends)
+    return [keys * values.size + each for (keys, _), each in zip(instants, numbered, strict=True)]
+
+
+def piece_at(starts: Ints, at: Ints) -> Indices:
+    """Return the last of some sorted codes that is not behind each of others, -1 if all are."""
+    found: Indices = np.searchsorted(starts, at, "right") - 1
+    return found
+
+
+def runs(first: Indices, count: Indices) -> tuple[Indices, Indices]:
+    """Return numbers that follow each other, for several starts.
+
+    Args:
+        first: the first number of each run, ``[n]``.
+        count: how many there are, 0 or more, ``[n]``.
+
+    Returns:
+        For each number the run that it is of, and the number, ``[sum of count]`` each.
+    """
+    run = np.repeat(np.arange(len(first)), count)
+    before = np.cumsum(count) - count
+    return run, np.arange(len(run)) - before[run] + first[run]
+
+
+def is_first(keys: Ints) -> Mask:
+    """Return which of some sorted ids differ from the one before."""
+    found = np.ones(len(keys), np.bool_)
+    found[1:] = keys[1:] != keys[:-1]
+    return found

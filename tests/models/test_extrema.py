@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eddyline.models.extrema import envelope, windowed_extremum
+from tests.models.pieces import EPOCH, SECOND, drawn, pieces, ranges, value
+
+START = pytest.mark.parametrize("start", [0, EPOCH])
+
+
+def curves(start):
+    return pieces(
+        (0, 0, 10, {"x": [0, 1]}),
+        (1, 0, 10, {"x": [5, 0]}),
+        (2, 4, 10, {"x": [8, -1]}, 4),
+        start=start,
+    )
+
+
+@START
+def test_t16_envelopes(start):
+    segments = curves(start)
+    found = envelope(segments, "x", largest=True)
+    assert ranges(found.segments, start) == [(0, 4), (4, 6), (6, 10)]
+    assert segments.keys[found.rows].tolist() == [1, 2, 0]
+    found = envelope(segments, "x", largest=False)
+    assert ranges(found.segments, start) == [(0, 5), (5, 7), (7, 10)]
+    assert segments.keys[found.rows].tolist() == [0, 1, 2]
+
+
+@START
+def test_t17_windowed_maximum(start):
+    top = envelope(curves(start), "x", largest=True).segments
+    found = windowed_extremum(top, "x", 3 * SECOND, largest=True)
+    expected = [
+        (0, 4, lambda _: 5),
+        (4, 7, lambda _: 8),
+        (7, 7.5, lambda t: 15 - t),
+        (7.5, 10, lambda t: t),
+    ]
+    assert len(found) == len({*found.lo.tolist()})
+    assert ranges(found, start)[0][0] == 0
+    assert ranges(found, start)[-1][1] == 10
+    for lo, hi, curve in expected:
+        for t in np.linspace(lo, hi, 9)[:-1]:
+            assert value(found, "x", t, start) == pytest.approx([curve(t)], abs=1e-9)
+
+
+def test_groups_errors_and_what_has_no_length():
+    segments = pieces(
+        (0, 0, 4, {"x": [1, 0]}),
+        (1, 0, 4, {"x": [2, 0]}),
+        (2, 0, 4, {"x": [3, 0]}),
+        (3, 2, 2, {"x": [9, 0]}),
+        (4, 1, 3, None),
+    )
+    segments = replace(segments, errors={"x": np.array([0.5, 0.1, 0.2, 3, 3])})
+    found = envelope(segments, "x", largest=True, groups=np.array([0, 0, 1, 0, 0])).segments
+    assert found.keys.tolist() == [0, 1]
+    assert found.coefs["x"][:, 0].tolist() == [2, 3]
+    assert found.errors["x"].tolist() == [0.5, 0.2]
+
+
+def test_nothing_and_one_segment():
+    one = pieces((0, 0, 4, {"x": [1, 2]}))
+    none = one.take(np.arange(0))
+    assert len(envelope(none, "x", largest=True).segments) == 0
+    assert len(windowed_extremum(none, "x", SECOND, largest=True)) == 0
+    assert ranges(envelope(one, "x", largest=False).segments) == [(0, 4)]
+    lag = windowed_extremum(one, "x", SECOND, largest=False)
+    assert value(lag, "x", 0.5) == [1]
+    assert value(lag, "x", 3) == [5]
+
+
+def values_at(segments, times):
+    """Return the value of each segment at each time, NaN where it is not there."""
+    tau = (times[:, None] - segments.origin) / SECOND
+    found = np.zeros(tau.shape)
+    for power in range(segments.coefs["x"].shape[1] - 1, -1, -1):
+        found = found * tau + segments.coefs["x"][:, power]
+    there = (segments.lo <= times[:, None]) & (times[:, None] < segments.hi)
+    return np.where(there, found, np.nan)
+
+
+def extreme(rows, largest):
+    found = np.full(len(rows), np.nan)
+    some = ~np.isnan(rows).all(axis=1)
+    found[some] = (np.nanmax if largest else np.nanmin)(rows[some], axis=1)
+    return found
+
+
+@given(segments=drawn(keys=6, start=EPOCH), largest=st.booleans())
+def test_envelopes_are_what_dense_samples_say(segments, largest):
+    found = envelope(segments, "x", largest=largest)
+    times = EPOCH + np.arange(0, 20 * SECOND, SECOND // 17) + 13
+    expected = extreme(values_at(segments, times), largest)
+    got = values_at(found.segments, times)
+    assert ((~np.isnan(got)).sum(axis=1) <= 1).all()
+    np.testing.assert_allclose(extreme(got, largest), expected, atol=1e-6, rtol=1e-9)
+    np.testing.assert_array_equal(found.segments.origin, segments.origin[found.rows])
+
+
+@given(
+    segments=drawn(keys=3, start=EPOCH),
+    largest=st.booleans(),
+    width=st.sampled_from([0.3, 1.0, 2.5, 40.0]),
+)
+def test_windowed_extrema_are_what_dense_samples_say(segments, largest, width):
+    width_us = round(width * SECOND)
+    found = windowed_extremum(segments, "x", width_us, largest=largest)
+    step = 20_000
+    for key in np.unique(segments.keys):
+        own, made = segments.take(segments.keys == key), found.take(found.keys == key)
+        start, stop = own.lo.min(), own.hi.max()
+        times = np.arange(start + 13, stop, step)
+        inside = np.concatenate([times, own.lo, own.hi - 1])
+        values = extreme(values_at(own, inside), largest)
+        window = (times[:, None] - width_us < inside) & (inside <= times[:, None])
+        expected = extreme(np.where(window, values, np.nan), largest)
+        got = extreme(values_at(made, times), largest)
+        slope = max(
+            np.nanmax(np.abs(values_at(replace(own, coefs={"x": derived(own)}), times)), initial=0),
+            1,
+        )
+        np.testing.assert_array_equal(np.isnan(got), np.isnan(expected))
+        some = ~np.isnan(expected)
+        np.testing.assert_allclose(got[some], expected[some], atol=2 * slope * step / SECOND)
+
+
+def derived(segments):
+    coefs = segments.coefs["x"]
+    return np.concatenate([coefs[:, 1:] * np.arange(1, coefs.shape[1]), coefs[:, :1] * 0], axis=1)
+
+
+def test_a_gap_parts_the_pieces_of_one_function_and_errors_are_of_all_that_were_compared():
+    segments = pieces((0, 0, 9, {"x": [1]}), (1, 2, 4, {"x": [5]}), (2, 20, 21, {"x": [1]}))
+    segments = replace(segments, errors={"x": np.array([0.1, 0.7, 0.2])})
+    found = envelope(segments, "x", largest=False).segments
+    assert ranges(found) == [(0, 9), (20, 21)]
+    assert found.errors["x"].tolist() == [0.7, 0.2]
+    assert ranges(envelope(segments, "x", largest=True).segments) == [
+        (0, 2), (2, 4), (4, 9), (20, 21),
+    ]  # fmt: skip
