@@ -192,9 +192,15 @@ def fit_block(
         n_segments=len(segments),
         n_without=n_done - n_used,
         n_conflicts=fitting.conflicts_of(values, rows, n_used),
-        fitters=dict(Counter(FITTERS[each] for each in codes[codes.size - n_new :].tolist())),
+        fitters=_numbers(codes[codes.size - n_new :]),
     )
     return Block(segments, report, n_done, following)
+
+
+def _numbers(codes: Ints) -> dict[str, int]:
+    """Return how many entities have each fitter."""
+    numbers = np.bincount(codes, minlength=max(FITTERS) + 1).tolist()
+    return {name: numbers[code] for code, name in FITTERS.items() if numbers[code]}
 
 
 class _Fitting:
@@ -276,7 +282,13 @@ class _Fitting:
     def _scratch(self, longest: int) -> Scratch:
         n, cap = len(self.names), min(longest, kernels.MAX_INSTANTS) + 1
         hulls, ends = np.empty((n, 4, cap)), np.empty((n, 4), np.int64)
-        return np.empty((n, 9)), hulls, ends, np.empty((8, 16)), np.empty((n, self.options.n_coefs))
+        return (
+            np.empty((n, 9)),
+            hulls,
+            ends,
+            np.empty((8, 16)),
+            np.empty((1, n, self.options.n_coefs)),
+        )
 
     def _fitted(
         self,

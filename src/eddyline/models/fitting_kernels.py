@@ -47,7 +47,14 @@ MAX_INSTANTS = 1 << 16
 
 @compiled
 def grow(
-    code: int, start: int, limit: int, anchors: Floats, data: Data, scratch: Scratch, coefs: Floats
+    code: int,
+    start: int,
+    limit: int,
+    anchors: Floats,
+    data: Data,
+    scratch: Scratch,
+    coefs: Floats,
+    into: int,
 ) -> int:
     """Fit the instants from a start on, as far as a function of the kind passes their intervals.
 
@@ -58,7 +65,8 @@ def grow(
         anchors: of each attribute the value at the start that is given; NaN: none is.
         data: see ``Data``.
         scratch: see ``Scratch``.
-        coefs: where the coefficients go, (attributes, degree + 1).
+        coefs: coefficients of segments, (segments, attributes, degree + 1).
+        into: the segment.
 
     Returns:
         The first instant that is not passed.
@@ -78,11 +86,11 @@ def grow(
         end = grow_cones(start, limit, times, mid, reach, state)
     for at in range(anchors.size):
         if code == LINE:
-            line_of(state[at], coefs[at])
+            line_of(at, state, coefs, into)
         elif code == CONSTANT:
-            constant_of(state[at], coefs[at])
+            constant_of(at, state, coefs, into)
         else:
-            cone_of(state[at], code == CONNECTED, coefs[at])
+            cone_of(at, state, code == CONNECTED, coefs, into)
     return end
 
 
@@ -107,7 +115,7 @@ def grow_lines(
             value, far = mid[at, end], reach[at, end]
             if np.isnan(value):
                 continue
-            if not add_to_line(x, value - far, value + far, state[at], hulls[at], ends[at]):
+            if not add_to_line(at, x, value - far, value + far, state, hulls, ends):
                 return end
     return limit
 
@@ -120,7 +128,7 @@ def grow_ranges(start: int, limit: int, mid: Floats, reach: Floats, state: Float
             value, far = mid[at, end], reach[at, end]
             if np.isnan(value):
                 continue
-            if not add_to_range(value - far, value + far, state[at]):
+            if not add_to_range(at, value - far, value + far, state):
                 return end
     return limit
 
@@ -136,14 +144,14 @@ def grow_cones(
             value, far = mid[at, end], reach[at, end]
             if np.isnan(value):
                 continue
-            if not add_to_cone(x, value - far, value + far, state[at]):
+            if not add_to_cone(at, x, value - far, value + far, state):
                 return end
     return limit
 
 
 @compiled
 def search(
-    degree: int, start: int, limit: int, data: Data, scratch: Scratch, coefs: Floats
+    degree: int, start: int, limit: int, data: Data, scratch: Scratch, coefs: Floats, into: int
 ) -> tuple[int, int]:
     """Fit a polynomial to as many instants as doubling and then halving finds.
 
@@ -152,7 +160,7 @@ def search(
     """
     best, size, fails = 1, 2 * (degree + 1), limit - start + 1
     tried = 1
-    alone(start, data, coefs)
+    alone(start, data, coefs, into)
     while best < limit - start:
         probe = min(size, limit - start)
         tried = max(tried, probe)
@@ -162,13 +170,13 @@ def search(
             fails = probe
             break
         best = probe
-        coefs[:] = scratch[4]
+        coefs[into] = scratch[4][0]
         size = 2 * probe
     while fails - best > 1 + best // 64 and fails <= limit - start:
         probe = (best + fails) // 2
         if passes(degree, start, start + probe, data, scratch):
             best = probe
-            coefs[:] = scratch[4]
+            coefs[into] = scratch[4][0]
         else:
             fails = probe
     return start + best, start + tried
@@ -178,7 +186,7 @@ def search(
 def passes(degree: int, start: int, end: int, data: Data, scratch: Scratch) -> bool:
     """Return whether polynomials pass all intervals of a range; they are left in the scratch."""
     times, mid, reach = data[0][start:end], data[3], data[4]
-    work, trial = scratch[3], scratch[4]
+    work, trial = scratch[3], scratch[4][0]
     for at in range(mid.shape[0]):
         middles, reaches = mid[at, start:end], reach[at, start:end]
         if not polynomial_of(degree, times, middles, reaches, work, trial[at]):
@@ -187,24 +195,27 @@ def passes(degree: int, start: int, end: int, data: Data, scratch: Scratch) -> b
 
 
 @compiled
-def alone(instant: int, data: Data, coefs: Floats) -> None:
+def alone(instant: int, data: Data, coefs: Floats, into: int) -> None:
     """Set the coefficients of a segment of one instant."""
-    coefs[:] = 0.0
-    for at in range(coefs.shape[0]):
-        coefs[at, 0] = data[3][at, instant]
+    for at in range(coefs.shape[1]):
+        coefs[into, at, :] = 0.0
+        coefs[into, at, 0] = data[3][at, instant]
 
 
 @compiled
-def value_at(coefs: Floats, tau: float) -> float:
+def value_at(coefs: Floats, segment: int, at: int, tau: float) -> float:
     """Return the value of a polynomial as every reader finds it."""
-    found: float = coefs[-1]
-    for k in range(coefs.size - 2, -1, -1):
-        found = found * tau + coefs[k]
+    top = coefs.shape[2] - 1
+    found: float = coefs[segment, at, top]
+    for k in range(top - 1, -1, -1):
+        found = found * tau + coefs[segment, at, k]
     return found
 
 
 @compiled
-def is_verified(start: int, end: int, data: Data, coefs: Floats, errors: Floats) -> bool:
+def is_verified(
+    start: int, end: int, data: Data, coefs: Floats, errors: Floats, segment: int
+) -> bool:
     """Return whether all rows of instants are within their bounds; set the largest distances."""
     first, rows, values = data[1], data[2], data[5]
     bounds, is_relative = data[6], data[7]
@@ -215,11 +226,12 @@ def is_verified(start: int, end: int, data: Data, coefs: Floats, errors: Floats)
             value = values[at, row]
             if np.isnan(value):
                 continue
-            far = abs(value - value_at(coefs[at], np.float64(rows[row] - origin) * 1e-6))
+            tau = np.float64(rows[row] - origin) * 1e-6
+            far = abs(value - value_at(coefs, segment, at, tau))
             if not far <= allowed_of(value, bounds[at], is_relative[at]):
                 return False
             worst = max(worst, far)
-        errors[at] = worst
+        errors[segment, at] = worst
     return True
 
 
@@ -257,21 +269,21 @@ def fit_run(
         limit = min(stop, start + MAX_INSTANTS)
         while True:
             if code <= LINE:
-                end = grow(code, start, limit, anchors, data, scratch, coefs[n_out])
+                end = grow(code, start, limit, anchors, data, scratch, coefs, n_out)
                 tried = end
             else:
-                end, tried = search(code - 2, start, limit, data, scratch, coefs[n_out])
+                end, tried = search(code - 2, start, limit, data, scratch, coefs, n_out)
             if is_open and tried == stop:
                 return n_out, start
             if end - start == 1:
-                alone(start, data, coefs[n_out])
-            if is_verified(start, end, data, coefs[n_out], errors[n_out]):
+                alone(start, data, coefs, n_out)
+            if is_verified(start, end, data, coefs, errors, n_out):
                 break
             limit = start + (end - start + 1) // 2
         first[n_out], ends[n_out] = start, end
         start = end
         if code == CONNECTED:
-            is_joined = joins(first[n_out], end, stop, anchors, data, scratch, coefs[n_out])
+            is_joined = joins(first[n_out], end, stop, anchors, data, scratch, coefs, n_out)
             start = ends[n_out] = end - 1 if is_joined else end
         n_out += 1
     return n_out, stop
@@ -279,7 +291,14 @@ def fit_run(
 
 @compiled
 def joins(
-    start: int, end: int, stop: int, anchors: Floats, data: Data, scratch: Scratch, coefs: Floats
+    start: int,
+    end: int,
+    stop: int,
+    anchors: Floats,
+    data: Data,
+    scratch: Scratch,
+    coefs: Floats,
+    segment: int,
 ) -> bool:
     """Set the values in which a segment ends, if the next one can begin there.
 
@@ -290,16 +309,17 @@ def joins(
         anchors: where the values go; NaN if the next one cannot.
         data: see ``Data``.
         scratch: see ``Scratch``.
-        coefs: the coefficients of the segment.
+        coefs: coefficients of segments.
+        segment: the segment.
     """
     holds, before = False, end - 1
     if end < stop and before > start:
         tau = np.float64(data[0][before] - data[0][start]) * 1e-6
         for at in range(anchors.size):
-            anchors[at] = value_at(coefs[at], tau)
-        trial, errors = scratch[4], np.empty(anchors.size)
-        reached = grow(CONNECTED, before, end + 1, anchors, data, scratch, trial)
-        holds = reached > end and is_verified(before, end + 1, data, trial, errors)
+            anchors[at] = value_at(coefs, segment, at, tau)
+        trial, errors = scratch[4], np.empty((1, anchors.size))
+        reached = grow(CONNECTED, before, end + 1, anchors, data, scratch, trial, 0)
+        holds = reached > end and is_verified(before, end + 1, data, trial, errors, 0)
     if not holds:
         anchors[:] = np.nan
     return holds
@@ -407,7 +427,7 @@ def chosen(
     scratch: Scratch,
 ) -> None:
     """Set the fitters of entities that have none yet (-1), each by a prefix of its instants."""
-    n_attributes, n_coefs = scratch[4].shape
+    _, n_attributes, n_coefs = scratch[4].shape
     first, ends = np.empty(prefix, np.int64), np.empty(prefix, np.int64)
     out = first, ends, np.empty((prefix, n_attributes, n_coefs)), np.empty((prefix, n_attributes))
     for entity in range(codes.size):

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 PAD = 8 * 2.0**-52
 """Share of a value that its interval is smaller than the bound: room for rounding."""
 
+FEW = 24
+"""Values up to which they are sorted by insertion."""
+
 
 @compiled
 def is_sorted(keys: Ints, times: Ints) -> bool:
@@ -72,24 +75,36 @@ def intervals_of(
         for instant in range(n_instants):
             start, stop = first[instant], first[instant + 1]
             if stop - start > 1:
-                n_conflicts += merge(values[at, start:stop], bound, relative)
-            least, most = np.inf, -np.inf
-            value = np.nan
-            for row in range(start, stop):
-                each = values[at, row]
-                if not np.isnan(each):
-                    allowed = allowed_of(each, bound, relative)
-                    allowed = max(0.0, allowed - PAD * (abs(each) + allowed))
-                    least, most = min(least, each + allowed), max(most, each - allowed)
-                    value = each
-                    mid[at, instant], reach[at, instant] = each, allowed
-            if np.isnan(value):
-                mid[at, instant], reach[at, instant] = np.nan, 0.0
-            elif stop - start > 1:
-                middle = middle_of(values[at, start:stop])
-                mid[at, instant] = middle
-                reach[at, instant] = max(0.0, min(least - middle, middle - most))
+                values_at = values[at, start:stop]
+                n_conflicts += merge(values_at, bound, relative)
+                mid[at, instant], reach[at, instant] = interval_of(values_at, bound, relative)
+            else:
+                value = values[at, start]
+                mid[at, instant] = value
+                reach[at, instant] = 0.0 if np.isnan(value) else reach_of(value, bound, relative)
     return mid, reach, n_conflicts
+
+
+@compiled
+def reach_of(value: float, bound: float, is_relative: bool) -> float:
+    """Return how far from a row's value a fit goes: not quite to the bound."""
+    allowed = allowed_of(value, bound, is_relative)
+    return max(0.0, allowed - PAD * (abs(value) + allowed))
+
+
+@compiled
+def interval_of(values: Floats, bound: float, is_relative: bool) -> tuple[float, float]:
+    """Return the middle of what is near all values of an instant, and how far from it that is."""
+    least, most, n = np.inf, -np.inf, 0
+    for value in values:
+        if not np.isnan(value):
+            far = reach_of(value, bound, is_relative)
+            least, most = min(least, value + far), max(most, value - far)
+            n += 1
+    if n == 0:
+        return np.nan, 0.0
+    middle = middle_of(values)
+    return middle, max(0.0, min(least - middle, middle - most))
 
 
 @compiled
@@ -172,9 +187,24 @@ def spacings_of(times: Ints, entities: Ints, max_gap: int, prefix: int) -> Ints:
             if 0 < apart <= max_gap:
                 spacings[n] = apart
                 n += 1
+        if n > FEW:
+            spacings[:n].sort()
+        else:
+            sort_few(spacings, n)
         if n > 0:
-            found[entity] = np.sort(spacings[:n])[(n - 1) // 2]
+            found[entity] = spacings[(n - 1) // 2]
     return found
+
+
+@compiled
+def sort_few(values: Ints, n: int) -> None:
+    """Sort the first few values by insertion: a general sort takes as long to begin."""
+    for place in range(1, n):
+        value, free = values[place], place
+        while free > 0 and values[free - 1] > value:
+            values[free] = values[free - 1]
+            free -= 1
+        values[free] = value
 
 
 @compiled

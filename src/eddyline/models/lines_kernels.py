@@ -26,120 +26,146 @@ if TYPE_CHECKING:
 
 
 @compiled
-def add_to_range(low: float, high: float, state: Floats) -> bool:
+def add_to_range(at: int, low: float, high: float, state: Floats) -> bool:
     """Narrow the constants that pass all intervals; False if none is left.
 
     Args:
+        at: the attribute.
         low: the least value of the instant.
         high: its greatest value.
-        state: number of instants, least and greatest constant.
+        state: of each attribute the number of instants, least and greatest constant.
     """
-    if state[0] == 0:
-        state[1], state[2] = low, high
-    elif not (low <= state[2] and high >= state[1]):
+    if state[at, 0] == 0:
+        state[at, 1], state[at, 2] = low, high
+    elif not (low <= state[at, 2] and high >= state[at, 1]):
         return False
     else:
-        state[1], state[2] = max(state[1], low), min(state[2], high)
-    state[0] += 1
+        state[at, 1], state[at, 2] = max(state[at, 1], low), min(state[at, 2], high)
+    state[at, 0] += 1
     return True
 
 
 @compiled
-def add_to_cone(x: float, low: float, high: float, state: Floats) -> bool:
+def add_to_cone(at: int, x: float, low: float, high: float, state: Floats) -> bool:
     """Narrow the slopes from the anchor that pass all intervals; False if none is left.
 
     Args:
+        at: the attribute.
         x: microseconds since the segment began.
         low: the least value of the instant.
         high: its greatest value.
-        state: number of instants, least and greatest slope, ``x`` and value of the anchor.
+        state: of each attribute the number of instants, least and greatest slope, ``x`` and value
+            of the anchor.
     """
-    if state[0] == 0:
-        state[1], state[2] = -np.inf, np.inf
-        state[3], state[4] = x, 0.5 * low + 0.5 * high
-    elif x > state[3]:
-        least, most = (low - state[4]) / (x - state[3]), (high - state[4]) / (x - state[3])
-        if not (least <= state[2] and most >= state[1]):
+    if state[at, 0] == 0:
+        state[at, 1], state[at, 2] = -np.inf, np.inf
+        state[at, 3], state[at, 4] = x, 0.5 * low + 0.5 * high
+    elif x > state[at, 3]:
+        least, most = (
+            (low - state[at, 4]) / (x - state[at, 3]),
+            (high - state[at, 4]) / (x - state[at, 3]),
+        )
+        if not (least <= state[at, 2] and most >= state[at, 1]):
             return False
-        state[1], state[2] = max(state[1], least), min(state[2], most)
-    state[0] += 1
+        state[at, 1], state[at, 2] = max(state[at, 1], least), min(state[at, 2], most)
+    state[at, 0] += 1
     return True
 
 
 @compiled
 def add_to_line(
-    x: float, low: float, high: float, state: Floats, hulls: Floats, ends: Ints
+    at: int, x: float, low: float, high: float, state: Floats, hulls: Floats, ends: Ints
 ) -> bool:
-    """Turn the lines of least and greatest slope into an interval; False if none passes all.
+    """Turn the lines of least and of greatest slope into an interval; False if none passes all.
+
+    Arrays come whole, with the place of the attribute: making views costs more than the rest.
 
     Args:
+        at: the attribute.
         x: microseconds since the segment began.
         low: the least value of the instant.
         high: its greatest value.
-        state: number of instants; from place 1 on two points of the line of least slope, which
-            comes from above and leaves below, and from place 5 on of that of greatest slope.
-        hulls: ``x`` and value of the points of the hulls of high ends and of low ends, (4, rows).
-        ends: first and last place in use of both hulls, (4,).
+        state: of each attribute the number of instants; from place 1 on two points of the line of
+            least slope, which comes from above and leaves below, and from place 5 on of that of
+            greatest slope.
+        hulls: ``x`` and value of the points of the hulls of high ends and of low ends,
+            (attributes, 4, rows).
+        ends: first and last place in use of both hulls, (attributes, 4).
     """
-    if state[0] == 0:
-        state[1], state[2], state[5], state[6] = x, high, x, low
-        hulls[0, 0], hulls[1, 0], hulls[2, 0], hulls[3, 0] = x, high, x, low
-        ends[:] = 0
-    elif state[0] == 1:
-        state[3], state[4], state[7], state[8] = x, low, x, high
-        push(x, high, hulls[0], hulls[1], ends[0:2], 1.0)
-        push(x, low, hulls[2], hulls[3], ends[2:4], -1.0)
-    else:
-        least_x, least_y = state[3] - state[1], state[4] - state[2]
-        most_x, most_y = state[7] - state[5], state[8] - state[6]
-        if (high - state[4]) * least_x < least_y * (x - state[3]):
-            return False
-        if (low - state[8]) * most_x > most_y * (x - state[7]):
-            return False
-        if (high - state[6]) * most_x < most_y * (x - state[5]):
-            turn(x, high, hulls[2], hulls[3], ends[2:4], -1.0, state[5:9])
-            push(x, high, hulls[0], hulls[1], ends[0:2], 1.0)
-        if (low - state[2]) * least_x > least_y * (x - state[1]):
-            turn(x, low, hulls[0], hulls[1], ends[0:2], 1.0, state[1:5])
-            push(x, low, hulls[2], hulls[3], ends[2:4], -1.0)
-    state[0] += 1
+    n = state[at, 0]
+    state[at, 0] = n + 1
+    if n == 0:
+        state[at, 1], state[at, 2], state[at, 5], state[at, 6] = x, high, x, low
+        hulls[at, 0, 0], hulls[at, 1, 0] = x, high
+        hulls[at, 2, 0], hulls[at, 3, 0] = x, low
+        ends[at, 0] = ends[at, 1] = ends[at, 2] = ends[at, 3] = 0
+        return True
+    if n == 1:
+        state[at, 3], state[at, 4], state[at, 7], state[at, 8] = x, low, x, high
+        push(at, x, high, hulls, 0, ends, 1.0)
+        push(at, x, low, hulls, 2, ends, -1.0)
+        return True
+    least_x, least_y = state[at, 3] - state[at, 1], state[at, 4] - state[at, 2]
+    most_x, most_y = state[at, 7] - state[at, 5], state[at, 8] - state[at, 6]
+    is_below = (high - state[at, 4]) * least_x < least_y * (x - state[at, 3])
+    is_above = (low - state[at, 8]) * most_x > most_y * (x - state[at, 7])
+    if is_below or is_above:
+        state[at, 0] = n
+        return False
+    if (high - state[at, 6]) * most_x < most_y * (x - state[at, 5]):
+        turn(at, x, high, hulls, 2, ends, -1.0, state, 5)
+        push(at, x, high, hulls, 0, ends, 1.0)
+    if (low - state[at, 2]) * least_x > least_y * (x - state[at, 1]):
+        turn(at, x, low, hulls, 0, ends, 1.0, state, 1)
+        push(at, x, low, hulls, 2, ends, -1.0)
     return True
 
 
 @compiled
-def push(x: float, y: float, xs: Floats, ys: Floats, ends: Ints, side: float) -> None:
+def push(at: int, x: float, y: float, hulls: Floats, which: int, ends: Ints, side: float) -> None:
     """Add a point to a hull, and drop those of its end that are not on it any more."""
-    first, last = ends[0], ends[1]
+    first, last = ends[at, which], ends[at, which + 1]
     while last > first:
-        ax, ay = xs[last] - xs[last - 1], ys[last] - ys[last - 1]
-        bx, by = x - xs[last - 1], y - ys[last - 1]
-        if side * (ax * by - ay * bx) > 0:
+        from_x, from_y = hulls[at, which, last - 1], hulls[at, which + 1, last - 1]
+        ax, ay = hulls[at, which, last] - from_x, hulls[at, which + 1, last] - from_y
+        if side * (ax * (y - from_y) - ay * (x - from_x)) > 0:
             break
         last -= 1
     last += 1
-    xs[last], ys[last] = x, y
-    ends[1] = last
+    hulls[at, which, last], hulls[at, which + 1, last] = x, y
+    ends[at, which + 1] = last
 
 
 @compiled
-def turn(x: float, y: float, xs: Floats, ys: Floats, ends: Ints, side: float, line: Floats) -> None:
+def turn(
+    at: int,
+    x: float,
+    y: float,
+    hulls: Floats,
+    which: int,
+    ends: Ints,
+    side: float,
+    state: Floats,
+    line: int,
+) -> None:
     """Lay a line through a new point and the point of a hull that bounds its slope most."""
-    best = ends[0]
-    for place in range(ends[0] + 1, ends[1] + 1):
-        ax, ay = x - xs[best], y - ys[best]
-        bx, by = x - xs[place], y - ys[place]
+    best = ends[at, which]
+    ax, ay = x - hulls[at, which, best], y - hulls[at, which + 1, best]
+    for place in range(best + 1, ends[at, which + 1] + 1):
+        bx, by = x - hulls[at, which, place], y - hulls[at, which + 1, place]
         if side * (by * ax - ay * bx) < 0:
             break
-        best = place
-    line[0], line[1], line[2], line[3] = xs[best], ys[best], x, y
-    ends[0] = best
+        best, ax, ay = place, bx, by
+    state[at, line], state[at, line + 1] = hulls[at, which, best], hulls[at, which + 1, best]
+    state[at, line + 2], state[at, line + 3] = x, y
+    ends[at, which] = best
 
 
 @compiled
-def constant_of(state: Floats, coefs: Floats) -> None:
+def constant_of(at: int, state: Floats, coefs: Floats, into: int) -> None:
     """Set the coefficient of a constant, without a value NaN."""
-    coefs[:] = 0.0
-    coefs[0] = 0.5 * state[1] + 0.5 * state[2] if state[0] > 0 else np.nan
+    coefs[into, at, :] = 0.0
+    coefs[into, at, 0] = 0.5 * state[at, 1] + 0.5 * state[at, 2] if state[at, 0] > 0 else np.nan
 
 
 @compiled
@@ -151,40 +177,42 @@ def simplest(least: float, most: float) -> float:
 
 
 @compiled
-def cone_of(state: Floats, is_joined: bool, coefs: Floats) -> None:
+def cone_of(at: int, state: Floats, is_joined: bool, coefs: Floats, into: int) -> None:
     """Set the coefficients (of seconds) of a line through the anchor.
 
     A line that others are joined to has the middle slope: from its end, the next has more room.
     """
-    coefs[:] = 0.0
-    if state[0] == 0:
-        coefs[0] = np.nan
+    coefs[into, at, :] = 0.0
+    if state[at, 0] == 0:
+        coefs[into, at, 0] = np.nan
         return
-    slope = 0.5 * state[1] + 0.5 * state[2]
+    slope = 0.5 * state[at, 1] + 0.5 * state[at, 2]
     if not is_joined or np.isnan(slope):
-        slope = simplest(state[1], state[2])
-    coefs[0] = state[4] - slope * state[3]
-    coefs[1] = slope * 1e6
+        slope = simplest(state[at, 1], state[at, 2])
+    coefs[into, at, 0] = state[at, 4] - slope * state[at, 3]
+    coefs[into, at, 1] = slope * 1e6
 
 
 @compiled
-def line_of(state: Floats, coefs: Floats) -> None:
+def line_of(at: int, state: Floats, coefs: Floats, into: int) -> None:
     """Set the coefficients (of seconds) of a line between that of least and of greatest slope.
 
     All lines through the point in which the two meet, with a slope between theirs, pass all
     intervals.
     """
-    coefs[:] = 0.0
-    if state[0] < 2:
-        coefs[0] = 0.5 * state[2] + 0.5 * state[6] if state[0] == 1 else np.nan
+    coefs[into, at, :] = 0.0
+    if state[at, 0] < 2:
+        coefs[into, at, 0] = (
+            0.5 * state[at, 2] + 0.5 * state[at, 6] if state[at, 0] == 1 else np.nan
+        )
         return
-    least = (state[4] - state[2]) / (state[3] - state[1])
-    most = (state[8] - state[6]) / (state[7] - state[5])
+    least = (state[at, 4] - state[at, 2]) / (state[at, 3] - state[at, 1])
+    most = (state[at, 8] - state[at, 6]) / (state[at, 7] - state[at, 5])
     slope = simplest(least, most)
-    at_x, at_y = state[1], state[2]
+    at_x, at_y = state[at, 1], state[at, 2]
     if most > least:
         # Where they meet, from the first point of the line of least slope on.
-        step = (state[2] - state[6] - most * (state[1] - state[5])) / (most - least)
-        at_x, at_y = state[1] + step, state[2] + least * step
-    coefs[0] = at_y - slope * at_x
-    coefs[1] = slope * 1e6
+        step = (state[at, 2] - state[at, 6] - most * (state[at, 1] - state[at, 5])) / (most - least)
+        at_x, at_y = state[at, 1] + step, state[at, 2] + least * step
+    coefs[into, at, 0] = at_y - slope * at_x
+    coefs[into, at, 1] = slope * 1e6
