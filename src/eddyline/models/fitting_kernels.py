@@ -1,0 +1,437 @@
+"""Compiled: runs of instants to segments, one pass over all entities.
+
+A segment ends where the first of its attributes breaks, so attributes share break points. What is
+stored is verified against the rows as a reader evaluates it: ``(time - origin) * 1e-6`` and Horner
+from the highest coefficient. A segment that fails is fitted again with half of its instants; one
+instant always holds, as its value is stored as it is.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from eddyline.data.jit import compiled
+from eddyline.models.instants_kernels import allowed_of
+from eddyline.models.least_squares_kernels import polynomial_of
+from eddyline.models.lines_kernels import (
+    add_to_cone,
+    add_to_line,
+    add_to_range,
+    cone_of,
+    constant_of,
+    line_of,
+)
+
+if TYPE_CHECKING:
+    from eddyline.data.arrays import Floats, Ints, Mask
+
+    Data = tuple[Ints, Ints, Ints, Floats, Floats, Floats, Floats, Mask]
+    """Times of instants, first rows of instants, times of rows, middles and reaches of intervals,
+    values of rows, bounds, and whether these are relative."""
+    Scratch = tuple[Floats, Floats, Ints, Floats, Floats]
+    """State of each attribute, hulls and their ends, sums of least squares, trial coefficients."""
+    Out = tuple[Ints, Ints, Floats, Floats]
+    """First instants, their ends, coefficients and errors of segments."""
+
+CONSTANT, SWING, CONNECTED, LINE = 0, 1, 2, 3
+"""Codes of fitters; higher ones are polynomials of degree code - 2."""
+
+LEAST_PAYING = 4
+"""Instants of a segment of lines: with fewer, a higher degree has nothing to save."""
+
+MAX_INSTANTS = 1 << 16
+"""Most instants of a segment: what a fit that goes on in the next batch has to keep."""
+
+
+@compiled
+def grow(
+    code: int,
+    start: int,
+    limit: int,
+    anchors: Floats,
+    data: Data,
+    scratch: Scratch,
+    coefs: Floats,
+    into: int,
+) -> int:
+    """Fit the instants from a start on, as far as a function of the kind passes their intervals.
+
+    Args:
+        code: the fitter.
+        start: the first instant.
+        limit: where to stop at the latest.
+        anchors: of each attribute the value at the start that is given; NaN: none is.
+        data: see ``Data``.
+        scratch: see ``Scratch``.
+        coefs: coefficients of segments, (segments, attributes, degree + 1).
+        into: the segment.
+
+    Returns:
+        The first instant that is not passed.
+    """
+    times, mid, reach = data[0], data[3], data[4]
+    state, hulls, ends = scratch[0], scratch[1], scratch[2]
+    state[:, 0] = 0.0
+    if code == LINE:
+        end = grow_lines(start, limit, times, mid, reach, state, hulls, ends)
+    elif code == CONSTANT:
+        end = grow_ranges(start, limit, mid, reach, state)
+    else:
+        for at in range(anchors.size):
+            if code == CONNECTED and not np.isnan(anchors[at]):
+                state[at, 0], state[at, 1], state[at, 2] = 1.0, -np.inf, np.inf
+                state[at, 3], state[at, 4] = 0.0, anchors[at]
+        end = grow_cones(start, limit, times, mid, reach, state)
+    for at in range(anchors.size):
+        if code == LINE:
+            line_of(at, state, coefs, into)
+        elif code == CONSTANT:
+            constant_of(at, state, coefs, into)
+        else:
+            cone_of(at, state, code == CONNECTED, coefs, into)
+    return end
+
+
+# A loop for each kind: a call that takes all arrays for each instant takes three times as long.
+
+
+@compiled
+def grow_lines(
+    start: int,
+    limit: int,
+    times: Ints,
+    mid: Floats,
+    reach: Floats,
+    state: Floats,
+    hulls: Floats,
+    ends: Ints,
+) -> int:
+    """Return the first instant whose intervals no lines pass with those before."""
+    for end in range(start, limit):
+        x = np.float64(times[end] - times[start])
+        for at in range(mid.shape[0]):
+            value, far = mid[at, end], reach[at, end]
+            if np.isnan(value):
+                continue
+            if not add_to_line(at, x, value - far, value + far, state, hulls, ends):
+                return end
+    return limit
+
+
+@compiled
+def grow_ranges(start: int, limit: int, mid: Floats, reach: Floats, state: Floats) -> int:
+    """Return the first instant whose intervals no constants pass with those before."""
+    for end in range(start, limit):
+        for at in range(mid.shape[0]):
+            value, far = mid[at, end], reach[at, end]
+            if np.isnan(value):
+                continue
+            if not add_to_range(at, value - far, value + far, state):
+                return end
+    return limit
+
+
+@compiled
+def grow_cones(
+    start: int, limit: int, times: Ints, mid: Floats, reach: Floats, state: Floats
+) -> int:
+    """Return the first instant whose intervals no lines from the anchors pass with those before."""
+    for end in range(start, limit):
+        x = np.float64(times[end] - times[start])
+        for at in range(mid.shape[0]):
+            value, far = mid[at, end], reach[at, end]
+            if np.isnan(value):
+                continue
+            if not add_to_cone(at, x, value - far, value + far, state):
+                return end
+    return limit
+
+
+@compiled
+def search(
+    degree: int, start: int, limit: int, data: Data, scratch: Scratch, coefs: Floats, into: int
+) -> tuple[int, int]:
+    """Fit a polynomial to as many instants as doubling and then halving finds.
+
+    Returns:
+        The first instant that is not passed, and the farthest end that was tried.
+    """
+    best, size, fails = 1, 2 * (degree + 1), limit - start + 1
+    tried = 1
+    alone(start, data, coefs, into)
+    while best < limit - start:
+        probe = min(size, limit - start)
+        tried = max(tried, probe)
+        if probe < size:
+            tried = limit - start
+        if not passes(degree, start, start + probe, data, scratch):
+            fails = probe
+            break
+        best = probe
+        coefs[into] = scratch[4][0]
+        size = 2 * probe
+    while fails - best > 1 + best // 64 and fails <= limit - start:
+        probe = (best + fails) // 2
+        if passes(degree, start, start + probe, data, scratch):
+            best = probe
+            coefs[into] = scratch[4][0]
+        else:
+            fails = probe
+    return start + best, start + tried
+
+
+@compiled
+def passes(degree: int, start: int, end: int, data: Data, scratch: Scratch) -> bool:
+    """Return whether polynomials pass all intervals of a range; they are left in the scratch."""
+    times, mid, reach = data[0][start:end], data[3], data[4]
+    work, trial = scratch[3], scratch[4][0]
+    for at in range(mid.shape[0]):
+        middles, reaches = mid[at, start:end], reach[at, start:end]
+        if not polynomial_of(degree, times, middles, reaches, work, trial[at]):
+            return False
+    return True
+
+
+@compiled
+def alone(instant: int, data: Data, coefs: Floats, into: int) -> None:
+    """Set the coefficients of a segment of one instant."""
+    for at in range(coefs.shape[1]):
+        coefs[into, at, :] = 0.0
+        coefs[into, at, 0] = data[3][at, instant]
+
+
+@compiled
+def value_at(coefs: Floats, segment: int, at: int, tau: float) -> float:
+    """Return the value of a polynomial as every reader finds it."""
+    top = coefs.shape[2] - 1
+    found: float = coefs[segment, at, top]
+    for k in range(top - 1, -1, -1):
+        found = found * tau + coefs[segment, at, k]
+    return found
+
+
+@compiled
+def is_verified(
+    start: int, end: int, data: Data, coefs: Floats, errors: Floats, segment: int
+) -> bool:
+    """Return whether all rows of instants are within their bounds; set the largest distances."""
+    first, rows, values = data[1], data[2], data[5]
+    bounds, is_relative = data[6], data[7]
+    origin = rows[first[start]]
+    for at in range(values.shape[0]):
+        worst = 0.0
+        for row in range(first[start], first[end]):
+            value = values[at, row]
+            if np.isnan(value):
+                continue
+            tau = np.float64(rows[row] - origin) * 1e-6
+            far = abs(value - value_at(coefs, segment, at, tau))
+            if not far <= allowed_of(value, bounds[at], is_relative[at]):
+                return False
+            worst = max(worst, far)
+        errors[segment, at] = worst
+    return True
+
+
+@compiled
+def fit_run(
+    code: int,
+    start: int,
+    stop: int,
+    is_open: bool,
+    anchors: Floats,
+    data: Data,
+    scratch: Scratch,
+    out: Out,
+    n_out: int,
+) -> tuple[int, int]:
+    """Fit a run of instants without a gap.
+
+    Args:
+        code: the fitter.
+        start: the first instant.
+        stop: the end of the run.
+        is_open: whether more instants may follow: a segment that these could change is left out.
+        anchors: of each attribute the value at the start that a connected segment begins with, NaN
+            for none; at the end those of the segment that is left out.
+        data: see ``Data``.
+        scratch: see ``Scratch``.
+        out: see ``Out``.
+        n_out: how many segments there are.
+
+    Returns:
+        How many segments there are now, and the first instant that is left out.
+    """
+    first, ends, coefs, errors = out
+    while start < stop:
+        limit = min(stop, start + MAX_INSTANTS)
+        while True:
+            if code <= LINE:
+                end = grow(code, start, limit, anchors, data, scratch, coefs, n_out)
+                tried = end
+            else:
+                end, tried = search(code - 2, start, limit, data, scratch, coefs, n_out)
+            if is_open and tried == stop:
+                return n_out, start
+            if end - start == 1:
+                alone(start, data, coefs, n_out)
+            if is_verified(start, end, data, coefs, errors, n_out):
+                break
+            limit = start + (end - start + 1) // 2
+        first[n_out], ends[n_out] = start, end
+        start = end
+        if code == CONNECTED:
+            is_joined = joins(first[n_out], end, stop, anchors, data, scratch, coefs, n_out)
+            start = ends[n_out] = end - 1 if is_joined else end
+        n_out += 1
+    return n_out, stop
+
+
+@compiled
+def joins(
+    start: int,
+    end: int,
+    stop: int,
+    anchors: Floats,
+    data: Data,
+    scratch: Scratch,
+    coefs: Floats,
+    segment: int,
+) -> bool:
+    """Set the values in which a segment ends, if the next one can begin there.
+
+    Args:
+        start: the first instant of the segment.
+        end: the first instant that it does not pass; the next one would begin before it.
+        stop: the end of the run.
+        anchors: where the values go; NaN if the next one cannot.
+        data: see ``Data``.
+        scratch: see ``Scratch``.
+        coefs: coefficients of segments.
+        segment: the segment.
+    """
+    holds, before = False, end - 1
+    if end < stop and before > start:
+        tau = np.float64(data[0][before] - data[0][start]) * 1e-6
+        for at in range(anchors.size):
+            anchors[at] = value_at(coefs, segment, at, tau)
+        trial, errors = scratch[4], np.empty((1, anchors.size))
+        reached = grow(CONNECTED, before, end + 1, anchors, data, scratch, trial, 0)
+        holds = reached > end and is_verified(before, end + 1, data, trial, errors, 0)
+    if not holds:
+        anchors[:] = np.nan
+    return holds
+
+
+@compiled
+def fit_runs(
+    codes: Ints,
+    spacings: Ints,
+    runs: Ints,
+    entities: Ints,
+    is_open: bool,
+    anchors: Floats,
+    data: Data,
+    scratch: Scratch,
+    out: Out,
+    ranges: Ints,
+) -> tuple[int, int]:
+    """Fit all runs of all entities.
+
+    Args:
+        codes: the fitter of each entity.
+        spacings: how long the last instant of a run of each entity stands for (µs).
+        runs: the first instant of each run, and the number of instants.
+        entities: the first instant of each entity, and the number of instants.
+        is_open: whether more instants of the last run may follow.
+        anchors: as for ``fit_run``, for the first run.
+        data: see ``Data``.
+        scratch: see ``Scratch``.
+        out: see ``Out``.
+        ranges: where the entity, the begin and the end of each segment go, (3, instants).
+
+    Returns:
+        How many segments there are, and the first instant that is left out.
+    """
+    times = data[0]
+    n_out, left, run = 0, 0, 0
+    for entity in range(entities.size - 1):
+        while run < runs.size - 1 and runs[run] < entities[entity + 1]:
+            before, stop = n_out, runs[run + 1]
+            may_follow = is_open and run == runs.size - 2
+            n_out, left = fit_run(
+                codes[entity], runs[run], stop, may_follow, anchors, data, scratch, out, n_out
+            )
+            if not may_follow:
+                anchors[:] = np.nan
+            for each in range(before, n_out):
+                ranges[0, each] = entity
+                ranges[1, each] = times[out[0][each]]
+                if each > before:
+                    ranges[2, each - 1] = ranges[1, each]
+            if n_out > before:
+                last = times[stop - 1] + spacings[entity]
+                ranges[2, n_out - 1] = last if left == stop else times[left]
+            run += 1
+    return n_out, left
+
+
+@compiled
+def choose(
+    candidates: Ints, start: int, stop: int, runs: Ints, data: Data, scratch: Scratch, out: Out
+) -> int:
+    """Return the fitter that stores the fewest numbers for the instants of an entity.
+
+    A segment is its origin, its range, and for each attribute its coefficients and its error.
+
+    Args:
+        candidates: fitters by ascending degree.
+        start: the first instant.
+        stop: where to stop measuring.
+        runs: the first instant of each run, and the number of instants.
+        data: see ``Data``.
+        scratch: see ``Scratch``.
+        out: room for the segments.
+    """
+    n_attributes = data[3].shape[0]
+    anchors = np.full(n_attributes, np.nan)
+    first = np.searchsorted(runs, start)
+    n_least = np.searchsorted(runs, stop) - first
+    best, cheapest, n_fewest = int(candidates[0]), np.inf, 0
+    for code in candidates:
+        degree = code - 2 if code > LINE else min(code, 1)
+        per_segment = 3 + n_attributes * (degree + 2)
+        is_short = code > LINE and stop - start < LEAST_PAYING * n_fewest
+        if is_short or n_least * per_segment >= cheapest:
+            break
+        n_found = 0
+        for run in range(first, first + n_least):
+            end = min(runs[run + 1], stop)
+            n_found, _ = fit_run(code, runs[run], end, False, anchors, data, scratch, out, n_found)
+        if n_found * per_segment < cheapest:
+            best, cheapest = int(code), np.float64(n_found * per_segment)
+        n_fewest = n_found
+    return best
+
+
+@compiled
+def chosen(
+    candidates: Ints,
+    codes: Ints,
+    prefix: int,
+    runs: Ints,
+    entities: Ints,
+    data: Data,
+    scratch: Scratch,
+) -> None:
+    """Set the fitters of entities that have none yet (-1), each by a prefix of its instants."""
+    _, n_attributes, n_coefs = scratch[4].shape
+    first, ends = np.empty(prefix, np.int64), np.empty(prefix, np.int64)
+    out = first, ends, np.empty((prefix, n_attributes, n_coefs)), np.empty((prefix, n_attributes))
+    for entity in range(codes.size):
+        if codes[entity] < 0:
+            start = entities[entity]
+            stop = min(entities[entity + 1], start + prefix)
+            codes[entity] = choose(candidates, start, stop, runs, data, scratch, out)

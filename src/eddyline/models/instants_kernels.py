@@ -1,0 +1,220 @@
+"""Compiled: rows of entities to intervals of values at instants.
+
+Rows of one entity at one instant are one interval: the values that are within the bound of all of
+them. If there are none, the greatest value wins, whatever the order of the rows, and the others
+count as conflicts: no function of time is near all of them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from eddyline.data.jit import compiled
+
+if TYPE_CHECKING:
+    from eddyline.data.arrays import Floats, Ints, Mask
+
+PAD = 8 * 2.0**-52
+"""Share of a value that its interval is smaller than the bound: room for rounding."""
+
+FEW = 24
+"""Values up to which they are sorted by insertion."""
+
+
+@compiled
+def is_sorted(keys: Ints, times: Ints) -> bool:
+    """Return whether rows come by entity, and then by time."""
+    for row in range(1, keys.size):
+        if keys[row] < keys[row - 1]:
+            return False
+        if keys[row] == keys[row - 1] and times[row] < times[row - 1]:
+            return False
+    return True
+
+
+@compiled
+def starts_of_instants(keys: Ints, times: Ints) -> Ints:
+    """Return the first row of each instant of an entity, and the number of rows."""
+    found = np.empty(keys.size + 1, np.int64)
+    n = 0
+    for row in range(keys.size):
+        if row == 0 or keys[row] != keys[row - 1] or times[row] != times[row - 1]:
+            found[n] = row
+            n += 1
+    found[n] = keys.size
+    return found[: n + 1]
+
+
+@compiled
+def allowed_of(value: float, bound: float, is_relative: bool) -> float:
+    """Return how far from a row's value a model may be."""
+    return bound * abs(value) if is_relative else bound
+
+
+@compiled
+def intervals_of(
+    first: Ints, values: Floats, bounds: Floats, is_relative: Mask
+) -> tuple[Floats, Floats, int]:
+    """Return middles of intervals, half their lengths, and the number of values in conflict.
+
+    Args:
+        first: the first row of each instant, and the number of rows, (instants + 1,).
+        values: by attribute, (attributes, rows); NaN where a row has none. Values that lose a
+            conflict become NaN.
+        bounds: of each attribute.
+        is_relative: whether they are shares of values.
+    """
+    n_instants, n_attributes = first.size - 1, values.shape[0]
+    mid = np.empty((n_attributes, n_instants))
+    reach = np.empty((n_attributes, n_instants))
+    n_conflicts = 0
+    for at in range(n_attributes):
+        bound, relative = bounds[at], is_relative[at]
+        for instant in range(n_instants):
+            start, stop = first[instant], first[instant + 1]
+            if stop - start > 1:
+                values_at = values[at, start:stop]
+                n_conflicts += merge(values_at, bound, relative)
+                mid[at, instant], reach[at, instant] = interval_of(values_at, bound, relative)
+            else:
+                value = values[at, start]
+                mid[at, instant] = value
+                reach[at, instant] = 0.0 if np.isnan(value) else reach_of(value, bound, relative)
+    return mid, reach, n_conflicts
+
+
+@compiled
+def reach_of(value: float, bound: float, is_relative: bool) -> float:
+    """Return how far from a row's value a fit goes: not quite to the bound."""
+    allowed = allowed_of(value, bound, is_relative)
+    return max(0.0, allowed - PAD * (abs(value) + allowed))
+
+
+@compiled
+def interval_of(values: Floats, bound: float, is_relative: bool) -> tuple[float, float]:
+    """Return the middle of what is near all values of an instant, and how far from it that is."""
+    least, most, n = np.inf, -np.inf, 0
+    for value in values:
+        if not np.isnan(value):
+            far = reach_of(value, bound, is_relative)
+            least, most = min(least, value + far), max(most, value - far)
+            n += 1
+    if n == 0:
+        return np.nan, 0.0
+    middle = middle_of(values)
+    return middle, max(0.0, min(least - middle, middle - most))
+
+
+@compiled
+def middle_of(values: Floats) -> float:
+    """Return the middle between the least and the greatest value; the one where there is one."""
+    least, most = np.inf, -np.inf
+    for value in values:
+        if not np.isnan(value):
+            least, most = min(least, value), max(most, value)
+    return least if least == most else 0.5 * least + 0.5 * most
+
+
+@compiled
+def merge(values: Floats, bound: float, is_relative: bool) -> int:
+    """Make all values of an instant but the greatest NaN if no value is near all of them.
+
+    Returns:
+        How many there were.
+    """
+    middle = middle_of(values)
+    most, is_near = -np.inf, True
+    for value in values:
+        if not np.isnan(value):
+            most = max(most, value)
+            if not abs(value - middle) <= allowed_of(value, bound, is_relative):
+                is_near = False
+    if is_near:
+        return 0
+    n_lost = 0
+    for row in range(values.size):
+        if values[row] < most:
+            values[row] = np.nan
+            n_lost += 1
+    return n_lost
+
+
+@compiled
+def runs_of(keys: Ints, times: Ints, first: Ints, max_gap: int) -> tuple[Ints, Ints]:
+    """Return the first instant of each run without a gap, and of each entity; both end with n.
+
+    Args:
+        keys: the entity of each row.
+        times: of each row (µs).
+        first: the first row of each instant, and the number of rows.
+        max_gap: a longer time between two instants is a gap (µs).
+    """
+    n = first.size - 1
+    runs, entities = np.empty(n + 1, np.int64), np.empty(n + 1, np.int64)
+    n_runs = n_entities = 0
+    for instant in range(n):
+        row = first[instant]
+        is_new = instant == 0 or keys[row] != keys[first[instant - 1]]
+        if is_new:
+            entities[n_entities] = instant
+            n_entities += 1
+        apart = times[row] - times[first[instant - 1]] if instant > 0 else 0
+        if is_new or apart > max_gap or apart < 0:  # below 0: more than an integer holds
+            runs[n_runs] = instant
+            n_runs += 1
+    runs[n_runs], entities[n_entities] = n, n
+    return runs[: n_runs + 1], entities[: n_entities + 1]
+
+
+@compiled
+def spacings_of(times: Ints, entities: Ints, max_gap: int, prefix: int) -> Ints:
+    """Return the median time between instants of each entity that is no gap (µs); 0: none.
+
+    Args:
+        times: of instants (µs).
+        entities: the first instant of each entity, and the number of instants.
+        max_gap: a longer time is a gap (µs).
+        prefix: how many instants of an entity are looked at, at most.
+    """
+    found = np.zeros(entities.size - 1, np.int64)
+    spacings = np.empty(prefix, np.int64)
+    for entity in range(found.size):
+        stop, n = min(entities[entity + 1], entities[entity] + prefix), 0
+        for place in range(entities[entity] + 1, stop):
+            apart = times[place] - times[place - 1]
+            if 0 < apart <= max_gap:
+                spacings[n] = apart
+                n += 1
+        if n > FEW:
+            spacings[:n].sort()
+        else:
+            sort_few(spacings, n)
+        if n > 0:
+            found[entity] = spacings[(n - 1) // 2]
+    return found
+
+
+@compiled
+def sort_few(values: Ints, n: int) -> None:
+    """Sort the first few values by insertion: a general sort takes as long to begin."""
+    for place in range(1, n):
+        value, free = values[place], place
+        while free > 0 and values[free - 1] > value:
+            values[free] = values[free - 1]
+            free -= 1
+        values[free] = value
+
+
+@compiled
+def has_value(values: Floats) -> Mask:
+    """Return whether a row has a value of an attribute; what is not finite becomes NaN."""
+    found = np.zeros(values.shape[1], np.bool_)
+    for at in range(values.shape[0]):
+        for row in range(values.shape[1]):
+            if np.isfinite(values[at, row]):
+                found[row] = True
+            else:
+                values[at, row] = np.nan
+    return found

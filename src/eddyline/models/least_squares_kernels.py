@@ -1,0 +1,148 @@
+"""Compiled: polynomials of degree 2 to 4 through intervals, by least squares and a check of all.
+
+The fit is made in time scaled to ``[-1, 1]``, where the equations keep their digits, and moved up
+or down so that its largest distances above and below are in balance. Accepted is a range only if
+the coefficients as they are stored pass all of its intervals.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from eddyline.data.jit import compiled
+
+if TYPE_CHECKING:
+    from eddyline.data.arrays import Floats, Ints
+
+SINGULAR = 1e-12
+"""A pivot below this share of its diagonal: the instants do not tell so many coefficients."""
+
+
+@compiled
+def polynomial_of(
+    degree: int, times: Ints, mid: Floats, reach: Floats, work: Floats, coefs: Floats
+) -> bool:
+    """Set the coefficients (of seconds since the first instant) of a polynomial, if one is found.
+
+    Args:
+        degree: the highest degree; less where there are too few instants.
+        times: the instants of a range (µs, ascending).
+        mid: middles of their intervals; NaN: the attribute has no value then.
+        reach: half their lengths.
+        work: room for sums and equations, (8, 16).
+        coefs: where the coefficients go.
+
+    Returns:
+        Whether the polynomial passes all intervals.
+    """
+    coefs[:] = 0.0
+    half = 0.5 * np.float64(times[-1] - times[0])
+    n, base = sums(degree, times, mid, half, work)
+    if n == 0:
+        coefs[0] = np.nan
+        return True
+    order = solved(min(degree, n - 1), work)
+    to_seconds(order, half, base, work, coefs)
+    shift = balance(order, times, mid, reach, coefs)
+    coefs[0] += shift
+    return not np.isnan(shift)
+
+
+@compiled
+def sums(degree: int, times: Ints, mid: Floats, half: float, work: Floats) -> tuple[int, float]:
+    """Sum powers of scaled time, alone and with values; return the number and the first value."""
+    powers, products = work[0], work[1]
+    powers[:] = 0.0
+    products[:] = 0.0
+    n, base = 0, 0.0
+    scale = 1.0 / half if half > 0 else 0.0
+    for place in range(times.size):
+        value = mid[place]
+        if np.isnan(value):
+            continue
+        if n == 0:
+            base = value
+        n += 1
+        u = np.float64(times[place] - times[0]) * scale - 1.0
+        power, y = 1.0, value - base
+        for k in range(degree + 1):
+            powers[k] += power
+            products[k] += power * y
+            power *= u
+        for k in range(degree + 1, 2 * degree + 1):
+            powers[k] += power
+            power *= u
+    return n, base
+
+
+@compiled
+def solved(order: int, work: Floats) -> int:
+    """Solve the equations for the degree that they tell; return it."""
+    products, answer, lower = work[1], work[2], work[3:]
+    order = factored(order, work)
+    answer[:] = 0.0
+    for row in range(order + 1):
+        rest = products[row]
+        for k in range(row):
+            rest -= lower[row, k] * answer[k]
+        answer[row] = rest / lower[row, row]
+    for row in range(order, -1, -1):
+        rest = answer[row]
+        for k in range(row + 1, order + 1):
+            rest -= lower[k, row] * answer[k]
+        answer[row] = rest / lower[row, row]
+    return order
+
+
+@compiled
+def factored(order: int, work: Floats) -> int:
+    """Factor the equations (Cholesky) up to the degree that they tell; return it."""
+    powers, lower = work[0], work[3:]
+    for row in range(order + 1):
+        for column in range(row + 1):
+            rest = powers[row + column]
+            for k in range(column):
+                rest -= lower[row, k] * lower[column, k]
+            if row > column:
+                lower[row, column] = rest / lower[column, column]
+            elif rest > SINGULAR * powers[2 * row]:
+                lower[row, row] = np.sqrt(rest)
+            else:
+                return row - 1
+    return order
+
+
+@compiled
+def to_seconds(order: int, half: float, base: float, work: Floats, coefs: Floats) -> None:
+    """Set coefficients of seconds from those of scaled time, ``u = t / half - 1``."""
+    answer = work[2]
+    for start in range(order):  # the Taylor shift by -1
+        for k in range(order - 1, start - 1, -1):
+            answer[k] -= answer[k + 1]
+    scale = 1e6 / half if half > 0 else 0.0
+    power = 1.0
+    for k in range(order + 1):
+        coefs[k] = answer[k] * power
+        power *= scale
+    coefs[0] += base
+
+
+@compiled
+def balance(order: int, times: Ints, mid: Floats, reach: Floats, coefs: Floats) -> float:
+    """Return how far to move a polynomial up for it to pass all intervals; NaN if it cannot."""
+    least, most = -np.inf, np.inf
+    for place in range(times.size):
+        value = mid[place]
+        if np.isnan(value):
+            continue
+        tau = np.float64(times[place] - times[0]) * 1e-6
+        found = coefs[order]
+        for k in range(order - 1, -1, -1):
+            found = found * tau + coefs[k]
+        rest = value - found
+        least, most = max(least, rest - reach[place]), min(most, rest + reach[place])
+        if not least <= most:
+            return np.nan
+    return 0.5 * least + 0.5 * most

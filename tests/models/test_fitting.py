@@ -1,0 +1,298 @@
+"""Segments of rows: the bound holds for any of them, and each row has one segment."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eddyline.models import fitting_kernels as kernels
+from eddyline.models.bounds import Bound, FitOptions
+from eddyline.models.fitting import FitReport, fit, fit_block
+from tests.models.drawn_rows import METHODS, Rows, drawn_rows
+
+SECOND = 1_000_000
+
+methods = st.sampled_from(METHODS).map(lambda each: FitOptions(method=each[0], degree=each[1]))
+gaps = st.sampled_from([None, 5, 3_000_000])
+
+
+def rows_of(values, *, times=None, bound=0.0, keys=None, **more):
+    """Return rows of one entity, a second apart."""
+    n = len(values)
+    times = np.arange(n) * SECOND if times is None else np.asarray(times, np.int64)
+    keys = np.zeros(n, np.int64) if keys is None else np.asarray(keys, np.int64)
+    bound = bound if isinstance(bound, Bound) else Bound(bound)
+    return Rows(keys, times, {"v": np.asarray(values, float)}, {"v": bound})
+
+
+def segment_of(segments, keys, times):
+    """Return the segment that covers each row; by brute force, exactly one."""
+    covers = (
+        (segments.keys == keys[:, None])
+        & (segments.lo <= times[:, None])
+        & (times[:, None] < segments.hi)
+    )
+    assert (covers.sum(1) == 1).all()
+    if not len(keys):
+        return np.empty(0, np.intp)
+    return covers.argmax(1)
+
+
+def read(segments, name, at, times):
+    """Return the values of rows as a reader finds them."""
+    found = np.zeros(len(at))
+    tau = np.multiply(times - segments.origin[at], 1e-6)
+    with np.errstate(all="ignore"):
+        for k in range(segments.coefs[name].shape[1] - 1, -1, -1):
+            found = found * tau + segments.coefs[name][at, k]
+    return found
+
+
+def is_greatest(rows, name, row):
+    """Return whether no row of the same instant has a greater value."""
+    values = rows.values[name]
+    same = (rows.keys == rows.keys[row]) & (rows.times == rows.times[row])
+    return not (values[same & np.isfinite(values)] > values[row]).any()
+
+
+def check(rows, segments, report):
+    """Check that each row with a value is in one segment, and near it."""
+    has_value = np.any([np.isfinite(each) for each in rows.values.values()], axis=0)
+    assert report.n_without == (~has_value).sum()
+    assert report.n_rows == has_value.sum()
+    assert report.n_segments == len(segments)
+    kept = rows.take(has_value)
+    at = segment_of(segments, kept.keys, kept.times)
+    n_lost = 0
+    for name, bound in rows.within.items():
+        values = kept.values[name]
+        far = np.abs(values - read(segments, name, at, kept.times))
+        allowed = bound.value * np.abs(values) if bound.is_relative else bound.value
+        is_lost = np.isfinite(values) & ~(far <= allowed)
+        n_lost += is_lost.sum()
+        for row in np.flatnonzero(is_lost):  # only against a greater one at the same instant
+            assert not is_greatest(kept, name, row)
+        near = np.isfinite(values) & ~is_lost
+        if report.n_conflicts:  # those that lost say nothing, wherever they are
+            near &= [is_greatest(kept, name, row) for row in range(len(values))]
+        worst = np.zeros(len(segments))
+        np.maximum.at(worst, at[near], far[near])
+        assert (segments.errors[name] >= worst).all()
+    assert n_lost <= report.n_conflicts
+
+
+def same(one, other):
+    """Check that segments are equal, to the bit."""
+    for name in ("keys", "origin", "lo", "hi", "is_point", "is_tombstone"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name), name)
+    for name in ("coefs", "errors"):
+        mine, others = getattr(one, name), getattr(other, name)
+        assert list(mine) == list(others)
+        for each in mine:
+            np.testing.assert_array_equal(mine[each], others[each], f"{name} of {each}")
+
+
+@given(drawn_rows(), methods, gaps)
+def test_every_row_is_in_one_segment_and_within_the_bound(rows, options, gap):
+    options = FitOptions(method=options.method, degree=options.degree, max_gap_us=gap)
+    check(rows, *fit(*rows.args, options))
+
+
+@given(drawn_rows(), methods, st.integers(0, 2**32))
+def test_any_order_of_rows_gives_the_same_segments(rows, options, seed):
+    order = np.random.default_rng(seed).permutation(len(rows.keys))
+    found, report = fit(*rows.args, options)
+    again, told = fit(*rows.take(order).args, options)
+    same(found, again)
+    assert told == report
+
+
+def in_blocks(rows, options, size):
+    """Fit rows block by block; yield what each block gave."""
+    start, carried, n = 0, None, len(rows.keys)
+    for stop in [*range(size, n, size), n]:
+        if stop <= start:
+            continue
+        part = rows.take(slice(start, stop))
+        block = fit_block(*part.args, options, carried=carried, is_last=stop == n)
+        start, carried = start + block.n_done, block.carried
+        yield block
+    assert start == n
+
+
+@given(drawn_rows(), methods, gaps, st.integers(1, 60))
+def test_any_cut_into_blocks_gives_the_same_segments(rows, options, gap, size):
+    options = FitOptions(
+        method=options.method, degree=options.degree, max_gap_us=gap, prefix_rows=16
+    )
+    found, report = fit(*rows.args, options)
+    blocks = list(in_blocks(rows, options, size))
+    told = sum((each.report for each in blocks), FitReport())
+    assert told == report
+    parts = [each.segments for each in blocks]
+    for name in ("keys", "origin", "lo", "hi"):
+        made = np.concatenate([getattr(each, name) for each in parts])
+        np.testing.assert_array_equal(made, getattr(found, name), name)
+    for name in rows.within:
+        coefs = np.concatenate([each.coefs[name] for each in parts])
+        np.testing.assert_array_equal(coefs, found.coefs[name])
+
+
+@given(drawn_rows(missing=False))
+def test_the_best_lines_are_never_more_than_swing_or_constants(rows):
+    n = {
+        method: len(fit(*rows.args, FitOptions(method=method))[0])
+        for method in ("linear", "swing", "constant")
+    }
+    # Rounding halves segments where it is as large as the bound, and products overflow at the ends.
+    if all(1e-200 < each.value < 1e290 and not each.is_relative for each in rows.within.values()):
+        assert n["linear"] <= min(n["swing"], n["constant"])
+
+
+@given(drawn_rows(ties=False, missing=False), st.sampled_from([None, 5, 3_000_000]))
+def test_connected_segments_have_no_jumps(rows, gap):
+    found, _ = fit(*rows.args, FitOptions(method="connected", max_gap_us=gap))
+    follows = np.flatnonzero((found.keys[1:] == found.keys[:-1]) & (found.hi[:-1] == found.lo[1:]))
+    for name in rows.within:
+        before = read(found, name, follows, found.hi[follows])
+        after = read(found, name, follows + 1, found.lo[follows + 1])
+        is_start = np.isin(found.lo[follows + 1], rows.times)
+        joined = before == after
+        # One that begins anew is one that rounding kept apart.
+        assert (joined | is_start).all()
+
+
+def test_a_segment_of_lines_is_one_and_exact():
+    found, report = fit(*rows_of(3.0 * np.arange(1000) + 7, bound=0.0).args)
+    assert (found.lo.tolist(), found.hi.tolist()) == ([0], [1000 * SECOND])
+    assert found.coefs["v"].tolist() == [[7.0, 3.0, 0.0]]
+    assert found.errors["v"].tolist() == [0.0]
+    assert report.fitters == {"linear": 1}
+
+
+def test_a_bound_of_zero_keeps_constants_and_lines_and_else_every_row():
+    values = [5.0] * 10 + [1.1, 2.7, 0.3, 9.9]
+    found, _ = fit(*rows_of(values).args, FitOptions(method="constant"))
+    assert found.lo.tolist() == [0, *(each * SECOND for each in range(10, 14))]
+    assert found.coefs["v"][:, 0].tolist() == [5.0, 1.1, 2.7, 0.3, 9.9]
+
+
+def test_attributes_share_break_points():
+    n = 20
+    values = {"a": np.where(np.arange(n) < 5, 0.0, 9.0), "b": np.where(np.arange(n) < 12, 0.0, 9.0)}
+    found, _ = fit(
+        np.zeros(n, np.int64),
+        np.arange(n) * SECOND,
+        values,
+        {"a": Bound(0.1), "b": Bound(0.1)},
+        FitOptions(method="constant"),
+    )
+    assert found.lo.tolist() == [0, 5 * SECOND, 12 * SECOND]
+    assert found.coefs["a"].tolist() == [[0.0], [9.0], [9.0]]
+
+
+def test_a_gap_ends_a_segment_and_has_no_model():
+    times = np.array([0, 1, 2, 3, 100, 101, 102]) * SECOND
+    rows = rows_of([1.0] * 7, times=times)
+    found, _ = fit(*rows.args, FitOptions(max_gap_us=10 * SECOND))
+    assert found.lo.tolist() == [0, 100 * SECOND]
+    assert found.hi.tolist() == [4 * SECOND, 103 * SECOND], "one typical spacing each"
+
+
+def test_an_instant_alone_stands_for_a_second_at_most_the_gap():
+    for gap, length in ((None, SECOND), (7, 7), (10 * SECOND, SECOND)):
+        found, _ = fit(*rows_of([4.0]).args, FitOptions(max_gap_us=gap))
+        assert (found.hi - found.lo).tolist() == [length]
+
+
+def test_two_values_of_an_instant_are_both_near_or_the_greater_wins():
+    near = rows_of([1.0, 1.5, 1.2], times=[0, 0, SECOND], bound=0.25)
+    found, report = fit(*near.args, FitOptions(method="constant"))
+    assert report.n_conflicts == 0
+    assert found.coefs["v"].tolist() == [[1.25]]
+    apart = rows_of([1.0, 1.6, 1.6], times=[0, 0, SECOND], bound=0.25)
+    found, report = fit(*apart.args, FitOptions(method="constant"))
+    assert report.n_conflicts == 1
+    assert found.coefs["v"].tolist() == [[1.6]]
+
+
+def test_rows_without_a_value_are_skipped_and_an_attribute_without_any_is_nan():
+    n = 6
+    values = {"a": np.array([1.0, np.nan, 1.0, np.nan, np.inf, 1.0]), "b": np.full(n, np.nan)}
+    within = {"a": Bound(0.0), "b": Bound(0.0)}
+    found, report = fit(np.zeros(n, np.int64), np.arange(n) * SECOND, values, within)
+    assert report.n_rows == 3
+    assert report.n_without == 3
+    assert found.coefs["a"].tolist() == [[1.0, 0.0, 0.0]]
+    assert np.isnan(found.coefs["b"][:, 0]).all()
+
+
+def test_no_rows_have_no_segments():
+    nothing = np.empty(0, np.int64)
+    found, report = fit(nothing, nothing, {"v": np.empty(0)}, {"v": Bound(1.0)})
+    assert len(found) == 0
+    assert report == FitReport()
+    assert found.coefs["v"].shape == (0, 3)
+
+
+def test_coefficients_do_not_know_the_epoch():
+    """T27: in absolute time they would lose their digits."""
+    tau = np.arange(0, 10, 0.5)
+    times = 1_700_000_000 * SECOND + (tau * SECOND).astype(np.int64)
+    rows = rows_of(1 + 2 * tau + 0.5 * tau**2, times=times, bound=1e-9)
+    found, _ = fit(*rows.args, FitOptions(method="polynomial", degree=2))
+    assert len(found) == 1
+    np.testing.assert_allclose(found.coefs["v"], [[1, 2, 0.5]], atol=1e-8)
+
+
+def test_each_entity_has_the_fitter_that_stores_least():
+    n = 2000
+    step = np.arange(n)
+    rng = np.random.default_rng(3)
+    steps = np.cumsum(rng.integers(-9, 9, n) * (rng.random(n) < 0.05)) * 10.0
+    values = np.concatenate([steps, np.abs(step % 200 - 100.0) * 5, 50 * np.sin(step / 40)])
+    keys = np.repeat(np.arange(3), n)
+    rows = Rows(keys, np.tile(step, 3) * SECOND, {"v": values}, {"v": Bound(0.5)})
+    found, report = fit(*rows.args, FitOptions(degree=3))
+    assert report.fitters["constant"] == 1
+    assert report.fitters["linear"] == 1
+    assert report.fitters["degree 3"] == 1
+    assert "constant 1, degree 3 1, linear 1" in str(report)
+    by_method = [
+        len(fit(*rows.args, FitOptions(method=each))[0]) for each in ("constant", "linear")
+    ]
+    assert len(found) < min(by_method)
+
+
+def test_polynomials_of_their_own_degree_are_found():
+    step = np.linspace(-1, 1, 3000)
+    for degree in (2, 3, 4):
+        values = np.polynomial.chebyshev.chebval(step, [0] * degree + [100.0])
+        options = FitOptions(method="polynomial", degree=degree)
+        found, _ = fit(*rows_of(values, bound=1e-6).args, options)
+        assert len(found) == 1
+
+
+def test_a_segment_ends_at_the_most_rows_that_it_may_have():
+    n = kernels.MAX_INSTANTS + 10
+    found, _ = fit(*rows_of(np.zeros(n)).args)
+    assert found.lo.tolist() == [0, kernels.MAX_INSTANTS * SECOND]
+
+
+@pytest.mark.parametrize("bound", [Bound(0.0), Bound(1e-30), Bound(1e300), Bound(1.0, True)])
+def test_the_ends_of_doubles_hold(bound):
+    values = [0.0, -0.0, 5e-324, 1e-308, 1.7e308, -1.7e308, 1.7e308, 1.0, 1.0 + 2**-52, 1e16]
+    rows = rows_of(values, bound=bound)
+    for method, degree in METHODS:
+        check(rows, *fit(*rows.args, FitOptions(method=method, degree=degree)))
+
+
+def test_a_report_can_be_shown():
+    rows = rows_of([1.0, np.nan, 5.0, 2.0], times=[0, 1, 2, 2])
+    told = str(fit(*rows.args)[1])
+    assert told == (
+        "3 rows in 1 segment, 3.0 rows each; entities by fitter: linear 1; "
+        "1 row without a value; 1 value lost to a greater one at the same instant"
+    )
