@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import Any
 
-from eddyline.errors import OptionError, QueryError
-from eddyline.options import is_one_of
-from eddyline.query.cql import read_window
-from eddyline.query.windows import LONGEST, SlideWindow
+from eddyline.errors import OptionError
+from eddyline.options import in_range, is_one_of
+from eddyline.query.select.intervals import micros_in
 from eddyline.registry import checked_text
 
 METHODS = ("auto", "constant", "swing", "connected", "linear", "polynomial")
@@ -104,11 +103,10 @@ class FitOptions:
 
     def __post_init__(self) -> None:
         is_one_of(self, "method", METHODS)
-        for name, low, high in (("degree", 0, MAX_DEGREE), ("prefix_rows", 16, 1 << 16)):
-            value = getattr(self, name)
-            if not _is_number(value) or not low <= value <= high or value % 1:
-                msg = f"{name} is a whole number in [{low}, {high}], got {value!r:.60}"
-                raise OptionError(msg, option=name, got=repr(value))
+        in_range(self, "degree", 0, MAX_DEGREE)
+        in_range(self, "prefix_rows", 16, 1 << 16)
+        if self.max_gap_us is not None:
+            in_range(self, "max_gap_us", 1, 2**63 - 1)
 
     @property
     def n_coefs(self) -> int:
@@ -127,13 +125,10 @@ def read_gap(given: Any) -> int | None:
         return None
     msg = f"max_gap is an interval such as '10 minutes', or seconds above 0; got {given!r:.60}"
     if isinstance(given, str):
-        try:
-            window = read_window(f"RANGE {given}", "max_gap")
-        except QueryError as error:
-            raise OptionError(msg, got=given) from error
-        if isinstance(window, SlideWindow) or window.length == LONGEST or window.length < 1:
+        micros = micros_in(given)
+        if micros is None or micros < 1:
             raise OptionError(msg, got=given)
-        return int(window.length)
+        return micros
     seconds = given.total_seconds() if hasattr(given, "total_seconds") else given
     if not _is_number(seconds) or not 1e-6 <= seconds < 1e12:
         raise OptionError(msg, got=repr(given))

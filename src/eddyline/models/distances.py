@@ -13,7 +13,7 @@ import numpy as np
 from eddyline.errors import NotSupportedError
 from eddyline.models import polynomials
 from eddyline.models.sampling import Samples
-from eddyline.models.segments import MICROS
+from eddyline.models.segments import in_seconds
 from eddyline.models.windows import windows_at
 
 if TYPE_CHECKING:
@@ -74,10 +74,11 @@ def _distance_part(pairs: Segments, axes: Mapping[str, str]) -> Part:
     change = np.stack([each[:, 1] for each in apart], axis=1)
 
     def part(places: Indices, start: Ints, stop: Ints) -> Floats:
-        since: Floats = np.multiply(start - pairs.origin[places], MICROS)
-        length: Floats = np.multiply(stop - start, MICROS)
+        since = in_seconds(start - pairs.origin[places])
         velocity = change[places]
-        return distance_integral(first[places] + velocity * since[:, None], velocity, length)
+        return distance_integral(
+            first[places] + velocity * since[:, None], velocity, in_seconds(stop - start)
+        )
 
     return part
 

@@ -7,19 +7,18 @@ on its own origin and with its own coefficients.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Self
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from eddyline.models import timeline
+from eddyline.models.columns import Columns
 from eddyline.models.expressions import Terms
-from eddyline.models.segments import MICROS
+from eddyline.models.segments import in_seconds
 from eddyline.models.solving import cuts
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from eddyline.data.arrays import Floats, Indices, Ints, Mask
 
 
@@ -37,12 +36,11 @@ class Functions:
 
     def begun(self, rows: Indices, lo: Ints) -> Terms:
         """Return some of them with ``lo`` as the origin."""
-        by: Floats = np.multiply(lo - self.origin[rows], MICROS)
-        return Terms.since(self.coefs[rows], by)
+        return Terms.since(self.coefs[rows], in_seconds(lo - self.origin[rows]))
 
 
 @dataclass(frozen=True)
-class Pieces:
+class Pieces(Columns):
     """Pieces of curves, ``[n]`` each; those of one curve do not overlap.
 
     Attributes:
@@ -60,16 +58,6 @@ class Pieces:
     lo: Ints
     hi: Ints
     errors: Floats
-
-    def take(self, rows: Indices | Mask) -> Self:
-        """Return the pieces at places or under a mask."""
-        return type(self)(*(getattr(self, each.name)[rows] for each in fields(self)))
-
-    @classmethod
-    def joined(cls, parts: Sequence[Self]) -> Self:
-        """Return several as one."""
-        names = [each.name for each in fields(cls)]
-        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
 
 def extreme(functions: Functions, pieces: Pieces, *, largest: bool) -> Pieces:

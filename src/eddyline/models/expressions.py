@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eddyline.models import polynomials
-from eddyline.models.segments import MICROS
+from eddyline.models.segments import in_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from eddyline.data.arrays import Floats, Ints
+    from eddyline.data.arrays import Floats
     from eddyline.models.segments import Segments
 
 ROUNDING = 16 * 2.0**-53
@@ -231,12 +231,6 @@ def _reach(coefs: Floats, length: Floats) -> Floats:
     return np.maximum(np.abs(low), np.abs(high))
 
 
-def lengths(lo: Ints, hi: Ints) -> Floats:
-    """Return how long ranges are, in seconds."""
-    found: Floats = np.multiply(hi - lo, MICROS)
-    return found
-
-
 def projected(segments: Segments, columns: Mapping[str, Expression]) -> Segments:
     """Return segments with attributes that are computed from theirs (Pulse 3.5).
 
@@ -248,7 +242,7 @@ def projected(segments: Segments, columns: Mapping[str, Expression]) -> Segments
     given = {name: Terms.since(each, origins) for name, each in segments.coefs.items()}
     since_lo = segments.seconds(segments.lo)
     begun = {name: Terms.since(each, since_lo) for name, each in segments.coefs.items()}
-    length = lengths(segments.lo, segments.hi)
+    length = in_seconds(segments.hi - segments.lo)
     coefs, errors = {}, {}
     for name, expression in columns.items():
         found = terms_of(expression, given).cleaned

@@ -13,8 +13,7 @@ import numpy as np
 
 from eddyline.models import polynomials, timeline
 from eddyline.models.envelopes import Functions, Pieces, extreme
-from eddyline.models.expressions import lengths
-from eddyline.models.segments import MICROS, Segments
+from eddyline.models.segments import MICROS, Segments, in_seconds
 
 if TYPE_CHECKING:
     from eddyline.data.arrays import Floats, Indices, Ints
@@ -45,7 +44,7 @@ def envelope(
         groups: for each segment a dense id of what the extreme is taken of; None is one for all.
     """
     given = np.zeros(len(segments), np.int64) if groups is None else groups
-    solid = np.flatnonzero(~segments.is_point & ~segments.is_tombstone)
+    solid = np.flatnonzero(segments.solid)
     functions = Functions(segments.origin, segments.coefs[attribute])
     pieces = Pieces(
         given, segments.keys, np.arange(len(segments)), segments.lo, segments.hi,
@@ -70,8 +69,8 @@ def windowed_extremum(
         width_us: how long the window ``(t - width, t]`` is, in microseconds, more than 0.
         largest: the greatest, or the least.
     """
-    solid = segments.take(~segments.is_point & ~segments.is_tombstone)
-    solid = solid.take(np.lexsort((solid.lo, solid.keys)))
+    solid = segments.take(segments.solid)
+    solid = solid.take(solid.by_time)
     now = _curve(solid, attribute)
     ago = (replace(now[0], origin=now[0].origin + width_us), _later(now[1], width_us))
     functions, pieces = _together([now, ago, _turning(solid, attribute, width_us)])
@@ -122,7 +121,7 @@ def _turning(segments: Segments, attribute: str, width_us: int) -> tuple[Functio
 def _turns(segments: Segments, attribute: str) -> tuple[Indices, Ints, Floats]:
     """Return segment, instant and value of ends and turning points."""
     coefs = polynomials.shifted(segments.coefs[attribute], segments.seconds(segments.lo))
-    length = lengths(segments.lo, segments.hi)
+    length = in_seconds(segments.hi - segments.lo)
     inner = polynomials.breaks(polynomials.derivative(coefs), length)
     seconds = np.concatenate([np.zeros((len(length), 1)), inner, length[:, None]], axis=1)
     values = polynomials.evaluate(coefs, seconds)

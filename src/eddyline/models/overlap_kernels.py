@@ -9,10 +9,7 @@ import numpy as np
 from eddyline.data.jit import compiled
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
-    Ints = NDArray[np.int64]
+    from eddyline.data.arrays import Floats, Ints
 
 
 @compiled

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from eddyline.models import polynomials, timeline
-from eddyline.models.expressions import lengths
 from eddyline.models.overlap_kernels import near_pairs
+from eddyline.models.segments import in_seconds
 from eddyline.models.solving import begun
 
 if TYPE_CHECKING:
@@ -37,16 +37,6 @@ class Pairs:
     right: Indices
     lo: Ints
     hi: Ints
-
-
-def end_of(segments: Segments) -> Ints:
-    """Return where segments end, of a point the microsecond behind its instant, ``[n]``."""
-    return segments.hi + segments.is_point
-
-
-def by_time(segments: Segments) -> Indices:
-    """Return the places of segments in the order of entities and time."""
-    return np.lexsort((segments.lo, segments.keys))
 
 
 def overlap_pairs(
@@ -81,10 +71,10 @@ def same_entity(left: Segments, right: Segments) -> Pairs:
 
     Each side's segments of an entity do not overlap each other; they may be in any order.
     """
-    one, other = by_time(left), by_time(right)
+    one, other = left.by_time, right.by_time
     found = overlap_pairs(
-        left.keys[one], left.lo[one], end_of(left)[one],
-        right.keys[other], right.lo[other], end_of(right)[other],
+        left.keys[one], left.lo[one], left.ends[one],
+        right.keys[other], right.lo[other], right.ends[other],
     )  # fmt: skip
     return Pairs(one[found.left], other[found.right], found.lo, found.hi)
 
@@ -124,7 +114,7 @@ def _swept(
     boxes = _boxes(left.take(one), [a for a, _ in within], np.array([*within.values()]) / 2)
     others = _boxes(right.take(other), [b for _, b in within], np.array([*within.values()]) / 2)
     keys, other_keys = left.keys[one], right.keys[other]
-    ends, other_ends = end_of(left)[one], end_of(right)[other]
+    ends, other_ends = left.ends[one], right.ends[other]
     # Of one set each begins with itself and those before it that begin at the same instant.
     first = np.arange(len(lo)) + 1 if is_self else np.searchsorted(other_lo, lo, "left")
     last = np.searchsorted(other_lo, ends, "left")
@@ -144,7 +134,7 @@ def _sorted(segments: Segments) -> Indices:
 def _boxes(segments: Segments, names: Sequence[str], margin: Floats) -> tuple[Floats, Floats]:
     """Return the least and greatest values of attributes, ``[n, axes]`` each, and a margin."""
     low, high = np.empty((2, len(segments), len(names)))
-    length = lengths(segments.lo, segments.hi)
+    length = in_seconds(segments.hi - segments.lo)
     known = {name: polynomials.extremes(each.coefs, length)
              for name, each in begun(segments, set(names)).items()}  # fmt: skip
     for axis, name in enumerate(names):

@@ -17,7 +17,7 @@ from eddyline.models.segments import MICROS
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    Floats = NDArray[np.float64]
+    from eddyline.data.arrays import Floats, Ints
 
 _ROUNDING = 16 * 2.0**-53
 """How far from 0 a computed sum may be that is 0 exactly, in parts of the sum of its terms' sizes.
@@ -170,9 +170,7 @@ def root_between(
 
 
 @compiled
-def cuts(
-    coefs: Floats, lo: NDArray[np.int64], hi: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int8]]:
+def cuts(coefs: Floats, lo: Ints, hi: Ints) -> tuple[Ints, NDArray[np.int8]]:
     """Return the instants of roots in ``(lo, hi)``, then ``hi``, and the signs in between.
 
     Coefficients have ``lo`` as their origin; times are microseconds.

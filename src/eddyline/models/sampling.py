@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from eddyline.models import polynomials, timeline
-from eddyline.models.overlaps import by_time, end_of
+from eddyline.models.segments import in_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -79,7 +79,7 @@ def sampled(segments: Segments, every_us: int) -> Samples:
 
 def at_instants(segments: Segments, rows: Indices, times: Ints) -> Samples:
     """Return the values of segments, by their places, at an instant each."""
-    since: Floats = np.multiply(times - segments.origin[rows], 1e-6)
+    since = in_seconds(times - segments.origin[rows])
     values = {
         name: polynomials.evaluate(each[rows], since) for name, each in segments.coefs.items()
     }
@@ -94,9 +94,9 @@ def changes(segments: Segments) -> Changes:
     Args:
         segments: those of one entity do not overlap; tombstones are gaps.
     """
-    order = by_time(segments)
+    order = segments.by_time
     order = order[~segments.is_tombstone[order]]
-    keys, lo, end = segments.keys[order], segments.lo[order], end_of(segments)[order]
+    keys, lo, end = segments.keys[order], segments.lo[order], segments.ends[order]
     new = timeline.is_first(keys)
     # A point that the next range begins with, or that a range ends at, is part of it.
     touches = np.maximum(segments.hi[order], lo)[:-1] == lo[1:]

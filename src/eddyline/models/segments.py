@@ -16,6 +16,12 @@ MICROS = 1e-6
 """Seconds in a microsecond: times are integers, polynomials take seconds since their origin."""
 
 
+def in_seconds(micros: Ints) -> Floats:
+    """Return lengths of time in microseconds as seconds, as every reader computes them."""
+    found: Floats = np.multiply(micros, MICROS)
+    return found
+
+
 @dataclass(frozen=True)
 class Segments:
     """One segment an entry: on ``[lo, hi)`` an attribute is a polynomial of ``time - origin``.
@@ -55,6 +61,22 @@ class Segments:
         }
         return replace(self, **taken)
 
+    @property
+    def ends(self) -> Ints:
+        """Where segments end (µs), of a point the microsecond behind its instant, ``[n]``."""
+        return self.hi + self.is_point
+
+    @property
+    def by_time(self) -> Indices:
+        """The places of segments in the order of entities and time, ``[n]``."""
+        return np.lexsort((self.lo, self.keys))
+
+    @property
+    def solid(self) -> Mask:
+        """Which segments have a length and a model: no points, no tombstones, ``[n]``."""
+        found: Mask = ~self.is_point & ~self.is_tombstone
+        return found
+
     def cut(self, lo: Ints, hi: Ints) -> Self:
         """Return the segments on other ranges; their polynomials stay as they are."""
         return replace(self, lo=lo, hi=hi)
@@ -65,8 +87,7 @@ class Segments:
         Args:
             times: an instant for each segment, in microseconds, ``[n]``.
         """
-        since: Floats = np.multiply(times - self.origin, MICROS)
-        return since
+        return in_seconds(times - self.origin)
 
 
 def _taken(value: Any, rows: Indices | Mask) -> Any:

@@ -10,18 +10,19 @@ two that fall on one microsecond are one instant.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Self
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from eddyline.models import polynomial_kernels, polynomials
+from eddyline.models.columns import Columns
 from eddyline.models.conditions import Condition, attributes, comparisons, holds
-from eddyline.models.expressions import ROUNDING, Expression, Terms, lengths, terms_of
-from eddyline.models.segments import MICROS
+from eddyline.models.expressions import ROUNDING, Expression, Terms, terms_of
+from eddyline.models.segments import MICROS, in_seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
     from numpy.typing import NDArray
 
@@ -40,7 +41,7 @@ _TRUE_FOR = {"<": (-1,), "<=": (-1, 0), "=": (0,), "<>": (-1, 1), ">=": (0, 1), 
 
 
 @dataclass(frozen=True)
-class Ranges:
+class Ranges(Columns):
     """Ranges of time, each within a segment, in the order of segments and time.
 
     Attributes:
@@ -54,16 +55,6 @@ class Ranges:
     lo: Ints
     hi: Ints
     is_point: Mask
-
-    def take(self, rows: Indices) -> Self:
-        """Return the ranges at places, in that order."""
-        return type(self)(*(getattr(self, each.name)[rows] for each in fields(self)))
-
-    @classmethod
-    def joined(cls, parts: Sequence[Self]) -> Self:
-        """Return several as one."""
-        names = [each.name for each in fields(cls)]
-        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
     def of(self, segments: Segments) -> Segments:
         """Return the segments on their ranges; polynomials and origins stay as they are."""
@@ -171,7 +162,7 @@ class _Polynomials:
 
     def settled(self) -> tuple[Mask, Mask]:
         """Return where bounds show that the condition holds, and where it may hold."""
-        length = lengths(self._lo, self._hi)
+        length = in_seconds(self._hi - self._lo)
         known = {each: _bounded(coefs, length) for each, coefs in self._coefs.items()}
 
         def certain(comparison: Comparison) -> Mask:

@@ -14,7 +14,6 @@ import numpy as np
 
 from eddyline.models import timeline
 from eddyline.models.envelopes import Functions, Pieces, extreme
-from eddyline.models.overlaps import end_of
 from eddyline.models.solving import Ranges
 
 if TYPE_CHECKING:
@@ -56,7 +55,7 @@ def latest(segments: Segments, arrival: Ints) -> Segments:
     functions = Functions(segments.lo, numbers[:, None].astype(np.float64))
     rows = np.arange(len(segments))
     nothing = np.zeros(len(segments))
-    pieces = Pieces(segments.keys, numbers, rows, segments.lo, end_of(segments), nothing)
+    pieces = Pieces(segments.keys, numbers, rows, segments.lo, segments.ends, nothing)
     found = extreme(functions, pieces, largest=True)
     made = segments.take(found.rows).cut(found.lo, found.hi)
     return made.cut(made.lo, np.where(made.is_point, made.lo, made.hi))
@@ -82,7 +81,7 @@ def with_retractions(segments: Segments, found: Ranges) -> Segments:
     after, before = np.concatenate([rows, found.rows]), np.concatenate([found.rows, rows])
     starts, stops = (
         np.concatenate([segments.lo, ends]),
-        np.concatenate([found.lo, end_of(segments)]),
+        np.concatenate([found.lo, segments.ends]),
     )
     # Each stretch begins where the segment or a solution ended, and ends where the next one begins.
     first, last = np.lexsort((starts, after)), np.lexsort((stops, before))

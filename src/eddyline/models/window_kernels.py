@@ -9,13 +9,11 @@ import numpy as np
 from eddyline.data.jit import compiled
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
+    from eddyline.data.arrays import Floats, Mask
 
 
 @compiled
-def sums_before(values: Floats, is_first: NDArray[np.bool_]) -> tuple[Floats, Floats]:
+def sums_before(values: Floats, is_first: Mask) -> tuple[Floats, Floats]:
     """Return the sum of the values before each one of its entity, and what rounding took from it.
 
     The two together have twice the digits of a float: the difference of two of them is as exact as

@@ -18,7 +18,7 @@ import numpy as np
 
 from eddyline.models import polynomials, timeline
 from eddyline.models.sampling import Samples, ticks
-from eddyline.models.segments import MICROS, Segments
+from eddyline.models.segments import Segments, in_seconds
 from eddyline.models.window_kernels import sums_before
 
 if TYPE_CHECKING:
@@ -89,8 +89,7 @@ class Windows:
     @property
     def covered_s(self) -> Floats:
         """The same in seconds."""
-        found: Floats = np.multiply(self.covered, MICROS)
-        return found
+        return in_seconds(self.covered)
 
     @property
     def gains(self) -> Ints:
@@ -178,8 +177,8 @@ def windows_at(segments: Segments, width_us: int, every_us: int, *, covered: boo
 
 def track_of(segments: Segments, width_us: int) -> Track:
     """Return the segments that have a length, with the gaps before and between them."""
-    solid = segments.take(~segments.is_point & ~segments.is_tombstone)
-    solid = solid.take(np.lexsort((solid.lo, solid.keys)))
+    solid = segments.take(segments.solid)
+    solid = solid.take(solid.by_time)
     keys, lo, hi = solid.keys, solid.lo, solid.hi
     first = timeline.is_first(keys)
     before = np.where(first, lo - width_us, np.roll(hi, 1))
@@ -196,15 +195,15 @@ def polynomial_part(segments: Segments, coefs: Floats) -> Part:
     """Return what integrates polynomials of segments over parts of them."""
 
     def part(places: Indices, start: Ints, stop: Ints) -> Floats:
-        length: Floats = np.multiply(stop - start, MICROS)
-        return polynomials.evaluate(_integrated(segments, coefs, places, start), length)
+        integrated = _integrated(segments, coefs, places, start)
+        return polynomials.evaluate(integrated, in_seconds(stop - start))
 
     return part
 
 
 def _integrated(segments: Segments, coefs: Floats, places: Indices, start: Ints) -> Floats:
     """Return antiderivatives that have their origin, and are 0, at an instant of each."""
-    by: Floats = np.multiply(start - segments.origin[places], MICROS)
+    by = in_seconds(start - segments.origin[places])
     return polynomials.antiderivative(polynomials.shifted(coefs[places], by))
 
 
@@ -256,7 +255,7 @@ def _counted(windows: Windows, *, is_covered: bool) -> Mask:
 def _segments(windows: Windows, hi: Ints, divisor: Floats) -> Segments:
     """Return the integrals over windows as segments from ``windows.at`` on."""
     given = windows.track.segments
-    length: Floats = np.multiply(hi - windows.at, MICROS)
+    length = in_seconds(hi - windows.at)
     coefs, errors = {}, {}
     for name, each in given.coefs.items():
         coefs[name] = _formulas(windows, each) / divisor[:, None]
