@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from eddyline.models.envelopes import Pieces, fused
 from eddyline.models.extrema import envelope, windowed_extremum
 from tests.models.pieces import EPOCH, SECOND, drawn, pieces, ranges, value
 
@@ -137,7 +138,24 @@ def derived(segments):
     return np.concatenate([coefs[:, 1:] * np.arange(1, coefs.shape[1]), coefs[:, :1] * 0], axis=1)
 
 
-def test_a_gap_parts_the_pieces_of_one_function_and_errors_are_of_all_that_were_compared():
+def test_neighbours_of_one_function_are_one_piece_unless_a_gap_parts_them():
+    def found(*ranges):
+        n = len(ranges)
+        zero, lo, hi = np.zeros(n, np.int64), *np.array(ranges).T
+        made = fused(Pieces(zero, zero, zero, lo, hi, np.arange(n) / 8))
+        return [*zip(made.lo.tolist(), made.hi.tolist(), made.errors.tolist(), strict=True)]
+
+    assert found((0, 2), (2, 5)) == [(0, 5, 0.125)]
+    assert found((0, 2), (3, 5)) == [(0, 2, 0.0), (3, 5, 0.125)]
+
+
+def test_segments_without_values_are_left_out():
+    segments = pieces((0, 0, 9, {"x": [np.nan]}), (1, 2, 4, {"x": [5]}), (0, 9, 10, {"x": [3]}))
+    assert ranges(envelope(segments, "x", largest=True).segments) == [(2, 4), (9, 10)]
+    assert ranges(windowed_extremum(segments, "x", SECOND, largest=False)) == [(9, 10), (2, 4)]
+
+
+def test_errors_are_of_all_that_were_compared():
     segments = pieces((0, 0, 9, {"x": [1]}), (1, 2, 4, {"x": [5]}), (2, 20, 21, {"x": [1]}))
     segments = replace(segments, errors={"x": np.array([0.1, 0.7, 0.2])})
     found = envelope(segments, "x", largest=False).segments

@@ -223,3 +223,18 @@ def test_a_quartic_that_touches_is_one_point(root):
     found = solved("x <= 0", (0, 0, 3, {"x": coefs}))
     assert found == [(pytest.approx(root, abs=1e-6), pytest.approx(root, abs=1e-6))]
     assert found[0][0] == found[0][1]
+
+
+@pytest.mark.parametrize("op", ["<", "<=", "=", "<>", ">=", ">"])
+def test_no_comparison_is_true_of_an_attribute_without_values(op):
+    nan = float("nan")
+    segments = pieces(
+        (0, 0, 4, {"x": [nan, nan, nan], "y": [-1, 1]}),
+        (1, 1, 1, {"x": [nan], "y": [0, 1]}),
+        (2, 0, 4, {"x": [nan], "y": [-1, 1]}),  # the rest of its coefficients is 0
+    )
+    names = [*segments.coefs]
+    for text in (f"x {op} 0", f"x {op} y", f"x * x - x {op} 1", f"y >= 0 AND x {op} 0"):
+        assert not len(where(segments, read_condition(text, names))), text
+    found = where(segments, read_condition(f"x {op} 0 OR y >= 0", names))
+    assert ranges(found) == [(1, 4), (1, 1), (1, 4)]

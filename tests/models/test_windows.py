@@ -36,6 +36,14 @@ def test_t12_window_inside_one_segment(start):
     assert found.coefs["x"][0, 3] == 0
 
 
+@given(segments=drawn(keys=1, most=1, start=EPOCH), width=st.integers(1, 3_000_000))
+def test_the_highest_power_goes_where_a_window_lies_in_one_segment(segments, width):
+    """A shift leaves the highest coefficient as it is: both terms cancel exactly (Pulse 3.7)."""
+    uneven = {"x": segments.coefs["x"] / 3}
+    found = windowed_sum(replace(segments, coefs=uneven), width)
+    assert not found.coefs["x"][:, -1].any()
+
+
 @START
 def test_t13_window_over_two_segments(start):
     segments = pieces((0, 0, 10, {"x": [2, 1]}), (0, 10, 20, {"x": [17, -0.5]}), start=start)

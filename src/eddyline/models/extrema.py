@@ -1,7 +1,7 @@
 """Least and greatest values: of several entities at an instant, and of one over a window.
 
 The least or greatest of polynomials is an envelope: at each instant a piece of one of them
-(Pulse 3.6). Points have no length and are left out; so are tombstones.
+(Pulse 3.6). Points have no length and are left out; so are tombstones, and segments without values.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from eddyline.models.envelopes import Functions, Pieces, extreme
 from eddyline.models.segments import MICROS, Segments, in_seconds
 
 if TYPE_CHECKING:
-    from eddyline.data.arrays import Floats, Indices, Ints
+    from eddyline.data.arrays import Floats, Indices, Ints, Mask
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ def envelope(
         groups: for each segment a dense id of what the extreme is taken of; None is one for all.
     """
     given = np.zeros(len(segments), np.int64) if groups is None else groups
-    solid = np.flatnonzero(segments.solid)
+    solid = np.flatnonzero(_valued(segments, attribute))
     functions = Functions(segments.origin, segments.coefs[attribute])
     pieces = Pieces(
         given, segments.keys, np.arange(len(segments)), segments.lo, segments.hi,
@@ -69,13 +69,19 @@ def windowed_extremum(
         width_us: how long the window ``(t - width, t]`` is, in microseconds, more than 0.
         largest: the greatest, or the least.
     """
-    solid = segments.take(segments.solid)
+    solid = segments.take(_valued(segments, attribute))
     solid = solid.take(solid.by_time)
     now = _curve(solid, attribute)
     ago = (replace(now[0], origin=now[0].origin + width_us), _later(now[1], width_us))
     functions, pieces = _together([now, ago, _turning(solid, attribute, width_us)])
     found = _within(extreme(functions, pieces, largest=largest), solid)
     return _segments(functions, found, attribute)
+
+
+def _valued(segments: Segments, attribute: str) -> Mask:
+    """Return which segments have a length and values of an attribute."""
+    found: Mask = segments.solid & ~np.isnan(segments.coefs[attribute]).any(axis=1)
+    return found
 
 
 def _segments(functions: Functions, pieces: Pieces, attribute: str) -> Segments:

@@ -36,6 +36,8 @@ _HALF_MICRO = MICROS / 2
 """Seconds around an instant within which a root is at the instant."""
 _UNKNOWN = 2
 """Instead of a sign: bounds do not settle it."""
+_NONE = 3
+"""Instead of a sign: an attribute has no value (NaN coefficients), and no comparison is true."""
 
 _TRUE_FOR = {"<": (-1,), "<=": (-1, 0), "=": (0,), "<>": (-1, 1), ">=": (0, 1), ">": (1,)}
 
@@ -64,7 +66,8 @@ class Ranges(Columns):
 def where(segments: Segments, condition: Condition) -> Segments:
     """Return segments on the ranges on which a condition holds (Pulse 3.3).
 
-    Tombstones stay. A point stays if the condition holds at its instant.
+    Tombstones stay. A point stays if the condition holds at its instant. No comparison is true of
+    an attribute that has no value on a segment, whose coefficients are NaN.
     """
     return solutions(segments, condition).of(segments)
 
@@ -123,12 +126,16 @@ def is_true(signs: Signs, op: str) -> Mask:
 
 
 def first_signs(coefs: Floats) -> Signs:
-    """Return the sign of each polynomial at its origin, 0 with a root within half a microsecond."""
+    """Return the sign of each polynomial at its origin, 0 with a root within half a microsecond.
+
+    It is ``_NONE`` for one with NaN coefficients.
+    """
     change = np.zeros(len(coefs))
     for power in range(coefs.shape[1] - 1, 0, -1):
         change = (change + np.abs(coefs[:, power])) * _HALF_MICRO
     first = coefs[:, 0]
-    return np.where(np.abs(first) <= change, 0, np.sign(first)).astype(np.int8)
+    signs = np.where(np.abs(first) <= change, 0, np.sign(first))
+    return np.where(np.isnan(first + change), _NONE, signs).astype(np.int8)
 
 
 def cuts(coefs: Floats, lo: Ints, hi: Ints) -> tuple[Ints, Signs]:
@@ -181,10 +188,8 @@ class _Polynomials:
         cut = {each: cuts(coefs[rows], lo, hi) for each, coefs in self._coefs.items()}
         left = _distinct([instants for instants, _ in cut.values()], lo, hi)
         right = np.concatenate([left[:, 1:], hi[:, None]], axis=1)
-        signs = {
-            each: _signs_on(left, *found, first_signs(self._coefs[each][rows]))
-            for each, found in cut.items()
-        }
+        first = {each: first_signs(coefs[rows]) for each, coefs in self._coefs.items()}
+        signs = {each: _signs_on(left, *found, first[each]) for each, found in cut.items()}
         alive = left < right
 
         def holds_on(at: int) -> Mask:
@@ -202,6 +207,7 @@ def _bounded(coefs: Floats, length: Floats) -> Signs:
     low, high = polynomials.bounds(coefs, length)
     margin = ROUNDING * (high - low + np.abs(coefs[:, 0]))
     found = np.where(low > margin, 1, np.where(high < -margin, -1, _UNKNOWN))
+    found = np.where(np.isnan(low), _NONE, found)
     return np.where(coefs.any(axis=1), found, 0).astype(np.int8)
 
 
@@ -230,9 +236,10 @@ def _signs_on(left: Ints, instants: Ints, own: Signs, first: Signs) -> tuple[Sig
         root = instants[:, each : each + 1]
         passed += root <= left
         is_root |= root == left
-    gap: Signs = np.take_along_axis(own, passed, axis=1)
+    is_none = (first == _NONE)[:, None]
+    gap: Signs = np.where(is_none, _NONE, np.take_along_axis(own, passed, axis=1)).astype(np.int8)
     point = np.where(is_root, 0, gap).astype(np.int8)
-    point[:, 0] = np.where(is_root[:, 0], 0, first)
+    point[:, 0] = np.where(is_root[:, 0] & (first != _NONE), 0, first)
     return gap, point
 
 

@@ -275,8 +275,6 @@ def _formulas(windows: Windows, coefs: Floats) -> Floats:
     heads = _moving(windows, coefs, windows.head, windows.at)
     found = heads - _moving(windows, coefs, windows.tail, windows.at - windows.width)
     found[:, 0] += windows.integrals(polynomial_part(segments, coefs))
-    # Where both ends are in one piece the highest powers are the same, but for rounding.
-    found[windows.head == windows.tail, -1] = 0.0
     return found
 
 
