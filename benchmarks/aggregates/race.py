@@ -107,13 +107,17 @@ class Contestants:
             return self._spark_batch(place, asked[0], has_history=way == "spark history")
         if way == "read":
             return self._read(place, asked[0])
+        if way == "eddyline files":
+            return self._eddyline(place, asked, to_files=True)
         return self._eddyline(place, asked, way.partition(" ")[2])
 
     def _stream(self, place: Path, asked: Asked, name: str) -> DataFrame:
         schema = self.spark.read.parquet(str(asked.batches[0] / f"{name}.parquet")).schema
         return self.spark.readStream.schema(schema).parquet(str(place / name))
 
-    def _eddyline(self, place: Path, asked: Sequence[Asked], plan: str) -> Contestant:
+    def _eddyline(
+        self, place: Path, asked: Sequence[Asked], plan: str = "", *, to_files: bool = False
+    ) -> Contestant:
         first = asked[0]
         engine = el.Engine(self.spark)
         for name, column in first.times.items():
@@ -124,7 +128,6 @@ class Contestants:
         for name, text, time in first.results:
             engine.stream(name, engine.query(text), time=time)
         answers: list[tuple[int, int]] = []
-        to_files, plan = plan == "files", "" if plan == "files" else plan
         sink: dict[str, Any] = {"sink": _counted(answers)}
         if to_files:
             sink = {"sink": "parquet", "path": str(place / "out")}
@@ -142,18 +145,16 @@ class Contestants:
         own = _aggregates_of(runs)
         for each in own if plan else ():
             each.loop.plan = plan
-        written = partial(self._written, [place / "out"]) if to_files else list
+        written = partial(self._written, place / "out") if to_files else list
         return Contestant(place, runs, answers, partial(_told, own), written)
 
-    def _written(self, folders: Sequence[Path]) -> list[tuple[int, int]]:
-        """Return the answers of files in folders and those below them."""
+    def _written(self, out: Path) -> list[tuple[int, int]]:
+        """Return the answers of the Parquet files in a folder and those below it."""
         answers: list[tuple[int, int]] = []
         count = _counted(answers)
-        for folder in folders:
-            files = sorted({each.parent for each in folder.rglob("*.parquet")})
-            for number, each in enumerate(files):
-                # Spark's own list of its files leaves out what was written twice.
-                count(self.spark.read.parquet(str(each)), number)
+        # Of a folder of Spark's its own list is read, which leaves out what was written twice.
+        for number, each in enumerate(sorted({path.parent for path in out.rglob("*.parquet")})):
+            count(self.spark.read.parquet(str(each)), number)
         return answers
 
     def _spark(self, place: Path, asked: Sequence[Asked], *, to_files: bool = False) -> Contestant:
@@ -183,7 +184,7 @@ class Contestants:
             used = sum(each["memoryUsedBytes"] for each in progress["stateOperators"])
             return {"n_kept": kept, "n_bytes": used}
 
-        written = partial(self._written, [place / "out"]) if to_files else list
+        written = partial(self._written, place / "out") if to_files else list
         return Contestant(place, queries, answers, told, written)
 
     def _spark_batch(self, place: Path, asked: Asked, *, has_history: bool) -> Contestant:

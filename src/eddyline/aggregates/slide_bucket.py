@@ -68,9 +68,9 @@ class SlideBatch(BucketBatch):
         first, last = self.slides.end_from(before + 1), self._last(fresh)
         if first > last:
             return None
-        if self.slides.length == LONGEST:
-            return Due(first, last, ALWAYS, (ALWAYS, ALWAYS))
         start = first - slide if self.plan.tells_old else first
+        if self.slides.length == LONGEST:
+            return Due(first, last, ALWAYS, (ALWAYS, start))
         return Due(first, last, first - self.back, (last - self.slides.length, start))
 
     def windows(self, due: Due, cells: Rows) -> pa.Table:

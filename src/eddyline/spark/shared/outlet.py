@@ -133,7 +133,7 @@ class SharedOutlet:
         try:
             found = _filled(kept)
             written = set()
-            for members in _with_files_alike(apart, found):
+            for members in _with_files_alike(apart, found, batch_id):
                 _write_files(kept, members, batch_id)
                 written |= {member.name for _, member in members}
             for place, member in apart:
@@ -195,7 +195,7 @@ def _own(rows: DataFrame) -> DataFrame:
 
 
 def _with_files_alike(
-    members: list[tuple[int, Member]], found: Mapping[int, int]
+    members: list[tuple[int, Member]], found: Mapping[int, int], batch_id: int
 ) -> list[list[tuple[int, Member]]]:
     """Return the queries whose files one job can write, together.
 
@@ -206,7 +206,8 @@ def _with_files_alike(
         sink = member.sink
         if type(sink) is not FileSink or sink.n_files is not None:
             continue
-        if place in found or sink.tells_columns:
+        # A first file tells the columns even if it has no rows: the sink itself writes that.
+        if place in found or sink.tells_columns(batch_id):
             folder = sink.path.rpartition("/")[0]
             key = (member.projections, sink.kind, repr(sorted(sink.options.items())), folder)
             alike.setdefault(key, []).append((place, member))
@@ -223,6 +224,8 @@ def _write_files(kept: DataFrame, members: list[tuple[int, Member]], batch_id: i
     rows = kept.withColumn(_PLACE, F.explode(PLACES)).where(F.col(_PLACE).isin([*sinks]))
     staging = first.sink.staging_of(batch_id)
     writer = first.sink.writer(rows.selectExpr(*texts, _PLACE))
+    # Nothing of an earlier attempt may stay: its places may have been those of other queries.
+    writer = writer.option("partitionOverwriteMode", "static")
     writer.partitionBy(_PLACE).save(f"{first.sink.path}/{staging}")
     for place, sink in sinks.items():
         assert isinstance(sink, FileSink)

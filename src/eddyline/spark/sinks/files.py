@@ -92,10 +92,11 @@ class FileSink:
         """Return the folder, within the path, that a batch is written to at first."""
         return f"_eddyline/{_prefix(batch_id)[:-1]}"
 
-    @property
-    def tells_columns(self) -> bool:
-        """Whether files are there from which readers know the columns."""
-        return self._newest >= 0 or bool(self._there)
+    def tells_columns(self, batch_id: int) -> bool:
+        """Whether files of other batches are there, from which readers know the columns."""
+        prefix = _prefix(batch_id)
+        is_there = any(not each.base_name.startswith(prefix) for each in self._there)
+        return is_there or 0 <= self._newest < batch_id
 
     def take(self, folder: str, batch_id: int) -> None:
         """Take the files of a batch that Spark wrote to a folder of the same file system.
