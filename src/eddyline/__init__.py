@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from eddyline.query.predicates import predicate, sql_predicate
 
 if TYPE_CHECKING:
-    from eddyline import sigma
+    from eddyline import models, sigma
     from eddyline.aggregates.user import Aggregate
     from eddyline.change import detector, detector_bank
     from eddyline.query.rules.rule import Rule
@@ -30,6 +30,7 @@ _ON_USE = {
     "all_of": "eddyline.spark.filters.conjunction",
     "detector": "eddyline.change",
     "detector_bank": "eddyline.change",
+    "models": "eddyline.models",
     "session": "eddyline.spark.session",
     "sigma": "eddyline.sigma",
     "window_aggregate": "eddyline.spark.aggregates.window_aggregate",
@@ -45,6 +46,7 @@ __all__ = [
     "all_of",
     "detector",
     "detector_bank",
+    "models",
     "predicate",
     "session",
     "sigma",

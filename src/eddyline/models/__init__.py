@@ -6,3 +6,22 @@
 rows at ticks (``sampling``); ``updates`` says what later ones leave of them. ``polynomials`` and
 ``timeline`` have the arithmetic. Imports what stands above ``models/`` and no operator.
 """
+
+from importlib import import_module
+from typing import Any
+
+_ON_USE = {"fit": "eddyline.spark.models.fitting", "read": "eddyline.spark.models.fitting"}
+"""The public face, which needs pyspark: imported when it is first used."""
+
+__all__ = ["fit", "read"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _ON_USE:
+        msg = f"module 'eddyline.models' has no attribute {name!r}"
+        raise AttributeError(msg)
+    return getattr(import_module(_ON_USE[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

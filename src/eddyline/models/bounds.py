@@ -10,8 +10,8 @@ from numbers import Real
 from typing import Any
 
 from eddyline.errors import OptionError
+from eddyline.models.lengths import read_length
 from eddyline.options import in_range, is_one_of
-from eddyline.query.select.intervals import micros_in
 from eddyline.registry import checked_text
 
 METHODS = ("auto", "constant", "swing", "connected", "linear", "polynomial")
@@ -121,18 +121,7 @@ def read_gap(given: Any) -> int | None:
     Raises:
         OptionError: it is something else, or not longer than 0.
     """
-    if given is None:
-        return None
-    msg = f"max_gap is an interval such as '10 minutes', or seconds above 0; got {given!r:.60}"
-    if isinstance(given, str):
-        micros = micros_in(given)
-        if micros is None or micros < 1:
-            raise OptionError(msg, got=given)
-        return micros
-    seconds = given.total_seconds() if hasattr(given, "total_seconds") else given
-    if not _is_number(seconds) or not 1e-6 <= seconds < 1e12:
-        raise OptionError(msg, got=repr(given))
-    return round(float(seconds) * 1e6)
+    return None if given is None else read_length("max_gap", given)
 
 
 def _is_number(value: Any) -> bool:

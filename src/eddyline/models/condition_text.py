@@ -62,6 +62,44 @@ def read_condition(text: str, names: Collection[str]) -> Condition:
     return _Reader(text, names).condition(parse_condition(text, "the condition"), is_so=True)
 
 
+def split_condition(
+    text: str, attributes: Collection[str], others: Collection[str]
+) -> tuple[list[str], Condition | None]:
+    """Part a condition into those on other columns and one on modelled attributes.
+
+    Args:
+        text: as above; what stands between its outermost ANDs is about the one or the other.
+        attributes: as above.
+        others: the other columns that there are. Case does not matter.
+
+    Returns:
+        The parts that read no modelled attribute, as SQL, and the condition on attributes if any.
+
+    Raises:
+        QueryError: as above.
+        NotSupportedError: as above, or a part is about both.
+    """
+    reader, tree = _Reader(text, attributes), parse_condition(text, "the condition")
+    known = {each.lower() for each in others} - {each.lower() for each in attributes}
+    native, modelled = [], []
+    for part in tree.flatten() if isinstance(tree, exp.And) else [tree]:
+        names = [each.name.lower() for each in part.find_all(exp.Column)]
+        is_other = [each in known for each in names]
+        if names and all(is_other):
+            native.append(_said(part))
+            continue
+        if any(is_other):
+            raise reader.unsupported(
+                f"{_said(part)} compares modelled attributes with other columns, or joins both by "
+                "OR; conditions on other columns stand beside these, joined by AND",
+                part,
+            )
+        modelled.append(reader.condition(part, is_so=True))
+    if len(modelled) > 1:
+        return native, And(tuple(modelled))
+    return native, modelled[0] if modelled else None
+
+
 def read_expression(text: str, names: Collection[str]) -> Expression:
     """Return the arithmetic that a text says: ``"S.ap - L.ap"``; names and errors as above."""
     reader = _Reader(text, names)

@@ -14,7 +14,7 @@ from eddyline.errors import NotSupportedError
 from eddyline.models import polynomials
 from eddyline.models.sampling import Samples
 from eddyline.models.segments import in_seconds
-from eddyline.models.windows import windows_at
+from eddyline.models.windows import polynomial_part, windows_at
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -60,9 +60,17 @@ def average_distances(
             )
             raise NotSupportedError(msg, attribute=name)
     windows = windows_at(pairs, width_us, every_us, covered=covered)
-    found = windows.integrals(_distance_part(windows.track.segments, axes))
+    seconds = windows.covered_s
+    found = windows.integrals(_distance_part(windows.track.segments, axes)) / seconds
+    error = windows.integrals(_error_part(windows.track.segments, axes)) / seconds
     keys = windows.track.keys[windows.head]
-    return Samples(keys, windows.at, {"distance": found / windows.covered_s})
+    return Samples(keys, windows.at, {"distance": found}, {"distance": error})
+
+
+def _error_part(pairs: Segments, axes: Mapping[str, str]) -> Part:
+    """Return what integrates how far a distance may be off: not more than both positions are."""
+    apart = [pairs.errors[one] + pairs.errors[other] for one, other in axes.items()]
+    return polynomial_part(pairs, np.sqrt(sum(each**2 for each in apart))[:, None])
 
 
 def _distance_part(pairs: Segments, axes: Mapping[str, str]) -> Part:

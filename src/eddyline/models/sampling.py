@@ -29,11 +29,13 @@ class Samples:
         keys: entities, ``[n]``.
         times: instants in microseconds, ``[n]``.
         values: each attribute's, ``[n]``.
+        errors: how far each may be from what the rows would give, ``[n]``.
     """
 
     keys: Ints
     times: Ints
     values: Mapping[str, Floats]
+    errors: Mapping[str, Floats]
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,8 @@ def at_instants(segments: Segments, rows: Indices, times: Ints) -> Samples:
     values = {
         name: polynomials.evaluate(each[rows], since) for name, each in segments.coefs.items()
     }
-    return Samples(segments.keys[rows], times, values)
+    errors = {name: each[rows] for name, each in segments.errors.items()}
+    return Samples(segments.keys[rows], times, values, errors)
 
 
 def changes(segments: Segments) -> Changes:

@@ -293,4 +293,9 @@ def _samples(windows: Windows, divisor: Floats) -> Samples:
         name: windows.integrals(polynomial_part(segments, each)) / divisor
         for name, each in segments.coefs.items()
     }
-    return Samples(windows.track.keys[windows.head], windows.at, values)
+    # An error is a constant on a segment: that of an integral is the errors' integral.
+    errors = {
+        name: windows.integrals(polynomial_part(segments, each[:, None])) / divisor
+        for name, each in segments.errors.items()
+    }
+    return Samples(windows.track.keys[windows.head], windows.at, values, errors)

@@ -1,0 +1,203 @@
+"""Segments as rows: one segment a row of an Arrow table, as files and DataFrames keep them.
+
+Columns are the entity's keys, ``origin``, ``lo`` and ``hi`` (timestamps), ``is_point``, ``tomb``,
+and for each attribute ``coef_<name>`` (coefficients by ascending powers of seconds since
+``origin``) and ``err_<name>`` (Pulse 7.1). What is none of these is a key.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from eddyline.errors import QueryError
+from eddyline.models.segments import Segments
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from eddyline.data.arrays import Floats, Indices, Ints, Mask
+
+TIMES = ("origin", "lo", "hi")
+FLAGS = ("is_point", "tomb")
+RESERVED = (*TIMES, *FLAGS)
+"""Columns of segments that belong to no attribute."""
+COEF, ERR = "coef_", "err_"
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Which columns a table of segments has."""
+
+    keys: tuple[str, ...]
+    """The columns that say the entity; none is one entity."""
+    attributes: tuple[str, ...]
+
+    @classmethod
+    def of(cls, columns: Sequence[str]) -> Layout:
+        """Read the layout from the names of columns.
+
+        Raises:
+            QueryError: a column of segments is not there.
+        """
+        attributes = tuple(each.removeprefix(COEF) for each in columns if each.startswith(COEF))
+        wanted = [*RESERVED, *(ERR + each for each in attributes)]
+        missing = [each for each in wanted if each not in columns]
+        if missing or not attributes:
+            lacking = ", ".join(missing) or f"{COEF}<attribute>"
+            msg = (
+                f"segments have the columns {', '.join(RESERVED)}, and {COEF}<attribute> and "
+                f"{ERR}<attribute> for each attribute; missing: {lacking}; got {', '.join(columns)}"
+            )
+            raise QueryError(msg, missing=missing, columns=list(columns))
+        known = {*RESERVED, *(prefix + each for prefix in (COEF, ERR) for each in attributes)}
+        return cls(tuple(each for each in columns if each not in known), attributes)
+
+    @property
+    def columns(self) -> list[str]:
+        """All columns in their order."""
+        pairs = [(COEF + each, ERR + each) for each in self.attributes]
+        return [*self.keys, *RESERVED, *(name for pair in pairs for name in pair)]
+
+
+@dataclass(frozen=True)
+class Keyed:
+    """Segments with what their entities are called.
+
+    Attributes:
+        segments: any.
+        entities: the keys of each entity, a row an id: ``segments.keys`` are places in it.
+    """
+
+    segments: Segments
+    entities: pa.Table
+
+    def of(self, rows: Indices, layout: Layout) -> Keyed:
+        """Return some of the segments, with the attributes of a layout."""
+        taken = self.segments.take(rows)
+        coefs = {each: taken.coefs[each] for each in layout.attributes}
+        errors = {each: taken.errors[each] for each in layout.attributes}
+        return Keyed(replace(taken, coefs=coefs, errors=errors), self.entities)
+
+    @property
+    def names(self) -> pa.Table:
+        """The keys of each segment, a row each."""
+        return self.entities.take(pa.array(self.segments.keys))
+
+
+def keyed(table: pa.Table, layout: Layout) -> Keyed:
+    """Return the segments of a table in its order, entities numbered as they come."""
+    ids, first = entity_ids(table, layout.keys)
+    coefs = {each: _coefs_of(_whole(table.column(COEF + each))) for each in layout.attributes}
+    errors = {each: _floats_of(table.column(ERR + each)) for each in layout.attributes}
+    origin, lo, hi = (micros_of(table.column(each)) for each in TIMES)
+    is_point, is_tombstone = (_flags_of(table.column(each)) for each in FLAGS)
+    segments = Segments(ids, origin, lo, hi, is_point, is_tombstone, coefs, errors)
+    return Keyed(segments, table.select(list(layout.keys)).take(pa.array(first)))
+
+
+def table_of(given: Keyed, zone: str | None) -> pa.Table:
+    """Return segments as rows.
+
+    Args:
+        given: segments and their entities.
+        zone: the time zone of timestamps, which says what they are and changes no instant; None is
+            for timestamps without one.
+    """
+    segments = given.segments
+    columns = dict(zip(given.entities.column_names, given.names.columns, strict=True))
+    for name, micros in zip(TIMES, (segments.origin, segments.lo, segments.hi), strict=True):
+        columns[name] = instants_of(micros, zone)
+    for name, flags in zip(FLAGS, (segments.is_point, segments.is_tombstone), strict=True):
+        columns[name] = pa.array(flags)
+    for attribute, coefs in segments.coefs.items():
+        columns[COEF + attribute] = _list_of(coefs)
+        columns[ERR + attribute] = pa.array(segments.errors[attribute])
+    return pa.table(columns)
+
+
+def entity_ids(table: pa.Table, keys: Sequence[str]) -> tuple[Ints, Indices]:
+    """Number the entities of rows in the order in which they come.
+
+    NULL is a value as in GROUP BY.
+
+    Returns:
+        The id of each row, ``[n]``, and the first row of each entity.
+    """
+    codes = np.zeros(table.num_rows, np.int64)
+    for each in keys:
+        encoded = pc.dictionary_encode(_whole(table.column(each)), null_encoding="encode")
+        own = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+        codes = np.unique(codes * (len(encoded.dictionary) + 1) + own, return_inverse=True)[1]
+    _, first, ids = np.unique(codes, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    number = np.empty(len(order), np.int64)
+    number[order] = np.arange(len(order))
+    return number[ids], first[order]
+
+
+def is_other_entity(table: pa.Table, keys: Sequence[str]) -> Mask:
+    """Return which rows are of another entity than the row before; the first is, ``[n]``."""
+    found = np.zeros(table.num_rows, np.bool_)
+    found[:1] = True
+    for each in keys:
+        encoded = pc.dictionary_encode(_whole(table.column(each)), null_encoding="encode")
+        codes = encoded.indices.to_numpy(zero_copy_only=False)
+        found[1:] |= codes[1:] != codes[:-1]
+    return found
+
+
+def micros_of(column: pa.ChunkedArray) -> Ints:
+    """Return timestamps as microseconds since 1970."""
+    micros = _whole(column).cast(pa.timestamp("us", getattr(column.type, "tz", None)))
+    found: Ints = micros.cast(pa.int64()).to_numpy(zero_copy_only=False)
+    return found
+
+
+def instants_of(micros: Ints, zone: str | None) -> pa.Array:
+    """Return microseconds since 1970 as timestamps."""
+    return pa.array(micros).cast(pa.timestamp("us", zone))
+
+
+def values_of(table: pa.Table, attributes: Iterable[str]) -> dict[str, Floats]:
+    """Return columns as numbers, NaN where there is none."""
+    return {each: _floats_of(table.column(each)) for each in attributes}
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+
+
+def _floats_of(column: pa.ChunkedArray) -> Floats:
+    found: Floats = _whole(column).cast(pa.float64()).to_numpy(zero_copy_only=False)
+    return found
+
+
+def _flags_of(column: pa.ChunkedArray) -> Mask:
+    found: Mask = _whole(column).to_numpy(zero_copy_only=False).astype(np.bool_)
+    return found
+
+
+def _coefs_of(lists: pa.ListArray) -> Floats:
+    """Return lists of coefficients as a matrix: shorter ones are of a lower degree, NULL is NaN."""
+    flat: Floats = lists.flatten().to_numpy(zero_copy_only=False)
+    n = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
+    size = max(int(n.max(initial=1)), 1)
+    if n.size and flat.size == n.size * size:
+        return flat.reshape(n.size, size)
+    found = np.zeros((n.size, size))
+    found[np.arange(size) < n[:, None]] = flat
+    found[n == 0] = np.nan
+    return found
+
+
+def _list_of(coefs: Floats) -> pa.ListArray:
+    n, size = coefs.shape
+    offsets = np.arange(n + 1, dtype=np.int32) * size
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(coefs.ravel()))
