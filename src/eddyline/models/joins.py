@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eddyline.models import overlaps, polynomials
+from eddyline.models import overlaps, polynomials, timeline
 from eddyline.models.segments import Segments
 from eddyline.models.solving import where
 
@@ -74,8 +74,7 @@ def joined_with_others(
         within: for an attribute of both by how much they differ at most where the condition holds:
             pairs that never come so near are not solved.
     """
-    pairs = overlaps.different_entities(left, right, _both(within))
-    return _paired(left, right, pairs, condition, names)
+    return _paired(left, right, near_between(left, right, within), condition, names)
 
 
 def joined_among(
@@ -84,17 +83,81 @@ def joined_among(
     *,
     names: tuple[str, str] = ("left", "right"),
     within: Mapping[str, float] | None = None,
+    sides: Ints | None = None,
 ) -> Joined:
     """Return the pairs of different entities of one set, each in one order: the lesser id is left.
 
     A condition that does not treat both alike sees only that order; ``mirrored`` gives the other
     one of a condition that does. Arguments as above.
+
+    Args:
+        segments: as above.
+        condition: as above.
+        names: as above.
+        within: as above.
+        sides: 0 or 1 for each segment, if only pairs of one of each are wanted, ``[n]``.
     """
-    pairs = overlaps.among_entities(segments, _both(within))
+    pairs = near_among(segments, within, sides)
     swap = segments.keys[pairs.left] > segments.keys[pairs.right]
     one, other = np.where(swap, pairs.right, pairs.left), np.where(swap, pairs.left, pairs.right)
     ordered = replace(pairs, left=one, right=other)
     return _paired(segments, segments, ordered, condition, names)
+
+
+def near_among(
+    segments: Segments, within: Mapping[str, float] | None, sides: Ints | None = None
+) -> Pairs:
+    """Return the overlapping pairs of different entities that may come so near; as above."""
+    if sides is None:
+        return overlaps.among_entities(segments, _both(within))
+    one, other = np.flatnonzero(sides == 0), np.flatnonzero(sides == 1)
+    found = overlaps.different_entities(segments.take(one), segments.take(other), _both(within))
+    return replace(found, left=one[found.left], right=other[found.right])
+
+
+def near_between(left: Segments, right: Segments, within: Mapping[str, float] | None) -> Pairs:
+    """Return the overlapping pairs of different entities that may come so near; as above."""
+    return overlaps.different_entities(left, right, _both(within))
+
+
+def near_entities(left: Segments, right: Segments, pairs: Pairs) -> tuple[Ints, Ints]:
+    """Return the entities of pairs, each two of them once: left and right ones, ``[pairs]``."""
+    return _pair_ids(left.keys[pairs.left], right.keys[pairs.right])[1:]
+
+
+def joined_entities(
+    left: Segments,
+    right: Segments,
+    entities: tuple[Ints, Ints],
+    condition: Condition | None = None,
+    *,
+    names: tuple[str, str] = ("left", "right"),
+) -> Joined:
+    """Return given pairs of entities for all the time that both have segments.
+
+    Args:
+        left: segments of which those of one entity do not overlap.
+        right: the same of the other side.
+        entities: the left and the right one of each pair, ``[pairs]``.
+        condition: as above.
+        names: as above.
+    """
+    pairs, one = _segments_of(left, entities[0])
+    other_pairs, other = _segments_of(right, entities[1])
+    found = overlaps.overlap_pairs(
+        pairs, left.lo[one], left.ends[one], other_pairs, right.lo[other], right.ends[other]
+    )
+    both = replace(found, left=one[found.left], right=other[found.right])
+    return _paired(left, right, both, condition, names)
+
+
+def _segments_of(segments: Segments, entities: Ints) -> tuple[Ints, Indices]:
+    """Return for each of some entities its segments by time: whose they are, and their places."""
+    order = segments.by_time
+    keys = segments.keys[order]
+    first = np.searchsorted(keys, entities, "left")
+    of, places = timeline.runs(first, np.searchsorted(keys, entities, "right") - first)
+    return of.astype(np.int64), order[places]
 
 
 def mirrored(found: Joined, names: tuple[str, str] = ("left", "right")) -> Joined:

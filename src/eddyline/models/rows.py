@@ -140,6 +140,18 @@ def entity_ids(table: pa.Table, keys: Sequence[str]) -> tuple[Ints, Indices]:
     return number[ids], first[order]
 
 
+def in_key_order(given: Keyed) -> Keyed:
+    """Return segments whose entities are numbered by their keys, and not as they come."""
+    entities = given.entities
+    if entities.num_columns == 0:
+        return given
+    order = pc.sort_indices(entities, [(each, "ascending") for each in entities.column_names])
+    number = np.empty(len(order), np.int64)
+    number[order.to_numpy()] = np.arange(len(order))
+    segments = replace(given.segments, keys=number[given.segments.keys])
+    return Keyed(segments, entities.take(order))
+
+
 def is_other_entity(table: pa.Table, keys: Sequence[str]) -> Mask:
     """Return which rows are of another entity than the row before; the first is, ``[n]``."""
     found = np.zeros(table.num_rows, np.bool_)

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from eddyline.models import plan
 from eddyline.models.fitting import Carried, FitReport, fit_block
+from eddyline.models.pairs import CELL
 from eddyline.models.rows import (
     Keyed,
     Layout,
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from eddyline.models.bounds import Bound, FitOptions
+    from eddyline.models.pairs import DifferentEntities
+    from eddyline.models.steps import Shape
 
 BLOCK_ROWS = 1 << 18
 """Rows that are fitted, or segments that are solved, at once."""
@@ -170,18 +173,36 @@ def stepped(
         yield from _batches(step(keyed(table, layout)), table)
 
 
+def paired(
+    table: pa.Table, step: DifferentEntities, shapes: tuple[Shape, Shape], n_groups: int
+) -> pa.Table:
+    """Return the pairs of a cell, whose segments say in ``CELL`` and ``SIDE`` where they are."""
+    every = _of_all(table, [each.layout for each in shapes])
+    cell = table.column(CELL)[0].as_py()
+    is_alone = step.is_self and cell // n_groups == cell % n_groups
+    sides = None if is_alone else table.column(SIDE).to_numpy()
+    return result_table(step.run(every, sides, *shapes), _zone(table))
+
+
+def _zone(table: pa.Table) -> str | None:
+    """Return the time zone of results: that of Spark, whatever its session shows times in."""
+    return None if table.column("lo").type.tz is None else "UTC"
+
+
 def _batches(found: Keyed | Rows, table: pa.Table) -> list[pa.RecordBatch]:
     """Return results as batches, with timestamps like those of what they come from."""
-    made: list[pa.RecordBatch] = (
-        result_table(found, table.column("lo").type.tz).combine_chunks().to_batches()
-    )
+    made: list[pa.RecordBatch] = result_table(found, _zone(table)).combine_chunks().to_batches()
     return made
 
 
 def _inputs(table: pa.Table, layouts: Sequence[Layout]) -> list[Keyed]:
     if len(layouts) == 1:
         return [keyed(table, layouts[0])]
-    attributes = tuple(dict.fromkeys(name for each in layouts for name in each.attributes))
-    every = keyed(table, Layout(layouts[0].keys, attributes))
-    side = table.column(SIDE).to_numpy()
+    every, side = _of_all(table, layouts), table.column(SIDE).to_numpy()
     return [every.of(np.flatnonzero(side == at), each) for at, each in enumerate(layouts)]
+
+
+def _of_all(table: pa.Table, layouts: Sequence[Layout]) -> Keyed:
+    """Return the segments of several inputs, with the attributes of all."""
+    attributes = tuple(dict.fromkeys(name for each in layouts for name in each.attributes))
+    return keyed(table, Layout(layouts[0].keys, attributes))

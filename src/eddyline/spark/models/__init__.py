@@ -1,5 +1,5 @@
 """Models on Spark: rows of DataFrames become segments, and graphs of steps run in Arrow tasks.
 
-``fitting`` and ``stored`` make a ``SegmentFrame`` (``frame``); ``laying`` lays its graph as a Spark
-plan.
+``fitting`` makes the segments of rows or of files, ``frame`` is what people call, ``laying`` lays
+graphs as Spark plans. Imports ``models/`` and what serves every operator.
 """

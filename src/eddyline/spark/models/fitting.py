@@ -18,14 +18,14 @@ from pyspark.sql.types import (
 )
 
 from eddyline.errors import NotSupportedError, OptionError, QueryError
-from eddyline.models import plan
 from eddyline.models.bounds import FitOptions, read_bounds, read_gap
 from eddyline.models.rows import COEF, ERR, FLAGS, RESERVED, TIMES, Layout
 from eddyline.models.steps import Shape
 from eddyline.models.tasks import Fit
 from eddyline.registry import unknown
-from eddyline.spark.models.frame import Segments, check_attribute
-from eddyline.spark.models.laying import Source
+from eddyline.spark.models.frame import Segments
+from eddyline.spark.models.laying import Graph, Source
+from eddyline.spark.models.names import check_attribute
 from eddyline.spark.relation import checked_frame
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def fit(
     chosen = _options(options, max_gap)
     shape = Shape(keys, tuple(bounds))
     source = Source(frame, shape, Fit(keys, time, bounds, chosen))
-    return Segments([source], plan.Input(0, shape))
+    return Segments(Graph.of(source))
 
 
 def read(source: str | DataFrame) -> Segments:
@@ -111,7 +111,7 @@ def read(source: str | DataFrame) -> Segments:
     layout = Layout.of(frame.columns)
     _check_types(frame, layout)
     shape = Shape(layout.keys, layout.attributes)
-    return Segments([Source(frame, shape)], plan.Input(0, shape))
+    return Segments(Graph.of(Source(frame, shape)))
 
 
 def _options(given: Mapping[str, Any], max_gap: Any) -> FitOptions:

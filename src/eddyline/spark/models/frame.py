@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from eddyline.errors import NotSupportedError, OptionError, QueryError
-from eddyline.models import plan, steps
+from eddyline.errors import NotSupportedError, QueryError
+from eddyline.models import steps
+from eddyline.models.bounds import Bound
 from eddyline.models.condition_text import read_condition, read_expression, split_condition
 from eddyline.models.lengths import read_length
+from eddyline.models.pairs import DifferentEntities
 from eddyline.registry import checked_text, unknown
-from eddyline.spark.models import laying
-from eddyline.spark.models.laying import Source
+from eddyline.spark.models.laying import Graph
+from eddyline.spark.models.names import check_attribute, read_pair, said
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from pyspark.sql import DataFrame, DataFrameWriter
 
-    from eddyline.models.plan import Node
-    from eddyline.models.steps import Shape
+    from eddyline.models.conditions import Condition
 
 
 class Segments:
@@ -29,19 +31,18 @@ class Segments:
     rows would give, in the attribute's unit.
     """
 
-    def __init__(self, sources: Sequence[Source], node: Node) -> None:
-        self._sources = tuple(sources)
-        self._node = node
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
 
     @property
     def keys(self) -> tuple[str, ...]:
         """The columns that say the entity."""
-        return self._node.shape.keys
+        return self._graph.shape.keys
 
     @property
     def attributes(self) -> tuple[str, ...]:
         """The modelled attributes."""
-        return self._node.shape.attributes
+        return self._graph.shape.attributes
 
     def to_df(self) -> DataFrame:
         """Return a row for each segment.
@@ -51,7 +52,7 @@ class Segments:
         that there is no model; ``coef_<attribute>``, the coefficients by ascending powers of
         seconds since ``origin``; ``err_<attribute>``.
         """
-        return laying.laid(self._sources, self._node)
+        return self._graph.df
 
     @property
     def write(self) -> DataFrameWriter:
@@ -60,7 +61,8 @@ class Segments:
 
     def persist(self) -> Segments:
         """Return the same segments, which Spark keeps once they have been computed."""
-        return self._of_df(self.to_df().persist(), self._node.shape)
+        kept = self._graph.laid
+        return Segments(Graph.of(replace(kept, df=kept.df.persist())))
 
     def where(self, condition: str) -> Segments:
         """Return the segments on the ranges of time on which a condition holds.
@@ -80,12 +82,12 @@ class Segments:
         """
         text = checked_text("condition", condition)
         native, solved = split_condition(text, self.attributes, self.keys)
-        sources, node = self._sources, self._node
+        graph = self._graph
         for each in native:
-            sources = tuple(source.where(each) for source in sources)
+            graph = graph.of_entities(each)
         if solved is not None:
-            node = plan.Unary(steps.Where(solved, " ".join(text.split())), node)
-        return Segments(sources, node)
+            graph = graph.then(steps.Where(solved, " ".join(text.split())))
+        return Segments(graph)
 
     def select(self, *names: str, **columns: str) -> Segments:
         """Return segments with other attributes.
@@ -112,7 +114,7 @@ class Segments:
             name: read_expression(checked_text(f"expression of {name!r}", text), self.attributes)
             for name, text in texts.items()
         }
-        return self._with(steps.Project(read, texts))
+        return Segments(self._graph.then(steps.Project(read, texts)))
 
     def join(
         self, other: Segments, on: str | None = None, *, names: Sequence[str] = ("left", "right")
@@ -132,25 +134,125 @@ class Segments:
             >>> fast.join(slow, "fast.price > slow.price", names=("fast", "slow"))
             ... # doctest: +SKIP
         """
-        if not isinstance(other, Segments):
-            msg = f"join takes segments, got {other!r:.60}"
-            raise QueryError(msg, got=type(other).__name__)
-        if [*self._types()] != [*other._types()]:
-            msg = (
-                "join takes segments of the same entities, whose keys and times have the same names"
-                f" and types; got {_said(self._types())} and {_said(other._types())}"
-            )
+        self._check_same(other, "join")
+        two = read_pair(names)
+        condition = self._condition(on, other, two)
+        return Segments(self._graph.with_same(other._graph, two, condition, on))
+
+    def pairs(
+        self,
+        on: str | None = None,
+        *,
+        other: Segments | None = None,
+        within: Mapping[str, float] | None = None,
+        whole: bool = False,
+        names: Sequence[str] = ("left", "right"),
+    ) -> Segments:
+        """Return the segments of pairs of different entities, at the same instants.
+
+        Args:
+            on: a condition on both sides' attributes, called as for ``join``.
+            other: the other side, with the same keys; without it both are these segments, and each
+                pair comes once: the one of lesser keys is on the left.
+            within: for an attribute of both by how much the two differ at most where results are
+                wanted; entities that never come so near are not paired, which saves most of the
+                work.
+            whole: whether pairs that at some time may come so near are returned for all the time
+                that they share, as averages over windows need them.
+            names: as for ``join``.
+
+        Returns:
+            Segments whose keys are ``left_<key>`` and ``right_<key>``.
+
+        Raises:
+            QueryError: as for ``join``, or there is no such attribute.
+            OptionError: a distance that is none.
+        """
+        if other is not None:
+            self._check_same(other, "pairs")
+        two, right = read_pair(names), self if other is None else other
+        near = {
+            self._attribute(name): Bound.of(name, most).value
+            for name, most in (within or {}).items()
+        }
+        for each in near:
+            right._attribute(each)
+        condition = self._condition(on, right, two)
+        step = DifferentEntities(two, condition, near, bool(whole), other is None)
+        graph = self._graph.with_others(None if other is None else other._graph, step)
+        return Segments(graph)
+
+    def near(
+        self,
+        distance: float,
+        *attributes: str,
+        other: Segments | None = None,
+        names: Sequence[str] = ("left", "right"),
+    ) -> Segments:
+        """Return pairs of different entities where they are nearer to each other than a distance.
+
+        Args:
+            distance: in the attributes' unit, which is the same for all.
+            *attributes: the coordinates, such as ``"x", "y"``.
+            other: as for ``pairs``.
+            names: as for ``pairs``.
+
+        Example:
+            >>> ships.near(500, "x", "y").changes().show()  # doctest: +SKIP
+        """
+        most = Bound.of("distance", distance).value
+        if not attributes:
+            msg = f"near needs coordinates, such as near({distance}, 'x', 'y')"
             raise QueryError(msg)
-        left, right = _pair(names)
-        sources = list(dict.fromkeys([*self._sources, *other._sources]))
-        one, two = (
-            plan.moved(each._node, [sources.index(source) for source in each._sources])
-            for each in (self, other)
+        one, two = read_pair(names)
+        squares = " + ".join(f"pow({one}.`{each}` - {two}.`{each}`, 2)" for each in attributes)
+        return self.pairs(
+            f"{squares} < {most!r} * {most!r}",
+            other=other,
+            within=dict.fromkeys(attributes, most),
+            names=names,
         )
-        known = [f"{left}.{each}" for each in self.attributes]
-        known += [f"{right}.{each}" for each in other.attributes]
-        condition = None if on is None else read_condition(checked_text("condition", on), known)
-        return Segments(sources, plan.SameEntity(one, two, (left, right), condition, on))
+
+    def avg_distance(
+        self,
+        *attributes: str,
+        window: str,
+        slide: str,
+        covered: bool = False,
+        names: Sequence[str] = ("left", "right"),
+    ) -> DataFrame:
+        """Return the average distance of pairs over a window; of segments of lines.
+
+        Args:
+            *attributes: the coordinates of both, such as ``"x", "y"`` of segments with ``left_x``,
+                ``right_x``, ``left_y`` and ``right_y``.
+            window: as for ``avg``.
+            slide: as for ``avg``.
+            covered: as for ``avg``.
+            names: as for ``pairs``.
+
+        Returns:
+            The keys, ``time``, ``distance`` and ``err_distance``.
+
+        Raises:
+            QueryError: there is no such attribute.
+            NotSupportedError: when it runs, for an attribute of a degree above 1.
+
+        Example:
+            >>> pairs = ships.pairs(within={"x": 1000, "y": 1000}, whole=True)  # doctest: +SKIP
+            >>> far = pairs.avg_distance("x", "y", window="10 minutes", slide="10 seconds")
+            ... # doctest: +SKIP
+        """
+        one, two = read_pair(names)
+        axes = {
+            self._attribute(f"{one}_{each}"): self._attribute(f"{two}_{each}")
+            for each in attributes
+        }
+        if not axes:
+            msg = "avg_distance needs coordinates, such as avg_distance('x', 'y', …)"
+            raise QueryError(msg)
+        width, every = read_length("window", window), read_length("slide", slide)
+        return self._graph.then(steps.AverageDistance(axes, width, every, bool(covered))).df
 
     def min(
         self,
@@ -227,7 +329,7 @@ class Segments:
         Returns:
             The keys, ``time``, each attribute and its ``err_<attribute>``.
         """
-        return self._with(steps.Sample(read_length("every", every))).to_df()
+        return self._graph.then(steps.Sample(read_length("every", every))).df
 
     def changes(self) -> DataFrame:
         """Return a row for each range of time over which an entity has segments without a gap.
@@ -238,14 +340,12 @@ class Segments:
             The keys, ``since`` and ``until`` (the same for a point), and the attributes and their
             ``err_<attribute>`` at ``since``.
         """
-        return self._with(steps.Changes()).to_df()
+        return self._graph.then(steps.Changes()).df
 
     def __repr__(self) -> str:
         """Say what the segments are and how they come to be."""
         keys = f" by {', '.join(self.keys)}" if self.keys else ""
-        told = [str(each.fit or "read") for each in self._sources]
-        told += [str(each) for each in plan.parts(self._node) if not isinstance(each, plan.Input)]
-        return f"<segments of {', '.join(self.attributes)}{keys}: {'; '.join(told)}>"
+        return f"<segments of {', '.join(self.attributes)}{keys}: {self._graph}>"
 
     # -- parts ----------------------------------------------------------------------------------
 
@@ -259,27 +359,22 @@ class Segments:
         is_largest: bool,
     ) -> Segments | DataFrame:
         name = self._attribute(attribute)
-        kept = self if self.attributes == (name,) else self._with(steps.Project.onto(name))
+        kept = self._graph.onto(name)
         every = None if slide is None else read_length("slide", slide)
         groups = (by,) if isinstance(by, str) else tuple(by)
+        for each in groups:
+            if each not in self.keys:
+                raise QueryError(unknown("key", each, self.keys), by=list(groups))
         if window is None:
-            found = kept._envelope(groups, is_largest=is_largest)
-            return found if every is None else found._with(steps.Sample(every)).to_df()
+            found = kept.over_entities(steps.Envelope(groups, is_largest))
+            return Segments(found) if every is None else found.then(steps.Sample(every)).df
         if groups:
             msg = (
                 "by groups entities at an instant, and a window is of one entity: first "
                 f".max({name!r}, by=…), then .max({name!r}, window=…)"
             )
             raise NotSupportedError(msg, by=by)
-        return kept._done(steps.Extremum(read_length("window", window), every, is_largest))
-
-    def _envelope(self, by: tuple[str, ...], *, is_largest: bool) -> Segments:
-        for each in by:
-            if each not in self.keys:
-                raise QueryError(unknown("key", each, self.keys), by=list(by))
-        source = Source(self.to_df(), self._node.shape)
-        step = steps.Envelope(by, is_largest)
-        return self._of_df(laying.envelope(source.df, source, step), step.shape(source.shape))
+        return _done(kept.then(steps.Extremum(read_length("window", window), every, is_largest)))
 
     def _integral(
         self,
@@ -291,21 +386,20 @@ class Segments:
         is_average: bool,
     ) -> Segments | DataFrame:
         names = tuple(self._attribute(each) for each in attributes) or self.attributes
-        kept = self if names == self.attributes else self._with(steps.Project.onto(*names))
         every = None if slide is None else read_length("slide", slide)
         width = read_length("window", window)
-        return kept._done(steps.Integral(width, every, is_average, bool(covered)))
+        step = steps.Integral(width, every, is_average, bool(covered))
+        return _done(self._graph.onto(*names).then(step))
 
-    def _done(self, step: steps.Step) -> Segments | DataFrame:
-        made = self._with(step)
-        return made if made._node.shape.kind == "segments" else made.to_df()
-
-    def _with(self, step: steps.Step) -> Segments:
-        return Segments(self._sources, plan.Unary(step, self._node))
-
-    @staticmethod
-    def _of_df(df: DataFrame, shape: Shape) -> Segments:
-        return Segments([Source(df, shape)], plan.Input(0, shape))
+    def _condition(
+        self, text: str | None, other: Segments, names: tuple[str, str]
+    ) -> Condition | None:
+        known = [
+            f"{name}.{each}"
+            for name, side in zip(names, (self, other), strict=True)
+            for each in side.attributes
+        ]
+        return None if text is None else read_condition(checked_text("condition", text), known)
 
     def _attribute(self, name: str) -> str:
         known = {each.lower(): each for each in self.attributes}
@@ -313,34 +407,18 @@ class Segments:
             raise QueryError(unknown("modelled attribute", name, self.attributes), name=name)
         return known[name.lower()]
 
-    def _types(self) -> list[tuple[str, str]]:
-        (source, *_) = self._sources
-        keys = [(each.name, each.dataType.simpleString()) for each in source.key_fields]
-        return [*keys, ("lo", source.time_type.simpleString())]
+    def _check_same(self, other: Segments, what: str) -> None:
+        if not isinstance(other, Segments):
+            msg = f"{what} takes segments, got {other!r:.60}"
+            raise QueryError(msg, got=type(other).__name__)
+        mine, its = self._graph.types, other._graph.types
+        if mine != its:
+            msg = (
+                f"{what} takes segments whose keys and times have the same names and types; got "
+                f"{said(mine)} and {said(its)}"
+            )
+            raise QueryError(msg)
 
 
-def check_attribute(name: str, keys: Sequence[str]) -> None:
-    """Check the name of an attribute.
-
-    Raises:
-        OptionError: it is that of a key, or of a column that results have.
-    """
-    taken = [*keys, steps.TIME, steps.SINCE, steps.UNTIL]
-    if name in taken:
-        msg = f"an attribute is called {name!r}, which results have beside it; give it another name"
-        raise OptionError(msg, name=name)
-
-
-def _pair(names: Sequence[str]) -> tuple[str, str]:
-    if isinstance(names, str) or len(names) != 2 or names[0] == names[1]:
-        msg = f"names are two that differ, such as ('left', 'right'), got {names!r:.60}"
-        raise OptionError(msg, names=names)
-    for each in names:
-        if not checked_text("name of a side", each).isidentifier():
-            msg = f"the name of a side is a word, such as 'left', got {each!r}"
-            raise OptionError(msg, names=names)
-    return names[0], names[1]
-
-
-def _said(types: Sequence[tuple[str, str]]) -> str:
-    return ", ".join(f"{name} {kind}" for name, kind in types)
+def _done(graph: Graph) -> Segments | DataFrame:
+    return Segments(graph) if graph.shape.kind == "segments" else graph.df

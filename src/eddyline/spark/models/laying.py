@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING
@@ -10,7 +11,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BooleanType, DoubleType, StructField, StructType
 
 from eddyline.models import plan, tasks
+from eddyline.models.pairs import CELL
 from eddyline.models.rows import COEF, ERR, FLAGS, TIMES
+from eddyline.models.steps import Project
 from eddyline.models.tasks import SIDE
 from eddyline.spark.arrow_tasks import quiet_when_cut_short
 from eddyline.sql.parsing import quoted
@@ -22,7 +25,9 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import DataType
 
-    from eddyline.models.steps import Envelope, Shape
+    from eddyline.models.conditions import Condition
+    from eddyline.models.pairs import DifferentEntities
+    from eddyline.models.steps import Envelope, Shape, Step
 
     Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
@@ -58,6 +63,80 @@ class Source:
         return laid([self], plan.Input(0, self.shape))
 
 
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """What is done with sources, whose keys have the same names and types."""
+
+    sources: tuple[Source, ...]
+    node: plan.Node
+
+    @classmethod
+    def of(cls, source: Source) -> Graph:
+        """Return the segments of a source as they are."""
+        return cls((source,), plan.Input(0, source.shape))
+
+    @property
+    def shape(self) -> Shape:
+        """Which columns come out."""
+        return self.node.shape
+
+    @property
+    def types(self) -> list[tuple[str, str]]:
+        """Name and type of keys, and of what says the time."""
+        source = self.sources[0]
+        keys = [(each.name, each.dataType.simpleString()) for each in source.key_fields]
+        return [*keys, ("lo", source.time_type.simpleString())]
+
+    @property
+    def df(self) -> DataFrame:
+        """What comes out."""
+        return laid(self.sources, self.node)
+
+    @property
+    def laid(self) -> Source:
+        """The segments that come out, as a source."""
+        return Source(self.df, self.shape)
+
+    def then(self, step: Step) -> Graph:
+        """Return the graph with one more step."""
+        return replace(self, node=plan.Unary(step, self.node))
+
+    def onto(self, *attributes: str) -> Graph:
+        """Return the graph with some of its attributes."""
+        is_same = attributes == self.shape.attributes
+        return self if is_same else self.then(Project.onto(*attributes))
+
+    def of_entities(self, condition: str) -> Graph:
+        """Return the graph over the entities on whose keys a condition is true."""
+        return replace(self, sources=tuple(each.where(condition) for each in self.sources))
+
+    def with_same(
+        self, other: Graph, names: tuple[str, str], condition: Condition | None, text: str | None
+    ) -> Graph:
+        """Return a join of the same entities; see ``plan.SameEntity``."""
+        sources = list(dict.fromkeys([*self.sources, *other.sources]))
+        left, right = (
+            plan.moved(each.node, [sources.index(source) for source in each.sources])
+            for each in (self, other)
+        )
+        return Graph(tuple(sources), plan.SameEntity(left, right, names, condition, text))
+
+    def with_others(self, other: Graph | None, step: DifferentEntities) -> Graph:
+        """Return pairs of different entities; see ``paired``."""
+        right = None if other is None else other.laid
+        shape = step.shape(self.shape, self.shape if right is None else right.shape)
+        return Graph.of(Source(paired(self.laid, right, step), shape))
+
+    def over_entities(self, step: Envelope) -> Graph:
+        """Return the least or greatest value of entities."""
+        return Graph.of(Source(envelope(self.laid, step), step.shape(self.shape)))
+
+    def __str__(self) -> str:
+        told = [str(each.fit or "read") for each in self.sources]
+        told += [str(each) for each in plan.parts(self.node) if not isinstance(each, plan.Input)]
+        return "; ".join(told)
+
+
 def laid(sources: Sequence[Source], node: plan.Node) -> DataFrame:
     """Return what comes out of a graph over sources, whose keys have the same names and types."""
     first = sources[0]
@@ -75,7 +154,7 @@ def laid(sources: Sequence[Source], node: plan.Node) -> DataFrame:
     return placed.mapInArrow(_task(tasks.tables, node, [each.shape for each in sources]), schema)
 
 
-def envelope(segments: DataFrame, source: Source, step: Envelope) -> DataFrame:
+def envelope(source: Source, step: Envelope) -> DataFrame:
     """Return the least or greatest value of entities: of each task's ones, then of all tasks'."""
     given = source.shape
     layout, by = given.layout, step.by
@@ -90,9 +169,57 @@ def envelope(segments: DataFrame, source: Source, step: Envelope) -> DataFrame:
         blocks = tasks.entity_blocks(tasks.tables(batches), by)
         yield from tasks.stepped(blocks, step.run, layout)
 
-    few = segments.mapInArrow(partial, _schema(given, source.key_fields, source.time_type))
+    few = source.segments.mapInArrow(partial, _schema(given, source.key_fields, source.time_type))
     grouped = [each for each in source.key_fields if each.name in by]
     return _by_entity(few, by).mapInArrow(final, _schema(shape, grouped, source.time_type))
+
+
+def paired(left: Source, right: Source | None, step: DifferentEntities) -> DataFrame:
+    """Return the pairs of different entities: each pair of groups of entities in a task.
+
+    Args:
+        left: segments.
+        right: the other side; None is the same one.
+        step: what pairs are wanted.
+    """
+    sources = (left, left if right is None else right)
+    partitions = int(left.df.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
+    n = math.isqrt(max(partitions, 1) - 1) + 1
+    shapes = (sources[0].shape, sources[1].shape)
+
+    def task(table: pa.Table) -> pa.Table:
+        return tasks.paired(table, step, shapes, n)
+
+    keys = [quoted(each) for each in shapes[0].keys]
+    group = f"CAST(pmod(xxhash64({', '.join(keys)}), {n}) AS INT)" if keys else "0"
+    if right is None:
+        cell = f"struct(least({{0}}, _x) * {n} + greatest({{0}}, _x), IF(_x < {{0}}, 1, 0))"
+        placed = _in_cells(left.segments, group, cell, n)
+    else:
+        placed = _in_cells(left.segments, group, f"struct({{0}} * {n} + _x, 0)", n)
+        others = _in_cells(right.segments, group, f"struct(_x * {n} + {{0}}, 1)", n)
+        placed = placed.unionByName(others, allowMissingColumns=True)
+    fields = [
+        StructField(f"{name}_{field.name}", field.dataType)
+        for name, source in zip(step.names, sources, strict=True)
+        for field in source.key_fields
+    ]
+    schema = _schema(step.shape(*shapes), fields, sources[0].time_type)
+    return placed.groupBy(CELL).applyInArrow(task, schema)
+
+
+def _in_cells(segments: DataFrame, group: str, cell: str, n: int) -> DataFrame:
+    """Return segments once for each cell that they are in.
+
+    Args:
+        segments: with their keys.
+        group: SQL of the group of an entity.
+        cell: SQL of cell and side, by the group and ``_x``, another one.
+        n: the number of groups.
+    """
+    cells = f"transform(sequence(0, {n - 1}), _x -> {cell.format(group)})"
+    exploded = segments.selectExpr("*", f"explode({cells}) AS {CELL}")
+    return exploded.withColumns({SIDE: F.col(f"{CELL}.col2"), CELL: F.col(f"{CELL}.col1")})
 
 
 def _task(

@@ -1,0 +1,146 @@
+"""Segments as rows of Arrow tables, and the tasks that make and read them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from eddyline.errors import QueryError
+from eddyline.models import plan, steps, tasks
+from eddyline.models.bounds import FitOptions
+from eddyline.models.condition_text import read_condition
+from eddyline.models.fitting import fit
+from eddyline.models.rows import (
+    Keyed,
+    Layout,
+    entity_ids,
+    is_other_entity,
+    keyed,
+    table_of,
+)
+from tests.models.drawn_rows import METHODS, drawn_rows
+from tests.models.pieces import drawn, pieces
+
+COLUMNS = ["vessel", "origin", "lo", "hi", "is_point", "tomb", "coef_x", "err_x"]
+
+
+def batches_of(rows, size):
+    """Return rows as the batches that a task gets."""
+    table = pa.table(
+        {
+            "k": pa.array(rows.keys).cast(pa.string()),
+            "ts": pa.array(rows.times).cast(pa.timestamp("us", "UTC")),
+            **{name: pa.array(each) for name, each in rows.values.items()},
+        }
+    )
+    return table.to_batches(size)
+
+
+def shown(table):
+    """Return rows as texts: NaN is equal to NaN there, and times may be behind the year 9999."""
+    for name in ("origin", "lo", "hi"):
+        at = table.column_names.index(name)
+        table = table.set_column(at, name, table.column(at).cast(pa.int64()))
+    return [repr(each) for each in table.to_pylist()]
+
+
+def test_columns_say_what_is_key_and_attribute():
+    assert Layout.of(COLUMNS) == Layout(("vessel",), ("x",))
+    assert Layout.of(COLUMNS).columns == COLUMNS
+
+
+@pytest.mark.parametrize("lost", COLUMNS[1:])
+def test_a_column_that_is_missing_is_named(lost):
+    with pytest.raises(QueryError, match=f"missing: .*{'coef_' if lost == 'coef_x' else lost}"):
+        Layout.of([each for each in COLUMNS if each != lost])
+
+
+@given(drawn(names=("x", "y"), start=1_700_000_000_000_000), st.sampled_from(["UTC", None]))
+def test_segments_are_the_same_behind_a_table(segments, zone):
+    names = pa.table({"k": [f"entity {each}" for each in range(4)]})
+    table = table_of(Keyed(segments, names), zone)
+    assert table.schema.field("lo").type == pa.timestamp("us", zone)
+    found = keyed(table, Layout.of(table.column_names))
+    assert found.names.column("k").to_pylist() == [f"entity {each}" for each in segments.keys]
+    for name in ("origin", "lo", "hi", "is_point", "is_tombstone"):
+        assert np.array_equal(getattr(found.segments, name), getattr(segments, name))
+    for name in "xy":
+        assert np.array_equal(found.segments.coefs[name], segments.coefs[name])
+
+
+def test_lists_of_other_lengths_are_of_a_lower_degree_and_null_has_no_value():
+    table = table_of(
+        Keyed(pieces(*[(0, at, at + 1, {"x": [1]}) for at in range(3)]), pa.table({})), None
+    )
+    at = table.column_names.index("coef_x")
+    table = table.set_column(at, "coef_x", pa.array([[1.0, 2.0], None, [3.0]]))
+    found = keyed(table, Layout.of(table.column_names)).segments.coefs["x"]
+    np.testing.assert_array_equal(found, [[1, 2], [np.nan, np.nan], [3, 0]])
+
+
+def test_entities_are_told_apart_by_all_keys_and_null_is_one():
+    table = pa.table({"a": ["x", "x", None, None, "x"], "b": [1, 2, None, None, 1]})
+    ids, first = entity_ids(table, ["a", "b"])
+    assert ids.tolist() == [0, 1, 2, 2, 0]
+    assert first.tolist() == [0, 1, 2]
+    assert is_other_entity(table, ["a", "b"]).tolist() == [True, True, True, False, True]
+    assert entity_ids(table, [])[0].tolist() == [0] * 5
+    assert is_other_entity(table, []).tolist() == [True] + [False] * 4
+
+
+@settings(deadline=None)
+@given(drawn_rows(), st.sampled_from(METHODS), st.integers(1, 40), st.integers(1, 40))
+def test_a_fit_does_not_depend_on_batches_and_blocks(rows, method, size, block):
+    options = FitOptions(method=method[0], degree=method[1], prefix_rows=16)
+    how = tasks.Fit(("k",), "ts", rows.within, options)
+    whole, report = fit(*rows.args, options)
+    parts = list(tasks.fitted(batches_of(rows, size), how, block_rows=block))
+    found = pa.concat_tables([table_of(each, zone) for each, zone, _ in parts])
+    names = pa.table({"k": pa.array(np.arange(whole.keys.max(initial=0) + 1)).cast(pa.string())})
+    wanted = table_of(Keyed(whole, names), "UTC")
+    assert shown(found) == shown(wanted)
+    assert sum(each.n_rows for _, _, each in parts) == report.n_rows
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=9), st.integers(1, 7), st.integers(1, 30))
+def test_blocks_have_whole_entities(sizes, size, block):
+    keys = np.repeat(np.arange(len(sizes)), sizes)
+    table = pa.table({"k": keys, "n": np.arange(keys.size)})
+    tables = [pa.Table.from_batches([each]) for each in table.to_batches(size)]
+    blocks = list(tasks.entity_blocks(tables, ["k"], block_rows=block))
+    assert pa.concat_tables(blocks).combine_chunks().equals(table)
+    seen = [set(each.column("k").to_pylist()) for each in blocks]
+    assert sum(map(len, seen)) == len(sizes)
+
+
+def test_a_part_that_two_steps_read_is_computed_once():
+    calls = []
+
+    class Counted(steps.Sample):
+        def run(self, given):
+            calls.append(len(given.segments))
+            return given
+
+        def shape(self, given):
+            return given
+
+    shape = steps.Shape(("k",), ("x",))
+    shared = plan.Unary(Counted(1), plan.Input(0, shape))
+    condition = read_condition("a.x < b.x + 1", ["a.x", "b.x"])
+    both = plan.SameEntity(shared, shared, ("a", "b"), condition, "a.x < b.x + 1")
+    given = Keyed(pieces((0, 0, 10, {"x": [1, 1]})), pa.table({"k": ["one"]}))
+    found = plan.run(both, [given])
+    assert calls == [1]
+    assert found.segments.coefs.keys() == {"a_x", "b_x"}
+    assert both.shape == steps.Shape(("k",), ("a_x", "b_x"))
+
+
+def test_inputs_at_other_places_keep_what_is_shared():
+    shape = steps.Shape((), ("x",))
+    node = plan.Unary(steps.Sample(1), plan.Input(0, shape))
+    moved = plan.moved(plan.SameEntity(node, node, ("a", "b"), None, None), [2])
+    assert moved.left is moved.right
+    assert moved.left.of.at == 2
