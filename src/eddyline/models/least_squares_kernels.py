@@ -53,6 +53,8 @@ def polynomial_of(
 @compiled
 def sums(degree: int, times: Ints, mid: Floats, half: float, work: Floats) -> tuple[int, float]:
     """Sum powers of scaled time, alone and with values; return the number and the first value."""
+    if degree == 2:
+        return sums_of_two(times, mid, half, work)
     powers, products = work[0], work[1]
     powers[:] = 0.0
     products[:] = 0.0
@@ -74,6 +76,34 @@ def sums(degree: int, times: Ints, mid: Floats, half: float, work: Floats) -> tu
         for k in range(degree + 1, 2 * degree + 1):
             powers[k] += power
             power *= u
+    return n, base
+
+
+@compiled
+def sums_of_two(times: Ints, mid: Floats, half: float, work: Floats) -> tuple[int, float]:
+    """Do what ``sums`` does for degree 2, in variables: a third of the time."""
+    n, base = 0, 0.0
+    scale = 1.0 / half if half > 0 else 0.0
+    u1 = u2 = u3 = u4 = y0 = y1 = y2 = 0.0
+    for place in range(times.size):
+        value = mid[place]
+        if np.isnan(value):
+            continue
+        if n == 0:
+            base = value
+        n += 1
+        u = np.float64(times[place] - times[0]) * scale - 1.0
+        square, y = u * u, value - base
+        u1 += u
+        u2 += square
+        u3 += square * u
+        u4 += square * square
+        y0 += y
+        y1 += u * y
+        y2 += square * y
+    powers, products = work[0], work[1]
+    powers[0], powers[1], powers[2], powers[3], powers[4] = np.float64(n), u1, u2, u3, u4
+    products[0], products[1], products[2] = y0, y1, y2
     return n, base
 
 
