@@ -49,7 +49,7 @@ def fit_runs(
         anchors: as for ``fit_run``, for the first run.
         data: see ``Data``.
         scratch: see ``Scratch``.
-        out: see ``Out``, with room for as many segments as instants and a prefix.
+        out: see ``Out``, with room for as many segments as instants and a prefix, and one.
         ranges: where the entity, the begin and the end of each segment go, (3, instants).
 
     Returns:

@@ -228,7 +228,8 @@ class _Fitting:
         )
         is_each = self.first.size == times.size + 1  # then it is a copy without a purpose
         at = times if is_each else times[self.first[:-1]]
-        self.data: Data = (at, self.first, times, mid, reach, matrix, bounds, is_relative)
+        share = float(options.rounding)
+        self.data: Data = (at, self.first, times, mid, reach, matrix, bounds, is_relative, share)
 
     def run(
         self, carried: Carried | None, *, is_last: bool
@@ -299,9 +300,9 @@ class _Fitting:
         is_open: bool,
     ) -> tuple[int, int, kernels.Out, Ints]:
         n, n_attributes = int(entities[-1]), len(self.names)
-        # Rooms for as many segments as instants, and those of a trial: only what is written takes
-        # memory.
-        room = n + min(n, self.options.prefix_rows)
+        # Rooms for as many segments as instants, those of a trial, and one that is rounded: only
+        # what is written takes memory.
+        room = n + min(n, self.options.prefix_rows) + 1
         out = (
             np.empty(room, np.int64),
             np.empty(room, np.int64),
