@@ -213,7 +213,7 @@ def test_two_values_of_an_instant_are_both_near_or_the_greater_wins():
     assert report.n_conflicts == 0
     assert found.coefs["v"].tolist() == [[1.25]]
     apart = rows_of([1.0, 1.6, 1.6], times=[0, 0, SECOND], bound=0.25)
-    found, report = fit(*apart.args, FitOptions(method="constant"))
+    found, report = fit(*apart.args, FitOptions(method="constant", rounding=0.0))
     assert report.n_conflicts == 1
     assert found.coefs["v"].tolist() == [[1.6]]
 
@@ -264,6 +264,49 @@ def test_each_entity_has_the_fitter_that_stores_least():
         len(fit(*rows.args, FitOptions(method=each))[0]) for each in ("constant", "linear")
     ]
     assert len(found) < min(by_method)
+
+
+@given(drawn_rows())
+def test_an_entity_shorter_than_the_prefix_has_the_segments_of_its_fitter(rows):
+    """The trial that wins is kept: it is what the fitter makes of the entity alone."""
+    for entity in np.unique(rows.keys):
+        alone = rows.take(rows.keys == entity)
+        found, report = fit(*alone.args, FitOptions(degree=3))
+        for name in report.fitters:
+            degree = int(name[-1]) if name.startswith("degree") else 3
+            method = "polynomial" if name.startswith("degree") else name
+            other, _ = fit(*alone.args, FitOptions(method=method, degree=degree))
+            np.testing.assert_array_equal(found.lo, other.lo)
+            np.testing.assert_array_equal(found.hi, other.hi)
+            for each, coefs in other.coefs.items():
+                size = coefs.shape[1]
+                np.testing.assert_array_equal(found.coefs[each][:, :size], coefs)
+                assert not found.coefs[each][:, size:].any()
+
+
+@given(drawn_rows(), methods, st.sampled_from([0.25, 1.0]))
+def test_rounding_moves_no_break_and_takes_its_share_of_the_room(rows, options, share):
+    given_options = {"method": options.method, "degree": options.degree}
+    whole, _ = fit(*rows.args, FitOptions(**given_options, rounding=0.0))
+    found, report = fit(*rows.args, FitOptions(**given_options, rounding=share))
+    check(rows, found, report)
+    np.testing.assert_array_equal(found.lo, whole.lo)
+    np.testing.assert_array_equal(found.hi, whole.hi)
+    for name, bound in rows.within.items():
+        if not bound.is_relative:
+            room = bound.value - whole.errors[name]
+            most = (whole.errors[name] + share * room) * (1 + 1e-9)
+            # An error is told by three digits, rounded up.
+            assert (found.errors[name] <= np.minimum(bound.value, 1.25 * most)).all()
+
+
+def test_rounded_coefficients_are_short_and_whole_ones_stay():
+    rng = np.random.default_rng(5)
+    values = 40.7128 + rng.uniform(-0.001, 0.001, 100)
+    found, _ = fit(*rows_of(values, bound=0.5).args)
+    assert (found.coefs["v"][:, 0] * 8 % 1 == 0).all(), found.coefs
+    whole, _ = fit(*rows_of(3 + 2.0 * np.arange(50), bound=0.5).args)
+    assert whole.coefs["v"].tolist() == [[3.0, 2.0, 0.0]]
 
 
 def test_polynomials_of_their_own_degree_are_found():

@@ -100,11 +100,16 @@ class FitOptions:
     None: there are no gaps."""
     prefix_rows: int = 1024
     """Instants of an entity by which ``auto`` judges (≥ 16)."""
+    rounding: float = 0.25
+    """What share of the room between a segment's error and its bound the rounding of coefficients
+    may take, so that they have few digits and are stored in few bytes ([0, 1]). 0: they stay as
+    they are fitted. Segments of ``connected`` are never rounded: there would be jumps."""
 
     def __post_init__(self) -> None:
         is_one_of(self, "method", METHODS)
         in_range(self, "degree", 0, MAX_DEGREE)
         in_range(self, "prefix_rows", 16, 1 << 16)
+        in_range(self, "rounding", 0.0, 1.0)
         if self.max_gap_us is not None:
             in_range(self, "max_gap_us", 1, 2**63 - 1)
 

@@ -21,6 +21,7 @@ import numpy as np
 from eddyline.models import fitting_kernels as kernels
 from eddyline.models import instants_kernels as instants
 from eddyline.models.bounds import Bound, FitOptions
+from eddyline.models.choosing_kernels import fit_runs
 from eddyline.models.segments import Segments
 
 if TYPE_CHECKING:
@@ -217,6 +218,7 @@ class _Fitting:
         self.keys, self.times, self.matrix = keys, times, matrix
         self.names = list(within)
         self.options = options
+        self.candidates = candidates_of(options)
         self.max_gap = NO_GAP if options.max_gap_us is None else options.max_gap_us
         self.first = instants.starts_of_instants(keys, times)
         bounds = np.array([each.value for each in within.values()], np.float64)
@@ -224,8 +226,10 @@ class _Fitting:
         mid, reach, self.n_conflicts = instants.intervals_of(
             self.first, matrix, bounds, is_relative
         )
-        at = times[self.first[:-1]]
-        self.data: Data = (at, self.first, times, mid, reach, matrix, bounds, is_relative)
+        is_each = self.first.size == times.size + 1  # then it is a copy without a purpose
+        at = times if is_each else times[self.first[:-1]]
+        share = float(options.rounding)
+        self.data: Data = (at, self.first, times, mid, reach, matrix, bounds, is_relative, share)
 
     def run(
         self, carried: Carried | None, *, is_last: bool
@@ -236,7 +240,7 @@ class _Fitting:
             self.keys, self.times, self.first[: n_known + 1], self.max_gap
         )
         is_open = not is_last and n_known > 0 and self._goes_on(n_known)
-        codes, spacings = self._judged(entities, runs, carried)
+        codes, spacings = self._known(entities, carried)
         anchors = np.full(len(self.names), np.nan) if carried is None else carried.anchors.copy()
         n, left, out, ranges = self._fitted(codes, spacings, runs, entities, anchors, is_open)
         following = None
@@ -262,17 +266,13 @@ class _Fitting:
         """Return whether the last of the first instants is of the entity of the last row."""
         return bool(self.keys[self.first[n_known - 1]] == self.keys[-1])
 
-    def _judged(self, entities: Ints, runs: Ints, carried: Carried | None) -> tuple[Ints, Ints]:
-        """Return fitters and typical spacings of entities."""
-        options, n = self.options, entities.size - 1
-        candidates = candidates_of(options)
-        codes = np.full(n, candidates[0] if candidates.size == 1 else -1, np.int64)
+    def _known(self, entities: Ints, carried: Carried | None) -> tuple[Ints, Ints]:
+        """Return fitters, -1 for one that is to be chosen, and typical spacings of entities."""
+        n = entities.size - 1
+        codes = np.full(n, self.candidates[0] if self.candidates.size == 1 else -1, np.int64)
         spacings = self._spacings(entities)
         if carried is not None and n:
             codes[0], spacings[0] = carried.code, carried.spacing_us
-        if candidates.size > 1:
-            data, scratch = self.data, self._scratch(options.prefix_rows)
-            kernels.chosen(candidates, codes, options.prefix_rows, runs, entities, data, scratch)
         return codes, spacings
 
     def _spacings(self, entities: Ints) -> Ints:
@@ -300,18 +300,21 @@ class _Fitting:
         is_open: bool,
     ) -> tuple[int, int, kernels.Out, Ints]:
         n, n_attributes = int(entities[-1]), len(self.names)
-        # Rooms for as many segments as instants: only those that are written take memory.
+        # Rooms for as many segments as instants, those of a trial, and one that is rounded: only
+        # what is written takes memory.
+        room = n + min(n, self.options.prefix_rows) + 1
         out = (
-            np.empty(n, np.int64),
-            np.empty(n, np.int64),
-            np.empty((n, n_attributes, self.options.n_coefs)),
-            np.empty((n, n_attributes)),
+            np.empty(room, np.int64),
+            np.empty(room, np.int64),
+            np.empty((room, n_attributes, self.options.n_coefs)),
+            np.empty((room, n_attributes)),
         )
         ranges = np.empty((3, n), np.int64)
         scratch = self._scratch(int(np.diff(runs).max(initial=0)))
-        n_out, left = kernels.fit_runs(
-            codes, spacings, runs, entities, is_open, anchors, self.data, scratch, out, ranges
-        )
+        n_out, left = fit_runs(
+            self.candidates, self.options.prefix_rows, codes, spacings, runs, entities, is_open,
+            anchors, self.data, scratch, out, ranges,
+        )  # fmt: skip
         return n_out, left, out, ranges
 
     def _segments(self, keys: Ints, ranges: Ints, coefs: Floats, errors: Floats) -> Segments:

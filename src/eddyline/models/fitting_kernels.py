@@ -27,9 +27,10 @@ from eddyline.models.lines_kernels import (
 if TYPE_CHECKING:
     from eddyline.data.arrays import Floats, Ints, Mask
 
-    Data = tuple[Ints, Ints, Ints, Floats, Floats, Floats, Floats, Mask]
+    Data = tuple[Ints, Ints, Ints, Floats, Floats, Floats, Floats, Mask, float]
     """Times of instants, first rows of instants, times of rows, middles and reaches of intervals,
-    values of rows, bounds, and whether these are relative."""
+    values of rows, bounds, whether these are relative, and what share of the room to them rounding
+    may take."""
     Scratch = tuple[Floats, Floats, Ints, Floats, Floats]
     """State of each attribute, hulls and their ends, sums of least squares, trial coefficients."""
     Out = tuple[Ints, Ints, Floats, Floats]
@@ -37,9 +38,6 @@ if TYPE_CHECKING:
 
 CONSTANT, SWING, CONNECTED, LINE = 0, 1, 2, 3
 """Codes of fitters; higher ones are polynomials of degree code - 2."""
-
-LEAST_PAYING = 4
-"""Instants of a segment of lines: with fewer, a higher degree has nothing to save."""
 
 MAX_INSTANTS = 1 << 16
 """Most instants of a segment: what a fit that goes on in the next batch has to keep."""
@@ -214,25 +212,96 @@ def value_at(coefs: Floats, segment: int, at: int, tau: float) -> float:
 
 @compiled
 def is_verified(
-    start: int, end: int, data: Data, coefs: Floats, errors: Floats, segment: int
+    start: int, end: int, data: Data, scratch: Scratch, coefs: Floats, errors: Floats, segment: int
 ) -> bool:
-    """Return whether all rows of instants are within their bounds; set the largest distances."""
+    """Return whether all rows of instants are within their bounds; set the largest distances.
+
+    The room that is left to the bounds is left in the scratch.
+    """
     first, rows, values = data[1], data[2], data[5]
     bounds, is_relative = data[6], data[7]
     origin = rows[first[start]]
     for at in range(values.shape[0]):
-        worst = 0.0
+        worst, room = 0.0, np.inf
         for row in range(first[start], first[end]):
             value = values[at, row]
             if np.isnan(value):
                 continue
             tau = np.float64(rows[row] - origin) * 1e-6
             far = abs(value - value_at(coefs, segment, at, tau))
-            if not far <= allowed_of(value, bounds[at], is_relative[at]):
+            allowed = allowed_of(value, bounds[at], is_relative[at])
+            if not far <= allowed:
                 return False
-            worst = max(worst, far)
-        errors[segment, at] = worst
+            worst, room = max(worst, far), min(room, allowed - far)
+        errors[segment, at], scratch[0][at, 0] = worst, room
     return True
+
+
+@compiled
+def round_off(
+    start: int, end: int, data: Data, scratch: Scratch, coefs: Floats, errors: Floats, segment: int
+) -> None:
+    """Give the coefficients of a verified segment fewer digits, as far as the bounds leave room.
+
+    Half the digits of a fit say nothing: without them segments take some times less on disk, where
+    equal values and zero bits take next to nothing. Each coefficient becomes the multiple of a
+    power of two next to it, with an equal part of the room at the last instant. What comes out is
+    verified, or it stays as it was. The place behind the segment is used to try it.
+    """
+    tried, last = segment + 1, data[0][end - 1]
+    power_of = np.float64(last - data[0][start]) * 1e-6
+    changes = False
+    for at in range(coefs.shape[1]):
+        n = 0
+        for k in range(coefs.shape[2]):
+            coefs[tried, at, k] = coefs[segment, at, k]
+            n += coefs[segment, at, k] != 0.0
+        room, power = data[8] * scratch[0][at, 0], 1.0
+        if not 0.0 < room < np.inf or n == 0:
+            continue
+        for k in range(coefs.shape[2]):
+            value = coefs[segment, at, k]
+            part = room / (n * power)
+            if value != 0.0 and part < np.inf:
+                found = rounded(value, part)
+                changes |= found != value
+                coefs[tried, at, k] = found
+            power *= power_of
+    if changes and is_verified(start, end, data, scratch, coefs, errors, tried):
+        for at in range(coefs.shape[1]):
+            errors[segment, at] = errors[tried, at]
+            for k in range(coefs.shape[2]):
+                coefs[segment, at, k] = coefs[tried, at, k]
+    for at in range(errors.shape[1]):
+        most = np.inf if data[7][at] else data[6][at]
+        errors[segment, at] = min(most, rounded_up(errors[segment, at]))
+
+
+@compiled
+def rounded(value: float, most: float) -> float:
+    """Return the multiple of the largest power of two that is within some distance of any value."""
+    step = 2.0 * first_digit(most)
+    found = np.rint(value / step) * step
+    return found if abs(found - value) <= most else value
+
+
+@compiled
+def rounded_up(value: float) -> float:
+    """Return the least number of three binary digits that is not less than an error."""
+    step = first_digit(value) / 4.0
+    found = np.ceil(value / step) * step
+    return found if value <= found < np.inf else value
+
+
+@compiled
+def first_digit(value: float) -> float:
+    """Return the power of two that a positive number begins with, 0 or NaN at the ends of doubles.
+
+    By arithmetic, as calls of a library take as long as a segment (Rump, Ogita and Oishi, Accurate
+    floating-point summation, 2008).
+    """
+    scaled = value * 4503599627370497.0  # 2**52 + 1
+    return abs(scaled - (1.0 - 2.0**-53) * scaled)
 
 
 @compiled
@@ -277,9 +346,11 @@ def fit_run(
                 return n_out, start
             if end - start == 1:
                 alone(start, data, coefs, n_out)
-            if is_verified(start, end, data, coefs, errors, n_out):
+            if is_verified(start, end, data, scratch, coefs, errors, n_out):
                 break
             limit = start + (end - start + 1) // 2
+        if data[8] > 0 and code != CONNECTED:
+            round_off(start, end, data, scratch, coefs, errors, n_out)
         first[n_out], ends[n_out] = start, end
         start = end
         if code == CONNECTED:
@@ -319,119 +390,7 @@ def joins(
             anchors[at] = value_at(coefs, segment, at, tau)
         trial, errors = scratch[4], np.empty((1, anchors.size))
         reached = grow(CONNECTED, before, end + 1, anchors, data, scratch, trial, 0)
-        holds = reached > end and is_verified(before, end + 1, data, trial, errors, 0)
+        holds = reached > end and is_verified(before, end + 1, data, scratch, trial, errors, 0)
     if not holds:
         anchors[:] = np.nan
     return holds
-
-
-@compiled
-def fit_runs(
-    codes: Ints,
-    spacings: Ints,
-    runs: Ints,
-    entities: Ints,
-    is_open: bool,
-    anchors: Floats,
-    data: Data,
-    scratch: Scratch,
-    out: Out,
-    ranges: Ints,
-) -> tuple[int, int]:
-    """Fit all runs of all entities.
-
-    Args:
-        codes: the fitter of each entity.
-        spacings: how long the last instant of a run of each entity stands for (µs).
-        runs: the first instant of each run, and the number of instants.
-        entities: the first instant of each entity, and the number of instants.
-        is_open: whether more instants of the last run may follow.
-        anchors: as for ``fit_run``, for the first run.
-        data: see ``Data``.
-        scratch: see ``Scratch``.
-        out: see ``Out``.
-        ranges: where the entity, the begin and the end of each segment go, (3, instants).
-
-    Returns:
-        How many segments there are, and the first instant that is left out.
-    """
-    times = data[0]
-    n_out, left, run = 0, 0, 0
-    for entity in range(entities.size - 1):
-        while run < runs.size - 1 and runs[run] < entities[entity + 1]:
-            before, stop = n_out, runs[run + 1]
-            may_follow = is_open and run == runs.size - 2
-            n_out, left = fit_run(
-                codes[entity], runs[run], stop, may_follow, anchors, data, scratch, out, n_out
-            )
-            if not may_follow:
-                anchors[:] = np.nan
-            for each in range(before, n_out):
-                ranges[0, each] = entity
-                ranges[1, each] = times[out[0][each]]
-                if each > before:
-                    ranges[2, each - 1] = ranges[1, each]
-            if n_out > before:
-                last = times[stop - 1] + spacings[entity]
-                ranges[2, n_out - 1] = last if left == stop else times[left]
-            run += 1
-    return n_out, left
-
-
-@compiled
-def choose(
-    candidates: Ints, start: int, stop: int, runs: Ints, data: Data, scratch: Scratch, out: Out
-) -> int:
-    """Return the fitter that stores the fewest numbers for the instants of an entity.
-
-    A segment is its origin, its range, and for each attribute its coefficients and its error.
-
-    Args:
-        candidates: fitters by ascending degree.
-        start: the first instant.
-        stop: where to stop measuring.
-        runs: the first instant of each run, and the number of instants.
-        data: see ``Data``.
-        scratch: see ``Scratch``.
-        out: room for the segments.
-    """
-    n_attributes = data[3].shape[0]
-    anchors = np.full(n_attributes, np.nan)
-    first = np.searchsorted(runs, start)
-    n_least = np.searchsorted(runs, stop) - first
-    best, cheapest, n_fewest = int(candidates[0]), np.inf, 0
-    for code in candidates:
-        degree = code - 2 if code > LINE else min(code, 1)
-        per_segment = 3 + n_attributes * (degree + 2)
-        is_short = code > LINE and stop - start < LEAST_PAYING * n_fewest
-        if is_short or n_least * per_segment >= cheapest:
-            break
-        n_found = 0
-        for run in range(first, first + n_least):
-            end = min(runs[run + 1], stop)
-            n_found, _ = fit_run(code, runs[run], end, False, anchors, data, scratch, out, n_found)
-        if n_found * per_segment < cheapest:
-            best, cheapest = int(code), np.float64(n_found * per_segment)
-        n_fewest = n_found
-    return best
-
-
-@compiled
-def chosen(
-    candidates: Ints,
-    codes: Ints,
-    prefix: int,
-    runs: Ints,
-    entities: Ints,
-    data: Data,
-    scratch: Scratch,
-) -> None:
-    """Set the fitters of entities that have none yet (-1), each by a prefix of its instants."""
-    _, n_attributes, n_coefs = scratch[4].shape
-    first, ends = np.empty(prefix, np.int64), np.empty(prefix, np.int64)
-    out = first, ends, np.empty((prefix, n_attributes, n_coefs)), np.empty((prefix, n_attributes))
-    for entity in range(codes.size):
-        if codes[entity] < 0:
-            start = entities[entity]
-            stop = min(entities[entity + 1], start + prefix)
-            codes[entity] = choose(candidates, start, stop, runs, data, scratch, out)

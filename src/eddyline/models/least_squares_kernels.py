@@ -37,6 +37,10 @@ def polynomial_of(
     Returns:
         Whether the polynomial passes all intervals.
     """
+    if degree == 2 and quadratic_of(times, mid, coefs):
+        shift = balance(2, times, mid, reach, coefs)
+        coefs[0] += shift
+        return not np.isnan(shift)
     coefs[:] = 0.0
     half = 0.5 * np.float64(times[-1] - times[0])
     n, base = sums(degree, times, mid, half, work)
@@ -48,6 +52,53 @@ def polynomial_of(
     shift = balance(order, times, mid, reach, coefs)
     coefs[0] += shift
     return not np.isnan(shift)
+
+
+@compiled
+def quadratic_of(times: Ints, mid: Floats, coefs: Floats) -> bool:
+    """Set the coefficients of degree 2 of least squares; False if too few instants tell them.
+
+    What the other functions do for any degree, in variables: most segments are short, and arrays
+    cost them more than the sums.
+    """
+    half = 0.5 * np.float64(times[-1] - times[0])
+    if not half > 0:
+        return False
+    n, base, scale = 0.0, 0.0, 1.0 / half
+    u1 = u2 = u3 = u4 = y0 = y1 = y2 = 0.0
+    for place in range(times.size):
+        value = mid[place]
+        if np.isnan(value):
+            continue
+        if n == 0:
+            base = value
+        n += 1.0
+        u = np.float64(times[place] - times[0]) * scale - 1.0
+        square, y = u * u, value - base
+        u1 += u
+        u2 += square
+        u3 += square * u
+        u4 += square * square
+        y0 += y
+        y1 += u * y
+        y2 += square * y
+    # Gauss' elimination, with the pivots of ``factored``.
+    inverse = 1.0 / n
+    a11, a12, b1 = u2 - u1 * u1 * inverse, u3 - u1 * u2 * inverse, y1 - u1 * y0 * inverse
+    if not (n >= 3 and a11 > SINGULAR * u2):
+        return False
+    share = a12 / a11
+    a22, b2 = u4 - u2 * u2 * inverse - share * a12, y2 - u2 * y0 * inverse - share * b1
+    if not a22 > SINGULAR * u4:
+        return False
+    top = b2 / a22
+    middle = (b1 - a12 * top) / a11
+    low = (y0 - u1 * middle - u2 * top) * inverse
+    per_second = 1e6 * scale
+    coefs[0] = low - middle + top + base
+    coefs[1] = (middle - 2.0 * top) * per_second
+    coefs[2] = top * per_second * per_second
+    return True
 
 
 @compiled

@@ -1,0 +1,175 @@
+"""The inputs of the benchmarks of models: real ones, and seeded ones versioned by name.
+
+Rows come by entity and time, with dense ids of entities and times in microseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import parquet
+
+from benchmarks.harness.needs import data_folder
+from eddyline.data.arrays import Floats, Indices, Ints, Mask
+from eddyline.models.bounds import Bound
+
+SECOND_US = 1_000_000
+
+VESSELS = "vessels/ais_2022-01-03_sample.parquet"
+SENSORS = "sensors/intel_temperature_30s.parquet"
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows of entities: ids, times (µs) and the values of each attribute, ``[n]``."""
+
+    keys: Ints
+    times: Ints
+    values: dict[str, Floats]
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def take(self, rows: Indices | Mask) -> Rows:
+        """Return the rows at places or under a mask."""
+        values = {name: each[rows] for name, each in self.values.items()}
+        return Rows(self.keys[rows], self.times[rows], values)
+
+    @property
+    def by_entity(self) -> Rows:
+        """The rows by entity and time."""
+        return self.take(np.lexsort((self.times, self.keys)))
+
+    @property
+    def by_time(self) -> Rows:
+        """The rows as they come."""
+        return self.take(np.argsort(self.times, kind="stable"))
+
+    def copies(self, n: int) -> Rows:
+        """Return the rows of so many times as many entities."""
+        more = int(self.keys.max()) + 1
+        keys = np.concatenate([self.keys + each * more for each in range(n)])
+        values = {name: np.tile(each, n) for name, each in self.values.items()}
+        return Rows(keys, np.tile(self.times, n), values)
+
+    def within(self, bound: str | float) -> dict[str, Bound]:
+        """Return one bound for all attributes."""
+        return {name: Bound.of(name, bound) for name in self.values}
+
+    @property
+    def table(self) -> pa.Table:
+        """The rows as they are stored."""
+        times = pa.array(self.times).cast(pa.timestamp("us"))
+        return pa.table({"key": self.keys, "ts": times, **self.values})
+
+
+def _read(path: str, key: str, time: str, names: dict[str, str]) -> Rows:
+    table = parquet.read_table(data_folder() / path, columns=[key, time, *names.values()])
+    keys = np.unique(table[key].to_numpy(), return_inverse=True)[1].astype(np.int64)
+    times = table[time].cast(pa.timestamp("us"), safe=False).cast(pa.int64()).to_numpy()
+    values = {name: table[column].to_numpy() for name, column in names.items()}
+    return Rows(keys, times, values).by_entity
+
+
+def vessels() -> Rows:
+    """Return positions of 10,631 vessels in a day, some nine each (degrees)."""
+    return _read(VESSELS, "MMSI", "BaseDateTime", {"lat": "LAT", "lon": "LON"})
+
+
+def trades() -> Rows:
+    """Return the prices of a day's trades of three stocks."""
+    return _read("ticks/trades.parquet", "symbol", "ts", {"price": "price"})
+
+
+def quotes() -> Rows:
+    """Return the best bids and asks of the same."""
+    return _read("ticks/quotes.parquet", "symbol", "ts", {"bid": "bid", "ask": "ask"})
+
+
+def sensors() -> Rows:
+    """Return temperatures of 52 sensors, every 30 seconds."""
+    return _read(SENSORS, "sensor", "ts_synthetic", {"temperature": "temperature"})
+
+
+REAL: dict[str, Callable[[], Rows]] = {
+    "vessels": vessels,
+    "trades": trades,
+    "quotes": quotes,
+    "sensors": sensors,
+}
+
+
+@dataclass(frozen=True)
+class Moving:
+    """Objects that move in straight lines, and turn after so many rows [Pulse 2.7.1]."""
+
+    n_rows: int
+    """Of all objects."""
+    per_segment: int
+    """Rows of an object from one turn to the next."""
+    n_objects: int = 10
+    every_us: int = 100_000
+    """The time between two rows of an object (µs)."""
+    extent: float = 10_000.0
+    """Half the side of the square in which objects stay."""
+    seed: int = 0
+
+
+def moving_v1(shape: Moving) -> Rows:
+    """Return positions ``x`` and ``y`` of objects, and their velocities ``vx`` and ``vy``.
+
+    An object begins a leg where the last one ended, and heads for another point of the square:
+    uniform, a third of the square away at most.
+    """
+    rng = np.random.default_rng([shape.seed, 91])
+    n_each = shape.n_rows // shape.n_objects
+    n_legs = -(-n_each // shape.per_segment)
+    leg_s = shape.per_segment * shape.every_us / SECOND_US
+    rows = np.arange(n_each)
+    leg, since = rows // shape.per_segment, rows % shape.per_segment * shape.every_us / SECOND_US
+    values: dict[str, list[Floats]] = {name: [] for name in ("x", "y", "vx", "vy")}
+    for _ in range(shape.n_objects):
+        for name in ("x", "y"):
+            turns = _walk(rng, n_legs + 1, shape.extent)
+            speed = np.diff(turns) / leg_s
+            values[name].append(turns[leg] + speed[leg] * since)
+            values[f"v{name}"].append(speed[leg])
+    times = np.tile(rows * shape.every_us, shape.n_objects)
+    # Objects do not report at the same instants.
+    shift = np.arange(shape.n_objects) * (shape.every_us // shape.n_objects)
+    times = times + np.repeat(shift, n_each)
+    keys = np.repeat(np.arange(shape.n_objects), n_each)
+    return Rows(keys, times, {name: np.concatenate(each) for name, each in values.items()})
+
+
+def _walk(rng: np.random.Generator, n: int, extent: float) -> Floats:
+    """Return a random walk that is mirrored at the ends of a range."""
+    steps = np.cumsum(rng.uniform(-1.0, 1.0, n) * extent / 3) + rng.uniform(-extent, extent)
+    folded = np.abs((steps + extent) % (4 * extent) - 2 * extent) - extent
+    return np.asarray(folded, np.float64)
+
+
+def in_metres(rows: Rows) -> Rows:
+    """Return positions in metres, ``x`` and ``y``, of a plate carrée at 37 degrees north."""
+    degree = 111_195.0
+    x = rows.values["lon"] * degree * np.cos(np.radians(37.0))
+    return replace(rows, values={"x": x, "y": rows.values["lat"] * degree})
+
+
+def joined(parts: Iterable[Rows]) -> Rows:
+    """Return the rows of several as of one, each with entities of its own."""
+    keys, times, values, n = [], [], {}, 0
+    for each in parts:
+        keys.append(each.keys + n)
+        times.append(each.times)
+        n += int(each.keys.max()) + 1
+        for name, column in each.values.items():
+            values.setdefault(name, []).append(column)
+    return Rows(
+        np.concatenate(keys),
+        np.concatenate(times),
+        {name: np.concatenate(each) for name, each in values.items()},
+    )

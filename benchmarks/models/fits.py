@@ -1,0 +1,183 @@
+"""Fitting: rows per second on one core, the size of segments beside their rows', and the bound."""
+
+from __future__ import annotations
+
+import io
+import time
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import parquet
+
+from benchmarks.harness.scenario import Measurement, Runs, Settings
+from benchmarks.harness.statistics import median, spread
+from benchmarks.harness.timing import interleaved
+from benchmarks.models.data import REAL, Rows
+from eddyline.data.arrays import Floats, Mask
+from eddyline.models import polynomials, timeline
+from eddyline.models.bounds import Bound, FitOptions
+from eddyline.models.fitting import fit
+from eddyline.models.segments import Segments, in_seconds
+
+BOUNDS = ("1 %", "0.05 %")
+
+MILLION = 1_000_000
+
+
+def speed(settings: Settings, name: str) -> Measurement:
+    """Rows per second of the slower of two bounds, rows by entity and time (millions)."""
+    rows = REAL[name]()
+    rows = rows.copies(-(-settings.pick(MILLION, 100_000) // len(rows)))
+    mixed = rows.by_time
+    n_runs = settings.pick(9, 3)
+    found: dict[str, Any] = {}
+    worst, notes = np.inf, []
+    for bound in BOUNDS:
+        within = rows.within(bound)
+        report = fit(rows.keys, rows.times, rows.values, within)[1]
+        times = interleaved(
+            {
+                "by entity": lambda within=within: fit(rows.keys, rows.times, rows.values, within),
+                "by time": lambda within=within: fit(mixed.keys, mixed.times, mixed.values, within),
+            },
+            n_runs,
+            clock=time.process_time,
+        )
+        rates = {
+            kind: [len(rows) / each / MILLION for each in taken.seconds]
+            for kind, taken in times.items()
+        }
+        worst = min(worst, median(rates["by entity"]))
+        told = ", ".join(
+            f"{kind} {median(each):.3g} ({spread(each)})" for kind, each in rates.items()
+        )
+        notes.append(f"{bound}: {told} M rows/s; {report}")
+        found[bound] = {**rates, "rows_per_segment": report.rows_per_segment}
+    return Measurement(worst, f"{len(rows):,} rows; " + "; ".join(notes), found)
+
+
+def stored(segments: Segments) -> pa.Table:
+    """Return segments with the columns in which they are stored (spec 7.1)."""
+    columns: dict[str, Any] = {"key": segments.keys}
+    for name in ("origin", "lo", "hi"):
+        columns[name] = pa.array(getattr(segments, name)).cast(pa.timestamp("us"))
+    columns |= {"is_point": segments.is_point, "tomb": segments.is_tombstone}
+    for name, coefs in segments.coefs.items():
+        ends = np.arange(len(coefs) + 1, dtype=np.int32) * coefs.shape[1]
+        columns[f"coef_{name}"] = pa.ListArray.from_arrays(pa.array(ends), pa.array(coefs.ravel()))
+        columns[f"err_{name}"] = segments.errors[name]
+    return pa.table(columns)
+
+
+def n_bytes(table: pa.Table) -> int:
+    """Return how long the Parquet file of a table is, by zstd."""
+    file = io.BytesIO()
+    parquet.write_table(table, file, compression="zstd")
+    return file.tell()
+
+
+def size(_: Settings, name: str) -> Measurement:
+    """How many times smaller segments at 1 % are than the rows that they stand for."""
+    rows = REAL[name]()
+    raw = {"by entity": n_bytes(rows.table), "by time": n_bytes(rows.by_time.table)}
+    found: dict[str, Any] = {"rows": raw}
+    for bound in BOUNDS:
+        for share in (FitOptions().rounding, 0.0):
+            segments, report = fit(
+                rows.keys, rows.times, rows.values, rows.within(bound), FitOptions(rounding=share)
+            )
+            table = stored(segments)
+            found[f"{bound}, rounding {share:g}"] = {
+                "bytes": n_bytes(table),
+                "n_segments": report.n_segments,
+                "without_origin": n_bytes(table.drop_columns(["origin"])),
+                "columns": {each: n_bytes(table.select([each])) for each in table.column_names},
+            }
+    least = min(raw.values())
+    ratios = {kind: least / each["bytes"] for kind, each in found.items() if kind != "rows"}
+    told = ", ".join(f"{kind} {each:.3g} x" for kind, each in ratios.items())
+    first = next(iter(ratios))
+    n_segments = found[first]["n_segments"]
+    note = (
+        f"{told}; {len(rows):,} rows of {least / len(rows):.1f} bytes, the smaller of both orders; "
+        f"at 1 % {n_segments:,} segments of {found[first]['bytes'] / n_segments:.1f} bytes, "
+        f"{least / found[first]['without_origin']:.3g} x without their origin, which is their begin"
+    )
+    return Measurement(ratios[first], note, found)
+
+
+def is_far(rows: Rows, segments: Segments, places: Any) -> tuple[dict[str, Floats], Any]:
+    """Return how far rows are from their segments, and the segments of these."""
+    starts, wanted = timeline.codes(
+        (segments.keys, segments.lo), (rows.keys[places], rows.times[places])
+    )
+    at = timeline.piece_at(starts, wanted)
+    since = in_seconds(rows.times[places] - segments.origin[at])
+    far = {
+        name: np.abs(rows.values[name][places] - polynomials.evaluate(coefs[at], since))
+        for name, coefs in segments.coefs.items()
+    }
+    inside = (segments.keys[at] == rows.keys[places]) & (rows.times[places] < segments.hi[at])
+    assert inside.all(), "a row is in no segment"
+    return far, at
+
+
+def _is_greatest(rows: Rows, name: str) -> Mask:
+    """Return which rows have the greatest value of their instant; the others may lose to it."""
+    new = np.ones(len(rows), np.bool_)
+    new[1:] = (np.diff(rows.keys) != 0) | (np.diff(rows.times) != 0)
+    most = np.maximum.reduceat(rows.values[name], np.flatnonzero(new))
+    found: Mask = rows.values[name] == most[np.cumsum(new) - 1]
+    return found
+
+
+CHECKED = {"auto": 2, "linear": 1, "swing": 1, "connected": 1, "polynomial": 4}
+"""Methods that are checked, with degrees."""
+
+
+def violations(settings: Settings) -> Measurement:
+    """Values of random rows that are beyond the bound, or beyond the error that is told."""
+    rng = np.random.default_rng(0)
+    names = list(REAL)
+    cells = [(name, bound, method) for name in names for bound in BOUNDS for method in CHECKED]
+    n_each = -(-settings.pick(10 * MILLION, 100_000) // len(cells))
+    n_checked = n_broken = n_lost = 0
+    worst = 0.0
+    for name in names:
+        rows = REAL[name]()
+        greatest = {each: _is_greatest(rows, each) for each in rows.values}
+        for bound in BOUNDS:
+            within = rows.within(bound)
+            for method, degree in CHECKED.items():
+                options = FitOptions(method=method, degree=degree)
+                segments, _ = fit(rows.keys, rows.times, rows.values, within, options)
+                places = rng.integers(0, len(rows), n_each)
+                far, at = is_far(rows, segments, places)
+                for each, distance in far.items():
+                    allowed = _allowed(within[each], rows.values[each][places])
+                    broken = ~(distance <= np.minimum(allowed, segments.errors[each][at]))
+                    lost = broken & ~greatest[each][places]
+                    n_lost += int(lost.sum())
+                    n_broken += int((broken & ~lost).sum())
+                    n_checked += len(places)
+                    used = distance[~lost] / np.maximum(allowed[~lost], 1e-300)
+                    worst = max(worst, float(used.max()))
+    note = (
+        f"of {n_checked:,} values of {', '.join(names)} at {' and '.join(BOUNDS)} by "
+        f"{', '.join(CHECKED)}; at most {worst:.6g} of the bound used; {n_lost:,} draws of values "
+        "that lost to a greater one at the same instant of their entity, which fits count"
+    )
+    return Measurement(float(n_broken), note, {"checked": n_checked, "lost": n_lost})
+
+
+def _allowed(bound: Bound, values: Floats) -> Floats:
+    return bound.value * np.abs(values) if bound.is_relative else np.full(len(values), bound.value)
+
+
+RUNS: Runs = {
+    **{f"models_fit_{name}": partial(speed, name=name) for name in REAL},
+    **{f"models_size_{name}": partial(size, name=name) for name in REAL},
+    "models_bounds": violations,
+}
