@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eddyline.errors import QueryError
-from eddyline.models import plan, steps, tasks
+from eddyline.models import graph, steps, tasks
 from eddyline.models.bounds import FitOptions
 from eddyline.models.condition_text import read_condition
 from eddyline.models.fitting import fit
@@ -128,11 +128,11 @@ def test_a_part_that_two_steps_read_is_computed_once():
             return given
 
     shape = steps.Shape(("k",), ("x",))
-    shared = plan.Unary(Counted(1), plan.Input(0, shape))
+    shared = graph.Unary(Counted(1), graph.Input(0, shape))
     condition = read_condition("a.x < b.x + 1", ["a.x", "b.x"])
-    both = plan.SameEntity(shared, shared, ("a", "b"), condition, "a.x < b.x + 1")
+    both = graph.SameEntity(shared, shared, ("a", "b"), condition, "a.x < b.x + 1")
     given = Keyed(pieces((0, 0, 10, {"x": [1, 1]})), pa.table({"k": ["one"]}))
-    found = plan.run(both, [given])
+    found = graph.run(both, [given])
     assert calls == [1]
     assert found.segments.coefs.keys() == {"a_x", "b_x"}
     assert both.shape == steps.Shape(("k",), ("a_x", "b_x"))
@@ -140,7 +140,7 @@ def test_a_part_that_two_steps_read_is_computed_once():
 
 def test_inputs_at_other_places_keep_what_is_shared():
     shape = steps.Shape((), ("x",))
-    node = plan.Unary(steps.Sample(1), plan.Input(0, shape))
-    moved = plan.moved(plan.SameEntity(node, node, ("a", "b"), None, None), [2])
+    node = graph.Unary(steps.Sample(1), graph.Input(0, shape))
+    moved = graph.moved(graph.SameEntity(node, node, ("a", "b"), None, None), [2])
     assert moved.left is moved.right
     assert moved.left.of.at == 2

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from eddyline.models import joins
-from eddyline.models.plan import plain
+from eddyline.models.graph import plain
 from eddyline.models.rows import Keyed, in_key_order
 from eddyline.models.steps import Shape
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from eddyline.models import plan
+from eddyline.models import graph
 from eddyline.models.fitting import Carried, FitReport, fit_block
 from eddyline.models.pairs import CELL
 from eddyline.models.rows import (
@@ -148,7 +148,7 @@ def entity_blocks(
 
 
 def solved(
-    tables: Iterable[pa.Table], node: plan.Node, layouts: Sequence[Layout]
+    tables: Iterable[pa.Table], node: graph.Node, layouts: Sequence[Layout]
 ) -> Iterator[pa.RecordBatch]:
     """Run a graph over tables of segments.
 
@@ -159,10 +159,10 @@ def solved(
         layouts: the columns of each input.
     """
     for table in tables:
-        if isinstance(node, plan.Input):
+        if isinstance(node, graph.Input):
             yield from table.to_batches()
         else:
-            yield from _batches(plan.run(node, _inputs(table, layouts)), table)
+            yield from _batches(graph.run(node, _inputs(table, layouts)), table)
 
 
 def stepped(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BooleanType, DoubleType, StructField, StructType
 
-from eddyline.models import plan, tasks
+from eddyline.models import graph, tasks
 from eddyline.models.pairs import CELL
 from eddyline.models.rows import COEF, ERR, FLAGS, TIMES
 from eddyline.models.steps import Project
@@ -60,7 +60,7 @@ class Source:
         """The segments as rows."""
         if self.fit is None:
             return self.df.select(*map(_column, self.shape.layout.columns))
-        return laid([self], plan.Input(0, self.shape))
+        return laid([self], graph.Input(0, self.shape))
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,12 +68,12 @@ class Graph:
     """What is done with sources, whose keys have the same names and types."""
 
     sources: tuple[Source, ...]
-    node: plan.Node
+    node: graph.Node
 
     @classmethod
     def of(cls, source: Source) -> Graph:
         """Return the segments of a source as they are."""
-        return cls((source,), plan.Input(0, source.shape))
+        return cls((source,), graph.Input(0, source.shape))
 
     @property
     def shape(self) -> Shape:
@@ -99,7 +99,7 @@ class Graph:
 
     def then(self, step: Step) -> Graph:
         """Return the graph with one more step."""
-        return replace(self, node=plan.Unary(step, self.node))
+        return replace(self, node=graph.Unary(step, self.node))
 
     def onto(self, *attributes: str) -> Graph:
         """Return the graph with some of its attributes."""
@@ -113,13 +113,13 @@ class Graph:
     def with_same(
         self, other: Graph, names: tuple[str, str], condition: Condition | None, text: str | None
     ) -> Graph:
-        """Return a join of the same entities; see ``plan.SameEntity``."""
+        """Return a join of the same entities; see ``graph.SameEntity``."""
         sources = list(dict.fromkeys([*self.sources, *other.sources]))
         left, right = (
-            plan.moved(each.node, [sources.index(source) for source in each.sources])
+            graph.moved(each.node, [sources.index(source) for source in each.sources])
             for each in (self, other)
         )
-        return Graph(tuple(sources), plan.SameEntity(left, right, names, condition, text))
+        return Graph(tuple(sources), graph.SameEntity(left, right, names, condition, text))
 
     def with_others(self, other: Graph | None, step: DifferentEntities) -> Graph:
         """Return pairs of different entities; see ``paired``."""
@@ -133,22 +133,22 @@ class Graph:
 
     def __str__(self) -> str:
         told = [str(each.fit or "read") for each in self.sources]
-        told += [str(each) for each in plan.parts(self.node) if not isinstance(each, plan.Input)]
+        told += [str(each) for each in graph.parts(self.node) if not isinstance(each, graph.Input)]
         return "; ".join(told)
 
 
-def laid(sources: Sequence[Source], node: plan.Node) -> DataFrame:
+def laid(sources: Sequence[Source], node: graph.Node) -> DataFrame:
     """Return what comes out of a graph over sources, whose keys have the same names and types."""
     first = sources[0]
     keys, how = first.shape.keys, first.fit
     schema = _schema(node.shape, first.key_fields, first.time_type)
-    is_whole = plan.sees_entities(node)
+    is_whole = graph.sees_entities(node)
     if how is not None and len(sources) == 1:
         return _by_entity(_rows(first, how), keys, how.time).mapInArrow(
             _task(lambda batches: tasks.fitted_tables(batches, how), node, [first.shape]), schema
         )
     segments = first.segments if len(sources) == 1 else _together(sources)
-    if isinstance(node, plan.Input):
+    if isinstance(node, graph.Input):
         return segments
     placed = _by_entity(segments, keys) if is_whole else segments
     return placed.mapInArrow(_task(tasks.tables, node, [each.shape for each in sources]), schema)
@@ -224,11 +224,11 @@ def _in_cells(segments: DataFrame, group: str, cell: str, n: int) -> DataFrame:
 
 def _task(
     read: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.Table]],
-    node: plan.Node,
+    node: graph.Node,
     shapes: Sequence[Shape],
 ) -> Task:
     layouts = [each.layout for each in shapes]
-    is_whole = plan.sees_entities(node)
+    is_whole = graph.sees_entities(node)
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         quiet_when_cut_short()
