@@ -10,10 +10,10 @@ rows at ticks (``sampling``); ``updates`` says what later ones leave of them. ``
 from importlib import import_module
 from typing import Any
 
-_ON_USE = {"fit": "eddyline.spark.models.fitting", "read": "eddyline.spark.models.fitting"}
+_ON_USE = dict.fromkeys(["declare", "fit", "read"], "eddyline.spark.models.fitting")
 """The public face, which needs pyspark: imported when it is first used."""
 
-__all__ = ["fit", "read"]
+__all__ = ["declare", "fit", "read"]
 
 
 def __getattr__(name: str) -> Any:

@@ -92,7 +92,7 @@ class Keyed:
 def keyed(table: pa.Table, layout: Layout) -> Keyed:
     """Return the segments of a table in its order, entities numbered as they come."""
     ids, first = entity_ids(table, layout.keys)
-    coefs = {each: _coefs_of(_whole(table.column(COEF + each))) for each in layout.attributes}
+    coefs = {each: list_matrix(table.column(COEF + each)) for each in layout.attributes}
     errors = {each: _floats_of(table.column(ERR + each)) for each in layout.attributes}
     origin, lo, hi = (micros_of(table.column(each)) for each in TIMES)
     is_point, is_tombstone = (_flags_of(table.column(each)) for each in FLAGS)
@@ -196,8 +196,16 @@ def _flags_of(column: pa.ChunkedArray) -> Mask:
     return found
 
 
-def _coefs_of(lists: pa.ListArray) -> Floats:
-    """Return lists of coefficients as a matrix: shorter ones are of a lower degree, NULL is NaN."""
+def list_matrix(column: pa.ChunkedArray) -> Floats:
+    """Return lists of coefficients as a matrix: shorter ones are of a lower degree, NULL is NaN.
+
+    Args:
+        column: of lists of numbers, ``[n]``.
+
+    Returns:
+        ``[n, longest]``.
+    """
+    lists = _whole(column)
     flat: Floats = lists.flatten().to_numpy(zero_copy_only=False)
     n = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
     size = max(int(n.max(initial=1)), 1)

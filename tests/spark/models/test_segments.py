@@ -302,6 +302,30 @@ def test_nothing_in_nothing_out(df):
     assert segments.join(segments).changes().count() == 0
 
 
+def test_declared_models_hold_until_the_next_row(spark):
+    df = spark.sql(
+        "SELECT id % 3 AS ship, timestamp_seconds(1.7e9 + 10 * id) AS ts, id AS x, 0.5 AS v "
+        "FROM range(30)"
+    )
+    segments = el.models.declare(
+        df, key="ship", time="ts", model={"x": "x + v * t", "y": "2 * x"}, horizon="25 seconds"
+    )
+    found = segments.select(z="x - y").sample("5 seconds").toPandas()
+    ids = np.arange(30)
+    seconds = np.arange(0, 25, 5)
+    wanted = sorted(
+        (int(each % 3), 1_700_000_000 + 10 * each + after, each + 0.5 * after - 2 * each)
+        for each in ids.tolist()
+        for after in seconds.tolist()
+    )
+    times = found.time.to_numpy().astype("datetime64[s]").astype(int)
+    got = sorted(zip(found.ship.tolist(), times.tolist(), found.z.tolist(), strict=True))
+    assert got == wanted
+    assert (found.err_z == 0).all()
+    with pytest.raises(QueryError, match=r"models.declare: x = x \+ w \* t: .*`w`"):
+        el.models.declare(df, key="ship", time="ts", model={"x": "x + w * t"}, horizon=1)
+
+
 def test_it_says_what_it_is(segments, df):
     made = el.models.fit(df, key="ship", time="ts", within={"y": "1 %"}).where("y > 3 AND ship = 1")
     assert repr(made) == (
@@ -315,7 +339,8 @@ def test_it_says_what_it_is(segments, df):
         ({"key": "boat"}, QueryError, "unknown column 'boat'.*did you mean"),
         ({"key": "ts", "time": "x"}, QueryError, "time 'x' is of type double; give a timestamp"),
         ({"within": {"fleet": 1}}, QueryError, "'fleet' is of type string; give a number"),
-        ({"within": {"ship": 1}}, OptionError, "given twice"),
+        ({"within": {"ship": 1}}, OptionError, "an attribute is called 'ship'"),
+        ({"key": ["ship", "ship"]}, OptionError, "a key is given twice"),
         ({"within": {"x": -1}}, OptionError, r"within\['x'\] is a finite number of 0 or more"),
         ({"max_gap": "soon"}, OptionError, "max_gap is an interval"),
         ({"methd": "auto"}, OptionError, "unknown option of models.fit 'methd'.*did you mean"),

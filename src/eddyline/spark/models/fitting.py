@@ -1,9 +1,10 @@
-"""``el.models.fit`` and ``el.models.read``: segments of the rows of a DataFrame, or of files."""
+"""``el.models.fit``, ``declare`` and ``read``: segments of the rows of a DataFrame, or of files."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import (
     ArrayType,
@@ -19,10 +20,13 @@ from pyspark.sql.types import (
 
 from eddyline.errors import NotSupportedError, OptionError, QueryError
 from eddyline.models.bounds import FitOptions, read_bounds, read_gap
+from eddyline.models.declared import Declared, read_equations
+from eddyline.models.fitted import Fit
+from eddyline.models.lengths import read_length
 from eddyline.models.rows import COEF, ERR, FLAGS, RESERVED, TIMES, Layout
 from eddyline.models.steps import Shape
-from eddyline.models.tasks import Fit
 from eddyline.registry import unknown
+from eddyline.spark.analysis import refused, unlogged
 from eddyline.spark.models.frame import Segments
 from eddyline.spark.models.laying import Graph, Source
 from eddyline.spark.models.names import check_attribute
@@ -73,17 +77,64 @@ def fit(
         ...     df, key="vessel", time="ts", within={"lat": 0.001, "lon": "1 %"})
         >>> segments.where("lat > 40.5 AND lon < -70").changes().show()  # doctest: +SKIP
     """
-    frame = checked_frame("the input of models.fit", df)
-    if frame.isStreaming:
-        msg = "models.fit takes a batch DataFrame; inside foreachBatch each batch is one"
-        raise NotSupportedError(msg)
+    frame = checked_batch(df, "fit")
     keys = (key,) if isinstance(key, str) else tuple(key)
     bounds = read_bounds(within)
-    _check_columns(frame, keys, time, list(bounds))
-    chosen = _options(options, max_gap)
-    shape = Shape(keys, tuple(bounds))
-    source = Source(frame, shape, Fit(keys, time, bounds, chosen))
-    return Segments(Graph.of(source))
+    check_keys(frame, keys, time, "fit")
+    _check_values(frame, keys, list(bounds))
+    how = Fit(keys, time, bounds, _options(options, max_gap))
+    return Segments(Graph.of(Source(frame, Shape(keys, tuple(bounds)), how)))
+
+
+def declare(
+    df: DataFrame,
+    *,
+    key: str | Sequence[str] = (),
+    time: str,
+    model: Mapping[str, str],
+    horizon: Any,
+) -> Segments:
+    """Make a segment of each row by equations: what the row says of the time behind it.
+
+    It ends where the next row of its entity is, at the latest after the horizon. Rows without a
+    time or a value are left out; of an entity's rows at one instant that of the greatest
+    coefficients counts.
+
+    Args:
+        df: a batch DataFrame.
+        key: as for ``fit``.
+        time: as for ``fit``.
+        model: for each attribute a polynomial of ``t``, the seconds since the instant of the row,
+            whose coefficients are expressions over its columns.
+        horizon: for how long a row says something at most, such as ``10 minutes``, or seconds.
+
+    Returns:
+        Segments; their error is 0: they are what the equations say.
+
+    Raises:
+        QueryError: a column that is not there, or an equation that cannot be read.
+        NotSupportedError: an equation that is no polynomial of ``t``.
+        OptionError: as for ``fit``.
+
+    Example:
+        >>> segments = el.models.declare(  # doctest: +SKIP
+        ...     df, key="vessel", time="ts", horizon="10 minutes",
+        ...     model={"x": "x + vx * t", "y": "y + vy * t"})
+    """
+    frame = checked_batch(df, "declare")
+    keys = (key,) if isinstance(key, str) else tuple(key)
+    equations = read_equations(model)
+    check_keys(frame, keys, time, "declare")
+    how = Declared(keys, time, equations, read_length("horizon", horizon))
+    for name, text in how.columns.items():
+        check_attribute(name, keys)
+        try:
+            with unlogged():
+                frame.selectExpr(text)
+        except AnalysisException as error:
+            what = f"models.declare: {name} = {equations[name].text}"
+            raise refused(what, error, attribute=name) from error
+    return Segments(Graph.of(Source(frame, Shape(keys, tuple(equations)), how)))
 
 
 def read(source: str | DataFrame) -> Segments:
@@ -122,25 +173,60 @@ def _options(given: Mapping[str, Any], max_gap: Any) -> FitOptions:
     return FitOptions(**given, max_gap_us=read_gap(max_gap))
 
 
-def _check_columns(df: DataFrame, keys: Sequence[str], time: str, values: Sequence[str]) -> None:
-    types = {each.name: each.dataType for each in df.schema}
-    for name in [*keys, time, *values]:
-        if name not in types:
-            raise QueryError(f"models.fit: {unknown('column', name, list(types))}", name=name)
+def checked_batch(df: DataFrame, what: str) -> DataFrame:
+    """Return a batch DataFrame.
+
+    Raises:
+        QueryError: it is something else.
+        NotSupportedError: it is a stream.
+    """
+    frame = checked_frame(f"the input of models.{what}", df)
+    if frame.isStreaming:
+        msg = f"models.{what} takes a batch DataFrame; inside foreachBatch each batch is one"
+        raise NotSupportedError(msg)
+    return frame
+
+
+def check_keys(df: DataFrame, keys: Sequence[str], time: str, what: str) -> None:
+    """Check the columns that say whose and of when a row is.
+
+    Raises:
+        QueryError: one is not there, or of another type.
+        OptionError: segments have a column of its name, or it is given twice.
+    """
+    types = column_kinds(df, [*keys, time], what)
     for name in keys:
         if isinstance(types[name], _NESTED):
             kind = types[name].simpleString()
-            msg = f"models.fit: key {name!r} is of type {kind}; give a column of plain values"
+            msg = f"models.{what}: key {name!r} is of type {kind}; give a column of plain values"
             raise QueryError(msg, key=name)
         if name in RESERVED or name.startswith((COEF, ERR)):
-            msg = f"models.fit: segments have a column {name!r} themselves; rename the key"
+            msg = f"models.{what}: segments have a column {name!r} themselves; rename the key"
             raise OptionError(msg, key=name)
-    if len({*keys, *values}) < len(keys) + len(values):
-        msg = "models.fit: a column is given twice, as key or in within"
-        raise OptionError(msg, key=list(keys), within=list(values))
+    if len({*keys}) < len(keys):
+        msg = f"models.{what}: a key is given twice"
+        raise OptionError(msg, key=list(keys))
     if not isinstance(types[time], TimestampType | TimestampNTZType):
-        msg = f"models.fit: time {time!r} is of type {types[time].simpleString()}; give a timestamp"
+        kind = types[time].simpleString()
+        msg = f"models.{what}: time {time!r} is of type {kind}; give a timestamp"
         raise QueryError(msg, time=time)
+
+
+def column_kinds(df: DataFrame, names: Sequence[str], what: str) -> dict[str, Any]:
+    """Return the types of columns by name.
+
+    Raises:
+        QueryError: one is not there.
+    """
+    types = {each.name: each.dataType for each in df.schema}
+    for name in names:
+        if name not in types:
+            raise QueryError(f"models.{what}: {unknown('column', name, list(types))}", name=name)
+    return types
+
+
+def _check_values(df: DataFrame, keys: Sequence[str], values: Sequence[str]) -> None:
+    types = column_kinds(df, values, "fit")
     for name in values:
         check_attribute(name, keys)
         if not isinstance(types[name], NumericType):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BooleanType, DoubleType, StructField, StructType
 
-from eddyline.models import graph, tasks
+from eddyline.models import blocks, graph, tasks
 from eddyline.models.pairs import CELL
 from eddyline.models.rows import COEF, ERR, FLAGS, TIMES
 from eddyline.models.steps import Project
@@ -26,9 +26,13 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
     from eddyline.models.conditions import Condition
+    from eddyline.models.declared import Declared
+    from eddyline.models.fitted import Fit
     from eddyline.models.pairs import DifferentEntities
     from eddyline.models.steps import Envelope, Shape, Step
 
+    Maker = Fit | Declared
+    """How rows become segments."""
     Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
@@ -38,13 +42,13 @@ class Source:
 
     df: DataFrame
     shape: Shape
-    fit: tasks.Fit | None = None
-    """How ``df`` becomes segments; None if it has them."""
+    maker: Maker | None = None
+    """How rows become segments; None if ``df`` has them."""
 
     @property
     def time_type(self) -> DataType:
         """The type of timestamps."""
-        return self.df.schema["lo" if self.fit is None else self.fit.time].dataType
+        return self.df.schema["lo" if self.maker is None else self.maker.time].dataType
 
     @property
     def key_fields(self) -> list[StructField]:
@@ -58,7 +62,7 @@ class Source:
     @property
     def segments(self) -> DataFrame:
         """The segments as rows."""
-        if self.fit is None:
+        if self.maker is None:
             return self.df.select(*map(_column, self.shape.layout.columns))
         return laid([self], graph.Input(0, self.shape))
 
@@ -132,7 +136,7 @@ class Graph:
         return Graph.of(Source(envelope(self.laid, step), step.shape(self.shape)))
 
     def __str__(self) -> str:
-        told = [str(each.fit or "read") for each in self.sources]
+        told = [str(each.maker or "read") for each in self.sources]
         told += [str(each) for each in graph.parts(self.node) if not isinstance(each, graph.Input)]
         return "; ".join(told)
 
@@ -140,18 +144,18 @@ class Graph:
 def laid(sources: Sequence[Source], node: graph.Node) -> DataFrame:
     """Return what comes out of a graph over sources, whose keys have the same names and types."""
     first = sources[0]
-    keys, how = first.shape.keys, first.fit
+    keys, how = first.shape.keys, first.maker
     schema = _schema(node.shape, first.key_fields, first.time_type)
     is_whole = graph.sees_entities(node)
     if how is not None and len(sources) == 1:
         return _by_entity(_rows(first, how), keys, how.time).mapInArrow(
-            _task(lambda batches: tasks.fitted_tables(batches, how), node, [first.shape]), schema
+            _task(how.tables, node, [first.shape]), schema
         )
     segments = first.segments if len(sources) == 1 else _together(sources)
     if isinstance(node, graph.Input):
         return segments
     placed = _by_entity(segments, keys) if is_whole else segments
-    return placed.mapInArrow(_task(tasks.tables, node, [each.shape for each in sources]), schema)
+    return placed.mapInArrow(_task(blocks.tables, node, [each.shape for each in sources]), schema)
 
 
 def envelope(source: Source, step: Envelope) -> DataFrame:
@@ -162,12 +166,12 @@ def envelope(source: Source, step: Envelope) -> DataFrame:
 
     def partial(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         quiet_when_cut_short()
-        yield from tasks.stepped(tasks.tables(batches), step.partial, layout)
+        yield from tasks.stepped(blocks.tables(batches), step.partial, layout)
 
     def final(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         quiet_when_cut_short()
-        blocks = tasks.entity_blocks(tasks.tables(batches), by)
-        yield from tasks.stepped(blocks, step.run, layout)
+        whole = blocks.entity_blocks(blocks.tables(batches), by)
+        yield from tasks.stepped(whole, step.run, layout)
 
     few = source.segments.mapInArrow(partial, _schema(given, source.key_fields, source.time_type))
     grouped = [each for each in source.key_fields if each.name in by]
@@ -233,17 +237,17 @@ def _task(
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         quiet_when_cut_short()
         tables = read(batches)
-        blocks = tasks.entity_blocks(tables, layouts[0].keys) if is_whole else tables
-        yield from tasks.solved(blocks, node, layouts)
+        whole = blocks.entity_blocks(tables, layouts[0].keys) if is_whole else tables
+        yield from tasks.solved(whole, node, layouts)
 
     return task
 
 
-def _rows(source: Source, how: tasks.Fit) -> DataFrame:
-    """Return the columns that are fitted; rows without an instant are in no segment."""
-    values = [_column(each).cast("double").alias(each) for each in how.within]
-    time = _column(how.time)
-    return source.df.where(time.isNotNull()).select(*map(_column, how.keys), time, *values)
+def _rows(source: Source, how: Maker) -> DataFrame:
+    """Return the columns that are read; rows without an instant are in no segment."""
+    columns = [*map(quoted, how.keys), quoted(how.time)]
+    columns += [f"{text} AS {quoted(name)}" for name, text in how.columns.items()]
+    return source.df.where(_column(how.time).isNotNull()).selectExpr(*columns)
 
 
 def _together(sources: Sequence[Source]) -> DataFrame:

@@ -1,0 +1,222 @@
+"""Models that are declared: an equation in ``t`` says what a row is worth from its instant on.
+
+``lon = lon + vlon * t`` makes of a row a segment with the coefficients ``[lon, vlon]``: on the
+right a name is the value in the row, and ``t`` the seconds since its instant. It is valid until the
+next row of its entity, and no longer than the horizon (Pulse 2.4).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from sqlglot import exp
+
+from eddyline.errors import NotSupportedError, OptionError, QueryError
+from eddyline.models.blocks import entity_blocks, tables
+from eddyline.models.bounds import MAX_DEGREE
+from eddyline.models.rows import Keyed, entity_ids, list_matrix, micros_of, table_of
+from eddyline.models.segments import Segments
+from eddyline.registry import checked_text
+from eddyline.sql.parsing import SparkText, at, offset_of, parse_condition, place
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from sqlglot import Expr
+
+TIME = "t"
+"""The variable of equations: seconds since the instant of a row."""
+
+Powers = dict[int, Any]
+"""The coefficient of each power of ``t``, as an expression over columns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Equation:
+    """An attribute as a polynomial of ``t`` whose coefficients are of the row."""
+
+    text: str
+    coefs: tuple[str, ...]
+    """SQL of each coefficient, by ascending powers."""
+
+
+def read_equations(given: Mapping[str, str]) -> dict[str, Equation]:
+    """Return the equations of attributes.
+
+    Args:
+        given: for each attribute the right side of its equation, such as ``"lon + vlon * t"``.
+
+    Raises:
+        OptionError: they are not given by name.
+        QueryError: one cannot be read.
+        NotSupportedError: one is no polynomial of ``t``, or of a degree above 4.
+    """
+    if not hasattr(given, "items") or not given:
+        msg = (
+            "a model has an equation for each attribute, such as {'lon': 'lon + vlon * t'}; got "
+            f"{given!r:.60}"
+        )
+        raise OptionError(msg, model=repr(given))
+    return {
+        checked_text("attribute of a model", name): _read(name, checked_text("equation", text))
+        for name, text in given.items()
+    }
+
+
+def _read(name: str, text: str) -> Equation:
+    reader = _Reader(name, text)
+    powers = reader.powers(parse_condition(text, f"the equation of {name!r}"))
+    degree = max(powers)
+    if degree > MAX_DEGREE:
+        msg = f"the equation of {name!r} is of degree {degree}; {MAX_DEGREE} is the highest"
+        raise NotSupportedError(msg, attribute=name, degree=degree)
+    zero = exp.Literal.number(0)
+    coefs = (powers.get(power, zero).sql(SparkText) for power in range(degree + 1))
+    return Equation(" ".join(text.split()), tuple(coefs))
+
+
+class _Reader:
+    """Takes the powers of ``t`` out of an equation."""
+
+    def __init__(self, name: str, text: str) -> None:
+        self._name, self._text = name, text
+
+    def powers(self, node: Expr) -> Powers:
+        """Return the coefficients of a part of the equation."""
+        node = node.unnest()
+        if not self._has_time(node):
+            return {0: exp.paren(node.copy())}
+        if isinstance(node, exp.Column):
+            return {1: exp.Literal.number(1)}
+        if isinstance(node, exp.Neg):
+            return _product({0: exp.Literal.number(-1)}, self.powers(node.this))
+        if isinstance(node, exp.Add | exp.Sub):
+            sign = {0: exp.Literal.number(1 if isinstance(node, exp.Add) else -1)}
+            return _sum(self.powers(node.left), _product(sign, self.powers(node.right)))
+        if isinstance(node, exp.Mul):
+            return _product(self.powers(node.left), self.powers(node.right))
+        return self._other(node)
+
+    def _other(self, node: Expr) -> Powers:
+        """Return the coefficients of a quotient or a power."""
+        if isinstance(node, exp.Div) and not self._has_time(node.right):
+            one, divisor = exp.Literal.number("1.0D"), exp.paren(node.right.copy())
+            factor = {0: exp.paren(exp.Div(this=one, expression=divisor))}
+            return _product(self.powers(node.left), factor)
+        is_call = isinstance(node, exp.Anonymous) and str(node.this).lower() in {"pow", "power"}
+        if is_call and len(node.expressions) == 2:
+            base, exponent = node.expressions
+            is_whole = isinstance(exponent, exp.Literal) and exponent.name.isdigit()
+            if is_whole and int(exponent.name) <= MAX_DEGREE:
+                found: Powers = {0: exp.Literal.number(1)}
+                for _ in range(int(exponent.name)):
+                    found = _product(found, self.powers(base))
+                return found
+        raise self._refused(node)
+
+    @staticmethod
+    def _is_time(node: exp.Column) -> bool:
+        return node.name.lower() == TIME and not node.table
+
+    def _has_time(self, node: Expr) -> bool:
+        return any(self._is_time(each) for each in node.find_all(exp.Column))
+
+    def _refused(self, node: Expr) -> QueryError:
+        offset = offset_of(next(each for each in node.find_all(exp.Column) if self._is_time(each)))
+        message = (
+            f"the equation of {self._name!r} is no polynomial of t: {node.sql(SparkText)}; it may "
+            f"have sums, products, and pow(t, n) up to {MAX_DEGREE}"
+        )
+        return NotSupportedError(at(message, self._text, offset), **place(self._text, offset))
+
+
+def _sum(one: Powers, other: Powers) -> Powers:
+    found = {**one}
+    for power, each in other.items():
+        is_there = power in found
+        found[power] = exp.paren(exp.Add(this=found[power], expression=each)) if is_there else each
+    return found
+
+
+def _product(one: Powers, other: Powers) -> Powers:
+    found: Powers = {}
+    for power, left in one.items():
+        for more, right in other.items():
+            term = exp.paren(exp.Mul(this=left.copy(), expression=right.copy()))
+            found = _sum(found, {power + more: term})
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """How rows become segments by equations."""
+
+    keys: tuple[str, ...]
+    time: str
+    equations: Mapping[str, Equation]
+    horizon_us: int
+    """How long a row says something, at most (µs)."""
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """The columns that are read, as SQL, besides keys and time."""
+        return {
+            name: f"array({', '.join(f'CAST({each} AS DOUBLE)' for each in equation.coefs)})"
+            for name, equation in self.equations.items()
+        }
+
+    def tables(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+        """Yield the segments of the rows of a task, which come by entity."""
+        for table in entity_blocks(tables(batches), self.keys):
+            yield table_of(declared(table, self), table.column(self.time).type.tz)
+
+    def __str__(self) -> str:
+        told = ", ".join(f"{name} = {each.text}" for name, each in self.equations.items())
+        return f"model {told}; horizon {self.horizon_us * 1e-6:g} s"
+
+
+def declared(table: pa.Table, how: Declared) -> Keyed:
+    """Return the segments of rows that come by entity and time, with all of each entity's.
+
+    Of rows of an entity at one instant the one of the greatest coefficients counts: which of them
+    came last is not known.
+
+    Args:
+        table: keys, times, and a list of coefficients for each attribute.
+        how: what they mean.
+    """
+    ids, first = entity_ids(table, how.keys)
+    times = micros_of(table.column(how.time))
+    coefs = {name: _complete(list_matrix(table.column(name))) for name in how.equations}
+    says = ~np.logical_and.reduce([np.isnan(each[:, 0]) for each in coefs.values()])
+    ranks = [each[:, at] for each in coefs.values() for at in range(each.shape[1])]
+    order = np.lexsort((*reversed(ranks), times, ids))
+    order = order[says[order]]
+    keys, lo = ids[order], times[order]
+    follows = keys[1:] == keys[:-1]
+    is_last = np.ones(len(order), np.bool_)
+    is_last[:-1] = ~follows | (lo[1:] != lo[:-1])
+    order, keys, lo = order[is_last], keys[is_last], lo[is_last]
+    hi = lo + how.horizon_us
+    follows = keys[1:] == keys[:-1]
+    hi[:-1][follows] = np.minimum(hi[:-1], lo[1:])[follows]
+    none = np.zeros(len(lo), np.bool_)
+    segments = Segments(
+        keys,
+        lo,
+        lo.copy(),
+        hi,
+        none,
+        none.copy(),
+        {name: each[order] for name, each in coefs.items()},
+        {name: np.zeros(len(lo)) for name in coefs},
+    )
+    return Keyed(segments, table.select(list(how.keys)).take(pa.array(first)))
+
+
+def _complete(coefs: np.ndarray) -> np.ndarray:
+    """Return coefficients of which one that is not there (NULL, NaN, infinite) makes all so."""
+    return np.where(np.isfinite(coefs).all(axis=1)[:, None], coefs, np.nan)

@@ -1,0 +1,98 @@
+"""Rows of Arrow batches become segments: an entity of any number of rows goes through in blocks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from eddyline.models.blocks import BLOCK_ROWS
+from eddyline.models.fitting import Carried, FitReport, fit_block
+from eddyline.models.rows import Keyed, is_other_entity, micros_of, table_of, values_of
+from eddyline.sql.parsing import quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from eddyline.models.bounds import Bound, FitOptions
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """How rows become segments."""
+
+    keys: tuple[str, ...]
+    time: str
+    within: Mapping[str, Bound]
+    options: FitOptions
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """The columns that are read, as SQL, besides keys and time."""
+        return {name: f"CAST({quoted(name)} AS DOUBLE)" for name in self.within}
+
+    def tables(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+        """Yield the segments of the rows of a task, which come by entity and time."""
+        for found, zone, _ in fitted(batches, self):
+            yield table_of(found, zone)
+
+    def __str__(self) -> str:
+        bounds = ", ".join(f"{name} within {bound}" for name, bound in self.within.items())
+        return f"fit {bounds}; method {self.options.method}"
+
+
+def fitted(
+    batches: Iterable[pa.RecordBatch], how: Fit, *, block_rows: int = BLOCK_ROWS
+) -> Iterator[tuple[Keyed, str | None, FitReport]]:
+    """Fit the rows of a task, which come by entity and time.
+
+    Yields:
+        Segments by entity and time, the time zone of the rows, and what the fit did, block by
+        block; segments of one entity may be in several.
+    """
+    fitting = _Fitting(how)
+    pending: list[pa.RecordBatch] = []
+    n = 0
+    for each in batches:
+        # What is read again does not grow faster than what is read.
+        if n and n >= max(block_rows, fitting.n_held):
+            yield fitting.take(pa.Table.from_batches(pending), is_last=False)
+            pending, n = [], 0
+        pending.append(each)
+        n += len(each)
+    if n:
+        yield fitting.take(pa.Table.from_batches(pending), is_last=True)
+
+
+class _Fitting:
+    """A fit of rows that come in blocks; the rows of the open segment stay for the next one."""
+
+    def __init__(self, how: Fit) -> None:
+        self._how = how
+        self._held: pa.Table | None = None
+        self._carried: Carried | None = None
+
+    @property
+    def n_held(self) -> int:
+        """Rows that stayed."""
+        return 0 if self._held is None else len(self._held)
+
+    def take(self, table: pa.Table, *, is_last: bool) -> tuple[Keyed, str | None, FitReport]:
+        """Return the segments that no later row changes."""
+        how = self._how
+        rows = table if self._held is None else pa.concat_tables([self._held, table])
+        other = is_other_entity(rows, how.keys)
+        found = fit_block(
+            np.cumsum(other) - 1,
+            micros_of(rows.column(how.time)),
+            values_of(rows, how.within),
+            how.within,
+            how.options,
+            carried=self._carried,
+            is_last=is_last,
+        )
+        self._held, self._carried = rows.slice(found.n_done), found.carried
+        entities = rows.select(list(how.keys)).take(pa.array(np.flatnonzero(other)))
+        return Keyed(found.segments, entities), rows.column(how.time).type.tz, found.report
