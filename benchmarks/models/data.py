@@ -113,16 +113,18 @@ class Moving:
     n_objects: int = 10
     every_us: int = 100_000
     """The time between two rows of an object (µs)."""
-    extent: float = 10_000.0
-    """Half the side of the square in which objects stay."""
+    speed: float = 50.0
+    """The most along an axis (m/s)."""
+    extent: float = 1_000.0
+    """Half the side of the square at whose borders objects turn back (m)."""
     seed: int = 0
 
 
 def moving_v1(shape: Moving) -> Rows:
     """Return positions ``x`` and ``y`` of objects, and their velocities ``vx`` and ``vy``.
 
-    An object begins a leg where the last one ended, and heads for another point of the square:
-    uniform, a third of the square away at most.
+    An object begins a leg where the last one ended, with another velocity, uniform along each axis;
+    one that would leave the square goes the other way.
     """
     rng = np.random.default_rng([shape.seed, 91])
     n_each = shape.n_rows // shape.n_objects
@@ -130,26 +132,24 @@ def moving_v1(shape: Moving) -> Rows:
     leg_s = shape.per_segment * shape.every_us / SECOND_US
     rows = np.arange(n_each)
     leg, since = rows // shape.per_segment, rows % shape.per_segment * shape.every_us / SECOND_US
-    values: dict[str, list[Floats]] = {name: [] for name in ("x", "y", "vx", "vy")}
-    for _ in range(shape.n_objects):
-        for name in ("x", "y"):
-            turns = _walk(rng, n_legs + 1, shape.extent)
-            speed = np.diff(turns) / leg_s
-            values[name].append(turns[leg] + speed[leg] * since)
-            values[f"v{name}"].append(speed[leg])
+    values: dict[str, Floats] = {}
+    for name in ("x", "y"):
+        velocity = rng.uniform(-shape.speed, shape.speed, (n_legs, shape.n_objects))
+        begin = np.empty((n_legs, shape.n_objects))
+        at = rng.uniform(-shape.extent, shape.extent, shape.n_objects)
+        for each in range(n_legs):
+            begin[each] = at
+            leaves = np.abs(at + velocity[each] * leg_s) > shape.extent
+            velocity[each, leaves] *= -1.0
+            at = np.clip(at + velocity[each] * leg_s, -shape.extent, shape.extent)
+        values[name] = (begin[leg] + velocity[leg] * since[:, None]).T.ravel()
+        values[f"v{name}"] = velocity[leg].T.ravel()
     times = np.tile(rows * shape.every_us, shape.n_objects)
     # Objects do not report at the same instants.
     shift = np.arange(shape.n_objects) * (shape.every_us // shape.n_objects)
     times = times + np.repeat(shift, n_each)
     keys = np.repeat(np.arange(shape.n_objects), n_each)
-    return Rows(keys, times, {name: np.concatenate(each) for name, each in values.items()})
-
-
-def _walk(rng: np.random.Generator, n: int, extent: float) -> Floats:
-    """Return a random walk that is mirrored at the ends of a range."""
-    steps = np.cumsum(rng.uniform(-1.0, 1.0, n) * extent / 3) + rng.uniform(-extent, extent)
-    folded = np.abs((steps + extent) % (4 * extent) - 2 * extent) - extent
-    return np.asarray(folded, np.float64)
+    return Rows(keys, times, values)
 
 
 def in_metres(rows: Rows) -> Rows:
