@@ -5,7 +5,7 @@ Rows come by entity and time, with dense ids of entities and times in microsecon
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -152,24 +152,55 @@ def moving_v1(shape: Moving) -> Rows:
     return Rows(keys, times, values)
 
 
+DEGREE_M = 111_195.0
+"""Metres in a degree of latitude."""
+
+NORTH = float(np.cos(np.radians(37.0)))
+"""How much shorter a degree of longitude is at 37 degrees north."""
+
+T0_US = 1_640_995_200 * SECOND_US
+"""Where made up streams begin (2022-01-01)."""
+
+
 def in_metres(rows: Rows) -> Rows:
     """Return positions in metres, ``x`` and ``y``, of a plate carrée at 37 degrees north."""
-    degree = 111_195.0
-    x = rows.values["lon"] * degree * np.cos(np.radians(37.0))
-    return replace(rows, values={"x": x, "y": rows.values["lat"] * degree})
+    x = rows.values["lon"] * (DEGREE_M * NORTH)
+    return replace(rows, values={"x": x, "y": rows.values["lat"] * DEGREE_M})
 
 
-def joined(parts: Iterable[Rows]) -> Rows:
-    """Return the rows of several as of one, each with entities of its own."""
-    keys, times, values, n = [], [], {}, 0
-    for each in parts:
-        keys.append(each.keys + n)
-        times.append(each.times)
-        n += int(each.keys.max()) + 1
-        for name, column in each.values.items():
-            values.setdefault(name, []).append(column)
-    return Rows(
-        np.concatenate(keys),
-        np.concatenate(times),
-        {name: np.concatenate(each) for name, each in values.items()},
-    )
+@dataclass(frozen=True)
+class Fleet:
+    """Vessels on straight legs, some in convoy, a report every ten seconds (spec 5.1)."""
+
+    n_vessels: int
+    hours: int
+    leg_us: int = 1_800 * SECOND_US
+    every_us: int = 10 * SECOND_US
+    seed: int = 0
+
+
+def fleet_v1(shape: Fleet) -> Rows:
+    """Return positions ``lat`` and ``lon`` of vessels in a square of two degrees (degrees).
+
+    Every tenth vessel follows the one before it, 300 m or so beside it. Speeds are up to 10 m/s,
+    positions are some 5 m off, and vessels report at instants of their own.
+    """
+    rng = np.random.default_rng([shape.seed, 92])
+    n_each = shape.hours * 3_600 * SECOND_US // shape.every_us
+    n_legs = n_each * shape.every_us // shape.leg_us + 2
+    heading = rng.uniform(0, 2 * np.pi, (n_legs, shape.n_vessels))
+    speed = rng.uniform(0, 10.0, (n_legs, shape.n_vessels)) * shape.leg_us / SECOND_US
+    moves = np.stack([speed * np.sin(heading), speed * np.cos(heading)])
+    start = rng.uniform(-100_000, 100_000, (2, 1, shape.n_vessels))
+    turns = np.concatenate([start, start + np.cumsum(moves, axis=1)], axis=1)
+    follows = np.arange(9, shape.n_vessels, 10)
+    turns[:, :, follows] = turns[:, :, follows - 1] + 200.0
+    shift = rng.integers(0, shape.every_us, shape.n_vessels)
+    since = np.arange(n_each)[:, None] * shape.every_us + shift
+    leg, part = since // shape.leg_us, since % shape.leg_us / shape.leg_us
+    vessel = np.arange(shape.n_vessels)
+    at = turns[:, leg, vessel] * (1 - part) + turns[:, leg + 1, vessel] * part
+    at += rng.normal(0, 5.0, at.shape)
+    degrees = at / DEGREE_M
+    values = {"lat": 37.0 + degrees[1].T.ravel(), "lon": -72.0 + degrees[0].T.ravel() / NORTH}
+    return Rows(np.repeat(vessel, n_each), T0_US + since.T.ravel(), values)

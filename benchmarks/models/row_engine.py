@@ -152,3 +152,80 @@ def is_near(one: Floats, other: Floats, distance: float) -> Mask:
     """Return which pairs of positions are less than a distance apart."""
     found: Mask = ((one - other) ** 2).sum(axis=1) < distance**2
     return found
+
+
+@dataclass(frozen=True)
+class Following:
+    """Windows in which two entities are near each other on average, ``[n]`` each."""
+
+    left: Ints
+    right: Ints
+    ticks: Ints
+    distance: Floats
+
+
+def following(
+    rows: Rows, apart_us: int, width_us: int, slide_us: int, distance: float
+) -> Following:
+    """Return pairs of entities whose rows are near on average, in windows that close at ticks.
+
+    A pair that is never near in a row is not near on average: its rows are compared once, in a
+    compiled loop, and averaged only if it is.
+
+    Args:
+        rows: positions ``x`` and ``y`` in the order of time.
+        apart_us: how far rows that are compared are apart in time, at most.
+        width_us: how long windows are.
+        slide_us: the distance of ticks.
+        distance: how near a pair is on average.
+    """
+    found = near(rows, rows, apart_us, distance)
+    left, right = rows.keys[found.left], rows.keys[found.right]
+    n = int(rows.keys.max()) + 1
+    wanted = np.unique(np.minimum(left, right) * n + np.maximum(left, right))
+    some = np.zeros(n, np.bool_)
+    some[wanted // n] = some[wanted % n] = True
+    kept = rows.take(some[rows.keys])
+    first = np.arange(len(kept)) + 1
+    last = np.searchsorted(kept.times, kept.times + apart_us, "left")
+    last = np.maximum(last, first)
+    nowhere = np.empty((len(kept), 0))
+    one, other = near_pairs(first, last, kept.keys, kept.keys, nowhere, nowhere, nowhere, nowhere)
+    low = np.minimum(kept.keys[one], kept.keys[other])
+    code = low * n + np.maximum(kept.keys[one], kept.keys[other])
+    place = np.searchsorted(wanted, code)
+    place[place == len(wanted)] = 0
+    there = wanted[place] == code if len(wanted) else np.zeros(len(code), np.bool_)
+    one, other, place = one[there], other[there], place[there]
+    at = positions(kept)
+    apart = np.sqrt(((at[one] - at[other]) ** 2).sum(axis=1))
+    return _near_on_average(
+        wanted, n, place, kept.times[other], apart, width_us, slide_us, distance
+    )
+
+
+def _near_on_average(
+    pairs: Ints,
+    n_entities: int,
+    place: Indices,
+    times: Ints,
+    apart: Floats,
+    width_us: int,
+    slide_us: int,
+    distance: float,
+) -> Following:
+    """Return the windows in which the average distance of a pair is small."""
+    panes = -(-times // slide_us)
+    begin = int(panes.min(initial=0)) if not len(panes) else int(panes.min())
+    n_panes = int(panes.max(initial=begin)) - begin + width_us // slide_us
+    cell = place * n_panes + (panes - begin)
+    shape = (len(pairs), n_panes)
+    total = np.bincount(cell, apart, shape[0] * n_panes).reshape(shape).cumsum(axis=1)
+    count = np.bincount(cell, minlength=shape[0] * n_panes).reshape(shape).cumsum(axis=1)
+    n = width_us // slide_us
+    total[:, n:] -= total[:, :-n].copy()
+    count[:, n:] -= count[:, :-n].copy()
+    pair, tick = np.nonzero((count > 0) & (total < distance * count))
+    mean = total[pair, tick] / count[pair, tick]
+    code = pairs[pair]
+    return Following(code // n_entities, code % n_entities, (tick + begin) * slide_us, mean)
