@@ -5,7 +5,7 @@ Rows come by entity and time, with dense ids of entities and times in microsecon
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -113,16 +113,18 @@ class Moving:
     n_objects: int = 10
     every_us: int = 100_000
     """The time between two rows of an object (µs)."""
-    extent: float = 10_000.0
-    """Half the side of the square in which objects stay."""
+    speed: float = 50.0
+    """The most along an axis (m/s)."""
+    extent: float = 1_000.0
+    """Half the side of the square at whose borders objects turn back (m)."""
     seed: int = 0
 
 
 def moving_v1(shape: Moving) -> Rows:
     """Return positions ``x`` and ``y`` of objects, and their velocities ``vx`` and ``vy``.
 
-    An object begins a leg where the last one ended, and heads for another point of the square:
-    uniform, a third of the square away at most.
+    An object begins a leg where the last one ended, with another velocity, uniform along each axis;
+    one that would leave the square goes the other way.
     """
     rng = np.random.default_rng([shape.seed, 91])
     n_each = shape.n_rows // shape.n_objects
@@ -130,46 +132,75 @@ def moving_v1(shape: Moving) -> Rows:
     leg_s = shape.per_segment * shape.every_us / SECOND_US
     rows = np.arange(n_each)
     leg, since = rows // shape.per_segment, rows % shape.per_segment * shape.every_us / SECOND_US
-    values: dict[str, list[Floats]] = {name: [] for name in ("x", "y", "vx", "vy")}
-    for _ in range(shape.n_objects):
-        for name in ("x", "y"):
-            turns = _walk(rng, n_legs + 1, shape.extent)
-            speed = np.diff(turns) / leg_s
-            values[name].append(turns[leg] + speed[leg] * since)
-            values[f"v{name}"].append(speed[leg])
+    values: dict[str, Floats] = {}
+    for name in ("x", "y"):
+        velocity = rng.uniform(-shape.speed, shape.speed, (n_legs, shape.n_objects))
+        begin = np.empty((n_legs, shape.n_objects))
+        at = rng.uniform(-shape.extent, shape.extent, shape.n_objects)
+        for each in range(n_legs):
+            begin[each] = at
+            leaves = np.abs(at + velocity[each] * leg_s) > shape.extent
+            velocity[each, leaves] *= -1.0
+            at = np.clip(at + velocity[each] * leg_s, -shape.extent, shape.extent)
+        values[name] = (begin[leg] + velocity[leg] * since[:, None]).T.ravel()
+        values[f"v{name}"] = velocity[leg].T.ravel()
     times = np.tile(rows * shape.every_us, shape.n_objects)
     # Objects do not report at the same instants.
     shift = np.arange(shape.n_objects) * (shape.every_us // shape.n_objects)
     times = times + np.repeat(shift, n_each)
     keys = np.repeat(np.arange(shape.n_objects), n_each)
-    return Rows(keys, times, {name: np.concatenate(each) for name, each in values.items()})
+    return Rows(keys, times, values)
 
 
-def _walk(rng: np.random.Generator, n: int, extent: float) -> Floats:
-    """Return a random walk that is mirrored at the ends of a range."""
-    steps = np.cumsum(rng.uniform(-1.0, 1.0, n) * extent / 3) + rng.uniform(-extent, extent)
-    folded = np.abs((steps + extent) % (4 * extent) - 2 * extent) - extent
-    return np.asarray(folded, np.float64)
+DEGREE_M = 111_195.0
+"""Metres in a degree of latitude."""
+
+NORTH = float(np.cos(np.radians(37.0)))
+"""How much shorter a degree of longitude is at 37 degrees north."""
+
+T0_US = 1_640_995_200 * SECOND_US
+"""Where made up streams begin (2022-01-01)."""
 
 
 def in_metres(rows: Rows) -> Rows:
     """Return positions in metres, ``x`` and ``y``, of a plate carrée at 37 degrees north."""
-    degree = 111_195.0
-    x = rows.values["lon"] * degree * np.cos(np.radians(37.0))
-    return replace(rows, values={"x": x, "y": rows.values["lat"] * degree})
+    x = rows.values["lon"] * (DEGREE_M * NORTH)
+    return replace(rows, values={"x": x, "y": rows.values["lat"] * DEGREE_M})
 
 
-def joined(parts: Iterable[Rows]) -> Rows:
-    """Return the rows of several as of one, each with entities of its own."""
-    keys, times, values, n = [], [], {}, 0
-    for each in parts:
-        keys.append(each.keys + n)
-        times.append(each.times)
-        n += int(each.keys.max()) + 1
-        for name, column in each.values.items():
-            values.setdefault(name, []).append(column)
-    return Rows(
-        np.concatenate(keys),
-        np.concatenate(times),
-        {name: np.concatenate(each) for name, each in values.items()},
-    )
+@dataclass(frozen=True)
+class Fleet:
+    """Vessels on straight legs, some in convoy, a report every ten seconds (spec 5.1)."""
+
+    n_vessels: int
+    hours: int
+    leg_us: int = 1_800 * SECOND_US
+    every_us: int = 10 * SECOND_US
+    seed: int = 0
+
+
+def fleet_v1(shape: Fleet) -> Rows:
+    """Return positions ``lat`` and ``lon`` of vessels in a square of two degrees (degrees).
+
+    Every tenth vessel follows the one before it, 300 m or so beside it. Speeds are up to 10 m/s,
+    positions are some 5 m off, and vessels report at instants of their own.
+    """
+    rng = np.random.default_rng([shape.seed, 92])
+    n_each = shape.hours * 3_600 * SECOND_US // shape.every_us
+    n_legs = n_each * shape.every_us // shape.leg_us + 2
+    heading = rng.uniform(0, 2 * np.pi, (n_legs, shape.n_vessels))
+    speed = rng.uniform(0, 10.0, (n_legs, shape.n_vessels)) * shape.leg_us / SECOND_US
+    moves = np.stack([speed * np.sin(heading), speed * np.cos(heading)])
+    start = rng.uniform(-100_000, 100_000, (2, 1, shape.n_vessels))
+    turns = np.concatenate([start, start + np.cumsum(moves, axis=1)], axis=1)
+    follows = np.arange(9, shape.n_vessels, 10)
+    turns[:, :, follows] = turns[:, :, follows - 1] + 200.0
+    shift = rng.integers(0, shape.every_us, shape.n_vessels)
+    since = np.arange(n_each)[:, None] * shape.every_us + shift
+    leg, part = since // shape.leg_us, since % shape.leg_us / shape.leg_us
+    vessel = np.arange(shape.n_vessels)
+    at = turns[:, leg, vessel] * (1 - part) + turns[:, leg + 1, vessel] * part
+    at += rng.normal(0, 5.0, at.shape)
+    degrees = at / DEGREE_M
+    values = {"lat": 37.0 + degrees[1].T.ravel(), "lon": -72.0 + degrees[0].T.ravel() / NORTH}
+    return Rows(np.repeat(vessel, n_each), T0_US + since.T.ravel(), values)

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eddyline.models.envelopes import Pieces, fused
-from eddyline.models.extrema import envelope, windowed_extremum
+from eddyline.models.extrema import envelope, extrema_at, windowed_extremum
+from eddyline.models.sampling import sampled
 from tests.models.pieces import EPOCH, SECOND, drawn, pieces, ranges, value
 
 START = pytest.mark.parametrize("start", [0, EPOCH])
@@ -131,6 +132,28 @@ def test_windowed_extrema_are_what_dense_samples_say(segments, largest, width):
         np.testing.assert_array_equal(np.isnan(got), np.isnan(expected))
         some = ~np.isnan(expected)
         np.testing.assert_allclose(got[some], expected[some], atol=2 * slope * step / SECOND)
+
+
+@given(
+    segments=drawn(keys=3, start=EPOCH),
+    largest=st.booleans(),
+    width=st.sampled_from([0.3, 1.0, 2.5, 40.0]),
+    every=st.sampled_from([0.1, 0.25, 3.0]),
+)
+def test_extrema_at_ticks_are_those_of_the_envelope(segments, largest, width, every):
+    every_us, width_us = round(every * SECOND), round(width * SECOND)
+    found = extrema_at(segments, "x", width_us, every_us, largest=largest)
+    wanted = sampled(windowed_extremum(segments, "x", width_us, largest=largest), every_us)
+    order = np.lexsort((wanted.times, wanted.keys))
+    np.testing.assert_array_equal(found.keys, wanted.keys[order])
+    np.testing.assert_array_equal(found.times, wanted.times[order])
+    values = wanted.values["x"][order]
+    np.testing.assert_allclose(found.values["x"], values, rtol=1e-9, atol=1e-6)
+
+
+def test_extrema_at_ticks_of_nothing_are_none():
+    nothing = pieces((0, 0, 1, {"x": [1.0]})).take(np.empty(0, np.intp))
+    assert len(extrema_at(nothing, "x", SECOND, SECOND, largest=True).times) == 0
 
 
 def derived(segments):

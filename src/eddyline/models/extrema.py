@@ -13,6 +13,8 @@ import numpy as np
 
 from eddyline.models import polynomials, timeline
 from eddyline.models.envelopes import Functions, Pieces, extreme
+from eddyline.models.extrema_kernels import least_at
+from eddyline.models.sampling import Samples
 from eddyline.models.segments import MICROS, Segments, in_seconds
 
 if TYPE_CHECKING:
@@ -69,13 +71,49 @@ def windowed_extremum(
         width_us: how long the window ``(t - width, t]`` is, in microseconds, more than 0.
         largest: the greatest, or the least.
     """
-    solid = segments.take(_valued(segments, attribute))
-    solid = solid.take(solid.by_time)
+    solid = _ordered(segments, attribute)
     now = _curve(solid, attribute)
     ago = (replace(now[0], origin=now[0].origin + width_us), _later(now[1], width_us))
     functions, pieces = _together([now, ago, _turning(solid, attribute, width_us)])
     found = _within(extreme(functions, pieces, largest=largest), solid)
     return _segments(functions, found, attribute)
+
+
+def extrema_at(
+    segments: Segments, attribute: str, width_us: int, every_us: int, *, largest: bool
+) -> Samples:
+    """Return the greatest or least value of the windows that close at ticks.
+
+    The values of ``windowed_extremum`` at these instants, without an envelope for all the others;
+    a segment costs the same however long windows are.
+
+    Args:
+        segments: as above.
+        attribute: as above.
+        width_us: as above.
+        every_us: the distance of ticks, the multiples of it since 1970, in microseconds.
+        largest: as above.
+    """
+    solid = _ordered(segments, attribute)
+    sign = -1.0 if largest else 1.0
+    coefs = polynomials.shifted(solid.coefs[attribute], solid.seconds(solid.lo)) * sign
+    length = in_seconds(solid.hi - solid.lo)
+    turns = np.empty((len(solid), 0))
+    if coefs[:, 2:].any():
+        turns = polynomials.breaks(polynomials.derivative(coefs), length)
+    starts = np.append(np.flatnonzero(timeline.is_first(solid.keys)), len(solid))
+    owners, times, values = least_at(starts, solid.lo, solid.hi, coefs, turns, width_us, every_us)
+    return Samples(solid.keys[starts[owners]], times, {attribute: values * sign})
+
+
+def _ordered(segments: Segments, attribute: str) -> Segments:
+    """Return the segments that have a length and values of an attribute, by entity and time."""
+    read = replace(
+        segments,
+        coefs={attribute: segments.coefs[attribute]},
+        errors={attribute: segments.errors[attribute]},
+    )
+    return read.under(_valued(segments, attribute)).ordered
 
 
 def _valued(segments: Segments, attribute: str) -> Mask:

@@ -72,10 +72,21 @@ class Segments:
         return np.lexsort((self.lo, self.keys))
 
     @property
+    def ordered(self) -> Self:
+        """The segments by entity and time; themselves if that is how they are."""
+        again = self.keys[1:] == self.keys[:-1]
+        rises = (self.keys[1:] > self.keys[:-1]) | (again & (self.lo[1:] >= self.lo[:-1]))
+        return self if rises.all() else self.take(self.by_time)
+
+    @property
     def solid(self) -> Mask:
         """Which segments have a length and a model: no points, no tombstones, ``[n]``."""
         found: Mask = ~self.is_point & ~self.is_tombstone
         return found
+
+    def under(self, mask: Mask) -> Self:
+        """Return the segments under a mask; themselves if that is all of them."""
+        return self if mask.all() else self.take(mask)
 
     def cut(self, lo: Ints, hi: Ints) -> Self:
         """Return the segments on other ranges; their polynomials stay as they are."""

@@ -177,8 +177,7 @@ def windows_at(segments: Segments, width_us: int, every_us: int, *, covered: boo
 
 def track_of(segments: Segments, width_us: int) -> Track:
     """Return the segments that have a length, with the gaps before and between them."""
-    solid = segments.take(segments.solid)
-    solid = solid.take(solid.by_time)
+    solid = segments.under(segments.solid).ordered
     keys, lo, hi = solid.keys, solid.lo, solid.hi
     first = timeline.is_first(keys)
     before = np.where(first, lo - width_us, np.roll(hi, 1))
