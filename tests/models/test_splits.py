@@ -79,6 +79,8 @@ def test_what_changes_nothing_and_what_may_be_anything():
     with pytest.raises(NotSupportedError, match=r"has d\(\)"):
         split("x + d(y)", 1.0)
     assert split("x * x", 4.0, lambda _: np.zeros(1)) == pytest.approx({"x": 2.0})
+    beside = split("x * y", 4.0, lambda _: np.zeros(1))
+    assert beside == pytest.approx({"x": 2.0, "y": 2.0})  # 0 times 0, and both are off
     assert split("x * y", 4.0, lambda _: np.full(1, np.inf)) == {"x": 0.0, "y": 0.0}
 
 
@@ -101,7 +103,7 @@ def test_weights_of_sums():
 
 
 TEXTS = ["x - 3 * y", "x * y - z", "pow(x, 3)", "(x - y) * (x - y) + z", "x * y * z", "2 * x + 1"]
-VALUES = st.integers(-40, 40).map(lambda n: n / 4)
+VALUES = st.integers(-40, 40).map(lambda n: n / 4) | st.just(0.0)
 
 
 @given(

@@ -32,7 +32,7 @@ from eddyline.models.expressions import (
 from eddyline.models.polynomials import evaluate
 from eddyline.models.segments import in_seconds
 from eddyline.models.solving import begun, solutions
-from eddyline.models.tolerances import check_rows_have, doubt, without_values
+from eddyline.models.tolerances import check_rows_have, doubt, is_solvable, without_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -52,8 +52,6 @@ if TYPE_CHECKING:
 FALSE, TRUE, OPEN = 0, 1, 2
 """What models say of a row: the condition does not hold, it holds, or the row has to be read."""
 
-_LEAST, _LARGEST = 1e-100, 1e100
-"""Doubts outside are of numbers whose squares, in which roots are sought, may be 0 or infinite."""
 _COMPARE: dict[str, Callable[[Floats], Mask]] = {
     "<": lambda p: p < 0, "<=": lambda p: p <= 0, "=": lambda p: p == 0,
     "<>": lambda p: p != 0, ">=": lambda p: p >= 0, ">": lambda p: p > 0,
@@ -257,8 +255,8 @@ def _polynomials(
     terms = terms_of(expression, given).coefs
     found = np.array(np.broadcast_to(terms, (len(segments), terms.shape[1])))
     # What cannot be solved is not known: one limit is below 0 and the other above.
-    solvable = np.isfinite(found).all(axis=1) & (far > _LEAST) & (far < _LARGEST)
-    unknown = ~(solvable | ((far == 0) & ~found.any(axis=1))) & ~none
+    solvable = np.isfinite(found).all(axis=1) & is_solvable(far)
+    unknown = ~(solvable & ((far > 0) | ~found.any(axis=1))) & ~none
     found[unknown] = 0.0
     return found, np.where(unknown, 1.0, np.where(none, np.nan, far))
 

@@ -65,7 +65,15 @@ def spread(
     names = sorted(names_in(expression))
     n = len(amount)
     alone = {name: _grown(expression, reach, {name: np.ones(n)}, n) for name in names}
-    matters = {name: np.asarray(each.any(axis=1)) for name, each in alone.items()}
+
+    def raised(part: Expression) -> Floats:
+        return reach(part) + 1 if names_in(part) else reach(part)
+
+    # Beside a factor that is 0 an attribute matters as soon as that one is off.
+    matters = {
+        name: np.asarray(_grown(expression, raised, {name: np.ones(n)}, n).any(axis=1))
+        for name in names
+    }
     parts = _equal(matters, n) if shares is None else shares
     ways = {}
     for name, growth in alone.items():

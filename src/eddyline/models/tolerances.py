@@ -41,6 +41,9 @@ ROUNDED = 2.0**-30
 Evaluating a tree of degree 32, or finding a root of it, takes less than 2**-40 of them.
 """
 
+_LEAST, _LARGEST = 1e-100, 1e100
+"""Rounding outside is of numbers whose squares, in which roots are sought, may be 0 or infinite."""
+
 
 def doubt(
     expression: Expression, given: Mapping[str, Terms], errors: Mapping[str, Floats], length: Floats
@@ -58,11 +61,26 @@ def doubt(
         or nothing bounds it.
     """
     longer = length + MICROS
-    size = terms_of(expression, given).size
     error = error_of(expression, given, errors, longer)
-    rounding = ROUNDED * _size(expression, given, errors, longer)
-    found = error + rounding + MICROS * _steepness(size, longer)
+    found = error + rounding_of(expression, given, errors, length)
     return np.where(np.isnan(found), np.inf, np.broadcast_to(found, length.shape))
+
+
+def rounding_of(
+    expression: Expression, given: Mapping[str, Terms], errors: Mapping[str, Floats], length: Floats
+) -> Floats:
+    """Return what rounding of numbers and instants alone takes; arguments as above."""
+    longer = length + MICROS
+    size = terms_of(expression, given).size
+    rounding = ROUNDED * _size(expression, given, errors, longer)
+    found: Floats = rounding + MICROS * _steepness(size, longer)
+    return found
+
+
+def is_solvable(far: Floats) -> Mask:
+    """Return whether polynomials whose values are rounded by so much can be solved; 0 are 0."""
+    found: Mask = ((far > _LEAST) & (far < _LARGEST)) | (far == 0)
+    return found
 
 
 def without_values(expression: Expression, given: Mapping[str, Terms], n: int) -> Mask:
