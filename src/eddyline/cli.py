@@ -84,7 +84,7 @@ def run(
 def check(
     file: Annotated[Path, typer.Argument(help="A script, as for run.")],
 ) -> None:
-    """Check a script without Spark: its text, names, functions, paths and triggers."""
+    """Check a script without Spark: its text, names, functions, paths, sinks and triggers."""
     from eddyline.spark.script_check import checked_script  # noqa: PLC0415 - sqlglot loads slowly
 
     script = checked_script(file)

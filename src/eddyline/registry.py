@@ -71,8 +71,12 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> str:
 
     >>> unknown("ordering policy", "a-greedy", ["a_greedy", "sweep"])
     "unknown ordering policy 'a-greedy'; known: a_greedy, sweep; did you mean 'a_greedy'?"
+    >>> unknown("tag", "pii", [])
+    "unknown tag 'pii'; there is none yet"
     """
     names = list(known)
+    if not names:
+        return f"unknown {kind} {name!r}; there is none yet"
     rest = len(names) - MOST_SHOWN
     shown = ", ".join(names if rest <= 0 else names[:MOST_SHOWN])
     more = f" and {rest:,} more" if rest > 0 else ""

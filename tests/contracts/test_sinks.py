@@ -15,7 +15,8 @@ from pyspark.sql.datasource import DataSource, DataSourceWriter, WriterCommitMes
 import eddyline as el
 from eddyline.errors import OptionError, SourceError
 from eddyline.spark.sinks import formats
-from eddyline.spark.sinks.sinks import CONSOLE_ROWS, FILES, SINKS, CallableSink, sink_of
+from eddyline.spark.sinks.asked import FILES, NAMES
+from eddyline.spark.sinks.sinks import CONSOLE_ROWS, SINKS, CallableSink, sink_of
 
 pytestmark = pytest.mark.spark
 
@@ -154,6 +155,10 @@ def test_paths_are_for_sinks_that_write_somewhere(name, tmp_path):
             sink_of(name, str(tmp_path))
         with pytest.raises(OptionError, match="takes no options"):
             sink_of(name, options={"compression": "zstd"})
+
+
+def test_each_sink_is_known_without_spark():
+    assert sorted(NAMES) == sorted(SINKS)
 
 
 def test_an_unknown_sink_is_said_with_those_that_there_are():

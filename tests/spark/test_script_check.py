@@ -15,6 +15,7 @@ SELECT * FROM s WHERE odd(a);
 """
 
 RULES = "CREATE RULES set ON s; CREATE RULE r IN set AS\n{};\nCREATE QUERY"
+ON_NONE = RULES.format("odd(a)").replace("ON s", "ON streem")
 
 
 @pytest.fixture
@@ -47,7 +48,18 @@ def test_a_script_that_fits_loads_no_pyspark(written):
         ("WHERE", "WHERE (", QueryError, r"query 'q', SELECT from line 4 on"),
         (":odd", ":even", QueryError, r"function 'odd': cannot import 'checked_rules:even'"),
         ("/", "/nowhere/", SourceError, r"'s' reads from .* no such file or folder"),
-        ("available_now", "5 bananas", OptionError, r"unknown trigger '5 bananas'"),
+        ("available_now", "5 bananas", OptionError, r"query 'q': unknown trigger '5 bananas'"),
+        ("'memory'", "'memmory'", OptionError, r"query 'q': unknown sink .* mean 'memory'"),
+        ("'memory'", "'csv'", OptionError, r"query 'q': sink 'csv' needs a path"),
+        ("'memory'", "'format'", OptionError, r"query 'q': sink 'format' needs a format"),
+        ("'memory'", "'memory', option.a = 'b'", OptionError, r"takes no options"),
+        (
+            "FROM s",
+            "FROM s [RANGE 10 BANANAS]",
+            QueryError,
+            r"from line 4 on: the window of 's': .*bananas",
+        ),
+        ("CREATE QUERY", ON_NONE, QueryError, r"unknown stream 'streem'; known: s \(line 3"),
         ("CREATE QUERY", "CREATE QUERRY", QueryError, r"QUERRY"),
         ("CREATE QUERY", RULES.format("odd(a"), QueryError, r"rule 'r' of 'set', condition from"),
         (

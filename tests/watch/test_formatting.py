@@ -61,3 +61,9 @@ def test_a_plan_that_is_not_an_order_is_written_as_it_is():
 def test_evidence_is_written_without_exponents_and_quotes():
     evidence = {"n_tuples": 812, "ratio_before": 0.0123456, "orders": [1, 2]}
     assert wording.evidence_text(evidence) == "n tuples: 812, ratio before: 0.0123, orders: [1, 2]"
+
+
+def test_durations_of_the_evidence_have_their_unit():
+    evidence = {"costs_ns": [1_300.0, math.nan], "saved_ns": -2.5e6, "cost_ns": 900.0}
+    said = "costs: [1.3 µs, -], saved: -2.5 ms, cost: 900 ns"
+    assert wording.evidence_text(evidence) == said

@@ -117,6 +117,7 @@ def test_what_was_saved_stands_beside_the_time_of_the_batches():
     series = series_of(*met)
     assert series.saved_s == pytest.approx(0.08)
     assert series.outcome("The order").endswith(": 80 ms of work less (batches took 6 s).")
+    assert series.tiles()[0].detail.endswith("(30 ns): 80 ms of work less (batches took 6 s)")
     little = series_of(*(replace(each, seconds=20.0) for each in met))
     assert little.outcome("The order").endswith(": next to nothing of 60 s of batches.")
     dearer = series_of(a_batch(0, (0, 1), n_rows=10 * n, cost_ns=50.0))

@@ -88,6 +88,13 @@ def a_rule_view(**changes):
     return replace(view, **changes)
 
 
+def test_one_row_is_one_row_in_words():
+    text = told(rule_view("a set", a_loop(1, method="blocks")), width=110)
+    assert "1 row evaluated" in text
+    assert "Of 1 row, " in text
+    assert "attributes looked at per row: " in text
+
+
 def test_everything_is_told():
     text = told(a_rule_view(), MOVED, width=110)
     assert text.startswith("a set\n6 rules: ")

@@ -7,7 +7,6 @@ clock looks at the event times of a batch in a small job of its own, and only if
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
@@ -21,7 +20,7 @@ from eddyline.errors import StateError
 from eddyline.spark.arrow_tasks import task_ids
 from eddyline.spark.event_time import micros_of
 from eddyline.spark.operator import Laid, Operator
-from eddyline.spark.relation import lateness_of
+from eddyline.spark.relation import lateness_of, warned_of_late
 from eddyline.state.event_time import EventTime, earlier
 from eddyline.state.late_rows import late_rows, settle_late, write_late_table
 from eddyline.state.manifest import StatePart
@@ -39,9 +38,6 @@ if TYPE_CHECKING:
     from eddyline.spark.relation import Relation
     from eddyline.state.place import StatePlace
     from eddyline.watch.sections import Section
-
-LATE_FRAC = 0.005
-"""Share of late rows that is warned of."""
 
 _MICROS = "__micros"
 
@@ -226,15 +222,9 @@ class StreamClock(Operator):
         self._is_new = False
         self.arrived.n_rows += self._newest["n_rows"]
         self.arrived.n_untimed += self._newest["n_rows"] - self._newest["n_timed"]
-        n = self.part.n_late
-        if not self._is_warned and n >= max(10, LATE_FRAC * self.arrived.n_rows):
-            self._is_warned = True
-            msg = (
-                f"{n:,} of {self.arrived.n_rows:,} rows of {self.stream!r} came too late and were "
-                f"left out: run.late_rows({self.stream!r}) has them; a longer lateness='10 minutes'"
-                f" of the stream waits for them"
-            )
-            warnings.warn(msg, stacklevel=1)
+        if not self._is_warned:
+            n_late, n_rows = self.part.n_late, self.arrived.n_rows
+            self._is_warned = warned_of_late(self.stream, n_late, n_rows, "left out")
         return []
 
     # -- what people see, and what is saved -------------------------------------------------------

@@ -10,13 +10,18 @@ from typing import TYPE_CHECKING, Any
 from pyspark import cloudpickle
 
 from eddyline.errors import NotSupportedError, QueryError, SourceError
-from eddyline.query.script import OF_WRITER
 from eddyline.spark import interrupts
 from eddyline.spark.analysis import unlogged
 from eddyline.spark.engine import Engine
 from eddyline.spark.rules.rule_set import RuleSet
 from eddyline.spark.run.running_query import stop_runs
-from eddyline.spark.script_check import FILE_FORMATS, checked_script, imported, in_file
+from eddyline.spark.script_check import (
+    FILE_FORMATS,
+    checked_script,
+    imported,
+    in_file,
+    start_arguments,
+)
 from eddyline.spark.shared.companions import Start
 from eddyline.spark.shared.group import start_together
 
@@ -63,7 +68,8 @@ def run_script(
     starts = []
     with interrupts.put_off() as check:
         for query, options in _made(engine, script, file, load_rules, adaptive=adaptive):
-            starts.append(_start(query, {"sink": "console", "trigger": trigger, **options}))
+            given = {"sink": "console", "trigger": trigger, **start_arguments(options)}
+            starts.append(Start(query, **given))
             check()
         runs = start_together(starts, engine.groups, checkpoint=checkpoint, shared=shared)
         try:
@@ -88,13 +94,6 @@ def _made(
         yield _query(engine, each, file, adaptive=adaptive), each.options
     for rules in script.rules:
         yield _rules(engine, rules, file, load_rules, adaptive=adaptive), rules.options
-
-
-def _start(query: Query, written: Mapping[str, str | None]) -> Start:
-    """Return the start of a query with the options that are written for it."""
-    given: dict[str, Any] = {k: v for k, v in written.items() if not k.startswith(OF_WRITER)}
-    of_writer = {k.removeprefix(OF_WRITER): v for k, v in written.items() if k not in given}
-    return Start(query, **given, options=of_writer or None)
 
 
 def _query(

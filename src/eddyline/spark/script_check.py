@@ -11,19 +11,28 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from eddyline.errors import QueryError, SourceError
+from eddyline.errors import OptionError, QueryError, SourceError
 from eddyline.query.created import CreateRule
 from eddyline.query.rules.sources import check_rule, rule_source
-from eddyline.query.script import read_script
+from eddyline.query.script import OF_WRITER, read_script
+from eddyline.query.select.from_clause import windows_behind
 from eddyline.query.select.statement import Statement
 from eddyline.registry import unknown
 from eddyline.spark.run.triggers import spark_trigger
+from eddyline.spark.sinks.asked import check_sink
 from eddyline.sql.parsing import offset_of, refuse
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from eddyline.query.created import CreateQuery, CreateResult, CreateStream, CreateTable, Script
+    from eddyline.query.created import (
+        CreateQuery,
+        CreateResult,
+        CreateRules,
+        CreateStream,
+        CreateTable,
+        Script,
+    )
 
 FILE_FORMATS = {"parquet", "orc", "json", "csv", "text", "avro"}
 """Formats whose columns can be read off the files that are there already."""
@@ -39,7 +48,7 @@ def checked_script(file: Path) -> Script:
         QueryError: the script cannot be understood, names what there is not, or a function cannot
             be imported; the message says where.
         SourceError: it cannot be read, or there is no such path of an input or of rules.
-        OptionError: an unknown trigger.
+        OptionError: an unknown trigger or sink, or a sink without what it needs.
     """
     try:
         text = file.read_text("utf-8")
@@ -60,12 +69,10 @@ def checked_script(file: Path) -> Script:
     reads: list[CreateStream | CreateTable] = [*script.streams, *script.tables]
     for read in reads:
         _check_path(read)
+    for query in script.queries:
+        _check_start(f"query {query.name!r}", query.options, file)
     for rules in script.rules:
-        if rules.path is not None and not Path(rules.path).exists():
-            msg = f"{file}, rules {rules.name!r}: cannot read rules from {rules.path!r}: not there"
-            raise SourceError(msg, path=rules.path)
-    for options in (*(q.options for q in script.queries), *(r.options for r in script.rules)):
-        spark_trigger(options.get("trigger"))
+        _check_rules(rules, script, text, file)
     functions = _imported(script, str(file.absolute().parent))
     for rule in (each for rules in script.rules for each in rules.own):
         _check_rule(rule, functions, file)
@@ -85,12 +92,39 @@ def _check_select(selected: CreateQuery | CreateResult, known: Iterable[str], fi
     names = {each.lower(): each for each in known}
     try:
         statements = Statement.read_all(selected.text)
-        for table in [table for each in statements for table in each.tables]:
+        for statement, table in ((each, table) for each in statements for table in each.tables):
             if table.name.lower() not in names:
                 msg = unknown("stream", table.name, list(names.values()))
                 refuse(msg, selected.text, offset_of(table.this), stream=table.name)
+            windows_behind(statement, table, table.alias_or_name)
     except QueryError as error:
         raise in_file(error, selected, file) from error
+
+
+def _check_rules(rules: CreateRules, script: Script, text: str, file: Path) -> None:
+    if rules.path is not None and not Path(rules.path).exists():
+        msg = f"{file}, rules {rules.name!r}: cannot read rules from {rules.path!r}: not there"
+        raise SourceError(msg, path=rules.path)
+    streams = [*(each.name for each in script.streams), *(each.name for each in script.results)]
+    if rules.stream.lower() not in map(str.lower, streams):
+        refuse(unknown("stream", rules.stream, streams), text, rules.start, stream=rules.stream)
+    _check_start(f"rules {rules.name!r}", rules.options, file)
+
+
+def start_arguments(written: Mapping[str, str]) -> dict[str, Any]:
+    """Return the arguments of ``Query.start`` that a script says; others are not among them."""
+    given: dict[str, Any] = {k: v for k, v in written.items() if not k.startswith(OF_WRITER)}
+    of_writer = {k.removeprefix(OF_WRITER): v for k, v in written.items() if k not in given}
+    return {**given, "options": of_writer} if of_writer else given
+
+
+def _check_start(what: str, written: Mapping[str, str], file: Path) -> None:
+    given = {"sink": "console", **start_arguments(written)}
+    try:
+        spark_trigger(given.get("trigger"))
+        check_sink(given["sink"], given.get("path"), given.get("format"), given.get("options"))
+    except OptionError as error:
+        raise OptionError(f"{file}, {what}: {error.message}", **error.facts) from error
 
 
 def _check_rule(rule: CreateRule, functions: Mapping[str, Any], file: Path) -> None:

@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from itertools import takewhile
 from types import MappingProxyType
 from typing import Any, Literal
@@ -304,18 +305,31 @@ def evidence_text(
 ) -> str:
     """Write the evidence of a decision as ``name: value`` pairs; positions count from 1.
 
+    >>> evidence_text({"n_tuples": 812, "cost_ns": 4144.3})
+    'n tuples: 812, cost: 4.14 µs'
+
     Args:
-        evidence: values by name.
+        evidence: values by name; those whose names end in ``_ns`` are durations.
         writers: for the values that are not written as they are, by name.
     """
     shown = {
         key: value + (key == "position") for key, value in evidence.items() if key == "position"
     }
     return ", ".join(
-        f"{key.replace('_', ' ')}: {writers.get(key, value_text)(value)}"
+        f"{key.removesuffix('_ns').replace('_', ' ')}: {writers.get(key, _writer(key))(value)}"
         for key, value in {**evidence, **shown}.items()
         if value not in ({}, [])
     )
+
+
+def _writer(key: str) -> Callable[[Any], str]:
+    """Return what writes a value of the evidence that an operator has no words for."""
+    return partial(value_text, number=_signed_duration) if key.endswith("_ns") else value_text
+
+
+def _signed_duration(ns: float) -> str:
+    """Write a duration that may be negative, such as of what was lost instead of saved."""
+    return f"-{duration(-ns)}" if ns < 0.0 else duration(ns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,12 +353,12 @@ Wordings = Mapping[tuple[str, str], Wording]
 """Words for decisions, by component and event; other decisions need none of their own."""
 
 
-def value_text(value: Any) -> str:
-    """Write any plain value on one short line."""
+def value_text(value: Any, number: Callable[[float], str] = significant) -> str:
+    """Write any plain value on one short line; ``number`` writes those that are measured."""
     if isinstance(value, float):
-        return significant(value) if math.isfinite(value) else UNKNOWN
+        return number(value) if math.isfinite(value) else UNKNOWN
     if _is_list(value):
-        inner = ", ".join(value_text(item) for item in value[:SHOWN_NAMES])
+        inner = ", ".join(value_text(item, number) for item in value[:SHOWN_NAMES])
         more = f", … {len(value) - SHOWN_NAMES:,} more" if len(value) > SHOWN_NAMES else ""
         return f"[{inner}{more}]"
     if isinstance(value, Mapping):

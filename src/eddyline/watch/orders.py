@@ -95,17 +95,23 @@ class OrderSeries:
         if self.mean_cost_ns is not None:
             cost = cost_text(self.mean_cost_ns, self.mean_as_written_ns)
             said += f"; over the run its expected cost is {cost}"
-            is_other = saving_text(self.mean_cost_ns, self.mean_as_written_ns) != AS_WRITTEN
-            if is_other and (worth := worth_text(self.saved_s, self.seconds)):
+            if worth := self._worth():
                 said += f": {worth}"
         return f"{said}."
+
+    def _worth(self) -> str:
+        """Say what the ratio to the cost as written comes to over the run; empty if it is none."""
+        if saving_text(self.mean_cost_ns, self.mean_as_written_ns) in ("", AS_WRITTEN):
+            return ""
+        return worth_text(self.saved_s, self.seconds)
 
     def tiles(self) -> tuple[Tile, ...]:
         """Return the cost of a row, where that is known."""
         if self.mean_cost_ns is None:
             return ()
         saving = saving_text(self.mean_cost_ns, self.mean_as_written_ns)
-        return (Tile(f"Cost per row, {self.component}", self.mean_cost_ns, "ns", saving),)
+        note = ": ".join(filter(None, (saving, self._worth())))
+        return (Tile(f"Cost per row, {self.component}", self.mean_cost_ns, "ns", note),)
 
     def figures(self, noun: str, drops: str) -> tuple[Figure, ...]:
         """Return the order, what each filter drops, and the cost of the order."""

@@ -115,10 +115,10 @@ def summary(view: RuleView) -> list[str]:
         return [*said, f"No row was evaluated{before}."]
     return [
         *said,
-        f"{count(view.n_rows)} rows evaluated{before}, "
+        f"{counted(view.n_rows, 'row')} evaluated{before}, "
         f"{percent(view.n_dropped / view.n_rows)} of them without a candidate; "
         f"{count(view.n_sampled)} were sampled to measure every test.",
-        f"{count(view.n_met)} candidates, {count(view.n_matches)} of them matches.",
+        f"{counted(view.n_met, 'candidate')}, {count(view.n_matches)} of them matches.",
     ]
 
 
@@ -164,9 +164,8 @@ def _block(block: BitmapBlockView) -> Section:
     if block.n_rows:
         parts.append(
             Text(
-                f"Of {count(block.n_rows)} rows, each was looked up in "
-                f"{significant(block.look_ups_per_row)} attributes; {percent(block.drop_frac)} "
-                f"left without a rule."
+                f"Of {counted(block.n_rows, 'row')}, {percent(block.drop_frac)} left without a "
+                f"rule; attributes looked at per row: {significant(block.look_ups_per_row)}."
             )
         )
     return Section(f"bitmap block of {counted(block.n_rules, 'rule')}", tuple(parts))

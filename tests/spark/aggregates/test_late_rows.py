@@ -106,6 +106,20 @@ def test_a_row_before_what_has_come_is_late_whatever_the_window(spark, window):
     assert sum(late_of(case).values()) == 3
 
 
+def test_many_late_rows_are_warned_of_once_with_the_way_out(spark, tmp_path):
+    newest, early = (
+        [(600, 0)],
+        [[(second, second) for second in range(20 * n, 20 * n + 20)] for n in (0, 1)],
+    )
+    case = case_of(SlideWindow(10_000_000, 5_000_000), newest, *early)
+    write_case(case, tmp_path)
+    with pytest.warns(UserWarning, match=r"20 of 21 rows of 's' came too late") as caught:
+        ended(query_of(spark, case, tmp_path))
+    (said,) = [str(each.message) for each in caught if "too late" in str(each.message)]
+    assert "lateness=" in said
+    assert "read in the order in which they were changed" in said
+
+
 def test_disorder_inside_a_batch_is_never_late(spark):
     window = SlideWindow(10_000_000, 5_000_000)
     case = case_of(window, [(50, 1), (0, 2), (49, 3)], [(60, 4), (50, 5)], [(99, 6)])

@@ -40,7 +40,7 @@ def test_a_run_has_every_figure_and_its_place(tmp_path):
         "344,439",
         "FROM packets",
         "sample_prob",
-        "cost before ns",
+        "cost before: ",
         "beacon",
     ):
         assert part in own_part(page)

@@ -264,11 +264,11 @@ class FromReader:
             refuse(message, self._text, self._opening(spans[1]), name=item.name)
         if not spans:
             return item.window
-        start, end = spans[0]
-        tokens, where = self._statement.tokens[start:end], f"the window of {item.name!r}"
-        window = window_of(self._text, tokens, self._statement.tokens[end].start, where)
+        (window,) = windows_behind(self._statement, item.table, item.name)
         if window.counts is None:
             return window
+        start, end = spans[0]
+        tokens, where = self._statement.tokens[start:end], f"the window of {item.name!r}"
         own = Scope({}, ()).joined(item.name, item.columns, ())
         offsets = {token.text: token.start for token in reversed(tokens)}
         columns = (
@@ -280,6 +280,19 @@ class FromReader:
     def _opening(self, span: Span) -> int:
         """Return the offset of the bracket that opens a window."""
         return self._statement.tokens[span[0] - 1].start
+
+
+def windows_behind(statement: Statement, source: Expr, name: str) -> list[Window]:
+    """Read the windows that stand behind a source of FROM, whatever its columns are.
+
+    Raises:
+        QueryError: one cannot be read; the message shows where.
+    """
+    tokens, where = statement.tokens, f"the window of {name!r}"
+    return [
+        window_of(statement.text, tokens[start:end], tokens[end].start, where)
+        for start, end in _window_spans(source)
+    ]
 
 
 def _kind_of(join: exp.Join) -> JoinKind | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections import Counter
 from functools import cached_property
 from itertools import product
@@ -16,6 +15,7 @@ from eddyline.errors import StateError
 from eddyline.joins.state_part import InputsPart
 from eddyline.spark.joins.layout import INPUT, START
 from eddyline.spark.operator import Laid, Operator, Pending
+from eddyline.spark.relation import warned_of_late
 from eddyline.spark.run.observed_metrics import PendingMetrics
 from eddyline.state.manifest import StatePart
 from eddyline.state.rows import ALWAYS, FOREVER
@@ -30,9 +30,6 @@ if TYPE_CHECKING:
     from eddyline.spark.operator import Batch, Observed
     from eddyline.state.event_time import EventTime
     from eddyline.state.place import StatePlace
-
-LATE_FRAC = 0.005
-"""Share of late rows among those of an input that is warned of."""
 
 
 class ArrivalCounts(msgspec.Struct, forbid_unknown_fields=True):
@@ -173,17 +170,9 @@ class JoinInputs(Operator):
         """Add the late rows of a batch; warn once of an input of which many come too late."""
         self._n_late.update(n_late)
         for name in n_late.keys() - self._warned:
-            n, n_arrived = self._n_late[name], self.counts[name].n_arrived
-            if n >= max(10, LATE_FRAC * n_arrived):
+            n_rows = self.counts[name].n_arrived
+            if warned_of_late(name, self._n_late[name], n_rows, "not joined"):
                 self._warned.add(name)
-                msg = (
-                    f"{n:,} of {n_arrived:,} rows of {name!r} came too late and were not joined: "
-                    f"run.late_rows({name!r}) has them; a longer lateness='10 minutes' of the "
-                    f"stream waits for them. Files are read in the order in which they were "
-                    f"changed: over many that exist, in another order than that of time, give a "
-                    f"lateness as large as their disorder, or read them in one batch"
-                )
-                warnings.warn(msg, stacklevel=1)
 
     def snapshot(self) -> Any:
         """Return the counts."""

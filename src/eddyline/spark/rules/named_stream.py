@@ -38,10 +38,11 @@ def engine_of(
     if not hasattr(engine, "queries"):
         msg = f"engine= of a stream by its name is the el.Engine that knows it, got {engine!r:.60}"
         raise OptionError(msg, stream=stream)
-    if time is not None or lateness is not None:
+    given = {"time": time, "lateness": lateness}
+    if said := ", ".join(f"{name}={each!r}" for name, each in given.items() if each is not None):
         msg = (
             f"stream {stream!r} has the time and lateness that engine.stream gave it; leave out "
-            f"time={time!r}, lateness={lateness!r}"
+            f"{said}"
         )
         raise OptionError(msg, stream=stream)
     return engine

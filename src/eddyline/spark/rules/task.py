@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from eddyline.data.sampling import seed_of
-from eddyline.errors import SourceError
+from eddyline.errors import PredicateError, SourceError
 from eddyline.rules.loop import FIRST_ROWS, RuleLoop
 from eddyline.rules.match.matcher import Matcher
 from eddyline.rules.profile import SharingProfile
@@ -117,6 +117,15 @@ class RuleTask:
         self, batches: Iterator[tuple[pa.Array, ...]]
     ) -> Iterator[tuple[list[Matches], RuleReport | None]]:
         """Yield the matches of each batch, in pieces; with the last, what was observed."""
+        try:
+            yield from self._matched(batches)
+        except PredicateError as error:
+            # To who wrote the rule, our frames would only hide what it says.
+            raise error.with_traceback(None) from None
+
+    def _matched(
+        self, batches: Iterator[tuple[pa.Array, ...]]
+    ) -> Iterator[tuple[list[Matches], RuleReport | None]]:
         partition, attempt, batch_id = task_ids()
         batch_id = batch_id if self.batch_id < 0 else self.batch_id
         seed = seed_of(self.options.seed, self.name, batch_id, partition)

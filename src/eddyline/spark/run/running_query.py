@@ -13,8 +13,9 @@ from eddyline.errors import SourceError
 from eddyline.runtime.records import History
 from eddyline.spark import interrupts
 from eddyline.spark.run.streaming_face import StreamingFace
+from eddyline.spark.sinks.asked import FILES
 from eddyline.spark.sinks.files import FileSink
-from eddyline.spark.sinks.sinks import FILES, MemorySink
+from eddyline.spark.sinks.sinks import MemorySink
 from eddyline.sql.parsing import quoted
 from eddyline.watch.formatting import count
 from eddyline.watch.html.report import write_report

@@ -1,5 +1,6 @@
 """Sinks: they take the rows of a run. A sink is one class and one line of ``SINKS``.
 
+What ``start`` is told of it is checked in ``asked``, which also has its name.
 A sink's ``write`` is called once per micro-batch, in order, and again with the same batch id after
 a failure: what it does twice must come to the same as what it does once.
 """
@@ -7,7 +8,6 @@ a failure: what it does twice must come to the same as what it does once.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -16,13 +16,14 @@ import pyarrow as pa
 from rich.console import Console
 from rich.table import Table
 
-from eddyline.errors import OptionError, SourceError
+from eddyline.errors import SourceError
 from eddyline.registry import checked_text, look_up
+from eddyline.spark.sinks.asked import FILES, GROUP, check_sink
 from eddyline.spark.sinks.files import FileSink
 from eddyline.spark.sinks.formats import FormatSink
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -133,9 +134,6 @@ SINKS: dict[str, Any] = {
 }
 """Sinks by name."""
 
-FILES = ("parquet", "orc", "json", "csv")
-"""Sinks that write files to a path; they take options of Spark's writer."""
-
 
 def sink_of(
     sink: str | BatchWriter,
@@ -155,31 +153,14 @@ def sink_of(
         OptionError: an unknown name, a data source that Spark does not know, or a path, format or
             options that are missing or have no use.
     """
-    if options is not None and not isinstance(options, Mapping):
-        msg = f"options of a sink are a mapping such as {{'compression': 'zstd'}}, got {options!r}"
-        raise OptionError(msg, options=options)
-    made: Callable[..., Sink] = partial(CallableSink, sink)  # type: ignore[arg-type]
-    if not callable(sink):
-        made = look_up("sink", SINKS, sink, group="eddyline.sinks")
-    said = "a function" if callable(sink) else repr(sink)
-    if sink == "format":
-        if kind is None:
-            msg = "sink 'format' needs a format: start('format', format='delta', path='out/')"
-            raise OptionError(msg, sink=sink)
-        return FormatSink(kind, path, options)
+    check_sink(sink, path, kind, options)
+    if callable(sink):
+        return CallableSink(sink)
     if kind is not None:
-        msg = f"sink {said} takes no format; write start('format', format={kind!r})"
-        raise OptionError(msg, format=kind)
-    if sink in FILES:
-        if path is None:
-            msg = f"sink {said} needs a path: start({said}, path='out/')"
-            raise OptionError(msg, sink=sink)
-        return made(path, options)
-    for what, given in (("path", path), ("options", options)):
-        if given is not None:
-            msg = f"sink {said} takes no {what}, got {given!r}; sinks that do: {', '.join(FILES)}"
-            raise OptionError(msg, **{what: given})
-    return made()
+        return FormatSink(kind, path, options)
+    made = look_up("sink", SINKS, sink, group=GROUP)
+    found: Sink = made(path, options) if sink in FILES else made()
+    return found
 
 
 def folder_of(what: str, path: str | Path) -> Path:
