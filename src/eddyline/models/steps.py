@@ -169,12 +169,12 @@ class Extremum:
     def run(self, given: Keyed) -> Keyed | Rows:
         """Return the extremum of the one attribute that there is."""
         (attribute,) = given.segments.coefs
-        found = extrema.windowed_extremum(
-            given.segments, attribute, self.width_us, largest=self.is_largest
-        )
+        segments, width, largest = given.segments, self.width_us, self.is_largest
         if self.every_us is None:
+            found = extrema.windowed_extremum(segments, attribute, width, largest=largest)
             return Keyed(found, given.entities)
-        return Rows(sampling.sampled(found, self.every_us), given.entities)
+        at = extrema.extrema_at(segments, attribute, width, self.every_us, largest=largest)
+        return Rows(at, given.entities)
 
     def __str__(self) -> str:
         return _said("greatest" if self.is_largest else "least", self.width_us, self.every_us)
