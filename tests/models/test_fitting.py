@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from eddyline.models import fitting_kernels as kernels
 from eddyline.models.bounds import Bound, FitOptions
-from eddyline.models.fitting import FitReport, fit, fit_block
+from eddyline.models.fitting import FitReport, fit, fit_part
 from tests.models.drawn_rows import METHODS, Rows, drawn_rows
 
 SECOND = 1_000_000
@@ -109,35 +109,44 @@ def test_any_order_of_rows_gives_the_same_segments(rows, options, seed):
     assert told == report
 
 
-def in_blocks(rows, options, size):
-    """Fit rows block by block; yield what each block gave."""
-    start, carried, n = 0, None, len(rows.keys)
-    for stop in [*range(size, n, size), n]:
-        if stop <= start:
-            continue
-        part = rows.take(slice(start, stop))
-        block = fit_block(*part.args, options, carried=carried, is_last=stop == n)
-        start, carried = start + block.n_done, block.carried
-        yield block
-    assert start == n
+def in_parts(rows, options, instants):
+    """Fit rows as their event time goes on, up to instants and then to the end."""
+    held, before, carried = np.empty(0, np.intp), -(2**63), None
+    gap = options.max_gap_us
+    for until in [*np.sort(instants), None]:
+        stop = 2**63 - 1 if until is None else until
+        new = np.flatnonzero((rows.times >= before) & (rows.times < stop))
+        places = np.sort(np.concatenate([held, new]))
+        part = rows.take(places)
+        last = np.full(rows.keys.max() + 1, -(2.0**63))
+        np.maximum.at(last, part.keys, part.times)
+        is_over = until is None or (gap is not None and last + gap < stop)
+        goes_on = np.zeros(last.size, np.bool_) | ~np.asarray(is_over)
+        found = fit_part(*part.args, options, goes_on=goes_on, carried=carried)
+        held, carried, before = places[found.held], found.carried, stop
+        yield found
+    assert not held.size
 
 
-@given(drawn_rows(), methods, gaps, st.integers(1, 60))
-def test_any_cut_into_blocks_gives_the_same_segments(rows, options, gap, size):
+@given(drawn_rows(), methods, gaps, st.lists(st.floats(0, 1), max_size=4))
+def test_any_cut_in_time_gives_the_same_segments(rows, options, gap, cuts):
     options = FitOptions(
         method=options.method, degree=options.degree, max_gap_us=gap, prefix_rows=16
     )
     found, report = fit(*rows.args, options)
-    blocks = list(in_blocks(rows, options, size))
-    told = sum((each.report for each in blocks), FitReport())
+    span = float(np.ptp(rows.times))
+    parts = list(in_parts(rows, options, [rows.times.min() + int(each * span) for each in cuts]))
+    told = sum((each.report for each in parts), FitReport())
     assert told == report
-    parts = [each.segments for each in blocks]
+    made = [each.segments for each in parts]
+    keys, lo = (np.concatenate([getattr(each, name) for each in made]) for name in ("keys", "lo"))
+    order = np.lexsort((lo, keys))
     for name in ("keys", "origin", "lo", "hi"):
-        made = np.concatenate([getattr(each, name) for each in parts])
-        np.testing.assert_array_equal(made, getattr(found, name), name)
+        every = np.concatenate([getattr(each, name) for each in made])
+        np.testing.assert_array_equal(every[order], getattr(found, name), name)
     for name in rows.within:
-        coefs = np.concatenate([each.coefs[name] for each in parts])
-        np.testing.assert_array_equal(coefs, found.coefs[name])
+        coefs = np.concatenate([each.coefs[name] for each in made])
+        np.testing.assert_array_equal(coefs[order], found.coefs[name])
 
 
 @given(drawn_rows(missing=False))
@@ -336,6 +345,6 @@ def test_a_report_can_be_shown():
     rows = rows_of([1.0, np.nan, 5.0, 2.0], times=[0, 1, 2, 2])
     told = str(fit(*rows.args)[1])
     assert told == (
-        "3 rows in 1 segment, 3.0 rows each; entities by fitter: linear 1; "
+        "3 rows in 1 segment, 3.0 rows each; runs by fitter: linear 1; "
         "1 row without a value; 1 value lost to a greater one at the same instant"
     )

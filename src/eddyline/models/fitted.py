@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from eddyline.models.blocks import BLOCK_ROWS
-from eddyline.models.fitting import Carried, FitReport, fit_block
+from eddyline.models.fitting import Carried, FitReport, fit_part
 from eddyline.models.rows import Keyed, is_other_entity, micros_of, table_of, values_of
 from eddyline.sql.parsing import quoted
 
@@ -67,12 +67,13 @@ def fitted(
 
 
 class _Fitting:
-    """A fit of rows that come in blocks; the rows of the open segment stay for the next one."""
+    """A fit of rows that come in blocks, of which the last entity may go on."""
 
     def __init__(self, how: Fit) -> None:
         self._how = how
         self._held: pa.Table | None = None
-        self._carried: Carried | None = None
+        """The rows of the open segment, and those of the last instant, which may have more."""
+        self._carried = Carried.nothing(len(how.within))
 
     @property
     def n_held(self) -> int:
@@ -84,15 +85,21 @@ class _Fitting:
         how = self._how
         rows = table if self._held is None else pa.concat_tables([self._held, table])
         other = is_other_entity(rows, how.keys)
-        found = fit_block(
-            np.cumsum(other) - 1,
-            micros_of(rows.column(how.time)),
-            values_of(rows, how.within),
-            how.within,
-            how.options,
-            carried=self._carried,
-            is_last=is_last,
-        )
-        self._held, self._carried = rows.slice(found.n_done), found.carried
+        keys, times = np.cumsum(other) - 1, micros_of(rows.column(how.time))
+        n = len(rows)
+        goes_on = np.zeros(int(other.sum()), np.bool_)
+        if n and not is_last:
+            goes_on[-1] = True
+            # Nothing of an instant is fitted before all of its rows are there.
+            before = np.flatnonzero((times != times[-1]) | (keys != keys[-1]))
+            n = int(before[-1]) + 1 if before.size else 0
+        values = {name: each[:n] for name, each in values_of(rows, how.within).items()}
+        found = fit_part(
+            keys[:n], times[:n], values, how.within, how.options,
+            goes_on=goes_on, carried=self._carried,
+        )  # fmt: skip
+        # All that is held is of the last entity, which is the first one of the next block.
+        self._held = rows.take(pa.array(np.append(found.held, np.arange(n, len(rows)))))
+        self._carried = replace(found.carried, keys=np.zeros_like(found.carried.keys))
         entities = rows.select(list(how.keys)).take(pa.array(np.flatnonzero(other)))
         return Keyed(found.segments, entities), rows.column(how.time).type.tz, found.report

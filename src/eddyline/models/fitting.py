@@ -6,8 +6,9 @@ as a reader does, and the largest distance is the segment's error [Pulse 4].
 Rows come by entity and time, or are sorted once. A row without a value of an attribute (NULL, NaN,
 infinite) says nothing of that attribute; where no row of a segment has one, its coefficients are
 NaN. Rows of an entity at one instant are all within the bound, or the greatest value wins and the
-others are counted. A segment ends where the next one begins; the last of a run one typical spacing
-after its last row: the median of the entity's first rows, a second if it has one instant alone.
+others are counted. A segment ends where the next one begins; the last of a run, which is what has
+no gap in it, one typical spacing after its last row: the median of the run's first rows, a second
+if it has one instant alone.
 """
 
 from __future__ import annotations
@@ -27,11 +28,13 @@ from eddyline.models.segments import Segments
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from eddyline.data.arrays import Floats, Indices, Ints
+    from eddyline.data.arrays import Floats, Indices, Ints, Mask
     from eddyline.models.fitting_kernels import Data, Scratch
 
 LONE_US = 1_000_000
-"""How long an instant stands for if its entity has no other (µs)."""
+"""How long an instant stands for if its run has no other (µs)."""
+SPACED = 16
+"""Instants of a run that its typical spacing is of, at most."""
 
 FITTERS = {
     kernels.CONSTANT: "constant",
@@ -57,7 +60,7 @@ class FitReport:
     n_conflicts: int = 0
     """Values that lost against a greater one at the same instant of their entity."""
     fitters: Mapping[str, int] = field(default_factory=dict)
-    """Number of entities by the fitter that they have."""
+    """Number of runs without a gap by the fitter that they have."""
 
     @property
     def rows_per_segment(self) -> float:
@@ -77,7 +80,7 @@ class FitReport:
         told = ", ".join(f"{name} {n:,}" for name, n in sorted(self.fitters.items()))
         text = (
             f"{_counted(self.n_rows, 'row')} in {_counted(self.n_segments, 'segment')}, "
-            f"{self.rows_per_segment:.1f} rows each; entities by fitter: {told or 'none'}"
+            f"{self.rows_per_segment:.1f} rows each; runs by fitter: {told or 'none'}"
         )
         if self.n_without:
             text += f"; {_counted(self.n_without, 'row')} without a value"
@@ -93,25 +96,34 @@ def _counted(n: int, what: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """What is known of an entity whose rows go on in the next block."""
+    """What is known of runs whose rows go on later, ``[n]`` each."""
 
-    code: int
-    """Its fitter."""
-    spacing_us: int
+    keys: Ints
+    """Their entities, ascending."""
+    codes: Ints
+    """Their fitters."""
+    spacings: Ints
+    """How long their last instants stand for (µs)."""
     anchors: Floats
-    """Of each attribute the value that its open segment begins with; NaN: none is given."""
+    """The values that their open segments begin with, NaN: none is given, ``[n, attributes]``."""
+
+    @classmethod
+    def nothing(cls, n_attributes: int) -> Carried:
+        """Return that nothing is known."""
+        none = np.empty(0, np.int64)
+        return cls(none, none, none, np.empty((0, n_attributes)))
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
-    """Segments of a block of rows that no later row changes."""
+class Fitted:
+    """Segments that no later row changes."""
 
     segments: Segments
     report: FitReport
-    n_done: int
-    """Rows, from the first on, that need not come again."""
-    carried: Carried | None = None
-    """To be given with the next block, which begins with the rows that are not done."""
+    held: Indices
+    """The rows that have to come again, before any new ones of their entities, by place."""
+    carried: Carried
+    """To be given with them."""
 
 
 def fit(
@@ -144,7 +156,7 @@ def fit(
         order = _order(keys, times)
         keys, times = keys[order], times[order]
         values = {name: each[order] for name, each in values.items()}
-    found = fit_block(keys, times, values, within, options or FitOptions())
+    found = fit_part(keys, times, values, within, options or FitOptions())
     return found.segments, found.report
 
 
@@ -156,19 +168,19 @@ def _order(keys: Ints, times: Ints) -> Indices:
     return np.lexsort((times, keys))
 
 
-def fit_block(
+def fit_part(
     keys: Ints,
     times: Ints,
     values: Mapping[str, Floats],
     within: Mapping[str, Bound],
     options: FitOptions,
     *,
+    goes_on: Mask | None = None,
     carried: Carried | None = None,
-    is_last: bool = True,
-) -> Block:
-    """Fit a block of rows, by entity and time, of which the last entity may go on.
+) -> Fitted:
+    """Fit a part of the rows of entities, which come by entity and time, and whole instants only.
 
-    Segments are the same for any cut of rows into blocks.
+    Segments are the same for any parts that rows come in.
 
     Args:
         keys: as for ``fit``.
@@ -176,36 +188,81 @@ def fit_block(
         values: as for ``fit``.
         within: as for ``fit``.
         options: as for ``fit``.
-        carried: what the block before told of the first entity.
-        is_last: whether no rows follow.
+        goes_on: of each entity, by its id, whether rows may follow that are no gap behind its last
+            one; None: none may.
+        carried: what the part before told of entities, by the ids that they have now.
     """
     matrix = np.array([values[name] for name in within], np.float64)
     has_value = instants.has_value(matrix)
     rows = None if has_value.all() else np.flatnonzero(has_value)
     if rows is not None:
         keys, times, matrix = keys[rows], times[rows], np.ascontiguousarray(matrix[:, rows])
+    known = Carried.nothing(len(within)) if carried is None else carried
     fitting = _Fitting(keys, times, matrix, within, options)
-    segments, n_used, codes, following = fitting.run(carried, is_last=is_last)
-    n_done = n_used if rows is None else int(rows[n_used]) if n_used < rows.size else len(has_value)
-    n_new = codes.size - (carried is not None and codes.size > 0)
+    found = fitting.run(known, np.zeros(0, np.bool_) if goes_on is None else goes_on)
+    is_held = found.is_held
+    held = np.flatnonzero(is_held) if rows is None else rows[is_held]
+    n_conflicts = int(fitting.n_conflicts)
+    if n_conflicts and held.size:
+        n_conflicts = _n_values(values, has_value, held) - int(
+            np.isfinite(fitting.matrix[:, ~is_held]).sum()
+        )
     report = FitReport(
-        n_rows=n_used,
-        n_segments=len(segments),
-        n_without=n_done - n_used,
-        n_conflicts=fitting.conflicts_of(values, rows, n_used),
-        fitters=_numbers(codes[codes.size - n_new :]),
+        n_rows=int((~is_held).sum()),
+        n_segments=len(found.segments),
+        n_without=int((~has_value).sum()),
+        n_conflicts=n_conflicts,
+        fitters=_numbers(found.codes),
     )
-    return Block(segments, report, n_done, following)
+    return Fitted(found.segments, report, held, found.carried)
+
+
+def _n_values(values: Mapping[str, Floats], has_value: Mask, held: Indices) -> int:
+    """Return how many values there are in rows that are not held."""
+    counted = has_value.copy()
+    counted[held] = False
+    return sum(int(np.isfinite(each[counted]).sum()) for each in values.values())
 
 
 def _numbers(codes: Ints) -> dict[str, int]:
-    """Return how many entities have each fitter."""
+    """Return how many runs have each fitter."""
     numbers = np.bincount(codes, minlength=max(FITTERS) + 1).tolist()
     return {name: numbers[code] for code, name in FITTERS.items() if numbers[code]}
 
 
+@dataclass(frozen=True, slots=True)
+class _Runs:
+    """Runs of instants, and what is known of them before they are fitted, ``[n]`` each."""
+
+    starts: Ints
+    """The first instant of each, and the number of instants, ``[n + 1]``."""
+    owners: Ints
+    """Their entities."""
+    codes: Ints
+    """Their fitters, -1: to be chosen; set by the fit."""
+    spacings: Ints
+    anchors: Floats
+    is_open: Mask
+    """Whether rows may follow that are no gap behind."""
+    is_known: Mask
+    """Whether they began in a part before."""
+    waits: Mask
+    """Whether they are open, and too short to be judged as they would be with their next rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What came out of a fit."""
+
+    segments: Segments
+    codes: Ints
+    """The fitters of runs that were chosen now."""
+    is_held: Mask
+    carried: Carried
+
+
 class _Fitting:
-    """One fit of a block, in which every row has a value."""
+    """One fit of rows that all have a value."""
 
     def __init__(
         self,
@@ -231,53 +288,62 @@ class _Fitting:
         share = float(options.rounding)
         self.data: Data = (at, self.first, times, mid, reach, matrix, bounds, is_relative, share)
 
-    def run(
-        self, carried: Carried | None, *, is_last: bool
-    ) -> tuple[Segments, int, Ints, Carried | None]:
-        """Return segments, rows they stand for, fitters of entities, and what the next has."""
-        n_known = self._n_known(carried, is_last=is_last)
-        runs, entities = instants.runs_of(
-            self.keys, self.times, self.first[: n_known + 1], self.max_gap
+    def run(self, carried: Carried, goes_on: Mask) -> _Found:
+        """Fit the runs that are over, and those that are judged as far as they do not change."""
+        runs = self._runs(carried, goes_on)
+        left = np.empty(runs.owners.size, np.int64)
+        n, out, ranges = self._fitted(runs, left)
+        keys = runs.owners[ranges[0, :n]]
+        segments = self._segments(keys, ranges[:, :n], out[2][:n], out[3][:n])
+        # Of each open run the rows from the first instant on that is left out.
+        borders = np.zeros(self.times.size + 1, np.int64)
+        borders[self.first[left[runs.is_open]]] += 1
+        borders[self.first[runs.starts[1:][runs.is_open]]] -= 1
+        is_held = np.cumsum(borders[:-1]) > 0
+        on = runs.is_open & ~runs.waits
+        following = Carried(runs.owners[on], runs.codes[on], runs.spacings[on], runs.anchors[on])
+        return _Found(segments, runs.codes[~runs.waits & ~runs.is_known], is_held, following)
+
+    def _runs(self, carried: Carried, goes_on: Mask) -> _Runs:
+        starts = instants.runs_of(self.keys, self.times, self.first, self.max_gap)
+        owners = self.keys[self.first[starts[:-1]]]
+        is_first, is_last = np.ones((2, owners.size), np.bool_)
+        is_first[1:] = is_last[:-1] = owners[1:] != owners[:-1]
+        is_open = is_last & goes_on[owners] if goes_on.size else np.zeros(owners.size, np.bool_)
+        # The first run of an entity is the one that went on: its rows came again.
+        place = np.searchsorted(carried.keys, owners)
+        is_known = is_first & (place < carried.keys.size)
+        is_known[is_known] = carried.keys[place[is_known]] == owners[is_known]
+        known = place[is_known]
+        codes = np.full(owners.size, self.candidates[0] if self.candidates.size == 1 else -1)
+        spacings = instants.spacings_of(self.data[0], starts, SPACED)
+        spacings[spacings == 0] = min(LONE_US, self.max_gap)
+        anchors = np.full((owners.size, len(self.names)), np.nan)
+        codes[is_known] = carried.codes[known]
+        spacings[is_known] = carried.spacings[known]
+        anchors[is_known] = carried.anchors[known]
+        judged_by = self.options.prefix_rows if self.candidates.size > 1 else SPACED
+        waits = is_open & ~is_known & (np.diff(starts) < judged_by)
+        return _Runs(starts, owners, codes, spacings, anchors, is_open, is_known, waits)
+
+    def _fitted(self, runs: _Runs, left: Ints) -> tuple[int, kernels.Out, Ints]:
+        n, n_attributes = int(runs.starts[-1]), len(self.names)
+        # Rooms for as many segments as instants, those of a trial, and one that is rounded: only
+        # what is written takes memory.
+        room = n + min(n, self.options.prefix_rows) + 1
+        out = (
+            np.empty(room, np.int64),
+            np.empty(room, np.int64),
+            np.empty((room, n_attributes, self.options.n_coefs)),
+            np.empty((room, n_attributes)),
         )
-        is_open = not is_last and n_known > 0 and self._goes_on(n_known)
-        codes, spacings = self._known(entities, carried)
-        anchors = np.full(len(self.names), np.nan) if carried is None else carried.anchors.copy()
-        n, left, out, ranges = self._fitted(codes, spacings, runs, entities, anchors, is_open)
-        following = None
-        if is_open:
-            following = Carried(int(codes[-1]), int(spacings[-1]), anchors)
-        elif not is_last and n_known == 0:
-            following = carried
-        keys = self.keys[self.first[entities[:-1]]]
-        segments = self._segments(keys[ranges[0, :n]], ranges[:, :n], out[2][:n], out[3][:n])
-        return segments, int(self.first[left if n_known else 0]), codes, following
-
-    def _n_known(self, carried: Carried | None, *, is_last: bool) -> int:
-        """Return how many instants are complete, and judged by as many as they would be later."""
-        n = self.first.size - 1
-        if is_last or n == 0:
-            return n
-        start = int(np.searchsorted(self.keys, self.keys[-1]))
-        begin = int(np.searchsorted(self.first, start))
-        is_judged = carried is not None and begin == 0
-        return n - 1 if is_judged or n - 1 - begin >= self.options.prefix_rows else begin
-
-    def _goes_on(self, n_known: int) -> bool:
-        """Return whether the last of the first instants is of the entity of the last row."""
-        return bool(self.keys[self.first[n_known - 1]] == self.keys[-1])
-
-    def _known(self, entities: Ints, carried: Carried | None) -> tuple[Ints, Ints]:
-        """Return fitters, -1 for one that is to be chosen, and typical spacings of entities."""
-        n = entities.size - 1
-        codes = np.full(n, self.candidates[0] if self.candidates.size == 1 else -1, np.int64)
-        spacings = self._spacings(entities)
-        if carried is not None and n:
-            codes[0], spacings[0] = carried.code, carried.spacing_us
-        return codes, spacings
-
-    def _spacings(self, entities: Ints) -> Ints:
-        found = instants.spacings_of(self.data[0], entities, self.max_gap, self.options.prefix_rows)
-        return np.where(found > 0, found, min(LONE_US, self.max_gap))
+        ranges = np.empty((3, n), np.int64)
+        scratch = self._scratch(int(np.diff(runs.starts).max(initial=0)))
+        n_out = fit_runs(
+            self.candidates, self.options.prefix_rows, runs.codes, runs.spacings, runs.starts,
+            runs.is_open, runs.waits, runs.anchors, left, self.data, scratch, out, ranges,
+        )  # fmt: skip
+        return n_out, out, ranges
 
     def _scratch(self, longest: int) -> Scratch:
         n, cap = len(self.names), min(longest, kernels.MAX_INSTANTS) + 1
@@ -289,33 +355,6 @@ class _Fitting:
             np.empty((8, 16)),
             np.empty((1, n, self.options.n_coefs)),
         )
-
-    def _fitted(
-        self,
-        codes: Ints,
-        spacings: Ints,
-        runs: Ints,
-        entities: Ints,
-        anchors: Floats,
-        is_open: bool,
-    ) -> tuple[int, int, kernels.Out, Ints]:
-        n, n_attributes = int(entities[-1]), len(self.names)
-        # Rooms for as many segments as instants, those of a trial, and one that is rounded: only
-        # what is written takes memory.
-        room = n + min(n, self.options.prefix_rows) + 1
-        out = (
-            np.empty(room, np.int64),
-            np.empty(room, np.int64),
-            np.empty((room, n_attributes, self.options.n_coefs)),
-            np.empty((room, n_attributes)),
-        )
-        ranges = np.empty((3, n), np.int64)
-        scratch = self._scratch(int(np.diff(runs).max(initial=0)))
-        n_out, left = fit_runs(
-            self.candidates, self.options.prefix_rows, codes, spacings, runs, entities, is_open,
-            anchors, self.data, scratch, out, ranges,
-        )  # fmt: skip
-        return n_out, left, out, ranges
 
     def _segments(self, keys: Ints, ranges: Ints, coefs: Floats, errors: Floats) -> Segments:
         lo, hi = ranges[1].copy(), ranges[2].copy()
@@ -331,14 +370,6 @@ class _Fitting:
             coefs={name: coefs[:, place].copy() for name, place in at.items()},
             errors={name: errors[:, place].copy() for name, place in at.items()},
         )
-
-    def conflicts_of(self, values: Mapping[str, Floats], rows: Indices | None, n_used: int) -> int:
-        """Return how many values of the first rows lost against greater ones."""
-        if self.n_conflicts == 0 or n_used == self.times.size:
-            return int(self.n_conflicts)
-        given = [values[name] if rows is None else values[name][rows] for name in self.names]
-        had = sum(int(np.isfinite(each[:n_used]).sum()) for each in given)
-        return had - int(np.isfinite(self.matrix[:, :n_used]).sum())
 
 
 def candidates_of(options: FitOptions) -> Ints:

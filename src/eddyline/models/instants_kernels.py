@@ -142,8 +142,8 @@ def merge(values: Floats, bound: float, is_relative: bool) -> int:
 
 
 @compiled
-def runs_of(keys: Ints, times: Ints, first: Ints, max_gap: int) -> tuple[Ints, Ints]:
-    """Return the first instant of each run without a gap, and of each entity; both end with n.
+def runs_of(keys: Ints, times: Ints, first: Ints, max_gap: int) -> Ints:
+    """Return the first instant of each run of an entity without a gap, and the number of instants.
 
     Args:
         keys: the entity of each row.
@@ -152,47 +152,41 @@ def runs_of(keys: Ints, times: Ints, first: Ints, max_gap: int) -> tuple[Ints, I
         max_gap: a longer time between two instants is a gap (µs).
     """
     n = first.size - 1
-    runs, entities = np.empty(n + 1, np.int64), np.empty(n + 1, np.int64)
-    n_runs = n_entities = 0
+    runs = np.empty(n + 1, np.int64)
+    n_runs = 0
     for instant in range(n):
         row = first[instant]
         is_new = instant == 0 or keys[row] != keys[first[instant - 1]]
-        if is_new:
-            entities[n_entities] = instant
-            n_entities += 1
         apart = times[row] - times[first[instant - 1]] if instant > 0 else 0
         if is_new or apart > max_gap or apart < 0:  # below 0: more than an integer holds
             runs[n_runs] = instant
             n_runs += 1
-    runs[n_runs], entities[n_entities] = n, n
-    return runs[: n_runs + 1], entities[: n_entities + 1]
+    runs[n_runs] = n
+    return runs[: n_runs + 1]
 
 
 @compiled
-def spacings_of(times: Ints, entities: Ints, max_gap: int, prefix: int) -> Ints:
-    """Return the median time between instants of each entity that is no gap (µs); 0: none.
+def spacings_of(times: Ints, runs: Ints, most: int) -> Ints:
+    """Return the median time between the instants of each run (µs); 0 if it has one instant.
 
     Args:
         times: of instants (µs).
-        entities: the first instant of each entity, and the number of instants.
-        max_gap: a longer time is a gap (µs).
-        prefix: how many instants of an entity are looked at, at most.
+        runs: the first instant of each run, and the number of instants.
+        most: how many instants of a run are looked at, at most.
     """
-    found = np.zeros(entities.size - 1, np.int64)
-    spacings = np.empty(prefix, np.int64)
-    for entity in range(found.size):
-        stop, n = min(entities[entity + 1], entities[entity] + prefix), 0
-        for place in range(entities[entity] + 1, stop):
-            apart = times[place] - times[place - 1]
-            if 0 < apart <= max_gap:
-                spacings[n] = apart
-                n += 1
+    found = np.zeros(runs.size - 1, np.int64)
+    spacings = np.empty(most, np.int64)
+    for run in range(found.size):
+        stop, n = min(runs[run + 1], runs[run] + most), 0
+        for place in range(runs[run] + 1, stop):
+            spacings[n] = times[place] - times[place - 1]
+            n += 1
         if n > FEW:
             spacings[:n].sort()
         else:
             sort_few(spacings, n)
         if n > 0:
-            found[entity] = spacings[(n - 1) // 2]
+            found[run] = spacings[(n - 1) // 2]
     return found
 
 
