@@ -25,6 +25,7 @@ from eddyline.errors import (
     StateError,
 )
 from eddyline.spark.run.run import REPORT_WAIT_S
+from eddyline.watch.orders import order_series
 
 pytestmark = pytest.mark.spark
 
@@ -63,6 +64,18 @@ def expected(spark, folder):
 def finish(run):
     assert run.await_termination(120)
     return run
+
+
+def test_what_a_native_order_saves_is_known_where_it_meets_every_row(engine):
+    kept = engine.query("SELECT id, u, v FROM s WHERE v < 0.9 AND u < 0.5", name="kept")
+    engine.stream("kept", kept)
+    query = engine.query("SELECT id FROM kept WHERE u < 0.4 AND v < 0.3 AND seldom(v)", name="few")
+    run = finish(query.start(trigger="available_now"))
+    kinds = {each.component: each.meets_all for each in run.records[-1].operators}
+    assert kinds.pop("native")
+    assert set(kinds.values()) == {False}, kinds
+    saved_s = order_series("native", run.records).saved_s
+    assert saved_s is not None
 
 
 def test_memory_sink(spark, engine, folder):

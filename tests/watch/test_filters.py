@@ -8,11 +8,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from eddyline.filters.binding import Pinned
 from eddyline.filters.view import FilterView
 from eddyline.stats.costs import CostSums
 from eddyline.stats.profile import FilterProfile
 from eddyline.watch.filters import FILTERS
 from eddyline.watch.formatting import TIMES
+from eddyline.watch.html.report import write_report
 from eddyline.watch.sections import Table, sections_json
 from eddyline.watch.terminal.explain import explain
 from tests.watch.fakes import (
@@ -46,6 +48,15 @@ def rows_of(view: FilterView) -> list[dict[str, object]]:
     (table,) = [each for each in block.parts if isinstance(each, Table)]
     titles = [column.title for column in table.columns]
     return [dict(zip(titles, row, strict=True)) for row in table.rows]
+
+
+def test_of_what_filters_nothing_nothing_is_said(tmp_path):
+    nothing = FilterView(name="all", blocks=())
+    assert "filter" not in told(nothing)
+    pinned = replace(nothing, pinned=(Pinned("p", "rand() < 0.5", "it draws lots"),))
+    assert "No filter of it has an order to learn." in told(pinned)
+    page = write_report(run_of(nothing, ()), tmp_path / "report.html").read_text("utf-8")
+    assert "No filter" not in page
 
 
 def test_the_facts_of_two_filters():

@@ -123,6 +123,8 @@ def test_what_was_saved_stands_beside_the_time_of_the_batches():
     dearer = series_of(a_batch(0, (0, 1), n_rows=10 * n, cost_ns=50.0))
     assert "400 ms of work more (batches took 2 s)" in dearer.outcome("The order")
     assert series_of(a_batch(0, (0, 1))).saved_s is None, "rows were not counted"
+    source = series_of(replace(a_batch(0, (1, 0), meets_all=True), n_rows=n))
+    assert source.saved_s == pytest.approx(0.04), "an order over the source meets what arrives"
 
 
 def test_the_filters_that_changed_near_the_front_are_shown_first():

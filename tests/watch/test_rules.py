@@ -261,7 +261,6 @@ def test_the_report_escapes_what_users_wrote(tmp_path):
     assert "1 rule is skipped" in page
     assert "Pairs of a row" not in page
     assert "Candidates per row" in page
-    assert "No filter of this query" not in page
 
 
 def test_progress_says_how_rules_go():

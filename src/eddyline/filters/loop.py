@@ -48,7 +48,8 @@ class FilterLoop(OrderLoop):
     """Keeps the order of one block good, and the orders of classes of its rows.
 
     Attributes of the rows may tell classes apart; ``reads`` are the columns of each filter. To hand
-    attributes over to a worker costs something. For the rest see ``OrderLoop``.
+    attributes over to a worker costs something. A block that ``meets_all`` rows that arrive need
+    not count them. For the rest see ``OrderLoop``.
     """
 
     state_type = FilterState
@@ -62,9 +63,11 @@ class FilterLoop(OrderLoop):
         attributes: tuple[Attribute, ...] = (),
         reads: tuple[frozenset[str], ...] | None = None,
         hands_over: bool = True,
+        meets_all: bool = False,
         **more: Any,
     ) -> None:
         super().__init__(component, filter_ids, options, **more)
+        self._meets_all = meets_all
         self.routes: Routes | None = None
         self._is_new_task = False
         fits = hands_over or can_compile(len(filter_ids))
@@ -172,7 +175,7 @@ class FilterLoop(OrderLoop):
     def record(self) -> OrderRecord:
         """Return the state of the block after a batch; nan for what is not known."""
         routed_by = () if self.table is None else self.table.attributes
-        return replace(super().record(), routed_by=routed_by)
+        return replace(super().record(), routed_by=routed_by, meets_all=self._meets_all)
 
     def snapshot(self) -> FilterState:
         """Return the learned state: that of the order, and of classes of rows."""

@@ -32,6 +32,8 @@ class OrderRecord:
     """Rows that the order met in this batch (0 where they are not counted)."""
     routed_by: tuple[str, ...] = ()
     """The attributes that tell classes of rows apart, where these have orders of their own."""
+    meets_all: bool = False
+    """Whether the order meets every row that arrives, so that those of the batch are its own."""
 
     @property
     def plan(self) -> list[str]:

@@ -75,8 +75,9 @@ def _series(block: BlockView, history: History) -> OrderSeries | None:
 
 
 def _lead(view: FilterView, ran: dict[str, OrderSeries]) -> Section:
-    if not view.blocks:
-        return Section("", (Text("No filter of it has an order to learn."),))
+    if not view.blocks:  # where there is no filter at all, the steps say that every row passes
+        lead = (Text("No filter of it has an order to learn."),) if view.pinned else ()
+        return Section("", lead)
     said = (
         each.outcome(f"The order of the {_block_name(name)}")
         for name, each in ran.items()

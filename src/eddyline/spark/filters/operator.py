@@ -110,6 +110,7 @@ class FilterOperator(Operator):
                 attributes=block.attributes,
                 reads=tuple(each.columns for each in segment.native),
                 hands_over=False,
+                meets_all=number == 0 and not self._of and self.guard is EVERY_ROW,
                 thinks_freely=True,
             )
             yield NativePart(block, loop, block.texts, self.query)
