@@ -103,7 +103,14 @@ def extrema_at(
         turns = polynomials.breaks(polynomials.derivative(coefs), length)
     starts = np.append(np.flatnonzero(timeline.is_first(solid.keys)), len(solid))
     owners, times, values = least_at(starts, solid.lo, solid.hi, coefs, turns, width_us, every_us)
-    return Samples(solid.keys[starts[owners]], times, {attribute: values * sign})
+    errors = np.zeros(len(times))
+    if solid.errors[attribute].any():
+        # An extreme moves by no more than what it is of: by the greatest error in the window.
+        lowest, never = -solid.errors[attribute][:, None], np.empty((len(solid), 0))
+        found = least_at(starts, solid.lo, solid.hi, lowest, never, width_us, every_us)
+        errors = -found[2]
+    keys = solid.keys[starts[owners]]
+    return Samples(keys, times, {attribute: values * sign}, {attribute: errors})
 
 
 def _ordered(segments: Segments, attribute: str) -> Segments:
