@@ -51,7 +51,7 @@ fmt: $(STAMP)  ## Format the code.
 
 check: lint type test-all  ## Everything that CI runs.
 
-SUITES := filters change routing sharing joins aggregates
+SUITES := filters change routing sharing joins aggregates models
 
 bench: java $(STAMP)  ## Run all benchmarks and print value against target.
 	@for suite in $(SUITES); do $(RUN) -m benchmarks run $$suite || exit 1; done

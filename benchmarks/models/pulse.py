@@ -121,7 +121,10 @@ def following_on_segments(segments: Segments) -> Samples:
     found = average_distances(pairs, axes, Q5_WIDTH_US, Q5_SLIDE_US)
     kept = np.flatnonzero(found.values["distance"] < NEAR_M)
     return Samples(
-        found.keys[kept], found.times[kept], {"distance": found.values["distance"][kept]}
+        found.keys[kept],
+        found.times[kept],
+        {"distance": found.values["distance"][kept]},
+        {"distance": found.errors["distance"][kept]},
     )
 
 

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from benchmarks.models.data import Rows
 from eddyline.data.arrays import Floats, Indices, Ints, Mask
+from eddyline.models import timeline
 from eddyline.models.overlap_kernels import near_pairs
 
 
@@ -169,8 +170,8 @@ def following(
 ) -> Following:
     """Return pairs of entities whose rows are near on average, in windows that close at ticks.
 
-    A pair that is never near in a row is not near on average: its rows are compared once, in a
-    compiled loop, and averaged only if it is.
+    A pair that is never near in a row is not near on average. Which are is found by a compiled loop
+    over rows that are near in time; only their rows are joined pair by pair and averaged.
 
     Args:
         rows: positions ``x`` and ``y`` in the order of time.
@@ -179,29 +180,37 @@ def following(
         slide_us: the distance of ticks.
         distance: how near a pair is on average.
     """
-    found = near(rows, rows, apart_us, distance)
-    left, right = rows.keys[found.left], rows.keys[found.right]
-    n = int(rows.keys.max()) + 1
-    wanted = np.unique(np.minimum(left, right) * n + np.maximum(left, right))
-    some = np.zeros(n, np.bool_)
-    some[wanted // n] = some[wanted % n] = True
-    kept = rows.take(some[rows.keys])
-    first = np.arange(len(kept)) + 1
-    last = np.searchsorted(kept.times, kept.times + apart_us, "left")
-    last = np.maximum(last, first)
-    nowhere = np.empty((len(kept), 0))
-    one, other = near_pairs(first, last, kept.keys, kept.keys, nowhere, nowhere, nowhere, nowhere)
-    low = np.minimum(kept.keys[one], kept.keys[other])
-    code = low * n + np.maximum(kept.keys[one], kept.keys[other])
-    place = np.searchsorted(wanted, code)
-    place[place == len(wanted)] = 0
-    there = wanted[place] == code if len(wanted) else np.zeros(len(code), np.bool_)
-    one, other, place = one[there], other[there], place[there]
-    at = positions(kept)
-    apart = np.sqrt(((at[one] - at[other]) ** 2).sum(axis=1))
-    return _near_on_average(
-        wanted, n, place, kept.times[other], apart, width_us, slide_us, distance
+    wanted, n = _ever_near(rows, apart_us, distance)
+    own = rows.take(np.argsort(rows.keys, kind="stable"))
+    starts = np.searchsorted(own.keys, np.arange(n + 1))
+    left, right = wanted // n, wanted % n
+    place, one = timeline.runs(starts[left], starts[left + 1] - starts[left])
+    codes, low, high = timeline.codes(
+        (own.keys, own.times),
+        (right[place], own.times[one] - apart_us),
+        (right[place], own.times[one] + apart_us),
     )
+    first, last = np.searchsorted(codes, low, "right"), np.searchsorted(codes, high, "left")
+    at, other = timeline.runs(first, np.maximum(last - first, 0))
+    one, place = one[at], place[at]
+    same = own.keys[other] == right[place]  # a time before an entity's rows is another's
+    one, other, place = one[same], other[same], place[same]
+    where = positions(own)
+    apart = np.sqrt(((where[one] - where[other]) ** 2).sum(axis=1))
+    times = np.maximum(own.times[one], own.times[other])
+    return _near_on_average(wanted, n, place, times, apart, width_us, slide_us, distance)
+
+
+def _ever_near(rows: Rows, apart_us: int, distance: float) -> tuple[Ints, int]:
+    """Return the pairs of entities that are near in a row, as numbers, and that of entities."""
+    first = np.arange(len(rows)) + 1
+    last = np.searchsorted(rows.times, rows.times + apart_us, "left")
+    at = positions(rows)
+    one, other = near_pairs(first, last, rows.keys, rows.keys, at, at, at - distance, at + distance)
+    kept = is_near(at[one], at[other], distance)
+    left, right = rows.keys[one[kept]], rows.keys[other[kept]]
+    n = int(rows.keys.max()) + 1
+    return np.unique(np.minimum(left, right) * n + np.maximum(left, right)), n
 
 
 def _near_on_average(
@@ -216,16 +225,37 @@ def _near_on_average(
 ) -> Following:
     """Return the windows in which the average distance of a pair is small."""
     panes = -(-times // slide_us)
-    begin = int(panes.min(initial=0)) if not len(panes) else int(panes.min())
-    n_panes = int(panes.max(initial=begin)) - begin + width_us // slide_us
-    cell = place * n_panes + (panes - begin)
-    shape = (len(pairs), n_panes)
-    total = np.bincount(cell, apart, shape[0] * n_panes).reshape(shape).cumsum(axis=1)
-    count = np.bincount(cell, minlength=shape[0] * n_panes).reshape(shape).cumsum(axis=1)
-    n = width_us // slide_us
+    if not len(panes):
+        none = np.empty(0, np.int64)
+        return Following(none, none, none, np.empty(0))
+    begin = int(panes.min())
+    n_panes = int(panes.max()) - begin + width_us // slide_us
+    cell, n = place * n_panes + (panes - begin), width_us // slide_us
+    windows = _by_window if len(pairs) * n_panes > n * len(cell) else _by_pane
+    at, mean = windows(cell, apart, len(pairs), n_panes, n)
+    kept = np.flatnonzero(mean < distance)
+    code, ticks = pairs[at[kept] // n_panes], at[kept] % n_panes
+    return Following(code // n_entities, code % n_entities, (ticks + begin) * slide_us, mean[kept])
+
+
+def _by_window(
+    cell: Indices, values: Floats, n_rows: int, n_panes: int, n: int
+) -> tuple[Indices, Floats]:
+    """Return windows and their means, each value told to all of its windows: where few are."""
+    del n_rows, n_panes
+    every = (cell[:, None] + np.arange(n)).ravel()
+    at, place = np.unique(every, return_inverse=True)
+    return at, np.bincount(place, np.repeat(values, n)) / np.bincount(place)
+
+
+def _by_pane(
+    cell: Indices, values: Floats, n_rows: int, n_panes: int, n: int
+) -> tuple[Indices, Floats]:
+    """Return the same by sums over panes, each a cell of a matrix: where most have values."""
+    shape, size = (n_rows, n_panes), n_rows * n_panes
+    total = np.bincount(cell, values, size).reshape(shape).cumsum(axis=1)
+    count = np.bincount(cell, minlength=size).reshape(shape).cumsum(axis=1)
     total[:, n:] -= total[:, :-n].copy()
     count[:, n:] -= count[:, :-n].copy()
-    pair, tick = np.nonzero((count > 0) & (total < distance * count))
-    mean = total[pair, tick] / count[pair, tick]
-    code = pairs[pair]
-    return Following(code // n_entities, code % n_entities, (tick + begin) * slide_us, mean)
+    at = np.flatnonzero(count)
+    return at, total.ravel()[at] / count.ravel()[at]

@@ -151,6 +151,13 @@ def test_extrema_at_ticks_are_those_of_the_envelope(segments, largest, width, ev
     np.testing.assert_allclose(found.values["x"], values, rtol=1e-9, atol=1e-6)
 
 
+def test_the_error_at_a_tick_is_the_greatest_in_its_window():
+    made = pieces(*((0, at, at + 1, {"x": [float(at)]}) for at in range(6)))
+    made = replace(made, errors={"x": np.array([0.0, 0.5, 0.1, 0.0, 0.2, 0.0])})
+    found = extrema_at(made, "x", SECOND // 2, SECOND, largest=True)
+    assert found.errors["x"].tolist() == [0.0, 0.5, 0.5, 0.1, 0.2, 0.2]
+
+
 def test_extrema_at_ticks_of_nothing_are_none():
     nothing = pieces((0, 0, 1, {"x": [1.0]})).take(np.empty(0, np.intp))
     assert len(extrema_at(nothing, "x", SECOND, SECOND, largest=True).times) == 0

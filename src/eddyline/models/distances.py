@@ -99,17 +99,21 @@ def distance_integral(position: Floats, velocity: Floats, length: Floats) -> Flo
         velocity: its change per second, ``[n, axes]``.
         length: seconds, ``[n]``.
     """
-    speed = np.sqrt((velocity**2).sum(axis=1))
+    speed = _norm(velocity)
     moving = speed > 0
     safe = np.where(moving, speed, 1.0)
     # Seconds from the nearest approach, and how near that is, in seconds of travel.
-    along = (position * velocity).sum(axis=1) / safe**2
+    along = _dot(position, velocity) / safe**2
     aside = position - along[:, None] * velocity
-    miss = np.sqrt((aside**2).sum(axis=1)) / safe
+    miss = _norm(aside) / safe
     near = moving & (np.maximum(np.abs(along), miss) <= _FAR * length)
-    found = _smooth(position, velocity, length)
-    closed = _primitive(along + length, miss) - _primitive(along, miss)
-    return np.where(near, speed * closed, found)
+    found = _norm(position) * length  # of those that do not move
+    far, near = np.flatnonzero(moving & ~near), np.flatnonzero(near)
+    found[far] = _smooth(position[far], velocity[far], length[far])
+    along, miss = along[near], miss[near]
+    closed = _primitive(along + length[near], miss) - _primitive(along, miss)
+    found[near] = speed[near] * closed
+    return found
 
 
 def _primitive(at: Floats, miss: Floats) -> Floats:
@@ -129,5 +133,20 @@ def _smooth(position: Floats, velocity: Floats, length: Floats) -> Floats:
     found = np.zeros(len(length))
     for node, weight in zip(_NODES, _WEIGHTS, strict=True):
         at = length * (node + 1) / 2
-        found += weight * np.sqrt(((position + velocity * at[:, None]) ** 2).sum(axis=1))
+        squares = np.zeros(len(length))
+        for one, change in zip(position.T, velocity.T, strict=True):
+            squares += (one + change * at) ** 2
+        found += weight * np.sqrt(squares)
     return found * length / 2
+
+
+def _norm(vectors: Floats) -> Floats:
+    return np.sqrt(_dot(vectors, vectors))
+
+
+def _dot(one: Floats, other: Floats) -> Floats:
+    """Return the products of vectors, ``[n, axes]``: axis by axis, rows are too short for NumPy."""
+    found = np.zeros(len(one))
+    for mine, others in zip(one.T, other.T, strict=True):
+        found += mine * others
+    return found

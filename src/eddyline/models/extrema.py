@@ -102,13 +102,13 @@ def extrema_at(
     if coefs[:, 2:].any():
         turns = polynomials.breaks(polynomials.derivative(coefs), length)
     starts = np.append(np.flatnonzero(timeline.is_first(solid.keys)), len(solid))
-    at = (width_us, every_us)
-    owners, times, values = least_at(starts, solid.lo, solid.hi, coefs, turns, *at)
-    error, errors = solid.errors[attribute], np.zeros(len(times))
-    if error.any():
-        # An extreme moves by no more than the segment in the window that may move most.
-        level = -error[:, None]
-        errors = -least_at(starts, solid.lo, solid.hi, level, np.empty((len(solid), 0)), *at)[2]
+    owners, times, values = least_at(starts, solid.lo, solid.hi, coefs, turns, width_us, every_us)
+    errors = np.zeros(len(times))
+    if solid.errors[attribute].any():
+        # An extreme moves by no more than what it is of: by the greatest error in the window.
+        lowest, never = -solid.errors[attribute][:, None], np.empty((len(solid), 0))
+        found = least_at(starts, solid.lo, solid.hi, lowest, never, width_us, every_us)
+        errors = -found[2]
     keys = solid.keys[starts[owners]]
     return Samples(keys, times, {attribute: values * sign}, {attribute: errors})
 
