@@ -109,6 +109,19 @@ def test_average_distances_over_several_pieces_and_with_gaps():
     assert part.values["distance"] == pytest.approx([1, 2, 3.5], abs=1e-12)
 
 
+def test_average_distances_where_a_position_is_not_known():
+    nan = float("nan")
+    segments = pieces(
+        (0, 0, 4, {"a.x": [0, 1], "b.x": [0, 0]}),
+        (0, 4, 5, {"a.x": [4, 0], "b.x": [nan, nan]}),
+        (0, 5, 8, {"a.x": [4, 0], "b.x": [0, 0]}),
+        start=EPOCH,
+    )
+    found = average_distances(segments, {"a.x": "b.x"}, 2 * SECOND, SECOND)
+    assert ((found.times - EPOCH) // SECOND).tolist() == [2, 3, 4, 7]
+    assert found.values["distance"] == pytest.approx([1, 2, 3, 4])
+
+
 def test_average_distances_of_curves_are_refused():
     segments = pieces((0, 0, 4, {"a.x": [0, 1, 1], "b.x": [0, 0, 0]}))
     with pytest.raises(NotSupportedError, match="linear models"):

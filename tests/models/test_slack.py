@@ -39,6 +39,16 @@ def test_t20_two_comparisons_are_nearest_where_they_are_violated_alike():
     assert slack_of("t > 3 AND t < 1", (0, 0, 4, {"t": [0, 1]})) == pytest.approx([1], abs=1e-9)
 
 
+def test_slack_where_two_comparisons_change_places():
+    row = (0, 0, 6, {"x": [10, -1], "y": [4, 1]})
+    assert slack_of("x < 5 AND y < 5", row) == pytest.approx([2])  # at 3, where both are 7
+    live = watched(pieces(row, start=EPOCH), read_condition("x < 3 OR y < 3", ["x", "y"]), {})
+    # Before 3 that of y is nearer, behind it that of x: both are held to the nearer one.
+    near = codes(live, [1, 1, 5, 5], x=[7.01, 6.99, 3.01, 2.99], y=[5, 5, 9, 9])
+    assert near == [WITHIN, VIOLATES, WITHIN, VIOLATES]
+    assert codes(live, [1, 5], x=[9, 5], y=[3.01, 6.99]) == [WITHIN, VIOLATES]
+
+
 def test_t2_slack_of_a_join_is_up_to_where_it_ends():
     left = pieces((0, 0, 8, {"x": [10, 2]}), start=EPOCH)
     right = pieces((0, 3, 10, {"y": [0, 1, 0.5]}, 3), start=EPOCH)

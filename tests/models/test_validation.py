@@ -11,8 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eddyline.models.bounds import Bound
-from eddyline.models.condition_text import read_condition
+from eddyline.models.condition_text import read_condition, read_expression
+from eddyline.models.expressions import projected
+from eddyline.models.plans import Mapped, Source
+from eddyline.models.precision import inverted
 from eddyline.models.slack import watched
+from eddyline.models.updates import overridden
 from eddyline.models.validation import LATE, NO_MODEL, VIOLATES, WITHIN, Live, validated
 from tests.models.pieces import SECOND, pieces
 
@@ -197,6 +201,49 @@ def test_any_cut_into_batches_gives_what_a_loop_over_rows_gives(rows, cuts, text
         codes += found.codes.tolist()
     assert codes == expected
     assert asked == n_models
+
+
+OUTPUTS = {"sum": "2 * x - y", "product": "x * y", "square": "x * x - 3 * y"}
+
+
+@given(
+    text=st.sampled_from([*OUTPUTS.values()]),
+    bound=st.sampled_from([Bound(0.5), Bound(3.0), Bound(0.0)]),
+    seed=st.integers(0, 2**32),
+)
+def test_outputs_of_models_are_within_their_bounds_of_what_rows_give(text, bound, seed):
+    """From the bound of an output to those of inputs, to models, and back: at every row."""
+    rng = np.random.default_rng(seed)
+    rows = of(np.cumsum(rng.integers(1, 4, 90)) / 3, np.zeros(90), keys=rng.integers(0, 2, 90))
+    expression = read_expression(text, ["x", "y"])
+    plan = Mapped(Source("rows", ("x", "y")), {"o": expression})
+    values = {"rows": {"x": (-100.0, 100.0), "y": (-100.0, 100.0)}}
+    bounds = inverted(plan, {"o": bound}, values).bounds["rows"]
+    off = rng.choice([0.0, 1 - 1e-9, -1 + 1e-9, 1.1, -1.1], (2, 90))
+    rows.values["x"] = rows.times / SECOND + off[0] * bounds["x"].value
+    rows.values["y"] = 3.0 + off[1] * bounds["y"].value
+    made = []
+
+    def remodel(at):
+        made.append(rows.models(at))
+        return Live.within(made[-1], bounds)
+
+    validated(start(), rows.keys, rows.times, rows.values, remodel)
+    every = joined_segments(made)
+    models = overridden(every, np.arange(len(every)))
+    outputs = projected(models, {"o": expression})
+    x, y = rows.values["x"], rows.values["y"]
+    expected = {"2 * x - y": 2 * x - y, "x * y": x * y, "x * x - 3 * y": x * x - 3 * y}[text]
+    for key, time, value in zip(rows.keys, rows.times, expected, strict=True):
+        own = (outputs.keys == key) & (outputs.lo <= time) & (time < outputs.hi)
+        (row,) = np.flatnonzero(own)
+        since = (time - outputs.origin[row]) / SECOND
+        found = np.polyval(outputs.coefs["o"][row][::-1], since)
+        assert abs(found - value) <= bound.value + 1e-9 * (1 + abs(value))
+
+
+def joined_segments(parts):
+    return Live.joined([Live.within(each, {}) for each in parts]).segments
 
 
 @pytest.mark.parametrize("n", [1, 3000])

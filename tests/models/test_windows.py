@@ -15,6 +15,7 @@ from eddyline.models.solving import where
 from eddyline.models.windows import averages_at, sums_at, windowed_average, windowed_sum
 from tests.models.pieces import EPOCH, SECOND, drawn, pieces, ranges, value
 
+NAN = float("nan")
 START = pytest.mark.parametrize("start", [0, EPOCH])
 
 
@@ -173,6 +174,73 @@ def test_nothing_points_and_tombstones():
     for given_ in (segments, segments.take(np.arange(0))):
         assert len(windowed_sum(given_, SECOND)) == 0
         assert len(averages_at(given_, SECOND, SECOND).times) == 0
+
+
+def test_segments_without_values_are_gaps():
+    segments = pieces(
+        (0, 0, 5, {"x": [2, 0]}), (0, 5, 6, {"x": [NAN, NAN]}), (0, 6, 12, {"x": [4, 0]})
+    )
+    assert ranges(windowed_sum(segments, 2 * SECOND)) == [(2, 5), (8, 12)]
+    assert ranges(windowed_average(segments, 2 * SECOND, covered=True)) == [(2, 5), (6, 7), (8, 12)]
+    found = averages_at(segments, 2 * SECOND, SECOND // 2, covered=True)
+    rows = dict(zip((found.times / SECOND).tolist(), found.values["x"].tolist(), strict=True))
+    assert (rows[5.5], rows[6.5], rows[11.5]) == (2, 3, 4)
+    assert len(windowed_sum(segments.take(np.array([1])), SECOND)) == 0
+
+
+@given(
+    segments=drawn(("x", "y"), start=EPOCH),
+    width=st.sampled_from([0.1, 0.5, 1.7, 6.0]),
+    covered=st.booleans(),
+    seed=st.integers(0, 2**32),
+)
+def test_an_attribute_without_values_is_as_if_its_segments_were_not_there(
+    segments, width, covered, seed
+):
+    rng = np.random.default_rng(seed)
+    segments = replace(
+        segments, errors={name: rng.random(len(segments)) for name in segments.coefs}
+    )
+    missing = {name: rng.random(len(segments)) < 0.4 for name in segments.coefs}
+    for name, rows in missing.items():
+        segments.coefs[name][rows] = NAN
+        segments.errors[name][rows] = 0.0
+    width_us, every = round(width * SECOND), SECOND // 3
+    for name, rows in missing.items():
+        alone = replace(
+            segments,
+            coefs={name: segments.coefs[name]},
+            errors={name: segments.errors[name]},
+        ).take(~rows)
+        for of in (windowed_sum, windowed_average):
+            own, both = (
+                of(alone, width_us, covered=covered),
+                of(segments, width_us, covered=covered),
+            )
+            agree(sampled(own, every), sampled(both, every), name, alone)
+            if len(own):
+                assert np.nanmax(both.errors[name]) >= own.errors[name].max() * (1 - 1e-9)
+        for at in (sums_at, averages_at):
+            agree(
+                at(alone, width_us, every, covered=covered),
+                at(segments, width_us, every, covered=covered),
+                name,
+                alone,
+            )
+
+
+def agree(own, both, name, alone):
+    """Compare rows; while other attributes go on, windows go on to see what there was of one."""
+    found = {
+        (int(key), int(time)): value
+        for key, time, value in zip(both.keys, both.times, both.values[name], strict=True)
+        if not np.isnan(value)
+    }
+    rows = zip(own.keys.tolist(), own.times.tolist(), own.values[name], strict=True)
+    for key, time, value_ in rows:
+        assert found.pop((key, time)) == pytest.approx(value_, rel=1e-9, abs=1e-9)
+    for key, time in found:
+        assert time >= alone.hi[alone.keys == key].max()
 
 
 def numeric(segments, key, at, width):

@@ -14,7 +14,7 @@ from eddyline.errors import NotSupportedError
 from eddyline.models import polynomials
 from eddyline.models.sampling import Samples
 from eddyline.models.segments import in_seconds
-from eddyline.models.windows import polynomial_part, windows_at
+from eddyline.models.windows import has_values, polynomial_part, windows_at
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -52,6 +52,7 @@ def average_distances(
         NotSupportedError: an attribute is of a degree above 1.
     """
     for name in [*axes, *axes.values()]:
+        pairs = pairs.take(has_values(pairs.coefs[name]))  # without a position there is a gap
         if pairs.coefs[name][:, 2:].any():
             msg = (
                 f"the average distance takes linear models, {name!r} has a degree of "

@@ -6,7 +6,9 @@ from one piece into the next: at most twice as many pieces as there are segments
 
 A sum over time is an integral: an average is weighted by time, not by rows. A window counts once
 segments cover all of it; with ``covered`` it counts as soon as they cover a part, and averages
-divide by the covered time. Points have no length and count as nothing; tombstones are gaps.
+divide by the covered time. Points have no length and count as nothing; tombstones are gaps, and so
+are segments without values for the attribute that has none: it has no value where a window does not
+count because of them, and nothing is there where no attribute has one.
 """
 
 from __future__ import annotations
@@ -48,6 +50,17 @@ class Track:
     hi: Ints
     rows: Indices
 
+    @property
+    def pieces(self) -> Mask:
+        """Which pieces are no gaps."""
+        return self.rows >= 0
+
+    def valued(self, name: str) -> Mask:
+        """Return on which pieces an attribute has values."""
+        found = self.pieces
+        found[found] = has_values(self.segments.coefs[name])[self.rows[found]]
+        return found
+
 
 @dataclass(frozen=True)
 class Windows:
@@ -74,27 +87,33 @@ class Windows:
     @property
     def covered(self) -> Ints:
         """How much of each window segments cover, in microseconds."""
+        return self.covered_by(self.track.pieces)
+
+    def covered_by(self, pieces: Mask) -> Ints:
+        """Return how much of each window some of the track's pieces cover, in microseconds."""
         track = self.track
-        time = np.where(track.rows >= 0, track.hi - track.lo, 0)
+        time = np.where(pieces, track.hi - track.lo, 0)
         before = np.cumsum(time) - time
 
         def until(places: Indices, at: Ints) -> Ints:
-            inside: Ints = before[places] + np.where(
-                track.rows[places] >= 0, at - track.lo[places], 0
-            )
+            inside: Ints = before[places] + np.where(pieces[places], at - track.lo[places], 0)
             return inside
 
         return until(self.head, self.at) - until(self.tail, self.at - self.width)
 
     @property
     def covered_s(self) -> Floats:
-        """The same in seconds."""
+        """How much of each window segments cover, in seconds."""
         return in_seconds(self.covered)
 
     @property
     def gains(self) -> Ints:
-        """By how much that changes in a microsecond: 1, 0 or -1."""
-        there = (self.track.rows >= 0).astype(np.int64)
+        """By how much what is covered changes in a microsecond: 1, 0 or -1."""
+        return self.gains_by(self.track.pieces)
+
+    def gains_by(self, pieces: Mask) -> Ints:
+        """Return the same for some of the track's pieces."""
+        there = pieces.astype(np.int64)
         return there[self.head] - there[self.tail]
 
     def integrals(self, part: Part) -> Floats:
@@ -128,8 +147,8 @@ def windowed_sum(segments: Segments, width_us: int, *, covered: bool = False) ->
         Segments of the same entities, of a degree more, in units of the attribute times seconds.
     """
     windows, hi = _pieces(segments, width_us)
-    kept = _counted(windows, is_covered=covered)
-    return _segments(windows.take(kept), hi[kept], np.ones(int(kept.sum())))
+    kept = _counted(windows, windows.track.pieces, is_covered=covered)
+    return _segments(windows.take(kept), hi[kept], is_covered=covered, is_average=False)
 
 
 def windowed_average(segments: Segments, width_us: int, *, covered: bool = False) -> Segments:
@@ -139,9 +158,8 @@ def windowed_average(segments: Segments, width_us: int, *, covered: bool = False
     window moves on; ``averages_at`` gives the others at ticks. Arguments as above.
     """
     windows, hi = _pieces(segments, width_us)
-    kept = _counted(windows, is_covered=covered) & (windows.gains == 0)
-    windows = windows.take(kept)
-    return _segments(windows, hi[kept], windows.covered_s)
+    kept = _counted(windows, windows.track.pieces, is_covered=covered)
+    return _segments(windows.take(kept), hi[kept], is_covered=covered, is_average=True)
 
 
 def sums_at(segments: Segments, width_us: int, every_us: int, *, covered: bool = False) -> Samples:
@@ -154,7 +172,7 @@ def sums_at(segments: Segments, width_us: int, every_us: int, *, covered: bool =
         covered: as above.
     """
     windows = windows_at(segments, width_us, every_us, covered=covered)
-    return _samples(windows, np.ones(len(windows.at)))
+    return _samples(windows, is_covered=covered, is_average=False)
 
 
 def averages_at(
@@ -162,7 +180,7 @@ def averages_at(
 ) -> Samples:
     """Return the average over the windows that close at ticks; arguments as above."""
     windows = windows_at(segments, width_us, every_us, covered=covered)
-    return _samples(windows, windows.covered_s)
+    return _samples(windows, is_covered=covered, is_average=True)
 
 
 def windows_at(segments: Segments, width_us: int, every_us: int, *, covered: bool) -> Windows:
@@ -175,9 +193,17 @@ def windows_at(segments: Segments, width_us: int, every_us: int, *, covered: boo
     return windows.take((windows.covered > 0) if covered else (windows.covered == width_us))
 
 
+def has_values(coefs: Floats) -> Mask:
+    """Return which segments have values of an attribute: where none has, coefficients are NaN."""
+    return np.asarray(~np.isnan(coefs).any(axis=1))
+
+
 def track_of(segments: Segments, width_us: int) -> Track:
     """Return the segments that have a length, with the gaps before and between them."""
-    solid = segments.under(segments.solid).ordered
+    empty = np.ones(len(segments), np.bool_)
+    for each in segments.coefs.values():
+        empty &= ~has_values(each)
+    solid = segments.under(segments.solid & ~empty).ordered
     keys, lo, hi = solid.keys, solid.lo, solid.hi
     first = timeline.is_first(keys)
     before = np.where(first, lo - width_us, np.roll(hi, 1))
@@ -245,27 +271,40 @@ def _pieces(segments: Segments, width_us: int) -> tuple[Windows, Ints]:
     return _windows(track, width_us, keys[:-1][follows], times[:-1][follows]), times[1:][follows]
 
 
-def _counted(windows: Windows, *, is_covered: bool) -> Mask:
-    """Return the windows that count until the formula changes."""
-    found: Mask = (windows.covered == windows.width) & (windows.gains == 0)
-    return ((windows.covered > 0) | (windows.gains > 0)) if is_covered else found
+def _counted(windows: Windows, pieces: Mask, *, is_covered: bool) -> Mask:
+    """Return the windows that count until the formula changes, if some pieces are no gaps."""
+    time, gains = windows.covered_by(pieces), windows.gains_by(pieces)
+    found: Mask = (time == windows.width) & (gains == 0)
+    return ((time > 0) | (gains > 0)) if is_covered else found
 
 
-def _segments(windows: Windows, hi: Ints, divisor: Floats) -> Segments:
+def _segments(windows: Windows, hi: Ints, *, is_covered: bool, is_average: bool) -> Segments:
     """Return the integrals over windows as segments from ``windows.at`` on."""
-    given = windows.track.segments
+    track = windows.track
     length = in_seconds(hi - windows.at)
     coefs, errors = {}, {}
-    for name, each in given.coefs.items():
-        coefs[name] = _formulas(windows, each) / divisor[:, None]
+    nothing = np.ones(len(hi), np.bool_)
+    for name, each in track.segments.coefs.items():
+        pieces = track.valued(name)
+        counts = _counted(windows, pieces, is_covered=is_covered)
+        divisor = np.ones(len(hi))
+        if is_average:
+            counts &= windows.gains_by(pieces) == 0
+            divisor[counts] = in_seconds(windows.covered_by(pieces)[counts])
+        coefs[name] = _formulas(windows, _without_gaps(each)) / divisor[:, None]
+        coefs[name][~counts] = np.nan
+        nothing &= ~counts
         errors[name] = np.zeros(len(hi))
-        if given.errors[name].any():
+        given = np.where(has_values(each), track.segments.errors[name], 0.0)
+        if given.any():
             # An error is constant on a segment: its integral over the window is linear in between.
-            bound = _formulas(windows, given.errors[name][:, None])
+            bound = _formulas(windows, given[:, None])
             errors[name] = np.maximum(bound[:, 0], polynomials.evaluate(bound, length)) / divisor
+            errors[name][~counts] = 0.0
     none = np.zeros(len(hi), np.bool_)
-    keys = windows.track.keys[windows.head]
-    return Segments(keys, windows.at, windows.at, hi, none, none.copy(), coefs, errors)
+    keys = track.keys[windows.head]
+    made = Segments(keys, windows.at, windows.at, hi, none, none.copy(), coefs, errors)
+    return made.take(~nothing) if coefs else made
 
 
 def _formulas(windows: Windows, coefs: Floats) -> Floats:
@@ -286,15 +325,27 @@ def _moving(windows: Windows, coefs: Floats, pieces: Indices, at: Ints) -> Float
     return found
 
 
-def _samples(windows: Windows, divisor: Floats) -> Samples:
-    segments = windows.track.segments
-    values = {
-        name: windows.integrals(polynomial_part(segments, each)) / divisor
-        for name, each in segments.coefs.items()
-    }
-    # An error is a constant on a segment: that of an integral is the errors' integral.
-    errors = {
-        name: windows.integrals(polynomial_part(segments, each[:, None])) / divisor
-        for name, each in segments.errors.items()
-    }
-    return Samples(windows.track.keys[windows.head], windows.at, values, errors)
+def _samples(windows: Windows, *, is_covered: bool, is_average: bool) -> Samples:
+    track = windows.track
+    values, errors = {}, {}
+    nothing = np.ones(len(windows.at), np.bool_)
+    for name, each in track.segments.coefs.items():
+        time = windows.covered_by(track.valued(name))
+        counts = (time > 0) if is_covered else (time == windows.width)
+        divisor = np.where(counts, in_seconds(time), 1.0) if is_average else 1.0
+        part = polynomial_part(track.segments, _without_gaps(each))
+        values[name] = np.where(counts, windows.integrals(part) / divisor, np.nan)
+        # An error is a constant on a segment: that of an integral is the errors' integral.
+        valued = np.where(has_values(each), track.segments.errors[name], 0.0)
+        errors[name] = windows.integrals(polynomial_part(track.segments, valued[:, None])) / divisor
+        nothing &= ~counts
+    kept = ~nothing if values else np.ones(len(windows.at), np.bool_)
+    keys = track.keys[windows.head][kept]
+    taken = [{name: each[kept] for name, each in every.items()} for every in (values, errors)]
+    return Samples(keys, windows.at[kept], *taken)
+
+
+def _without_gaps(coefs: Floats) -> Floats:
+    """Return coefficients that are 0 where there is no value: nothing, as gaps are."""
+    valued = has_values(coefs)
+    return coefs if valued.all() else np.where(valued[:, None], coefs, 0.0)
