@@ -17,6 +17,8 @@ from sqlglot import exp
 from eddyline.errors import NotSupportedError, OptionError, QueryError
 from eddyline.models.blocks import entity_blocks, tables
 from eddyline.models.bounds import MAX_DEGREE
+from eddyline.models.fitted import Part
+from eddyline.models.fitting import FitReport
 from eddyline.models.rows import Keyed, entity_ids, list_matrix, micros_of, table_of
 from eddyline.models.segments import Segments
 from eddyline.registry import checked_text
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from sqlglot import Expr
+
+    from eddyline.data.arrays import Floats, Indices
 
 TIME = "t"
 """The variable of equations: seconds since the instant of a row."""
@@ -173,6 +177,17 @@ class Declared:
         for table in entity_blocks(tables(batches), self.keys):
             yield table_of(declared(table, self), table.column(self.time).type.tz)
 
+    def part(self, rows: pa.Table, until: int, known: pa.Table | None) -> Part:  # noqa: ARG002
+        """Return the segments of rows that no row from an instant on changes; as of ``Fit``."""
+        made, places = _made(rows, self)
+        segments = made.segments
+        is_last = np.ones(len(segments), np.bool_)
+        is_last[:-1] = segments.keys[1:] != segments.keys[:-1]
+        waits = is_last & (segments.hi > until)
+        report = FitReport(n_rows=len(rows) - int(waits.sum()), n_segments=int((~waits).sum()))
+        done = Keyed(segments.take(~waits), made.entities)
+        return Part(done, rows.take(pa.array(places[waits])), None, report)
+
     def __str__(self) -> str:
         told = ", ".join(f"{name} = {each.text}" for name, each in self.equations.items())
         return f"model {told}; horizon {self.horizon_us * 1e-6:g} s"
@@ -188,10 +203,15 @@ def declared(table: pa.Table, how: Declared) -> Keyed:
         table: keys, times, and a list of coefficients for each attribute.
         how: what they mean.
     """
+    return _made(table, how)[0]
+
+
+def _made(table: pa.Table, how: Declared) -> tuple[Keyed, Indices]:
+    """Return segments by entity and time, and the row of each."""
     ids, first = entity_ids(table, how.keys)
     times = micros_of(table.column(how.time))
     coefs = {name: _complete(list_matrix(table.column(name))) for name in how.equations}
-    says = ~np.logical_and.reduce([np.isnan(each[:, 0]) for each in coefs.values()])
+    says = np.stack([~np.isnan(each[:, 0]) for each in coefs.values()]).any(axis=0)
     ranks = [each[:, at] for each in coefs.values() for at in range(each.shape[1])]
     order = np.lexsort((*reversed(ranks), times, ids))
     order = order[says[order]]
@@ -214,9 +234,9 @@ def declared(table: pa.Table, how: Declared) -> Keyed:
         {name: each[order] for name, each in coefs.items()},
         {name: np.zeros(len(lo)) for name in coefs},
     )
-    return Keyed(segments, table.select(list(how.keys)).take(pa.array(first)))
+    return Keyed(segments, table.select(list(how.keys)).take(pa.array(first))), order
 
 
-def _complete(coefs: np.ndarray) -> np.ndarray:
+def _complete(coefs: Floats) -> Floats:
     """Return coefficients of which one that is not there (NULL, NaN, infinite) makes all so."""
     return np.where(np.isfinite(coefs).all(axis=1)[:, None], coefs, np.nan)

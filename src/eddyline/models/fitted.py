@@ -10,13 +10,37 @@ import pyarrow as pa
 
 from eddyline.models.blocks import BLOCK_ROWS
 from eddyline.models.fitting import Carried, FitReport, fit_part
-from eddyline.models.rows import Keyed, is_other_entity, micros_of, table_of, values_of
+from eddyline.models.rows import (
+    Keyed,
+    entity_ids,
+    ids_together,
+    is_other_entity,
+    list_matrix,
+    micros_of,
+    table_of,
+    values_of,
+)
 from eddyline.sql.parsing import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from eddyline.models.bounds import Bound, FitOptions
+
+
+_CODE, _SPACING, _ANCHORS = "__code", "__spacing", "__anchors"
+
+
+@dataclass(frozen=True)
+class Part:
+    """What came of the rows of a stream up to an instant."""
+
+    segments: Keyed
+    held: pa.Table
+    """Rows that have to come again."""
+    known: pa.Table | None
+    """To be given with them."""
+    report: FitReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +61,59 @@ class Fit:
         """Yield the segments of the rows of a task, which come by entity and time."""
         for found, zone, _ in fitted(batches, self):
             yield table_of(found, zone)
+
+    def part(self, rows: pa.Table, until: int, known: pa.Table | None) -> Part:
+        """Return the segments of rows that no row from an instant on changes.
+
+        Args:
+            rows: those that were held, and all others before the instant; in any order.
+            until: the instant (µs).
+            known: what the part before told.
+        """
+        assert self.options.max_gap_us is not None
+        ids, first = entity_ids(rows, self.keys)
+        times = micros_of(rows.column(self.time))
+        order = np.lexsort((times, ids))
+        last = np.full(len(first), np.iinfo(np.int64).min)
+        np.maximum.at(last, ids, times)
+        found = fit_part(
+            ids[order],
+            times[order],
+            {name: each[order] for name, each in values_of(rows, self.within).items()},
+            self.within,
+            self.options,
+            goes_on=last >= until - self.options.max_gap_us,
+            carried=None if known is None else self._carried(rows, known),
+        )
+        entities = rows.select(list(self.keys)).take(pa.array(first))
+        return Part(
+            Keyed(found.segments, entities),
+            rows.take(pa.array(order[found.held])),
+            self._known(entities, found.carried),
+            found.report,
+        )
+
+    def _known(self, entities: pa.Table, carried: Carried) -> pa.Table:
+        """Return what is carried as a table, by keys."""
+        columns = {name: entities.column(name).take(pa.array(carried.keys)) for name in self.keys}
+        size = len(self.within)
+        offsets = np.arange(len(carried.keys) + 1, dtype=np.int32) * size
+        anchors = pa.ListArray.from_arrays(
+            pa.array(offsets, pa.int32()), pa.array(carried.anchors.ravel())
+        )
+        own = {_CODE: pa.array(carried.codes), _SPACING: pa.array(carried.spacings)}
+        return pa.table({**columns, **own, _ANCHORS: anchors})
+
+    def _carried(self, rows: pa.Table, known: pa.Table) -> Carried:
+        """Return what a table says of entities, by the ids that they have among rows."""
+        ids = ids_together([rows, known], self.keys)[1]
+        order = np.argsort(ids)
+        return Carried(
+            ids[order],
+            known.column(_CODE).to_numpy()[order],
+            known.column(_SPACING).to_numpy()[order],
+            list_matrix(known.column(_ANCHORS))[order].reshape(len(ids), len(self.within)),
+        )
 
     def __str__(self) -> str:
         bounds = ", ".join(f"{name} within {bound}" for name, bound in self.within.items())

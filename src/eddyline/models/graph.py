@@ -141,6 +141,20 @@ def sees_entities(node: Node) -> bool:
     )
 
 
+def reach(node: Node) -> int:
+    """Return how far behind an instant its result is looked at (µs)."""
+    found: dict[int, int] = {}
+    for each in parts(node):
+        match each:
+            case Input():
+                found[id(each)] = 0
+            case Unary(step, of):
+                found[id(each)] = found[id(of)] + getattr(step, "width_us", 0)
+            case SameEntity(left, right):
+                found[id(each)] = max(found[id(left)], found[id(right)])
+    return found[id(node)]
+
+
 def run(node: Node, inputs: Sequence[Keyed]) -> Keyed | Rows:
     """Return what comes out of a graph over segments of some entities."""
     found: dict[int, Keyed | Rows] = {}

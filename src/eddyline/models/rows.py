@@ -140,6 +140,16 @@ def entity_ids(table: pa.Table, keys: Sequence[str]) -> tuple[Ints, Indices]:
     return number[ids], first[order]
 
 
+def ids_together(tables: Sequence[pa.Table], keys: Sequence[str]) -> list[Ints]:
+    """Number the entities of the rows of several tables alike, in the order in which they come."""
+    own = [each.select(list(keys)) for each in tables]
+    ids = entity_ids(pa.concat_tables(own), keys)[0] if keys else None
+    ends = np.cumsum([len(each) for each in tables])
+    if ids is None:
+        return [np.zeros(len(each), np.int64) for each in tables]
+    return list(np.split(ids, ends[:-1]))
+
+
 def in_key_order(given: Keyed) -> Keyed:
     """Return segments whose entities are numbered by their keys, and not as they come."""
     entities = given.entities

@@ -17,7 +17,7 @@ from eddyline.models.segments import in_seconds
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from eddyline.data.arrays import Floats, Indices, Ints
+    from eddyline.data.arrays import Floats, Indices, Ints, Mask
     from eddyline.models.segments import Segments
 
 
@@ -36,6 +36,14 @@ class Samples:
     times: Ints
     values: Mapping[str, Floats]
     errors: Mapping[str, Floats]
+
+    def take(self, rows: Indices | Mask) -> Samples:
+        """Return the rows at places or under a mask."""
+        values, errors = (
+            {name: each[rows] for name, each in given.items()}
+            for given in (self.values, self.errors)
+        )
+        return Samples(self.keys[rows], self.times[rows], values, errors)
 
 
 @dataclass(frozen=True)
