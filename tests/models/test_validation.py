@@ -153,11 +153,13 @@ def slow_code(live, piece, time, rows, row):
             of_[name][piece][0] for of_ in (live.segments.coefs, live.below, live.above)
         )  # fmt: skip
         far = below if value < model else above
-        if np.isinf(far) and min(below, above) >= 0:
+        if min(below, above) < 0:
+            return VIOLATES
+        if np.isinf(far):
             continue
         far += live.shares[name][piece] * abs(value)
         near = abs(value - model) < far if live.is_strict[piece] else abs(value - model) <= far
-        if np.isinf(far) or not near:
+        if not near:
             return VIOLATES
     return WITHIN
 

@@ -5,9 +5,9 @@
 (``joins``), least and greatest values (``extrema``), sums and averages over windows (``windows``),
 rows at ticks (``sampling``); ``updates`` says what later ones leave of them. ``precision`` takes
 bounds of outputs back to inputs (``plans``, ``splits``), ``slack`` those of conditions that do not
-hold, ``validation`` drops the rows that are within either, and ``exact`` says which rows have to be
-read for the answer without models. ``polynomials``, ``timeline`` and ``tolerances`` have the
-arithmetic. Imports what stands above ``models/`` and no operator.
+hold, ``validation`` drops rows within either (``watching``: of several queries), and ``exact`` says
+which rows have to be read for the answer without models. ``polynomials``, ``timeline`` and
+``tolerances`` have the arithmetic. Imports what stands above ``models/`` and no operator.
 """
 
 from importlib import import_module

@@ -38,8 +38,8 @@ class Live:
 
     Distances are polynomials of time as models are, so that they may be as far as a predicate is
     from being true: on the segments' origins, ``[m, degree + 1]``, in the attribute's unit. An
-    infinite one (as the lowest coefficient, others 0) is any distance, as long as that on the other
-    side is not below 0.
+    infinite one (as the lowest coefficient, others 0) is any distance. One below 0 leaves no room
+    on either side: what holds of the models themselves is not sure.
 
     Attributes:
         segments: models in the order of entities and time; those of an entity do not overlap.

@@ -84,11 +84,11 @@ def code_of(
         off = value - model
         is_below = off < 0
         far = distance_at(numbers, piece, at, width if is_below else 2 * width, width, tau)
-        if far == np.inf:
-            # One side is free while the other has room: without any, models themselves are news.
-            if distance_at(numbers, piece, at, 2 * width if is_below else width, width, tau) >= 0:
-                continue
+        # A side may be free only while the other has room: without any, models themselves are news.
+        if distance_at(numbers, piece, at, 2 * width if is_below else width, width, tau) < 0:
             return VIOLATES
+        if far == np.inf:
+            continue
         far += numbers[piece, at, 3 * width] * abs(value)
         if not (abs(off) < far if is_strict else abs(off) <= far):
             return VIOLATES
