@@ -118,7 +118,7 @@ def following_on_segments(segments: Segments) -> Samples:
     """Return pairs that are near on average, at ticks: those that are ever that near."""
     pairs = joined_among(segments, names=("a", "b"), within={"x": NEAR_M, "y": NEAR_M}).segments
     axes = {"a.x": "b.x", "a.y": "b.y"}
-    found = average_distances(pairs, axes, Q5_WIDTH_US, Q5_SLIDE_US)
+    found = average_distances(pairs, axes, Q5_WIDTH_US, Q5_SLIDE_US, below=NEAR_M)
     kept = np.flatnonzero(found.values["distance"] < NEAR_M)
     return Samples(
         found.keys[kept],

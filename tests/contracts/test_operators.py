@@ -20,6 +20,12 @@ from pyspark.sql import DataFrame
 import eddyline as el
 from eddyline.aggregates.functions import AGGREGATES
 from eddyline.errors import StateError
+from eddyline.models import graph
+from eddyline.models.declared import Declared, read_equations
+from eddyline.models.step import ModelStep
+from eddyline.models.steps import Sample as ModelSample
+from eddyline.models.steps import Shape
+from eddyline.models.streaming import StreamPlan
 from eddyline.query.aggregates import CALL, GROUP, AggregateCall
 from eddyline.query.correlations import CorrelateStep, Correlation, Reference
 from eddyline.query.planned import steps
@@ -95,6 +101,14 @@ MATCHES = (
 )
 ALERTS = ProjectStep("m", ("bigint(__carried) AS id", "bigint(__key[0]) AS w"))
 """A correlation of rows of one rule by ``w``: matches, and its alerts."""
+
+
+LEVELS = StreamPlan(
+    Declared(("w",), "time", read_equations({"x": "v"}), 1_000_000),
+    graph.Unary(ModelSample(1_000_000), graph.Input(0, Shape(("w",), ("x",)))),
+    Shape(("w",), ("x",)),
+)
+"""Rows as models that hold for a second, and their values at each second."""
 
 
 def _member(length_s, slide_s, by, *calls):
@@ -200,6 +214,13 @@ CASES = {
         "SELECT id, v, w FROM rows WHERE v < 50 "
         "UNION ALL SELECT id + 1, v, w FROM rows WHERE w > 3",
         adapts=False,
+    ),
+    ModelStep: Case(
+        lambda **_: ModelStep("s", LEVELS),
+        "SELECT w, time, double(v) AS x, 0D AS err_x "
+        f"FROM {TIMED} WHERE time < (SELECT max(time) FROM {TIMED})",
+        adapts=False,
+        time="timestamp_seconds(id)",
     ),
     NewestStep: Case(
         lambda **_: NewestStep("s", "w", "v", ("id",)),

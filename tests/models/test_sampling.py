@@ -12,7 +12,7 @@ from eddyline.models.condition_text import read_condition
 from eddyline.models.distances import average_distances, distance_integral
 from eddyline.models.sampling import changes, sampled
 from eddyline.models.solving import where
-from tests.models.pieces import EPOCH, SECOND, pieces
+from tests.models.pieces import EPOCH, SECOND, drawn, pieces
 
 
 def test_t3_sampling():
@@ -120,6 +120,23 @@ def test_average_distances_where_a_position_is_not_known():
     found = average_distances(segments, {"a.x": "b.x"}, 2 * SECOND, SECOND)
     assert ((found.times - EPOCH) // SECOND).tolist() == [2, 3, 4, 7]
     assert found.values["distance"] == pytest.approx([1, 2, 3, 4])
+
+
+@given(
+    segments=drawn(names=("a.x", "a.y", "b.x", "b.y"), degree=1, start=EPOCH),
+    below=st.sampled_from([0.0, 0.5, 3.0, 40.0]),
+    width=st.sampled_from([0.3, 2.0, 10.0]),
+    covered=st.booleans(),
+)
+def test_what_is_asked_below_a_distance_is_all_that_is_below_it(segments, below, width, covered):
+    width_us, every_us = round(width * SECOND), SECOND // 10
+    every = average_distances(segments, AXES, width_us, every_us, covered=covered)
+    found = average_distances(segments, AXES, width_us, every_us, covered=covered, below=below)
+    kept, some = every.values["distance"] < below, found.values["distance"] < below
+    np.testing.assert_array_equal(found.keys[some], every.keys[kept])
+    np.testing.assert_array_equal(found.times[some], every.times[kept])
+    np.testing.assert_array_equal(found.values["distance"][some], every.values["distance"][kept])
+    assert len(found.times) <= len(every.times)
 
 
 def test_average_distances_of_curves_are_refused():

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from sqlglot import Expr
 
-    from eddyline.data.arrays import Floats, Indices
+    from eddyline.data.arrays import Floats, Indices, Mask
 
 TIME = "t"
 """The variable of equations: seconds since the instant of a row."""
@@ -181,8 +181,8 @@ class Declared:
         """Return the segments of rows that no row from an instant on changes; as of ``Fit``."""
         made, places = _made(rows, self)
         segments = made.segments
-        is_last = np.ones(len(segments), np.bool_)
-        is_last[:-1] = segments.keys[1:] != segments.keys[:-1]
+        again: Mask = np.asarray(segments.keys[1:] != segments.keys[:-1])
+        is_last = np.append(again, np.True_)[: len(segments)]
         waits = is_last & (segments.hi > until)
         report = FitReport(n_rows=len(rows) - int(waits.sum()), n_segments=int((~waits).sum()))
         done = Keyed(segments.take(~waits), made.entities)
@@ -211,14 +211,15 @@ def _made(table: pa.Table, how: Declared) -> tuple[Keyed, Indices]:
     ids, first = entity_ids(table, how.keys)
     times = micros_of(table.column(how.time))
     coefs = {name: _complete(list_matrix(table.column(name))) for name in how.equations}
-    says = np.stack([~np.isnan(each[:, 0]) for each in coefs.values()]).any(axis=0)
+    says = np.zeros(len(times), np.bool_)
+    for each in coefs.values():
+        says |= ~np.isnan(each[:, 0])
     ranks = [each[:, at] for each in coefs.values() for at in range(each.shape[1])]
     order = np.lexsort((*reversed(ranks), times, ids))
     order = order[says[order]]
     keys, lo = ids[order], times[order]
-    follows = keys[1:] == keys[:-1]
-    is_last = np.ones(len(order), np.bool_)
-    is_last[:-1] = ~follows | (lo[1:] != lo[:-1])
+    changes: Mask = np.asarray((keys[1:] != keys[:-1]) | (lo[1:] != lo[:-1]))
+    is_last = np.append(changes, np.True_)[: len(order)]
     order, keys, lo = order[is_last], keys[is_last], lo[is_last]
     hi = lo + how.horizon_us
     follows = keys[1:] == keys[:-1]
@@ -239,4 +240,5 @@ def _made(table: pa.Table, how: Declared) -> tuple[Keyed, Indices]:
 
 def _complete(coefs: Floats) -> Floats:
     """Return coefficients of which one that is not there (NULL, NaN, infinite) makes all so."""
-    return np.where(np.isfinite(coefs).all(axis=1)[:, None], coefs, np.nan)
+    whole: Mask = np.asarray(np.isfinite(coefs).all(axis=1))
+    return np.where(whole[:, None], coefs, np.nan)

@@ -12,9 +12,11 @@ import numpy as np
 
 from eddyline.errors import NotSupportedError
 from eddyline.models import polynomials
+from eddyline.models.conditions import near
 from eddyline.models.sampling import Samples
 from eddyline.models.segments import in_seconds
-from eddyline.models.windows import has_values, polynomial_part, windows_at
+from eddyline.models.solving import where
+from eddyline.models.windows import Seen, has_values, polynomial_part, windows_at
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,6 +40,7 @@ def average_distances(
     every_us: int,
     *,
     covered: bool = False,
+    below: float | None = None,
 ) -> Samples:
     """Return the average distance of pairs over the windows that close at ticks, as ``distance``.
 
@@ -47,6 +50,8 @@ def average_distances(
         width_us: how long windows are, in microseconds.
         every_us: the distance of ticks, in microseconds.
         covered: whether windows count that segments cover in part, divided by the covered time.
+        below: what averages are asked for: of others some are left out, those of windows in which
+            the pair is never so near. None: all are asked for.
 
     Raises:
         NotSupportedError: an attribute is of a degree above 1.
@@ -60,12 +65,16 @@ def average_distances(
                 "square of the distance, which is a polynomial"
             )
             raise NotSupportedError(msg, attribute=name)
-    windows = windows_at(pairs, width_us, every_us, covered=covered)
+    seen = None
+    if below is not None:
+        found = where(pairs.take(pairs.solid), near(dict(axes), "<", below)).ordered
+        seen = Seen(found.keys, found.lo, found.ends)
+    windows = windows_at(pairs, width_us, every_us, covered=covered, seen=seen)
     seconds = windows.covered_s
-    found = windows.integrals(_distance_part(windows.track.segments, axes)) / seconds
+    values = windows.integrals(_distance_part(windows.track.segments, axes)) / seconds
     error = windows.integrals(_error_part(windows.track.segments, axes)) / seconds
     keys = windows.track.keys[windows.head]
-    return Samples(keys, windows.at, {"distance": found}, {"distance": error})
+    return Samples(keys, windows.at, {"distance": values}, {"distance": error})
 
 
 def _error_part(pairs: Segments, axes: Mapping[str, str]) -> Part:

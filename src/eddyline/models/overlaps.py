@@ -5,7 +5,7 @@ Ranges are ``[lo, hi)``; a point is the microsecond from its instant on. Sources
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,7 +13,6 @@ import numpy as np
 from eddyline.models import polynomials, timeline
 from eddyline.models.overlap_kernels import near_pairs
 from eddyline.models.segments import in_seconds
-from eddyline.models.solving import begun
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -111,8 +110,11 @@ def _swept(
 ) -> Pairs:
     one, other = _sorted(left), _sorted(right)
     lo, other_lo = left.lo[one], right.lo[other]
-    boxes = _boxes(left.take(one), [a for a, _ in within], np.array([*within.values()]) / 2)
-    others = _boxes(right.take(other), [b for _, b in within], np.array([*within.values()]) / 2)
+    margin = np.array([*within.values()]) / 2
+    boxes = _boxes(_read(left, [a for a, _ in within]).take(one), [a for a, _ in within], margin)
+    others = _boxes(
+        _read(right, [b for _, b in within]).take(other), [b for _, b in within], margin
+    )
     keys, other_keys = left.keys[one], right.keys[other]
     ends, other_ends = left.ends[one], right.ends[other]
     # Of one set each begins with itself and those before it that begin at the same instant.
@@ -127,6 +129,11 @@ def _swept(
     return Pairs(one[a], other[b], np.maximum(lo[a], other_lo[b]), hi)
 
 
+def _read(segments: Segments, names: Sequence[str]) -> Segments:
+    """Return segments with some of their attributes."""
+    return replace(segments, coefs={name: segments.coefs[name] for name in names}, errors={})
+
+
 def _sorted(segments: Segments) -> Indices:
     return np.argsort(segments.lo, kind="stable")
 
@@ -135,12 +142,16 @@ def _boxes(segments: Segments, names: Sequence[str], margin: Floats) -> tuple[Fl
     """Return the least and greatest values of attributes, ``[n, axes]`` each, and a margin."""
     low, high = np.empty((2, len(segments), len(names)))
     length = in_seconds(segments.hi - segments.lo)
-    known = {name: polynomials.extremes(each.coefs, length)
-             for name, each in begun(segments, set(names)).items()}  # fmt: skip
+    size = np.empty_like(low)
+    since = segments.seconds(segments.lo)
     for axis, name in enumerate(names):
-        low[:, axis], high[:, axis] = known[name]
+        begun = polynomials.shifted(segments.coefs[name], since)
+        # Of lines the bounds by terms are exact; no root has to be looked for.
+        extremes = polynomials.extremes if begun[:, 2:].any() else polynomials.bounds
+        low[:, axis], high[:, axis] = extremes(begun, length)
+        size[:, axis] = polynomials.evaluate(np.abs(segments.coefs[name]), np.abs(since) + length)
     # Rounding may not part what is exactly as far apart as it may be.
-    wider = margin * (1 + 1e-12) + 1e-12 * np.maximum(np.abs(low), np.abs(high))
+    wider = margin * (1 + 1e-12) + 1e-12 * size
     wide_low, wide_high = low - wider, high + wider
     dead = segments.is_tombstone
     wide_low[dead], wide_high[dead] = -np.inf, np.inf

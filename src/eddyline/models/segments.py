@@ -56,6 +56,8 @@ class Segments:
 
     def take(self, rows: Indices | Mask) -> Self:
         """Return the segments at places or under a mask, in that order."""
+        if np.asarray(rows).dtype == np.bool_:
+            rows = np.flatnonzero(rows)
         taken: dict[str, Any] = {
             each.name: _taken(getattr(self, each.name), rows) for each in fields(self)
         }
@@ -103,5 +105,5 @@ class Segments:
 
 def _taken(value: Any, rows: Indices | Mask) -> Any:
     if isinstance(value, np.ndarray):
-        return value[rows]
-    return {name: each[rows] for name, each in value.items()}
+        return value.take(rows, axis=0)  # of short rows some times faster than brackets
+    return {name: each.take(rows, axis=0) for name, each in value.items()}

@@ -16,10 +16,12 @@ import pyarrow as pa
 from msgspec import Struct
 from msgspec import field as struct_field
 
+from eddyline.errors import NotSupportedError, OptionError
 from eddyline.models import graph, sampling, timeline
+from eddyline.models.fitted import Fit
 from eddyline.models.fitting import FitReport
 from eddyline.models.rows import Keyed, ids_together, keyed, micros_of, table_of
-from eddyline.models.steps import Changes, Extremum, Integral, Rows, result_table
+from eddyline.models.steps import Changes, Extremum, Integral, Rows, Where, result_table
 from eddyline.state.manifest import StatePart
 from eddyline.state.row_files import open_rows, write_rows
 from eddyline.state.rows import Rows as Kept
@@ -30,8 +32,7 @@ if TYPE_CHECKING:
 
     from eddyline.data.arrays import Ints, Mask
     from eddyline.models.declared import Declared
-    from eddyline.models.fitted import Fit
-    from eddyline.models.steps import Shape
+    from eddyline.models.steps import Shape, Step
     from eddyline.state.place import StatePlace
 
 COMPONENT = "models"
@@ -97,12 +98,51 @@ class StreamPlan:
 
         It is given when the next segment comes, so what it looks at stays until then.
         """
-        steps = [each.step for each in graph.parts(self.node) if isinstance(each, graph.Unary)]
         return any(
-            isinstance(each, Extremum)
-            or (isinstance(each, Integral) and (each.is_covered or each.every_us is not None))
-            for each in steps
+            isinstance(each, graph.Unary) and _spans_gaps(each.step)
+            for each in graph.parts(self.node)
         )
+
+
+def check_streams(plan: StreamPlan) -> None:
+    """Check that what is asked can be told of a stream as it goes on.
+
+    Raises:
+        OptionError: it is not said what a gap is.
+        NotSupportedError: a step that would have to take results back, or tell them late.
+    """
+    if isinstance(plan.maker, Fit) and plan.maker.options.max_gap_us is None:
+        msg = (
+            "models of a stream need max_gap, such as '10 minutes': after so long without a row "
+            "the last segment of an entity is over"
+        )
+        raise OptionError(msg)
+    under: dict[int, bool] = {}
+    for each in graph.parts(plan.node):
+        parts = {
+            graph.Input: (),
+            graph.Unary: (getattr(each, "of", None),),
+            graph.SameEntity: (getattr(each, "left", None), getattr(each, "right", None)),
+        }[type(each)]
+        is_selected = any(under[id(part)] for part in parts)
+        step = each.step if isinstance(each, graph.Unary) else None
+        if step is not None and is_selected and _spans_gaps(step):
+            msg = (
+                f"of a stream, {step} over a part that a condition selects is not told in time: "
+                "compute it of all, join it with the part, or ask a batch DataFrame"
+            )
+            raise NotSupportedError(msg, step=str(step))
+        if isinstance(step, Extremum) and step.every_us is None:
+            msg = f"of a stream, {step} is told at instants: give slide='…'"
+            raise NotSupportedError(msg, step=str(step))
+        has_condition = isinstance(each, graph.SameEntity) and each.condition is not None
+        under[id(each)] = is_selected or isinstance(step, Where) or has_condition
+
+
+def _spans_gaps(step: Step) -> bool:
+    """Return whether windows may close in a gap, or where one begins."""
+    is_open = isinstance(step, Integral) and (step.is_covered or step.every_us is not None)
+    return isinstance(step, Extremum) or is_open
 
 
 class BucketBatch:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from eddyline.models import polynomials, timeline
+from eddyline.models.columns import Columns
 from eddyline.models.sampling import Samples, ticks
 from eddyline.models.segments import Segments, in_seconds
 from eddyline.models.window_kernels import sums_before
@@ -183,12 +184,47 @@ def averages_at(
     return _samples(windows, is_covered=covered, is_average=True)
 
 
-def windows_at(segments: Segments, width_us: int, every_us: int, *, covered: bool) -> Windows:
-    """Return the windows that close at ticks and count."""
+@dataclass(frozen=True)
+class Seen(Columns):
+    """Ranges that windows have to see a part of, by entity and time, not overlapping, ``[m]``.
+
+    Attributes:
+        keys: entities.
+        lo: microseconds.
+        hi: exclusive.
+    """
+
+    keys: Ints
+    lo: Ints
+    hi: Ints
+
+    def closing(self, width_us: int) -> Seen:
+        """Return when windows close that see a range: a microsecond more at both ends."""
+        lo, hi = self.lo - 1, self.hi + width_us + 1
+        new = timeline.is_first(self.keys)
+        new[1:] |= lo[1:] > hi[:-1]
+        first = np.flatnonzero(new)
+        last = np.append(first[1:], len(new)) - 1 if len(new) else first
+        return Seen(self.keys[first], lo[first], hi[last])
+
+    def inside(self, of: Seen) -> Seen:
+        """Return the parts of ranges that are in the range of their entity: one each."""
+        place = np.searchsorted(of.keys, self.keys)
+        lo, hi = np.maximum(self.lo, of.lo[place]), np.minimum(self.hi, of.hi[place])
+        return Seen(self.keys, lo, hi).take(lo < hi)
+
+
+def windows_at(
+    segments: Segments, width_us: int, every_us: int, *, covered: bool, seen: Seen | None = None
+) -> Windows:
+    """Return the windows that close at ticks and count; with ``seen`` those that see a range."""
     track = track_of(segments, width_us)
     first, last = _ends(track)
-    rows, times = ticks(track.lo[first] + width_us, track.hi[last], every_us)
-    windows = _windows(track, width_us, track.keys[first][rows], times)
+    closing = Seen(track.keys[first], track.lo[first] + width_us, track.hi[last])
+    if seen is not None:
+        closing = seen.closing(width_us).inside(closing)
+    rows, times = ticks(closing.lo, closing.hi, every_us)
+    windows = _windows(track, width_us, closing.keys[rows], times)
     # A polynomial says what a window will hold from its instant on, a tick what it holds.
     return windows.take((windows.covered > 0) if covered else (windows.covered == width_us))
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from eddyline.errors import PlanError
+from eddyline.models.step import ModelStep
 from eddyline.options import FilterOptions
 from eddyline.query.correlations import CorrelateStep
 from eddyline.query.predicates import MixedPredicate
@@ -28,6 +29,7 @@ from eddyline.spark.aggregates.shared import SharedAggregateOperator
 from eddyline.spark.clock import StreamClock
 from eddyline.spark.filters.operator import FilterOperator
 from eddyline.spark.joins.operator import JoinOperator
+from eddyline.spark.models.operator import ModelOperator
 from eddyline.spark.operator import Merging, Site
 from eddyline.spark.projection import ProjectOperator
 from eddyline.spark.rules.filter import RuleFilter
@@ -60,6 +62,7 @@ OPERATORS: dict[type[Any], Callable[[Any, Site], Operator]] = {
     RuleStep: RuleOperator.of,
     ProjectStep: ProjectOperator.of,
     JoinStep: JoinOperator.of,
+    ModelStep: ModelOperator.of,
 }
 """By the kind of step: makes its operator over the rows of a site."""
 

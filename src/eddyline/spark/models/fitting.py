@@ -18,19 +18,19 @@ from pyspark.sql.types import (
     VariantType,
 )
 
-from eddyline.errors import NotSupportedError, OptionError, QueryError
+from eddyline.errors import OptionError, QueryError
 from eddyline.models.bounds import FitOptions, read_bounds, read_gap
 from eddyline.models.declared import Declared, read_equations
 from eddyline.models.fitted import Fit
 from eddyline.models.lengths import read_length
 from eddyline.models.rows import COEF, ERR, FLAGS, RESERVED, TIMES, Layout
 from eddyline.models.steps import Shape
-from eddyline.registry import unknown
+from eddyline.registry import checked_text, unknown
 from eddyline.spark.analysis import refused, unlogged
 from eddyline.spark.models.frame import Segments
 from eddyline.spark.models.laying import Graph, Source
 from eddyline.spark.models.names import check_attribute
-from eddyline.spark.relation import checked_frame
+from eddyline.spark.relation import checked_frame, checked_relation
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -47,6 +47,8 @@ def fit(
     time: str,
     within: Mapping[str, float | str],
     max_gap: Any = None,
+    lateness: str | None = None,
+    name: str = "models",
     **options: Any,
 ) -> Segments:
     """Replace the rows of each entity by polynomials of time that are nowhere far from them.
@@ -55,13 +57,16 @@ def fit(
     entity at one instant are all within the bound, or the greatest value wins.
 
     Args:
-        df: a batch DataFrame.
+        df: a batch DataFrame, or a stream.
         key: the columns that say of which entity a row is; none is one entity.
         time: the column of timestamps.
         within: for each numeric column that is modelled the most that a model may be away from a
             row's value: in its unit, or a share of the value, such as ``"1 %"``.
         max_gap: a longer time between two rows of an entity has no model, such as ``10 minutes``,
-            or seconds; None: there are no gaps.
+            or seconds; None: there are no gaps, which a stream cannot have.
+        lateness: of a stream, how much earlier than the latest row before it a row may be, such as
+            ``1 minute``; later ones are counted and kept apart.
+        name: of the query of a stream.
         **options: ``method``, ``degree`` and ``prefix_rows``; see
             ``eddyline.models.bounds.FitOptions``.
 
@@ -77,13 +82,13 @@ def fit(
         ...     df, key="vessel", time="ts", within={"lat": 0.001, "lon": "1 %"})
         >>> segments.where("lat > 40.5 AND lon < -70").changes().show()  # doctest: +SKIP
     """
-    frame = checked_batch(df, "fit")
+    frame = checked_frame("the input of models.fit", df)
     keys = (key,) if isinstance(key, str) else tuple(key)
     bounds = read_bounds(within)
     check_keys(frame, keys, time, "fit")
     _check_values(frame, keys, list(bounds))
     how = Fit(keys, time, bounds, _options(options, max_gap))
-    return Segments(Graph.of(Source(frame, Shape(keys, tuple(bounds)), how)))
+    return _segments(frame, Shape(keys, tuple(bounds)), how, name, lateness)
 
 
 def declare(
@@ -93,6 +98,8 @@ def declare(
     time: str,
     model: Mapping[str, str],
     horizon: Any,
+    lateness: str | None = None,
+    name: str = "models",
 ) -> Segments:
     """Make a segment of each row by equations: what the row says of the time behind it.
 
@@ -101,12 +108,14 @@ def declare(
     coefficients counts.
 
     Args:
-        df: a batch DataFrame.
+        df: a batch DataFrame, or a stream.
         key: as for ``fit``.
         time: as for ``fit``.
         model: for each attribute a polynomial of ``t``, the seconds since the instant of the row,
             whose coefficients are expressions over its columns.
         horizon: for how long a row says something at most, such as ``10 minutes``, or seconds.
+        lateness: as for ``fit``.
+        name: as for ``fit``.
 
     Returns:
         Segments; their error is 0: they are what the equations say.
@@ -121,20 +130,20 @@ def declare(
         ...     df, key="vessel", time="ts", horizon="10 minutes",
         ...     model={"x": "x + vx * t", "y": "y + vy * t"})
     """
-    frame = checked_batch(df, "declare")
+    frame = checked_frame("the input of models.declare", df)
     keys = (key,) if isinstance(key, str) else tuple(key)
     equations = read_equations(model)
     check_keys(frame, keys, time, "declare")
     how = Declared(keys, time, equations, read_length("horizon", horizon))
-    for name, text in how.columns.items():
-        check_attribute(name, keys)
+    for attribute, text in how.columns.items():
+        check_attribute(attribute, keys)
         try:
             with unlogged():
                 frame.selectExpr(text)
         except AnalysisException as error:
-            what = f"models.declare: {name} = {equations[name].text}"
-            raise refused(what, error, attribute=name) from error
-    return Segments(Graph.of(Source(frame, Shape(keys, tuple(equations)), how)))
+            what = f"models.declare: {attribute} = {equations[attribute].text}"
+            raise refused(what, error, attribute=attribute) from error
+    return _segments(frame, Shape(keys, tuple(equations)), how, name, lateness)
 
 
 def read(source: str | DataFrame) -> Segments:
@@ -173,18 +182,11 @@ def _options(given: Mapping[str, Any], max_gap: Any) -> FitOptions:
     return FitOptions(**given, max_gap_us=read_gap(max_gap))
 
 
-def checked_batch(df: DataFrame, what: str) -> DataFrame:
-    """Return a batch DataFrame.
-
-    Raises:
-        QueryError: it is something else.
-        NotSupportedError: it is a stream.
-    """
-    frame = checked_frame(f"the input of models.{what}", df)
-    if frame.isStreaming:
-        msg = f"models.{what} takes a batch DataFrame; inside foreachBatch each batch is one"
-        raise NotSupportedError(msg)
-    return frame
+def _segments(
+    df: DataFrame, shape: Shape, how: Fit | Declared, name: str, lateness: str | None
+) -> Segments:
+    checked_relation(f"the input of query {checked_text('name', name)!r}", df, how.time, lateness)
+    return Segments(Graph.of(Source(df, shape, how, name, lateness)))
 
 
 def check_keys(df: DataFrame, keys: Sequence[str], time: str, what: str) -> None:

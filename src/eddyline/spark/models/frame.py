@@ -14,6 +14,7 @@ from eddyline.models.pairs import DifferentEntities
 from eddyline.registry import checked_text, unknown
 from eddyline.spark.models.laying import Graph
 from eddyline.spark.models.names import check_attribute, read_pair, said
+from eddyline.spark.models.queries import query_of, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -21,14 +22,16 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameWriter
 
     from eddyline.models.conditions import Condition
+    from eddyline.spark.query import Query
 
 
 class Segments:
     """Pieces of polynomials of time, by entity, that stand for the rows of a DataFrame.
 
     Methods return other segments, or a DataFrame of rows where they say so. Nothing runs before a
-    DataFrame is used. Every value comes with ``err_<attribute>``: how far it may be from what the
-    rows would give, in the attribute's unit.
+    DataFrame is used. Of a stream they return a query instead of a DataFrame, to be started, and
+    what needs several entities at once is not there. Every value comes with ``err_<attribute>``:
+    how far it may be from what the rows would give, in the attribute's unit.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -51,8 +54,18 @@ class Segments:
         ``[lo, hi)``; ``is_point``, whether it is the one instant ``lo``; ``tomb``, whether it says
         that there is no model; ``coef_<attribute>``, the coefficients by ascending powers of
         seconds since ``origin``; ``err_<attribute>``.
+
+        Raises:
+            NotSupportedError: they are of a stream; ``query`` starts it.
         """
+        if self._graph.is_streaming:
+            msg = "segments of a stream are a query: segments.query().start(…)"
+            raise NotSupportedError(msg)
         return self._graph.df
+
+    def query(self) -> Query:
+        """Return the segments of a stream as a query: ``.start(…)``; its rows as of ``to_df``."""
+        return query_of(self._graph)
 
     @property
     def write(self) -> DataFrameWriter:
@@ -168,6 +181,7 @@ class Segments:
             QueryError: as for ``join``, or there is no such attribute.
             OptionError: a distance that is none.
         """
+        self._check_batch("pairs of entities")
         if other is not None:
             self._check_same(other, "pairs")
         two, right = read_pair(names), self if other is None else other
@@ -252,7 +266,8 @@ class Segments:
             msg = "avg_distance needs coordinates, such as avg_distance('x', 'y', …)"
             raise QueryError(msg)
         width, every = read_length("window", window), read_length("slide", slide)
-        return self._graph.then(steps.AverageDistance(axes, width, every, bool(covered))).df
+        step = steps.AverageDistance(axes, width, every, bool(covered))
+        return self._graph.then(step).df
 
     def min(
         self,
@@ -320,7 +335,7 @@ class Segments:
         """
         return self._integral(attributes, window, slide, covered, is_average=True)
 
-    def sample(self, every: str) -> DataFrame:
+    def sample(self, every: str) -> DataFrame | Query:
         """Return the values at ticks, and of points at their instants.
 
         Args:
@@ -329,9 +344,9 @@ class Segments:
         Returns:
             The keys, ``time``, each attribute and its ``err_<attribute>``.
         """
-        return self._graph.then(steps.Sample(read_length("every", every))).df
+        return rows_of(self._graph.then(steps.Sample(read_length("every", every))))
 
-    def changes(self) -> DataFrame:
+    def changes(self) -> DataFrame | Query:
         """Return a row for each range of time over which an entity has segments without a gap.
 
         Behind ``where`` these are when its condition becomes true, and until when it is.
@@ -340,7 +355,7 @@ class Segments:
             The keys, ``since`` and ``until`` (the same for a point), and the attributes and their
             ``err_<attribute>`` at ``since``.
         """
-        return self._graph.then(steps.Changes()).df
+        return rows_of(self._graph.then(steps.Changes()))
 
     def __repr__(self) -> str:
         """Say what the segments are and how they come to be."""
@@ -357,7 +372,7 @@ class Segments:
         by: str | Sequence[str],
         *,
         is_largest: bool,
-    ) -> Segments | DataFrame:
+    ) -> Segments | DataFrame | Query:
         name = self._attribute(attribute)
         kept = self._graph.onto(name)
         every = None if slide is None else read_length("slide", slide)
@@ -366,8 +381,9 @@ class Segments:
             if each not in self.keys:
                 raise QueryError(unknown("key", each, self.keys), by=list(groups))
         if window is None:
+            self._check_batch("values over entities")
             found = kept.over_entities(steps.Envelope(groups, is_largest))
-            return Segments(found) if every is None else found.then(steps.Sample(every)).df
+            return Segments(found) if every is None else rows_of(found.then(steps.Sample(every)))
         if groups:
             msg = (
                 "by groups entities at an instant, and a window is of one entity: first "
@@ -384,7 +400,7 @@ class Segments:
         covered: bool,
         *,
         is_average: bool,
-    ) -> Segments | DataFrame:
+    ) -> Segments | DataFrame | Query:
         names = tuple(self._attribute(each) for each in attributes) or self.attributes
         every = None if slide is None else read_length("slide", slide)
         width = read_length("window", window)
@@ -407,6 +423,11 @@ class Segments:
             raise QueryError(unknown("modelled attribute", name, self.attributes), name=name)
         return known[name.lower()]
 
+    def _check_batch(self, what: str) -> None:
+        if self._graph.is_streaming:
+            msg = f"{what} are computed of batch DataFrames; inside foreachBatch each batch is one"
+            raise NotSupportedError(msg)
+
     def _check_same(self, other: Segments, what: str) -> None:
         if not isinstance(other, Segments):
             msg = f"{what} takes segments, got {other!r:.60}"
@@ -420,5 +441,5 @@ class Segments:
             raise QueryError(msg)
 
 
-def _done(graph: Graph) -> Segments | DataFrame:
-    return Segments(graph) if graph.shape.kind == "segments" else graph.df
+def _done(graph: Graph) -> Segments | DataFrame | Query:
+    return Segments(graph) if graph.shape.kind == "segments" else rows_of(graph)

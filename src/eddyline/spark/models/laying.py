@@ -44,6 +44,10 @@ class Source:
     shape: Shape
     maker: Maker | None = None
     """How rows become segments; None if ``df`` has them."""
+    name: str = "models"
+    """Of the query, if the rows are a stream."""
+    lateness: str | None = None
+    """How late a row of a stream may be."""
 
     @property
     def time_type(self) -> DataType:
@@ -90,6 +94,11 @@ class Graph:
         source = self.sources[0]
         keys = [(each.name, each.dataType.simpleString()) for each in source.key_fields]
         return [*keys, ("lo", source.time_type.simpleString())]
+
+    @property
+    def is_streaming(self) -> bool:
+        """Whether a source is a stream."""
+        return any(each.df.isStreaming for each in self.sources)
 
     @property
     def df(self) -> DataFrame:
@@ -145,7 +154,7 @@ def laid(sources: Sequence[Source], node: graph.Node) -> DataFrame:
     """Return what comes out of a graph over sources, whose keys have the same names and types."""
     first = sources[0]
     keys, how = first.shape.keys, first.maker
-    schema = _schema(node.shape, first.key_fields, first.time_type)
+    schema = schema_of(node.shape, first.key_fields, first.time_type)
     is_whole = graph.sees_entities(node)
     if how is not None and len(sources) == 1:
         return _by_entity(_rows(first, how), keys, how.time).mapInArrow(
@@ -173,9 +182,9 @@ def envelope(source: Source, step: Envelope) -> DataFrame:
         whole = blocks.entity_blocks(blocks.tables(batches), by)
         yield from tasks.stepped(whole, step.run, layout)
 
-    few = source.segments.mapInArrow(partial, _schema(given, source.key_fields, source.time_type))
+    few = source.segments.mapInArrow(partial, schema_of(given, source.key_fields, source.time_type))
     grouped = [each for each in source.key_fields if each.name in by]
-    return _by_entity(few, by).mapInArrow(final, _schema(shape, grouped, source.time_type))
+    return _by_entity(few, by).mapInArrow(final, schema_of(shape, grouped, source.time_type))
 
 
 def paired(left: Source, right: Source | None, step: DifferentEntities) -> DataFrame:
@@ -208,7 +217,7 @@ def paired(left: Source, right: Source | None, step: DifferentEntities) -> DataF
         for name, source in zip(step.names, sources, strict=True)
         for field in source.key_fields
     ]
-    schema = _schema(step.shape(*shapes), fields, sources[0].time_type)
+    schema = schema_of(step.shape(*shapes), fields, sources[0].time_type)
     return placed.groupBy(CELL).applyInArrow(task, schema)
 
 
@@ -266,7 +275,7 @@ def _by_entity(df: DataFrame, keys: Sequence[str], *then: str) -> DataFrame:
     return placed.sortWithinPartitions(*order) if order else placed
 
 
-def _schema(shape: Shape, keys: Sequence[StructField], time: DataType) -> StructType:
+def schema_of(shape: Shape, keys: Sequence[StructField], time: DataType) -> StructType:
     """Return the columns of results as Spark types."""
     fields = [*keys]
     if shape.kind == "segments":

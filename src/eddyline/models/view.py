@@ -1,0 +1,91 @@
+"""Models of a stream as they stand, for people, and what is saved of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+
+from eddyline.errors import StateError
+from eddyline.models.fitting import FitReport
+from eddyline.models.streaming import COMPONENT
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRecord:
+    """How models stand after a batch."""
+
+    n_rows: int
+    """Rows that segments stand for."""
+    n_segments: int
+    n_waiting: int
+    """Rows of which no segment is final yet."""
+    n_bytes: int
+    """Size of what is kept (bytes)."""
+    component: str = COMPONENT
+    plan: None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ModelView:
+    """Models as they stand."""
+
+    name: str
+    step: str
+    """What is fitted and solved, in words."""
+    total: FitReport
+    """Of all batches of the run."""
+    n_results: int
+    n_waiting: int
+    n_kept: int
+    """Segments that later results look back at."""
+    n_bytes: int
+    notes: tuple[str, ...] = ()
+
+    @property
+    def record(self) -> ModelRecord:
+        """The record after a batch."""
+        return ModelRecord(self.total.n_rows, self.total.n_segments, self.n_waiting, self.n_bytes)
+
+
+class ModelCounts(msgspec.Struct, forbid_unknown_fields=True):
+    """What is saved: the counts so far."""
+
+    n_rows: int = 0
+    n_segments: int = 0
+    n_without: int = 0
+    n_conflicts: int = 0
+    fitters: dict[str, int] = {}
+    n_results: int = 0
+
+    @classmethod
+    def of(cls, total: FitReport, n_results: int) -> ModelCounts:
+        """Return the counts of all batches."""
+        return cls(
+            total.n_rows,
+            total.n_segments,
+            total.n_without,
+            total.n_conflicts,
+            dict(total.fitters),
+            n_results,
+        )
+
+    @classmethod
+    def read(cls, state: object) -> ModelCounts:
+        """Return counts that were saved.
+
+        Raises:
+            StateError: they are damaged.
+        """
+        try:
+            return msgspec.convert(state, cls)
+        except msgspec.ValidationError as error:
+            msg = f"what is known of models cannot be read: {error}"
+            raise StateError(msg) from error
+
+    @property
+    def total(self) -> FitReport:
+        """The counts of fits."""
+        return FitReport(
+            self.n_rows, self.n_segments, self.n_without, self.n_conflicts, self.fitters
+        )

@@ -1,0 +1,150 @@
+"""Models of a stream: started, cut into batches and restarted, they give what a batch gives."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import eddyline as el
+from eddyline.errors import NotSupportedError, OptionError
+
+SECOND = 1_000_000
+N_FILES = 4
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Files of rows in the order of time, the last of which is far behind: it ends all models."""
+    folder = tmp_path_factory.mktemp("tracks")
+    rng = np.random.default_rng(8)
+    seconds = np.cumsum(rng.choice([0, 1, 1, 2, 40], 600, p=[0.2, 0.5, 0.1, 0.19, 0.01]))
+    seconds = np.append(seconds, seconds[-1] + 10_000)
+    ships = np.append(rng.integers(0, 5, 600), 99)
+    x = np.cumsum(rng.integers(-2, 3, 601)) / 2
+    times = pa.array(seconds * SECOND + 1_700_000_000 * SECOND).cast(pa.timestamp("us", "UTC"))
+    table = pa.table({"ship": ships, "ts": times, "x": x, "v": np.full(601, 0.25)})
+    for number in range(N_FILES):
+        part = table.slice(number * 150, 150 if number < N_FILES - 1 else 151)
+        path = folder / f"{number}.parquet"
+        pq.write_table(part, path)
+        os.utime(path, (1_700_000_000 + number,) * 2)  # in this order Spark reads them
+    return folder
+
+
+def stream_of(spark, folder, files):
+    schema = spark.read.parquet(str(folder)).schema
+    return spark.readStream.schema(schema).option("maxFilesPerTrigger", files).parquet(str(folder))
+
+
+def fitted(df, **more):
+    within = {"x": 1.0}
+    return el.models.fit(
+        df, key="ship", time="ts", within=within, max_gap="20 seconds", degree=1, prefix_rows=16,
+        **more,
+    )  # fmt: skip
+
+
+def declared(df, **more):
+    return el.models.declare(
+        df, key="ship", time="ts", model={"x": "x + v * t"}, horizon="9 seconds", **more
+    )
+
+
+def macd(segments):
+    slow = segments.avg("x", window="20 seconds")
+    fast = segments.avg("x", window="5 seconds")
+    return fast.join(slow, "a.x > b.x", names=("a", "b")).sample("2 seconds")
+
+
+ASKED = {
+    "where": lambda s: s.where("x > 0 AND ship <> 3").changes(),
+    "average": lambda s: s.avg("x", window="10 seconds", slide="3 seconds"),
+    "macd": macd,
+}
+
+
+def shown(rows):
+    """Return rows but those of the ship that ends all models, numbers rounded."""
+    return sorted(
+        tuple(round(each, 6) if isinstance(each, float) else each for each in row)
+        for row in rows
+        if row.ship != 99
+    )
+
+
+@pytest.mark.parametrize("name", ASKED)
+@pytest.mark.parametrize("make", [fitted, declared])
+@pytest.mark.parametrize("files", [1, 3])
+def test_a_stream_gives_what_a_batch_gives(spark, folder, tmp_path, make, name, files):
+    wanted = shown(ASKED[name](make(spark.read.parquet(str(folder)))).collect())
+    out, checkpoint = str(tmp_path / "out"), str(tmp_path / "checkpoint")
+    query = ASKED[name](make(stream_of(spark, folder, files), name="tracks"))
+    run = query.start("parquet", path=out, checkpoint=checkpoint, trigger="available_now")
+    run.await_termination()
+    assert "segments" in run.explain()
+    assert shown(spark.read.parquet(out).collect()) == wanted
+    assert len(wanted) > 5
+
+
+def test_a_restart_goes_on_from_the_checkpoint(spark, folder, tmp_path):
+    wanted = shown(macd(fitted(spark.read.parquet(str(folder)))).collect())
+    seen = tmp_path / "seen"
+    seen.mkdir()
+    found = []
+    for number in range(N_FILES):
+        (seen / f"{number}.parquet").write_bytes((folder / f"{number}.parquet").read_bytes())
+        query = macd(fitted(stream_of(spark, seen, 1), name="tracks"))
+        run = query.start(
+            "parquet",
+            path=str(tmp_path / "out"),
+            checkpoint=str(tmp_path / "checkpoint"),
+            trigger="available_now",
+        )
+        run.await_termination()
+        found.append(spark.read.parquet(str(tmp_path / "out")).count())
+    assert shown(spark.read.parquet(str(tmp_path / "out")).collect()) == wanted
+    assert found[0] < found[1] < found[2] < found[3]
+
+
+def test_segments_of_a_stream_are_a_query(spark, folder, tmp_path):
+    segments = fitted(stream_of(spark, folder, 2), name="tracks")
+    run = segments.query().start(
+        "parquet",
+        path=str(tmp_path / "out"),
+        checkpoint=str(tmp_path / "checkpoint"),
+        trigger="available_now",
+    )
+    run.await_termination()
+    kept = el.models.read(spark.read.parquet(str(tmp_path / "out"))).to_df().where("ship <> 99")
+    wanted = fitted(spark.read.parquet(str(folder))).to_df().where("ship <> 99")
+    assert kept.exceptAll(wanted).isEmpty()
+    assert wanted.exceptAll(kept).isEmpty()
+    with pytest.raises(NotSupportedError, match=r"segments.query\(\).start"):
+        segments.to_df()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda s: s.max("x"), "values over entities are computed of batch DataFrames"),
+        (lambda s: s.pairs(), "pairs of entities are computed of batch DataFrames"),
+        (lambda s: s.max("x", window="5 seconds").sample("1 second"), "give slide='…'"),
+        (
+            lambda s: s.where("x > 0").max("x", window="5 seconds", slide="1 second"),
+            "that a condition selects is not told in time",
+        ),
+    ],
+)
+def test_what_cannot_be_told_of_a_stream_is_refused_at_once(spark, folder, call, message):
+    with pytest.raises(NotSupportedError, match=message):
+        call(fitted(stream_of(spark, folder, 1)))
+
+
+def test_a_stream_needs_a_gap(spark, folder):
+    segments = el.models.fit(stream_of(spark, folder, 1), key="ship", time="ts", within={"x": 1.0})
+    with pytest.raises(OptionError, match="models of a stream need max_gap"):
+        segments.sample("1 second")
