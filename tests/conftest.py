@@ -31,7 +31,13 @@ def spark(tmp_path_factory):
                 "spark.driver.memory": "2g",
                 "spark.driver.extraJavaOptions": f"{DEFAULTS['spark.driver.extraJavaOptions']} "
                 # Jobs are too short for the optimizing compiler, and two cores have no others.
-                "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+                # Without it Java keeps 48 MB of machine code: after a minute of tests it throws out
+                # what it needs again soon.
+                "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=400m "
+                "-XX:+UseSerialGC -Xmn512m",
+                # PySpark asks Java eight questions more for each expression, so that an error can
+                # say the line of Python that made it.
+                "spark.python.sql.dataFrameDebugging.enabled": "false",
                 "spark.sql.warehouse.dir": str(folder / "warehouse"),
                 "spark.local.dir": str(folder / "local"),
             },
