@@ -1,8 +1,7 @@
-"""Queries with the operator that only tests know; as a script, to be killed on the way."""
+"""Queries with the operator that only tests know, and their rows by DuckDB."""
 
 from __future__ import annotations
 
-import json
 import random
 
 import duckdb
@@ -11,10 +10,8 @@ import pyarrow.compute as pc
 
 import eddyline as el
 from eddyline.query.steps import RESULT
-from eddyline.spark.operators import OPERATORS
-from tests.operators.newest import NewestOperator, NewestStep
+from tests.operators.newest import NewestStep
 from tests.spark.joins.join_streams import stream_of, write_batch
-from tests.spark.processes import main
 
 N_ROWS = 400
 SCHEMA = "id BIGINT, ts TIMESTAMP, k BIGINT, v BIGINT"
@@ -65,34 +62,8 @@ def write(folder, n_batches):
             write_batch(folder, name, number, rows_of(name, number))
 
 
-def arrivals(checkpoint):
-    """Return the micro-batch in which Spark has read each file of both streams, by its name.
-
-    A process that is killed when Spark has noted the files of one stream for a batch, and not yet
-    those of the other, leaves one stream a file ahead of the other for ever.
-    """
-    ends = {}
-    for log in (checkpoint / "spark" / "offsets").glob("[0-9]*"):
-        for source, text in enumerate(log.read_text().splitlines()[2:]):
-            ends[source, int(log.name)] = -1 if text == "-" else json.loads(text)["logOffset"]
-    found = {}
-    for log in (checkpoint / "spark" / "sources").glob("*/[0-9]*"):
-        for text in log.read_text().splitlines()[1:]:
-            entry, source = json.loads(text), int(log.parent.name)
-            batches = [n for (of, n), end in ends.items() if of == source]
-            read = [n for n in batches if ends[source, n] >= entry["batchId"]]
-            found["/".join(entry["path"].split("/")[-2:])] = min(read)
-    return found
-
-
-def expected(name, n_batches, batch_of=None):
-    """Return what a query comes to, by DuckDB.
-
-    Args:
-        name: the query.
-        n_batches: files of each stream.
-        batch_of: the micro-batch of each file; that of its number if omitted.
-    """
+def expected(name, n_batches):
+    """Return what a query comes to after some files of each stream, by DuckDB."""
     before = (
         "max(v) OVER (PARTITION BY k ORDER BY batch, came, a, b "
         "ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
@@ -102,8 +73,7 @@ def expected(name, n_batches, batch_of=None):
             files = []
             for number in range(n_batches):
                 rows = rows_of(each, number)
-                batch = (batch_of or {}).get(f"{each}/{number:05d}.parquet", number)
-                files.append(rows.append_column("batch", pa.array([batch] * rows.num_rows)))
+                files.append(rows.append_column("batch", pa.array([number] * rows.num_rows)))
             connection.register(each, pa.concat_tables(files))
         return connection.sql(
             f"SELECT {COLUMNS[name]} FROM (SELECT *, {before} AS before FROM ({ROWS[name]})) "
@@ -130,21 +100,3 @@ def join_over(spark, folder, *, name="joined", **options):
     """Return a join with the new step behind it."""
     made = engine_over(spark, folder).query(JOIN, name=name, buckets=2, **options)
     return made.with_steps(*made.steps, NEWEST_RESULT)
-
-
-def start(spark, folder):
-    """Start the queries over what is there."""
-    OPERATORS[NewestStep] = NewestOperator.of
-    return [
-        query.start(
-            "parquet",
-            path=str(folder / "out" / query.name),
-            checkpoint=str(folder / "ckpt" / query.name),
-            trigger="available_now",
-        )
-        for query in (query_over(spark, folder), join_over(spark, folder))
-    ]
-
-
-if __name__ == "__main__":
-    main(start)

@@ -1,6 +1,6 @@
 """The proof that an operator is one line: one that only tests know runs like those of the package.
 
-It runs through the engine, ``explain``, journal, progress, report, checkpoint, kills and restarts
+It runs through the engine, ``explain``, journal, progress, report, checkpoint, crashes and restarts
 without an edit in ``src/``: see ``newest.py`` for all that there is to write.
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import json
 import random
-import time
 from dataclasses import replace
 
 import duckdb
@@ -24,16 +23,16 @@ from eddyline.spark.operator import Operator
 from eddyline.spark.operators import OPERATORS
 from eddyline.spark.sinks.files import FileSink
 from eddyline.watch.terminal.progress import batch_line
-from tests.operators import killed
-from tests.operators.killed import expected
+from tests.operators import newest_queries
 from tests.operators.newest import NewestOperator, NewestStep
+from tests.operators.newest_queries import expected
 from tests.spark.joins.join_streams import join_of
-from tests.spark.processes import Process, soon_started
+from tests.spark.run.crashes import OF_SINKS, OF_STATE, Crashes
 from tests.state.manifests import change, content
 
 pytestmark = pytest.mark.spark
 
-N_BATCHES, N_KILLS = 5, 10
+N_BATCHES = 5
 
 
 @pytest.fixture(autouse=True)
@@ -44,13 +43,13 @@ def _registered(monkeypatch):
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     made = tmp_path_factory.mktemp("newest")
-    killed.write(made, N_BATCHES)
+    newest_queries.write(made, N_BATCHES)
     return made
 
 
 @pytest.fixture
 def query(spark, folder):
-    return functools.partial(killed.query_over, spark, folder)
+    return functools.partial(newest_queries.query_over, spark, folder)
 
 
 def finish(run):
@@ -170,7 +169,7 @@ def test_it_knows_the_event_time_of_its_stream(query, spark, folder, monkeypatch
     query()
     read, filtered, newest, project = query().steps
     query().with_steps(read, filtered, project, replace(newest, input=RESULT))
-    killed.join_over(spark, folder)
+    newest_queries.join_over(spark, folder)
     assert [(each.time, each.lateness) for each in sites] == [
         *[("ts", "2 seconds")] * 3,
         (None, "2 seconds"),
@@ -190,7 +189,7 @@ def test_what_does_not_fit_is_said_when_the_query_is_made(query, monkeypatch):
 
 
 def test_it_runs_behind_a_join(spark, folder, tmp_path):
-    made = killed.join_over(spark, folder)
+    made = newest_queries.join_over(spark, folder)
     tree = made.explain()
     assert tree.index("newest (result)") < tree.index("join s") < tree.index("filter t:")
     run = finish(made.start(checkpoint=str(tmp_path), trigger="available_now"))
@@ -207,11 +206,13 @@ def test_it_runs_behind_a_join(spark, folder, tmp_path):
 
 def test_it_runs_once_over_batch_dataframes(spark, folder):
     """Behind a join, which has state, too: neither of them keeps any."""
-    frames = {name: spark.read.schema(killed.SCHEMA).parquet(str(folder / name)) for name in "st"}
+    frames = {
+        name: spark.read.schema(newest_queries.SCHEMA).parquet(str(folder / name)) for name in "st"
+    }
     fair = el.predicate(lambda v: pc.greater(v, 5), reads=["v"], name="fair")
     times = {"s": "ts", "t": "ts"}
-    join = join_of(killed.JOIN, frames, times, functions={"fair": fair}, buckets=2)
-    found = join.with_steps(*join.steps, killed.NEWEST_RESULT).to_df()
+    join = join_of(newest_queries.JOIN, frames, times, functions={"fair": fair}, buckets=2)
+    found = join.with_steps(*join.steps, newest_queries.NEWEST_RESULT).to_df()
     for _ in range(2):
         assert sorted(map(tuple, found.collect()), key=repr) == sorted(
             expected("joined", N_BATCHES), key=repr
@@ -219,23 +220,22 @@ def test_it_runs_once_over_batch_dataframes(spark, folder):
 
 
 @pytest.mark.large
-@pytest.mark.timeout(1200)
-def test_killed_at_random_instants(spark, tmp_path, tmp_path_factory):
-    """By itself and behind a join: each row that DuckDB finds is there once, after ten kills."""
-    n_batches, drawn = 24, random.Random(5)
-    one = tmp_path_factory.mktemp("one")
-    killed.write(one, 1)
-    killed.write(tmp_path, n_batches)
-    module = "-m", killed.__name__
-    java = soon_started(*module, one)
-    for _ in range(N_KILLS):
-        process = Process(*module, tmp_path, java=java)
-        process.await_start()
-        time.sleep(drawn.uniform(0.0, 4.0))
-        process.check_runs()
-        process.kill()
-    assert Process(*module, tmp_path, java=java).finish().count("done") == 2
-    for name in ("newest", "joined"):
-        rows = expected(name, n_batches, killed.arrivals(tmp_path / "ckpt" / name))
-        assert len(rows) > 50
-        assert written(tmp_path / "out" / name) == rows
+@pytest.mark.parametrize("name", ["newest", "joined"])
+def test_a_crash_at_any_point(spark, tmp_path, monkeypatch, name):
+    """By itself and behind a join: each row that DuckDB finds is there once."""
+    n_batches = 12
+    newest_queries.write(tmp_path, n_batches)
+    crashes = Crashes(monkeypatch, tmp_path, random.Random(5))
+    where = {"path": str(tmp_path / "out"), "checkpoint": str(tmp_path / "ckpt")}
+    over = {"newest": newest_queries.query_over, "joined": newest_queries.join_over}[name]
+
+    def start():
+        return [over(spark, tmp_path).start("parquet", trigger="available_now", **where)]
+
+    while crashes.live(start):
+        pass
+    assert set(crashes.points) >= OF_SINKS | OF_STATE
+    rows = expected(name, n_batches)
+    assert len(rows) > 50
+    assert written(tmp_path / "out") == rows
+    crashes.check_nothing_is_left()

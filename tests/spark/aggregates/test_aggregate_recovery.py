@@ -1,13 +1,13 @@
-"""Aggregates that are stopped, killed or run again give what an uninterrupted run gives."""
+"""Aggregates that are stopped or run again give what an uninterrupted run gives.
+
+Crashes at any point are in ``tests/spark/run/test_crashes.py``.
+"""
 
 from __future__ import annotations
 
-import random
 import tempfile
-import time
 from pathlib import Path
 
-import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -29,7 +29,6 @@ from tests.spark.aggregates.aggregate_streams import (
     write_case,
 )
 from tests.spark.joins.join_streams import stream_of, write_batch
-from tests.spark.processes import Process, soon_started
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
@@ -117,122 +116,3 @@ def plain_query(spark, folder, text):
     engine = el.Engine(spark)
     engine.stream("s", stream_of(spark, folder, "s"), time="ts", lateness="2 seconds")
     return engine.query(text, name="windowed")
-
-
-# -- kills ----------------------------------------------------------------------------------------
-
-N_BATCHES, N_ROWS = 40, 400
-
-FILTERED = (
-    "SELECT k % 7 AS g, count(*) AS n, sum(id) AS total, max(id) AS top, "
-    "count(DISTINCT k) AS d, window.end AS till FROM s [RANGE 12 SECONDS SLIDE 3 SECONDS] "
-    "WHERE id % 3 <> 0 AND k < 800 GROUP BY k % 7 HAVING count(*) > 2"
-)
-
-PAIRS = (
-    "SELECT greatest(s.ts, t.ts) AS ts, s.k AS k, s.id AS a, t.id AS b "
-    "FROM s [RANGE 20 SECONDS], t [RANGE 10 SECONDS] "
-    "WHERE s.k = t.k AND s.id % 3 <> t.id % 3"
-)
-
-JOINED = (
-    "SELECT k % 7 AS g, count(*) AS n, sum(a) AS total, max(b) AS top, window.end AS till "
-    "FROM pairs [RANGE 12 SECONDS SLIDE 3 SECONDS] GROUP BY k % 7"
-)
-
-SCRIPT = """
-import pathlib, sys
-import eddyline as el
-from tests.spark.joins.join_streams import stream_of
-
-folder, text, pairs = pathlib.Path(sys.argv[1]), sys.argv[2], sys.argv[3]
-spark = el.session({"spark.driver.memory": "1g", "spark.local.dir": str(folder / "tmp"),
-                    "spark.sql.warehouse.dir": str(folder / "wh")}, master="local[2,3]")
-engine = el.Engine(spark)
-for name in "st":
-    stream = stream_of(spark, folder, name, schema="id BIGINT, ts TIMESTAMP, k BIGINT")
-    engine.stream(name, stream, time="ts", lateness="2 seconds")
-engine.stream("pairs", engine.query(pairs, name="pairs_query"), time="ts")
-run = engine.query(text, name="q").start(
-    "parquet", path=str(folder / "out"), checkpoint=str(folder / "ckpt"), trigger="available_now")
-print("started", flush=True)
-run.await_termination()
-spark.stop()
-print("done", flush=True)
-"""
-
-
-def rows_of(name, number):
-    """The rows of a stream in one batch: seconds 4n to 4n + 5, so that batches overlap."""
-    drawn = random.Random(f"{name}{number}")
-    seconds = [4 * number + drawn.randrange(6) for _ in range(N_ROWS)]
-    return pa.table(
-        {
-            "id": pa.array(range(number * N_ROWS, (number + 1) * N_ROWS), pa.int64()),
-            "ts": pa.array([second * 1_000_000 for second in seconds], pa.timestamp("us", "UTC")),
-            "k": pa.array([drawn.randrange(900) for _ in seconds], pa.int64()),
-        }
-    )
-
-
-def expected(text):
-    """Every result that is final: lateness and batches are such that no row is late."""
-    s, t = (pa.concat_tables(rows_of(name, at) for at in range(N_BATCHES)) for name in "st")
-    assert s.num_rows == t.num_rows
-    rows = "SELECT ts, k % 7 AS g, id AS a, id AS b, k FROM s WHERE id % 3 <> 0 AND k < 800"
-    having, more, low = "HAVING count(*) > 2", ", count(DISTINCT k) AS d", "(SELECT max(ts) FROM s)"
-    if text == JOINED:
-        rows = (
-            "SELECT greatest(s.ts, t.ts) AS ts, s.k % 7 AS g, s.id AS a, t.id AS b FROM s "
-            "JOIN t USING (k) WHERE s.id % 3 <> t.id % 3 AND s.ts BETWEEN "
-            "t.ts - INTERVAL 20 SECONDS AND t.ts + INTERVAL 10 SECONDS"
-        )
-        having, more = "", ""
-        low = "(SELECT least(max(s.ts), (SELECT max(ts) FROM t)) FROM s)"
-    return duckdb.sql(
-        f"WITH r AS ({rows}), w AS (SELECT to_timestamp(3 * n) AS till FROM range(200) AS x(n)) "
-        f"SELECT g, count(*) AS n, sum(a)::BIGINT AS total, max(b) AS top{more}, "
-        "epoch_us(till) AS till FROM w "
-        "JOIN r ON r.ts >= till - INTERVAL 12 SECONDS AND r.ts < till "
-        f"WHERE till <= {low} - INTERVAL 2 SECONDS GROUP BY g, till {having} ORDER BY ALL"
-    ).fetchall()
-
-
-def got(folder):
-    return duckdb.sql(
-        f"SELECT * REPLACE (epoch_us(till) AS till) FROM '{folder}/out/*.parquet' ORDER BY ALL"
-    ).fetchall()
-
-
-def command_for(folder, text):
-    script = folder / "script.py"
-    script.write_text(SCRIPT)
-    return script, folder, text, PAIRS
-
-
-def write_streams(folder, n_batches):
-    for number in range(n_batches):
-        for name in "st":
-            write_batch(folder, name, number, rows_of(name, number))
-
-
-@pytest.mark.large
-@pytest.mark.parametrize(
-    ("text", "n_kills"), [(FILTERED, 8), (JOINED, 20)], ids=["filtered", "joined"]
-)
-def test_killed_at_random_instants(spark, tmp_path, tmp_path_factory, text, n_kills):
-    one = tmp_path_factory.mktemp("one")
-    write_streams(one, 1)
-    write_streams(tmp_path, N_BATCHES)
-    java, command = soon_started(*command_for(one, text)), command_for(tmp_path, text)
-    drawn = random.Random(11)
-    for _ in range(n_kills):
-        process = Process(*command, java=java)
-        process.await_start()
-        time.sleep(drawn.uniform(0.0, 3.0))
-        process.check_runs()
-        process.kill()
-    assert Process(*command, java=java).finish().split()[-1] == "done"
-    assert got(tmp_path) == expected(text)
-    manifests = tmp_path / "ckpt" / "eddyline" / "state"
-    assert len(list(manifests.glob("manifest-*"))) == 2, "old manifests go"

@@ -19,7 +19,6 @@ from eddyline.spark.run.running_query import explanations, stop_runs
 from eddyline.spark.shared.companions import Start
 from eddyline.spark.shared.filter_query import why_not_shared
 from eddyline.spark.shared.group import SharedQueryRun, start_together
-from tests.spark.processes import Process
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -446,40 +445,3 @@ def test_queries_that_were_stopped_together_go_on_together(engine, folder, tmp_p
     alone = other_engine(engine, FOR_FILES)
     for name, run in finish(alone.start_all(trigger="available_now", shared=False)).items():
         assert rows_of(pq.read_table(tmp_path / "out" / name)) == rows_of(run.to_arrow())
-
-
-SCRIPT = """
-import sys, time
-import eddyline as el
-
-source, out, ckpt = sys.argv[1:4]
-spark = el.session({"spark.driver.memory": "1g", "spark.local.dir": ckpt + "-tmp",
-                    "spark.sql.warehouse.dir": ckpt + "-wh"}, master="local[2]")
-engine = el.Engine(spark)
-stream = spark.readStream.schema(spark.read.parquet(source).schema)
-engine.stream("s", stream.option("maxFilesPerTrigger", 1).parquet(source))
-for n in range(4):
-    engine.query(f"SELECT id, a FROM s WHERE a > {4 * n} AND s <> 'x'", name=f"q{n}")
-runs = engine.start_all("parquet", path=out, checkpoint=ckpt, trigger="available_now")
-print("started", flush=True)
-for run in runs:
-    run.await_termination()
-spark.stop()
-"""
-
-
-@pytest.mark.large
-def test_killed_at_random_instants(spark, folder, tmp_path):
-    script = tmp_path / "script.py"
-    script.write_text(SCRIPT)
-    command = script, folder, tmp_path / "out", tmp_path / "ckpt"
-    for wait_s in (0.5, 4.0, 7.0):
-        process = Process(*command)
-        process.await_start()
-        time.sleep(wait_s)
-        process.kill()
-    Process(*command).finish()
-    for n in range(4):
-        want = spark.read.parquet(folder).where(f"a > {4 * n} AND s <> 'x'").select("id", "a")
-        got = pq.read_table(tmp_path / "out" / f"q{n}")
-        assert rows_of(got) == rows_of(want.toArrow()), n

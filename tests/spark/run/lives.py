@@ -1,0 +1,336 @@
+"""Queries of every kind of operator over two streams, and the rows that DuckDB finds of each."""
+
+from __future__ import annotations
+
+import random
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+import eddyline as el
+from eddyline.query.correlations import CorrelateStep, Correlation, Reference
+from eddyline.query.steps import ProjectStep
+from tests.spark.joins.join_streams import stream_of, write_batch
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from eddyline.query.steps import Step
+
+N_BATCHES, N_ROWS, N_LATE = 12, 60, 3
+SCHEMA = "id BIGINT, ts TIMESTAMP, k BIGINT"
+LATE_ID = 1_000_000
+"""Rows of an ``id`` from this on come too late; see ``rows_of``."""
+
+
+def rows_of(name: str, number: int) -> pa.Table:
+    """Return the rows of a stream in one batch: seconds 4n to 4n + 5, so that batches overlap.
+
+    From the third batch on there are some that are 20 seconds older, which is too late. Filters
+    keep those: a join keeps no late row that they drop.
+    """
+    drawn = random.Random(f"{name}{number}")
+    ids = [*range(number * N_ROWS, (number + 1) * N_ROWS)]
+    seconds = [4 * number + drawn.randrange(6) for _ in ids]
+    if number > 2:
+        ids += [LATE_ID + number * N_LATE + each for each in range(N_LATE)]
+        seconds += [4 * number - 20 for _ in range(N_LATE)]
+    return pa.table(
+        {
+            "id": pa.array(ids, pa.int64()),
+            "ts": pa.array([second * 1_000_000 for second in seconds], pa.timestamp("us", "UTC")),
+            "k": pa.array([drawn.randrange(30 if id >= LATE_ID else 40) for id in ids], pa.int64()),
+        }
+    )
+
+
+def write(folder: Path, n_batches: int = N_BATCHES) -> None:
+    """Write the batches of both streams."""
+    for number in range(n_batches):
+        for name in "st":
+            write_batch(folder, name, number, rows_of(name, number))
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Queries that are started at once and run as one."""
+
+    answers: Mapping[str, tuple[str, str]]
+    """By name: the query, and its rows as SQL of DuckDB."""
+    late: str = ""
+    """The streams of which it keeps late rows; with them it has durable state."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Of the queries."""
+    steps: tuple[Step, ...] = ()
+    """Steps that no text of a query has, in place of its own after the first."""
+
+    def engine(self, spark: SparkSession, folder: Path) -> el.Engine:
+        """Return an engine with the queries, over the streams in a folder."""
+        engine = el.Engine(spark)
+        for name in "st":
+            stream = stream_of(spark, folder, name, schema=SCHEMA)
+            engine.stream(name, stream, time="ts", lateness="2 seconds")
+        engine.function("often", lambda k: pc.less(k, 35), reads=["k"])
+        engine.stream("pairs", engine.query(PAIRS, name="pairs_query"), time="ts")
+        engine.drop("pairs_query")
+        for name, (text, _) in self.answers.items():
+            if text is RULES:
+                engine.rules(name, el.RuleSet(RULES_OF_K, name="set"), stream="s")
+            else:
+                made = engine.query(text, name=name, **self.options)
+                if self.steps:
+                    engine.queries[name] = made.with_steps(made.steps[0], *self.steps)
+        return engine
+
+    def start(self, spark: SparkSession, folder: Path) -> list[Any]:
+        """Start the queries over all that is there, with sinks and a checkpoint in a folder."""
+        where = {"path": str(folder / "out"), "checkpoint": str(folder / "ckpt")}
+        engine = self.engine(spark, folder)
+        return engine.start_all("parquet", trigger="available_now", **where)
+
+    def all_steps(self, spark: SparkSession, folder: Path) -> list[Step]:
+        """Return the steps of the queries."""
+        queries = self.engine(spark, folder).queries.values()
+        return [step for query in queries for step in query.steps]
+
+    def wanted(self, n_batches: int = N_BATCHES) -> dict[str, list[tuple[Any, ...]]]:
+        """Return the rows of each query when all batches have come."""
+        with connected(n_batches) as connection:
+            return {
+                name: _rows_in(connection.sql(text).to_arrow_table())
+                for name, (_, text) in self.answers.items()
+            }
+
+    def written(self, folder: Path) -> dict[str, list[tuple[Any, ...]]]:
+        """Return the rows that the sink of each query has."""
+        found = {}
+        for name in self.answers:
+            files = sorted((folder / "out" / name).glob("*.parquet"))
+            found[name] = _rows_in(pa.concat_tables(map(pq.read_table, files))) if files else []
+        return found
+
+
+def connected(n_batches: int) -> duckdb.DuckDBPyConnection:
+    """Return DuckDB with all rows of each stream, and those that are in time."""
+    connection = duckdb.connect()
+    connection.sql("SET TimeZone = 'UTC'")
+    for name in "st":
+        parts = [rows_of(name, number) for number in range(n_batches)]
+        connection.register(f"every_{name}", pa.concat_tables(parts))
+        connection.sql(f"CREATE VIEW {name} AS SELECT * FROM every_{name} WHERE id < {LATE_ID}")
+    return connection
+
+
+FRAME = (
+    "OVER (PARTITION BY k % 7 ORDER BY ts "
+    "RANGE BETWEEN INTERVAL '9' SECOND PRECEDING AND CURRENT ROW)"
+)
+LOW = "(SELECT max(ts) - INTERVAL 2 SECONDS FROM s)"
+LOWER = "(SELECT least(max(s.ts), (SELECT max(ts) FROM t)) - INTERVAL 2 SECONDS FROM s)"
+"""The instants before which every row has come."""
+
+RULES = "rules"
+RULES_OF_K = {"low": "k < 20", "odd": "k % 2 = 1 AND id % 3 = 0"}
+PAIRS = (
+    "SELECT greatest(s.ts, t.ts) AS ts, s.k AS k, s.id AS a, t.id AS b "
+    "FROM s [RANGE 12 SECONDS], t [RANGE 6 SECONDS] "
+    "WHERE s.k = t.k AND s.id % 3 <> t.id % 3 AND often(s.k)"
+)
+ALL_PAIRS = (
+    "SELECT greatest(s.ts, t.ts) AS ts, s.k AS k, s.id AS a, t.id AS b FROM s JOIN t "
+    "ON s.k = t.k AND s.id % 3 <> t.id % 3 "
+    "AND s.ts BETWEEN t.ts - INTERVAL 12 SECONDS AND t.ts + INTERVAL 6 SECONDS"
+)
+
+
+def slides(rows: str, low: str, groups: str, calls: str, more: str = "") -> str:
+    """Return SQL of the aggregates of windows of nine seconds that have ended."""
+    return (
+        f"WITH r AS ({rows}), w AS (SELECT to_timestamp(3 * n) AS till FROM range(200) AS x(n)) "
+        f"SELECT {groups}, {calls}, till FROM w JOIN r "
+        f"ON r.ts >= till - INTERVAL 9 SECONDS AND r.ts < till WHERE till <= {low} "
+        f"GROUP BY ALL {more}"
+    )
+
+
+def windowed(groups: str, calls: str, where: str = "true", more: str = "") -> tuple[str, str]:
+    """Return a query of aggregates over windows of ``s``, and SQL of its rows."""
+    return (
+        f"SELECT {groups}, {calls}, window.end AS till FROM s [RANGE 9 SECONDS SLIDE 3 SECONDS] "
+        f"WHERE {where} GROUP BY {re.sub(r' AS [a-z]+', '', groups)} {more}",
+        slides(f"SELECT * FROM s WHERE {where}", LOW, groups, calls, more),
+    )
+
+
+def _rows_in(table: pa.Table) -> list[tuple[Any, ...]]:
+    """Return rows as values in an order: instants as µs, and numbers of any width as integers."""
+    kinds = pa.types
+    columns = []
+    for each in table.columns:
+        column = each
+        if kinds.is_timestamp(each.type):
+            column = each.cast(pa.timestamp("us", "UTC")).cast(pa.int64())
+        elif kinds.is_decimal(each.type) or kinds.is_floating(each.type):
+            column = each.cast(pa.int64())
+        columns.append(column.to_pylist())
+    return sorted(zip(*columns, strict=True), key=repr)
+
+
+CORRELATED = (
+    ProjectStep(
+        "s",
+        (
+            "ts",
+            "inline(array(named_struct('__place', 0, '__mask', 1L, '__key', array(string(k)), "
+            "'__text', string(NULL), '__whole', 0L, '__fraction', 0L, '__carried', string(id), "
+            "'__event', CAST(NULL AS STRUCT<x: INT>), "
+            "'__alert', CAST(NULL AS STRUCT<first: BIGINT, events: BIGINT, value: DOUBLE>))))",
+        ),
+        "m",
+    ),
+    CorrelateStep(
+        "m",
+        (
+            (
+                0,
+                Correlation("c", "event_count", (Reference("r", ()),), 3_000_000, (("gte", 3),)),
+            ),
+        ),
+    ),
+    ProjectStep("m", ("bigint(__key[0]) AS k", "ts")),
+)
+"""Alerts where there were three rows of a ``k`` in three seconds."""
+
+KINDS = {
+    "filters": Kind(
+        {
+            "q": (
+                "SELECT id FROM s WHERE often(k) AND k % 7 <> 3",
+                "SELECT id FROM every_s WHERE k < 35 AND k % 7 <> 3",
+            )
+        }
+    ),
+    "rules": Kind(
+        {
+            "q": (
+                RULES,
+                "SELECT id, ts, k, list(name) AS matches FROM (SELECT *, 'low' AS name FROM "
+                "every_s WHERE k < 20 UNION ALL SELECT *, 'odd' FROM every_s WHERE k % 2 = 1 AND "
+                "id % 3 = 0 ORDER BY name) GROUP BY id, ts, k",
+            )
+        }
+    ),
+    "union": Kind(
+        {
+            "q": (
+                "SELECT id, k FROM s WHERE k < 20 UNION ALL SELECT id + 1, k FROM s WHERE k > 9",
+                "SELECT id, k FROM every_s WHERE k < 20 "
+                "UNION ALL SELECT id + 1, k FROM every_s WHERE k > 9",
+            )
+        }
+    ),
+    "filters together": Kind(
+        {
+            f"q{n}": (
+                f"SELECT id, k FROM s WHERE k > {9 * n} AND often(k)",
+                f"SELECT id, k FROM every_s WHERE k > {9 * n} AND k < 35",
+            )
+            for n in range(3)
+        }
+    ),
+    "join": Kind(
+        {
+            "q": (
+                "SELECT s.id AS a, t.id AS b, u.id AS c FROM s [RANGE 12 SECONDS], "
+                "t [RANGE 6 SECONDS], s u [RANGE 3 SECONDS] "
+                "WHERE s.k = t.k AND t.k = u.k AND s.id % 3 <> u.id % 3",
+                "SELECT s.id AS a, t.id AS b, u.id AS c FROM s JOIN t USING (k) "
+                "JOIN s AS u USING (k) WHERE s.id % 3 <> u.id % 3 AND greatest(s.ts, t.ts, u.ts) "
+                "<= least(s.ts + INTERVAL 12 SECONDS, t.ts + INTERVAL 6 SECONDS, "
+                "u.ts + INTERVAL 3 SECONDS)",
+            )
+        },
+        late="stu",
+        options={"buckets": 2},
+    ),
+    "left join": Kind(
+        {
+            "q": (
+                "SELECT s.id AS a, t.id AS b FROM s [RANGE 12 SECONDS] "
+                "LEFT JOIN t [RANGE 6 SECONDS] ON s.k = t.k AND s.id % 3 <> t.id % 3",
+                f"WITH w AS ({ALL_PAIRS}) SELECT a, b FROM w UNION ALL SELECT id, NULL FROM s "
+                "WHERE id NOT IN (SELECT a FROM w) AND ts + INTERVAL 12 SECONDS < "
+                "(SELECT max(ts) - INTERVAL 2 SECONDS FROM t)",
+            )
+        },
+        late="st",
+        options={"buckets": 2},
+    ),
+    "aggregate": Kind(
+        {
+            "q": windowed(
+                "k % 7 AS g",
+                "count(*) AS n, sum(id) AS total, count(DISTINCT k) AS d",
+                "id % 3 <> 0",
+                "HAVING count(*) > 2",
+            )
+        },
+        late="s",
+    ),
+    "aggregates together": Kind(
+        {
+            "fine": windowed("k % 7 AS g, k % 2 AS h", "count(*) AS n"),
+            "coarse": windowed("k % 7 AS g", "max(id) AS top", "id % 3 <> 0"),
+        },
+        late="s",
+    ),
+    "aggregate of a join": Kind(
+        {
+            "q": (
+                "SELECT k % 7 AS g, count(*) AS n, sum(a) AS total, max(b) AS top, window.end AS "
+                "till FROM pairs [RANGE 9 SECONDS SLIDE 3 SECONDS] GROUP BY k % 7",
+                slides(
+                    f"{ALL_PAIRS} AND s.k < 35",
+                    LOWER,
+                    "k % 7 AS g",
+                    "count(*) AS n, sum(a) AS total, max(b) AS top",
+                ),
+            )
+        },
+        late="st",
+        options={"buckets": 2},
+    ),
+    "over": Kind(
+        {
+            "q": (
+                f"SELECT id, count(*) {FRAME} AS n, sum(id) {FRAME} AS total FROM s WHERE k < 30",
+                f"SELECT id, n, total FROM (SELECT *, count(*) {FRAME} AS n, sum(id) {FRAME} AS "
+                f"total FROM s WHERE k < 30) WHERE ts < {LOW}",
+            )
+        },
+        late="s",
+    ),
+    "correlation": Kind(
+        {
+            "q": (
+                "SELECT id, ts, k FROM s",
+                "WITH e AS (SELECT DISTINCT k, ts, count(*) OVER (PARTITION BY k ORDER BY ts RANGE "
+                "BETWEEN INTERVAL '3' SECOND PRECEDING AND CURRENT ROW) AS n FROM s), "
+                "l AS (SELECT *, lag(n) OVER own AS n_before, lag(ts) OVER own AS t_before FROM e "
+                "WINDOW own AS (PARTITION BY k ORDER BY ts)) SELECT k, ts FROM l WHERE n >= 3 AND "
+                "NOT coalesce(n_before >= 3 AND t_before >= ts - INTERVAL '3' SECOND, FALSE) "
+                f"AND ts < {LOW}",
+            )
+        },
+        late="s",
+        steps=CORRELATED,
+    ),
+}

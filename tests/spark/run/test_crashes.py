@@ -1,0 +1,68 @@
+"""A run that ends at any point of a batch goes on from there: no row is lost or doubled.
+
+Processes that are killed are in ``test_kill_and_restart.py``.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import pytest
+
+from eddyline.query.steps import SharedAggregateStep
+from eddyline.spark.operators import OPERATORS
+from tests.spark.run.crashes import OF_SINKS, OF_STATE, Crashes
+from tests.spark.run.lives import KINDS, LATE_ID, N_BATCHES, rows_of, write
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.timeout(600),
+    pytest.mark.filterwarnings("ignore:.* came too late"),
+]
+
+
+@pytest.fixture(scope="module")
+def streams(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("streams")
+    write(folder)
+    return folder
+
+
+@pytest.fixture
+def crashes(streams, tmp_path, monkeypatch):
+    for each in "st":
+        (tmp_path / each).symlink_to(streams / each)
+    return Crashes(monkeypatch, tmp_path, random.Random(7))
+
+
+def test_every_operator_has_a_kind(spark, streams):
+    """Those of queries that run together are made when these are started."""
+    made = {type(step) for kind in KINDS.values() for step in kind.all_steps(spark, streams)}
+    assert made >= OPERATORS.keys() - {SharedAggregateStep}
+
+
+@pytest.mark.large
+@pytest.mark.parametrize("name", KINDS)
+def test_no_row_is_lost_or_doubled_after_a_crash_at_any_point(spark, crashes, tmp_path, name):
+    kind = KINDS[name]
+    wanted, runs = kind.wanted(), []
+    assert all(wanted.values())
+
+    def start():
+        runs[:] = kind.start(spark, tmp_path)
+        return runs
+
+    while crashes.live(start):
+        for each, rows in kind.written(tmp_path).items():
+            unknown = Counter(map(repr, rows)) - Counter(map(repr, wanted[each]))
+            assert not unknown, (each, crashes.points)
+    assert set(crashes.points) >= OF_SINKS | (OF_STATE if kind.late else set())
+    assert kind.written(tmp_path) == wanted, crashes.points
+    for each in kind.late:
+        of = "s" if each == "u" else each
+        ids = [id for n in range(N_BATCHES) for id in rows_of(of, n)["id"].to_pylist()]
+        run = runs[0].shared.run if hasattr(runs[0], "shared") else runs[0]
+        late = run.late_rows(each)["id"].to_pylist()
+        assert sorted(late) == [id for id in ids if id >= LATE_ID], crashes.points
+    crashes.check_nothing_is_left()
