@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
+import warnings
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
 
 import eddyline
-from eddyline.errors import EddylineError
+from eddyline.errors import EddylineError, LatenessWarning, LateRowsWarning
 from eddyline.watch.html.report import check_packages, write_reports
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 app = typer.Typer(
     help="Continuous queries on Spark that keep finding their cheapest plan while they run.",
@@ -65,14 +70,15 @@ def run(
     from eddyline.spark.run.running_query import explanations, watch  # noqa: PLC0415
     from eddyline.spark.script import run_script  # noqa: PLC0415 - pyspark loads slowly
 
-    runs = run_script(
-        file,
-        checkpoint=None if checkpoint is None else str(checkpoint),
-        trigger=trigger,
-        adaptive=adaptive,
-        load_rules=load_rules,
-    )
-    watch(runs, quiet=quiet)
+    with _plain_warnings():
+        runs = run_script(
+            file,
+            checkpoint=None if checkpoint is None else str(checkpoint),
+            trigger=trigger,
+            adaptive=adaptive,
+            load_rules=load_rules,
+        )
+        watch(runs, quiet=quiet)
     for said in explanations(runs, width=console.width) if explain else ():
         console.print(said, markup=False, highlight=False)
     if report is not None:
@@ -172,6 +178,27 @@ def sigma_check(
         raise typer.Exit(1)
 
 
+@contextlib.contextmanager
+def _plain_warnings() -> Iterator[None]:
+    """Show what is told of late rows as a line: where in the code it is told helps nobody here."""
+    by_python = warnings.showwarning
+
+    def shown(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+        if issubclass(category, LatenessWarning | LateRowsWarning):
+            _said(f"eddyline: {message}", "yellow")
+        else:
+            by_python(message, category, *where, **more)
+
+    with warnings.catch_warnings():
+        warnings.showwarning = shown
+        yield
+
+
+def _said(text: str, style: str) -> None:
+    """Print a line to the standard error stream."""
+    Console(stderr=True).print(text, style=style, markup=False, highlight=False, soft_wrap=True)
+
+
 def _rules_of(argument: Path | None, option: Path | None) -> Path:
     """Return the path of rules, which is given once: as an argument or as an option."""
     given = [each for each in (argument, option) if each is not None]
@@ -196,8 +223,7 @@ def main() -> NoReturn:
     try:
         app()
     except EddylineError as error:
-        text = f"eddyline: {error.message}"
-        Console(stderr=True).print(text, style="red", markup=False, highlight=False, soft_wrap=True)
+        _said(f"eddyline: {error.message}", "red")
         sys.exit(1)
     except SystemExit as end:
         if end.code == INTERRUPTED and "pyspark" in sys.modules:

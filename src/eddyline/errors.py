@@ -11,6 +11,8 @@
     ├── SourceError                  an input or output that cannot be read or written
     └── PluginError                  an extension from another package that failed to load
 
+Two categories of warnings can be silenced apart: LatenessWarning and LateRowsWarning.
+
 A message says what is wrong, where, what was got and what to do. The facts it was built from are
 kept in ``facts``. Every error survives pickling, as it has to travel from Spark's workers.
 """
@@ -76,3 +78,11 @@ class SourceError(EddylineError):
 
 class PluginError(EddylineError):
     """An extension from another package that failed to load."""
+
+
+class LatenessWarning(UserWarning):
+    """A query starts to ask for the event time of a stream that was given no lateness."""
+
+
+class LateRowsWarning(UserWarning):
+    """Many rows of a stream came too late, and were left out."""

@@ -19,8 +19,9 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from eddyline.errors import StateError
 from eddyline.spark.arrow_tasks import task_ids
 from eddyline.spark.event_time import micros_of
+from eddyline.spark.lateness import warned_of_late
 from eddyline.spark.operator import Laid, Operator
-from eddyline.spark.relation import lateness_of, warned_of_late
+from eddyline.spark.relation import lateness_of
 from eddyline.state.event_time import EventTime, earlier
 from eddyline.state.late_rows import late_rows, settle_late, write_late_table
 from eddyline.state.manifest import StatePart
@@ -67,6 +68,7 @@ class StreamClock(Operator):
         rows: the rows of all, for analysis only.
         micros: the event time of a row (µs).
         number: the stream that a row is of, by number; omitted of one.
+        without_lateness: the streams that were given none.
     """
 
     name = "clock"
@@ -79,10 +81,12 @@ class StreamClock(Operator):
         rows: DataFrame,
         micros: Column,
         number: Column | None = None,
+        without_lateness: tuple[str, ...] = (),
     ) -> None:
         self.streams = EventTime(lateness)
         self.stream = ", ".join(lateness)
         self.keeps_late = (self.stream,)
+        self.without_lateness = without_lateness
         self.before, self.after = ALWAYS, ALWAYS
         self.part = ClockPart()
         self.arrived = Arrived()
@@ -107,7 +111,9 @@ class StreamClock(Operator):
         """
         assert relation.time is not None
         micros = micros_of(relation.df, relation.time, stream)
-        return cls({stream: lateness_of(relation, stream)}, relation.df, micros)
+        without = (stream,) if relation.lateness is None else ()
+        lateness = {stream: lateness_of(relation, stream)}
+        return cls(lateness, relation.df, micros, without_lateness=without)
 
     def asked(self) -> None:
         """Take note that an operator asks; see ``Clock``."""

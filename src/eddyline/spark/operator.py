@@ -164,6 +164,8 @@ class Operator:
     """Its options as such a dataclass; None if it has none."""
     keeps_late: tuple[str, ...] = ()
     """The inputs of which it keeps rows that came too late."""
+    without_lateness: tuple[str, ...] = ()
+    """The streams whose event time it asks for and that were given no lateness."""
 
     def prepare(self, df: DataFrame, batch: Batch) -> None:
         """Get ready for a micro-batch; may run small jobs of its own.

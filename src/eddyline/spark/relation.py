@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -124,32 +123,3 @@ def lateness_of(relation: Relation, stream: str) -> int:
         msg = f"the lateness of {stream!r} must end, got {text!r}"
         raise OptionError(msg, stream=stream, lateness=text)
     return window.length
-
-
-LATE_FRAC = 0.005
-"""Share of late rows among those of a stream that is warned of."""
-
-FEW_ROWS = 10
-"""Late rows that are not warned of, whatever their share."""
-
-
-def warned_of_late(stream: str, n_late: int, n_rows: int, outcome: str) -> bool:
-    """Warn of late rows if they are many, and return whether they are.
-
-    Args:
-        stream: their stream.
-        n_late: how many there are so far.
-        n_rows: rows of the stream so far.
-        outcome: what has become of them ("not joined").
-    """
-    if n_late < max(FEW_ROWS, LATE_FRAC * n_rows):
-        return False
-    msg = (
-        f"{n_late:,} of {n_rows:,} rows of {stream!r} came too late and were {outcome}: "
-        f"run.late_rows({stream!r}) has them; a longer lateness='10 minutes' of the stream waits "
-        f"for them. Files are read in the order in which they were changed: over many that exist, "
-        f"in another order than that of time, give a lateness as large as their disorder, or read "
-        f"them in one batch"
-    )
-    warnings.warn(msg, stacklevel=2)
-    return True

@@ -97,7 +97,10 @@ class UnionOperator(Operator):
             names = [f"{each.stream} ({number})" for number, each in enumerate(parts, 1)]
             lateness = [lateness_of(each.relation, each.stream) for each in parts]
             own = dict(zip(names, lateness, strict=True))
-            self._clock = StreamClock(own, self.source, F.col(MICROS), F.col(PART))
+            without = {each.stream: None for each in parts if each.relation.lateness is None}
+            self._clock = StreamClock(
+                own, self.source, F.col(MICROS), F.col(PART), without_lateness=(*without,)
+            )
         self.clock: Clock | None = self._clock
 
     @classmethod

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import Phase, given
 
+from eddyline.errors import LateRowsWarning
 from eddyline.query.windows import RangeWindow, SessionWindow, SlideWindow
 from tests.examples import examples
 from tests.oracles.aggregate_strategies import (
@@ -113,7 +114,7 @@ def test_many_late_rows_are_warned_of_once_with_the_way_out(spark, tmp_path):
     )
     case = case_of(SlideWindow(10_000_000, 5_000_000), newest, *early)
     write_case(case, tmp_path)
-    with pytest.warns(UserWarning, match=r"20 of 21 rows of 's' came too late") as caught:
+    with pytest.warns(LateRowsWarning, match=r"20 of 21 rows of 's' came too late") as caught:
         ended(query_of(spark, case, tmp_path))
     (said,) = [str(each.message) for each in caught if "too late" in str(each.message)]
     assert "lateness=" in said

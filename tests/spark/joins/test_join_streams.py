@@ -16,7 +16,13 @@ from hypothesis import strategies as st
 from pyspark.sql import functions as F
 
 import eddyline as el
-from eddyline.errors import NotSupportedError, OptionError, QueryError, StateError
+from eddyline.errors import (
+    LateRowsWarning,
+    NotSupportedError,
+    OptionError,
+    QueryError,
+    StateError,
+)
 from eddyline.query.windows import RowsWindow
 from tests.examples import examples
 from tests.oracles.join_strategies import join_cases
@@ -141,10 +147,10 @@ def test_many_late_rows_are_warned_of(spark, tmp_path):
     made.stream("s", stream_of(spark, tmp_path, "s"), time="ts")
     made.stream("t", stream_of(spark, tmp_path, "t"), time="ts", lateness="3 seconds")
     query = made.query(TEXT, name="disordered")
-    with pytest.warns(UserWarning, match=r"20 of 40 rows of 's' came too late") as caught:
+    with pytest.warns(LateRowsWarning, match=r"20 of 40 rows of 's' came too late") as caught:
         run = ended(query)
-    assert len(caught) == 1, "it is warned of once"
-    assert "in the order in which they were changed" in str(caught[0].message)
+    (said,) = [str(each.message) for each in caught if each.category is LateRowsWarning]
+    assert "in the order in which they were changed" in said, "it is warned of once"
     assert run.view().inputs[0].n_late == 40
     with pytest.raises(StateError, match="without a checkpoint removes them when it ends"):
         run.late_rows("s")

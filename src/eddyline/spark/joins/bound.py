@@ -329,6 +329,7 @@ def _input(site: Site, joined: JoinedInput, compared: tuple[str, ...]) -> JoinIn
         read.df,
         read.time,
         lateness_of(read, step.stream),
+        read.lateness is not None,
         joined.window,
         tuple(found),
         shape,

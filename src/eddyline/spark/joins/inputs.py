@@ -14,8 +14,8 @@ from pyspark.sql import functions as F
 from eddyline.errors import StateError
 from eddyline.joins.state_part import InputsPart
 from eddyline.spark.joins.layout import INPUT, START
+from eddyline.spark.lateness import warned_of_late
 from eddyline.spark.operator import Laid, Operator, Pending
-from eddyline.spark.relation import warned_of_late
 from eddyline.spark.run.observed_metrics import PendingMetrics
 from eddyline.state.manifest import StatePart
 from eddyline.state.rows import ALWAYS, FOREVER

@@ -98,6 +98,8 @@ class JoinInput:
     """Event-time column of the stream; None for a table, whose rows were always there."""
     lateness: int
     """Time by which rows may come late (µs)."""
+    has_lateness: bool
+    """Whether that was given."""
     window: Window
     steps: tuple[FilterStep | ProjectStep, ...]
     """The steps over its rows alone."""

@@ -96,6 +96,8 @@ class JoinOperator(Operator):
         self.before = (self.inputs, *operators_of_inputs(*steps, self.inputs))
         self.options = bound.options.resolved()
         self.keeps_late = bound.graph.inputs
+        strict = (each for each in bound.inputs if each.time is not None and not each.has_lateness)
+        self.without_lateness = tuple(each.name for each in strict)
         self.graph = bound.graph
         # A row meets all its partners in one bucket, where it is decided: no key is split.
         is_inner = bound.step.kind == "inner"

@@ -22,6 +22,7 @@ from eddyline.runtime.journal import Journal, JournalEntry
 from eddyline.runtime.records import BatchRecord
 from eddyline.runtime.snapshot import SnapshotFile
 from eddyline.spark import interrupts
+from eddyline.spark.lateness import warn_without_lateness
 from eddyline.spark.operator import Batch, Stateful
 from eddyline.spark.run.chain import Chain
 from eddyline.spark.run.observed_metrics import PendingMetrics, has_told_all
@@ -154,6 +155,7 @@ class Run(RunFace):
         self._error: BaseException | None = None
         try:
             self._restore()
+            warn_without_lateness(self.chain.operators, self.source)
             self.streaming_query: StreamingQuery = self._started(chosen)
             _started_runs.add(self)
         except BaseException:

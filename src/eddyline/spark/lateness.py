@@ -1,0 +1,97 @@
+"""What is told of rows that come too late: at the start what is late, later that there are many."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from typing import TYPE_CHECKING, Any
+
+from eddyline.errors import LatenessWarning, LateRowsWarning
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import DataFrame
+
+    from eddyline.spark.operator import Operator
+
+LATE_FRAC = 0.005
+"""Share of late rows among those of a stream that is warned of."""
+
+FEW_ROWS = 10
+"""Late rows that are not warned of, whatever their share."""
+
+
+def warned_of_late(stream: str, n_late: int, n_rows: int, outcome: str) -> bool:
+    """Warn of late rows if they are many, and return whether they are.
+
+    Args:
+        stream: their stream.
+        n_late: how many there are so far.
+        n_rows: rows of the stream so far.
+        outcome: what has become of them ("not joined").
+    """
+    if n_late < max(FEW_ROWS, LATE_FRAC * n_rows):
+        return False
+    msg = (
+        f"{n_late:,} of {n_rows:,} rows of {stream!r} came too late and were {outcome}: "
+        f"run.late_rows({stream!r}) has them; a longer lateness='10 minutes' of the stream waits "
+        f"for them. Files are read in the order in which they were changed: over many that exist, "
+        f"in another order than that of time, give a lateness as large as their disorder, or read "
+        f"them in one batch"
+    )
+    warnings.warn(msg, LateRowsWarning, stacklevel=2)
+    return True
+
+
+LIMITS = ("maxfilespertrigger", "maxbytespertrigger")
+"""Options of Spark's file source, lowered, that cut the files that exist into several batches."""
+
+
+def warn_without_lateness(operators: Sequence[Operator], source: DataFrame) -> None:
+    """Say in one sentence what is late of streams that were given no lateness, and the way out.
+
+    Args:
+        operators: of the run that starts.
+        source: the rows that it reads.
+    """
+    for each in operators:
+        if not each.without_lateness:
+            continue
+        names = [repr(name) for name in each.without_lateness]
+        those = f"stream {names[0]} has"
+        if len(names) > 1:
+            those = f"streams {', '.join(names[:-1])} and {names[-1]} have"
+        kept = next((name for name in each.keeps_late if name in each.without_lateness), None)
+        msg = (
+            f"{those} no lateness: a row that is earlier than one of its stream in a batch before "
+            f"is late and left out; lateness='1 minute' beside time='…' waits for it, and "
+            f"run.late_rows({kept or each.keeps_late[0]!r}) has those that were left out"
+        )
+        if limit := _limit_of(source):
+            msg += f"; without {limit} all files that exist are one batch, in which no row is late"
+        warnings.warn(msg, LatenessWarning, stacklevel=_own_frames())
+
+
+def _limit_of(source: DataFrame) -> str:
+    """Return the option by which Spark cuts the files of a stream into batches; empty if none."""
+    frame: Any = source
+    try:
+        leaves = frame._jdf.queryExecution().analyzed().collectLeaves()
+        java = source.sparkSession.sparkContext._jvm.scala.jdk.javaapi.CollectionConverters  # type: ignore[union-attr]
+        for leaf in java.asJava(leaves):
+            if leaf.getClass().getSimpleName() == "StreamingRelation":
+                for name in java.asJava(leaf.dataSource().options()):
+                    if name.lower() in LIMITS:
+                        return str(name)
+    except Exception:  # noqa: BLE001 - it is a hint only, from inside Spark
+        return ""
+    return ""
+
+
+def _own_frames() -> int:
+    """Return the level of the stack at which the code of the user called, for ``warnings``."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals["__name__"].startswith("eddyline."):
+        level, frame = level + 1, frame.f_back
+    return level
