@@ -181,7 +181,7 @@ class Segments:
             QueryError: as for ``join``, or there is no such attribute.
             OptionError: a distance that is none.
         """
-        self._check_batch("pairs of entities")
+        _check_batch(self._graph, "pairs of entities")
         if other is not None:
             self._check_same(other, "pairs")
         two, right = read_pair(names), self if other is None else other
@@ -381,7 +381,7 @@ class Segments:
             if each not in self.keys:
                 raise QueryError(unknown("key", each, self.keys), by=list(groups))
         if window is None:
-            self._check_batch("values over entities")
+            _check_batch(self._graph, "values over entities")
             found = kept.over_entities(steps.Envelope(groups, is_largest))
             return Segments(found) if every is None else rows_of(found.then(steps.Sample(every)))
         if groups:
@@ -423,11 +423,6 @@ class Segments:
             raise QueryError(unknown("modelled attribute", name, self.attributes), name=name)
         return known[name.lower()]
 
-    def _check_batch(self, what: str) -> None:
-        if self._graph.is_streaming:
-            msg = f"{what} are computed of batch DataFrames; inside foreachBatch each batch is one"
-            raise NotSupportedError(msg)
-
     def _check_same(self, other: Segments, what: str) -> None:
         if not isinstance(other, Segments):
             msg = f"{what} takes segments, got {other!r:.60}"
@@ -443,3 +438,9 @@ class Segments:
 
 def _done(graph: Graph) -> Segments | DataFrame | Query:
     return Segments(graph) if graph.shape.kind == "segments" else rows_of(graph)
+
+
+def _check_batch(graph: Graph, what: str) -> None:
+    if graph.is_streaming:
+        msg = f"{what} are computed of batch DataFrames; inside foreachBatch each batch is one"
+        raise NotSupportedError(msg)
