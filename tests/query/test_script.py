@@ -175,7 +175,11 @@ MISTAKES = [
     (";\n CREATE RULES r ON s", "rules 'r' are none: name a file or folder (FROM", (2, 2)),
     ("CREATE RULES r ON s AS", "expected FROM or WITH, got 'AS'", (1, 21)),
     ("CREATE RULES r ON s WITH (as_struct=3)", "as_struct is true or false, got '3'", (1, 27)),
-    ("CREATE RULE a IN r AS n > 1", "unknown set of rules 'r'; known: ; a set is created", (1, 18)),
+    (
+        "CREATE RULE a IN r AS n > 1",
+        "unknown set of rules 'r'; there is none yet; a set is created",
+        (1, 18),
+    ),
     (f"{R};\nCREATE RULE a IN q AS n > 1", "unknown set of rules 'q'; known: r", (2, 18)),
     (f"{R};\nCREATE RULE a AS n > 1", "expected IN, got 'AS'; the form is: CREATE RULE", (2, 15)),
     (f"{R};\nCREATE RULE a IN r n > 1", "expected WITH or AS, got 'n'", (2, 20)),
