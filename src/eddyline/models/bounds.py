@@ -90,16 +90,16 @@ class FitOptions:
     method: str = "auto"
     """``constant``: ranges of values. ``swing``: lines from a row, with the least state.
     ``connected``: the same, each from the end of the one before, without jumps. ``linear``: lines,
-    the fewest that are possible. ``polynomial``: of ``degree``. ``auto``: for each entity the one
-    of constants, lines and polynomials up to ``degree`` that stores the fewest numbers for a prefix
-    of its rows."""
+    the fewest that are possible. ``polynomial``: of ``degree``. ``auto``: for each run of
+    rows without a gap the one of constants, lines and polynomials up to ``degree`` that stores the
+    fewest numbers for its first rows."""
     degree: int = 2
     """The degree of ``polynomial``, and the highest that ``auto`` tries ([0, 4])."""
     max_gap_us: int | None = None
     """A longer time between two rows of an entity ends a segment, and no model is in it (µs; ≥ 1);
     None: there are no gaps."""
     prefix_rows: int = 1024
-    """Instants of an entity by which ``auto`` judges (≥ 16)."""
+    """Instants of a run by which ``auto`` judges (≥ 16)."""
     rounding: float = 0.25
     """What share of the room between a segment's error and its bound the rounding of coefficients
     may take, so that they have few digits and are stored in few bytes ([0, 1]). 0: they stay as

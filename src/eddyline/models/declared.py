@@ -179,12 +179,14 @@ class Declared:
 
     def part(self, rows: pa.Table, until: int, known: pa.Table | None) -> Part:  # noqa: ARG002
         """Return the segments of rows that no row from an instant on changes; as of ``Fit``."""
-        made, places = _made(rows, self)
+        made, places, n_without = _made(rows, self)
         segments = made.segments
         again: Mask = np.asarray(segments.keys[1:] != segments.keys[:-1])
         is_last = np.append(again, np.True_)[: len(segments)]
         waits = is_last & (segments.hi > until)
-        report = FitReport(n_rows=len(rows) - int(waits.sum()), n_segments=int((~waits).sum()))
+        n_done = int((~waits).sum())
+        n_lost = len(rows) - n_without - len(segments)
+        report = FitReport(n_done, n_done, n_without, n_lost)
         done = Keyed(segments.take(~waits), made.entities)
         return Part(done, rows.take(pa.array(places[waits])), None, report)
 
@@ -206,8 +208,8 @@ def declared(table: pa.Table, how: Declared) -> Keyed:
     return _made(table, how)[0]
 
 
-def _made(table: pa.Table, how: Declared) -> tuple[Keyed, Indices]:
-    """Return segments by entity and time, and the row of each."""
+def _made(table: pa.Table, how: Declared) -> tuple[Keyed, Indices, int]:
+    """Return segments by entity and time, the row of each, and how many rows have no value."""
     ids, first = entity_ids(table, how.keys)
     times = micros_of(table.column(how.time))
     coefs = {name: _complete(list_matrix(table.column(name))) for name in how.equations}
@@ -235,7 +237,8 @@ def _made(table: pa.Table, how: Declared) -> tuple[Keyed, Indices]:
         {name: each[order] for name, each in coefs.items()},
         {name: np.zeros(len(lo)) for name in coefs},
     )
-    return Keyed(segments, table.select(list(how.keys)).take(pa.array(first))), order
+    entities = table.select(list(how.keys)).take(pa.array(first))
+    return Keyed(segments, entities), order, int((~says).sum())
 
 
 def _complete(coefs: Floats) -> Floats:

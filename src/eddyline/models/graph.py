@@ -114,21 +114,26 @@ def moved(node: Node, by: Sequence[int]) -> Node:
     return node if list(by) == list(range(len(by))) else copy(node)
 
 
+def below(node: Node) -> tuple[Node, ...]:
+    """Return the parts that a part reads."""
+    match node:
+        case Unary(_, of):
+            return (of,)
+        case SameEntity(left, right):
+            return (left, right)
+    return ()
+
+
 def parts(node: Node) -> Iterator[Node]:
     """Yield the parts of a graph, each once, behind those that it reads."""
     seen: set[int] = set()
 
     def visit(each: Node) -> Iterator[Node]:
-        if id(each) in seen:
-            return
-        seen.add(id(each))
-        match each:
-            case Unary(_, of):
-                yield from visit(of)
-            case SameEntity(left, right):
-                yield from visit(left)
-                yield from visit(right)
-        yield each
+        if id(each) not in seen:
+            seen.add(id(each))
+            for part in below(each):
+                yield from visit(part)
+            yield each
 
     return visit(node)
 
@@ -145,13 +150,8 @@ def reach(node: Node) -> int:
     """Return how far behind an instant its result is looked at (µs)."""
     found: dict[int, int] = {}
     for each in parts(node):
-        match each:
-            case Input():
-                found[id(each)] = 0
-            case Unary(step, of):
-                found[id(each)] = found[id(of)] + getattr(step, "width_us", 0)
-            case SameEntity(left, right):
-                found[id(each)] = max(found[id(left)], found[id(right)])
+        width = getattr(each.step, "width_us", 0) if isinstance(each, Unary) else 0
+        found[id(each)] = width + max((found[id(part)] for part in below(each)), default=0)
     return found[id(node)]
 
 

@@ -1,13 +1,12 @@
 """What is done with segments, as values: a step says what comes out, and does it with arrays.
 
-``scope`` says which segments a step has to see together: each by itself, all of an entity, or all
-of a group of entities.
+``scope`` says which segments a step has to see together: each by itself, or all of an entity.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from eddyline.models.sampling import Samples
 
 Kind = Literal["segments", "samples", "changes"]
-Scope = Literal["segment", "entity", "group"]
+Scope = Literal["segment", "entity"]
 TIME, SINCE, UNTIL = "time", "since", "until"
 """Columns of results that are rows: an instant, or the range over which an entity has a model."""
 
@@ -85,7 +84,7 @@ class Where:
 
     condition: Condition
     text: str
-    scope: Scope = "segment"
+    scope: ClassVar[Scope] = "segment"
 
     def shape(self, given: Shape) -> Shape:
         """Return the same shape."""
@@ -106,7 +105,7 @@ class Project:
 
     columns: Mapping[str, Expression]
     texts: Mapping[str, str]
-    scope: Scope = "segment"
+    scope: ClassVar[Scope] = "segment"
 
     @classmethod
     def onto(cls, *attributes: str) -> Project:
@@ -134,7 +133,7 @@ class Integral:
     every_us: int | None
     is_average: bool
     is_covered: bool
-    scope: Scope = "entity"
+    scope: ClassVar[Scope] = "entity"
 
     def shape(self, given: Shape) -> Shape:
         """Return segments, or rows at ticks."""
@@ -160,7 +159,7 @@ class Extremum:
     width_us: int
     every_us: int | None
     is_largest: bool
-    scope: Scope = "entity"
+    scope: ClassVar[Scope] = "entity"
 
     def shape(self, given: Shape) -> Shape:
         """Return segments, or rows at ticks."""
@@ -186,7 +185,6 @@ class Envelope:
 
     by: tuple[str, ...]
     is_largest: bool
-    scope: Scope = "group"
 
     def shape(self, given: Shape) -> Shape:
         """Return segments of groups."""
@@ -227,7 +225,7 @@ class AverageDistance:
     width_us: int
     every_us: int
     is_covered: bool
-    scope: Scope = "entity"
+    scope: ClassVar[Scope] = "entity"
 
     def shape(self, given: Shape) -> Shape:
         """Return rows with a ``distance``."""
@@ -249,7 +247,7 @@ class Sample:
     """Values at ticks, and of points at their instants."""
 
     every_us: int
-    scope: Scope = "segment"
+    scope: ClassVar[Scope] = "segment"
 
     def shape(self, given: Shape) -> Shape:
         """Return rows."""
@@ -267,7 +265,7 @@ class Sample:
 class Changes:
     """A row for each range over which an entity has a model without a gap."""
 
-    scope: Scope = "entity"
+    scope: ClassVar[Scope] = "entity"
 
     def shape(self, given: Shape) -> Shape:
         """Return rows."""

@@ -7,7 +7,6 @@ results are given once and never taken back.
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -21,7 +20,15 @@ from eddyline.models import graph, sampling, timeline
 from eddyline.models.fitted import Fit
 from eddyline.models.fitting import FitReport
 from eddyline.models.rows import Keyed, ids_together, keyed, micros_of, table_of
-from eddyline.models.steps import Changes, Extremum, Integral, Rows, Where, result_table
+from eddyline.models.steps import (
+    AverageDistance,
+    Changes,
+    Extremum,
+    Integral,
+    Rows,
+    Where,
+    result_table,
+)
 from eddyline.state.manifest import StatePart
 from eddyline.state.row_files import open_rows, write_rows
 from eddyline.state.rows import Rows as Kept
@@ -65,10 +72,8 @@ class BucketReport:
 
     bucket: int
     after: BucketState
-    n_arrived: int = 0
     n_results: int = 0
     fit: FitReport = field(default_factory=FitReport)
-    work_ns: int = 0
 
 
 @dataclass(frozen=True)
@@ -119,12 +124,7 @@ def check_streams(plan: StreamPlan) -> None:
         raise OptionError(msg)
     under: dict[int, bool] = {}
     for each in graph.parts(plan.node):
-        parts = {
-            graph.Input: (),
-            graph.Unary: (getattr(each, "of", None),),
-            graph.SameEntity: (getattr(each, "left", None), getattr(each, "right", None)),
-        }[type(each)]
-        is_selected = any(under[id(part)] for part in parts)
+        is_selected = any(under[id(part)] for part in graph.below(each))
         step = each.step if isinstance(each, graph.Unary) else None
         if step is not None and is_selected and _spans_gaps(step):
             msg = (
@@ -142,7 +142,7 @@ def check_streams(plan: StreamPlan) -> None:
 def _spans_gaps(step: Step) -> bool:
     """Return whether windows may close in a gap, or where one begins."""
     is_open = isinstance(step, Integral) and (step.is_covered or step.every_us is not None)
-    return isinstance(step, Extremum) or is_open
+    return isinstance(step, Extremum | AverageDistance) or is_open
 
 
 class BucketBatch:
@@ -165,7 +165,6 @@ class BucketBatch:
 
     def run(self, arrived: pa.Table | None) -> Iterator[pa.Table]:
         """Yield results, and keep what later ones need."""
-        started = time.thread_time_ns()
         parts = [each for each in (self._open("rows"), arrived) if each is not None and len(each)]
         n_results, fit = 0, FitReport()
         if parts:
@@ -178,10 +177,8 @@ class BucketBatch:
         self.report = BucketReport(
             self.report.bucket,
             BucketState(self._written),
-            n_arrived=0 if arrived is None else len(arrived),
             n_results=n_results,
             fit=fit,
-            work_ns=time.thread_time_ns() - started,
         )
 
     def _of_rows(self, rows: pa.Table) -> tuple[pa.Table | None, FitReport]:
@@ -225,8 +222,7 @@ class BucketBatch:
         every = keyed(table, self.plan.shape.layout)
         n_before, n = len(table) - len(now), len(every.entities) if self.plan.shape.keys else 1
         segments = every.segments
-        told = np.full(n, NEVER)
-        """Until when results were given before."""
+        told = np.full(n, NEVER)  # until when results were given before
         np.maximum.at(told, segments.keys[:n_before], segments.hi[:n_before])
         is_active = np.zeros(n, np.bool_)
         is_active[segments.keys[n_before:]] = True

@@ -326,6 +326,17 @@ def test_declared_models_hold_until_the_next_row(spark):
         el.models.declare(df, key="ship", time="ts", model={"x": "x + w * t"}, horizon=1)
 
 
+def test_options_of_fits_are_taken(df):
+    args = {"key": "ship", "time": "ts", "within": {"y": 2.0}}
+    errors = [
+        el.models.fit(df, **args, rounding=share).to_df().agg({"err_y": "avg"}).first()[0]
+        for share in (0, 1)
+    ]
+    assert errors[0] < errors[1] <= 2.0
+    lines = el.models.fit(df, **args, method="linear").to_df().first()
+    assert len(lines.coef_y) == 2
+
+
 def test_it_says_what_it_is(segments, df):
     made = el.models.fit(df, key="ship", time="ts", within={"y": "1 %"}).where("y > 3 AND ship = 1")
     assert repr(made) == (

@@ -144,6 +144,16 @@ def test_what_cannot_be_told_of_a_stream_is_refused_at_once(spark, folder, call,
         call(fitted(stream_of(spark, folder, 1)))
 
 
+def test_what_needs_state_is_not_laid_without_it(spark, folder):
+    segments = fitted(stream_of(spark, folder, 1))
+    for call in (segments.persist, segments.to_df, lambda: segments.write):
+        with pytest.raises(NotSupportedError, match=r"segments.query\(\).start"):
+            call()
+    both = segments.join(segments)
+    far = both.avg_distance("x", window="5 seconds", slide="1 second")
+    assert not hasattr(far, "isStreaming"), "a query, and no DataFrame"
+
+
 def test_a_stream_needs_a_gap(spark, folder):
     segments = el.models.fit(stream_of(spark, folder, 1), key="ship", time="ts", within={"x": 1.0})
     with pytest.raises(OptionError, match="models of a stream need max_gap"):

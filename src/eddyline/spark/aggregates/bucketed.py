@@ -29,8 +29,9 @@ from eddyline.spark.aggregates.grouping import Groups
 from eddyline.spark.aggregates.lifting import MICROS, Lifting
 from eddyline.spark.aggregates.placement import Placement
 from eddyline.spark.aggregates.shown import Shown
-from eddyline.spark.aggregates.task import REPORT, AggregateWorker
+from eddyline.spark.aggregates.task import AggregateWorker
 from eddyline.spark.analysis import arrow_schema
+from eddyline.spark.buckets import ADAPTIVE, REPORT, BucketReports
 from eddyline.spark.clock import ResultClock
 from eddyline.spark.event_time import micros_of
 from eddyline.spark.operator import Laid, Pending
@@ -49,10 +50,6 @@ if TYPE_CHECKING:
     from eddyline.spark.operator import Batch, Clock, Observed, Site
     from eddyline.state.manifest import StatePart
     from eddyline.state.place import StatePlace
-
-ADAPTIVE = "spark.sql.adaptive.enabled"
-"""Spark's setting to plan each stage when the one before has run: a job for each of them, and
-partitions put together, which here are buckets."""
 
 
 class Bucketed(Shown):
@@ -105,8 +102,7 @@ class Bucketed(Shown):
         """Values over time of a few groups; none unless an aggregate has some."""
         self._loads: tuple[int, ...] = ()
         """New cells of each bucket in the newest batch."""
-        self._observed: Sequence[Observed] | None = None
-        self._found: dict[int, BucketReport] = {}
+        self._reports: BucketReports[BucketReport] = BucketReports()
         self._lock = threading.RLock()
         self.clock.asked()
 
@@ -169,26 +165,13 @@ class Bucketed(Shown):
         with self._lock:
             self.part = AggregatePart(self.n_buckets) if part is None else part.read(AggregatePart)
 
-    def _reports(self, observed: Sequence[Observed]) -> dict[int, BucketReport]:
-        """Return the reports of the buckets that have done their work, by bucket."""
-        if observed is not self._observed:
-            reports = [
-                report
-                for each in observed
-                if each.name == COMPONENT
-                for report in each.reports("reports")
-            ]
-            self._found = {report.partition: report.profile for report in reports}
-            self._observed = observed
-        return self._found
-
     def is_whole(self, observed: Sequence[Observed]) -> bool:
         """Return whether every bucket has reported; without rows none need do."""
-        return self.clock.is_idle or self._reports(observed).keys() == {*range(self.n_buckets)}
+        return self.clock.is_idle or self._reports.of(observed).keys() == {*range(self.n_buckets)}
 
     def close(self, observed: Sequence[Observed], batch: Batch) -> StatePart:  # noqa: ARG002
         """Return the cells after the batch, of which all files are written."""
-        found = self._reports(observed)
+        found = self._reports.of(observed)
         with self._lock:
             if not self.clock.is_idle:
                 buckets = {bucket: found[bucket].after for bucket in sorted(found)}
@@ -257,7 +240,7 @@ class Bucketed(Shown):
 
     def learn(self, observed: Sequence[Observed], batch: Batch) -> list[JournalEntry]:
         """Take in what the buckets of a batch did."""
-        found = self._reports(observed)
+        found = self._reports.of(observed)
         if not found or self.clock.is_idle:
             return []
         rows = next((each for each in observed if each.name == "rows"), None)

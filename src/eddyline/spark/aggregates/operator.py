@@ -178,7 +178,7 @@ class AggregateOperator(Bucketed):
     def learn(self, observed: Sequence[Observed], batch: Batch) -> list[JournalEntry]:
         """Take in what the buckets of a batch did, and what a few groups were."""
         entries = super().learn(observed, batch)
-        reports = self._reports(observed).values()
+        reports = self._reports.of(observed).values()
         marked = marked_of(observed, len(self.samples.columns))
         with self._lock:
             self.samples.take([each.busiest for each in reports], marked)

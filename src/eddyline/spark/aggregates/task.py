@@ -9,35 +9,30 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark import TaskContext
 
 from eddyline.aggregates.change_bucket import ChangeBatch
 from eddyline.aggregates.columns import is_there, one_array
 from eddyline.aggregates.count_bucket import CountBatch
-from eddyline.aggregates.moving import state_of
+from eddyline.aggregates.moving import state_of as cells_of_bucket
 from eddyline.aggregates.plan import COMPONENT
 from eddyline.aggregates.rows import RowBatch
 from eddyline.aggregates.session_bucket import SessionBatch
 from eddyline.aggregates.shared_bucket import SharedBatch
 from eddyline.aggregates.slide_bucket import SlideBatch
-from eddyline.errors import StateError
 from eddyline.query.windows import RowsWindow, SessionWindow, SlideWindow
-from eddyline.runtime.reports import TaskReport
 from eddyline.spark.aggregates.grouping import START, code_columns
 from eddyline.spark.arrow_tasks import BUCKET, bucket_of, quiet_when_cut_short
+from eddyline.spark.buckets import as_sent, as_type, report_row, state_of
 from eddyline.state.rows import Rows, as_kept
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from eddyline.aggregates.bucket import BucketBatch
-    from eddyline.aggregates.plan import AggregatePart, AggregatePlan, BucketReport
+    from eddyline.aggregates.plan import AggregatePart, AggregatePlan
     from eddyline.aggregates.user import UserMonoid
     from eddyline.data.arrays import Ints, Mask
     from eddyline.state.place import StatePlace
-
-REPORT = "__report"
-"""The column of what a bucket did: set in the last row of its partition, which is no result."""
 
 END = "__end"
 """The column of the last instant of a cell (µs)."""
@@ -66,21 +61,13 @@ class AggregateWorker:
         arrived = list(batches)
         bucket = bucket_of(arrived)
         rows = lifted(cells_of(arrived), self.plan.users)
-        try:
-            state = state_of(self.part, bucket, self.n_buckets, self.place)
+        with state_of(bucket, "cells", "" if self.place is None else self.place.folder):
+            state = cells_of_bucket(self.part, bucket, self.n_buckets, self.place)
             task = self.kind(self.plan, self.place, state, bucket)
             for found in task.run(rows):
-                yield from self._sent(found)
-        except OSError as error:
-            folder = "" if self.place is None else self.place.folder
-            msg = (
-                f"bucket {bucket} cannot read or write its cells in {folder}: {error}; see that "
-                f"the files are there and that the disk has room, then start the query again: "
-                f"nothing is lost"
-            )
-            raise StateError(msg, bucket=bucket, folder=folder) from error
+                yield from as_sent(found, self.outputs).to_batches(65_536)
         if self.place is not None:
-            yield self._reported(task.report)
+            yield report_row(COMPONENT, task.report, self.outputs)
 
     @property
     def kind(self) -> type[BucketBatch]:
@@ -91,25 +78,6 @@ class AggregateWorker:
             return SharedBatch
         kinds = {SlideWindow: SlideBatch, SessionWindow: SessionBatch, RowsWindow: CountBatch}
         return kinds.get(type(self.plan.window), ChangeBatch)
-
-    def _sent(self, found: pa.Table) -> Iterator[pa.RecordBatch]:
-        """Yield results as Spark takes them, NULL in columns that they have not."""
-        columns = [
-            _as(found[field.name], field.type)
-            if field.name in found.column_names
-            else pa.nulls(found.num_rows, field.type)
-            for field in self.outputs
-        ]
-        yield from pa.Table.from_arrays(columns, schema=self.outputs).to_batches(65_536)
-
-    def _reported(self, report: BucketReport) -> pa.RecordBatch:
-        """Return the row that brings a report home."""
-        nothing = [pa.nulls(1, field.type) for field in self.outputs if field.name != REPORT]
-        context = TaskContext.get()
-        attempt = 0 if context is None else context.taskAttemptId()
-        sent = TaskReport(COMPONENT, report.bucket, attempt, report).to_bytes()
-        packed = pa.array([sent], pa.binary())
-        return pa.RecordBatch.from_arrays([*nothing, packed], schema=self.outputs)
 
 
 def cells_of(arrived: Sequence[pa.RecordBatch]) -> Rows | None:
@@ -122,7 +90,7 @@ def cells_of(arrived: Sequence[pa.RecordBatch]) -> Rows | None:
     starts = _ints(table[START])
     ends = _ints(table[END]) if END in table.column_names else starts
     kept = [name for name in table.column_names if name not in (*coded, START, END, BUCKET)]
-    payload = pa.table({name: _as(table[name], as_kept(table[name].type)) for name in kept})
+    payload = pa.table({name: as_type(table[name], as_kept(table[name].type)) for name in kept})
     return Rows({key: _ints(table[name]) for key, name in enumerate(coded)}, starts, ends, payload)
 
 
@@ -157,7 +125,3 @@ def _ranges_of(sizes: pa.Array | None, there: Mask) -> tuple[Ints, Ints]:
 def _ints(column: pa.ChunkedArray) -> np.ndarray:
     found: np.ndarray = column.to_numpy()
     return np.ascontiguousarray(found)
-
-
-def _as(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    return column if column.type == kind else column.cast(kind)

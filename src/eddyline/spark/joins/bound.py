@@ -21,10 +21,10 @@ from eddyline.query.steps import FilterStep, ProjectStep, ReadStep, columns_read
 from eddyline.query.windows import LONGEST
 from eddyline.registry import unknown
 from eddyline.spark.analysis import arrow_schema
+from eddyline.spark.buckets import REPORT
 from eddyline.spark.joins.input_steps import facts_of
 from eddyline.spark.joins.layout import JoinInput
 from eddyline.spark.joins.source import source_of
-from eddyline.spark.joins.task import REPORT
 from eddyline.spark.relation import lateness_of
 from eddyline.sql.parsing import quoted
 from eddyline.state.event_time import EventTime, OrderPlan

@@ -30,11 +30,12 @@ from eddyline.options import JoinOptions
 from eddyline.query.windows import UnboundedWindow
 from eddyline.spark.analysis import arrow_schema
 from eddyline.spark.arrow_tasks import BUCKET
+from eddyline.spark.buckets import ADAPTIVE, REPORT, BucketReports
 from eddyline.spark.joins.bound import bind_join
 from eddyline.spark.joins.input_steps import operators_of_inputs
 from eddyline.spark.joins.inputs import JoinInputs
 from eddyline.spark.joins.placement import placed
-from eddyline.spark.joins.task import REPORT, BatchWorker, OnceWorker, Shape
+from eddyline.spark.joins.task import BatchWorker, OnceWorker, Shape
 from eddyline.spark.operator import Laid, Operator, Pending
 from eddyline.spark.run.observed_metrics import PendingMetrics
 from eddyline.state.late_rows import late_rows, settle_late
@@ -59,10 +60,6 @@ if TYPE_CHECKING:
     from eddyline.state.manifest import StatePart
     from eddyline.state.place import StatePlace
     from eddyline.watch.sections import Section
-
-ADAPTIVE = "spark.sql.adaptive.enabled"
-"""Spark's setting to plan each stage of a query when the one before it has run. That takes a job
-for each stage, some 0.15 s a batch, to choose a number of partitions, which here are buckets."""
 
 
 class LearnedJoin(msgspec.Struct):
@@ -129,8 +126,7 @@ class JoinOperator(Operator):
         self._grid = self.grids.plan
         self._last_batch = -1
         self._is_new = True
-        self._observed: Sequence[Observed] | None = None
-        self._found: dict[int, BucketReport] = {}
+        self._reports: BucketReports[BucketReport] = BucketReports()
         self._lock = threading.RLock()
 
     @classmethod
@@ -154,17 +150,9 @@ class JoinOperator(Operator):
         # A batch that runs again is cut as it was: the files of its late rows have the same names.
         self._grid = self.grids.plan if again is None else again.read(JoinPart).grid
 
-    def _reports(self, observed: Sequence[Observed]) -> dict[int, BucketReport]:
-        """Return the reports of the buckets that have done their work, by bucket."""
-        if observed is not self._observed:
-            reports = [report for each in observed for report in each.reports("reports")]
-            self._found = {report.partition: report.profile for report in reports}
-            self._observed = observed
-        return self._found
-
     def is_whole(self, observed: Sequence[Observed]) -> bool:
         """Return whether every bucket has reported."""
-        return self._reports(observed).keys() == {*range(self._grid.n_buckets)}
+        return self._reports.of(observed).keys() == {*range(self._grid.n_buckets)}
 
     def close(self, observed: Sequence[Observed], batch: Batch) -> StatePart:
         """Return the windows after the batch, of which all files are written.
@@ -172,7 +160,7 @@ class JoinOperator(Operator):
         Raises:
             StateError: late rows cannot be made durable.
         """
-        found = self._reports(observed)
+        found = self._reports.of(observed)
         n_late = dict(self.part.n_late)
         for report in found.values():
             for name, n in report.n_late.items():
@@ -253,7 +241,7 @@ class JoinOperator(Operator):
 
     def learn(self, observed: Sequence[Observed], batch: Batch) -> list[JournalEntry]:
         """Take in what the buckets of a batch did."""
-        found = self._reports(observed)
+        found = self._reports.of(observed)
         reports = [found[bucket] for bucket in sorted(found)]
         if not reports:
             return []

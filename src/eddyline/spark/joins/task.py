@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark import TaskContext
 
-from eddyline.errors import StateError
 from eddyline.joins.operator.bucket import BucketBatch
 from eddyline.joins.operator.delta_join import results
 from eddyline.joins.operator.event_time_bucket import OrderedBatch, results_of_all
 from eddyline.joins.operator.partner_bucket import PartnerBatch, results_by_partner
 from eddyline.joins.operator.probe_counts import JoinWork
 from eddyline.joins.plan import COMPONENT
-from eddyline.runtime.reports import TaskReport
 from eddyline.spark.arrow_tasks import bucket_of, quiet_when_cut_short
+from eddyline.spark.buckets import as_sent, as_type, report_row, state_of
 from eddyline.spark.joins.layout import INPUT, KEY, PASSES, START
 from eddyline.state.bucket_state import BucketState
 from eddyline.state.rows import Rows, SortedRun, as_kept, result_column, values_of
@@ -28,15 +26,10 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from eddyline.joins.plan import BatchPlan, BucketReport
+    from eddyline.joins.plan import BatchPlan
     from eddyline.spark.joins.layout import InputLayout
     from eddyline.state.place import StatePlace
     from eddyline.state.repartitioning import Buckets
-
-AnyColumn = TypeVar("AnyColumn", pa.Array, pa.ChunkedArray)
-
-REPORT = "__report"
-"""The column of what a bucket did: set in the last row of its partition, which is no result."""
 
 
 @dataclass(frozen=True)
@@ -100,23 +93,7 @@ class Shape:
 
     def outputs(self, found: pa.Table) -> Iterator[pa.RecordBatch]:
         """Yield results as Spark takes them; a column that they lack is NULL."""
-        columns = set(found.column_names)
-        filled = [
-            _as(found[field.name], field.type)
-            if field.name in columns
-            else pa.nulls(found.num_rows, field.type)
-            for field in self.results
-        ]
-        yield from pa.Table.from_arrays(filled, schema=self.results).to_batches()
-
-    def report(self, report: BucketReport) -> pa.RecordBatch:
-        """Return the row that brings a report home."""
-        nothing = [pa.nulls(1, field.type) for field in self.results if field.name != REPORT]
-        context = TaskContext.get()
-        attempt = 0 if context is None else context.taskAttemptId()
-        sent = TaskReport(COMPONENT, report.bucket, attempt, report).to_bytes()
-        packed = pa.array([sent], pa.binary())
-        return pa.RecordBatch.from_arrays([*nothing, packed], schema=self.results)
+        yield from as_sent(found, self.results).to_batches()
 
 
 @dataclass(frozen=True)
@@ -171,26 +148,15 @@ class BatchWorker:
             task = PartnerBatch(*state, latest)
         else:
             task = BucketBatch(*state)
-        try:
+        with state_of(bucket, "windows", self.place.folder):
             for found in task.run(inputs):
                 yield from self.shape.outputs(found)
-        except OSError as error:
-            msg = (
-                f"bucket {bucket} cannot read or write its windows in {self.place.folder}: "
-                f"{error}; see that the files are there and that the disk has room, then start "
-                f"the query again: nothing is lost"
-            )
-            raise StateError(msg, bucket=bucket, folder=self.place.folder) from error
-        yield self.shape.report(task.report)
+        yield report_row(COMPONENT, task.report, self.shape.results)
 
 
 def _kept(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return a column as windows keep it."""
-    return _as(column, as_kept(column.type))
-
-
-def _as(column: AnyColumn, kind: pa.DataType) -> AnyColumn:
-    return column if column.type == kind else column.cast(kind)
+    return as_type(column, as_kept(column.type))
 
 
 def _code(codes: pa.ChunkedArray) -> NDArray[np.int64]:

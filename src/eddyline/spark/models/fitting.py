@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import AnalysisException
@@ -25,6 +26,7 @@ from eddyline.models.fitted import Fit
 from eddyline.models.lengths import read_length
 from eddyline.models.rows import COEF, ERR, FLAGS, RESERVED, TIMES, Layout
 from eddyline.models.steps import Shape
+from eddyline.options import check_names
 from eddyline.registry import checked_text, unknown
 from eddyline.spark.analysis import refused, unlogged
 from eddyline.spark.models.frame import Segments
@@ -67,7 +69,7 @@ def fit(
         lateness: of a stream, how much earlier than the latest row before it a row may be, such as
             ``1 minute``; later ones are counted and kept apart.
         name: of the query of a stream.
-        **options: ``method``, ``degree`` and ``prefix_rows``; see
+        **options: ``method``, ``degree``, ``prefix_rows`` and ``rounding``; see
             ``eddyline.models.bounds.FitOptions``.
 
     Returns:
@@ -175,10 +177,8 @@ def read(source: str | DataFrame) -> Segments:
 
 
 def _options(given: Mapping[str, Any], max_gap: Any) -> FitOptions:
-    known = ["method", "degree", "prefix_rows"]
-    for name in given:
-        if name not in known:
-            raise OptionError(unknown("option of models.fit", name, known), name=name)
+    known = [each.name for each in fields(FitOptions) if each.name != "max_gap_us"]
+    check_names("option of models.fit", given, known)
     return FitOptions(**given, max_gap_us=read_gap(max_gap))
 
 

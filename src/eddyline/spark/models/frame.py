@@ -58,9 +58,6 @@ class Segments:
         Raises:
             NotSupportedError: they are of a stream; ``query`` starts it.
         """
-        if self._graph.is_streaming:
-            msg = "segments of a stream are a query: segments.query().start(…)"
-            raise NotSupportedError(msg)
         return self._graph.df
 
     def query(self) -> Query:
@@ -234,7 +231,7 @@ class Segments:
         slide: str,
         covered: bool = False,
         names: Sequence[str] = ("left", "right"),
-    ) -> DataFrame:
+    ) -> DataFrame | Query:
         """Return the average distance of pairs over a window; of segments of lines.
 
         Args:
@@ -267,7 +264,7 @@ class Segments:
             raise QueryError(msg)
         width, every = read_length("window", window), read_length("slide", slide)
         step = steps.AverageDistance(axes, width, every, bool(covered))
-        return self._graph.then(step).df
+        return rows_of(self._graph.then(step))
 
     def min(
         self,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BooleanType, DoubleType, StructField, StructType
 
+from eddyline.errors import NotSupportedError
 from eddyline.models import blocks, graph, tasks
 from eddyline.models.pairs import CELL
 from eddyline.models.rows import COEF, ERR, FLAGS, TIMES
@@ -102,7 +103,14 @@ class Graph:
 
     @property
     def df(self) -> DataFrame:
-        """What comes out."""
+        """What comes out.
+
+        Raises:
+            NotSupportedError: of a stream; it has state, which only a query keeps.
+        """
+        if self.is_streaming:
+            msg = "segments of a stream are a query: segments.query().start(…)"
+            raise NotSupportedError(msg)
         return laid(self.sources, self.node)
 
     @property
@@ -157,7 +165,7 @@ def laid(sources: Sequence[Source], node: graph.Node) -> DataFrame:
     schema = schema_of(node.shape, first.key_fields, first.time_type)
     is_whole = graph.sees_entities(node)
     if how is not None and len(sources) == 1:
-        return _by_entity(_rows(first, how), keys, how.time).mapInArrow(
+        return _by_entity(read_columns(first.df, how), keys, how.time).mapInArrow(
             _task(how.tables, node, [first.shape]), schema
         )
     segments = first.segments if len(sources) == 1 else _together(sources)
@@ -252,11 +260,14 @@ def _task(
     return task
 
 
-def _rows(source: Source, how: Maker) -> DataFrame:
-    """Return the columns that are read; rows without an instant are in no segment."""
+def read_columns(rows: DataFrame, how: Maker, *more: str) -> DataFrame:
+    """Return the columns that are read of rows, and others as SQL.
+
+    Rows without an instant are in no segment.
+    """
     columns = [*map(quoted, how.keys), quoted(how.time)]
     columns += [f"{text} AS {quoted(name)}" for name, text in how.columns.items()]
-    return source.df.where(_column(how.time).isNotNull()).selectExpr(*columns)
+    return rows.where(_column(how.time).isNotNull()).selectExpr(*columns, *more)
 
 
 def _together(sources: Sequence[Source]) -> DataFrame:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
@@ -17,10 +18,11 @@ from eddyline.models.streaming import COMPONENT, ModelPart
 from eddyline.models.view import ModelCounts, ModelRecord, ModelView
 from eddyline.spark.analysis import arrow_schema
 from eddyline.spark.arrow_tasks import BUCKET
+from eddyline.spark.buckets import ADAPTIVE, REPORT, BucketReports
 from eddyline.spark.clock import ResultClock
 from eddyline.spark.event_time import micros_of
-from eddyline.spark.models.laying import Graph, Source, schema_of
-from eddyline.spark.models.task import REPORT, ModelWorker
+from eddyline.spark.models.laying import Graph, Source, read_columns, schema_of
+from eddyline.spark.models.task import ModelWorker
 from eddyline.spark.operator import Laid, Operator, Pending
 from eddyline.spark.run.observed_metrics import PendingMetrics
 from eddyline.sql.parsing import quoted
@@ -39,8 +41,6 @@ if TYPE_CHECKING:
     from eddyline.state.manifest import StatePart
     from eddyline.state.place import StatePlace
     from eddyline.watch.sections import Section
-
-_ADAPTIVE = "spark.sql.adaptive.enabled"
 
 
 class ModelOperator(Operator):
@@ -64,12 +64,11 @@ class ModelOperator(Operator):
         self.spark = site.df.sparkSession
         self._source = Source(site.df, step.plan.shape, step.plan.maker)
         self._micros = micros_of(site.df, step.plan.maker.time, site.query)
-        self.part = ModelPart(self.n_buckets)
+        self.part = self._no_part
         self.total = FitReport()
         self._n_results = 0
         self._place: StatePlace | None = None
-        self._observed: Sequence[Observed] | None = None
-        self._found: dict[int, BucketReport] = {}
+        self._reports: BucketReports[BucketReport] = BucketReports()
         self._lock = threading.RLock()
         self.clock.asked()
 
@@ -78,12 +77,16 @@ class ModelOperator(Operator):
         """Return the operator of a step."""
         return cls(step, site)
 
-    @cached_property
+    @property
+    def _no_part(self) -> ModelPart:
+        """The state before the first batch, with as many buckets as Spark has partitions."""
+        partitions = self.spark.conf.get("spark.sql.shuffle.partitions")
+        return ModelPart(int(partitions or 1) if self.step.plan.shape.keys else 1)
+
+    @property
     def n_buckets(self) -> int:
         """Parts into which entities are cut."""
-        if not self.step.plan.shape.keys:
-            return 1
-        return int(self.spark.conf.get("spark.sql.shuffle.partitions") or 1)
+        return self.part.n_buckets
 
     @cached_property
     def _schema(self) -> StructType:
@@ -100,32 +103,18 @@ class ModelOperator(Operator):
         """Start from the state after the batch before.
 
         Raises:
-            StateError: it cannot be read, or has another number of buckets.
+            StateError: it cannot be read.
         """
         with self._lock:
-            self.part = ModelPart(self.n_buckets) if part is None else part.read(ModelPart)
-            self.__dict__["n_buckets"] = self.part.n_buckets
-
-    def _reports(self, observed: Sequence[Observed]) -> dict[int, BucketReport]:
-        """Return the reports of the buckets that have done their work, by bucket."""
-        if observed is not self._observed:
-            reports = [
-                report
-                for each in observed
-                if each.name == COMPONENT
-                for report in each.reports("reports")
-            ]
-            self._found = {report.partition: report.profile for report in reports}
-            self._observed = observed
-        return self._found
+            self.part = self._no_part if part is None else part.read(ModelPart)
 
     def is_whole(self, observed: Sequence[Observed]) -> bool:
         """Return whether every bucket has reported; without rows none need do."""
-        return self.clock.is_idle or self._reports(observed).keys() == {*range(self.n_buckets)}
+        return self.clock.is_idle or self._reports.of(observed).keys() == {*range(self.n_buckets)}
 
     def close(self, observed: Sequence[Observed], batch: Batch) -> StatePart:  # noqa: ARG002
         """Return the state after the batch, of which all files are written."""
-        found = self._reports(observed)
+        found = self._reports.of(observed)
         with self._lock:
             if not self.clock.is_idle:
                 buckets = {bucket: found[bucket].after for bucket in sorted(found)}
@@ -139,7 +128,7 @@ class ModelOperator(Operator):
         if self.clock.is_idle:
             return Laid(self._nothing)
         # Spark would put partitions together, which here are buckets.
-        df.sparkSession.conf.set(_ADAPTIVE, "false")
+        df.sparkSession.conf.set(ADAPTIVE, "false")
         assert self._place is not None
         done = Observation()
         found = self._worked(df, self._place).observe(done, *self._observes)
@@ -163,19 +152,15 @@ class ModelOperator(Operator):
         bucket = f"CAST(pmod(xxhash64({keys}), {self.n_buckets}) AS INT)" if keys else "0"
         late = self._micros + F.lit(self.clock.offset) < F.lit(self.clock.before)
         rows = df.where(~late) if self.clock.has_late else df
-        columns = [*map(quoted, plan.shape.keys), quoted(plan.maker.time)]
-        columns += [f"{text} AS {quoted(name)}" for name, text in plan.maker.columns.items()]
         return (
-            rows.where(F.col(quoted(plan.maker.time)).isNotNull())
-            .selectExpr(*columns, f"{bucket} AS {BUCKET}")
+            read_columns(rows, plan.maker, f"{bucket} AS {BUCKET}")
             .repartitionById(self.n_buckets, BUCKET)
             .mapInArrow(worker.run, schema)
         )
 
     def once(self, df: DataFrame) -> DataFrame:
         """Return all results over a batch DataFrame; nothing is kept."""
-        plan = self.step.plan
-        return Graph((Source(df, plan.shape, plan.maker),), plan.node).df
+        return Graph((replace(self._source, df=df),), self.step.plan.node).df
 
     def shape(self, df: DataFrame) -> DataFrame:  # noqa: ARG002 - the columns are other ones
         """Return a DataFrame with the columns of results."""
@@ -191,7 +176,7 @@ class ModelOperator(Operator):
 
     def learn(self, observed: Sequence[Observed], batch: Batch) -> list[JournalEntry]:  # noqa: ARG002
         """Take in what the buckets of a batch did."""
-        found = self._reports(observed)
+        found = self._reports.of(observed)
         if found and not self.clock.is_idle:
             with self._lock:
                 for each in found.values():
