@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
-import re
-import shutil
 import threading
 import time
 import weakref
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
-from eddyline.errors import EddylineError, OptionError, PredicateError, QueryError, StateError
+from eddyline.errors import EddylineError, OptionError, QueryError, StateError
 from eddyline.registry import unknown
 from eddyline.runtime.journal import Journal, JournalEntry
 from eddyline.runtime.records import BatchRecord
@@ -25,16 +21,18 @@ from eddyline.spark import interrupts
 from eddyline.spark.lateness import warn_without_lateness
 from eddyline.spark.operator import Batch, Stateful
 from eddyline.spark.run.chain import Chain
+from eddyline.spark.run.checkpoint_files import CheckpointFiles
+from eddyline.spark.run.failures import reworded
 from eddyline.spark.run.observed_metrics import PendingMetrics, has_told_all
 from eddyline.spark.run.running_query import RunFace
 from eddyline.spark.run.triggers import spark_trigger
 from eddyline.spark.sinks.files import file_system
-from eddyline.spark.sinks.sinks import folder_of, temporary_folder
 from eddyline.state.manifest import ManifestFolder
 from eddyline.watch.sections import arranged, notes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
 
     import pyarrow as pa
     from pyspark.sql import DataFrame
@@ -49,10 +47,6 @@ REPORT_WAIT_S = 10.0
 
 TOLD_WAIT_S = 0.1
 """The same once Spark has told what all jobs observed (s): no job of the sink has run the batch."""
-
-_STATE_ERROR = re.compile(r"eddyline\.errors\.StateError: (.*)")
-_PREDICATE_ERROR = re.compile(r"eddyline\.errors\.PredicateError: (.*)")
-_RAISED = re.compile(r"(predicate '.*? raised .*?; handle that value[^\n]*)", re.DOTALL)
 
 
 class Outlet(Protocol):
@@ -137,20 +131,16 @@ class Run(RunFace):
             self.sink = outlet.sink
         self.notes: tuple[str, ...] = getattr(outlet, "notes", ())
         """Notes on the run."""
-        self._is_temporary = checkpoint is None
-        folder = None if checkpoint is None else folder_of("checkpoint", checkpoint)
-        if folder is not None and folder.exists() and not folder.is_dir():
-            msg = f"the checkpoint {folder} is a file; give a folder"
-            raise StateError(msg, path=str(folder))
-        outlet.begin(continues=folder is not None and has_started(folder))
-        self.checkpoint = folder or Path(temporary_folder())
-        self.state = job.state or str(self.checkpoint / "eddyline" / "state")
+        self._files = CheckpointFiles(checkpoint)
+        outlet.begin(continues=self._files.has_started)
+        self.checkpoint = self._files.folder
+        self.state = job.state or str(self._files.own / "state")
         """Folder of durable state, whether there is some or not."""
         self.chain = self._chain()
         self._lock = threading.Lock()
         self._records: list[BatchRecord] = []
-        self._journal = Journal(self.checkpoint / "eddyline" / "journal.jsonl")
-        self._snapshot = SnapshotFile(self.checkpoint / "eddyline" / "state.json", job.identity)
+        self._journal = Journal(self._files.own / "journal.jsonl")
+        self._snapshot = SnapshotFile(self._files.own / "state.json", job.identity)
         self._last_batch = -1
         self._error: BaseException | None = None
         try:
@@ -159,7 +149,7 @@ class Run(RunFace):
             self.streaming_query: StreamingQuery = self._started(chosen)
             _started_runs.add(self)
         except BaseException:
-            self._clean_up()
+            self._files.clean_up()
             raise
 
     def _chain(self) -> Chain:
@@ -173,7 +163,7 @@ class Run(RunFace):
             lambda: ManifestFolder(*file_system(self.state)),
             self.job.identity,
         )
-        if made.has_state and not has_started(self.checkpoint):
+        if made.has_state and not self._files.has_started:
             msg = (
                 f"{self.state} holds the state of another run of this query; give that run's "
                 f"checkpoint to go on from it, or another folder"
@@ -194,9 +184,9 @@ class Run(RunFace):
                     f"another folder"
                 )
                 raise QueryError(msg, run=run.name, **{its: folder})
-        _forget_unwritten(self.checkpoint)
+        self._files.forget_unwritten()
         writer = self.source.writeStream.foreachBatch(self._on_batch).queryName(self.name)
-        writer = writer.option("checkpointLocation", str(self.checkpoint / "spark"))
+        writer = writer.option("checkpointLocation", str(self._files.spark))
         try:
             writer = writer.trigger(**trigger)
         except PySparkException as error:
@@ -365,10 +355,10 @@ class Run(RunFace):
             deadline = time.monotonic() + REPORT_WAIT_S
             while self.streaming_query.isActive and time.monotonic() < deadline:
                 time.sleep(0.01)
-            self._clean_up()
+            self._files.clean_up()
             raise self._reworded(error) from None
         if ended:
-            self._clean_up()
+            self._files.clean_up()
         return ended
 
     def process_all_available(self) -> None:
@@ -376,31 +366,18 @@ class Run(RunFace):
         try:
             self.streaming_query.processAllAvailable()
         except StreamingQueryException as error:
-            self._clean_up()
+            self._files.clean_up()
             raise self._reworded(error) from None
 
     def stop(self) -> None:
         """Stop the run."""
         interrupts.cancel_jobs_once_stopped(self.streaming_query, self.source.sparkSession)
         self.streaming_query.stop()
-        self._clean_up()
-
-    def _clean_up(self) -> None:
-        if self._is_temporary:
-            with contextlib.suppress(OSError):
-                shutil.rmtree(self.checkpoint)
+        self._files.clean_up()
 
     def _reworded(self, error: BaseException) -> BaseException:
         """Return the error that eddyline meant, where Spark has wrapped one."""
-        if isinstance(self._error, EddylineError):
-            return self._error.with_traceback(None)
-        text = str(error)
-        if match := _STATE_ERROR.search(text):
-            return StateError(match[1], query=self.name)
-        for pattern in (_PREDICATE_ERROR, _RAISED):
-            if match := pattern.search(text):
-                return PredicateError(match[1], query=self.name)
-        return error
+        return reworded(self._error if isinstance(self._error, EddylineError) else error, self.name)
 
 
 _started_runs: weakref.WeakSet[Run] = weakref.WeakSet()
@@ -409,30 +386,6 @@ _started_runs: weakref.WeakSet[Run] = weakref.WeakSet()
 def active_runs() -> list[Run]:
     """Return the runs of this process that have not ended."""
     return [run for run in _started_runs if run.isActive]
-
-
-def has_started(checkpoint: Path) -> bool:
-    """Return whether a run has left offsets in a checkpoint."""
-    return (checkpoint / "spark" / "metadata").exists()
-
-
-def _forget_unwritten(checkpoint: Path) -> None:
-    """Remove what a process left that was killed while it wrote a first batch to a checkpoint.
-
-    Spark starts with a batch 0 only where the folders of its log are empty.
-
-    Raises:
-        StateError: it cannot be removed.
-    """
-    for folder in (checkpoint / "spark" / "offsets", checkpoint / "spark" / "commits"):
-        left = list(folder.glob("*"))
-        if all(each.name.startswith(".") and ".tmp" in each.suffixes for each in left):
-            for each in left:
-                try:
-                    each.unlink(missing_ok=True)
-                except OSError as error:
-                    msg = f"{each} was left half written and cannot be removed: {error}; remove it"
-                    raise StateError(msg, path=str(each)) from error
 
 
 def already_running(name: str, rename: str) -> QueryError:

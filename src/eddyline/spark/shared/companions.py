@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from eddyline.errors import StateError
-from eddyline.spark.run.run import Run, has_started
+from eddyline.spark.run.checkpoint_files import has_started
 from eddyline.spark.shared.evaluation import Listed
 from eddyline.spark.sinks.sinks import folder_of, sink_of
 from eddyline.sql.parsing import on_one_line
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from eddyline.spark.query import Query
+    from eddyline.spark.run.run import Run
     from eddyline.spark.shared.kinds import Kind
     from eddyline.spark.sinks.sinks import BatchWriter, Sink
 
