@@ -310,7 +310,7 @@ class NewestOperator(Operator):
     def loops(self) -> tuple[NewestLoop]:
         return (self.loop,)
 
-    def lines(self) -> tuple[str, ...]:
+    def lines(self, n_rows: int, seconds: float) -> tuple[str, ...]:
         return (f"stale rows dropped {self.loop.plan}",)
 
     def sections(self, history: History) -> list[Section]:

@@ -246,7 +246,7 @@ class StreamClock(Operator):
             self._place, name, self._last_batch, lambda: to_arrow_schema(columns, timezone="UTC")
         )
 
-    def lines(self) -> tuple[str, ...]:
+    def lines(self, n_rows: int, seconds: float) -> tuple[str, ...]:  # noqa: ARG002
         """Return the late rows in words, for the progress."""
         return words.lines(self._newest.get("n_late", 0))
 

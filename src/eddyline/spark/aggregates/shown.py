@@ -72,7 +72,7 @@ class Shown(Operator):
             )
         return replace(self.loop.record(), n_kept=n_kept, n_bytes=n_bytes)
 
-    def lines(self) -> tuple[str, ...]:
+    def lines(self, n_rows: int, seconds: float) -> tuple[str, ...]:  # noqa: ARG002
         """Return what is kept in words, for the progress."""
         return words.lines(self._record())
 

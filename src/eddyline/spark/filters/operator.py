@@ -309,9 +309,9 @@ class FilterOperator(Operator):
         """The loop of each part whose order is learned."""
         return tuple(each.loop for each in self.learning.values())
 
-    def lines(self) -> tuple[str, ...]:
+    def lines(self, n_rows: int, seconds: float) -> tuple[str, ...]:
         """Return the orders in force and their costs in words, for the progress."""
-        return words.lines([each.record() for each in self.loops])
+        return words.lines([each.record() for each in self.loops], n_rows, seconds)
 
     def sections(self, history: History) -> list[Section]:
         """Return for people what the orders are, why, and what they did."""

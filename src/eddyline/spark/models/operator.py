@@ -208,7 +208,7 @@ class ModelOperator(Operator):
         """Return the record after a batch."""
         return (self.view().record,)
 
-    def lines(self) -> tuple[str, ...]:
+    def lines(self, n_rows: int, seconds: float) -> tuple[str, ...]:  # noqa: ARG002
         """Return what segments stand for in words, for the progress."""
         return words.lines(self.view().record)
 

@@ -311,7 +311,7 @@ class RuleOperator(Operator):
         """The loop of the rules that run."""
         return (self.compiled.loop,)
 
-    def lines(self) -> tuple[str, ...]:
+    def lines(self, n_rows: int, seconds: float) -> tuple[str, ...]:  # noqa: ARG002
         """Return the plan in words, for the progress."""
         return words.lines([self.compiled.loop.record()])
 

@@ -190,9 +190,9 @@ class Chain:
         """Return the state of each part of each operator after a batch."""
         return tuple(record for each in self.operators for record in each.records())
 
-    def lines(self) -> tuple[str, ...]:
-        """Return the plans in force in words, for the progress."""
-        return tuple(line for each in self.operators for line in each.lines())
+    def lines(self, n_rows: int, seconds: float) -> tuple[str, ...]:
+        """Return the plans in force in words, for the progress; see ``Operator.lines``."""
+        return tuple(line for each in self.operators for line in each.lines(n_rows, seconds))
 
     def sections(self, history: History) -> list[Section]:
         """Return for people what the operators do, and why."""

@@ -210,7 +210,7 @@ class Run(RunFace):
                 seconds,
                 time.time(),
                 self.chain.records(),
-                self.chain.lines(),
+                self.chain.lines(n_rows, seconds),
             )
             with self._lock:
                 self._records.append(record)
