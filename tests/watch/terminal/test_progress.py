@@ -124,7 +124,7 @@ def test_names_cannot_steer_the_terminal():
     with ProgressLine("q", console=console) as progress:
         for order in ((0, 1, 2, 3, 4, 5), (5, 4, 3, 2, 1, 0)):
             moved = replace(block, order=order, filter_ids=tuple(f"{f}\x1b[2J" for f in range(6)))
-            progress.update(replace(BATCHES[0], operators=(moved,), lines=lines([moved])))
+            progress.update(replace(BATCHES[0], operators=(moved,), lines=lines([moved], 10, 0.5)))
     assert "changed: " in written(console)
     assert "\x1b" not in written(console)
 
