@@ -94,7 +94,7 @@ class Shown(Operator):
                 groups=tuple(" ".join(text.split()) for _, text in self.groups.columns),
                 calls=tuple(each.call.text for each in self.calls),
                 plan=self.plan() or "",
-                known=self.loop.known,
+                newest=self.loop.newest,
                 total=self.total,
                 n_waiting=sum(each.n_rows for each in waiting),
                 n_kept=sum(each.n_rows for each in files) - sum(each.n_rows for each in waiting),
