@@ -1,7 +1,8 @@
-"""The Python of pages that tell a story runs, from top to bottom, in an empty folder."""
+"""What pages tell runs, from top to bottom, in an empty folder, on what the page takes as given."""
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -9,22 +10,42 @@ from pathlib import Path
 
 import pytest
 
+from eddyline.sigma.loading import load_rules
+from tools import snippets
+
 ROOT = Path(__file__).resolve().parents[2]
+GIVEN = Path(__file__).with_name("given")
+"""What pages take as given, such as the DataFrame ``events``: Python files by the pages' names."""
+PAGES = sorted(
+    page.relative_to(ROOT).as_posix()
+    for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    if snippets.has_snippets(page)
+)
 
-pytestmark = [pytest.mark.spark, pytest.mark.large, pytest.mark.timeout(1800)]
+
+def given(page: Path) -> str:
+    file = GIVEN / f"{page.stem.lower()}.py"
+    return file.read_text("utf-8") if file.exists() else ""
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/aggregates.md"])
+@pytest.mark.spark
+@pytest.mark.large
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("page", PAGES)
 def test_snippets_run_one_after_the_other(page, tmp_path):
     # In a process of its own: the folder of relative paths is where Spark was started.
-    lines = [""] * len((text := (ROOT / page).read_text("utf-8")).splitlines())
-    for found in re.finditer(r"(?ms)^```python\n(.*?)^```$", text):
-        first = text.count("\n", 0, found.start(1))
-        own = found[1].splitlines()
-        lines[first : first + len(own)] = own  # errors show the lines of the page
-    script = tmp_path / "page.py"
-    script.write_text("\n".join(lines), "utf-8")
+    (tmp_path / "given_here.py").write_text(given(ROOT / page), "utf-8")
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    told = tmp_path / Path(page).name.replace(".md", ".py")
+    told.write_text(snippets.script(ROOT / page), "utf-8")
+    code = f"from given_here import *\nexec(compile(open({str(told)!r}).read(), {page!r}, 'exec'))"
     done = subprocess.run(
-        [sys.executable, str(script)], cwd=tmp_path, capture_output=True, text=True, check=False
+        [sys.executable, "-c", code],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT / 'src'}"},
     )
     assert done.returncode == 0, done.stderr[-4000:]
