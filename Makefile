@@ -60,6 +60,9 @@ docs: $(VENV)/.with-docs  ## Build the site into build/docs, from docs/ and the 
 	@$(RUN) -m sphinx -b html -W --keep-going -q -c docs . build/docs
 	@echo "build/docs/index.html"
 
+release: java $(VENV)/.with-release  ## Build wheel and source archive into dist, check them, run the README with the wheel.
+	@$(RUN) tools/release.py
+
 SUITES := filters change routing sharing joins aggregates models
 
 bench: java $(STAMP)  ## Run all benchmarks and print value against target.
