@@ -61,7 +61,7 @@ docs: $(VENV)/.with-docs  ## Build the site into build/docs, from docs/ and the 
 	@echo "build/docs/index.html"
 
 release: java $(VENV)/.with-release  ## Build wheel and source archive into dist, check them, run the README with the wheel.
-	@$(RUN) tools/release.py
+	@$(RUN) -m tools.release
 
 SUITES := filters change routing sharing joins aggregates models
 

@@ -20,7 +20,7 @@ import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import snippets
+from tools import snippets
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
