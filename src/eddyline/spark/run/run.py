@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 import time
 import weakref
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import Observation
@@ -23,7 +23,8 @@ from eddyline.spark.operator import Batch, Stateful
 from eddyline.spark.run.chain import Chain
 from eddyline.spark.run.checkpoint_files import CheckpointFiles
 from eddyline.spark.run.failures import reworded
-from eddyline.spark.run.observed_metrics import PendingMetrics, has_told_all
+from eddyline.spark.run.job import SinkOutlet, count_of
+from eddyline.spark.run.observed_metrics import has_told_all
 from eddyline.spark.run.running_query import RunFace
 from eddyline.spark.run.triggers import spark_trigger
 from eddyline.spark.sinks.files import file_system
@@ -31,15 +32,14 @@ from eddyline.state.manifest import ManifestFolder
 from eddyline.watch.sections import arranged, notes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping
     from pathlib import Path
 
     import pyarrow as pa
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from eddyline.spark.operator import Operator
-    from eddyline.spark.sinks.sinks import Sink
+    from eddyline.spark.run.job import Job, Outlet
     from eddyline.watch.sections import Section
 
 REPORT_WAIT_S = 10.0
@@ -47,68 +47,6 @@ REPORT_WAIT_S = 10.0
 
 TOLD_WAIT_S = 0.1
 """The same once Spark has told what all jobs observed (s): no job of the sink has run the batch."""
-
-
-class Outlet(Protocol):
-    """Takes the rows of a run: one sink, or one for each of several queries."""
-
-    def begin(self, *, continues: bool) -> None:
-        """Get ready; see ``sinks.Sink.begin``."""
-        ...
-
-    def write(self, df: DataFrame, batch_id: int) -> Callable[[float], int]:
-        """Write the rows of one micro-batch; returns a function that waits for their number."""
-        ...
-
-
-@dataclass(frozen=True)
-class Job:
-    """The work of a run: a query and its operators."""
-
-    name: str
-    """Of the query; unique among those that run."""
-    text: str
-    """The query as it was written."""
-    identity: str
-    """Learned state is of use only for a job of the same identity."""
-    source: DataFrame
-    """The stream."""
-    settings: Mapping[str, str]
-    """Its options, as texts."""
-    operators: Callable[[Path], Sequence[Operator]]
-    """Returns the operators, with nothing learned yet; it is told the folder of the checkpoint."""
-    state: str | None = None
-    """Folder of durable state; in the checkpoint if omitted."""
-    steps: tuple[str, ...] = ()
-    """Its steps, as lines of a tree."""
-    columns: Mapping[str, str] = field(default_factory=dict)
-    """Name and Spark type of each output column."""
-    rename: str = "another name"
-    """Advice on choosing another name, for errors."""
-
-
-def settings_of(options: Any) -> dict[str, str]:
-    """Return the fields of an options object as texts."""
-    return {name: str(getattr(options, name)) for name in options.__dataclass_fields__}
-
-
-class SinkOutlet:
-    """All rows go to one sink."""
-
-    def __init__(self, sink: Sink) -> None:
-        self.sink = sink
-        self.notes = sink.notes
-
-    def begin(self, *, continues: bool) -> None:
-        """Let the sink get ready."""
-        self.sink.begin(continues=continues)
-
-    def write(self, df: DataFrame, batch_id: int) -> Callable[[float], int]:
-        """Write the rows of one micro-batch."""
-        kept = Observation()
-        result = df.observe(kept, F.count(F.lit(1)).alias("n"))
-        self.sink.write(result, batch_id)
-        return lambda timeout_s: _count(kept, timeout_s)
 
 
 class Run(RunFace):
@@ -245,7 +183,7 @@ class Run(RunFace):
             entries += chain.learn(seen, batch)
         with self._lock:
             self._journal.extend(entries)
-        n_rows = _count(arrived, max(0.0, deadline - time.monotonic()))
+        n_rows = count_of(arrived, max(0.0, deadline - time.monotonic()))
         return n_rows, kept(max(0.0, deadline - time.monotonic()))
 
     def _check_goes_on(self) -> None:
@@ -395,9 +333,3 @@ def already_running(name: str, rename: str) -> QueryError:
         f"another name: {rename}"
     )
     return QueryError(msg, query=name)
-
-
-def _count(observation: Observation, timeout_s: float) -> int:
-    """Return the number of rows observed, 0 if no job has run."""
-    metrics = PendingMetrics(observation).get(timeout_s) or {}
-    return int(metrics.get("n") or 0)
