@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from eddyline.errors import EddylineError, OptionError, QueryError, StateError
 from eddyline.registry import unknown
 from eddyline.runtime.journal import Journal, JournalEntry
+from eddyline.runtime.pins import BY_PERSON
 from eddyline.runtime.records import BatchRecord
 from eddyline.runtime.snapshot import SnapshotFile
 from eddyline.spark import interrupts
@@ -26,6 +27,7 @@ from eddyline.spark.run.failures import reworded
 from eddyline.spark.run.job import SinkOutlet, count_of
 from eddyline.spark.run.observed_metrics import has_told_all
 from eddyline.spark.run.running_query import RunFace
+from eddyline.spark.run.steering import Steering
 from eddyline.spark.run.triggers import spark_trigger
 from eddyline.spark.sinks.files import file_system
 from eddyline.state.manifest import ManifestFolder
@@ -78,11 +80,18 @@ class Run(RunFace):
         self._lock = threading.Lock()
         self._records: list[BatchRecord] = []
         self._journal = Journal(self._files.own / "journal.jsonl")
+        self.steering = Steering(
+            self._files.own / "pins.json",
+            chain=lambda: self.chain,
+            note=self._noted,
+            last_batch=lambda: self._last_batch,
+        )
         self._snapshot = SnapshotFile(self._files.own / "state.json", job.identity)
         self._last_batch = -1
         self._error: BaseException | None = None
         try:
             self._restore()
+            self.steering.apply()
             warn_without_lateness(self.chain.operators, self.source)
             self.streaming_query: StreamingQuery = self._started(chosen)
             _started_runs.add(self)
@@ -148,7 +157,7 @@ class Run(RunFace):
                 seconds,
                 time.time(),
                 self.chain.records(),
-                self.chain.lines(),
+                (*self.chain.lines(), *self.steering.lines()),
             )
             with self._lock:
                 self._records.append(record)
@@ -164,6 +173,7 @@ class Run(RunFace):
     def _process(self, df: DataFrame, batch: Batch) -> tuple[int, int]:
         """Run one batch, commit its state, and learn from it; returns the rows in and out."""
         chain, arrived = self.chain, Observation()
+        self.steering.apply()
         chain.open(batch)
         source = df.observe(arrived, F.count(F.lit(1)).alias("n"))
         result, awaited = chain.lay(df, batch, source)
@@ -180,9 +190,9 @@ class Run(RunFace):
         entries = chain.take_entries()
         # A batch that runs again after a failure was counted before, and counts once.
         if batch.id > self._last_batch:
-            entries += chain.learn(seen, batch)
-        with self._lock:
-            self._journal.extend(entries)
+            with self.steering.deciding:
+                entries += chain.learn(seen, batch)
+        self._noted(entries)
         n_rows = count_of(arrived, max(0.0, deadline - time.monotonic()))
         return n_rows, kept(max(0.0, deadline - time.monotonic()))
 
@@ -194,6 +204,11 @@ class Run(RunFace):
         """
         if hasattr(self, "streaming_query") and not self.streaming_query.isActive:
             raise interrupts.BatchInterrupted from None
+
+    def _noted(self, entries: list[JournalEntry]) -> None:
+        """Append decisions to the journal."""
+        with self._lock:
+            self._journal.extend(entries)
 
     def _restore(self) -> None:
         """Continue from what an earlier run of the same query has learned."""
@@ -261,7 +276,8 @@ class Run(RunFace):
 
     def sections(self) -> list[Section]:
         """Return the explanation of the run."""
-        return arranged([*self.chain.sections(self._history()), *notes(self.notes)])
+        found = self.chain.sections(self._history())
+        return arranged([*found, *self.steering.sections(), *notes(self.notes)])
 
     @property
     def records(self) -> list[BatchRecord]:
@@ -307,10 +323,14 @@ class Run(RunFace):
             self._files.clean_up()
             raise self._reworded(error) from None
 
-    def stop(self) -> None:
-        """Stop the run."""
+    def stop(self, *, why: str | None = None) -> None:
+        """Stop the run; see ``RunFace.stop``."""
+        was_active = self.isActive
         interrupts.cancel_jobs_once_stopped(self.streaming_query, self.source.sparkSession)
         self.streaming_query.stop()
+        if was_active:
+            evidence = BY_PERSON if why is None else {"why": why}
+            self._noted([JournalEntry(self._last_batch, "run", "stop", evidence=evidence)])
         self._files.clean_up()
 
     def _reworded(self, error: BaseException) -> BaseException:
