@@ -125,7 +125,7 @@ def _of_groups(view: AggregateView) -> list[Section]:
         parts.append(
             Figure(name, tuple(instants), tuple(lines), "number", is_half=half, is_timed=True)
         )
-    return [Section("Values of a few groups", tuple(parts))]
+    return [Section("Values of a few groups", tuple(parts), shows_values=True)]
 
 
 def _buckets(view: AggregateView) -> str:

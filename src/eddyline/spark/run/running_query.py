@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from abc import abstractmethod
 from dataclasses import asdict
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from rich.console import Console
@@ -88,6 +89,11 @@ class RunFace(StreamingFace):
     @abstractmethod
     def records(self) -> list[BatchRecord]:
         """Records of the micro-batches of this run."""
+
+    def records_after(self, batch_id: int) -> list[BatchRecord]:
+        """Return the records of the micro-batches after one, the oldest first."""
+        newest = takewhile(lambda each: each.batch_id > batch_id, reversed(self.records))
+        return list(newest)[::-1]
 
     @abstractmethod
     def _entries(self) -> tuple[JournalEntry, ...]:

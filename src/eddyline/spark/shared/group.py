@@ -249,10 +249,18 @@ class SharedQueryRun(RunFace):
     @property
     def records(self) -> list[BatchRecord]:
         """Records of the micro-batches that the query was there for."""
+        return self._own(self.shared.run.records)
+
+    def records_after(self, batch_id: int) -> list[BatchRecord]:
+        """Return the records of the micro-batches after one, the oldest first."""
+        return self._own(self.shared.run.records_after(batch_id))
+
+    def _own(self, records: Sequence[BatchRecord]) -> list[BatchRecord]:
+        """Return the records of batches that the query was there for, with its own rows out."""
         kept = self._member.kept
         return [
             replace(record, n_kept=kept[record.batch_id])
-            for record in self.shared.run.records
+            for record in records
             if record.batch_id in kept
         ]
 

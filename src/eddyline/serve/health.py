@@ -1,0 +1,145 @@
+"""Whether a run is well, in a word and in sentences that each name what was measured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING, Literal
+
+from eddyline.errors import AggregateError, EddylineError, PredicateError
+from eddyline.serve.following import held, work_of
+from eddyline.watch.formatting import TIMES, count, duration, one_line, ratio, significant
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from eddyline.serve.following import Followed
+
+Level = Literal["good", "look", "bad", "past"]
+"""Of a run: nothing stands out, something does, it failed, it has ended."""
+
+LEVELS: dict[Level, str] = {
+    "good": "running",
+    "look": "running, look",
+    "bad": "failed",
+    "past": "ended",
+}
+"""The levels in words."""
+
+NEWEST = 10
+"""Newest batches that are judged."""
+
+LEAST_BATCHES = 20
+"""Batches that must be known before the newest are compared with them."""
+
+SLOWER = 2.0
+"""How many times longer a row must take than usual to be told."""
+
+SILENT = 10.0
+"""After how many usual intervals without a batch that is told."""
+
+LEAST_SILENCE_S = 60.0
+"""Shorter times without a batch are not told (s)."""
+
+DEARER = 1.05
+"""How many times more than as written a plan must cost to be told."""
+
+ERROR_WIDTH = 2_000
+"""Most characters of an error that are shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """How a run is."""
+
+    level: Level
+    said: tuple[str, ...]
+    """What was found, in sentences."""
+
+    @property
+    def word(self) -> str:
+        """The level in words."""
+        return LEVELS[self.level]
+
+
+def health(run: Followed, now: float, *, values: bool) -> Health:
+    """Return how a run is.
+
+    Args:
+        run: the run.
+        now: the time (s since 1970).
+        values: whether an error may show values of rows.
+    """
+    if run.error is not None:
+        return Health("bad", (failure(run.error, values=values),))
+    if not run.is_running:
+        return Health("past", (_so_far(run),))
+    if not run.recent:
+        return Health("good", ("It waits for its first batch.",))
+    said = (*_late(run), *_slow(run), *_silent(run, now), *_dear(run))
+    return Health("look", said) if said else Health("good", (_so_far(run),))
+
+
+def _so_far(run: Followed) -> str:
+    if not run.n_batches:
+        return "No batch has run."
+    batches = "1 batch" if run.n_batches == 1 else f"{count(run.n_batches)} batches"
+    return f"{count(run.n_rows)} rows in {batches}, {count(run.n_kept)} out."
+
+
+def _late(run: Followed) -> Iterator[str]:
+    newest = list(run.recent)[-NEWEST:]
+    n_late = sum(held(each.operators, "n_late") for each in newest)
+    if n_late:
+        yield f"{count(n_late)} rows of the newest {len(newest)} batches came too late."
+
+
+def _slow(run: Followed) -> Iterator[str]:
+    times = [each.seconds / each.n_rows for each in run.recent if each.n_rows]
+    if len(times) < LEAST_BATCHES:
+        return
+    slower = ratio(median(times[-NEWEST:]), median(times[:-NEWEST]))
+    if slower is not None and slower >= SLOWER:
+        yield (
+            f"A row takes {significant(slower)} {TIMES} as long in the newest {NEWEST} batches as "
+            f"in those before."
+        )
+
+
+def _silent(run: Followed, now: float) -> Iterator[str]:
+    ends = [each.ended_at for each in run.recent if each.ended_at]
+    if len(ends) < 2:
+        return
+    usual = median(after - before for before, after in zip(ends, ends[1:], strict=False))
+    silence = now - ends[-1]
+    if silence > max(LEAST_SILENCE_S, SILENT * usual):
+        yield f"No batch has ended for {duration(1e9 * silence)}; usual are {duration(1e9 * usual)}."
+
+
+def _dear(run: Followed) -> Iterator[str]:
+    work = work_of(run.recent[-1])
+    more = ratio(work.cost_ns, work.as_written_ns)
+    if more is not None and more >= DEARER:
+        yield f"The plans in force cost {significant(more)} {TIMES} what those as written would."
+
+
+def failure(error: BaseException, *, values: bool) -> str:
+    """Return an error in words; without values, what may quote a row is left out.
+
+    Predicates and aggregates raise on a row, and Spark's errors quote values: of these only what
+    failed is told. Other errors of eddyline name queries, files and options, and are told whole.
+    """
+    text = getattr(error, "message", None) or str(error)
+    is_plain = isinstance(error, EddylineError) and not isinstance(
+        error, PredicateError | AggregateError
+    )
+    if values or is_plain:
+        return one_line(text)[:ERROR_WIDTH]
+    facts = getattr(error, "facts", {})
+    who = f" in predicate {facts['predicate']!r}" if "predicate" in facts else ""
+    condition = getattr(error, "getCondition", lambda: None)()
+    kind = f" ({condition})" if isinstance(condition, str) else ""
+    return one_line(
+        f"{type(error).__name__}{kind}{who}. Its text may quote rows and is hidden: run.exception() "
+        f"has it, and serve(values=True) shows it."
+    )
