@@ -161,7 +161,8 @@ class Engine(Catalog):
             for each in active_runs()
             if each.name in self.queries and self.queries[each.name].source is each.source
         )
-        stop_runs([*(run for group in self.groups for run in group.runs), *mine])
+        runs = [*(run for group in self.groups for run in group.runs), *mine]
+        stop_runs(runs, why="the block of their engine has ended")
 
     def function(
         self,

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from eddyline.query.steps import Step
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.operator import Loop, Record
+    from eddyline.runtime.pins import Pinnable
     from eddyline.runtime.records import History
     from eddyline.runtime.reports import TaskReport
     from eddyline.spark.relation import Relation
@@ -247,6 +248,11 @@ class Operator:
     @property
     def loops(self) -> tuple[Loop[Any], ...]:
         """The loops that keep its plan good, each with a record in the progress."""
+        return ()
+
+    @property
+    def pinnable(self) -> tuple[Pinnable, ...]:
+        """Its plans that a person may pin, each of a component of its own; see ``OneOf``."""
         return ()
 
     def records(self) -> tuple[Record, ...]:

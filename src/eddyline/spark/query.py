@@ -13,7 +13,8 @@ from eddyline.query.steps import ReadStep, tree
 from eddyline.spark.analysis import column_types
 from eddyline.spark.operator import Stateful
 from eddyline.spark.operators import laid_out
-from eddyline.spark.run.run import Job, Run, SinkOutlet, settings_of
+from eddyline.spark.run.job import Job, SinkOutlet, settings_of
+from eddyline.spark.run.run import Run
 from eddyline.spark.run.triggers import SparkTrigger, trigger_text
 from eddyline.spark.session import check_is_classic
 from eddyline.spark.sinks.sinks import sink_of

@@ -101,6 +101,11 @@ class PipelineLoop:
         """Its name in the journal and the report."""
         return f"pipeline {self.filters.pipeline}"
 
+    def adopt(self, order: tuple[str, ...]) -> None:
+        """Put an order in force that another has chosen; what is learned goes on from there."""
+        self.order = order
+        self.loop.order = self._ranking(order)
+
     @property
     def is_warming(self) -> bool:
         """Whether there is too little evidence to order by."""
@@ -123,6 +128,8 @@ class PipelineLoop:
         was_last = self.growth.last
         self.growth.count(mine)
         entries = [entry for entry in found if entry.event != "order"]
+        if self.loop.is_held:
+            return entries
         if len(entries) == len(found) and self.growth.last == was_last:
             return entries
         before = self.order

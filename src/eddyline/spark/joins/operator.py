@@ -22,6 +22,7 @@ from eddyline.joins.grid_choice import chosen_grid
 from eddyline.joins.grid_loop import GridLoop, split_text
 from eddyline.joins.loop import JoinLoop
 from eddyline.joins.operator.probe_counts import JoinWork
+from eddyline.joins.pins import pinnable
 from eddyline.joins.plan import COMPONENT, BatchPlan
 from eddyline.joins.profile import JoinProfile
 from eddyline.joins.state_part import JoinPart
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from eddyline.query.steps import JoinStep
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.operator import Record
+    from eddyline.runtime.pins import Pinnable
     from eddyline.runtime.records import History
     from eddyline.spark.joins.bound import BoundJoin
     from eddyline.spark.joins.layout import JoinInput
@@ -307,6 +309,11 @@ class JoinOperator(Operator):
                 n_waiting=sum(map(self.part.n_waiting, self.graph.inputs)),
             )
         return (*self.loop.record().pipelines, joined)
+
+    @property
+    def pinnable(self) -> tuple[Pinnable, ...]:
+        """The order of each pipeline, and how rows are laid out."""
+        return tuple(pinnable(self.loop, self.grids, self.caches))
 
     def plan(self) -> dict[str, list[str]]:
         """Return the order of each pipeline, by names."""

@@ -25,6 +25,7 @@ from eddyline.rules.description import counts_of, entries_of, rule_view, to_come
 from eddyline.rules.loop import RuleLoop
 from eddyline.rules.profile import SharingProfile
 from eddyline.rules.view import COMPONENT, RuleCount
+from eddyline.runtime.pins import AsItStands
 from eddyline.runtime.reports import decisions_of
 from eddyline.spark.operator import Laid, Operator, Pending
 from eddyline.spark.rules.binding import session_settings
@@ -244,7 +245,7 @@ class RuleOperator(Operator):
             load=compiled.load,
             plan=compiled.loop.plan,
             is_measured=compiled.loop.is_measured,
-            options=self.options,
+            options=replace(self.options, adaptive=compiled.loop.is_learning),
             run_id=f"{batch.id}.{self._n_learned}",
             batch_id=batch.id,
             name=self.store.name,
@@ -310,6 +311,12 @@ class RuleOperator(Operator):
     def loops(self) -> tuple[RuleLoop]:
         """The loop of the rules that run."""
         return (self.compiled.loop,)
+
+    @property
+    def pinnable(self) -> tuple[AsItStands, ...]:
+        """How the rules that run are looked for."""
+        loop = self.compiled.loop
+        return (AsItStands(loop, lambda: str(loop.plan)),)
 
     def lines(self) -> tuple[str, ...]:
         """Return the plan in words, for the progress."""

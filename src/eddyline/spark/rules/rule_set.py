@@ -28,8 +28,8 @@ from eddyline.spark.rules.named_stream import engine_of
 from eddyline.spark.rules.operator import RuleOperator
 from eddyline.spark.rules.output import MatchesColumn, keep_matched, keep_unmatched
 from eddyline.spark.rules.udf import with_counts
+from eddyline.spark.run.job import settings_of
 from eddyline.spark.run.job_reports import WAIT_S, JobReports
-from eddyline.spark.run.run import settings_of
 from eddyline.watch import rules as words
 from eddyline.watch.formatting import counted
 from eddyline.watch.html.report import write_report

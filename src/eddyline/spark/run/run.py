@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 import time
 import weakref
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import Observation
@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from eddyline.errors import EddylineError, OptionError, QueryError, StateError
 from eddyline.registry import unknown
 from eddyline.runtime.journal import Journal, JournalEntry
+from eddyline.runtime.pins import BY_PERSON
 from eddyline.runtime.records import BatchRecord
 from eddyline.runtime.snapshot import SnapshotFile
 from eddyline.spark import interrupts
@@ -23,23 +24,24 @@ from eddyline.spark.operator import Batch, Stateful
 from eddyline.spark.run.chain import Chain
 from eddyline.spark.run.checkpoint_files import CheckpointFiles
 from eddyline.spark.run.failures import reworded
-from eddyline.spark.run.observed_metrics import PendingMetrics, has_told_all
+from eddyline.spark.run.job import SinkOutlet, count_of
+from eddyline.spark.run.observed_metrics import has_told_all
 from eddyline.spark.run.running_query import RunFace
+from eddyline.spark.run.steering import Steering
 from eddyline.spark.run.triggers import spark_trigger
 from eddyline.spark.sinks.files import file_system
 from eddyline.state.manifest import ManifestFolder
 from eddyline.watch.sections import arranged, notes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping
     from pathlib import Path
 
     import pyarrow as pa
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from eddyline.spark.operator import Operator
-    from eddyline.spark.sinks.sinks import Sink
+    from eddyline.spark.run.job import Job, Outlet
     from eddyline.watch.sections import Section
 
 REPORT_WAIT_S = 10.0
@@ -47,68 +49,6 @@ REPORT_WAIT_S = 10.0
 
 TOLD_WAIT_S = 0.1
 """The same once Spark has told what all jobs observed (s): no job of the sink has run the batch."""
-
-
-class Outlet(Protocol):
-    """Takes the rows of a run: one sink, or one for each of several queries."""
-
-    def begin(self, *, continues: bool) -> None:
-        """Get ready; see ``sinks.Sink.begin``."""
-        ...
-
-    def write(self, df: DataFrame, batch_id: int) -> Callable[[float], int]:
-        """Write the rows of one micro-batch; returns a function that waits for their number."""
-        ...
-
-
-@dataclass(frozen=True)
-class Job:
-    """The work of a run: a query and its operators."""
-
-    name: str
-    """Of the query; unique among those that run."""
-    text: str
-    """The query as it was written."""
-    identity: str
-    """Learned state is of use only for a job of the same identity."""
-    source: DataFrame
-    """The stream."""
-    settings: Mapping[str, str]
-    """Its options, as texts."""
-    operators: Callable[[Path], Sequence[Operator]]
-    """Returns the operators, with nothing learned yet; it is told the folder of the checkpoint."""
-    state: str | None = None
-    """Folder of durable state; in the checkpoint if omitted."""
-    steps: tuple[str, ...] = ()
-    """Its steps, as lines of a tree."""
-    columns: Mapping[str, str] = field(default_factory=dict)
-    """Name and Spark type of each output column."""
-    rename: str = "another name"
-    """Advice on choosing another name, for errors."""
-
-
-def settings_of(options: Any) -> dict[str, str]:
-    """Return the fields of an options object as texts."""
-    return {name: str(getattr(options, name)) for name in options.__dataclass_fields__}
-
-
-class SinkOutlet:
-    """All rows go to one sink."""
-
-    def __init__(self, sink: Sink) -> None:
-        self.sink = sink
-        self.notes = sink.notes
-
-    def begin(self, *, continues: bool) -> None:
-        """Let the sink get ready."""
-        self.sink.begin(continues=continues)
-
-    def write(self, df: DataFrame, batch_id: int) -> Callable[[float], int]:
-        """Write the rows of one micro-batch."""
-        kept = Observation()
-        result = df.observe(kept, F.count(F.lit(1)).alias("n"))
-        self.sink.write(result, batch_id)
-        return lambda timeout_s: _count(kept, timeout_s)
 
 
 class Run(RunFace):
@@ -140,11 +80,18 @@ class Run(RunFace):
         self._lock = threading.Lock()
         self._records: list[BatchRecord] = []
         self._journal = Journal(self._files.own / "journal.jsonl")
+        self.steering = Steering(
+            self._files.own / "pins.json",
+            chain=lambda: self.chain,
+            note=self._noted,
+            last_batch=lambda: self._last_batch,
+        )
         self._snapshot = SnapshotFile(self._files.own / "state.json", job.identity)
         self._last_batch = -1
         self._error: BaseException | None = None
         try:
             self._restore()
+            self.steering.apply()
             warn_without_lateness(self.chain.operators, self.source)
             self.streaming_query: StreamingQuery = self._started(chosen)
             _started_runs.add(self)
@@ -210,7 +157,7 @@ class Run(RunFace):
                 seconds,
                 time.time(),
                 self.chain.records(),
-                self.chain.lines(),
+                (*self.chain.lines(), *self.steering.lines()),
             )
             with self._lock:
                 self._records.append(record)
@@ -226,6 +173,7 @@ class Run(RunFace):
     def _process(self, df: DataFrame, batch: Batch) -> tuple[int, int]:
         """Run one batch, commit its state, and learn from it; returns the rows in and out."""
         chain, arrived = self.chain, Observation()
+        self.steering.apply()
         chain.open(batch)
         source = df.observe(arrived, F.count(F.lit(1)).alias("n"))
         result, awaited = chain.lay(df, batch, source)
@@ -242,10 +190,10 @@ class Run(RunFace):
         entries = chain.take_entries()
         # A batch that runs again after a failure was counted before, and counts once.
         if batch.id > self._last_batch:
-            entries += chain.learn(seen, batch)
-        with self._lock:
-            self._journal.extend(entries)
-        n_rows = _count(arrived, max(0.0, deadline - time.monotonic()))
+            with self.steering.deciding:
+                entries += chain.learn(seen, batch)
+        self._noted(entries)
+        n_rows = count_of(arrived, max(0.0, deadline - time.monotonic()))
         return n_rows, kept(max(0.0, deadline - time.monotonic()))
 
     def _check_goes_on(self) -> None:
@@ -256,6 +204,11 @@ class Run(RunFace):
         """
         if hasattr(self, "streaming_query") and not self.streaming_query.isActive:
             raise interrupts.BatchInterrupted from None
+
+    def _noted(self, entries: list[JournalEntry]) -> None:
+        """Append decisions to the journal."""
+        with self._lock:
+            self._journal.extend(entries)
 
     def _restore(self) -> None:
         """Continue from what an earlier run of the same query has learned."""
@@ -323,7 +276,8 @@ class Run(RunFace):
 
     def sections(self) -> list[Section]:
         """Return the explanation of the run."""
-        return arranged([*self.chain.sections(self._history()), *notes(self.notes)])
+        found = self.chain.sections(self._history())
+        return arranged([*found, *self.steering.sections(), *notes(self.notes)])
 
     @property
     def records(self) -> list[BatchRecord]:
@@ -369,10 +323,14 @@ class Run(RunFace):
             self._files.clean_up()
             raise self._reworded(error) from None
 
-    def stop(self) -> None:
-        """Stop the run."""
+    def stop(self, *, why: str | None = None) -> None:
+        """Stop the run; see ``RunFace.stop``."""
+        was_active = self.isActive
         interrupts.cancel_jobs_once_stopped(self.streaming_query, self.source.sparkSession)
         self.streaming_query.stop()
+        if was_active:
+            evidence = BY_PERSON if why is None else {"why": why}
+            self._noted([JournalEntry(self._last_batch, "run", "stop", evidence=evidence)])
         self._files.clean_up()
 
     def _reworded(self, error: BaseException) -> BaseException:
@@ -395,9 +353,3 @@ def already_running(name: str, rename: str) -> QueryError:
         f"another name: {rename}"
     )
     return QueryError(msg, query=name)
-
-
-def _count(observation: Observation, timeout_s: float) -> int:
-    """Return the number of rows observed, 0 if no job has run."""
-    metrics = PendingMetrics(observation).get(timeout_s) or {}
-    return int(metrics.get("n") or 0)

@@ -13,6 +13,7 @@ from rich.console import Console
 from eddyline.errors import SourceError
 from eddyline.runtime.records import History
 from eddyline.spark import interrupts
+from eddyline.spark.run.steering import Steered
 from eddyline.spark.run.streaming_face import StreamingFace
 from eddyline.spark.sinks.asked import FILES
 from eddyline.spark.sinks.files import FileSink
@@ -47,11 +48,11 @@ class RunGroup(Protocol):
     def isActive(self) -> bool:
         """Whether they are still running."""
 
-    def stop(self, names: Collection[str]) -> None:
+    def stop(self, names: Collection[str], *, why: str | None = None) -> None:
         """Take queries out once the micro-batch that is written is done."""
 
 
-class RunFace(StreamingFace):
+class RunFace(StreamingFace, Steered):
     """A query that runs; behaves like Spark's StreamingQuery."""
 
     name: str
@@ -104,8 +105,12 @@ class RunFace(StreamingFace):
         """Return the options of the query, as texts."""
 
     @abstractmethod
-    def stop(self) -> None:
-        """Stop the run."""
+    def stop(self, *, why: str | None = None) -> None:
+        """Stop the run; a batch that is under way runs again when the query is started anew.
+
+        Args:
+            why: the reason, for the journal; if omitted, a person has decided it.
+        """
 
     # -- what a person sees ---------------------------------------------------------------------
 
@@ -209,7 +214,7 @@ class RunFace(StreamingFace):
     def __exit__(self, *_: object) -> None:
         """Stop the run, if it runs."""
         if self.isActive:
-            self.stop()
+            self.stop(why="the block that it was started in has ended")
 
 
 def explanations(runs: Iterable[RunFace], *, width: int = 100) -> Iterator[str]:
@@ -225,17 +230,22 @@ def explanations(runs: Iterable[RunFace], *, width: int = 100) -> Iterator[str]:
             told.setdefault(run.group, run.name)
 
 
-def stop_runs(runs: Iterable[RunFace]) -> None:
-    """Stop runs; those that run together at the same micro-batch, so that none misses rows."""
+def stop_runs(runs: Iterable[RunFace], *, why: str | None = None) -> None:
+    """Stop runs; those that run together at the same micro-batch, so that none misses rows.
+
+    Args:
+        runs: the runs.
+        why: the reason, for the journal; if omitted, a person has decided it.
+    """
     together: dict[RunGroup, list[str]] = {}
     for run in runs:
         if run.group is not None:
             together.setdefault(run.group, []).append(run.name)
         elif run.isActive:
-            run.stop()
+            run.stop(why=why)
     for group, names in together.items():
         if group.isActive:
-            group.stop(names)
+            group.stop(names, why=why)
 
 
 def watch(runs: Sequence[RunFace], *, quiet: bool = False, stops: bool = True) -> None:
@@ -261,7 +271,7 @@ def watch(runs: Sequence[RunFace], *, quiet: bool = False, stops: bool = True) -
             while active and not is_interrupted():
                 active = [run for run in active if not _has_ended(run, lines[run.name])]
         except BaseException:
-            stop_runs(runs)
+            stop_runs(runs, why="another query that was watched with it failed")
             raise
         for run in active:
             lines[run.name].end("stopped" if stops else "goes on")

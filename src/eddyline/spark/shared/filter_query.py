@@ -13,7 +13,7 @@ from eddyline.spark.analysis import column_types
 from eddyline.spark.filters.operator import FilterOperator
 from eddyline.spark.rules.output import MatchesColumn
 from eddyline.spark.rules.rule_set import RuleSet
-from eddyline.spark.run.run import settings_of
+from eddyline.spark.run.job import settings_of
 from eddyline.spark.session import is_ansi
 from eddyline.spark.shared.evaluation import PLACES, Evaluation
 from eddyline.sql.functions import NON_DETERMINISTIC
