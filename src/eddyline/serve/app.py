@@ -16,7 +16,6 @@ from starlette.applications import Starlette
 from starlette.responses import HTMLResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-import eddyline
 from eddyline.serve.cells import cells, spark_line
 from eddyline.serve.following import LOOK_EVERY_S, Following
 from eddyline.serve.guard import Guarded
@@ -59,16 +58,18 @@ class Page:
     Attributes:
         source: knows the runs.
         values: whether values of rows are shown.
+        controls: whether runs may be changed from the page.
         closing: set when the server stops; streams of events then end.
     """
 
     source: RunSource
     values: bool = False
+    controls: bool = False
     closing: threading.Event = field(default_factory=threading.Event)
 
     def __post_init__(self) -> None:
         self.following = Following(self.source)
-        self.pages = Pages(values=self.values, controls=False, static=self._address)
+        self.pages = Pages(values=self.values, controls=self.controls, static=self._address)
         # One at a time: runs are asked by one thread, and a page takes one processor at most.
         self._one = anyio.CapacityLimiter(1)
         self._files: dict[str, bytes] = {}
@@ -193,8 +194,7 @@ class Page:
     def _address(self, name: str) -> str:
         """Return the address of a file: another one after an update, as browsers keep files."""
         if name not in self._versions:
-            content = self._file(name) + eddyline.__version__.encode()
-            self._versions[name] = hashlib.blake2b(content, digest_size=6).hexdigest()
+            self._versions[name] = hashlib.blake2b(self._file(name), digest_size=6).hexdigest()
         return f"/static/{name}?v={self._versions[name]}"
 
 
@@ -234,11 +234,7 @@ class Seen:
 
 
 def event(kind: str, content: Mapping[str, Any]) -> str:
-    """Return a server-sent event.
-
-    >>> event("batch", {"run": "a"})
-    'event: batch\\ndata: {"run":"a"}\\n\\n'
-    """
+    """Return a server-sent event; its content stands on one line."""
     return f"event: {kind}\ndata: {json.dumps(content, separators=(',', ':'))}\n\n"
 
 

@@ -168,7 +168,9 @@ class Guarded:
             if scope["type"] == "lifespan":
                 await self._app(scope, receive, send)
             return
-        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        headers = {
+            name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]
+        }
         token = _token_of(scope["query_string"])
         refusal = self._guard.refusal(scope["method"], headers, token)
         answer = _with_headers(send)

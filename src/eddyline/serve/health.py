@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from statistics import median
 from typing import TYPE_CHECKING, Literal
 
@@ -110,10 +111,11 @@ def _silent(run: Followed, now: float) -> Iterator[str]:
     ends = [each.ended_at for each in run.recent if each.ended_at]
     if len(ends) < 2:
         return
-    usual = median(after - before for before, after in zip(ends, ends[1:], strict=False))
+    usual = median(after - before for before, after in pairwise(ends))
     silence = now - ends[-1]
     if silence > max(LEAST_SILENCE_S, SILENT * usual):
-        yield f"No batch has ended for {duration(1e9 * silence)}; usual are {duration(1e9 * usual)}."
+        waits = f"usually one ends every {duration(1e9 * usual)}"
+        yield f"No batch has ended for {duration(1e9 * silence)}; {waits}."
 
 
 def _dear(run: Followed) -> Iterator[str]:
@@ -140,6 +142,6 @@ def failure(error: BaseException, *, values: bool) -> str:
     condition = getattr(error, "getCondition", lambda: None)()
     kind = f" ({condition})" if isinstance(condition, str) else ""
     return one_line(
-        f"{type(error).__name__}{kind}{who}. Its text may quote rows and is hidden: run.exception() "
-        f"has it, and serve(values=True) shows it."
+        f"{type(error).__name__}{kind}{who}. Its text may quote rows and is hidden: "
+        f"run.exception() has it, and serve(values=True) shows it."
     )

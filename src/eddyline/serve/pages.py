@@ -12,7 +12,6 @@ from eddyline.serve.effects import Effects, is_change
 from eddyline.serve.health import health
 from eddyline.serve.views import Views
 from eddyline.watch.formatting import count, plan_text
-from eddyline.watch.html.figures import MAX_MARKS
 from eddyline.watch.html.parts import Figures, package, templates, told, wordings_of
 from eddyline.watch.sections import Facts, Figure, Line, Section, Table, columns, known
 from eddyline.watch.series import points_of
@@ -132,11 +131,11 @@ class Pages:
             cells=cells(run),
             spark=spark_line(run.recent),
             plans=_plans(run),
-            notes=_notes(len(points), len(batches), made.sections),
+            notes=_notes(len(points), len(batches)),
             leads=[part for each in made.sections if not each.title for part in each.parts],
             tiles=_tiles(made.sections),
             sections=[each for each in made.sections if each.title],
-            rates=_rates(run, made),
+            rates=_rates(made),
             decisions=journal.newest(NEWEST_DECISIONS),
             n_decisions=len(journal.of_driver),
             n_of_tasks=len(journal.of_tasks),
@@ -231,7 +230,7 @@ def _tiles(sections: Sequence[Section]) -> list[Tile]:
     return [tile for each in sections for tile in each.tiles]
 
 
-def _rates(run: Followed, made: Made) -> Figure | None:
+def _rates(made: Made) -> Figure | None:
     """Return the rows per second over the batches, with the changes of plans marked."""
     points = points_of(made.view.history.batches)
     if not points:
@@ -243,8 +242,8 @@ def _rates(run: Followed, made: Made) -> Figure | None:
     return Figure("Rows per second", ids, (line,), "number", shown)
 
 
-def _notes(n_points: int, n_batches: int, sections: Sequence[Section]) -> list[str]:
-    """Say what figures leave out, and what their dotted lines are."""
+def _notes(n_points: int, n_batches: int) -> list[str]:
+    """Say what figures leave out."""
     if n_batches <= n_points:
         return []
     return [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import socket
 import threading
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypedDict
 
 from eddyline.errors import OptionError, SourceError
 from eddyline.serve.guard import Guard
@@ -26,13 +26,32 @@ START_WAIT_S = 10.0
 STOP_WAIT_S = 5.0
 """Longest wait for its thread to end (s)."""
 
+
+class How(TypedDict, total=False):
+    """How a page is served; see ``serve``."""
+
+    host: str
+    token: str | None
+    values: bool
+    controls: bool
+
+
 class Server:
     """The page of some runs, served until it is stopped; made by ``serve``.
 
     Use it as a context manager, or call ``stop``. Open ``url`` in a browser.
     """
 
-    def __init__(self, source: RunSource, listener: socket.socket, guard: Guard, token: str, *, values: bool) -> None:
+    def __init__(
+        self,
+        source: RunSource,
+        listener: socket.socket,
+        guard: Guard,
+        token: str,
+        *,
+        values: bool,
+        controls: bool,
+    ) -> None:
         uvicorn = package("uvicorn", NEEDS)
         package("starlette", NEEDS)
         package("jinja2", NEEDS)
@@ -42,7 +61,7 @@ class Server:
         host, self.port = listener.getsockname()[:2]
         self.host = f"[{host}]" if ":" in host else host
         self._token = token
-        self._page = Page(source, values=values)
+        self._page = Page(source, values=values, controls=controls)
         config = uvicorn.Config(
             application(self._page, guard),
             log_config=None,
@@ -115,6 +134,7 @@ def serve(
     host: str = LOOPBACK,
     token: str | None = None,
     values: bool = False,
+    controls: bool = False,
 ) -> Server:
     """Serve the page of some runs.
 
@@ -126,6 +146,7 @@ def serve(
         token: the secret of the address; a new one at each start if omitted. With one of your own a
             page that is open goes on after a restart.
         values: whether values of rows are shown, such as names of groups and classes of rows.
+        controls: whether the page has buttons that pin plans, let them adapt, and stop runs.
 
     Raises:
         OptionError: the port or the token is none.
@@ -135,14 +156,16 @@ def serve(
     if isinstance(port, bool) or not isinstance(port, int) or not 0 <= port < 65_536:
         msg = f"a port is a number from 0 (a free one) to 65535, got {port!r}"
         raise OptionError(msg, port=port)
-    if token is not None and (len(token) < LEAST_TOKEN or not token.isascii() or not token.isalnum()):
+    if token is not None and (
+        len(token) < LEAST_TOKEN or not token.isascii() or not token.isalnum()
+    ):
         msg = f"a token is made of at least {LEAST_TOKEN} letters and digits; omit it for a new one"
         raise OptionError(msg)
     secret = token or secrets.token_hex(24)
     listener = _listening(host, port)
     try:
         guard = Guard(secret, host, listener.getsockname()[1])
-        return Server(source, listener, guard, secret, values=values)
+        return Server(source, listener, guard, secret, values=values, controls=controls)
     except BaseException:
         listener.close()
         raise
@@ -159,7 +182,7 @@ def _listening(host: str, port: int) -> Any:
         return socket.create_server((host, port), family=family, backlog=64)
     except OSError as error:
         msg = (
-            f"the page cannot listen on {host}:{port}: {error.strerror or error}; stop what listens "
-            f"there, or give another port (0: a free one)"
+            f"the page cannot listen on {host}:{port}: {error.strerror or error}; stop what "
+            f"listens there, or give another port (0: a free one)"
         )
         raise SourceError(msg, host=host, port=port) from error

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from eddyline.spark.run.run import active_runs
-from eddyline.spark.run.running_query import RunFace
+from eddyline.spark.run.job import SinkOutlet
+from eddyline.spark.run.run import started_runs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from eddyline.runtime.records import BatchRecord
+    from eddyline.spark.run.running_query import RunFace
     from eddyline.watch.sections import RunView
 
 PHASES = 60
@@ -67,6 +68,27 @@ class LiveRun:
         return self.run.run_view()
 
 
+class Group(Protocol):
+    """Queries that run together."""
+
+    @property
+    def runs(self) -> Sequence[RunFace]:
+        """The run of each."""
+
+
+def runs_of(groups: Callable[[], Iterable[Group]]) -> LiveRuns:
+    """Return the runs of this process; ``groups`` tells of queries that run together.
+
+    What runs queries together is no query, and not among them.
+    """
+    return LiveRuns(
+        lambda: [
+            *(each for each in started_runs() if isinstance(each.outlet, SinkOutlet)),
+            *(run for group in groups() for run in group.runs),
+        ]
+    )
+
+
 class LiveRuns:
     """Runs as they start; one that has ended is kept until another has its name.
 
@@ -80,7 +102,7 @@ class LiveRuns:
 
     def runs(self) -> Sequence[LiveRun]:
         """Return the runs, one for each name: that which started last."""
-        for run in self._found():
+        for run in {each.name: each for each in self._found()}.values():
             known = self._known.get(run.name)
             if known is None or known.run is not run:
                 self._known[run.name] = LiveRun(run)

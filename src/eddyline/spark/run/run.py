@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 import weakref
@@ -94,7 +95,7 @@ class Run(RunFace):
             self.steering.apply()
             warn_without_lateness(self.chain.operators, self.source)
             self.streaming_query: StreamingQuery = self._started(chosen)
-            _started_runs.add(self)
+            _started_runs[next(_numbers)] = self
         except BaseException:
             self._files.clean_up()
             raise
@@ -338,12 +339,18 @@ class Run(RunFace):
         return reworded(self._error if isinstance(self._error, EddylineError) else error, self.name)
 
 
-_started_runs: weakref.WeakSet[Run] = weakref.WeakSet()
+_numbers = itertools.count()
+_started_runs: weakref.WeakValueDictionary[int, Run] = weakref.WeakValueDictionary()
+
+
+def started_runs() -> list[Run]:
+    """Return the runs of this process that somebody knows of or that run, in their order."""
+    return list(_started_runs.values())
 
 
 def active_runs() -> list[Run]:
     """Return the runs of this process that have not ended."""
-    return [run for run in _started_runs if run.isActive]
+    return [run for run in started_runs() if run.isActive]
 
 
 def already_running(name: str, rename: str) -> QueryError:
