@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 import weakref
 from dataclasses import dataclass, field, replace
@@ -14,7 +13,8 @@ from pyspark.sql import functions as F
 
 from eddyline.errors import EddylineError, OptionError, QueryError, StateError
 from eddyline.registry import unknown
-from eddyline.runtime.journal import Journal, JournalEntry
+from eddyline.runtime.checkpoint import LEARNED, STATE
+from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.records import BatchRecord
 from eddyline.runtime.snapshot import SnapshotFile
 from eddyline.spark import interrupts
@@ -28,6 +28,7 @@ from eddyline.spark.run.running_query import RunFace
 from eddyline.spark.run.triggers import spark_trigger
 from eddyline.spark.sinks.files import file_system
 from eddyline.state.manifest import ManifestFolder
+from eddyline.watch.run_log import RunLog
 from eddyline.watch.sections import arranged, notes
 
 if TYPE_CHECKING:
@@ -58,6 +59,11 @@ class Outlet(Protocol):
 
     def write(self, df: DataFrame, batch_id: int) -> Callable[[float], int]:
         """Write the rows of one micro-batch; returns a function that waits for their number."""
+        ...
+
+    @property
+    def kept_by(self) -> Mapping[str, int]:
+        """Rows of the last micro-batch by query, of several that run together."""
         ...
 
 
@@ -98,6 +104,7 @@ class SinkOutlet:
     def __init__(self, sink: Sink) -> None:
         self.sink = sink
         self.notes = sink.notes
+        self.kept_by: Mapping[str, int] = {}
 
     def begin(self, *, continues: bool) -> None:
         """Let the sink get ready."""
@@ -134,18 +141,18 @@ class Run(RunFace):
         self._files = CheckpointFiles(checkpoint)
         outlet.begin(continues=self._files.has_started)
         self.checkpoint = self._files.folder
-        self.state = job.state or str(self._files.own / "state")
+        self.state = job.state or str(self._files.own / STATE)
         """Folder of durable state, whether there is some or not."""
         self.chain = self._chain()
-        self._lock = threading.Lock()
-        self._records: list[BatchRecord] = []
-        self._journal = Journal(self._files.own / "journal.jsonl")
-        self._snapshot = SnapshotFile(self._files.own / "state.json", job.identity)
+        self._log = RunLog(self._files.own, is_kept=not self._files.is_temporary)
+        self._snapshot = SnapshotFile(self._files.own / LEARNED, job.identity)
         self._last_batch = -1
+        self._n_rows_before = 0
         self._error: BaseException | None = None
         try:
             self._restore()
             warn_without_lateness(self.chain.operators, self.source)
+            self._log.write(self.run_view)
             self.streaming_query: StreamingQuery = self._started(chosen)
             _started_runs.add(self)
         except BaseException:
@@ -198,8 +205,7 @@ class Run(RunFace):
 
     def _on_batch(self, df: DataFrame, batch_id: int) -> None:
         started = time.monotonic()
-        before = self._records[-1].n_rows if self._records else 0
-        batch = Batch(batch_id, before, is_first=self._last_batch < 0)
+        batch = Batch(batch_id, self._n_rows_before, is_first=self._last_batch < 0)
         try:
             n_rows, n_kept = self._process(df, batch)
             seconds = time.monotonic() - started
@@ -211,17 +217,21 @@ class Run(RunFace):
                 time.time(),
                 self.chain.records(),
                 self.chain.lines(),
+                kept_by=self.outlet.kept_by,
             )
-            with self._lock:
-                self._records.append(record)
+            self._log.add(record)
+            self._n_rows_before = n_rows
             if batch_id > self._last_batch:
                 self._last_batch = batch_id
                 self._snapshot.save(self.chain.snapshot(), batch_id)
+            self._log.show(self.run_view)
         except BaseException as error:  # noqa: BLE001 - raised again, reworded
             self._check_goes_on()  # whatever a job says that was stopped
             self._error = error
             # In as few words as there are: Spark prints them all.
-            raise self._reworded(error) from None
+            raised = self._reworded(error)
+            self._log.write(self.run_view, "failed", f"{type(raised).__name__}: {raised}")
+            raise raised from None
 
     def _process(self, df: DataFrame, batch: Batch) -> tuple[int, int]:
         """Run one batch, commit its state, and learn from it; returns the rows in and out."""
@@ -243,8 +253,7 @@ class Run(RunFace):
         # A batch that runs again after a failure was counted before, and counts once.
         if batch.id > self._last_batch:
             entries += chain.learn(seen, batch)
-        with self._lock:
-            self._journal.extend(entries)
+        self._log.note(entries)
         n_rows = _count(arrived, max(0.0, deadline - time.monotonic()))
         return n_rows, kept(max(0.0, deadline - time.monotonic()))
 
@@ -263,7 +272,7 @@ class Run(RunFace):
         if saved is None:
             return
         if isinstance(saved, str):
-            self._journal.extend([JournalEntry(-1, "run", "drop_state", evidence={"why": saved})])
+            self._log.note([JournalEntry(-1, "run", "drop_state", evidence={"why": saved})])
             return
         state, last_batch = saved
         try:
@@ -272,11 +281,11 @@ class Run(RunFace):
             # What was learned only saves work; without it the run starts with the plan as written.
             self.chain = self._chain()
             why = {"why": error.message}
-            self._journal.extend([JournalEntry(-1, "run", "drop_state", evidence=why)])
+            self._log.note([JournalEntry(-1, "run", "drop_state", evidence=why)])
             return
         self._last_batch = last_batch
         plan = self.chain.plan()
-        self._journal.extend([JournalEntry(self._last_batch, "run", "restore", after=plan)])
+        self._log.note([JournalEntry(self._last_batch, "run", "restore", after=plan)])
 
     # -- what a person sees -------------------------------------------------------------------
 
@@ -327,13 +336,11 @@ class Run(RunFace):
 
     @property
     def records(self) -> list[BatchRecord]:
-        """Records of the micro-batches of this run."""
-        with self._lock:
-            return list(self._records)
+        """Records of the micro-batches of this run; of many, older ones stand for several."""
+        return self._log.records
 
     def _entries(self) -> tuple[JournalEntry, ...]:
-        with self._lock:
-            return tuple(self._journal)
+        return self._log.entries
 
     def _settings(self) -> Mapping[str, str]:
         return self.job.settings
@@ -358,7 +365,7 @@ class Run(RunFace):
             self._files.clean_up()
             raise self._reworded(error) from None
         if ended:
-            self._files.clean_up()
+            self._end()
         return ended
 
     def process_all_available(self) -> None:
@@ -373,6 +380,12 @@ class Run(RunFace):
         """Stop the run."""
         interrupts.cancel_jobs_once_stopped(self.streaming_query, self.source.sparkSession)
         self.streaming_query.stop()
+        self._end()
+
+    def _end(self) -> None:
+        """Keep how the run stood at its end."""
+        if self._error is None:
+            self._log.write(self.run_view, "ended")
         self._files.clean_up()
 
     def _reworded(self, error: BaseException) -> BaseException:

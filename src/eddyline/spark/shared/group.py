@@ -248,12 +248,11 @@ class SharedQueryRun(RunFace):
 
     @property
     def records(self) -> list[BatchRecord]:
-        """Records of the micro-batches that the query was there for."""
-        kept = self._member.kept
+        """Records of the micro-batches that the query was there for; see ``RunFace.records``."""
         return [
-            replace(record, n_kept=kept[record.batch_id])
+            replace(record, n_kept=record.kept_by[self.name])
             for record in self.shared.run.records
-            if record.batch_id in kept
+            if self.name in record.kept_by
         ]
 
     def _entries(self) -> tuple[JournalEntry, ...]:
