@@ -223,7 +223,7 @@ def _costs(
     """
     is_counted = any(record.n_rows or record.meets_all for _, record in pairs)
     known = [
-        (_rows_met(batch, record) if is_counted else batch.n_rows, cost, as_written)
+        (record.rows_met(batch.n_rows) if is_counted else batch.n_rows, cost, as_written)
         for batch, record in pairs
         if (cost := finite(record.cost_ns)) is not None
         and (as_written := finite(record.as_written_ns)) is not None
@@ -233,11 +233,6 @@ def _costs(
     as_written_ns = sum(rows * as_written for rows, _, as_written in known)
     saved_s = (as_written_ns - cost_ns) / 1e9 if is_counted else None
     return ratio(cost_ns, n_rows), ratio(as_written_ns, n_rows), saved_s
-
-
-def _rows_met(batch: BatchRecord, record: OrderRecord) -> int:
-    """Return the rows that an order met in a batch; 0 where nobody counts them."""
-    return record.n_rows or (batch.n_rows if record.meets_all else 0)
 
 
 def _shown(records: Sequence[OrderRecord], costs_ns: NDArray[np.float64] | None) -> tuple[int, ...]:

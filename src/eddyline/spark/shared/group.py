@@ -250,7 +250,7 @@ class SharedQueryRun(RunFace):
 
     @property
     def records(self) -> list[BatchRecord]:
-        """Records of the micro-batches that the query was there for."""
+        """Records of the micro-batches that the query was there for; see ``RunFace.records``."""
         return self._own(self.shared.run.records)
 
     def records_after(self, batch_id: int) -> list[BatchRecord]:
@@ -259,11 +259,10 @@ class SharedQueryRun(RunFace):
 
     def _own(self, records: Sequence[BatchRecord]) -> list[BatchRecord]:
         """Return the records of batches that the query was there for, with its own rows out."""
-        kept = self._member.kept
         return [
-            replace(record, n_kept=kept[record.batch_id])
+            replace(record, n_kept=record.kept_by[self.name])
             for record in records
-            if record.batch_id in kept
+            if self.name in record.kept_by
         ]
 
     def _entries(self) -> tuple[JournalEntry, ...]:

@@ -112,8 +112,7 @@ def check_packages() -> None:
 def _page(view: RunView, plotly_file: str = "") -> str:
     """Return a page; it has the plotting library in it, unless there is a file of it beside it."""
     plotly, jinja2 = package("plotly.offline", NEEDS), package("jinja2", NEEDS)
-    batches = view.history.batches
-    points, marks = points_of(batches), _marks(view.sections)
+    points, marks = points_of(view.history.batches), _marks(view.sections)
     sections = arranged((*view.sections, *_work(points, marks)))
     page: str = (
         templates(jinja2)
@@ -123,10 +122,10 @@ def _page(view: RunView, plotly_file: str = "") -> str:
             when=_when(view),
             leads=[part for each in sections if not each.title for part in each.parts],
             tiles=[
-                *_tiles(points, len(batches)),
+                *_tiles(points),
                 *(t for each in sections for t in each.tiles),
             ],
-            notes=_notes(points, len(batches), marks),
+            notes=_notes(points, marks),
             sections=[each for each in sections if each.title],
             settings=_settings(view),
             of_driver=_journal(view, of_tasks=False),
@@ -145,7 +144,7 @@ def _when(view: RunView) -> str:
     known = [each for each in view.history.batches if (finite(each.ended_at) or 0.0) > 0.0]
     if not known:
         return ""
-    began = known[0].ended_at - (finite(known[0].seconds) or 0.0)
+    began = known[0].began_at
     first, last = (datetime.fromtimestamp(at, UTC) for at in (began, known[-1].ended_at))
     if first == last:
         return f", {first:%Y-%m-%d %H:%M:%S} UTC"
@@ -153,7 +152,7 @@ def _when(view: RunView) -> str:
     return f", {first:%Y-%m-%d %H:%M:%S} to {until} UTC"
 
 
-def _tiles(points: Sequence[Point], n_batches: int) -> list[Tile]:
+def _tiles(points: Sequence[Point]) -> list[Tile]:
     """Return the numbers of every run."""
     if not points:
         return []
@@ -161,20 +160,21 @@ def _tiles(points: Sequence[Point], n_batches: int) -> list[Tile]:
     n_kept = sum(batch.n_kept for point in points for batch in point.batches)
     seconds = sum(point.seconds for point in points)
     return [
-        Tile("Batches", n_batches, "count"),
+        Tile("Batches", sum(point.n_batches for point in points), "count"),
         Tile("Rows in", n_rows, "count", f"{count(per_second(n_rows, seconds))} per second"),
         Tile("Rows out", n_kept, "count", out_of(n_kept, n_rows)),
         Tile("Time in batches", 1e9 * seconds, "ns"),
     ]
 
 
-def _notes(points: Sequence[Point], n_batches: int, marks: Sequence[int]) -> list[str]:
+def _notes(points: Sequence[Point], marks: Sequence[int]) -> list[str]:
     """Say what figures leave out, and what their dotted lines are."""
     said = []
-    if n_batches > len(points):
+    sizes = [point.n_batches for point in points]
+    if sum(sizes) > len(points):
         said.append(
-            f"The figures draw {count(n_batches)} batches as {count(len(points))} points of up to "
-            f"{count(len(points[0].batches))} batches each: rates are over all of them, orders, "
+            f"The figures draw {count(sum(sizes))} batches as {count(len(points))} points of up to "
+            f"{count(max(sizes))} batches each: rates are over all of them, orders, "
             f"fractions and costs those of the last."
         )
     if 0 < len(marks) <= MAX_MARKS:
