@@ -83,6 +83,7 @@ class Page:
             Route("/run/{key}/journal", self.journal),
             Route("/events", self.events),
             Route("/static/{name}", self.static),
+            Route("/favicon.ico", self.icon),
         ]
 
     # -- pages ------------------------------------------------------------------------------------
@@ -181,6 +182,10 @@ class Page:
             return Response(status_code=404)
         headers = {"cache-control": "private, max-age=86400"}
         return Response(self._file(name), media_type=STATIC[name][1], headers=headers)
+
+    async def icon(self, _: Request) -> Response:
+        """Answer a browser that asks for an icon before it has a page."""
+        return Response(self._file("favicon.svg"), media_type="image/svg+xml")
 
     def _file(self, name: str) -> bytes:
         if name not in self._files:

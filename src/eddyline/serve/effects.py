@@ -6,6 +6,7 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from eddyline.runtime.records import n_batches
 from eddyline.watch.formatting import count, duration, ratio, significant
 
 if TYPE_CHECKING:
@@ -72,7 +73,9 @@ class Effects:
 
     def _side(self, start: int, end: int) -> Side:
         chosen = self._batches[start:end]
-        return Side(len(chosen), sum(b.n_rows for b in chosen), sum(b.seconds for b in chosen))
+        return Side(
+            n_batches(chosen), sum(b.n_rows for b in chosen), sum(b.seconds for b in chosen)
+        )
 
 
 def compared(before: Side, after: Side) -> str:
@@ -98,3 +101,15 @@ def _difference(old: float, new: float) -> str:
         return "as much"
     more_or_less = "less" if factor > 1.0 else "more"
     return f"{significant(max(factor, 1.0 / factor))} × {more_or_less}"
+
+
+def short(effect: str) -> str:
+    """Return what a decision brought in a few words.
+
+    >>> short("A row took 5 µs before (4 batches of 5 s) and 2 µs after (2 of 2 s): 2.5 × less.")
+    'a row took 2.5 × less time'
+    """
+    _, _, factor = effect.rpartition("): ")
+    if not factor:
+        return effect
+    return f"a row took {factor.removesuffix('.')} time"

@@ -7,15 +7,15 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from eddyline.runtime.records import OrderRecord
+from eddyline.runtime.records import Counting
 from eddyline.serve.source import key_of
-from eddyline.watch.formatting import finite, per_second, ratio
+from eddyline.watch.formatting import per_second, ratio
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping
 
-    from eddyline.runtime.operator import Record
     from eddyline.runtime.records import BatchRecord
+    from eddyline.serve.failures import Failure
     from eddyline.serve.source import RunSource, WatchedRun
 
 RECENT = 120
@@ -30,7 +30,7 @@ ASK_EVERY_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What the operators of a query hold and cost after a batch."""
+    """What the operators of a query hold, cost and leave out after a batch."""
 
     n_kept: int
     """Rows, cells or segments that are kept as state."""
@@ -43,35 +43,27 @@ class Work:
     as_written_ns: float | None
     """Expected cost of the orders as written (ns per row)."""
 
-    @property
-    def saving(self) -> float | None:
-        """How many times less the plans in force cost than those as written."""
-        return ratio(self.as_written_ns, self.cost_ns)
-
 
 def work_of(record: BatchRecord) -> Work:
-    """Return what the operators of a query hold and cost after a batch."""
-    orders = [each for each in record.operators if isinstance(each, OrderRecord)]
-    known = [
-        (each.n_rows or record.n_rows, cost, as_written)
-        for each in orders
-        if (cost := finite(each.cost_ns)) is not None
-        and (as_written := finite(each.as_written_ns)) is not None
+    """Return what the operators of a query hold, cost and leave out after a batch."""
+    said = [each.numbers(record.n_rows) for each in record.operators if isinstance(each, Counting)]
+    costs = [
+        (
+            each.sums.get("n_rows") or record.n_rows,
+            each.levels["cost_ns"],
+            each.levels["as_written_ns"],
+        )
+        for each in said
+        if {"cost_ns", "as_written_ns"} <= each.levels.keys()
     ]
-    n_rows = sum(rows for rows, _, _ in known)
+    n_rows = sum(rows for rows, _, _ in costs)
     return Work(
-        n_kept=held(record.operators, "n_kept"),
-        n_bytes=held(record.operators, "n_bytes"),
-        n_late=held(record.operators, "n_late"),
-        cost_ns=ratio(sum(rows * cost for rows, cost, _ in known), n_rows),
-        as_written_ns=ratio(sum(rows * written for rows, _, written in known), n_rows),
+        n_kept=round(sum(each.levels.get("n_kept", 0) for each in said)),
+        n_bytes=round(sum(each.levels.get("n_bytes", 0) for each in said)),
+        n_late=round(sum(each.sums.get("n_late", 0) for each in said)),
+        cost_ns=ratio(sum(rows * cost for rows, cost, _ in costs), n_rows),
+        as_written_ns=ratio(sum(rows * written for rows, _, written in costs), n_rows),
     )
-
-
-def held(records: Iterable[Record], name: str) -> int:
-    """Return the sum of a count over the records that have it, of one or of several inputs."""
-    found = (getattr(each, name, 0) for each in records)
-    return sum(sum(each) if isinstance(each, tuple) else each for each in found)
 
 
 class Followed:
@@ -87,7 +79,7 @@ class Followed:
         self.key = key_of(run)
         self.recent: deque[BatchRecord] = deque(maxlen=RECENT)
         self.is_running = True
-        self.error: BaseException | None = None
+        self.error: Failure | None = None
         self.n_batches = self.n_rows = self.n_kept = self.n_late = self.n_changes = 0
         self.changed_after = -1
         """The batch after which a plan changed last; -1 if none did."""
@@ -119,24 +111,39 @@ class Followed:
 
     def refresh(self) -> None:
         """Take in the batches that have ended since the last look, and whether the run has."""
+        fresh = self._take_new()
+        now = self._clock()
+        if fresh:
+            self.is_running, self.error = True, None  # also if it was started again
+        elif self.is_running and now - self._asked_at >= ASK_EVERY_S:
+            self._asked_at = now
+            if not self.run.is_running():
+                self._take_new()
+                self.is_running, self.error = False, self.run.error()
+
+    def _take_new(self) -> bool:
+        """Take in new batches, and tell whether there are any."""
         fresh = self.run.records_after(self.last_batch)
+        if self.recent and any(each.n_batches > 1 for each in fresh):
+            # Some of those that were merged may have been counted before.
+            self._forget()
+            fresh = self.run.records_after(-1)
         for record in fresh:
             self._take(record)
-        now = self._clock()
-        if self.is_running and not fresh and now - self._asked_at >= ASK_EVERY_S:
-            self._asked_at = now
-            self.is_running = self.run.is_running()
-            if not self.is_running:
-                for record in self.run.records_after(self.last_batch):
-                    self._take(record)
-                self.error = self.run.error()
+        return bool(fresh)
+
+    def _forget(self) -> None:
+        self.recent.clear()
+        self._plans.clear()
+        self.n_batches = self.n_rows = self.n_kept = self.n_late = self.n_changes = 0
+        self.changed_after = -1
 
     def _take(self, record: BatchRecord) -> None:
         self.recent.append(record)
-        self.n_batches += 1
+        self.n_batches += record.n_batches
         self.n_rows += record.n_rows
         self.n_kept += record.n_kept
-        self.n_late += held(record.operators, "n_late")
+        self.n_late += work_of(record).n_late
         plans = {each.component: each.plan for each in record.operators}
         n_others = sum(
             name in self._plans and self._plans[name] != plan for name, plan in plans.items()

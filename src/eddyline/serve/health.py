@@ -7,9 +7,8 @@ from itertools import pairwise
 from statistics import median
 from typing import TYPE_CHECKING, Literal
 
-from eddyline.errors import AggregateError, EddylineError, PredicateError
-from eddyline.serve.following import held, work_of
-from eddyline.watch.formatting import TIMES, count, duration, one_line, ratio, significant
+from eddyline.serve.following import work_of
+from eddyline.watch.formatting import TIMES, count, ratio, significant, span
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,9 +44,6 @@ LEAST_SILENCE_S = 60.0
 DEARER = 1.05
 """How many times more than as written a plan must cost to be told."""
 
-ERROR_WIDTH = 2_000
-"""Most characters of an error that are shown."""
-
 
 @dataclass(frozen=True, slots=True)
 class Health:
@@ -72,7 +68,7 @@ def health(run: Followed, now: float, *, values: bool) -> Health:
         values: whether an error may show values of rows.
     """
     if run.error is not None:
-        return Health("bad", (failure(run.error, values=values),))
+        return Health("bad", (run.error.told(values=values),))
     if not run.is_running:
         return Health("past", (_so_far(run),))
     if not run.recent:
@@ -90,7 +86,7 @@ def _so_far(run: Followed) -> str:
 
 def _late(run: Followed) -> Iterator[str]:
     newest = list(run.recent)[-NEWEST:]
-    n_late = sum(held(each.operators, "n_late") for each in newest)
+    n_late = sum(work_of(each).n_late for each in newest)
     if n_late:
         yield f"{count(n_late)} rows of the newest {len(newest)} batches came too late."
 
@@ -114,8 +110,17 @@ def _silent(run: Followed, now: float) -> Iterator[str]:
     usual = median(after - before for before, after in pairwise(ends))
     silence = now - ends[-1]
     if silence > max(LEAST_SILENCE_S, SILENT * usual):
-        waits = f"usually one ends every {duration(1e9 * usual)}"
-        yield f"No batch has ended for {duration(1e9 * silence)}; {waits}."
+        waits = f"usually one ends every {lasting(usual)}"
+        yield f"No batch has ended for {lasting(silence)}; {waits}."
+
+
+def lasting(seconds: float) -> str:
+    """Write a time that may be long.
+
+    >>> lasting(0.25), lasting(7_385)
+    ('250 ms', '2 h 3 min')
+    """
+    return span(max(1, round(1e6 * seconds)))
 
 
 def _dear(run: Followed) -> Iterator[str]:
@@ -123,25 +128,3 @@ def _dear(run: Followed) -> Iterator[str]:
     more = ratio(work.cost_ns, work.as_written_ns)
     if more is not None and more >= DEARER:
         yield f"The plans in force cost {significant(more)} {TIMES} what those as written would."
-
-
-def failure(error: BaseException, *, values: bool) -> str:
-    """Return an error in words; without values, what may quote a row is left out.
-
-    Predicates and aggregates raise on a row, and Spark's errors quote values: of these only what
-    failed is told. Other errors of eddyline name queries, files and options, and are told whole.
-    """
-    text = getattr(error, "message", None) or str(error)
-    is_plain = isinstance(error, EddylineError) and not isinstance(
-        error, PredicateError | AggregateError
-    )
-    if values or is_plain:
-        return one_line(text)[:ERROR_WIDTH]
-    facts = getattr(error, "facts", {})
-    who = f" in predicate {facts['predicate']!r}" if "predicate" in facts else ""
-    condition = getattr(error, "getCondition", lambda: None)()
-    kind = f" ({condition})" if isinstance(condition, str) else ""
-    return one_line(
-        f"{type(error).__name__}{kind}{who}. Its text may quote rows and is hidden: "
-        f"run.exception() has it, and serve(values=True) shows it."
-    )

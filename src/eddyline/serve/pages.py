@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from eddyline.runtime.records import Counting, Numbers
 from eddyline.serve.cells import cells, spark_line
-from eddyline.serve.effects import Effects, is_change
+from eddyline.serve.effects import Effects, is_change, short
 from eddyline.serve.health import health
 from eddyline.serve.views import Views
 from eddyline.watch.formatting import count, plan_text
@@ -46,7 +47,10 @@ MAX_QUERIES = 200
 RANKS = {"bad": 0, "look": 1, "good": 2, "past": 3}
 """The order of the list."""
 
-PLANS = columns("part, plan in force, per row: ns, as written: ns, rows met: count")
+PLANS = columns(
+    "part, plan in force, rows of batch: count, cost per row: ns, as written: ns, "
+    "kept: count, size: bytes"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +89,7 @@ class Pages:
         self.views = Views(values=values)
         self._values = values
         self._templates = templates(package("jinja2", NEEDS), "eddyline.serve")
+        self._templates.filters["short_effect"] = short
         self._templates.globals |= {
             "static": static,
             "controls": controls,
@@ -209,20 +214,19 @@ class _Journal:
 
 
 def _plans(run: Followed) -> Table | None:
-    """Return what runs under which plan, and at which cost, after the newest batch."""
-    records = run.recent[-1].operators if run.recent else ()
-    rows = tuple(
-        (
-            each.component,
-            plan_text(each.plan),
-            getattr(each, "cost_ns", None),
-            getattr(each, "as_written_ns", None),
-            getattr(each, "n_rows", 0) or None,
+    """Return what runs under which plan after the newest batch, at which cost, on which state."""
+    if not run.recent:
+        return None
+    newest = run.recent[-1]
+    rows = []
+    for each in newest.operators:
+        said = each.numbers(newest.n_rows) if isinstance(each, Counting) else Numbers()
+        plan = "" if each.plan is None else plan_text(each.plan)
+        levels = (
+            said.levels.get(name) for name in ("cost_ns", "as_written_ns", "n_kept", "n_bytes")
         )
-        for each in records
-        if each.plan is not None
-    )
-    table = known(Table(PLANS, rows))
+        rows.append((each.component, plan, said.sums.get("n_rows"), *levels))
+    table = known(Table(PLANS, tuple(rows)))
     return table if rows and isinstance(table, Table) else None
 
 

@@ -93,6 +93,11 @@ class Server:
         """Whether it answers."""
         return self._thread.is_alive() and not self._page.closing.is_set()
 
+    def wait(self) -> None:
+        """Wait until the server is stopped, or Ctrl-C."""
+        while self._thread.is_alive():
+            self._thread.join(0.5)
+
     def stop(self) -> None:
         """Stop serving; the runs go on. Stopping again does nothing."""
         self._page.closing.set()

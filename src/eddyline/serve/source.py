@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from eddyline.runtime.records import BatchRecord
+    from eddyline.serve.failures import Failure
     from eddyline.watch.sections import RunView
 
 
@@ -29,7 +30,7 @@ class WatchedRun(Protocol):
         """Tell whether it runs; asked again until it does not."""
         ...
 
-    def error(self) -> BaseException | None:
+    def error(self) -> Failure | None:
         """Return what a run failed with that has ended."""
         ...
 

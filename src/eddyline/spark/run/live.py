@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any, Protocol
 
+from eddyline.serve.failures import Failure
 from eddyline.spark.run.job import SinkOutlet
 from eddyline.spark.run.run import started_runs
 
@@ -35,10 +36,11 @@ class LiveRun:
             return self.run.isActive
         return False
 
-    def error(self) -> BaseException | None:
+    def error(self) -> Failure | None:
         """Return what the run failed with, or None."""
         with contextlib.suppress(Exception):
-            return self.run.exception()
+            error = self.run.exception()
+            return None if error is None else Failure.of(error)
         return None
 
     def records_after(self, batch_id: int) -> Sequence[BatchRecord]:
