@@ -7,18 +7,22 @@ import hashlib
 import json
 import threading
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs
 
 import anyio
 from anyio import to_thread
 from starlette.applications import Starlette
-from starlette.responses import HTMLResponse, Response, StreamingResponse
+from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from eddyline.errors import EddylineError
 from eddyline.serve.cells import cells, spark_line
 from eddyline.serve.following import LOOK_EVERY_S, Following
 from eddyline.serve.guard import Guarded
+from eddyline.serve.hands import HANDS, Steerable
 from eddyline.serve.pages import NEEDS, Pages
 from eddyline.watch.html.parts import package
 
@@ -39,6 +43,9 @@ PING_EVERY_S = 15.0
 
 RETRY_MS = 1_500
 """Time after which a browser asks again whose stream of events has ended (ms)."""
+
+MOST_BYTES = 10_000
+"""Size of what a browser may send (bytes)."""
 
 STATIC = {
     "page.js": ("eddyline.serve", "text/javascript"),
@@ -77,7 +84,16 @@ class Page:
 
     def routes(self) -> list[Route]:
         """Return what is answered."""
+        hands = [
+            route
+            for name in HANDS
+            for route in (
+                Route(f"/run/{{key}}/{name}", partial(self.hand, name)),
+                Route(f"/run/{{key}}/{name}", partial(self.done, name), methods=["POST"]),
+            )
+        ]
         return [
+            *(hands if self.controls else ()),
             Route("/", self.list),
             Route("/run/{key}", self.run),
             Route("/run/{key}/journal", self.journal),
@@ -122,7 +138,7 @@ class Page:
         text = await self._in_thread(made)
         if text is None:
             said = "There is nothing at this address: the query may have been named otherwise."
-            return HTMLResponse(self.pages.problem("Not found", said), 404)
+            return self._problem("Not found", said, 404)
         mark = f'"{hashlib.blake2b(text.encode(), digest_size=12).hexdigest()}"'
         headers = {"etag": mark}
         run = self.following.look_back(key)
@@ -134,6 +150,37 @@ class Page:
 
     async def _in_thread(self, made: Callable[[], Any]) -> Any:
         return await to_thread.run_sync(made, limiter=self._one)
+
+    # -- a person's hand --------------------------------------------------------------------------
+
+    async def hand(self, name: str, request: Request) -> Response:
+        """Answer with the page that says what would happen."""
+        key = request.path_params["key"]
+        try:
+            return await self._made(
+                request, lambda: self._of(key, lambda r: self.pages.hand(r, name))
+            )
+        except EddylineError as error:
+            return self._problem("Not possible", error.message, 409)
+
+    async def done(self, name: str, request: Request) -> Response:
+        """Do what a person asked for, and lead back to the run."""
+        run = self.following.look_back(request.path_params["key"])
+        if run is None or not isinstance(run.run, Steerable):
+            return self._problem("Not found", "No run at this address can be changed.", 404)
+        if int(request.headers.get("content-length") or MOST_BYTES) >= MOST_BYTES:
+            return self._problem("Not understood", "The request is too long.", 413)
+        asked = parse_qs((await request.body()).decode("utf-8", "replace"))
+        component = asked.get("component", [""])[0] or None
+        try:
+            await to_thread.run_sync(partial(HANDS[name].do, name, run.run, component))
+        except EddylineError as error:
+            return self._problem("Not possible", error.message, 409)
+        self.pages.views.forget(run.key)
+        return RedirectResponse(f"/run/{run.key}", 303)
+
+    def _problem(self, title: str, text: str, status: int) -> Response:
+        return HTMLResponse(self.pages.problem(title, text), status)
 
     # -- events -----------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from eddyline.runtime.records import Counting, Numbers
 from eddyline.serve.cells import cells, spark_line
 from eddyline.serve.effects import Effects, is_change, short
+from eddyline.serve.hands import HANDS, Steerable
 from eddyline.serve.health import health
 from eddyline.serve.views import Views
 from eddyline.watch.formatting import count, plan_text
@@ -88,11 +89,12 @@ class Pages:
     def __init__(self, *, values: bool, controls: bool, static: Any) -> None:
         self.views = Views(values=values)
         self._values = values
+        self._controls = controls
         self._templates = templates(package("jinja2", NEEDS), "eddyline.serve")
         self._templates.filters["short_effect"] = short
         self._templates.globals |= {
             "static": static,
-            "controls": controls,
+            "hands": HANDS,
             "max_rows": MAX_ROWS,
             "max_items": MAX_ITEMS,
         }
@@ -145,6 +147,7 @@ class Pages:
             n_decisions=len(journal.of_driver),
             n_of_tasks=len(journal.of_tasks),
             settings=_settings(view.settings),
+            has_hands=self._controls and run.is_running and isinstance(run.run, Steerable),
             figures=Figures(),
         )
 
@@ -175,12 +178,23 @@ class Pages:
             n_of_driver=len(journal.of_driver),
         )
 
+    def hand(self, run: Followed, name: str) -> str:
+        """Return the page that says what a person's hand on a run would do.
+
+        Raises:
+            PlanError: the run has no plan that could be another.
+        """
+        plans: list[tuple[str, str]] = []
+        if HANDS[name].is_of_plans and isinstance(run.run, Steerable):
+            plans = [(each, plan_text(plan)) for each, plan in run.run.plans().items()]
+        return self._render("hand.html", run=run, name=name, hand=HANDS[name], plans=plans)
+
     def problem(self, title: str, text: str) -> str:
         """Return a page that says what is wrong."""
         return self._render("problem.html", title=title, text=text)
 
-    def _render(self, name: str, **context: Any) -> str:
-        text: str = self._templates.get_template(name).render(**context)
+    def _render(self, template: str, /, **context: Any) -> str:
+        text: str = self._templates.get_template(template).render(**context)
         return text
 
 

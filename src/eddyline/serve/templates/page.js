@@ -176,12 +176,6 @@
   };
   document.addEventListener("input", ({ target }) => { if (target.id === "find") find(); });
 
-  // Buttons that change a run ask again before they do.
-  document.addEventListener("submit", (event) => {
-    const question = event.submitter?.dataset.confirm;
-    if (question && !confirm(question)) event.preventDefault();
-  });
-
   readFigures();
   if (window.Plotly) figures.onSurroundings(() => inSight.forEach(draw));
   tell();

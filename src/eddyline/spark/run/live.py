@@ -69,6 +69,24 @@ class LiveRun:
         """Return the whole run as values."""
         return self.run.run_view()
 
+    # -- where a person may change it -------------------------------------------------------------
+
+    def plans(self) -> Mapping[str, Any]:
+        """Return the plans in force that could be others, by component."""
+        return self.run.plan()
+
+    def pin(self, component: str | None) -> None:
+        """Keep the plan in force of a component, or of all."""
+        self.run.pin(component=component)
+
+    def adapt(self, component: str | None) -> None:
+        """Let plans adapt again."""
+        self.run.adapt(component=component)
+
+    def stop(self) -> None:
+        """Stop the run once the batch that is written is done."""
+        self.run.stop()
+
 
 class Group(Protocol):
     """Queries that run together."""
