@@ -6,7 +6,7 @@ which pays where they are fewer than rows. Late, rows are shuffled and then made
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -15,6 +15,7 @@ from eddyline.aggregates.plan import COMPONENT
 from eddyline.aggregates.profile import AggregateProfile
 from eddyline.errors import StateError
 from eddyline.runtime.journal import JournalEntry
+from eddyline.runtime.records import Numbers
 
 PLANS = ("early", "late")
 
@@ -48,6 +49,15 @@ class AggregateRecord:
     """Cells that are kept."""
     n_bytes: int
     """Size of their files."""
+
+    def numbers(self, n_rows: int) -> Numbers:  # noqa: ARG002 - its own rows are those on time
+        """Return its counts, and what is kept."""
+        counts = {"n_rows": self.profile.n_rows, "n_results": self.profile.n_results}
+        return Numbers(counts, {"n_kept": self.n_kept, "n_bytes": self.n_bytes})
+
+    def with_earlier(self, earlier: AggregateRecord, share: float) -> AggregateRecord:  # noqa: ARG002
+        """Return one record for several batches: counts add up, cells are as after the last."""
+        return replace(self, profile=earlier.profile.merge(self.profile))
 
 
 class AggregateLoop:

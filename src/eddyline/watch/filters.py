@@ -22,7 +22,7 @@ from eddyline.watch.formatting import (
     value_text,
 )
 from eddyline.watch.orders import lines, order_series
-from eddyline.watch.sections import Facts, Section, Table, Text, columns, last_change, notes
+from eddyline.watch.sections import Column, Facts, Section, Table, Text, columns, last_change, notes
 from eddyline.watch.series import points_of, work_section
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ FILTERS = columns(
     "#: count, written: count, filter, "
     "drops: share, reached by: share, cost each: ns, of the cost: share"
 )
-ROUTES = columns("rows, order, of sampled: share")
+ROUTES = (Column("rows", shows_values=True), *columns("order, of sampled: share"))
 
 
 def sections(view: FilterView, history: History) -> list[Section]:

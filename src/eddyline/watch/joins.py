@@ -348,7 +348,10 @@ def _outcome(points: Sequence[Point]) -> list[Figure]:
     """Return the combinations that each batch found, and its late rows if there were any."""
     records = [list(point.records(JoinRecord)) for point in points]
     found, late = (
-        tuple(ratio(sum(map(counts, each)), len(each)) for each in records)
+        tuple(
+            ratio(sum(map(counts, each)), point.n_batches) if each else None
+            for point, each in zip(points, records, strict=True)
+        )
         for counts in (attrgetter("n_results"), attrgetter("n_late"))
     )
     figures = [_figure("Combinations found per batch", points, {"combinations": found}, "count")]

@@ -49,7 +49,7 @@ def lines(records: Iterable[OrderRecord], n_rows: int, seconds: float) -> tuple[
     for each in records:
         found.append(f"{each.component}: {order_text(each.plan, SHOWN_NAMES)}")
         if finite(each.cost_ns) is not None:
-            n_met = _rows_met(each, n_rows)
+            n_met = each.rows_met(n_rows)
             saved_s = n_met * (each.as_written_ns - each.cost_ns) / 1e9 if n_met else None
             cost = cost_text(each.cost_ns, each.as_written_ns, saved_s, seconds)
             found.append(f"{each.component}: {cost}")
@@ -211,7 +211,7 @@ def _costs(
     """
     is_counted = any(record.n_rows or record.meets_all for _, record in pairs)
     known = [
-        (_rows_met(record, batch.n_rows) if is_counted else batch.n_rows, cost, as_written)
+        (record.rows_met(batch.n_rows) if is_counted else batch.n_rows, cost, as_written)
         for batch, record in pairs
         if (cost := finite(record.cost_ns)) is not None
         and (as_written := finite(record.as_written_ns)) is not None
@@ -221,11 +221,6 @@ def _costs(
     as_written_ns = sum(rows * as_written for rows, _, as_written in known)
     saved_s = (as_written_ns - cost_ns) / 1e9 if is_counted else None
     return ratio(cost_ns, n_rows), ratio(as_written_ns, n_rows), saved_s
-
-
-def _rows_met(record: OrderRecord, n_rows: int) -> int:
-    """Return the rows that an order met in a batch of ``n_rows``; 0 where nobody counts them."""
-    return record.n_rows or (n_rows if record.meets_all else 0)
 
 
 def _shown(records: Sequence[OrderRecord], costs_ns: NDArray[np.float64] | None) -> tuple[int, ...]:

@@ -31,6 +31,11 @@ class Outlet(Protocol):
         """Write the rows of one micro-batch; returns a function that waits for their number."""
         ...
 
+    @property
+    def kept_by(self) -> Mapping[str, int]:
+        """Rows of the last micro-batch by query, of several that run together."""
+        ...
+
 
 @dataclass(frozen=True)
 class Job:
@@ -69,6 +74,7 @@ class SinkOutlet:
     def __init__(self, sink: Sink) -> None:
         self.sink = sink
         self.notes = sink.notes
+        self.kept_by: Mapping[str, int] = {}
 
     def begin(self, *, continues: bool) -> None:
         """Let the sink get ready."""

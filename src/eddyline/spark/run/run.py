@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+import itertools
 import time
 import weakref
 from dataclasses import replace
@@ -14,7 +14,8 @@ from pyspark.sql import functions as F
 
 from eddyline.errors import EddylineError, OptionError, QueryError, StateError
 from eddyline.registry import unknown
-from eddyline.runtime.journal import Journal, JournalEntry
+from eddyline.runtime.checkpoint import LEARNED, STATE
+from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.pins import BY_PERSON
 from eddyline.runtime.records import BatchRecord
 from eddyline.runtime.snapshot import SnapshotFile
@@ -31,6 +32,7 @@ from eddyline.spark.run.steering import Steering
 from eddyline.spark.run.triggers import spark_trigger
 from eddyline.spark.sinks.files import file_system
 from eddyline.state.manifest import ManifestFolder
+from eddyline.watch.run_log import RunLog
 from eddyline.watch.sections import arranged, notes
 
 if TYPE_CHECKING:
@@ -74,27 +76,27 @@ class Run(RunFace):
         self._files = CheckpointFiles(checkpoint)
         outlet.begin(continues=self._files.has_started)
         self.checkpoint = self._files.folder
-        self.state = job.state or str(self._files.own / "state")
+        self.state = job.state or str(self._files.own / STATE)
         """Folder of durable state, whether there is some or not."""
         self.chain = self._chain()
-        self._lock = threading.Lock()
-        self._records: list[BatchRecord] = []
-        self._journal = Journal(self._files.own / "journal.jsonl")
+        self._log = RunLog(self._files.own, is_kept=not self._files.is_temporary)
         self.steering = Steering(
             self._files.own / "pins.json",
             chain=lambda: self.chain,
-            note=self._noted,
+            note=self._log.note,
             last_batch=lambda: self._last_batch,
         )
-        self._snapshot = SnapshotFile(self._files.own / "state.json", job.identity)
+        self._snapshot = SnapshotFile(self._files.own / LEARNED, job.identity)
         self._last_batch = -1
+        self._n_rows_before = 0
         self._error: BaseException | None = None
         try:
             self._restore()
             self.steering.apply()
             warn_without_lateness(self.chain.operators, self.source)
+            self._log.write(self.run_view)
             self.streaming_query: StreamingQuery = self._started(chosen)
-            _started_runs.add(self)
+            _started_runs[next(_numbers)] = self
         except BaseException:
             self._files.clean_up()
             raise
@@ -145,8 +147,7 @@ class Run(RunFace):
 
     def _on_batch(self, df: DataFrame, batch_id: int) -> None:
         started = time.monotonic()
-        before = self._records[-1].n_rows if self._records else 0
-        batch = Batch(batch_id, before, is_first=self._last_batch < 0)
+        batch = Batch(batch_id, self._n_rows_before, is_first=self._last_batch < 0)
         try:
             n_rows, n_kept = self._process(df, batch)
             seconds = time.monotonic() - started
@@ -158,17 +159,21 @@ class Run(RunFace):
                 time.time(),
                 self.chain.records(),
                 (*self.chain.lines(n_rows, seconds), *self.steering.lines()),
+                kept_by=self.outlet.kept_by,
             )
-            with self._lock:
-                self._records.append(record)
+            self._log.add(record)
+            self._n_rows_before = n_rows
             if batch_id > self._last_batch:
                 self._last_batch = batch_id
                 self._snapshot.save(self.chain.snapshot(), batch_id)
+            self._log.show(self.run_view)
         except BaseException as error:  # noqa: BLE001 - raised again, reworded
             self._check_goes_on()  # whatever a job says that was stopped
             self._error = error
             # In as few words as there are: Spark prints them all.
-            raise self._reworded(error) from None
+            raised = self._reworded(error)
+            self._log.write(self.run_view, "failed", f"{type(raised).__name__}: {raised}")
+            raise raised from None
 
     def _process(self, df: DataFrame, batch: Batch) -> tuple[int, int]:
         """Run one batch, commit its state, and learn from it; returns the rows in and out."""
@@ -192,7 +197,7 @@ class Run(RunFace):
         if batch.id > self._last_batch:
             with self.steering.deciding:
                 entries += chain.learn(seen, batch)
-        self._noted(entries)
+        self._log.note(entries)
         n_rows = count_of(arrived, max(0.0, deadline - time.monotonic()))
         return n_rows, kept(max(0.0, deadline - time.monotonic()))
 
@@ -205,18 +210,13 @@ class Run(RunFace):
         if hasattr(self, "streaming_query") and not self.streaming_query.isActive:
             raise interrupts.BatchInterrupted from None
 
-    def _noted(self, entries: list[JournalEntry]) -> None:
-        """Append decisions to the journal."""
-        with self._lock:
-            self._journal.extend(entries)
-
     def _restore(self) -> None:
         """Continue from what an earlier run of the same query has learned."""
         saved = self._snapshot.load()
         if saved is None:
             return
         if isinstance(saved, str):
-            self._journal.extend([JournalEntry(-1, "run", "drop_state", evidence={"why": saved})])
+            self._log.note([JournalEntry(-1, "run", "drop_state", evidence={"why": saved})])
             return
         state, last_batch = saved
         try:
@@ -225,11 +225,11 @@ class Run(RunFace):
             # What was learned only saves work; without it the run starts with the plan as written.
             self.chain = self._chain()
             why = {"why": error.message}
-            self._journal.extend([JournalEntry(-1, "run", "drop_state", evidence=why)])
+            self._log.note([JournalEntry(-1, "run", "drop_state", evidence=why)])
             return
         self._last_batch = last_batch
         plan = self.chain.plan()
-        self._journal.extend([JournalEntry(self._last_batch, "run", "restore", after=plan)])
+        self._log.note([JournalEntry(self._last_batch, "run", "restore", after=plan)])
 
     # -- what a person sees -------------------------------------------------------------------
 
@@ -281,13 +281,11 @@ class Run(RunFace):
 
     @property
     def records(self) -> list[BatchRecord]:
-        """Records of the micro-batches of this run."""
-        with self._lock:
-            return list(self._records)
+        """Records of the micro-batches of this run; of many, older ones stand for several."""
+        return self._log.records
 
     def _entries(self) -> tuple[JournalEntry, ...]:
-        with self._lock:
-            return tuple(self._journal)
+        return self._log.entries
 
     def _settings(self) -> Mapping[str, str]:
         return self.job.settings
@@ -312,7 +310,7 @@ class Run(RunFace):
             self._files.clean_up()
             raise self._reworded(error) from None
         if ended:
-            self._files.clean_up()
+            self._end()
         return ended
 
     def process_all_available(self) -> None:
@@ -330,7 +328,13 @@ class Run(RunFace):
         self.streaming_query.stop()
         if was_active:
             evidence = BY_PERSON if why is None else {"why": why}
-            self._noted([JournalEntry(self._last_batch, "run", "stop", evidence=evidence)])
+            self._log.note([JournalEntry(self._last_batch, "run", "stop", evidence=evidence)])
+        self._end()
+
+    def _end(self) -> None:
+        """Keep how the run stood at its end."""
+        if self._error is None:
+            self._log.write(self.run_view, "ended")
         self._files.clean_up()
 
     def _reworded(self, error: BaseException) -> BaseException:
@@ -338,12 +342,18 @@ class Run(RunFace):
         return reworded(self._error if isinstance(self._error, EddylineError) else error, self.name)
 
 
-_started_runs: weakref.WeakSet[Run] = weakref.WeakSet()
+_numbers = itertools.count()
+_started_runs: weakref.WeakValueDictionary[int, Run] = weakref.WeakValueDictionary()
+
+
+def started_runs() -> list[Run]:
+    """Return the runs of this process that somebody knows of or that run, in their order."""
+    return list(_started_runs.values())
 
 
 def active_runs() -> list[Run]:
     """Return the runs of this process that have not ended."""
-    return [run for run in _started_runs if run.isActive]
+    return [run for run in started_runs() if run.isActive]
 
 
 def already_running(name: str, rename: str) -> QueryError:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 from abc import abstractmethod
 from dataclasses import asdict
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from rich.console import Console
 
 from eddyline.errors import SourceError
-from eddyline.runtime.records import History
+from eddyline.runtime.records import History, n_batches
 from eddyline.spark import interrupts
 from eddyline.spark.run.steering import Steered
 from eddyline.spark.run.streaming_face import StreamingFace
@@ -88,7 +89,16 @@ class RunFace(StreamingFace, Steered):
     @property
     @abstractmethod
     def records(self) -> list[BatchRecord]:
-        """Records of the micro-batches of this run."""
+        """Records of the micro-batches of this run, oldest first.
+
+        Their number is limited: of many, older ones are merged, and stand for several batches
+        each (``n_batches``); rows and times add up.
+        """
+
+    def records_after(self, batch_id: int) -> list[BatchRecord]:
+        """Return the records of the micro-batches after one, the oldest first."""
+        newest = takewhile(lambda each: each.batch_id > batch_id, reversed(self.records))
+        return list(newest)[::-1]
 
     @abstractmethod
     def _entries(self) -> tuple[JournalEntry, ...]:
@@ -114,7 +124,11 @@ class RunFace(StreamingFace, Steered):
 
     @property
     def journal(self) -> list[dict[str, Any]]:
-        """Every decision so far, as rows."""
+        """Every decision so far, as rows.
+
+        Its size is limited: of very many, the oldest findings of tasks go first and changes of
+        plans last; an entry ``left_out`` counts what went.
+        """
         return [asdict(entry) for entry in self._entries()]
 
     def run_view(self) -> RunView:
@@ -194,7 +208,8 @@ class RunFace(StreamingFace, Steered):
         """Say how the run goes on one line."""
         records = self.records
         n_rows, n_kept = sum(r.n_rows for r in records), sum(r.n_kept for r in records)
-        batches = "1 batch" if len(records) == 1 else f"{count(len(records))} batches"
+        n = n_batches(records)
+        batches = "1 batch" if n == 1 else f"{count(n)} batches"
         if not hasattr(self, "streaming_query"):
             return f"<run {self.name!r}: not started>"
         how = "running" if self.isActive else "ended"
@@ -284,6 +299,7 @@ def watch(runs: Sequence[RunFace], *, quiet: bool = False, stops: bool = True) -
 def _has_ended(run: RunFace, line: ProgressLine) -> bool:
     """Wait a little, show the batches that have ended meanwhile, and say whether the run has."""
     ended = run.await_termination(LOOK_EVERY_S)
-    for record in run.records[line.n_batches :]:
-        line.update(record)
+    for record in run.records:
+        if record.batch_id > line.last_batch:
+            line.update(record)
     return ended

@@ -250,12 +250,19 @@ class SharedQueryRun(RunFace):
 
     @property
     def records(self) -> list[BatchRecord]:
-        """Records of the micro-batches that the query was there for."""
-        kept = self._member.kept
+        """Records of the micro-batches that the query was there for; see ``RunFace.records``."""
+        return self._own(self.shared.run.records)
+
+    def records_after(self, batch_id: int) -> list[BatchRecord]:
+        """Return the records of the micro-batches after one, the oldest first."""
+        return self._own(self.shared.run.records_after(batch_id))
+
+    def _own(self, records: Sequence[BatchRecord]) -> list[BatchRecord]:
+        """Return the records of batches that the query was there for, with its own rows out."""
         return [
-            replace(record, n_kept=kept[record.batch_id])
-            for record in self.shared.run.records
-            if record.batch_id in kept
+            replace(record, n_kept=record.kept_by[self.name])
+            for record in records
+            if self.name in record.kept_by
         ]
 
     def _entries(self) -> tuple[JournalEntry, ...]:

@@ -47,6 +47,7 @@ class ProgressLine:
     def __init__(self, query: str, *, console: Console | None = None, quiet: bool = False) -> None:
         self.query = one_line(query)
         self.quiet = quiet
+        self.last_batch = -1
         self.n_batches = 0
         self.n_rows = 0
         self.n_kept = 0
@@ -92,7 +93,8 @@ class ProgressLine:
         before, self._lines = self._lines, record.lines
         self._change = change or self._change
         self._plans = {**self._plans, **{each.component: each.plan for each in record.operators}}
-        self.n_batches += 1
+        self.last_batch = record.batch_id
+        self.n_batches += record.n_batches
         self.n_rows += record.n_rows
         self.n_kept += record.n_kept
         rate = per_second(record.n_rows, record.seconds) or 0.0
