@@ -152,7 +152,6 @@ class Run(RunFace):
         try:
             self._restore()
             warn_without_lateness(self.chain.operators, self.source)
-            self._log.write(self.run_view)
             self.streaming_query: StreamingQuery = self._started(chosen)
             _started_runs.add(self)
         except BaseException:
@@ -199,6 +198,7 @@ class Run(RunFace):
         except PySparkException as error:
             msg = f"{trigger} is no trigger: {error}; use an interval such as '5 seconds'"
             raise OptionError(msg, trigger=trigger) from error
+        self._log.write(self.run_view)
         return writer.start()
 
     # -- one micro-batch ----------------------------------------------------------------------
