@@ -384,8 +384,7 @@ class Run(RunFace):
 
     def _end(self) -> None:
         """Keep how the run stood at its end."""
-        if self._error is None:
-            self._log.write(self.run_view, "ended")
+        self._log.write(self.run_view, "ended")
         self._files.clean_up()
 
     def _reworded(self, error: BaseException) -> BaseException:
