@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from eddyline.spark.joins.window_join import window_join
     from eddyline.spark.rules.rule_set import RuleSet
     from eddyline.spark.session import session
+    from eddyline.watch.prometheus import metrics_text
 
 __version__ = "0.1.0"
 
@@ -30,6 +31,7 @@ _ON_USE = {
     "all_of": "eddyline.spark.filters.conjunction",
     "detector": "eddyline.change",
     "detector_bank": "eddyline.change",
+    "metrics_text": "eddyline.watch.prometheus",
     "models": "eddyline.models",
     "session": "eddyline.spark.session",
     "sigma": "eddyline.sigma",
@@ -46,6 +48,7 @@ __all__ = [
     "all_of",
     "detector",
     "detector_bank",
+    "metrics_text",
     "models",
     "predicate",
     "session",

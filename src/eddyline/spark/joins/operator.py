@@ -29,6 +29,7 @@ from eddyline.joins.state_part import JoinPart
 from eddyline.joins.view import STATIC, InputView, JoinRecord, JoinView, PipelineView, ProbeView
 from eddyline.options import JoinOptions
 from eddyline.query.windows import UnboundedWindow
+from eddyline.runtime.counters import Figures
 from eddyline.spark.analysis import arrow_schema
 from eddyline.spark.arrow_tasks import BUCKET
 from eddyline.spark.buckets import ADAPTIVE, REPORT, BucketReports
@@ -309,6 +310,16 @@ class JoinOperator(Operator):
                 n_waiting=sum(map(self.part.n_waiting, self.graph.inputs)),
             )
         return (*self.loop.record().pipelines, joined)
+
+    def figures(self) -> Figures:
+        """Return what the windows hold, and the rows that came too late for them."""
+        with self._lock:
+            files = [file for name in self.graph.inputs for file in self.part.files(name)]
+            return Figures(
+                n_late=sum(self.part.n_late.values()),
+                n_state_rows=sum(each.n_rows for each in files),
+                n_state_bytes=sum(each.n_bytes for each in files),
+            )
 
     @property
     def pinnable(self) -> tuple[Pinnable, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 import weakref
@@ -31,6 +32,7 @@ from eddyline.spark.run.steering import Steering
 from eddyline.spark.run.triggers import spark_trigger
 from eddyline.spark.sinks.files import file_system
 from eddyline.state.manifest import ManifestFolder
+from eddyline.watch.metrics import metrics_of
 from eddyline.watch.sections import arranged, notes
 
 if TYPE_CHECKING:
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from eddyline.spark.run.job import Job, Outlet
+    from eddyline.watch.metrics import Metric
     from eddyline.watch.sections import Section
 
 REPORT_WAIT_S = 10.0
@@ -163,12 +166,20 @@ class Run(RunFace):
                 self._records.append(record)
             if batch_id > self._last_batch:
                 self._last_batch = batch_id
+                self._snapshot.counters.count(record)
                 self._snapshot.save(self.chain.snapshot(), batch_id)
         except BaseException as error:  # noqa: BLE001 - raised again, reworded
             self._check_goes_on()  # whatever a job says that was stopped
             self._error = error
+            if isinstance(error, Exception):
+                self._count_failure()
             # In as few words as there are: Spark prints them all.
             raise self._reworded(error) from None
+
+    def _count_failure(self) -> None:
+        self._snapshot.counters.n_failures += 1
+        with contextlib.suppress(StateError):  # the failure is what is said
+            self._snapshot.save_counters()
 
     def _process(self, df: DataFrame, batch: Batch) -> tuple[int, int]:
         """Run one batch, commit its state, and learn from it; returns the rows in and out."""
@@ -209,6 +220,7 @@ class Run(RunFace):
         """Append decisions to the journal."""
         with self._lock:
             self._journal.extend(entries)
+            self._snapshot.counters.count_decisions(entries)
 
     def _restore(self) -> None:
         """Continue from what an earlier run of the same query has learned."""
@@ -284,6 +296,17 @@ class Run(RunFace):
         """Records of the micro-batches of this run."""
         with self._lock:
             return list(self._records)
+
+    def metrics(self) -> tuple[Metric, ...]:
+        """Return the metrics of the run; see ``RunFace.metrics``."""
+        return metrics_of(
+            self.name,
+            self._snapshot.counters,
+            is_running=self.isActive,
+            n_pinned=len(self.steering.views()),
+            records=self.chain.records(),
+            figures=self.chain.figures(),
+        )
 
     def _entries(self) -> tuple[JournalEntry, ...]:
         with self._lock:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.records import BatchRecord
     from eddyline.spark.sinks.sinks import Sink
+    from eddyline.watch.metrics import Metric
 
 
 LOOK_EVERY_S = 0.2
@@ -89,6 +90,13 @@ class RunFace(StreamingFace, Steered):
     @abstractmethod
     def records(self) -> list[BatchRecord]:
         """Records of the micro-batches of this run."""
+
+    @abstractmethod
+    def metrics(self) -> tuple[Metric, ...]:
+        """Return the metrics of the run; counters are of the query's whole life, with restarts.
+
+        Queries that run together have one set of metrics, of all of them.
+        """
 
     @abstractmethod
     def _entries(self) -> tuple[JournalEntry, ...]:
