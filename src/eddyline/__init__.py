@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from eddyline.spark.joins.window_join import window_join
     from eddyline.spark.rules.rule_set import RuleSet
     from eddyline.spark.session import session
-    from eddyline.watch.prometheus import metrics_text
+    from eddyline.watch.prometheus import prometheus_text
 
 __version__ = "0.1.0"
 
@@ -31,8 +31,8 @@ _ON_USE = {
     "all_of": "eddyline.spark.filters.conjunction",
     "detector": "eddyline.change",
     "detector_bank": "eddyline.change",
-    "metrics_text": "eddyline.watch.prometheus",
     "models": "eddyline.models",
+    "prometheus_text": "eddyline.watch.prometheus",
     "session": "eddyline.spark.session",
     "sigma": "eddyline.sigma",
     "window_aggregate": "eddyline.spark.aggregates.window_aggregate",
@@ -48,9 +48,9 @@ __all__ = [
     "all_of",
     "detector",
     "detector_bank",
-    "metrics_text",
     "models",
     "predicate",
+    "prometheus_text",
     "session",
     "sigma",
     "sql_predicate",

@@ -13,7 +13,7 @@ from eddyline.runtime.counters import SECONDS, Counters, Figures
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.records import BatchRecord, OrderRecord
 from eddyline.watch.metrics import KINDS, metrics_of
-from eddyline.watch.prometheus import metrics_text
+from eddyline.watch.prometheus import prometheus_text
 
 ORDER = OrderRecord("native", ("a", "b"), (1, 0), (0.5, float("nan")), 12.5, 40.0)
 
@@ -60,7 +60,7 @@ def values(text):
 
 
 def test_the_text_has_every_value():
-    found = values(metrics_text([Measured("q")]))
+    found = values(prometheus_text([Measured("q")]))
     query = ("query", "q")
     join, native = ("component", "join"), ("component", "native")
     assert found["eddyline_rows_in_total", query] == 300
@@ -83,12 +83,12 @@ def test_the_text_has_every_value():
 
 
 def test_queries_share_a_metric_and_those_that_run_together_are_told_once():
-    text = metrics_text([Measured("q"), Measured("q"), Measured('r"\n', is_running=False)])
+    text = prometheus_text([Measured("q"), Measured("q"), Measured('r"\n', is_running=False)])
     found = values(text)
     assert found["eddyline_running", ("query", "q")] == 1
     assert found["eddyline_running", ("query", 'r"\n')] == 0
     assert text.count(b"# HELP eddyline_running ") == 1
-    assert metrics_text([]) == b""
+    assert prometheus_text([]) == b""
 
 
 def test_names_and_units_keep_to_the_conventions():
@@ -119,4 +119,4 @@ def test_batches_are_counted_up_to_the_bound_of_their_class():
 def test_without_the_package_the_error_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "prometheus_client.registry", None)
     with pytest.raises(PluginError, match=r"pip install 'eddyline\[metrics\]'"):
-        metrics_text([])
+        prometheus_text([])

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from eddyline.watch.metrics import Metric, MetricKind
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-"""Content type of ``metrics_text`` for HTTP."""
+"""Content type of ``prometheus_text`` for HTTP."""
 
 
 class Measured(Protocol):
@@ -25,7 +25,7 @@ class Measured(Protocol):
         ...
 
 
-def metrics_text(runs: Iterable[Measured]) -> bytes:
+def prometheus_text(runs: Iterable[Measured]) -> bytes:
     """Return the metrics of queries that run, in the format that Prometheus scrapes.
 
     Args:

@@ -55,4 +55,4 @@ def test_counters_outlive_restarts_and_a_batch_that_fails_counts_once(spark, tmp
     assert found["eddyline_late_rows_total", "clock"] == lives.N_LATE
     assert found["eddyline_state_rows", "aggregate"] > 0
     assert found["eddyline_state_bytes", "aggregate"] > 0
-    assert b'eddyline_batches_total{query="q"} 4.0' in el.metrics_text([again])
+    assert b'eddyline_batches_total{query="q"} 4.0' in el.prometheus_text([again])
