@@ -19,6 +19,7 @@ from eddyline.spark.sinks.files import FileSink
 from eddyline.spark.sinks.sinks import MemorySink
 from eddyline.sql.parsing import quoted
 from eddyline.watch.formatting import count
+from eddyline.watch.html.fragment import fragment
 from eddyline.watch.html.report import write_report
 from eddyline.watch.sections import RunView, Section, Text
 from eddyline.watch.terminal.explain import explain
@@ -119,6 +120,10 @@ class RunFace(StreamingFace, Steered):
     def explain(self, *, width: int = 100) -> str:
         """Return the plan in force and why, in words."""
         return explain(self.name, self.sections(), steps=self.steps, width=width)
+
+    def _repr_html_(self) -> str:
+        """Return the explanation for notebooks."""
+        return fragment(self.name, self.sections(), steps=self.steps)
 
     @property
     def journal(self) -> list[dict[str, Any]]:

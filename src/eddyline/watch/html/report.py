@@ -79,9 +79,9 @@ def write_reports(views: Sequence[RunView], path: str | Path) -> list[Path]:
     library = first.with_name(f"{first.stem}-plotly.js")
     files = [first.with_stem(f"{first.stem}-{name}") for name in _file_names(views)]
     pages = [(one_line(view.query), file.name) for view, file in zip(views, files, strict=True)]
-    index = _templates(_package("jinja2")).get_template("index.html").render(pages=pages)
+    index = templates(package("jinja2")).get_template("index.html").render(pages=pages)
     texts = [_page(view, library.name) for view in views]
-    plotly: str = _package("plotly.offline").get_plotlyjs()
+    plotly: str = package("plotly.offline").get_plotlyjs()
     made = zip([first, *files, library], [index, *texts, plotly], strict=True)
     return [_written(file, text) for file, text in made]
 
@@ -111,11 +111,16 @@ def check_packages() -> None:
     Raises:
         PluginError: an optional package that makes the page is not installed.
     """
-    _package("plotly.offline")
-    _package("jinja2")
+    package("plotly.offline")
+    package("jinja2")
 
 
-def _package(name: str) -> Any:
+def package(name: str) -> Any:
+    """Return a package of the extra ``report``.
+
+    Raises:
+        PluginError: it is not installed.
+    """
     try:
         return import_module(name)
     except ImportError as error:
@@ -128,12 +133,12 @@ def _package(name: str) -> Any:
 
 def _page(view: RunView, plotly_file: str = "") -> str:
     """Return a page; it has the plotting library in it, unless there is a file of it beside it."""
-    plotly, jinja2 = _package("plotly.offline"), _package("jinja2")
+    plotly, jinja2 = package("plotly.offline"), package("jinja2")
     batches = view.history.batches
     points, marks = points_of(batches), _marks(view.sections)
     sections = arranged((*view.sections, *_work(points, marks)))
     page: str = (
-        _templates(jinja2)
+        templates(jinja2)
         .get_template("page.html")
         .render(
             view=view,
@@ -158,16 +163,16 @@ def _page(view: RunView, plotly_file: str = "") -> str:
     return page
 
 
-def _templates(jinja2: Any) -> Any:
+def templates(jinja2: Any) -> Any:
     """Return the templates; they escape every text."""
-    templates = jinja2.Environment(
+    made = jinja2.Environment(
         loader=jinja2.PackageLoader("eddyline.watch.html"),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    templates.filters |= {
+    made.filters |= {
         "kind": lambda part: type(part).__name__,
         "line": one_line,
         "clipped": clipped,
@@ -176,8 +181,8 @@ def _templates(jinja2: Any) -> Any:
         "side": lambda unit: "text" if unit == "text" else "number",
         "cell": lambda value, unit: value_in(unit, value),
     }
-    templates.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
-    return templates
+    made.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
+    return made
 
 
 class _Figures:
