@@ -132,6 +132,7 @@ def test_a_pin_is_journaled_shown_and_survives_a_restart(started):
         assert entry["evidence"] == {"by": "person"}
         assert "pinned by a person after batch 1, in force from the next batch on" in run.explain()
         assert run.plan() == written  # no batch has come
+        assert "<h2>Pinned by a person</h2>" in run._repr_html_()
         run.stop()
     with started() as again:
         assert again.plan() == {"native": SWAPPED}
@@ -165,5 +166,6 @@ def test_a_query_without_a_choice_says_so(spark, tmp_path):
     engine = el.Engine(spark)
     engine.stream("s", lives.stream_of(spark, tmp_path, "s", schema=lives.SCHEMA))
     query = engine.query("SELECT id FROM s", name="all")
+    assert "SELECT id FROM s" in query._repr_html_()
     with query.start() as run, pytest.raises(PlanError, match="the query has no plan to pin"):
         run.pin()
