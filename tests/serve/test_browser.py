@@ -1,4 +1,7 @@
-"""The page in a real browser; skipped, saying so, where there is no chromium."""
+"""The page in a real browser; skipped, saying so, where there is no chromium.
+
+A browser takes seconds for each page: `make test` runs those that touch most, `make test-all` all.
+"""
 
 from __future__ import annotations
 
@@ -75,6 +78,7 @@ def path_of(run):
     return f"/run/{key_of(run)}"
 
 
+@pytest.mark.large
 def test_numbers_follow_each_batch_and_the_rest_follows_them(open_page):
     run = FakeRun()
     tab, _ = open_page(run)
@@ -138,6 +142,7 @@ def test_script_in_names_and_values_stays_text(open_page):
     assert tab.evaluate("document.querySelectorAll('#main img, #main script[src]').length") == 0
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("width", [NARROW, WIDE])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_pages_fit_their_width_in_light_and_dark(open_page, width, scheme):
@@ -151,12 +156,14 @@ def test_pages_fit_their_width_in_light_and_dark(open_page, width, scheme):
     assert ground == {"light": "rgb(246, 246, 243)", "dark": "rgb(20, 20, 19)"}[scheme]
 
 
+@pytest.mark.large
 def test_nothing_moves_for_who_wants_that(open_page):
     tab, _ = open_page(FakeRun(), at=path_of(FakeRun()), reduced_motion="reduce")
     tab.wait_for_selector(".figure .main-svg")
     assert tab.evaluate("document.getAnimations().length") == 0
 
 
+@pytest.mark.large
 def test_a_page_outlives_its_server(open_page):
     run = FakeRun()
     tab, server = open_page(run, at=path_of(run))
@@ -175,6 +182,7 @@ def test_a_page_outlives_its_server(open_page):
     open_page.wrong.clear()
 
 
+@pytest.mark.large
 def test_a_server_with_another_token_says_so(open_page):
     run = FakeRun()
     tab, server = open_page(run, at=path_of(run))
@@ -187,6 +195,7 @@ def test_a_server_with_another_token_says_so(open_page):
     open_page.wrong.clear()
 
 
+@pytest.mark.large
 def test_a_query_that_fails_while_somebody_looks(open_page):
     run = FakeRun("fragile")
     tab, _ = open_page(run, FakeRun())
@@ -195,12 +204,14 @@ def test_a_query_that_fails_while_somebody_looks(open_page):
     expect(tab.locator("#queries tbody tr").first).to_contain_text("the disk is full")
 
 
+@pytest.mark.large
 def test_a_query_is_found_by_a_part_of_its_name(open_page):
     tab, _ = open_page(*(FakeRun(f"query {n:02}") for n in range(50)))
     tab.get_by_label("Find").fill("Y 07")
     expect(tab.locator("[data-name]:visible")).to_have_count(1)
 
 
+@pytest.mark.large
 def test_a_hand_by_keyboard(open_page):
     run = SteeredRun()
     tab, _ = open_page(run, at=path_of(run), controls=True)
@@ -211,6 +222,7 @@ def test_a_hand_by_keyboard(open_page):
     assert run.done == [("pin", "arrow")]
 
 
+@pytest.mark.large
 def test_other_sites_get_nothing(chromium, open_page):
     run = FakeRun()
     tab, server = open_page(run)

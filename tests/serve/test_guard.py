@@ -13,7 +13,7 @@ RUN = f"/run/{key_of(FakeRun())}"
 PATHS = ["/", RUN, f"{RUN}/journal", "/events", "/static/page.js", "/favicon.ico", "/nothing"]
 HEADERS = {
     "x-content-type-options": "nosniff",
-    "referrer-policy": "no-referrer",
+    "referrer-policy": "same-origin",
     "x-frame-options": "DENY",
     "cache-control": "no-store",
 }
