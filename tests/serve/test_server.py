@@ -56,7 +56,7 @@ def events(answer, n):
 
 
 def test_it_answers_until_it_is_stopped_and_leaves_no_thread(server):
-    before = threading.active_count()
+    before = set(threading.enumerate())
     page = server(FakeRun())
     assert get(page).status == 200
     assert page.is_running
@@ -65,7 +65,7 @@ def test_it_answers_until_it_is_stopped_and_leaves_no_thread(server):
     page.stop()
     page.stop()
     assert not page.is_running
-    assert threading.active_count() == before
+    assert not [each for each in threading.enumerate() if each not in before and each.is_alive()]
     with pytest.raises(ConnectionRefusedError):
         get(page)
 
