@@ -21,7 +21,7 @@ ROOMS = [
     "change", "ordering", "routing",
     "state", "runtime",
     "filters", "rules", "joins", "aggregates", "models",
-    "watch", "serve", "spark", "sigma", "cli", "testing",
+    "watch", "serve", "spark", "care", "sigma", "cli", "testing",
 ]  # fmt: skip
 """Top to bottom: a room imports itself and what stands above it."""
 

@@ -1,4 +1,4 @@
-"""The command line: ``eddyline run``, ``check``, ``serve``, ``demo`` and ``sigma``."""
+"""The command line: ``run``, ``check``, ``serve``, ``doctor``, ``bundle``, ``demo``, ``sigma``."""
 
 from __future__ import annotations
 
@@ -161,6 +161,48 @@ def demo(
     from eddyline.demo import run_demo  # noqa: PLC0415 - pyspark loads slowly
 
     run_demo(out, n_batches=batches, console=console)
+
+
+@app.command()
+def doctor(
+    checkpoint: Annotated[
+        Path | None,
+        typer.Argument(exists=True, file_okay=False, help="A checkpoint to look at, too."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
+) -> None:
+    """Say what is wrong with this installation or a checkpoint (then the exit code is 1)."""
+    from eddyline.care.checkpoints import check_checkpoint  # noqa: PLC0415 - packages may be broken
+    from eddyline.care.findings import findings_json, is_fine, told  # noqa: PLC0415
+    from eddyline.care.machine import check_machine  # noqa: PLC0415
+
+    found = check_machine()
+    if checkpoint is not None:
+        found += check_checkpoint(checkpoint)
+    if as_json:
+        console.print_json(data=findings_json(found))
+    else:
+        for line in told(found):
+            console.print(line, soft_wrap=True)
+    if not is_fine(found):
+        raise typer.Exit(1)
+
+
+@app.command()
+def bundle(
+    checkpoint: Annotated[
+        Path, typer.Argument(exists=True, file_okay=False, help="Of a query, or of several.")
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(help="The archive; eddyline-bundle-NAME.zip if omitted.", dir_okay=False),
+    ] = None,
+) -> None:
+    """Pack what helps to find a fault of a query into one archive, without values of rows."""
+    from eddyline.care.bundle import INSIDE, default_file, write_bundle  # noqa: PLC0415
+
+    written = write_bundle(checkpoint, out or default_file(checkpoint))
+    console.print(f"Written: {written}\n\n{INSIDE}", markup=False, highlight=False, soft_wrap=True)
 
 
 @sigma_app.command("run")

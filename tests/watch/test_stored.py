@@ -60,11 +60,14 @@ def test_a_run_is_read_as_it_was_kept(tmp_path, log):
     assert log.entries == run.journal
 
 
-def test_how_it_ended(tmp_path, log):
+@pytest.mark.parametrize(("status", "error"), [("ended", ""), ("failed", "ValueError: no")])
+def test_how_it_ended_is_said_once(tmp_path, log, status, error):
+    log.write(view, status, error)
+    assert (read_run(tmp_path).status, read_run(tmp_path).error) == (status, error)
+    another = RunLog(tmp_path / "eddyline", is_kept=True)
+    another.write(view)
     log.write(view, "ended")
-    assert read_run(tmp_path).status == "ended"
-    log.write(view, "failed", "ValueError: no")
-    assert (read_run(tmp_path).status, read_run(tmp_path).error) == ("failed", "ValueError: no")
+    assert read_run(tmp_path).status == "running", "that of the run that went on"
 
 
 def test_before_the_first_view_the_folder_gives_the_name(tmp_path, log):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -70,7 +70,13 @@ class JournalEntry:
 
     def to_json(self) -> str:
         """Return the entry as one line of JSON."""
-        return json.dumps(asdict(self), sort_keys=False, default=str)
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        return json.dumps(values, sort_keys=False, default=_plain)
+
+
+def _plain(value: Any) -> Any:
+    is_record = is_dataclass(value) and not isinstance(value, type)
+    return asdict(value) if is_record else str(value)
 
 
 class Journal:
@@ -151,11 +157,12 @@ def thinned(entries: Sequence[JournalEntry], max_bytes: int) -> list[JournalEntr
         max_bytes: size of the entries that stay (bytes).
     """
     by_rank = sorted(range(len(entries)), key=lambda at: (KINDS.index(entries[at].kind), at))
-    left_out, n_bytes = set(), sum(len(_line(entry)) + 1 for entry in entries)
+    sizes = [len(_line(entry)) + 1 for entry in entries]
+    left_out, n_bytes = set(), sum(sizes)
     for at in by_rank:
         if n_bytes <= max_bytes:
             break
-        n_bytes -= len(_line(entries[at])) + 1
+        n_bytes -= sizes[at]
         left_out.add(at)
     kept = [entry for at, entry in enumerate(entries) if at not in left_out]
     if not left_out:

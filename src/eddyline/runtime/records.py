@@ -192,7 +192,8 @@ def coarser(records: Sequence[BatchRecord], n: int, n_whole: int) -> list[BatchR
     size = math.ceil(n_batches(records[:at]) / n)
     found: list[BatchRecord] = []
     for each in records[:at]:
-        if found and found[-1].n_batches < size and found[-1].kept_by.keys() == each.kept_by.keys():
+        alike = bool(found) and found[-1].kept_by.keys() == each.kept_by.keys()
+        if alike and found[-1].n_batches + each.n_batches // 2 < size:
             found[-1] = each.with_earlier(found[-1])
         else:
             found.append(each)

@@ -21,10 +21,12 @@ FORMAT = 3
 """Version of the file; another one is not read."""
 
 
-class _Head(msgspec.Struct):
+class Head(msgspec.Struct):
     """The part of a file that every format has."""
 
     format: int
+    batch_id: int = -1
+    """The last batch of which it knows."""
 
 
 class Saved(msgspec.Struct):
@@ -73,7 +75,7 @@ class SnapshotFile:
             return None
         try:
             content = self.path.read_bytes()
-            found = msgspec.json.decode(content, type=_Head).format
+            found = msgspec.json.decode(content, type=Head).format
             if found != FORMAT:
                 return f"format {found}, expected {FORMAT}"
             saved = msgspec.json.decode(content, type=Saved)

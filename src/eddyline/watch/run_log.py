@@ -50,6 +50,7 @@ class RunLog:
         self._clock = clock
         self._budget = Budget(VIEW_SHARE, saves=False)
         self._due_s = clock() + VIEW_EVERY_S
+        self._has_ended = False
         self._lock = threading.Lock()
 
     @property
@@ -92,17 +93,21 @@ class RunLog:
     def write(
         self, made: Callable[[], RunView], status: Status = "running", error: str = ""
     ) -> None:
-        """Write how the run stands; a view is never worth a run, so a full disk is no fault here.
+        """Write how the run stands; once it has ended, nothing more.
+
+        A view is never worth a run, so a full disk is no fault here.
 
         Args:
             made: returns the run as values.
             status: how it stands.
             error: why it failed.
         """
-        if self._view is not None:
-            with contextlib.suppress(OSError):
-                save_view(self._view, _told(made), at=time.time(), status=status, error=error)
-            self._due_s = self._clock() + VIEW_EVERY_S
+        if self._view is None or self._has_ended:
+            return  # another run may have gone on from the checkpoint
+        self._has_ended = status != "running"
+        with contextlib.suppress(OSError):
+            save_view(self._view, _told(made), at=time.time(), status=status, error=error)
+        self._due_s = self._clock() + VIEW_EVERY_S
 
 
 def _told(made: Callable[[], RunView]) -> RunView:

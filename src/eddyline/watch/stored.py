@@ -13,7 +13,7 @@ import msgspec
 
 from eddyline.data.durable_files import replace_file
 from eddyline.errors import StateError
-from eddyline.runtime.checkpoint import JOURNAL, PROGRESS, VIEW, own_folder
+from eddyline.runtime.checkpoint import JOURNAL, PROGRESS, VIEW, own_folder, read_format
 from eddyline.runtime.journal import read_entries
 from eddyline.runtime.progress import read_progress
 from eddyline.runtime.records import History
@@ -106,9 +106,10 @@ def read_run(folder: str | Path) -> StoredRun:
     """Return the run of a checkpoint as it stands.
 
     Raises:
-        StateError: the folder is no checkpoint, or cannot be read.
+        StateError: the folder is no checkpoint, is one of a later version, or cannot be read.
     """
     own = own_folder(folder)
+    read_format(own)
     journal, progress = own / JOURNAL, own / PROGRESS
     entries = tuple(read_entries(journal)) if journal.exists() else ()
     batches = tuple(read_progress(progress)) if progress.exists() else ()

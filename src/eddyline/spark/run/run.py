@@ -94,7 +94,6 @@ class Run(RunFace):
             self._restore()
             self.steering.apply()
             warn_without_lateness(self.chain.operators, self.source)
-            self._log.write(self.run_view)
             self.streaming_query: StreamingQuery = self._started(chosen)
             _started_runs[next(_numbers)] = self
         except BaseException:
@@ -141,6 +140,7 @@ class Run(RunFace):
         except PySparkException as error:
             msg = f"{trigger} is no trigger: {error}; use an interval such as '5 seconds'"
             raise OptionError(msg, trigger=trigger) from error
+        self._log.write(self.run_view)
         return writer.start()
 
     # -- one micro-batch ----------------------------------------------------------------------
@@ -333,8 +333,7 @@ class Run(RunFace):
 
     def _end(self) -> None:
         """Keep how the run stood at its end."""
-        if self._error is None:
-            self._log.write(self.run_view, "ended")
+        self._log.write(self.run_view, "ended")
         self._files.clean_up()
 
     def _reworded(self, error: BaseException) -> BaseException:
