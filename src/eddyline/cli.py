@@ -1,4 +1,4 @@
-"""The command line: ``eddyline run``, ``check``, ``serve``, ``doctor``, ``demo``, ``sigma`` …."""
+"""The command line: ``run``, ``check``, ``serve``, ``doctor``, ``bundle``, ``demo``, ``sigma``."""
 
 from __future__ import annotations
 

@@ -43,7 +43,8 @@ class Side:
 
 def is_change(entry: JournalEntry) -> bool:
     """Tell whether the driver put another plan in force: the next batch runs under it."""
-    return entry.batch_id >= 0 and not entry.is_of_task and entry.before != entry.after
+    is_other = entry.before is not None and entry.before != entry.after
+    return is_other and entry.batch_id >= 0 and not entry.is_of_task
 
 
 class Effects:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import time
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from itertools import takewhile
+from typing import TYPE_CHECKING
 
 from eddyline.runtime.records import Counting
+from eddyline.serve.effects import is_change
 from eddyline.serve.source import key_of
-from eddyline.watch.formatting import per_second, ratio
+from eddyline.watch.formatting import ratio
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -83,7 +85,6 @@ class Followed:
         self.n_batches = self.n_rows = self.n_kept = self.n_late = self.n_changes = 0
         self.changed_after = -1
         """The batch after which a plan changed last; -1 if none did."""
-        self._plans: dict[str, Any] = {}
         self._clock = clock
         self._asked_at = 0.0
 
@@ -104,16 +105,12 @@ class Followed:
             return "running"
         return "ended" if self.error is None else "failed"
 
-    @property
-    def rates(self) -> list[float]:
-        """Rows per second of the newest batches."""
-        return [per_second(each.n_rows, each.seconds) or 0.0 for each in self.recent]
-
     def refresh(self) -> None:
         """Take in the batches that have ended since the last look, and whether the run has."""
+        is_first = not self.recent
         fresh = self._take_new()
         now = self._clock()
-        if fresh:
+        if fresh and not is_first:
             self.is_running, self.error = True, None  # also if it was started again
         elif self.is_running and now - self._asked_at >= ASK_EVERY_S:
             self._asked_at = now
@@ -128,13 +125,23 @@ class Followed:
             # Some of those that were merged may have been counted before.
             self._forget()
             fresh = self.run.records_after(-1)
+        counted_to = self.last_batch
         for record in fresh:
             self._take(record)
+        if fresh:
+            self._count_changes(counted_to)
         return bool(fresh)
+
+    def _count_changes(self, batch_id: int) -> None:
+        """Count the changes of plans after a batch; those of batches that are known are before."""
+        entries = reversed(self.run.decisions())
+        newest = entries if batch_id < 0 else takewhile(lambda e: e.batch_id > batch_id, entries)
+        changed = [each.batch_id for each in newest if is_change(each)]
+        self.n_changes += len(changed)
+        self.changed_after = max(changed, default=self.changed_after)
 
     def _forget(self) -> None:
         self.recent.clear()
-        self._plans.clear()
         self.n_batches = self.n_rows = self.n_kept = self.n_late = self.n_changes = 0
         self.changed_after = -1
 
@@ -144,14 +151,6 @@ class Followed:
         self.n_rows += record.n_rows
         self.n_kept += record.n_kept
         self.n_late += work_of(record).n_late
-        plans = {each.component: each.plan for each in record.operators}
-        n_others = sum(
-            name in self._plans and self._plans[name] != plan for name, plan in plans.items()
-        )
-        if n_others:
-            self.n_changes += n_others
-            self.changed_after = record.batch_id
-        self._plans |= plans
 
 
 class Following:

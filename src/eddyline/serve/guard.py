@@ -7,7 +7,7 @@
 * ``Origin`` and ``Sec-Fetch-Site``, where a browser sends them, must say that a page of this server
   asks; from elsewhere a person may only follow a link.
 * Every answer forbids scripts, styles, images and connections but the server's own, frames, guesses
-  of types, referrers and storing.
+  of types, referrers elsewhere and storing.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ HEADERS = {
     "content-security-policy": CONTENT_POLICY,
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
-    "referrer-policy": "no-referrer",
+    # Not "no-referrer": forms would then be sent without the origin that is asked for.
+    "referrer-policy": "same-origin",
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
     "permissions-policy": "camera=(), geolocation=(), microphone=()",

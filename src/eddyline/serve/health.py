@@ -19,8 +19,8 @@ Level = Literal["good", "look", "bad", "past"]
 """Of a run: nothing stands out, something does, it failed, it has ended."""
 
 LEVELS: dict[Level, str] = {
-    "good": "running",
-    "look": "running, look",
+    "good": "running well",
+    "look": "running, look at it",
     "bad": "failed",
     "past": "ended",
 }

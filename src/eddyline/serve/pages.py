@@ -48,6 +48,9 @@ MAX_QUERIES = 200
 RANKS = {"bad": 0, "look": 1, "good": 2, "past": 3}
 """The order of the list."""
 
+OWN_TILES = {"Late rows"}
+"""Names of numbers that the head of every page has."""
+
 PLANS = columns(
     "part, plan in force, rows of batch: count, cost per row: ns, as written: ns, "
     "kept: count, size: bytes"
@@ -245,7 +248,8 @@ def _plans(run: Followed) -> Table | None:
 
 
 def _tiles(sections: Sequence[Section]) -> list[Tile]:
-    return [tile for each in sections for tile in each.tiles]
+    """Return the numbers of the operators that the head of the page does not have already."""
+    return [tile for each in sections for tile in each.tiles if tile.name not in OWN_TILES]
 
 
 def _rates(made: Made) -> Figure | None:

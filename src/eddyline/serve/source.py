@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.records import BatchRecord
     from eddyline.serve.failures import Failure
     from eddyline.watch.sections import RunView
@@ -36,6 +37,10 @@ class WatchedRun(Protocol):
 
     def records_after(self, batch_id: int) -> Sequence[BatchRecord]:
         """Return the records of the batches after one, the oldest first."""
+        ...
+
+    def decisions(self) -> Sequence[JournalEntry]:
+        """Return every decision so far, as far as they are kept."""
         ...
 
     def phases(self) -> Mapping[int, Mapping[str, float]]:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.records import BatchRecord
 
 SHARE = 0.05
@@ -69,6 +70,10 @@ class StoredWatch:
     def records_after(self, batch_id: int) -> Sequence[BatchRecord]:
         """Return the records of the batches after one, the oldest first."""
         return [each for each in self._now().batches if each.batch_id > batch_id]
+
+    def decisions(self) -> Sequence[JournalEntry]:
+        """Return every decision so far, as far as they are kept."""
+        return self._now().journal
 
     def phases(self) -> Mapping[int, Mapping[str, float]]:
         """Return nothing: Spark's own progress is not kept."""

@@ -12,6 +12,7 @@ from eddyline.spark.run.run import started_runs
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.records import BatchRecord
     from eddyline.spark.run.running_query import RunFace
     from eddyline.watch.sections import RunView
@@ -46,6 +47,10 @@ class LiveRun:
     def records_after(self, batch_id: int) -> Sequence[BatchRecord]:
         """Return the records of the batches after one, the oldest first."""
         return self.run.records_after(batch_id)
+
+    def decisions(self) -> Sequence[JournalEntry]:
+        """Return every decision so far, as far as they are kept."""
+        return self.run.decisions
 
     def phases(self) -> Mapping[int, Mapping[str, float]]:
         """Return in what time each part of the newest batches was done (s), as Spark has it."""

@@ -136,6 +136,11 @@ class RunFace(StreamingFace, Steered):
         return fragment(self.name, self.sections(), steps=self.steps)
 
     @property
+    def decisions(self) -> tuple[JournalEntry, ...]:
+        """Every decision so far, as values; see ``journal``."""
+        return self._entries()
+
+    @property
     def journal(self) -> list[dict[str, Any]]:
         """Every decision so far, as rows.
 
