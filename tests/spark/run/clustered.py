@@ -34,6 +34,8 @@ SPECULATION = {
     "spark.speculation.multiplier": "1.1",
     "spark.speculation.quantile": "0.1",
     "spark.speculation.minTaskRuntime": "200ms",
+    # Of the stages of one task, which have no others to be slower than.
+    "spark.speculation.task.duration.threshold": "1s",
 }
 SLOW_S = 4.0
 """How long the task waits that is slow: long enough for its copy to win (s)."""
