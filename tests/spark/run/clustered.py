@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     import pyarrow as pa
-    from pyspark.sql import SparkSession
 
 KINDS_TRIED = ["filters", "rules", "join", "left join", "aggregate", "aggregate of a join", "over"]
 N_BATCHES = 6
@@ -42,7 +41,7 @@ SPECULATION = {
     "spark.speculation.task.duration.threshold": "1s",
 }
 HOSTS = ("127.0.0.2", "127.0.0.3")
-"""Spark never starts a copy on the host of the task itself, and has one host in a local cluster."""
+"""Where workers are: Spark starts a copy of a task on another host only."""
 SLOW_S = 4.0
 """How long the task waits that is slow: long enough for its copy to win (s)."""
 
@@ -122,26 +121,18 @@ def cluster(place: Path) -> Iterator[str]:
             each.terminate()
 
 
-@contextmanager
-def two_executors(place: Path, fault: str) -> Iterator[SparkSession]:
-    """Give a session whose tasks run on two executors."""
+def main(place: Path, fault: str) -> None:
+    """Run all kinds one after the other."""
     os.environ["SPARK_HOME"] = str(Path(pyspark.__file__).parent)
     conf = {
         "spark.driver.memory": "1g",
         "spark.executor.memory": "1g",
         "spark.local.dir": str(place / "tmp"),
         "spark.sql.warehouse.dir": str(place / "wh"),
+        **(SPECULATION if fault == "waits" else {}),
     }
-    if fault == "waits":
-        with cluster(place) as url:
-            yield el.session({**conf, **SPECULATION}, master=url)
-    else:
-        yield el.session(conf, master="local-cluster[2,1,1500]")
-
-
-def main(place: Path, fault: str) -> None:
-    """Run all kinds one after the other."""
-    with two_executors(place, fault) as session:
+    with cluster(place) as url:
+        session = el.session(conf, master=url)
         for number, kind in enumerate(KINDS_TRIED):
             folder = place / f"{number}"
             (marks := folder / "marks").mkdir(parents=True)
@@ -149,7 +140,8 @@ def main(place: Path, fault: str) -> None:
             sink = sink_of(folder / "out" / "q", marks, FAULTS[fault])
             run = query.start(sink, checkpoint=str(folder / "ckpt"), trigger="available_now")
             run.await_termination()
-            print(f"{kind}:", ", ".join(sorted(each.name for each in marks.iterdir())), flush=True)  # noqa: T201
+            seen = sorted(mark.name for mark in marks.iterdir())
+            print(f"{kind}:", ", ".join(seen), flush=True)  # noqa: T201
         session.stop()
 
 
