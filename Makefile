@@ -6,7 +6,7 @@ RUN := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 INSTALL := $(RUN) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: help setup demo test test-all check lint type fmt docs release bench bench-quick kernels clean java
+.PHONY: help setup demo test test-all check lint type fmt docs pictures release bench bench-quick kernels clean java
 
 help:  ## Show the commands.
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 16
@@ -62,6 +62,9 @@ docs: $(VENV)/.with-docs  ## Build the site into build/docs, from docs/ and the 
 
 release: java $(VENV)/.with-release  ## Build wheel and source archive into dist, check them, run the README with the wheel.
 	@$(RUN) -m tools.release
+
+pictures: java $(STAMP)  ## Draw the pictures of the docs anew; needs Chromium.
+	@$(RUN) -m tools.pictures
 
 SUITES := filters change routing sharing joins aggregates models
 

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
+import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +37,11 @@ SPECULATION = {
     "spark.speculation.multiplier": "1.1",
     "spark.speculation.quantile": "0.1",
     "spark.speculation.minTaskRuntime": "200ms",
+    # Of the stages of one task, which have no others to be slower than.
+    "spark.speculation.task.duration.threshold": "1s",
 }
+HOSTS = ("127.0.0.2", "127.0.0.3")
+"""Where workers are: Spark starts a copy of a task on another host only."""
 SLOW_S = 4.0
 """How long the task waits that is slow: long enough for its copy to win (s)."""
 
@@ -88,30 +95,54 @@ def sink_of(out: Path, marks: Path, fault: Callable[[Path, int], None]) -> Calla
     return write
 
 
+@contextmanager
+def cluster(place: Path) -> Iterator[str]:
+    """Run a master and a worker on each host, in processes of their own; gives the master's URL."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    url = f"spark://127.0.0.1:{port}"
+    web = ("--webui-port", "0")
+    commands = [("master.Master", "--host", "127.0.0.1", "--port", f"{port}", *web)]
+    for host in HOSTS:
+        limits = ("--cores", "1", "--memory", "1500m", "--work-dir", str(place / host))
+        commands.append(("worker.Worker", "--host", host, *limits, *web, url))
+    start = str(Path(os.environ["SPARK_HOME"], "bin", "spark-class"))
+    with (place / "daemons.log").open("w") as log:
+        daemons = [
+            subprocess.Popen(
+                [start, f"org.apache.spark.deploy.{name}", *rest], stdout=log, stderr=log
+            )
+            for name, *rest in commands
+        ]
+    try:
+        yield url
+    finally:
+        for each in daemons:
+            each.terminate()
+
+
 def main(place: Path, fault: str) -> None:
     """Run all kinds one after the other."""
     os.environ["SPARK_HOME"] = str(Path(pyspark.__file__).parent)
-    session = el.session(
-        {
-            "spark.driver.memory": "1g",
-            "spark.executor.memory": "1g",
-            "spark.local.dir": str(place / "tmp"),
-            "spark.sql.warehouse.dir": str(place / "wh"),
-            **(SPECULATION if fault == "waits" else {}),
-        },
-        master="local-cluster[2,1,1500]",
-    )
-    for number, kind in enumerate(KINDS_TRIED):
-        folder = place / f"{number}"
-        (marks := folder / "marks").mkdir(parents=True)
-        query = KINDS[kind].engine(session, place).queries["q"]
-        sink = sink_of(folder / "out" / "q", marks, FAULTS[fault])
-        begun = time.monotonic()
-        run = query.start(sink, checkpoint=str(folder / "ckpt"), trigger="available_now")
-        run.await_termination()
-        seen = ", ".join(sorted(mark.name for mark in marks.iterdir()))
-        print(f"{kind}: {seen} ({time.monotonic() - begun:.0f} s)", flush=True)  # noqa: T201
-    session.stop()
+    conf = {
+        "spark.driver.memory": "1g",
+        "spark.executor.memory": "1g",
+        "spark.local.dir": str(place / "tmp"),
+        "spark.sql.warehouse.dir": str(place / "wh"),
+        **(SPECULATION if fault == "waits" else {}),
+    }
+    with cluster(place) as url:
+        session = el.session(conf, master=url)
+        for number, kind in enumerate(KINDS_TRIED):
+            folder = place / f"{number}"
+            (marks := folder / "marks").mkdir(parents=True)
+            query = KINDS[kind].engine(session, place).queries["q"]
+            sink = sink_of(folder / "out" / "q", marks, FAULTS[fault])
+            run = query.start(sink, checkpoint=str(folder / "ckpt"), trigger="available_now")
+            run.await_termination()
+            seen = sorted(mark.name for mark in marks.iterdir())
+            print(f"{kind}:", ", ".join(seen), flush=True)  # noqa: T201
+        session.stop()
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ from eddyline.spark.run.observed_metrics import has_told_all
 from eddyline.spark.run.running_query import RunFace
 from eddyline.spark.run.steering import Steering
 from eddyline.spark.run.triggers import spark_trigger
-from eddyline.spark.sinks.files import file_system
+from eddyline.spark.sinks.files import file_system, uri_of
 from eddyline.state.manifest import ManifestFolder
 from eddyline.watch.metrics import metrics_of
 from eddyline.watch.run_log import RunLog
@@ -139,7 +139,7 @@ class Run(RunFace):
                 raise QueryError(msg, run=run.name, **{its: folder})
         self._files.forget_unwritten()
         writer = self.source.writeStream.foreachBatch(self._on_batch).queryName(self.name)
-        writer = writer.option("checkpointLocation", str(self._files.spark))
+        writer = writer.option("checkpointLocation", uri_of(self._files.spark))
         try:
             writer = writer.trigger(**trigger)
         except PySparkException as error:
