@@ -107,7 +107,18 @@ def test_a_page_has_no_element_of_a_users_making(run, tmp_path):
     assert "{{ 7 * 7 }}" in page, "nor a template"
     for _, attrs in elements_of(page):
         assert set(attrs) <= {
-            *("class", "id", "style", "lang", "charset", "http-equiv", "content", "name", "type"),
+            *(
+                "class",
+                "id",
+                "style",
+                "lang",
+                "charset",
+                "http-equiv",
+                "content",
+                "name",
+                "type",
+                "data-kept",
+            ),
         }
         assert "x" * 30 not in (attrs.get("style") or "")
 
