@@ -73,7 +73,7 @@ def a_joined_run():
     batches = []
     for each in a_join_run(9).history.batches:
         records = hostile(each.operators, cycle(NAMES))
-        batches.append(replace(each, operators=records, lines=joins.lines(records)))
+        batches.append(replace(each, operators=records, lines=joins.lines(records, 1_000, 0.5)))
     return view, tuple(batches), "join", joins
 
 

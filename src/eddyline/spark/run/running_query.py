@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from abc import abstractmethod
 from dataclasses import asdict
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from rich.console import Console
@@ -12,12 +13,14 @@ from rich.console import Console
 from eddyline.errors import SourceError
 from eddyline.runtime.records import History, n_batches
 from eddyline.spark import interrupts
+from eddyline.spark.run.steering import Steered
 from eddyline.spark.run.streaming_face import StreamingFace
 from eddyline.spark.sinks.asked import FILES
 from eddyline.spark.sinks.files import FileSink
 from eddyline.spark.sinks.sinks import MemorySink
 from eddyline.sql.parsing import quoted
 from eddyline.watch.formatting import count
+from eddyline.watch.html.fragment import fragment
 from eddyline.watch.html.report import write_report
 from eddyline.watch.sections import RunView, Section, Text
 from eddyline.watch.terminal.explain import explain
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.records import BatchRecord
     from eddyline.spark.sinks.sinks import Sink
+    from eddyline.watch.metrics import Metric
 
 
 LOOK_EVERY_S = 0.2
@@ -46,11 +50,11 @@ class RunGroup(Protocol):
     def isActive(self) -> bool:
         """Whether they are still running."""
 
-    def stop(self, names: Collection[str]) -> None:
+    def stop(self, names: Collection[str], *, why: str | None = None) -> None:
         """Take queries out once the micro-batch that is written is done."""
 
 
-class RunFace(StreamingFace):
+class RunFace(StreamingFace, Steered):
     """A query that runs; behaves like Spark's StreamingQuery."""
 
     name: str
@@ -93,6 +97,18 @@ class RunFace(StreamingFace):
         each (``n_batches``); rows and times add up.
         """
 
+    def records_after(self, batch_id: int) -> list[BatchRecord]:
+        """Return the records of the micro-batches after one, the oldest first."""
+        newest = takewhile(lambda each: each.batch_id > batch_id, reversed(self.records))
+        return list(newest)[::-1]
+
+    @abstractmethod
+    def metrics(self) -> tuple[Metric, ...]:
+        """Return the metrics of the run; counters are of the query's whole life, with restarts.
+
+        Queries that run together have one set of metrics, of all of them.
+        """
+
     @abstractmethod
     def _entries(self) -> tuple[JournalEntry, ...]:
         """Return every decision so far."""
@@ -102,14 +118,27 @@ class RunFace(StreamingFace):
         """Return the options of the query, as texts."""
 
     @abstractmethod
-    def stop(self) -> None:
-        """Stop the run."""
+    def stop(self, *, why: str | None = None) -> None:
+        """Stop the run; a batch that is under way runs again when the query is started anew.
+
+        Args:
+            why: the reason, for the journal; if omitted, a person has decided it.
+        """
 
     # -- what a person sees ---------------------------------------------------------------------
 
     def explain(self, *, width: int = 100) -> str:
         """Return the plan in force and why, in words."""
         return explain(self.name, self.sections(), steps=self.steps, width=width)
+
+    def _repr_html_(self) -> str:
+        """Return the explanation for notebooks."""
+        return fragment(self.name, self.sections(), steps=self.steps)
+
+    @property
+    def decisions(self) -> tuple[JournalEntry, ...]:
+        """Every decision so far, as values; see ``journal``."""
+        return self._entries()
 
     @property
     def journal(self) -> list[dict[str, Any]]:
@@ -212,7 +241,7 @@ class RunFace(StreamingFace):
     def __exit__(self, *_: object) -> None:
         """Stop the run, if it runs."""
         if self.isActive:
-            self.stop()
+            self.stop(why="the block that it was started in has ended")
 
 
 def explanations(runs: Iterable[RunFace], *, width: int = 100) -> Iterator[str]:
@@ -228,17 +257,22 @@ def explanations(runs: Iterable[RunFace], *, width: int = 100) -> Iterator[str]:
             told.setdefault(run.group, run.name)
 
 
-def stop_runs(runs: Iterable[RunFace]) -> None:
-    """Stop runs; those that run together at the same micro-batch, so that none misses rows."""
+def stop_runs(runs: Iterable[RunFace], *, why: str | None = None) -> None:
+    """Stop runs; those that run together at the same micro-batch, so that none misses rows.
+
+    Args:
+        runs: the runs.
+        why: the reason, for the journal; if omitted, a person has decided it.
+    """
     together: dict[RunGroup, list[str]] = {}
     for run in runs:
         if run.group is not None:
             together.setdefault(run.group, []).append(run.name)
         elif run.isActive:
-            run.stop()
+            run.stop(why=why)
     for group, names in together.items():
         if group.isActive:
-            group.stop(names)
+            group.stop(names, why=why)
 
 
 def watch(runs: Sequence[RunFace], *, quiet: bool = False, stops: bool = True) -> None:
@@ -264,7 +298,7 @@ def watch(runs: Sequence[RunFace], *, quiet: bool = False, stops: bool = True) -
             while active and not is_interrupted():
                 active = [run for run in active if not _has_ended(run, lines[run.name])]
         except BaseException:
-            stop_runs(runs)
+            stop_runs(runs, why="another query that was watched with it failed")
             raise
         for run in active:
             lines[run.name].end("stopped" if stops else "goes on")
