@@ -62,7 +62,7 @@ CONTENTS = {
         "docs/models",
         "docs/change_detection",
     ],
-    "Running it": ["docs/options", "docs/clusters", "SECURITY"],
+    "Running it": ["docs/options", "docs/operations", "docs/clusters", "SECURITY"],
     "Reference": ["docs/api/README", "docs/glossary", "docs/notation", "docs/references"],
     "What it is worth": ["docs/benchmarks", "benchmarks/scenarios", "benchmarks/results/*"],
     "The project": ["CHANGELOG", "CONTRIBUTING", "docs/decisions/README"],

@@ -27,7 +27,7 @@ LEFT_OUT = "left_out"
 
 KINDS = ("of_tasks", "findings", "changes")
 """What is left out first, second and last: what tasks decided for their partitions, what the driver
-found without changing a plan, and changes of plans."""
+found without changing a plan, and changes of plans and what persons decided."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,8 @@ class JournalEntry:
         if self.is_of_task:
             return "of_tasks"
         is_of_run = self.component == RUN and self.event != LEFT_OUT
-        return "changes" if is_of_run or self.before != self.after else "findings"
+        is_asked = "by" in self.evidence
+        return "changes" if is_of_run or is_asked or self.before != self.after else "findings"
 
     def to_json(self) -> str:
         """Return the entry as one line of JSON."""
