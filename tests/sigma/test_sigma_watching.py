@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import eddyline as el
-from eddyline.errors import OptionError, RuleFilesWarning
+from eddyline.errors import OptionError, RuleFilesWarning, SourceError
 from eddyline.sigma.watching import SETTLE_S, every_s
 
 FINE = """
@@ -174,8 +174,27 @@ def test_a_folder_without_files_is_no_set_without_rules(folder, load):
         rules.store.follow(0)
     assert images(rules) == {A: "a.exe"}
     (folder.parent / "a.yml").rename(folder / "a.yml")
-    rules.store.follow(1)
-    assert rules.store.follow(2) == []
+    assert len(rules.store.troubles) == 1
+    assert rules.store.follow(1) == []
+    assert rules.store.troubles == ()
+
+
+def test_a_file_that_goes_while_it_is_read_is_looked_for_again(folder, load, monkeypatch):
+    rules = load()
+    follower = rules.store.follower
+    write(folder / "a.yml", rule(image="other.exe"))
+
+    def gone(files):
+        raise SourceError("gone")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(follower, "_read", gone)
+        with pytest.warns(RuleFilesWarning, match="gone"):
+            rules.store.follow(0)
+    assert images(rules) == {A: "a.exe"}
+    assert rules.store.follow(1) == []
+    assert images(rules) == {A: "other.exe"}
+    assert rules.store.troubles == ()
 
 
 def test_a_name_of_another_rule_is_told(folder, load):

@@ -102,6 +102,7 @@ class RuleFolder:
         self._clock, self._sleep = clock, sleep
         self._lock = threading.Lock()
         self._files = scan(path, {})
+        """The files that the rules of the set are of."""
         self._looked_at = clock()
         self._troubles: dict[str, str] = {}
 
@@ -117,13 +118,14 @@ class RuleFolder:
                 return []
             before, found = self._files, self._settled()
             self._looked_at = self._clock()
-            if found is None or found == before:
+            if found is None:
                 return []
+            told = {str(self.path): ""}
             if not found:
-                why = f"{self.path} has no rules any more; those that it had stay"
-                return self._told({str(self.path): why}, batch_id)
-            self._files = found
-            return self._told(self._take_in(store, before, found), batch_id)
+                told[str(self.path)] = f"{self.path} has no rules any more"
+            elif found != before:
+                told = self._take_in(store, before, found)
+            return self._told(told, batch_id)
 
     def _settled(self) -> dict[str, FileState] | None:
         """Return the files once two looks agree; None if they go on changing."""
@@ -154,8 +156,9 @@ class RuleFolder:
         if changed:
             try:
                 told |= self._read_anew(store, changed, found, gone)
-            except EddylineError as error:
+            except EddylineError as error:  # such as that a file has gone meanwhile
                 return {str(self.path): error.message}
+        self._files = dict(found)
         _leave(store, {name for name, path in _owners(store).items() if path in gone}, gone)
         return told
 
