@@ -79,7 +79,7 @@ class PipelinePin(Pinnable):
         graph = self.join.graph
         if not isinstance(plan, list | tuple) or len(plan) != len(graph.inputs) - 1:
             return False
-        return set(plan) <= set(graph.inputs) and graph.is_legal(self.name, tuple(plan))
+        return all(each in graph.inputs for each in plan) and graph.is_legal(self.name, plan)
 
     def adopt(self, plan: list[str]) -> None:
         """Put another order in force."""

@@ -42,8 +42,9 @@ class JournalEntry:
     event: str
     """The decision: ``order`` (another order), ``stale`` (evidence let go), ``sample`` (a sample
     confirmed the order), ``left_out`` (so many older entries of a task, or of the journal, were
-    only counted), ``restore`` and ``drop_state`` (at a restart); of joins ``grid`` (rows are cut
-    into other buckets, or a frequent key into several), ``tree`` (the ways between inputs) and
+    only counted), ``restore`` and ``drop_state`` (at a restart), ``pin``, ``adapt`` and ``stop``
+    (by a person, or because of what the evidence names); of joins ``grid`` (rows are cut into
+    other buckets, or a frequent key into several), ``tree`` (the ways between inputs) and
     ``caches``; of rules ``rules`` (some came, went or changed) and ``sharing`` (how they are
     looked for); their ``order`` is that of one rule's Python tests."""
     before: Any = None

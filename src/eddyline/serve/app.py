@@ -18,13 +18,14 @@ from starlette.applications import Starlette
 from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from eddyline.errors import EddylineError
+from eddyline.errors import EddylineError, PluginError
 from eddyline.serve.cells import cells, spark_line
 from eddyline.serve.following import LOOK_EVERY_S, Following
 from eddyline.serve.guard import Guarded
 from eddyline.serve.hands import HANDS, Steerable
 from eddyline.serve.pages import NEEDS, Pages
 from eddyline.watch.html.parts import package
+from eddyline.watch.prometheus import CONTENT_TYPE, Measured, prometheus_text
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -100,6 +101,7 @@ class Page:
             Route("/events", self.events),
             Route("/static/{name}", self.static),
             Route("/favicon.ico", self.icon),
+            Route("/metrics", self.metrics),
         ]
 
     # -- pages ------------------------------------------------------------------------------------
@@ -150,6 +152,15 @@ class Page:
 
     async def _in_thread(self, made: Callable[[], Any]) -> Any:
         return await to_thread.run_sync(made, limiter=self._one)
+
+    async def metrics(self, _: Request) -> Response:
+        """Answer with the metrics of the runs of this process, in Prometheus' format."""
+        runs = [each.run for each in self.following.known() if isinstance(each.run, Measured)]
+        try:
+            text = await self._in_thread(partial(prometheus_text, runs))
+        except PluginError as error:
+            return self._problem("Not installed", error.message, 501)
+        return Response(text, media_type=CONTENT_TYPE)
 
     # -- a person's hand --------------------------------------------------------------------------
 

@@ -174,6 +174,10 @@ class Following:
             if key not in self._followed or self._followed[key].run is not run:
                 self._followed[key] = Followed(run, self._clock)
 
+    def known(self) -> list[Followed]:
+        """Return the runs as they were at the last look, or note."""
+        return list(self._followed.values())
+
     def look_back(self, key: str) -> Followed | None:
         """Return a run as it was at the last look, None if there is none of that key."""
         return self._followed.get(key)

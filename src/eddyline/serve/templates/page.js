@@ -10,11 +10,11 @@
 
   // -- the elements of a page that is newer --------------------------------------------------
 
-  const isKept = (node) => node.nodeType === 1 && node.hasAttribute("data-kept");
+  const isKept = (node) => node.nodeType === 1 && node.classList.contains("figure");
 
   const gone = (node) => {
     if (node.nodeType === 1 && window.Plotly) {
-      for (const each of [node, ...node.querySelectorAll("[data-kept]")]) {
+      for (const each of [node, ...node.querySelectorAll(".figure")]) {
         if (isKept(each)) { seen.unobserve(each); Plotly.purge(each); }
       }
     }
@@ -69,7 +69,7 @@
     if (!data) return;
     drawn = JSON.parse(data.textContent);
     for (const each of inSight) if (!each.isConnected) inSight.delete(each);
-    for (const each of document.querySelectorAll("[data-kept]")) seen.observe(each);
+    for (const each of document.querySelectorAll(".figure")) seen.observe(each);
     inSight.forEach(draw);
   };
 

@@ -25,6 +25,7 @@ from eddyline.rules.description import counts_of, entries_of, rule_view, to_come
 from eddyline.rules.loop import RuleLoop
 from eddyline.rules.profile import SharingProfile
 from eddyline.rules.view import COMPONENT, RuleCount
+from eddyline.runtime.counters import Figures
 from eddyline.runtime.pins import AsItStands
 from eddyline.runtime.reports import decisions_of
 from eddyline.spark.operator import Laid, Operator, Pending
@@ -317,6 +318,10 @@ class RuleOperator(Operator):
         """How the rules that run are looked for."""
         loop = self.compiled.loop
         return (AsItStands(loop, lambda: str(loop.plan)),)
+
+    def figures(self) -> Figures:
+        """Return how many rules do not run."""
+        return Figures(n_skipped_rules=len(self.skipped))
 
     def lines(self) -> tuple[str, ...]:
         """Return the plan in words, for the progress."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import time
 import weakref
@@ -32,6 +33,7 @@ from eddyline.spark.run.steering import Steering
 from eddyline.spark.run.triggers import spark_trigger
 from eddyline.spark.sinks.files import file_system
 from eddyline.state.manifest import ManifestFolder
+from eddyline.watch.metrics import metrics_of
 from eddyline.watch.run_log import RunLog
 from eddyline.watch.sections import arranged, notes
 
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from eddyline.spark.run.job import Job, Outlet
+    from eddyline.watch.metrics import Metric
     from eddyline.watch.sections import Section
 
 REPORT_WAIT_S = 10.0
@@ -83,7 +86,7 @@ class Run(RunFace):
         self.steering = Steering(
             self._files.own / "pins.json",
             chain=lambda: self.chain,
-            note=self._log.note,
+            note=self._noted,
             last_batch=lambda: self._last_batch,
         )
         self._snapshot = SnapshotFile(self._files.own / LEARNED, job.identity)
@@ -165,15 +168,23 @@ class Run(RunFace):
             self._n_rows_before = n_rows
             if batch_id > self._last_batch:
                 self._last_batch = batch_id
+                self._snapshot.counters.count(record)
                 self._snapshot.save(self.chain.snapshot(), batch_id)
             self._log.show(self.run_view)
         except BaseException as error:  # noqa: BLE001 - raised again, reworded
             self._check_goes_on()  # whatever a job says that was stopped
             self._error = error
+            if isinstance(error, Exception):
+                self._count_failure()
             # In as few words as there are: Spark prints them all.
             raised = self._reworded(error)
             self._log.write(self.run_view, "failed", f"{type(raised).__name__}: {raised}")
             raise raised from None
+
+    def _count_failure(self) -> None:
+        self._snapshot.counters.n_failures += 1
+        with contextlib.suppress(StateError):  # the failure is what is said
+            self._snapshot.save_counters()
 
     def _process(self, df: DataFrame, batch: Batch) -> tuple[int, int]:
         """Run one batch, commit its state, and learn from it; returns the rows in and out."""
@@ -197,7 +208,7 @@ class Run(RunFace):
         if batch.id > self._last_batch:
             with self.steering.deciding:
                 entries += chain.learn(seen, batch)
-        self._log.note(entries)
+        self._noted(entries)
         n_rows = count_of(arrived, max(0.0, deadline - time.monotonic()))
         return n_rows, kept(max(0.0, deadline - time.monotonic()))
 
@@ -210,13 +221,18 @@ class Run(RunFace):
         if hasattr(self, "streaming_query") and not self.streaming_query.isActive:
             raise interrupts.BatchInterrupted from None
 
+    def _noted(self, entries: list[JournalEntry]) -> None:
+        """Append decisions to the journal."""
+        self._log.note(entries)
+        self._snapshot.counters.count_decisions(entries)
+
     def _restore(self) -> None:
         """Continue from what an earlier run of the same query has learned."""
         saved = self._snapshot.load()
         if saved is None:
             return
         if isinstance(saved, str):
-            self._log.note([JournalEntry(-1, "run", "drop_state", evidence={"why": saved})])
+            self._noted([JournalEntry(-1, "run", "drop_state", evidence={"why": saved})])
             return
         state, last_batch = saved
         try:
@@ -225,11 +241,11 @@ class Run(RunFace):
             # What was learned only saves work; without it the run starts with the plan as written.
             self.chain = self._chain()
             why = {"why": error.message}
-            self._log.note([JournalEntry(-1, "run", "drop_state", evidence=why)])
+            self._noted([JournalEntry(-1, "run", "drop_state", evidence=why)])
             return
         self._last_batch = last_batch
         plan = self.chain.plan()
-        self._log.note([JournalEntry(self._last_batch, "run", "restore", after=plan)])
+        self._noted([JournalEntry(self._last_batch, "run", "restore", after=plan)])
 
     # -- what a person sees -------------------------------------------------------------------
 
@@ -284,6 +300,17 @@ class Run(RunFace):
         """Records of the micro-batches of this run; of many, older ones stand for several."""
         return self._log.records
 
+    def metrics(self) -> tuple[Metric, ...]:
+        """Return the metrics of the run; see ``RunFace.metrics``."""
+        return metrics_of(
+            self.name,
+            self._snapshot.counters,
+            is_running=self.isActive,
+            n_pinned=len(self.steering.views()),
+            records=self.chain.records(),
+            figures=self.chain.figures(),
+        )
+
     def _entries(self) -> tuple[JournalEntry, ...]:
         return self._log.entries
 
@@ -328,7 +355,7 @@ class Run(RunFace):
         self.streaming_query.stop()
         if was_active:
             evidence = BY_PERSON if why is None else {"why": why}
-            self._log.note([JournalEntry(self._last_batch, "run", "stop", evidence=evidence)])
+            self._noted([JournalEntry(self._last_batch, "run", "stop", evidence=evidence)])
         self._end()
 
     def _end(self) -> None:

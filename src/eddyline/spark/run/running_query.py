@@ -20,6 +20,7 @@ from eddyline.spark.sinks.files import FileSink
 from eddyline.spark.sinks.sinks import MemorySink
 from eddyline.sql.parsing import quoted
 from eddyline.watch.formatting import count
+from eddyline.watch.html.fragment import fragment
 from eddyline.watch.html.report import write_report
 from eddyline.watch.sections import RunView, Section, Text
 from eddyline.watch.terminal.explain import explain
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.records import BatchRecord
     from eddyline.spark.sinks.sinks import Sink
+    from eddyline.watch.metrics import Metric
 
 
 LOOK_EVERY_S = 0.2
@@ -101,6 +103,13 @@ class RunFace(StreamingFace, Steered):
         return list(newest)[::-1]
 
     @abstractmethod
+    def metrics(self) -> tuple[Metric, ...]:
+        """Return the metrics of the run; counters are of the query's whole life, with restarts.
+
+        Queries that run together have one set of metrics, of all of them.
+        """
+
+    @abstractmethod
     def _entries(self) -> tuple[JournalEntry, ...]:
         """Return every decision so far."""
 
@@ -121,6 +130,10 @@ class RunFace(StreamingFace, Steered):
     def explain(self, *, width: int = 100) -> str:
         """Return the plan in force and why, in words."""
         return explain(self.name, self.sections(), steps=self.steps, width=width)
+
+    def _repr_html_(self) -> str:
+        """Return the explanation for notebooks."""
+        return fragment(self.name, self.sections(), steps=self.steps)
 
     @property
     def decisions(self) -> tuple[JournalEntry, ...]:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from eddyline.spark.shared.companions import Start
     from eddyline.spark.shared.evaluation import Evaluation
     from eddyline.spark.shared.outlet import Member
+    from eddyline.watch.metrics import Metric
 
 LOOK_EVERY_S = 0.5
 """Time between two looks at a query that others go on without (s)."""
@@ -264,6 +265,10 @@ class SharedQueryRun(RunFace):
             for record in records
             if self.name in record.kept_by
         ]
+
+    def metrics(self) -> tuple[Metric, ...]:
+        """Return the metrics of all the queries that run together."""
+        return self.shared.run.metrics()
 
     def _entries(self) -> tuple[JournalEntry, ...]:
         return self.shared.run._entries()
