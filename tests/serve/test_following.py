@@ -9,7 +9,7 @@ import pytest
 from eddyline.joins.view import JoinRecord
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.records import BatchRecord, History, OrderRecord, coarser
-from eddyline.serve.effects import Effects
+from eddyline.serve.effects import Effects, short
 from eddyline.serve.failures import Failure
 from eddyline.serve.following import ASK_EVERY_S, RECENT, Followed, Following, work_of
 from eddyline.serve.health import health
@@ -176,3 +176,15 @@ def test_only_batches_between_two_decisions_are_compared():
     )
     assert effects.of(JournalEntry(14, "arrow", "stale")) == ""
     assert effects.of(entries[2]) == "No batch to compare with has run yet."
+
+
+def test_the_first_batch_is_not_compared_with():
+    first = JournalEntry(0, "arrow", "order", ["a"], ["b"])
+    assert Effects(batches(5), [first]).of(first).startswith("Only the first batch ran before it")
+    assert short(Effects(batches(5), [first]).of(first)) == ""
+
+
+def test_a_decision_in_few_words():
+    entry = JournalEntry(4, "arrow", "order", ["a"], ["b"])
+    took = [*batches(5, seconds=3.0), *batches(5, start=5, seconds=1.0)]
+    assert short(Effects(took, [entry]).of(entry)) == "a row took 3 × less time"
