@@ -250,7 +250,7 @@ def test_a_dear_view_is_made_seldom(page):
     clock[0] += 30.0
     client.get(path_of(run))
     assert run.n_views == 1
-    clock[0] += 100.0
+    clock[0] += 300.0
     client.get(path_of(run))
     assert run.n_views == 2
 

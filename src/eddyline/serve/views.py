@@ -1,8 +1,8 @@
 """The whole views of runs, made at most as often as that costs little, and only if somebody looks.
 
 A view is made of all batches of a run, so its cost grows with the run. It is made anew after a
-batch, but not before the last making was a hundredth of the time since: who looks takes a hundredth
-of a processor at most, however long the run and however many look.
+batch, but not before the last making was half a percent of the time since: looking takes half a
+percent of a processor at most, however long the run and however many look.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 LEAST_AGE_S = 1.0
 """A view is never made anew earlier (s)."""
 
-SHARE = 0.01
+SHARE = 0.005
 """Most share of a processor that making and rendering the view of one run takes."""
 
 ADVICE = "serve(values=True), or --values,"
