@@ -268,6 +268,37 @@ def test_figures_are_data_that_no_text_leaves(page):
     assert json.loads(data).keys() == {"figure-0"}
 
 
+def test_a_view_that_a_batch_changes_meanwhile_is_made_again(page):
+    class Busy(FakeRun):
+        def run_view(self):
+            found = super().run_view()
+            if self.n_views < 3:
+                msg = "dictionary changed size during iteration"
+                raise RuntimeError(msg)
+            return found
+
+    run = Busy()
+    assert "Plan now" in shown(page, run)
+    assert run.n_views == 3
+
+
+def test_a_run_without_words_is_told_apart_from_the_others(page):
+    class Broken(FakeRun):
+        def run_view(self):
+            msg = "secret 4711"
+            raise KeyError(msg)
+
+        def records_after(self, batch_id):
+            raise KeyError(batch_id)
+
+    client = page(Broken("a"), FakeRun("b"))
+    client.get(path_of(FakeRun("b")))
+    text = client.get("/").text
+    assert text.count("data-name=") == 2
+    with pytest.raises(KeyError):  # the client raises it again; browsers get the page
+        client.get(path_of(FakeRun("a")))
+
+
 # -- a person's hand ----------------------------------------------------------------------------
 
 

@@ -20,6 +20,7 @@ from starlette.routing import Route
 
 from eddyline.errors import EddylineError, PluginError
 from eddyline.serve.cells import cells, spark_line
+from eddyline.serve.failures import Failure
 from eddyline.serve.following import LOOK_EVERY_S, Following
 from eddyline.serve.guard import Guarded
 from eddyline.serve.hands import HANDS, Steerable
@@ -190,6 +191,13 @@ class Page:
         self.pages.views.forget(run.key)
         return RedirectResponse(f"/run/{run.key}", 303)
 
+    async def broken(self, _: Request, error: Exception) -> Response:
+        """Answer where the words of a run fail; the run goes on."""
+        said = (
+            f"What was asked for could not be shown: {Failure.of(error).told(values=self.values)}"
+        )
+        return self._problem("Not shown", said, 500)
+
     def _problem(self, title: str, text: str, status: int) -> Response:
         return HTMLResponse(self.pages.problem(title, text), status)
 
@@ -304,7 +312,9 @@ def event(kind: str, content: Mapping[str, Any]) -> str:
 def application(page: Page, guard: Guard) -> Any:
     """Return the page behind its guard, as an ASGI application."""
     return Guarded(
-        Starlette(routes=page.routes(), lifespan=page.kept),
+        Starlette(
+            routes=page.routes(), lifespan=page.kept, exception_handlers={Exception: page.broken}
+        ),
         guard,
         lambda why: page.pages.problem("Not let in", why),
     )

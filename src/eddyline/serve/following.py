@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections import deque
 from dataclasses import dataclass
@@ -189,5 +190,7 @@ class Following:
             self._looked_at = now
             self.note()
             for each in self._followed.values():
-                each.refresh()
+                # What one run cannot tell must not hide the others; it stands as it was known.
+                with contextlib.suppress(Exception):
+                    each.refresh()
         return self._followed
