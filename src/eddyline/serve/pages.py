@@ -56,7 +56,7 @@ EVENTS = {
     "order": "took another order",
     "pin": "was pinned",
     "restore": "went on with what was learned before",
-    "sample": "confirmed by a sample",
+    "sample": "kept its order: a sample confirmed it",
     "stale": "let go of evidence",
     "stop": "was stopped",
 }

@@ -22,7 +22,7 @@
   };
 
   // What a person did stays: what is open, what is typed, where the focus is.
-  const OWN = new Set(["open", "style"]);
+  const OWN = new Set(["open", "style", "tabindex"]);
 
   const alike = (a, b) => a.nodeType === b.nodeType && a.nodeName === b.nodeName && !a.id && !b.id;
 
@@ -51,6 +51,14 @@
       become(found, node);
     }
     while (at) { const next = at.nextSibling; gone(at); at = next; }
+  };
+
+  // What is wider than its place can be moved by keyboard.
+  const reach = () => {
+    for (const each of document.querySelectorAll(".scroll")) {
+      if (each.scrollWidth > each.clientWidth) each.tabIndex = 0;
+      else each.removeAttribute("tabindex");
+    }
   };
 
   // -- figures: only those in sight are drawn ------------------------------------------------
@@ -129,6 +137,7 @@
       const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
       become(document.getElementById("main"), fresh.getElementById("main"));
       find();
+      reach();
       readFigures();
       tell();
     } catch (error) {
@@ -176,6 +185,7 @@
   };
   document.addEventListener("input", ({ target }) => { if (target.id === "find") find(); });
 
+  reach();
   readFigures();
   if (window.Plotly) figures.onSurroundings(() => inSight.forEach(draw));
   tell();
