@@ -21,7 +21,7 @@ ROOMS = [
     "change", "ordering", "routing",
     "state", "runtime",
     "filters", "rules", "joins", "aggregates", "models",
-    "watch", "spark", "sigma", "cli", "testing",
+    "watch", "serve", "spark", "care", "sigma", "cli", "testing",
 ]  # fmt: skip
 """Top to bottom: a room imports itself and what stands above it."""
 
@@ -34,7 +34,7 @@ PYSPARK_ROOMS = {"spark"}
 OPERATORS = {"filters", "rules", "joins", "aggregates", "models"}
 """Rooms of an operator each; ``watch/`` and ``spark/`` have a sub-room for each of them."""
 
-NAMELESS = {"runtime", "watch", "spark/run", "spark/operator", "spark/query"}
+NAMELESS = {"runtime", "watch", "serve", "spark/run", "spark/operator", "spark/query"}
 """What serves every operator and so names none, but for the sub-rooms of operators in it."""
 
 FACE = {"__init__", "__main__", "demo"}

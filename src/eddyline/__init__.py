@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from eddyline.spark.joins.window_join import window_join
     from eddyline.spark.rules.rule_set import RuleSet
     from eddyline.spark.session import session
+    from eddyline.watch.prometheus import prometheus_text
 
 __version__ = "0.1.0"
 
@@ -31,6 +32,7 @@ _ON_USE = {
     "detector": "eddyline.change",
     "detector_bank": "eddyline.change",
     "models": "eddyline.models",
+    "prometheus_text": "eddyline.watch.prometheus",
     "session": "eddyline.spark.session",
     "sigma": "eddyline.sigma",
     "window_aggregate": "eddyline.spark.aggregates.window_aggregate",
@@ -48,6 +50,7 @@ __all__ = [
     "detector_bank",
     "models",
     "predicate",
+    "prometheus_text",
     "session",
     "sigma",
     "sql_predicate",

@@ -1,4 +1,4 @@
-"""The command line: ``eddyline run`` and ``check``, ``eddyline demo``, ``eddyline sigma``."""
+"""The command line: ``run``, ``check``, ``serve``, ``doctor``, ``bundle``, ``demo``, ``sigma``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from eddyline.errors import EddylineError, LatenessWarning, LateRowsWarning
 from eddyline.watch.html.report import check_packages, write_reports
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
+
+    from eddyline.serve.server import Server
+    from eddyline.spark.run.running_query import RunFace
 
 app = typer.Typer(
     help="Continuous queries on Spark that keep finding their cheapest plan while they run.",
@@ -32,6 +35,7 @@ console = Console()
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells have it."""
 
+VALUES_HELP = "Show values of rows, such as names of groups, on the page."
 RULES_HELP = "Folder (with those below it) or file of rules."
 Rules = Annotated[
     Path | None, typer.Argument(metavar="RULES", exists=True, help=RULES_HELP, show_default=False)
@@ -62,6 +66,11 @@ def run(
     adaptive: Annotated[bool, typer.Option(help="Learn orders, or keep them as written.")] = True,
     explain: Annotated[bool, typer.Option(help="Say at the end how each query ran.")] = True,
     quiet: Annotated[bool, typer.Option(help="Show no progress.")] = False,
+    serve: Annotated[
+        bool, typer.Option(help="Serve a page of the queries while they run.")
+    ] = False,
+    port: Annotated[int, typer.Option(help="Port of the page; 0: a free one.")] = 0,
+    values: Annotated[bool, typer.Option(help=VALUES_HELP)] = False,
 ) -> None:
     """Run the queries of a script until they end or Ctrl-C."""
     if report is not None:
@@ -78,12 +87,52 @@ def run(
             adaptive=adaptive,
             load_rules=load_rules,
         )
-        watch(runs, quiet=quiet)
+        with _page(runs, port, values=values) if serve else contextlib.nullcontext():
+            watch(runs, quiet=quiet)
     for said in explanations(runs, width=console.width) if explain else ():
         console.print(said, markup=False, highlight=False)
     if report is not None:
         for written in write_reports([each.run_view() for each in runs], report):
             console.print(f"Written: {written}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _page(runs: Sequence[RunFace], port: int, *, values: bool) -> Server:
+    """Serve the page of runs of this process, and say where it is."""
+    from eddyline.serve.server import serve  # noqa: PLC0415 - Starlette is an extra
+    from eddyline.spark.run.live import LiveRuns  # noqa: PLC0415
+
+    served = serve(LiveRuns(lambda: runs), port=port, values=values)
+    _said(f"eddyline: the page is at {served.url}", "cyan")
+    return served
+
+
+@app.command()
+def serve(
+    checkpoints: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="CHECKPOINT...", exists=True, help="Folders of checkpoints, or with some below."
+        ),
+    ],
+    port: Annotated[int, typer.Option(help="Port; 0: a free one.")] = 0,
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; others than this let other machines ask.")
+    ] = "127.0.0.1",
+    token: Annotated[
+        str | None,
+        typer.Option(envvar="EDDYLINE_TOKEN", help="Of the address; a new one if omitted."),
+    ] = None,
+    values: Annotated[bool, typer.Option(help=VALUES_HELP)] = False,
+) -> None:
+    """Serve a page of queries of other processes and of the past, from files, until Ctrl-C."""
+    from eddyline.serve.server import serve as serve_runs  # noqa: PLC0415 - Starlette is an extra
+    from eddyline.serve.stored import StoredRuns  # noqa: PLC0415
+
+    runs = StoredRuns(checkpoints)
+    with serve_runs(runs, port=port, host=host, token=token, values=values) as page:
+        _said(f"eddyline: the page is at {page.url}", "cyan")
+        with contextlib.suppress(KeyboardInterrupt):
+            page.wait()
 
 
 @app.command()
@@ -112,6 +161,48 @@ def demo(
     from eddyline.demo import run_demo  # noqa: PLC0415 - pyspark loads slowly
 
     run_demo(out, n_batches=batches, console=console)
+
+
+@app.command()
+def doctor(
+    checkpoint: Annotated[
+        Path | None,
+        typer.Argument(exists=True, file_okay=False, help="A checkpoint to look at, too."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
+) -> None:
+    """Say what is wrong with this installation or a checkpoint (then the exit code is 1)."""
+    from eddyline.care.checkpoints import check_checkpoint  # noqa: PLC0415 - packages may be broken
+    from eddyline.care.findings import findings_json, is_fine, told  # noqa: PLC0415
+    from eddyline.care.machine import check_machine  # noqa: PLC0415
+
+    found = check_machine()
+    if checkpoint is not None:
+        found += check_checkpoint(checkpoint)
+    if as_json:
+        console.print_json(data=findings_json(found))
+    else:
+        for line in told(found):
+            console.print(line, soft_wrap=True)
+    if not is_fine(found):
+        raise typer.Exit(1)
+
+
+@app.command()
+def bundle(
+    checkpoint: Annotated[
+        Path, typer.Argument(exists=True, file_okay=False, help="Of a query, or of several.")
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(help="The archive; eddyline-bundle-NAME.zip if omitted.", dir_okay=False),
+    ] = None,
+) -> None:
+    """Pack what helps to find a fault of a query into one archive, without values of rows."""
+    from eddyline.care.bundle import INSIDE, default_file, write_bundle  # noqa: PLC0415
+
+    written = write_bundle(checkpoint, out or default_file(checkpoint))
+    console.print(f"Written: {written}\n\n{INSIDE}", markup=False, highlight=False, soft_wrap=True)
 
 
 @sigma_app.command("run")

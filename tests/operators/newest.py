@@ -20,6 +20,7 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 
 from eddyline.errors import StateError
 from eddyline.runtime.journal import JournalEntry
+from eddyline.runtime.pins import OneOf
 from eddyline.runtime.reports import TaskReport
 from eddyline.spark.arrow_tasks import task_ids
 from eddyline.spark.operator import PREFIX, Batch, Laid, Observed, Operator, Pending, Site
@@ -112,13 +113,16 @@ class NewestLoop:
     def __init__(self, *, adaptive: bool = True) -> None:
         self.plan = "late"
         self.is_adaptive = adaptive
+        self.is_held = False
         self.known = NewestProfile()
 
     def step(self, fresh: NewestProfile, batch_id: int = -1) -> list[JournalEntry]:
         if not self.is_adaptive or not fresh.n_rows:
             return []
         self.known = fresh.merge(NewestProfile(self.known.n_rows // 2, self.known.n_stale // 2))
-        before, self.plan = self.plan, self.PLANS[self.known.stale_frac > 0.5]
+        before = self.plan
+        if not self.is_held:
+            self.plan = self.PLANS[self.known.stale_frac > 0.5]
         if before == self.plan:
             return []
         evidence = {"stale_frac": self.known.stale_frac, "n_rows": self.known.n_rows}
@@ -310,7 +314,11 @@ class NewestOperator(Operator):
     def loops(self) -> tuple[NewestLoop]:
         return (self.loop,)
 
-    def lines(self) -> tuple[str, ...]:
+    @property
+    def pinnable(self) -> tuple[OneOf]:
+        return (OneOf(self.loop, self.loop.PLANS),)
+
+    def lines(self, n_rows: int, seconds: float) -> tuple[str, ...]:
         return (f"stale rows dropped {self.loop.plan}",)
 
     def sections(self, history: History) -> list[Section]:

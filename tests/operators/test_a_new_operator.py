@@ -121,6 +121,18 @@ def written(folder):
     return duckdb.sql(f"SELECT * FROM '{folder}/*.parquet' ORDER BY ALL").fetchall()
 
 
+def test_a_person_pins_its_plan(query):
+    run = query().start("memory")
+    with pytest.raises(PlanError, match="possible is one of 'late', 'early'"):
+        run.pin("sometimes", component="newest")
+    run.pin({"newest": "early"})
+    run.process_all_available()
+    assert run.plan()["newest"] == "early"
+    assert "newest  early: pinned by a person" in run.explain()
+    run.stop()
+    assert found(run) == sorted(expected("newest", N_BATCHES), key=repr)
+
+
 @pytest.mark.large
 def test_what_is_learned_and_damaged_is_dropped(query, tmp_path):
     checkpoint = str(tmp_path / "ckpt")

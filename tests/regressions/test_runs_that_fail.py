@@ -15,6 +15,7 @@ import pytest
 
 import eddyline as el
 from eddyline.errors import OptionError, PredicateError, QueryError, StateError
+from eddyline.watch.stored import read_run
 
 pytestmark = pytest.mark.spark
 
@@ -83,6 +84,25 @@ def test_state_that_does_not_fit_is_dropped(query, tmp_path):
     run.await_termination()
     dropped = [entry for entry in run.journal if entry["event"] == "drop_state"]
     assert "is of filters ['others', 'of another time']" in dropped[0]["evidence"]["why"]
+
+
+def test_a_checkpoint_says_why_its_run_failed(query, tmp_path):
+    broken = query("SELECT id FROM s WHERE broken(a)")
+    run = broken.start("memory", checkpoint=tmp_path / "ckpt", trigger="available_now")
+    with pytest.raises(PredicateError):
+        run.await_termination()
+    stored = read_run(tmp_path / "ckpt")
+    assert stored.status == "failed"
+    assert stored.error.startswith("PredicateError: predicate 'broken' raised ZeroDivisionError")
+
+
+def test_a_checkpoint_of_a_later_version_is_left_alone(query, tmp_path):
+    own = tmp_path / "ckpt" / "eddyline"
+    own.mkdir(parents=True)
+    (own / "format.json").write_text('{"format": 99, "eddyline": "9.0.0"}')
+    with pytest.raises(StateError, match=r"install eddyline 9\.0\.0"):
+        query().start("memory", checkpoint=tmp_path / "ckpt")
+    assert [each.name for each in own.iterdir()] == ["format.json"]
 
 
 def test_state_that_cannot_be_saved_is_said_in_words(query, tmp_path):

@@ -8,7 +8,14 @@ import numpy as np
 import pytest
 
 from eddyline.errors import StateError
-from eddyline.runtime.journal import Journal, JournalEntry
+from eddyline.runtime.journal import (
+    KINDS,
+    Journal,
+    JournalEntry,
+    n_left_out,
+    read_entries,
+    thinned,
+)
 
 
 def entry(batch_id=1, event="order", **given):
@@ -100,3 +107,48 @@ def test_entries_say_when_they_were_noted_and_keep_it(path):
     assert other[0] == noted, "the same decision"
     path.write_text('{"batch_id": 1, "component": "arrow", "event": "order"}\n')
     assert [each.at for each in Journal(path)] == [""], "of a journal of before"
+
+
+def test_a_journal_over_its_budget_keeps_changes_longest(path):
+    journal = Journal(path, max_bytes=60_000)
+    for batch_id in range(100):
+        finding = JournalEntry(batch_id, "arrow", "stale", evidence={"filter": "a"})
+        of_tasks = [entry(batch_id, partition=at) for at in range(3)]
+        journal.extend([*of_tasks, finding, entry(batch_id)])
+        assert path.stat().st_size <= 60_000
+    total, *kept = journal
+    n = total.evidence
+    assert (total.component, total.event) == ("run", "left_out")
+    assert n["of_tasks"] + n["findings"] + n["changes"] == n["n_entries"] == n_left_out(journal)
+    assert n["n_entries"] + len(kept) == 5 * 100
+    assert n["changes"] == n["findings"] == 0 < n["of_tasks"], "those of tasks went first"
+    assert [each.batch_id for each in kept] == sorted(each.batch_id for each in kept)
+    assert list(Journal(path)) == list(journal)
+
+
+@pytest.mark.parametrize(
+    ("kind", "left"), [("of_tasks", {"of_tasks"}), ("findings", {"of_tasks", "findings"})]
+)
+def test_what_is_left_out_first(kind, left):
+    entries = [entry(1, partition=0), JournalEntry(1, "arrow", "stale"), entry(1), entry(2)]
+    sizes = {each.kind: len(each.to_json()) + 1 for each in entries}
+    room = sum(len(each.to_json()) + 1 for each in entries) - sum(sizes[each] for each in left)
+    total, *kept = thinned(entries, room)
+    assert {name for name in KINDS if total.evidence[name]} == left
+    assert [each.kind for each in kept] == [k for k in (*KINDS, "changes") if k not in left]
+
+
+def test_entries_that_count_others_are_counted_as_what_they_count():
+    of_task = JournalEntry(3, "arrow", "left_out", evidence={"partition": 0, "n_entries": 7})
+    first = thinned([of_task, entry(4), entry(5)], 150)
+    assert first[0].evidence["n_entries"] == 8, "seven that a task counted, and one change"
+    again = thinned([*first, entry(6)], 150)
+    assert again[0].evidence == {"n_entries": 9, "of_tasks": 7, "findings": 0, "changes": 2}
+    assert [each.batch_id for each in again[1:]] == [6]
+
+
+def test_a_reader_leaves_the_file_as_it_is(path):
+    Journal(path).extend([entry(1), entry(2)])
+    path.write_bytes(written := path.read_bytes()[:-5])
+    assert [each.batch_id for each in read_entries(path)] == [1]
+    assert path.read_bytes() == written, "the process that writes it is at it"

@@ -6,6 +6,7 @@ import json
 import logging
 import threading
 import time
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
@@ -26,6 +27,8 @@ from eddyline.errors import (
 )
 from eddyline.spark.run.run import REPORT_WAIT_S
 from eddyline.watch.orders import order_series
+from eddyline.watch.sections import sections_json
+from eddyline.watch.stored import read_run
 
 pytestmark = pytest.mark.spark
 
@@ -123,6 +126,15 @@ def test_parquet_sink_and_restart(spark, engine, folder, tmp_path):
     assert [json.loads(line)["event"] for line in lines] == [e["event"] for e in again.journal]
     assert {"batch_id", "component", "event", "before", "after", "evidence", "at"} == set(
         json.loads(lines[0])
+    )
+    stored = read_run(tmp_path / "ckpt")
+    assert (stored.query, stored.text, stored.status) == ("kept", TEXT, "ended")
+    assert stored.steps == again.steps
+    assert list(stored.sections) == sections_json(again.sections())
+    assert [asdict(each) for each in stored.journal] == again.journal
+    assert [each.batch_id for each in stored.batches] == list(range(last + 1))
+    assert sum(each.n_rows for each in stored.batches) == 8_000 * 3, (
+        "that ran again, and counts once"
     )
 
 

@@ -149,7 +149,7 @@ def test_what_a_run_saved_is_said_once_by_its_batches_and_not_by_the_newest_evid
     )
     text = " ".join(explain("q", run.sections).split())
     assert "over the run its expected cost is" in text
-    assert "By the newest evidence it costs 3.16 µs per row, as written 9.16 µs." in text
+    assert "By the newest evidence it costs 3.16 µs per row, 9.16 µs as written." in text
     assert "over the rows so far" not in text
 
 
@@ -204,7 +204,9 @@ def test_the_facts_are_plain_values():
     assert json.loads(json.dumps(found, allow_nan=False)) == found
     (block,) = [each for each in found if each["title"] == "arrow block: order is learned"]
     (table,) = [each for each in block["parts"] if each["kind"] == "table"]
-    assert table["columns"] == [{"title": each.title, "unit": each.unit} for each in FILTERS]
+    assert table["columns"] == [
+        {"title": each.title, "unit": each.unit, "shows_values": False} for each in FILTERS
+    ]
     assert table["rows"][0][:3] == [1, 6, "beacon: beacon(payload)"]
     assert found[-1]["parts"] == [{"kind": "items", "texts": list(a_view().notes)}]
 

@@ -6,7 +6,7 @@ which pays where they are fewer than rows. Late, rows are shuffled and then made
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -15,6 +15,7 @@ from eddyline.aggregates.plan import COMPONENT
 from eddyline.aggregates.profile import AggregateProfile
 from eddyline.errors import StateError
 from eddyline.runtime.journal import JournalEntry
+from eddyline.runtime.records import Numbers
 
 PLANS = ("early", "late")
 
@@ -49,6 +50,15 @@ class AggregateRecord:
     n_bytes: int
     """Size of their files."""
 
+    def numbers(self, n_rows: int) -> Numbers:  # noqa: ARG002 - its own rows are those on time
+        """Return its counts, and what is kept."""
+        counts = {"n_rows": self.profile.n_rows, "n_results": self.profile.n_results}
+        return Numbers(counts, {"n_kept": self.n_kept, "n_bytes": self.n_bytes})
+
+    def with_earlier(self, earlier: AggregateRecord, share: float) -> AggregateRecord:  # noqa: ARG002
+        """Return one record for several batches: counts add up, cells are as after the last."""
+        return replace(self, profile=earlier.profile.merge(self.profile))
+
 
 class AggregateLoop:
     """Decides where rows become cells.
@@ -63,6 +73,8 @@ class AggregateLoop:
     def __init__(self, *, adaptive: bool = True, plan: str = "early") -> None:
         self.plan = plan
         self.is_adaptive = adaptive
+        self.is_held = False
+        """Whether the plan stays whatever the evidence; see ``runtime.pins``."""
         self.known = AggregateProfile()
         """The newest batches, each half as much as the next."""
         self.newest = AggregateProfile()
@@ -72,17 +84,20 @@ class AggregateLoop:
         self.newest = fresh
         half = AggregateProfile(self.known.n_rows // 2, self.known.n_cells // 2)
         self.known = fresh.merge(half)
-        if not self.is_adaptive or self.known.n_rows < LEAST_ROWS:
+        if not self.is_adaptive or self.is_held:
             return []
-        before, ratio = self.plan, self.known.rows_per_cell
-        if ratio < LATE_BELOW:
-            self.plan = "late"
-        elif ratio > EARLY_ABOVE:
-            self.plan = "early"
+        before, self.plan = self.plan, self.best() or self.plan
         if self.plan == before:
             return []
-        evidence = {"rows_per_cell": ratio, "n_rows": self.known.n_rows}
+        evidence = {"rows_per_cell": self.known.rows_per_cell, "n_rows": self.known.n_rows}
         return [JournalEntry(batch_id, COMPONENT, "place", before, self.plan, evidence)]
+
+    def best(self) -> str | None:
+        """Return the plan that the evidence calls the best; None if it does not tell."""
+        ratio = self.known.rows_per_cell
+        if self.known.n_rows < LEAST_ROWS or LATE_BELOW <= ratio <= EARLY_ABOVE:
+            return None
+        return "late" if ratio < LATE_BELOW else "early"
 
     def record(self) -> AggregateRecord:
         """Return the plan after the newest batch; the operator adds what is kept."""

@@ -84,7 +84,7 @@ class FilterLoop(OrderLoop):
         entries = super().step(fresh, batch_id, may_switch=may_switch)
         if self.is_adaptive:
             self._is_new_task = False
-        routes = self.routes
+        routes, may_switch = self.routes, may_switch and not self.is_held
         if may_switch and routes is not None and routes.is_due and self._can_think():
             with self._thinking.spending():
                 known = self.window.profile()

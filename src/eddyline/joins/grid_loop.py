@@ -51,6 +51,8 @@ class GridLoop:
         self.n_tasks = n_tasks
         self.timed = timed
         self.is_adaptive = is_adaptive
+        self.is_held = False
+        """Whether the grid stays as it is whatever the evidence; see ``runtime.pins``."""
         self.bins: Bins = {
             (name, key): np.zeros(N_BINS) for name in graph.inputs for key in graph.classes_of[name]
         }
@@ -64,6 +66,9 @@ class GridLoop:
         Args:
             before: the grid of the state that the run starts from.
         """
+        if self.is_held:
+            self.plan = before
+            return
         better = self._better()
         is_other = better.n_buckets != before.n_buckets
         self.plan = better if is_other or self._is_worth_it(before, better) else before
@@ -79,7 +84,7 @@ class GridLoop:
         for key in self.bins:
             new = [bins[key] for bins in counted if key in bins]
             self.bins[key] = FRESH * self.bins[key] + sum(new, np.zeros(N_BINS))
-        if batch_id > REVIEW_EVERY and batch_id % REVIEW_EVERY:
+        if self.is_held or (batch_id > REVIEW_EVERY and batch_id % REVIEW_EVERY):
             return []
         before, better = self.plan, self._better()
         if better == before or not self._is_worth_it(before, better):
@@ -89,7 +94,8 @@ class GridLoop:
             "rows_in_fullest_before": fullest(self.graph, before, self.bins),
             "rows_in_fullest_after": fullest(self.graph, better, self.bins),
         }
-        return [JournalEntry(batch_id, COMPONENT, "grid", _plain(before), _plain(better), evidence)]
+        plans = plain_grid(before), plain_grid(better)
+        return [JournalEntry(batch_id, COMPONENT, "grid", *plans, evidence)]
 
     @property
     def _known(self) -> Bins | None:
@@ -120,7 +126,7 @@ class GridLoop:
                 self.bins[name, key] = np.array(of)
 
 
-def _plain(grid: Grid) -> Any:
+def plain_grid(grid: Grid) -> Any:
     """Return a grid as plain values: its shape, and which bins are split if some are."""
     shape = list(grid.shape)
     if not grid.splits:

@@ -88,6 +88,8 @@ class JoinLoop:
         self._budget = Budget(MAX_OVERHEAD, saves=False, most_owed=MOST_SKIPPED)
         self._n_since_tree = TREE_BATCHES - 1
         self._tree: dict[Pair, float] = {}
+        self.held: set[str] = set()
+        """The inputs whose pipeline stays as it is; see ``hold``."""
         self._filters: dict[str, WayFilters] = {}
         self._pipelines: dict[str, PipelineLoop] = {}
         if self.is_adaptive:
@@ -170,6 +172,7 @@ class JoinLoop:
                 self._pipelines[name] = PipelineLoop(
                     filters, self.options, self.written[name], self.plan[name]
                 )
+                self._pipelines[name].loop.is_held = name in self.held
         return changed
 
     def _count_pairs(self, samples: Sequence[DropSample]) -> None:
@@ -202,7 +205,7 @@ class JoinLoop:
             }
             ranks = list(map(_text, _ranked(before))), list(map(_text, _ranked(now)))
             entries.append(JournalEntry(batch_id, self.component, "tree", *ranks, evidence))
-        for name in changed:
+        for name in (each for each in changed if each not in self.held):
             order = self._filters[name].nearest(self.plan[name])
             if order != self.plan[name]:
                 plans = list(self.plan[name]), list(order)
@@ -215,6 +218,24 @@ class JoinLoop:
         self.plan = self.plan.replace(name, order)
         if name in self._pipelines:
             self._pipelines[name].order = order
+
+    # -- what a person pins ---------------------------------------------------------------------
+
+    def pipeline(self, name: str) -> PipelineLoop | None:
+        """Return the loop of the pipeline of an input; None if nothing is learned of it."""
+        return self._pipelines.get(name)
+
+    def put(self, name: str, order: tuple[str, ...]) -> None:
+        """Put a legal order of the pipeline of an input in force."""
+        self.plan = self.plan.replace(name, order)
+        if name in self._pipelines:
+            self._pipelines[name].adopt(order)
+
+    def hold(self, name: str, *, is_held: bool) -> None:
+        """Let the pipeline of an input stay as it is, or adapt again."""
+        (self.held.add if is_held else self.held.discard)(name)
+        if name in self._pipelines:
+            self._pipelines[name].loop.is_held = is_held
 
     # -- saving ---------------------------------------------------------------------------------
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from eddyline.runtime.records import Numbers
 
 STATIC = "static"
 """Stands for the window of a table."""
@@ -143,3 +145,14 @@ class JoinRecord:
     equalities."""
     n_waiting: int = 0
     """Rows that are kept back after the batch until event time has passed them."""
+
+    def numbers(self, n_rows: int) -> Numbers:
+        """Return its counts, and what its windows hold."""
+        sums = {"n_rows": n_rows, "n_late": self.n_late, "n_results": self.n_results}
+        held = {"n_kept": sum(self.n_kept), "n_bytes": sum(self.n_bytes)}
+        return Numbers(sums, held | {"n_waiting": self.n_waiting})
+
+    def with_earlier(self, earlier: JoinRecord, share: float) -> JoinRecord:  # noqa: ARG002
+        """Return one record for several batches: counts add up, windows are as after the last."""
+        n_late = self.n_late + earlier.n_late
+        return replace(self, n_late=n_late, n_results=self.n_results + earlier.n_results)

@@ -9,6 +9,7 @@ import msgspec
 from eddyline.errors import StateError
 from eddyline.models.fitting import FitReport
 from eddyline.models.streaming import COMPONENT
+from eddyline.runtime.records import Numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,16 @@ class ModelRecord:
     """Size of what is kept (bytes)."""
     component: str = COMPONENT
     plan: None = None
+
+    def numbers(self, n_rows: int) -> Numbers:
+        """Return what is kept; its rows and segments are of all batches, and so no counts."""
+        kept = {"n_waiting": self.n_waiting, "n_bytes": self.n_bytes}
+        every = {"n_rows_in_all": self.n_rows, "n_segments_in_all": self.n_segments}
+        return Numbers({"n_rows": n_rows}, kept | every)
+
+    def with_earlier(self, earlier: ModelRecord, share: float) -> ModelRecord:  # noqa: ARG002
+        """Return one record for several batches: the last one, for all counts go on."""
+        return self
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,6 +95,8 @@ class RuleLoop:
         self._is_settling = False  # whether the plan was made from such rows, for lack of others
         self._budget = Budget(MAX_PLANNING, clock=clock)
         self._asking = Budget(MAX_ASKING, most_owed=MOST_OWED, clock=clock)
+        self.is_held = False
+        """Whether the plan stays as it is; see ``runtime.pins``."""
         self.is_measured = is_measured
         """Whether the plan was made from rows, and not from guesses."""
         self._last = self._since = self.total
@@ -103,13 +105,18 @@ class RuleLoop:
 
     @property
     def is_adaptive(self) -> bool:
-        """Whether the plan may still change."""
+        """Whether the plan may change at all."""
         return self.options.adaptive
+
+    @property
+    def is_learning(self) -> bool:
+        """Whether rows are looked at to plan again."""
+        return self.is_adaptive and not self.is_held
 
     @property
     def wants_first_rows(self) -> bool:
         """Whether nothing was measured yet: every construct should look at the first rows."""
-        return self.is_adaptive and not self.is_measured
+        return self.is_learning and not self.is_measured
 
     @property
     def profile(self) -> SharingProfile:
@@ -118,7 +125,7 @@ class RuleLoop:
 
     def sample(self, seed: int, first_row: int, n_rows: int) -> Ints:
         """Return the rows of a batch of a partition that every construct looks at."""
-        if not self.is_adaptive:
+        if not self.is_learning:
             return np.zeros(0, np.int64)
         found = sampled_rows(seed, first_row, n_rows, self.options.sample_prob)
         if self.wants_first_rows:
@@ -134,7 +141,7 @@ class RuleLoop:
         """Take in what the last batches observed, and plan again if the evidence says so."""
         counts = self._last = fresh.without_sample()
         self.total, self._since = self.total.merge(counts), self._since.merge(counts)
-        if not self.is_adaptive:
+        if not self.is_learning:
             return []
         self._remember(fresh)
         self._budget.earn(fresh.evaluation_ns)

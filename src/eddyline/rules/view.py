@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
+
+from eddyline.runtime.records import Numbers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,6 +29,16 @@ class RuleRecord:
     n_matches: int
     """Pairs of a row of the batch and a rule that is true for it."""
     component: str = COMPONENT
+
+    def numbers(self, n_rows: int) -> Numbers:
+        """Return its counts."""
+        counts = {"n_rows": n_rows, "n_met": self.n_met, "n_matches": self.n_matches}
+        return Numbers(counts, {"n_rules": self.n_rules})
+
+    def with_earlier(self, earlier: RuleRecord, share: float) -> RuleRecord:  # noqa: ARG002
+        """Return one record for several batches: counts add up."""
+        n_matches = self.n_matches + earlier.n_matches
+        return replace(self, n_met=self.n_met + earlier.n_met, n_matches=n_matches)
 
 
 @dataclass(frozen=True, slots=True)

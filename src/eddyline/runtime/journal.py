@@ -1,18 +1,33 @@
-"""The journal: every decision with its evidence."""
+"""The journal: every decision with its evidence, as far as its budget goes."""
 
 from __future__ import annotations
 
 import json
-import os
-from dataclasses import asdict, dataclass, field, replace
+from collections import Counter
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from eddyline.data.durable_files import replace_file
+from eddyline.data.line_files import append, go_on_with, joined, whole_lines
 from eddyline.errors import StateError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
+
+JOURNAL_BYTES = 16 << 20
+"""Size up to which a journal grows (bytes): some 40,000 decisions."""
+
+RUN = "run"
+"""Component of what is of a run as a whole."""
+
+LEFT_OUT = "left_out"
+"""Event of an entry that counts others."""
+
+KINDS = ("of_tasks", "findings", "changes")
+"""What is left out first, second and last: what tasks decided for their partitions, what the driver
+found without changing a plan, and changes of plans."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +41,12 @@ class JournalEntry:
     names, or of the driver) or the ``run``."""
     event: str
     """The decision: ``order`` (another order), ``stale`` (evidence let go), ``sample`` (a sample
-    confirmed the order), ``left_out`` (so many older entries of a task were only counted),
-    ``restore`` and ``drop_state`` (at a restart); of joins ``grid`` (rows are cut into other
-    buckets, or a frequent key into several), ``tree`` (the ways between inputs) and ``caches``; of
-    rules ``rules`` (some came, went or changed) and ``sharing`` (how they are looked for); their
-    ``order`` is that of one rule's Python tests."""
+    confirmed the order), ``left_out`` (so many older entries of a task, or of the journal, were
+    only counted), ``restore`` and ``drop_state`` (at a restart), ``pin``, ``adapt`` and ``stop``
+    (by a person, or because of what the evidence names); of joins ``grid`` (rows are cut into
+    other buckets, or a frequent key into several), ``tree`` (the ways between inputs) and
+    ``caches``; of rules ``rules`` (some came, went or changed) and ``sharing`` (how they are
+    looked for); their ``order`` is that of one rule's Python tests."""
     before: Any = None
     """The plan before, as plain values; a list of texts is an order."""
     after: Any = None
@@ -45,28 +61,52 @@ class JournalEntry:
         """Whether a task decided, for the rows of its partition alone."""
         return "partition" in self.evidence
 
+    @property
+    def kind(self) -> str:
+        """One of ``KINDS``: how long a journal keeps it."""
+        if self.is_of_task:
+            return "of_tasks"
+        is_of_run = self.component == RUN and self.event != LEFT_OUT
+        return "changes" if is_of_run or self.before != self.after else "findings"
+
     def to_json(self) -> str:
         """Return the entry as one line of JSON."""
-        return json.dumps(asdict(self), sort_keys=False, default=str)
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        return json.dumps(values, sort_keys=False, default=_plain)
+
+
+def _plain(value: Any) -> Any:
+    is_record = is_dataclass(value) and not isinstance(value, type)
+    return asdict(value) if is_record else str(value)
 
 
 class Journal:
-    """An append-only list of entries, mirrored to a file of JSON lines if a path is given.
+    """A list of entries that is appended to, mirrored to a file of JSON lines if a path is given.
+
+    Where it grows over its budget, it is thinned to half of it: the oldest entries go, those of
+    tasks first and changes of plans last. An entry ``left_out`` of the run, which stands first,
+    counts what went.
 
     Args:
         path: file to append to; it is read first if it exists, and created if not.
+        max_bytes: its budget (bytes).
 
     Raises:
         StateError: the file cannot be read; the message says where.
     """
 
-    def __init__(self, path: Path | None = None) -> None:
+    def __init__(self, path: Path | None = None, max_bytes: int = JOURNAL_BYTES) -> None:
         self.path = path
+        self.max_bytes = max_bytes
         self._entries: list[JournalEntry] = []
-        if path is not None and path.exists():
-            self._entries = _read(path)
-        elif path is not None:
-            _append(path, "")
+        self._n_bytes = 0
+        if path is not None:
+            try:
+                self._n_bytes = go_on_with(path)
+            except OSError as error:
+                there = path.exists()
+                raise (_unreadable if there else _unwritable)(path, error) from error
+            self._entries = read_entries(path)
 
     def extend(self, entries: Iterable[JournalEntry]) -> None:
         """Append entries, and write them to the file in one go.
@@ -78,9 +118,23 @@ class Journal:
         new = [replace(entry, at=entry.at or now) for entry in entries]
         if not new:
             return
+        lines = [_line(entry) for entry in new]
         self._entries.extend(new)
+        self._n_bytes += len(joined(lines))
+        try:
+            if self._n_bytes > self.max_bytes:
+                self._thin()
+            elif self.path is not None:
+                append(self.path, lines)
+        except OSError as error:
+            raise _unwritable(self.path, error) from error
+
+    def _thin(self) -> None:
+        self._entries = thinned(self._entries, self.max_bytes // 2)
+        content = joined(map(_line, self._entries))
+        self._n_bytes = len(content)
         if self.path is not None:
-            _append(self.path, "".join(entry.to_json() + "\n" for entry in new))
+            replace_file(self.path, content)
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -96,18 +150,63 @@ class Journal:
         return [asdict(entry) for entry in self._entries]
 
 
-def _read(path: Path) -> list[JournalEntry]:
-    """Return the entries of a file; half a last line, left by a killed process, is cut off."""
+def thinned(entries: Sequence[JournalEntry], max_bytes: int) -> list[JournalEntry]:
+    """Return the entries that a budget has room for, behind one that counts the others.
+
+    Args:
+        entries: in the order in which they were taken.
+        max_bytes: size of the entries that stay (bytes).
+    """
+    by_rank = sorted(range(len(entries)), key=lambda at: (KINDS.index(entries[at].kind), at))
+    sizes = [len(_line(entry)) + 1 for entry in entries]
+    left_out, n_bytes = set(), sum(sizes)
+    for at in by_rank:
+        if n_bytes <= max_bytes:
+            break
+        n_bytes -= sizes[at]
+        left_out.add(at)
+    kept = [entry for at, entry in enumerate(entries) if at not in left_out]
+    if not left_out:
+        return kept
+    gone = [entries[at] for at in sorted(left_out)]
+    if kept and _is_total(kept[0]):
+        gone.insert(0, kept.pop(0))
+    return [_total(gone), *kept]
+
+
+def n_left_out(entries: Iterable[JournalEntry]) -> int:
+    """Return how many entries a journal has only counted."""
+    return sum(entry.evidence["n_entries"] for entry in entries if _is_total(entry))
+
+
+def _total(gone: Sequence[JournalEntry]) -> JournalEntry:
+    """Return an entry that counts others; of those that count, what they count."""
+    counts = Counter[str]()
+    for entry in gone:
+        if _is_total(entry):
+            counts.update({kind: entry.evidence[kind] for kind in KINDS})
+        else:
+            counts[entry.kind] += entry.evidence["n_entries"] if entry.event == LEFT_OUT else 1
+    evidence = {"n_entries": counts.total()} | {kind: counts[kind] for kind in KINDS}
+    last = gone[-1]
+    return JournalEntry(last.batch_id, RUN, LEFT_OUT, evidence=evidence, at=last.at)
+
+
+def _is_total(entry: JournalEntry) -> bool:
+    return (entry.component, entry.event) == (RUN, LEFT_OUT)
+
+
+def read_entries(path: Path) -> list[JournalEntry]:
+    """Return the entries of a file that another process may be writing, but for half a last one.
+
+    Raises:
+        StateError: the file cannot be read; the message says where.
+    """
     entries: list[JournalEntry] = []
     try:
-        content = path.read_bytes()
-        whole = content[: content.rfind(b"\n") + 1]
-        if len(whole) < len(content):
-            os.truncate(path, len(whole))
-        entries.extend(JournalEntry(**json.loads(line)) for line in whole.splitlines())
+        entries.extend(JournalEntry(**json.loads(line)) for line in whole_lines(path))
     except OSError as error:
-        msg = f"cannot read the journal {path}: {error}; make it readable or move it away"
-        raise StateError(msg, path=str(path)) from error
+        raise _unreadable(path, error) from error
     except (ValueError, TypeError) as error:
         number = len(entries) + 1
         msg = f"line {number} of the journal {path} is no entry: {error}; move the file away"
@@ -115,11 +214,15 @@ def _read(path: Path) -> list[JournalEntry]:
     return entries
 
 
-def _append(path: Path, text: str) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("a", encoding="utf-8") as file:
-            file.write(text)
-    except OSError as error:
-        msg = f"cannot write the journal {path}: {error}; make room or rights"
-        raise StateError(msg, path=str(path)) from error
+def _line(entry: JournalEntry) -> bytes:
+    return entry.to_json().encode()
+
+
+def _unreadable(path: Path, error: OSError) -> StateError:
+    msg = f"cannot read the journal {path}: {error}; make it readable or move it away"
+    return StateError(msg, path=str(path))
+
+
+def _unwritable(path: Path | None, error: OSError) -> StateError:
+    msg = f"cannot write the journal {path}: {error}; make room or rights"
+    return StateError(msg, path=str(path))

@@ -93,6 +93,8 @@ class OrderLoop:
         )
         self.order: Order = tuple(range(n_filters))
         self.is_adaptive = options.adaptive and n_filters > 1
+        self.is_held = False
+        """Whether the order stays whatever the evidence; see ``runtime.pins``."""
         self.monitor = find_monitor(options.monitor).build(n_filters, options.seed)
         self.window = ProfileWindow(filter_ids, options.window_rows)
         self.totals = FilterProfile.empty(filter_ids)
@@ -127,7 +129,7 @@ class OrderLoop:
         self._add_work(fresh)
         entries = self._watch(fresh, ratios, batch_id)
         self._take_in(fresh)
-        if not may_switch:
+        if not may_switch or self.is_held:
             return entries
         self.policy.observe(fresh, self.order)
         if self._is_due():

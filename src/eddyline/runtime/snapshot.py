@@ -13,6 +13,7 @@ import msgspec
 
 from eddyline.data.durable_files import replace_file
 from eddyline.errors import StateError
+from eddyline.runtime.counters import Counters
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,10 +22,12 @@ FORMAT = 3
 """Version of the file; another one is not read."""
 
 
-class _Head(msgspec.Struct):
+class Head(msgspec.Struct):
     """The part of a file that every format has."""
 
     format: int
+    batch_id: int = -1
+    """The last batch of which it knows."""
 
 
 class Saved(msgspec.Struct):
@@ -35,6 +38,8 @@ class Saved(msgspec.Struct):
     batch_id: int
     state: dict[str, Any]
     """By operator: what its ``snapshot`` returned."""
+    counters: Counters = msgspec.field(default_factory=Counters)
+    """Counts over the whole life of the query."""
 
 
 class SnapshotFile:
@@ -48,6 +53,9 @@ class SnapshotFile:
     def __init__(self, path: Path, identity: str) -> None:
         self.path = path
         self.identity = identity
+        self.counters = Counters()
+        """Counts over the whole life of the query, which are saved with the state."""
+        self._saved = Saved(FORMAT, identity, -1, {})
 
     def save(self, state: dict[str, Any], batch_id: int) -> None:
         """Replace the saved state.
@@ -55,7 +63,17 @@ class SnapshotFile:
         Raises:
             StateError: it cannot be written.
         """
-        saved = Saved(FORMAT, self.identity, batch_id, state)
+        self._saved = Saved(FORMAT, self.identity, batch_id, state)
+        self.save_counters()
+
+    def save_counters(self) -> None:
+        """Save the counters with the state that was saved last.
+
+        Raises:
+            StateError: they cannot be written.
+        """
+        saved = self._saved
+        saved.counters = self.counters
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             replace_file(self.path, msgspec.json.encode(saved))
@@ -73,7 +91,7 @@ class SnapshotFile:
             return None
         try:
             content = self.path.read_bytes()
-            found = msgspec.json.decode(content, type=_Head).format
+            found = msgspec.json.decode(content, type=Head).format
             if found != FORMAT:
                 return f"format {found}, expected {FORMAT}"
             saved = msgspec.json.decode(content, type=Saved)
@@ -87,6 +105,8 @@ class SnapshotFile:
                 f"with the new one where the other one stopped, remove {self.path}"
             )
             raise StateError(msg, path=str(self.path), query=theirs)
+        self.counters = saved.counters
         if saved.identity != self.identity:
             return "the columns of its streams, or its steps, have changed"
-        return saved.state, saved.batch_id
+        self._saved = saved
+        return (saved.state, saved.batch_id) if saved.batch_id >= 0 else None

@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from eddyline.errors import StateError
+from eddyline.runtime.counters import Figures
 from eddyline.spark.arrow_tasks import task_ids
 from eddyline.spark.event_time import micros_of
 from eddyline.spark.lateness import warned_of_late
@@ -246,7 +247,11 @@ class StreamClock(Operator):
             self._place, name, self._last_batch, lambda: to_arrow_schema(columns, timezone="UTC")
         )
 
-    def lines(self) -> tuple[str, ...]:
+    def figures(self) -> Figures:
+        """Return the rows that came too late."""
+        return Figures(n_late=self.part.n_late)
+
+    def lines(self, n_rows: int, seconds: float) -> tuple[str, ...]:  # noqa: ARG002
         """Return the late rows in words, for the progress."""
         return words.lines(self._newest.get("n_late", 0))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import replace as replace_fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
@@ -13,21 +12,14 @@ from eddyline.errors import OptionError, QueryError
 from eddyline.query.planned import steps
 from eddyline.query.predicates import FunctionPredicate, of_function
 from eddyline.query.select.reader import read_query
-from eddyline.query.steps import (
-    AggregateStep,
-    JoinStep,
-    ProjectStep,
-    ReadStep,
-    carries,
-    inlined,
-    with_own,
-)
+from eddyline.query.steps import ReadStep, carries, inlined, with_own
 from eddyline.registry import checked_text, hint, unknown
 from eddyline.spark.analysis import column_types
 from eddyline.spark.catalog import Catalog
 from eddyline.spark.query import RENAME, Query
 from eddyline.spark.relation import Relation, check_time, checked_relation
 from eddyline.spark.rules.rule_set import RuleSet
+from eddyline.spark.run.live import runs_of
 from eddyline.spark.run.run import active_runs, already_running
 from eddyline.spark.run.running_query import stop_runs
 from eddyline.spark.run.triggers import SparkTrigger, trigger_text
@@ -35,6 +27,7 @@ from eddyline.spark.session import check_is_classic, session
 from eddyline.spark.shared.companions import Start
 from eddyline.spark.shared.group import start_together
 from eddyline.spark.sinks.sinks import folder_of
+from eddyline.spark.timed_results import timed
 from eddyline.sql.parsing import on_one_line, refuse
 
 if TYPE_CHECKING:
@@ -44,6 +37,7 @@ if TYPE_CHECKING:
 
     from eddyline.query.query import Query as QueryText
     from eddyline.query.steps import Step
+    from eddyline.serve.server import How, Server
     from eddyline.spark.run.running_query import RunFace
     from eddyline.spark.shared.group import SharedQueries
     from eddyline.spark.sinks.sinks import BatchWriter
@@ -121,7 +115,7 @@ class Engine(Catalog):
         what = f"stream {name!r}"
         check_time(what, df.columns, time, lateness)
         if isinstance(df, Query):
-            made = df if time is None else _timed(name, df, time, lateness)
+            made = df if time is None else timed(name, df, time, lateness)
             self._make_room(name, self.relations, self.results)
             self.results[name] = made
             return
@@ -161,7 +155,8 @@ class Engine(Catalog):
             for each in active_runs()
             if each.name in self.queries and self.queries[each.name].source is each.source
         )
-        stop_runs([*(run for group in self.groups for run in group.runs), *mine])
+        runs = [*(run for group in self.groups for run in group.runs), *mine]
+        stop_runs(runs, why="the block of their engine has ended")
 
     def function(
         self,
@@ -409,35 +404,30 @@ class Engine(Catalog):
         """
         stop_runs(self.runs)
 
+    def serve(self, port: int = 0, **how: Unpack[How]) -> Server:
+        """Serve a page of the queries of this process, to be looked at in a browser.
+
+        It costs the queries next to nothing: what is shown is made when somebody looks.
+
+        Args:
+            port: to listen on; 0 takes a free one.
+            **how: ``host`` (the loopback address if omitted), ``token`` (a new one at each start),
+                ``values`` (whether values of rows are shown), ``controls`` (whether a person may
+                pin plans, let them adapt, and stop queries).
+
+        Returns:
+            The server; its ``url`` leads to the page, ``stop()`` ends it.
+
+        Raises:
+            SourceError: the port is taken.
+            PluginError: the extra ``serve`` is not installed.
+        """
+        from eddyline.serve.server import serve  # noqa: PLC0415 - Starlette is an extra
+
+        return serve(runs_of(lambda: self.groups), port=port, **how)
+
     def check_not_running(self, name: str) -> None:
         """Raise QueryError if a query of that name is running."""
         active = [each.name for each in self.spark.streams.active]
         if name in active or any(each.is_running(name) for each in self.groups):
             raise already_running(name, RENAME)
-
-
-def _timed(name: str, made: Query, time: str, lateness: str | None) -> Query:
-    """Return a query whose results have an event time, to be a stream.
-
-    Raises:
-        QueryError: the column is no event time of theirs, or they have another lateness.
-    """
-    of = [each for each in made.relations.values() if each.df.isStreaming]
-    is_own = {each.time for each in of} == {time} and carries(made.steps, time)
-    *before, last = made.steps
-    if lateness is not None and not (is_own and {each.lateness for each in of} == {lateness}):
-        msg = (
-            f"stream {name!r}: results of a query have the lateness of the streams that it reads; "
-            f"leave out lateness={lateness!r}, or give it to these"
-        )
-        raise QueryError(msg, name=name, lateness=lateness)
-    if is_own or (isinstance(last, AggregateStep) and last.end == time):
-        return made
-    if isinstance(last, ProjectStep) and any(isinstance(each, JoinStep) for each in before):
-        return made.with_steps(*before, replace_fields(last, time=time))
-    msg = (
-        f"stream {name!r}: {time!r} is not the event time of the results of {made.name!r}, which "
-        f"is that of the stream that it reads, unchanged; of aggregates window.end; and of joins "
-        f"the event time of one of their streams, or greatest(…) of them"
-    )
-    raise QueryError(msg, name=name, time=time)

@@ -11,6 +11,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from eddyline.runtime.counters import Figures
 from eddyline.runtime.reports import newest_attempts
 from eddyline.spark.run.observed_metrics import as_bytes
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from eddyline.query.steps import Step
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.operator import Loop, Record
+    from eddyline.runtime.pins import Pinnable
     from eddyline.runtime.records import History
     from eddyline.runtime.reports import TaskReport
     from eddyline.spark.relation import Relation
@@ -249,12 +251,26 @@ class Operator:
         """The loops that keep its plan good, each with a record in the progress."""
         return ()
 
+    @property
+    def pinnable(self) -> tuple[Pinnable, ...]:
+        """Its plans that a person may pin, each of a component of its own; see ``OneOf``."""
+        return ()
+
     def records(self) -> tuple[Record, ...]:
         """Return the state of each part of the operator after a batch."""
         return tuple(each.record() for each in self.loops)
 
-    def lines(self) -> tuple[str, ...]:
-        """Return the plan in force and its newest figures in words, for the progress."""
+    def figures(self) -> Figures:
+        """Return how it stands, for metrics."""
+        return Figures()
+
+    def lines(self, n_rows: int, seconds: float) -> tuple[str, ...]:  # noqa: ARG002
+        """Return the plan in force and its newest figures in words, for the progress.
+
+        Args:
+            n_rows: rows that came in with the batch.
+            seconds: its time (s).
+        """
         return ()
 
     def sections(self, history: History) -> list[Section]:  # noqa: ARG002

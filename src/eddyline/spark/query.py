@@ -13,12 +13,15 @@ from eddyline.query.steps import ReadStep, tree
 from eddyline.spark.analysis import column_types
 from eddyline.spark.operator import Stateful
 from eddyline.spark.operators import laid_out
-from eddyline.spark.run.run import Job, Run, SinkOutlet, settings_of
+from eddyline.spark.run.job import Job, SinkOutlet, settings_of
+from eddyline.spark.run.run import Run
 from eddyline.spark.run.triggers import SparkTrigger, trigger_text
 from eddyline.spark.session import check_is_classic
 from eddyline.spark.sinks.sinks import sink_of
 from eddyline.sql.parsing import on_one_line
 from eddyline.watch.formatting import clipped, counted
+from eddyline.watch.html.fragment import fragment
+from eddyline.watch.sections import Section, Text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -157,6 +160,10 @@ class Query:
         """Say on one line what the query is."""
         text = clipped(self.text) or f"{counted(len(self.steps), 'step')}"
         return f"<query {self.name!r}: {text}>"
+
+    def _repr_html_(self) -> str:
+        """Return the query for notebooks."""
+        return fragment(self.name, [Section("", (Text(self.text),))], steps=tree(self.steps))
 
     # -- running --------------------------------------------------------------------------------
 

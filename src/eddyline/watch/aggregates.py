@@ -79,12 +79,12 @@ def sections(view: AggregateView, history: History) -> list[Section]:
     ]
     rows = tuple(
         (name, each.n_rows, each.n_cells, finite(each.rows_per_cell), each.n_read, each.n_results)
-        for name, each in (("newest", view.known), ("all", view.total))
+        for name, each in (("newest", view.newest), ("all", view.total))
         if each.n_rows
     )
     tiles = (
-        Tile("rows per cell", finite(view.known.rows_per_cell), "number"),
-        Tile("cells kept", view.n_kept, "count"),
+        Tile("Rows per cell", finite(view.newest.rows_per_cell), "number"),
+        Tile("Cells kept", view.n_kept, "count"),
     )
     parts: list[Part] = [Facts(tuple(facts)), Table(WORK, rows), *_figures(history)]
     return [
@@ -125,7 +125,7 @@ def _of_groups(view: AggregateView) -> list[Section]:
         parts.append(
             Figure(name, tuple(instants), tuple(lines), "number", is_half=half, is_timed=True)
         )
-    return [Section("Values of a few groups", tuple(parts))]
+    return [Section("Values of a few groups", tuple(parts), shows_values=True)]
 
 
 def _buckets(view: AggregateView) -> str:
@@ -138,16 +138,17 @@ def _buckets(view: AggregateView) -> str:
 def _figures(history: History) -> Sequence[Figure]:
     """Return what was kept and given over the batches of a run."""
     points = [
-        (batch.batch_id, each)
+        (batch, each)
         for batch in history.batches
         for each in batch.operators
         if isinstance(each, AggregateRecord)
     ]
     if len(points) < 2:
         return []
-    ids = tuple(batch_id for batch_id, _ in points)
+    ids = tuple(batch.batch_id for batch, _ in points)
     kept = Line("cells kept", tuple(float(each.n_kept) for _, each in points))
-    given = Line("results", tuple(float(each.profile.n_results) for _, each in points))
+    results = tuple(each.profile.n_results / batch.n_batches for batch, each in points)
+    given = Line("results", results)
     return [
         Figure("Cells kept, by batch", ids, (kept,), "count", is_half=True),
         Figure("Results, by batch", ids, (given,), "count", is_half=True),

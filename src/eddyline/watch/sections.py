@@ -55,13 +55,15 @@ class Column:
 
     title: str
     unit: Unit = "text"
+    shows_values: bool = False
+    """Whether its cells hold values of rows; see ``without_values``."""
 
 
 def columns(text: str) -> tuple[Column, ...]:
     """Return columns from their titles, each with its unit behind a colon if it is no text.
 
-    >>> columns("input, size: bytes")
-    (Column(title='input', unit='text'), Column(title='size', unit='bytes'))
+    >>> [(each.title, each.unit) for each in columns("input, size: bytes")]
+    [('input', 'text'), ('size', 'bytes')]
     """
     pairs = (each.partition(": ") for each in text.split(", "))
     return tuple(Column(title, cast("Unit", unit or "text")) for title, _, unit in pairs)
@@ -133,6 +135,8 @@ class Section:
     tiles: tuple[Tile, ...] = ()
     is_aside: bool = False
     """Whether it only helps to read the others: pages fold it up, terminals leave it out."""
+    shows_values: bool = False
+    """Whether its parts hold values of rows, or results; see ``without_values``."""
     wordings: Wordings = field(default_factory=dict, compare=False)
     """The operator's words for its decisions, for whoever renders the journal."""
 
@@ -240,13 +244,50 @@ def _merged(before: tuple[Part, ...], parts: tuple[Part, ...]) -> tuple[Part, ..
     return tuple(found)
 
 
+HIDDEN = "hidden"
+"""Stands for a value of a row that is not shown."""
+
+
+def without_values(sections: Iterable[Section], advice: str) -> list[Section]:
+    """Return sections without the values of rows in them, for readers who need not see data.
+
+    Args:
+        sections: of operators, which mark what holds values.
+        advice: what shows them; stands where they were.
+    """
+    said = Text(f"Values of rows are hidden; {advice} shows them.")
+    return [
+        replace(each, parts=(said,), tiles=())
+        if each.shows_values
+        else replace(each, parts=tuple(map(_without_values, each.parts)))
+        for each in sections
+    ]
+
+
+def _without_values(part: Part) -> Part:
+    """Return a part as it is; of a table, cells that hold values of rows are hidden."""
+    if not isinstance(part, Table) or not any(each.shows_values for each in part.columns):
+        return part
+    rows = (
+        tuple(
+            HIDDEN if column.shows_values else cell
+            for column, cell in zip(part.columns, row, strict=True)
+        )
+        for row in part.rows
+    )
+    shown = tuple(
+        replace(each, unit="text") if each.shows_values else each for each in part.columns
+    )
+    return replace(part, columns=shown, rows=tuple(rows))
+
+
 def sections_json(sections: Sequence[Section]) -> list[dict[str, Any]]:
     """Return sections as plain values (JSON), None for what is not known.
 
     >>> sections_json([Section("a", (Table((Column("x", "share"),), ((float("nan"),),)),))])[0][
     ...     "parts"
-    ... ]
-    [{'kind': 'table', 'columns': [{'title': 'x', 'unit': 'share'}], 'rows': [[None]], 'note': ''}]
+    ... ][0]["rows"]
+    [[None]]
     """
     return [_plain(each) for each in sections]
 

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
+from eddyline.runtime.records import n_batches
 from eddyline.watch.formatting import count, finite, per_second, ratio, significant
 from eddyline.watch.sections import Figure, Line, Section, Tile
 
@@ -33,6 +34,11 @@ class Point:
         return self.batches[-1].batch_id
 
     @property
+    def n_batches(self) -> int:
+        """How many batches these are; older records stand for several."""
+        return n_batches(self.batches)
+
+    @property
     def n_rows(self) -> int:
         """Input rows of its batches."""
         return sum(batch.n_rows for batch in self.batches)
@@ -54,7 +60,7 @@ class Point:
 
 
 def points_of(batches: Sequence[BatchRecord], max_points: int = MAX_POINTS) -> tuple[Point, ...]:
-    """Return at most ``max_points`` points of equally many consecutive batches each."""
+    """Return at most ``max_points`` points of equally many consecutive records each."""
     size = max(1, math.ceil(len(batches) / max_points))
     return tuple(
         Point(tuple(batches[start : start + size])) for start in range(0, len(batches), size)
@@ -77,7 +83,7 @@ def work_section(what: str, points: Sequence[Point], made: Sequence[int]) -> lis
     drawn = Line(
         f"{what} per row",
         tuple(ratio(n, point.n_rows) for n, point in pairs),
-        details=tuple(f"{count(n / len(point.batches))} per batch" for n, point in pairs),
+        details=tuple(f"{count(n / point.n_batches)} per batch" for n, point in pairs),
     )
     batch_ids = tuple(point.batch_id for point in points)
     name = what.capitalize()

@@ -22,7 +22,7 @@ from eddyline.data import durable_files
 from eddyline.runtime.journal import Journal
 from eddyline.runtime.snapshot import SnapshotFile
 from eddyline.spark.run.chain import Chain
-from eddyline.spark.run.run import SinkOutlet
+from eddyline.spark.run.job import SinkOutlet
 from eddyline.spark.shared.outlet import SharedOutlet
 from eddyline.spark.sinks.files import FileSink
 from eddyline.state.manifest import ManifestFolder

@@ -14,11 +14,13 @@ import pytest
 
 import eddyline as el
 from eddyline.errors import PredicateError, QueryError, StateError
+from eddyline.runtime.checkpoint import find_runs
 from eddyline.spark.run.run import Run
 from eddyline.spark.run.running_query import explanations, stop_runs
 from eddyline.spark.shared.companions import Start
 from eddyline.spark.shared.filter_query import why_not_shared
 from eddyline.spark.shared.group import SharedQueryRun, start_together
+from eddyline.watch.stored import read_run
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -367,6 +369,9 @@ def test_restart_from_a_checkpoint(engine, tmp_path):
     before = {name: rows_of(pq.read_table(tmp_path / "out" / name)) for name in FOR_FILES}
     folder = tmp_path / "ckpt" / "_shared" / "s"
     assert set(json.loads((folder / "eddyline" / "queries.json").read_text())) == set(FOR_FILES)
+    assert find_runs(tmp_path / "ckpt") == [folder]
+    kept = {name: sum(each.kept_by[name] for each in read_run(folder).batches) for name in before}
+    assert kept == {name: len(rows) for name, rows in before.items()}
     last = forget_last_commit(folder)
     runs = finish(
         other_engine(engine, FOR_FILES).start_all("parquet", trigger="available_now", **paths)

@@ -83,6 +83,8 @@ class JoinCaches:
         self.n_pages = cache_bytes // PAGE_BYTES
         self.is_on = is_on and self.n_pages > 0 and len(graph.inputs) > 2
         self.budget = budget
+        self.is_held = False
+        """Whether the caches in use stay, and no other is chosen; see ``runtime.pins``."""
         self.states = CacheStates.of(())
         self._rng = np.random.default_rng(seed)
         self._orders: dict[str, tuple[str, ...]] = {}
@@ -106,7 +108,8 @@ class JoinCaches:
         if dict(orders) != self._orders:
             self._reorder(dict(orders))
         bypassing = self._in_use.bypass(batch_id, self._joins)
-        is_measuring = self.states.is_measuring and self._joins.are_known
+        may_choose = self.states.is_measuring and not self.is_held
+        is_measuring = may_choose and self._joins.are_known
         self._plan = CachePlan(
             used=tuple(each for each in self.states.used if each.pipeline not in bypassing),
             kept=self.states.kept,
@@ -123,6 +126,8 @@ class JoinCaches:
         self._n_buckets = fresh.n_buckets
         self._observe(fresh.caches, fresh.work)
         self._worths = self._estimated(batch_id)
+        if self.is_held:
+            return self._entries(batch_id)
         before = self.states
         self._waited += 1
         is_due = self._waited >= self._interval

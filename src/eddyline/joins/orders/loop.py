@@ -95,11 +95,17 @@ class PipelineLoop:
         self.loop = OrderLoop(self.component, self.targets, given, thinks_freely=True)
         self.loop.order = self._ranking(order)
         self.growth = Growth(filters)
+        self._n_met = 0
 
     @property
     def component(self) -> str:
         """Its name in the journal and the report."""
         return f"pipeline {self.filters.pipeline}"
+
+    def adopt(self, order: tuple[str, ...]) -> None:
+        """Put an order in force that another has chosen; what is learned goes on from there."""
+        self.order = order
+        self.loop.order = self._ranking(order)
 
     @property
     def is_warming(self) -> bool:
@@ -112,6 +118,7 @@ class PipelineLoop:
         Samples of other filters are left out.
         """
         mine = [each for each in samples if each.filters == self.filters and len(each.codes)]
+        self._n_met = round(sum(len(each.codes) / each.prob for each in mine))
         if not mine:
             return []
         profiles = [
@@ -123,6 +130,8 @@ class PipelineLoop:
         was_last = self.growth.last
         self.growth.count(mine)
         entries = [entry for entry in found if entry.event != "order"]
+        if self.loop.is_held:
+            return entries
         if len(entries) == len(found) and self.growth.last == was_last:
             return entries
         before = self.order
@@ -163,6 +172,7 @@ class PipelineLoop:
             drop_fracs=tuple(fracs.values()),
             cost_ns=cost,
             as_written_ns=as_written,
+            n_rows=self._n_met,
         )
 
     def snapshot(self) -> PipelineState:

@@ -14,7 +14,7 @@ from pyspark.sql import Observation
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, StructField, StructType
 
-from eddyline.aggregates.loop import AggregateLoop
+from eddyline.aggregates.loop import PLANS, AggregateLoop
 from eddyline.aggregates.plan import (
     COMPONENT,
     AggregatePart,
@@ -25,6 +25,7 @@ from eddyline.aggregates.profile import AggregateProfile
 from eddyline.aggregates.samples import GroupSamples
 from eddyline.errors import QueryError
 from eddyline.options import AggregateOptions
+from eddyline.runtime.pins import OneOf
 from eddyline.spark.aggregates.grouping import Groups
 from eddyline.spark.aggregates.lifting import MICROS, Lifting
 from eddyline.spark.aggregates.placement import Placement
@@ -153,6 +154,11 @@ class Bucketed(Shown):
     def placement(self) -> Placement:
         """The way of rows to their buckets, by the plan in force."""
         return Placement(self.groups, self.n_buckets, is_late=self.loop.plan == "late")
+
+    @property
+    def pinnable(self) -> tuple[OneOf, ...]:
+        """Where rows become cells, if they do before they are counted."""
+        return () if self.by_row else (OneOf(self.loop, PLANS, self.loop.best),)
 
     # -- state ----------------------------------------------------------------------------------
 

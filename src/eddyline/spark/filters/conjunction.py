@@ -20,6 +20,7 @@ from eddyline.spark.operator import Batch
 from eddyline.spark.relation import checked_frame
 from eddyline.spark.run.job_reports import WAIT_S, JobReports
 from eddyline.watch import filters as words
+from eddyline.watch.html.fragment import fragment
 from eddyline.watch.sections import arranged
 from eddyline.watch.terminal.explain import explain
 
@@ -95,6 +96,12 @@ class Conjunction:
         view = self.view()
         sections = arranged(words.sections(view, self._reports.history()))
         return explain(view.name, sections, width=width)
+
+    def _repr_html_(self) -> str:
+        """Return the explanation for notebooks; the predicates before there is one."""
+        if self._operator is None:
+            return fragment(self.name, [], steps=[each.text for each in self.predicates])
+        return fragment(self.name, words.sections(self.view(), self._reports.history()))
 
     def view(self) -> FilterView:
         """Return the order in force and why, as values.

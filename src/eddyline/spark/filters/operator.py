@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from eddyline.filters.binding import BoundConjunction, Segment
     from eddyline.query.attributes import Attribute
     from eddyline.query.steps import FilterStep
+    from eddyline.runtime.pins import Pinnable
     from eddyline.runtime.records import History
     from eddyline.spark.filters.guard import Guard
     from eddyline.spark.operator import Batch, Observed, Site
@@ -290,7 +291,7 @@ class FilterOperator(Operator):
             order=loop.order,
             profile=loop.window.profile(),
             texts=part.texts,
-            is_adaptive=loop.is_adaptive,
+            is_adaptive=loop.is_adaptive and not loop.is_held,
             note=self._note(loop.component),
             totals=loop.totals,
             routes=() if loop.routes is None else loop.routes.views(),
@@ -309,9 +310,15 @@ class FilterOperator(Operator):
         """The loop of each part whose order is learned."""
         return tuple(each.loop for each in self.learning.values())
 
-    def lines(self) -> tuple[str, ...]:
+    @property
+    def pinnable(self) -> tuple[Pinnable, ...]:
+        """The order of each part that has several predicates."""
+        parts = (each for each in self.learning.values() if len(each.loop.filter_ids) > 1)
+        return tuple(each.pinnable for each in parts)
+
+    def lines(self, n_rows: int, seconds: float) -> tuple[str, ...]:
         """Return the orders in force and their costs in words, for the progress."""
-        return words.lines([each.record() for each in self.loops])
+        return words.lines([each.record() for each in self.loops], n_rows, seconds)
 
     def sections(self, history: History) -> list[Section]:
         """Return for people what the orders are, why, and what they did."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eddyline.data.sampling import seed_of
+from eddyline.filters.pin import FilterPin
 from eddyline.filters.routing_loop import MAX_ROWS
 from eddyline.query.predicates import FunctionPredicate
 from eddyline.runtime.budget import Budget
@@ -127,6 +128,11 @@ class NativePart:
             return min(prob, self.loop.options.sample_prob)
         return min(prob, MAX_CODES * self.loop.options.window_rows / expected_rows)
 
+    @property
+    def pinnable(self) -> FilterPin:
+        """The order, which a person may pin."""
+        return FilterPin(self.loop)
+
     def learn(self, observed: Sequence[Observed], batch: Batch) -> list[JournalEntry]:
         """Take in the outcome codes of jobs."""
         entries = []
@@ -187,7 +193,8 @@ class ArrowPart:
             batch_id=batch_id,
             state=loop.snapshot() if loop.is_adaptive else None,
             # Partial bits are only valid under the order they were taken: then the driver decides.
-            may_switch=loop.policy.needs_all_bits or batch_id < 0,
+            may_switch=not loop.is_held and (loop.policy.needs_all_bits or batch_id < 0),
+            held=loop.order if loop.is_held else None,
             carries_errors=self.carries_errors,
             query=self.query,
             attributes=loop.routes.attributes if is_learning and loop.routes else (),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from eddyline.filters.crossings import CrossingPlan, plan_crossings
 from eddyline.filters.loop import FilterLoop
+from eddyline.filters.pin import FilterPin
 from eddyline.filters.view import CrossingView
 from eddyline.runtime.journal import JournalEntry
 from eddyline.stats.profile import merge
@@ -109,6 +110,8 @@ class StagedPart:
     def _choose(self, n_rows: int, batch_id: int) -> list[JournalEntry]:
         """Cut the order into crossings anew, where that pays for as many rows as a job has."""
         loop, before = self.loop, self._names()
+        if loop.is_held:
+            return []
         can_stage = loop.is_adaptive and loop.policy.needs_all_bits and loop.table is None
         plan = None
         if can_stage and not loop.is_warming:
@@ -134,6 +137,20 @@ class StagedPart:
                 self._stage(number, each, is_last=number == len(crossings))
                 for number, each in enumerate(crossings, 1)
             )
+
+    def cross_once(self) -> None:
+        """Put all predicates in one crossing."""
+        self._adopt(None)
+
+    def hold(self, *, is_held: bool) -> None:
+        """Let the orders of crossings stay as they are, or adapt again."""
+        for each in self._stages:
+            each.loop.is_held = is_held
+
+    @property
+    def pinnable(self) -> StagedPin:
+        """The order and its crossings, which a person may pin."""
+        return StagedPin(self)
 
     def _stage(self, number: int, filters: Order, *, is_last: bool) -> ArrowPart:
         whole, loop = self.whole, self.loop
@@ -165,3 +182,26 @@ class StagedPart:
             return ()
         found = zip(self._plan.crossings, self._plan.shares, strict=True)
         return tuple(CrossingView(filters, share) for filters, share in found)
+
+
+class StagedPin(FilterPin):
+    """The order of all crossings: another one is for one crossing, that in force keeps several."""
+
+    def __init__(self, part: StagedPart) -> None:
+        super().__init__(part.loop)
+        self.part = part
+
+    def adopt(self, plan: list[str]) -> None:
+        """Put another order in force."""
+        super().adopt(plan)
+        self.part.cross_once()
+
+    def hold(self, plan: list[str]) -> None:
+        """Put an order in force, and keep it there with its crossings."""
+        super().hold(plan)
+        self.part.hold(is_held=True)
+
+    def release(self) -> None:
+        """Let the order and its crossings adapt again."""
+        super().release()
+        self.part.hold(is_held=False)

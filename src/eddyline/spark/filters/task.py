@@ -119,6 +119,8 @@ class FilterTask:
     """Attributes that are handed over as further arguments, as doubles."""
     reads: tuple[frozenset[str], ...] = ()
     """The columns that each predicate reads."""
+    held: tuple[int, ...] | None = None
+    """The order that a person has pinned; None if none has."""
     is_guarded: bool = False
     """Whether the first argument says on which rows predicates are evaluated; the others pass."""
 
@@ -210,6 +212,8 @@ class FilterTask:
         )
         if self.state is not None:
             loop.restore(self.state)
+        if self.held is not None:
+            loop.order = self.held
         _loops[self.run_id] = loop
         while len(_loops) > MAX_RUNS:
             _loops.popitem(last=False)

@@ -11,23 +11,19 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
-import numpy as np
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from eddyline.errors import StateError
 from eddyline.joins.caches.loop import JoinCaches
 from eddyline.joins.grid_choice import chosen_grid
-from eddyline.joins.grid_loop import GridLoop, split_text
+from eddyline.joins.grid_loop import GridLoop
 from eddyline.joins.loop import JoinLoop
 from eddyline.joins.operator.probe_counts import JoinWork
 from eddyline.joins.plan import COMPONENT, BatchPlan
 from eddyline.joins.profile import JoinProfile
 from eddyline.joins.state_part import JoinPart
-from eddyline.joins.view import STATIC, InputView, JoinRecord, JoinView, PipelineView, ProbeView
 from eddyline.options import JoinOptions
-from eddyline.query.windows import UnboundedWindow
 from eddyline.spark.analysis import arrow_schema
 from eddyline.spark.arrow_tasks import BUCKET
 from eddyline.spark.buckets import ADAPTIVE, REPORT, BucketReports
@@ -35,31 +31,25 @@ from eddyline.spark.joins.bound import bind_join
 from eddyline.spark.joins.input_steps import operators_of_inputs
 from eddyline.spark.joins.inputs import JoinInputs
 from eddyline.spark.joins.placement import placed
+from eddyline.spark.joins.shown import Shown
 from eddyline.spark.joins.task import BatchWorker, OnceWorker, Shape
-from eddyline.spark.operator import Laid, Operator, Pending
+from eddyline.spark.operator import Laid, Pending
 from eddyline.spark.run.observed_metrics import PendingMetrics
-from eddyline.state.late_rows import late_rows, settle_late
+from eddyline.state.late_rows import settle_late
 from eddyline.state.repartitioning import Moved, buckets_for
-from eddyline.state.rows import ALWAYS
-from eddyline.watch import joins as words
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
-    import pyarrow as pa
     from pyspark.sql import DataFrame
 
     from eddyline.joins.plan import BucketReport
     from eddyline.query.steps import JoinStep
     from eddyline.runtime.journal import JournalEntry
-    from eddyline.runtime.operator import Record
-    from eddyline.runtime.records import History
     from eddyline.spark.joins.bound import BoundJoin
-    from eddyline.spark.joins.layout import JoinInput
     from eddyline.spark.operator import Batch, Observed, Site
     from eddyline.state.manifest import StatePart
     from eddyline.state.place import StatePlace
-    from eddyline.watch.sections import Section
 
 
 class LearnedJoin(msgspec.Struct):
@@ -71,7 +61,7 @@ class LearnedJoin(msgspec.Struct):
     n_results: int
 
 
-class JoinOperator(Operator):
+class JoinOperator(Shown):
     """A join over micro-batches, and what has been learned of it.
 
     Args:
@@ -270,128 +260,6 @@ class JoinOperator(Operator):
         self._newest = n_late.total(), n_results
         self.n_results += n_results
         self._loads = tuple(each.n_here for each in reports)
-
-    # -- what people see ------------------------------------------------------------------------
-
-    def late_rows(self, name: str) -> pa.Table:
-        """Return the rows of an input that came too late to be joined.
-
-        Raises:
-            StateError: they cannot be read.
-        """
-        return late_rows(self.place, name, self._last_batch, lambda: self._late_schema(name))
-
-    def _late_schema(self, name: str) -> pa.Schema:
-        layout = next(each for each in self.bound.source.layouts if each.name == name)
-        columns = [column for column, _ in (*layout.columns, *layout.keys_only)]
-        return to_arrow_schema(self.bound.fields_of(layout, columns), timezone="UTC")
-
-    def lines(self) -> tuple[str, ...]:
-        """Return the orders in force and what the windows hold in words, for the progress."""
-        return words.lines(self.records())
-
-    def sections(self, history: History) -> list[Section]:
-        """Return for people what the plan is, why, and what it did."""
-        return words.sections(self.view(), history)
-
-    def records(self) -> tuple[Record, ...]:
-        """Return the records of the pipelines and of the join after a batch."""
-        with self._lock:
-            files = [self.part.files(name) for name in self.graph.inputs]
-            joined = JoinRecord(
-                inputs=self.graph.inputs,
-                n_kept=tuple(sum(file.n_rows for file in each) for each in files),
-                n_bytes=tuple(sum(file.n_bytes for file in each) for each in files),
-                n_late=self._newest[0],
-                n_results=self._newest[1],
-                n_waiting=sum(map(self.part.n_waiting, self.graph.inputs)),
-            )
-        return (*self.loop.record().pipelines, joined)
-
-    def plan(self) -> dict[str, list[str]]:
-        """Return the order of each pipeline, by names."""
-        return {name: list(order) for name, order in self.loop.plan.items()}
-
-    def view(self) -> JoinView:
-        """Return the join as it stands."""
-        with self._lock:
-            loads = np.array(self._loads, dtype=np.float64)
-            mean = loads.mean() if loads.size else 0.0
-            return JoinView(
-                name=self.bound.name,
-                emits=self.bound.step.emits,
-                kind=self.bound.step.kind,
-                inputs=tuple(map(self._input_view, self.bound.inputs)),
-                pipelines=tuple(map(self._pipeline_view, self.graph.inputs)),
-                caches=self.caches.views(),
-                keys=tuple(map(str, self.bound.step.keys)),
-                grid=self.grids.plan.shape,
-                splits=tuple(map(split_text, self.grids.plan.splits)),
-                fullest=float(loads.max() / mean) if mean > 0 else float("nan"),
-                n_results=self.n_results,
-                is_adaptive=self.options.adaptive,
-                notes=tuple(self._notes()),
-            )
-
-    def _input_view(self, each: JoinInput) -> InputView:
-        counts, latest = self.inputs.counts[each.name], self.inputs.latest
-        low = ALWAYS if each.time is None else self.bound.event_time.low(each.name, latest)
-        files = self.part.files(each.name)
-        return InputView(
-            name=each.name,
-            stream=each.stream,
-            window=STATIC if each.time is None else each.window.text,
-            n_arrived=counts.n_arrived,
-            n_joined=self.n_joined[each.name],
-            n_late=self.part.n_late.get(each.name, 0),
-            n_untimed=counts.n_untimed,
-            latest=latest.get(each.name),
-            n_kept=sum(file.n_rows for file in files),
-            n_bytes=sum(file.n_bytes for file in files),
-            n_runs=len(files),
-            n_waiting=self.part.n_waiting(each.name),
-            awaited_from=low if low > ALWAYS else None,
-        )
-
-    def _pipeline_view(self, name: str) -> PipelineView:
-        probes, drop_fracs = [], self.loop.drop_fracs(name)
-        for other in self.loop.plan[name]:
-            done, drop_frac = self.work.probe(name, other), drop_fracs.get(other, float("nan"))
-            probes.append(ProbeView(other, done.n_in, done.n_out, done.ns, drop_frac))
-        return PipelineView(name, tuple(probes), self.loop.written[name])
-
-    def _notes(self) -> Iterator[str]:
-        if strict := [each.name for each in self.bound.inputs if each.time and not each.lateness]:
-            yield (
-                f"{', '.join(strict)} without a lateness: a row earlier than one of an earlier "
-                f"batch is late, and not joined (lateness='1 minute' of its stream waits for it)"
-            )
-        streams = (each for each in self.bound.inputs if each.time is not None)
-        if endless := [each.name for each in streams if each.window == UnboundedWindow()]:
-            yield (
-                f"{', '.join(endless)} [UNBOUNDED], as a stream without a window is: its rows are "
-                f"kept for ever ([RANGE 10 MINUTES] after its name lets them go)"
-            )
-        lows = self.bound.event_time.lows(self.inputs.latest)
-        silent = sorted(name for name, low in lows.items() if low == ALWAYS)
-        if silent and len(silent) < len(lows):
-            yield (
-                f"no row of {', '.join(silent)} has come yet, so nothing that could still join its "
-                f"rows leaves the windows of the others"
-            )
-        if (order := self.bound.order(self.inputs.latest)) is not None:
-            yield (
-                f"results wait for event time: no earlier row of {', '.join(order.awaited)} may "
-                f"come any more; all rows are joined in one task"
-            )
-        if (asked := self.bound.partners({})) is not None and asked.time is not None:
-            yield (
-                f"a row of {asked.left} without a partner is known once no row of {asked.right} "
-                f"can come in its window any more: rows that wait at the end of a run are decided "
-                f"in a later one; all rows are joined in one task"
-            )
-        if not self.options.adaptive:
-            yield "adaptation is switched off: orders stand as written"
 
     # -- saving ---------------------------------------------------------------------------------
 

@@ -25,6 +25,8 @@ from eddyline.rules.description import counts_of, entries_of, rule_view, to_come
 from eddyline.rules.loop import RuleLoop
 from eddyline.rules.profile import SharingProfile
 from eddyline.rules.view import COMPONENT, RuleCount
+from eddyline.runtime.counters import Figures
+from eddyline.runtime.pins import AsItStands
 from eddyline.runtime.reports import decisions_of
 from eddyline.spark.operator import Laid, Operator, Pending
 from eddyline.spark.rules.binding import session_settings
@@ -244,7 +246,7 @@ class RuleOperator(Operator):
             load=compiled.load,
             plan=compiled.loop.plan,
             is_measured=compiled.loop.is_measured,
-            options=self.options,
+            options=replace(self.options, adaptive=compiled.loop.is_learning),
             run_id=f"{batch.id}.{self._n_learned}",
             batch_id=batch.id,
             name=self.store.name,
@@ -311,7 +313,17 @@ class RuleOperator(Operator):
         """The loop of the rules that run."""
         return (self.compiled.loop,)
 
-    def lines(self) -> tuple[str, ...]:
+    @property
+    def pinnable(self) -> tuple[AsItStands, ...]:
+        """How the rules that run are looked for."""
+        loop = self.compiled.loop
+        return (AsItStands(loop, lambda: str(loop.plan)),)
+
+    def figures(self) -> Figures:
+        """Return how many rules do not run."""
+        return Figures(n_skipped_rules=len(self.skipped))
+
+    def lines(self, n_rows: int, seconds: float) -> tuple[str, ...]:  # noqa: ARG002
         """Return the plan in words, for the progress."""
         return words.lines([self.compiled.loop.record()])
 

@@ -28,10 +28,11 @@ from eddyline.spark.rules.named_stream import engine_of
 from eddyline.spark.rules.operator import RuleOperator
 from eddyline.spark.rules.output import MatchesColumn, keep_matched, keep_unmatched
 from eddyline.spark.rules.udf import with_counts
+from eddyline.spark.run.job import settings_of
 from eddyline.spark.run.job_reports import WAIT_S, JobReports
-from eddyline.spark.run.run import settings_of
 from eddyline.watch import rules as words
 from eddyline.watch.formatting import counted
+from eddyline.watch.html.fragment import fragment
 from eddyline.watch.html.report import write_report
 from eddyline.watch.sections import RunView, arranged
 from eddyline.watch.terminal.explain import explain
@@ -358,6 +359,12 @@ class RuleSet(RulesWithAlerts):
         view = self.view()
         sections = arranged(words.sections(view, self._reports.history()))
         return explain(view.name, sections, width=width)
+
+    def _repr_html_(self) -> str:
+        """Return the explanation for notebooks; the rules before there is one."""
+        if self._shown is None:
+            return fragment(self.name, [], steps=self.text.splitlines())
+        return fragment(self.name, words.sections(self.view(), self._reports.history()))
 
     def view(self) -> RuleView:
         """Return the rules as they stand, as values: over the input they last met.

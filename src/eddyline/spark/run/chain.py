@@ -9,7 +9,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from eddyline.errors import StateError
+from eddyline.errors import PlanError, StateError
+from eddyline.registry import unknown
 from eddyline.spark.operator import Batch, Stateful, collected
 from eddyline.state.manifest import RESTORE
 
@@ -18,8 +19,10 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
+    from eddyline.runtime.counters import Figures
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.operator import Record
+    from eddyline.runtime.pins import Pinnable
     from eddyline.runtime.records import History
     from eddyline.spark.operator import Observed, Operator, Pending
     from eddyline.state.manifest import Manifest, ManifestFolder, StatePart
@@ -179,6 +182,26 @@ class Chain:
         """Return the decisions that were taken outside of ``learn`` since the last call."""
         return [entry for each in self.operators for entry in each.take_entries()]
 
+    # -- what a person pins ---------------------------------------------------------------------
+
+    def pinnable(self, name: str | None = None) -> dict[str, Pinnable]:
+        """Return the plans that a person may pin, by component.
+
+        Args:
+            name: an operator or a component; all of the query if omitted.
+
+        Raises:
+            PlanError: there is none of that name, or none at all.
+        """
+        of = {pin.component: (each.name, pin) for each in self.operators for pin in each.pinnable}
+        found = {at: pin for at, (own, pin) in of.items() if name in (None, at, own)}
+        if of and not found:
+            raise PlanError(unknown("component", str(name), list(of)), component=name)
+        if not found:
+            msg = "the query has no plan to pin: none of its operators has a choice"
+            raise PlanError(msg)
+        return found
+
     # -- what people see ------------------------------------------------------------------------
 
     def plan(self) -> Any:
@@ -190,9 +213,13 @@ class Chain:
         """Return the state of each part of each operator after a batch."""
         return tuple(record for each in self.operators for record in each.records())
 
-    def lines(self) -> tuple[str, ...]:
-        """Return the plans in force in words, for the progress."""
-        return tuple(line for each in self.operators for line in each.lines())
+    def figures(self) -> dict[str, Figures]:
+        """Return how each operator stands, by its name."""
+        return {each.name: each.figures() for each in self.operators}
+
+    def lines(self, n_rows: int, seconds: float) -> tuple[str, ...]:
+        """Return the plans in force in words, for the progress; see ``Operator.lines``."""
+        return tuple(line for each in self.operators for line in each.lines(n_rows, seconds))
 
     def sections(self, history: History) -> list[Section]:
         """Return for people what the operators do, and why."""

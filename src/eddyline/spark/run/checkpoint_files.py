@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 from eddyline.errors import OptionError, StateError
+from eddyline.runtime.checkpoint import OWN, SPARK, write_format
 from eddyline.spark.sinks.sinks import folder_of, temporary_folder
 
 
@@ -17,7 +18,7 @@ class CheckpointFiles:
         folder: the folder as it was given; without one, a temporary one that goes with its run.
 
     Raises:
-        StateError: it is a file.
+        StateError: it is a file, is of a later version of eddyline, or cannot be written.
     """
 
     def __init__(self, folder: str | Path | None) -> None:
@@ -27,10 +28,11 @@ class CheckpointFiles:
             msg = f"the checkpoint {given} is a file; give a folder"
             raise StateError(msg, path=str(given))
         self.folder = given or Path(temporary_folder())
-        self.spark = self.folder / "spark"
+        self.spark = self.folder / SPARK
         """Spark's own checkpoint."""
-        self.own = self.folder / "eddyline"
-        """What eddyline keeps: journal, learned state, and state of windows."""
+        self.own = self.folder / OWN
+        """What eddyline keeps; see ``runtime.checkpoint``."""
+        write_format(self.own)
 
     @property
     def has_started(self) -> bool:
@@ -78,7 +80,7 @@ class CheckpointFiles:
 
 def has_started(checkpoint: Path) -> bool:
     """Return whether a run has left offsets in a checkpoint."""
-    return (checkpoint / "spark" / "metadata").exists()
+    return (checkpoint / SPARK / "metadata").exists()
 
 
 def _remove(path: Path) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import threading
 import time
 import weakref
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import Observation
@@ -14,7 +16,9 @@ from pyspark.sql import functions as F
 
 from eddyline.errors import EddylineError, OptionError, QueryError, StateError
 from eddyline.registry import unknown
-from eddyline.runtime.journal import Journal, JournalEntry
+from eddyline.runtime.checkpoint import LEARNED, STATE
+from eddyline.runtime.journal import JournalEntry
+from eddyline.runtime.pins import BY_PERSON
 from eddyline.runtime.records import BatchRecord
 from eddyline.runtime.snapshot import SnapshotFile
 from eddyline.spark import interrupts
@@ -23,23 +27,27 @@ from eddyline.spark.operator import Batch, Stateful
 from eddyline.spark.run.chain import Chain
 from eddyline.spark.run.checkpoint_files import CheckpointFiles
 from eddyline.spark.run.failures import reworded
-from eddyline.spark.run.observed_metrics import PendingMetrics, has_told_all
+from eddyline.spark.run.job import SinkOutlet, count_of
+from eddyline.spark.run.observed_metrics import has_told_all
 from eddyline.spark.run.running_query import RunFace
+from eddyline.spark.run.steering import Steering
 from eddyline.spark.run.triggers import spark_trigger
 from eddyline.spark.sinks.files import file_system, uri_of
 from eddyline.state.manifest import ManifestFolder
+from eddyline.watch.metrics import metrics_of
+from eddyline.watch.run_log import RunLog
 from eddyline.watch.sections import arranged, notes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping
     from pathlib import Path
 
     import pyarrow as pa
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from eddyline.spark.operator import Operator
-    from eddyline.spark.sinks.sinks import Sink
+    from eddyline.spark.run.job import Job, Outlet
+    from eddyline.watch.metrics import Metric
     from eddyline.watch.sections import Section
 
 REPORT_WAIT_S = 10.0
@@ -47,68 +55,6 @@ REPORT_WAIT_S = 10.0
 
 TOLD_WAIT_S = 0.1
 """The same once Spark has told what all jobs observed (s): no job of the sink has run the batch."""
-
-
-class Outlet(Protocol):
-    """Takes the rows of a run: one sink, or one for each of several queries."""
-
-    def begin(self, *, continues: bool) -> None:
-        """Get ready; see ``sinks.Sink.begin``."""
-        ...
-
-    def write(self, df: DataFrame, batch_id: int) -> Callable[[float], int]:
-        """Write the rows of one micro-batch; returns a function that waits for their number."""
-        ...
-
-
-@dataclass(frozen=True)
-class Job:
-    """The work of a run: a query and its operators."""
-
-    name: str
-    """Of the query; unique among those that run."""
-    text: str
-    """The query as it was written."""
-    identity: str
-    """Learned state is of use only for a job of the same identity."""
-    source: DataFrame
-    """The stream."""
-    settings: Mapping[str, str]
-    """Its options, as texts."""
-    operators: Callable[[Path], Sequence[Operator]]
-    """Returns the operators, with nothing learned yet; it is told the folder of the checkpoint."""
-    state: str | None = None
-    """Folder of durable state; in the checkpoint if omitted."""
-    steps: tuple[str, ...] = ()
-    """Its steps, as lines of a tree."""
-    columns: Mapping[str, str] = field(default_factory=dict)
-    """Name and Spark type of each output column."""
-    rename: str = "another name"
-    """Advice on choosing another name, for errors."""
-
-
-def settings_of(options: Any) -> dict[str, str]:
-    """Return the fields of an options object as texts."""
-    return {name: str(getattr(options, name)) for name in options.__dataclass_fields__}
-
-
-class SinkOutlet:
-    """All rows go to one sink."""
-
-    def __init__(self, sink: Sink) -> None:
-        self.sink = sink
-        self.notes = sink.notes
-
-    def begin(self, *, continues: bool) -> None:
-        """Let the sink get ready."""
-        self.sink.begin(continues=continues)
-
-    def write(self, df: DataFrame, batch_id: int) -> Callable[[float], int]:
-        """Write the rows of one micro-batch."""
-        kept = Observation()
-        result = df.observe(kept, F.count(F.lit(1)).alias("n"))
-        self.sink.write(result, batch_id)
-        return lambda timeout_s: _count(kept, timeout_s)
 
 
 class Run(RunFace):
@@ -134,20 +80,27 @@ class Run(RunFace):
         self._files = CheckpointFiles(checkpoint)
         outlet.begin(continues=self._files.has_started)
         self.checkpoint = self._files.folder
-        self.state = job.state or str(self._files.own / "state")
+        self.state = job.state or str(self._files.own / STATE)
         """Folder of durable state, whether there is some or not."""
         self.chain = self._chain()
-        self._lock = threading.Lock()
-        self._records: list[BatchRecord] = []
-        self._journal = Journal(self._files.own / "journal.jsonl")
-        self._snapshot = SnapshotFile(self._files.own / "state.json", job.identity)
+        self._log = RunLog(self._files.own, is_kept=not self._files.is_temporary)
+        self.steering = Steering(
+            self._files.own / "pins.json",
+            chain=lambda: self.chain,
+            note=self._noted,
+            last_batch=lambda: self._last_batch,
+        )
+        self._snapshot = SnapshotFile(self._files.own / LEARNED, job.identity)
+        self._counting = threading.Lock()
         self._last_batch = -1
+        self._n_rows_before = 0
         self._error: BaseException | None = None
         try:
             self._restore()
+            self.steering.apply()
             warn_without_lateness(self.chain.operators, self.source)
             self.streaming_query: StreamingQuery = self._started(chosen)
-            _started_runs.add(self)
+            _started_runs[next(_numbers)] = self
         except BaseException:
             self._files.clean_up()
             raise
@@ -200,14 +153,14 @@ class Run(RunFace):
         except PySparkException as error:
             msg = f"{trigger} is no trigger: {error}; use an interval such as '5 seconds'"
             raise OptionError(msg, trigger=trigger) from error
+        self._log.write(self.run_view)
         return writer.start()
 
     # -- one micro-batch ----------------------------------------------------------------------
 
     def _on_batch(self, df: DataFrame, batch_id: int) -> None:
         started = time.monotonic()
-        before = self._records[-1].n_rows if self._records else 0
-        batch = Batch(batch_id, before, is_first=self._last_batch < 0)
+        batch = Batch(batch_id, self._n_rows_before, is_first=self._last_batch < 0)
         try:
             n_rows, n_kept = self._process(df, batch)
             seconds = time.monotonic() - started
@@ -218,22 +171,35 @@ class Run(RunFace):
                 seconds,
                 time.time(),
                 self.chain.records(),
-                self.chain.lines(),
+                (*self.chain.lines(n_rows, seconds), *self.steering.lines()),
+                kept_by=self.outlet.kept_by,
             )
-            with self._lock:
-                self._records.append(record)
+            self._log.add(record)
+            self._n_rows_before = n_rows
             if batch_id > self._last_batch:
                 self._last_batch = batch_id
+                self._snapshot.counters.count(record)
                 self._snapshot.save(self.chain.snapshot(), batch_id)
+            self._log.show(self.run_view)
         except BaseException as error:  # noqa: BLE001 - raised again, reworded
             self._check_goes_on()  # whatever a job says that was stopped
             self._error = error
+            if isinstance(error, Exception):
+                self._count_failure()
             # In as few words as there are: Spark prints them all.
-            raise self._reworded(error) from None
+            raised = self._reworded(error)
+            self._log.write(self.run_view, "failed", f"{type(raised).__name__}: {raised}")
+            raise raised from None
+
+    def _count_failure(self) -> None:
+        self._snapshot.counters.n_failures += 1
+        with contextlib.suppress(StateError):  # the failure is what is said
+            self._snapshot.save_counters()
 
     def _process(self, df: DataFrame, batch: Batch) -> tuple[int, int]:
         """Run one batch, commit its state, and learn from it; returns the rows in and out."""
         chain, arrived = self.chain, Observation()
+        self.steering.apply()
         chain.open(batch)
         source = df.observe(arrived, F.count(F.lit(1)).alias("n"))
         result, awaited = chain.lay(df, batch, source)
@@ -250,10 +216,10 @@ class Run(RunFace):
         entries = chain.take_entries()
         # A batch that runs again after a failure was counted before, and counts once.
         if batch.id > self._last_batch:
-            entries += chain.learn(seen, batch)
-        with self._lock:
-            self._journal.extend(entries)
-        n_rows = _count(arrived, max(0.0, deadline - time.monotonic()))
+            with self.steering.deciding:
+                entries += chain.learn(seen, batch)
+        self._noted(entries)
+        n_rows = count_of(arrived, max(0.0, deadline - time.monotonic()))
         return n_rows, kept(max(0.0, deadline - time.monotonic()))
 
     def _check_goes_on(self) -> None:
@@ -265,13 +231,19 @@ class Run(RunFace):
         if hasattr(self, "streaming_query") and not self.streaming_query.isActive:
             raise interrupts.BatchInterrupted from None
 
+    def _noted(self, entries: list[JournalEntry]) -> None:
+        """Append decisions to the journal."""
+        with self._counting:
+            self._log.note(entries)
+            self._snapshot.counters.count_decisions(entries)
+
     def _restore(self) -> None:
         """Continue from what an earlier run of the same query has learned."""
         saved = self._snapshot.load()
         if saved is None:
             return
         if isinstance(saved, str):
-            self._journal.extend([JournalEntry(-1, "run", "drop_state", evidence={"why": saved})])
+            self._noted([JournalEntry(-1, "run", "drop_state", evidence={"why": saved})])
             return
         state, last_batch = saved
         try:
@@ -280,11 +252,11 @@ class Run(RunFace):
             # What was learned only saves work; without it the run starts with the plan as written.
             self.chain = self._chain()
             why = {"why": error.message}
-            self._journal.extend([JournalEntry(-1, "run", "drop_state", evidence=why)])
+            self._noted([JournalEntry(-1, "run", "drop_state", evidence=why)])
             return
         self._last_batch = last_batch
         plan = self.chain.plan()
-        self._journal.extend([JournalEntry(self._last_batch, "run", "restore", after=plan)])
+        self._noted([JournalEntry(self._last_batch, "run", "restore", after=plan)])
 
     # -- what a person sees -------------------------------------------------------------------
 
@@ -331,17 +303,27 @@ class Run(RunFace):
 
     def sections(self) -> list[Section]:
         """Return the explanation of the run."""
-        return arranged([*self.chain.sections(self._history()), *notes(self.notes)])
+        found = self.chain.sections(self._history())
+        return arranged([*found, *self.steering.sections(), *notes(self.notes)])
 
     @property
     def records(self) -> list[BatchRecord]:
-        """Records of the micro-batches of this run."""
-        with self._lock:
-            return list(self._records)
+        """Records of the micro-batches of this run; of many, older ones stand for several."""
+        return self._log.records
+
+    def metrics(self) -> tuple[Metric, ...]:
+        """Return the metrics of the run; see ``RunFace.metrics``."""
+        return metrics_of(
+            self.name,
+            self._snapshot.counters,
+            is_running=self.isActive,
+            n_pinned=len(self.steering.views()),
+            records=self.chain.records(),
+            figures=self.chain.figures(),
+        )
 
     def _entries(self) -> tuple[JournalEntry, ...]:
-        with self._lock:
-            return tuple(self._journal)
+        return self._log.entries
 
     def _settings(self) -> Mapping[str, str]:
         return self.job.settings
@@ -366,7 +348,7 @@ class Run(RunFace):
             self._files.clean_up()
             raise self._reworded(error) from None
         if ended:
-            self._files.clean_up()
+            self._end()
         return ended
 
     def process_all_available(self) -> None:
@@ -377,10 +359,19 @@ class Run(RunFace):
             self._files.clean_up()
             raise self._reworded(error) from None
 
-    def stop(self) -> None:
-        """Stop the run."""
+    def stop(self, *, why: str | None = None) -> None:
+        """Stop the run; see ``RunFace.stop``."""
+        was_active = self.isActive
         interrupts.cancel_jobs_once_stopped(self.streaming_query, self.source.sparkSession)
         self.streaming_query.stop()
+        if was_active:
+            evidence = BY_PERSON if why is None else {"why": why}
+            self._noted([JournalEntry(self._last_batch, "run", "stop", evidence=evidence)])
+        self._end()
+
+    def _end(self) -> None:
+        """Keep how the run stood at its end."""
+        self._log.write(self.run_view, "ended")
         self._files.clean_up()
 
     def _reworded(self, error: BaseException) -> BaseException:
@@ -388,12 +379,18 @@ class Run(RunFace):
         return reworded(self._error if isinstance(self._error, EddylineError) else error, self.name)
 
 
-_started_runs: weakref.WeakSet[Run] = weakref.WeakSet()
+_numbers = itertools.count()
+_started_runs: weakref.WeakValueDictionary[int, Run] = weakref.WeakValueDictionary()
+
+
+def started_runs() -> list[Run]:
+    """Return the runs of this process that somebody knows of or that run, in their order."""
+    return list(_started_runs.values())
 
 
 def active_runs() -> list[Run]:
     """Return the runs of this process that have not ended."""
-    return [run for run in _started_runs if run.isActive]
+    return [run for run in started_runs() if run.isActive]
 
 
 def already_running(name: str, rename: str) -> QueryError:
@@ -403,9 +400,3 @@ def already_running(name: str, rename: str) -> QueryError:
         f"another name: {rename}"
     )
     return QueryError(msg, query=name)
-
-
-def _count(observation: Observation, timeout_s: float) -> int:
-    """Return the number of rows observed, 0 if no job has run."""
-    metrics = PendingMetrics(observation).get(timeout_s) or {}
-    return int(metrics.get("n") or 0)

@@ -5,19 +5,22 @@ from __future__ import annotations
 import contextlib
 from abc import abstractmethod
 from dataclasses import asdict
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from rich.console import Console
 
 from eddyline.errors import SourceError
-from eddyline.runtime.records import History
+from eddyline.runtime.records import History, n_batches
 from eddyline.spark import interrupts
+from eddyline.spark.run.steering import Steered
 from eddyline.spark.run.streaming_face import StreamingFace
 from eddyline.spark.sinks.asked import FILES
 from eddyline.spark.sinks.files import FileSink
 from eddyline.spark.sinks.sinks import MemorySink
 from eddyline.sql.parsing import quoted
 from eddyline.watch.formatting import count
+from eddyline.watch.html.fragment import fragment
 from eddyline.watch.html.report import write_report
 from eddyline.watch.sections import RunView, Section, Text
 from eddyline.watch.terminal.explain import explain
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.records import BatchRecord
     from eddyline.spark.sinks.sinks import Sink
+    from eddyline.watch.metrics import Metric
 
 
 LOOK_EVERY_S = 0.2
@@ -46,11 +50,11 @@ class RunGroup(Protocol):
     def isActive(self) -> bool:
         """Whether they are still running."""
 
-    def stop(self, names: Collection[str]) -> None:
+    def stop(self, names: Collection[str], *, why: str | None = None) -> None:
         """Take queries out once the micro-batch that is written is done."""
 
 
-class RunFace(StreamingFace):
+class RunFace(StreamingFace, Steered):
     """A query that runs; behaves like Spark's StreamingQuery."""
 
     name: str
@@ -87,7 +91,23 @@ class RunFace(StreamingFace):
     @property
     @abstractmethod
     def records(self) -> list[BatchRecord]:
-        """Records of the micro-batches of this run."""
+        """Records of the micro-batches of this run, oldest first.
+
+        Their number is limited: of many, older ones are merged, and stand for several batches
+        each (``n_batches``); rows and times add up.
+        """
+
+    def records_after(self, batch_id: int) -> list[BatchRecord]:
+        """Return the records of the micro-batches after one, the oldest first."""
+        newest = takewhile(lambda each: each.batch_id > batch_id, reversed(self.records))
+        return list(newest)[::-1]
+
+    @abstractmethod
+    def metrics(self) -> tuple[Metric, ...]:
+        """Return the metrics of the run; counters are of the query's whole life, with restarts.
+
+        Queries that run together have one set of metrics, of all of them.
+        """
 
     @abstractmethod
     def _entries(self) -> tuple[JournalEntry, ...]:
@@ -98,8 +118,12 @@ class RunFace(StreamingFace):
         """Return the options of the query, as texts."""
 
     @abstractmethod
-    def stop(self) -> None:
-        """Stop the run."""
+    def stop(self, *, why: str | None = None) -> None:
+        """Stop the run; a batch that is under way runs again when the query is started anew.
+
+        Args:
+            why: the reason, for the journal; if omitted, a person has decided it.
+        """
 
     # -- what a person sees ---------------------------------------------------------------------
 
@@ -107,9 +131,22 @@ class RunFace(StreamingFace):
         """Return the plan in force and why, in words."""
         return explain(self.name, self.sections(), steps=self.steps, width=width)
 
+    def _repr_html_(self) -> str:
+        """Return the explanation for notebooks."""
+        return fragment(self.name, self.sections(), steps=self.steps)
+
+    @property
+    def decisions(self) -> tuple[JournalEntry, ...]:
+        """Every decision so far, as values; see ``journal``."""
+        return self._entries()
+
     @property
     def journal(self) -> list[dict[str, Any]]:
-        """Every decision so far, as rows."""
+        """Every decision so far, as rows.
+
+        Its size is limited: of very many, the oldest findings of tasks go first and changes of
+        plans last; an entry ``left_out`` counts what went.
+        """
         return [asdict(entry) for entry in self._entries()]
 
     def run_view(self) -> RunView:
@@ -189,7 +226,8 @@ class RunFace(StreamingFace):
         """Say how the run goes on one line."""
         records = self.records
         n_rows, n_kept = sum(r.n_rows for r in records), sum(r.n_kept for r in records)
-        batches = "1 batch" if len(records) == 1 else f"{count(len(records))} batches"
+        n = n_batches(records)
+        batches = "1 batch" if n == 1 else f"{count(n)} batches"
         if not hasattr(self, "streaming_query"):
             return f"<run {self.name!r}: not started>"
         how = "running" if self.isActive else "ended"
@@ -203,7 +241,7 @@ class RunFace(StreamingFace):
     def __exit__(self, *_: object) -> None:
         """Stop the run, if it runs."""
         if self.isActive:
-            self.stop()
+            self.stop(why="the block that it was started in has ended")
 
 
 def explanations(runs: Iterable[RunFace], *, width: int = 100) -> Iterator[str]:
@@ -219,17 +257,22 @@ def explanations(runs: Iterable[RunFace], *, width: int = 100) -> Iterator[str]:
             told.setdefault(run.group, run.name)
 
 
-def stop_runs(runs: Iterable[RunFace]) -> None:
-    """Stop runs; those that run together at the same micro-batch, so that none misses rows."""
+def stop_runs(runs: Iterable[RunFace], *, why: str | None = None) -> None:
+    """Stop runs; those that run together at the same micro-batch, so that none misses rows.
+
+    Args:
+        runs: the runs.
+        why: the reason, for the journal; if omitted, a person has decided it.
+    """
     together: dict[RunGroup, list[str]] = {}
     for run in runs:
         if run.group is not None:
             together.setdefault(run.group, []).append(run.name)
         elif run.isActive:
-            run.stop()
+            run.stop(why=why)
     for group, names in together.items():
         if group.isActive:
-            group.stop(names)
+            group.stop(names, why=why)
 
 
 def watch(runs: Sequence[RunFace], *, quiet: bool = False, stops: bool = True) -> None:
@@ -255,7 +298,7 @@ def watch(runs: Sequence[RunFace], *, quiet: bool = False, stops: bool = True) -
             while active and not is_interrupted():
                 active = [run for run in active if not _has_ended(run, lines[run.name])]
         except BaseException:
-            stop_runs(runs)
+            stop_runs(runs, why="another query that was watched with it failed")
             raise
         for run in active:
             lines[run.name].end("stopped" if stops else "goes on")
@@ -274,6 +317,7 @@ def watch(runs: Sequence[RunFace], *, quiet: bool = False, stops: bool = True) -
 def _has_ended(run: RunFace, line: ProgressLine) -> bool:
     """Wait a little, show the batches that have ended meanwhile, and say whether the run has."""
     ended = run.await_termination(LOOK_EVERY_S)
-    for record in run.records[line.n_batches :]:
-        line.update(record)
+    for record in run.records:
+        if record.batch_id > line.last_batch:
+            line.update(record)
     return ended

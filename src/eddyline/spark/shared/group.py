@@ -11,7 +11,8 @@ import msgspec
 from eddyline.data.durable_files import replace_file
 from eddyline.errors import StateError
 from eddyline.query.steps import tree
-from eddyline.spark.run.run import Job, Run
+from eddyline.spark.run.job import Job
+from eddyline.spark.run.run import Run
 from eddyline.spark.run.running_query import RunFace, stop_runs
 from eddyline.spark.shared.companions import (
     LISTED,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from eddyline.spark.shared.companions import Start
     from eddyline.spark.shared.evaluation import Evaluation
     from eddyline.spark.shared.outlet import Member
+    from eddyline.watch.metrics import Metric
 
 LOOK_EVERY_S = 0.5
 """Time between two looks at a query that others go on without (s)."""
@@ -81,7 +83,7 @@ def start_together(
             if start.query.name not in runs:
                 runs[start.query.name] = _alone(start, checkpoint, place, notes)
     except BaseException:
-        stop_runs(runs.values())
+        stop_runs(runs.values(), why="a query that was to start with it did not")
         raise
     return [runs[start.query.name] for start in starts]
 
@@ -181,7 +183,7 @@ class SharedQueries:
         """Return whether a query of that name is among those that run."""
         return name in self.outlet.members and self.run.isActive
 
-    def stop(self, names: Collection[str]) -> None:
+    def stop(self, names: Collection[str], *, why: str | None = None) -> None:
         """Take queries out, once the micro-batch that is written is done; the last stop all.
 
         Those that stop all stay in the checkpoint as they are, and go on from there.
@@ -197,7 +199,7 @@ class SharedQueries:
                     self._save_members()
         if is_all:
             # Not under the lock: Spark waits for the micro-batch, which waits for the lock.
-            self.run.stop()
+            self.run.stop(why=why)
 
 
 class SharedQueryRun(RunFace):
@@ -211,6 +213,7 @@ class SharedQueryRun(RunFace):
         self.columns = member.query.columns
         self.sink = member.sink
         self.streaming_query = shared.run.streaming_query
+        self.steering = shared.run.steering
         self._member = member
 
     @property
@@ -248,13 +251,24 @@ class SharedQueryRun(RunFace):
 
     @property
     def records(self) -> list[BatchRecord]:
-        """Records of the micro-batches that the query was there for."""
-        kept = self._member.kept
+        """Records of the micro-batches that the query was there for; see ``RunFace.records``."""
+        return self._own(self.shared.run.records)
+
+    def records_after(self, batch_id: int) -> list[BatchRecord]:
+        """Return the records of the micro-batches after one, the oldest first."""
+        return self._own(self.shared.run.records_after(batch_id))
+
+    def _own(self, records: Sequence[BatchRecord]) -> list[BatchRecord]:
+        """Return the records of batches that the query was there for, with its own rows out."""
         return [
-            replace(record, n_kept=kept[record.batch_id])
-            for record in self.shared.run.records
-            if record.batch_id in kept
+            replace(record, n_kept=record.kept_by[self.name])
+            for record in records
+            if self.name in record.kept_by
         ]
+
+    def metrics(self) -> tuple[Metric, ...]:
+        """Return the metrics of all the queries that run together."""
+        return self.shared.run.metrics()
 
     def _entries(self) -> tuple[JournalEntry, ...]:
         return self.shared.run._entries()
@@ -285,6 +299,6 @@ class SharedQueryRun(RunFace):
     def _reworded(self, error: BaseException) -> BaseException:
         return self.shared.run._reworded(error)
 
-    def stop(self) -> None:
+    def stop(self, *, why: str | None = None) -> None:
         """Stop the query; the others go on. What is written already is finished first."""
-        self.shared.stop([self.name])
+        self.shared.stop([self.name], why=why)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -40,8 +40,8 @@ class Member:
     sink: Sink
     projections: tuple[str, ...]
     """Its output columns over the rows of all queries, as SQL."""
-    kept: dict[int, int] = field(default_factory=dict)
-    """Rows of each micro-batch that were its own."""
+    n_kept: int | None = None
+    """Rows of the last micro-batch that were its own; None if it was not there."""
     texts: tuple[str, ...] | None = None
     """Its output columns, where they can be taken out of one table of all queries' rows."""
     fields: tuple[tuple[str, bool], ...] = ()
@@ -100,6 +100,8 @@ class SharedOutlet:
         """Held while a micro-batch is written: a query leaves between two of them."""
         self.last_batch = -1
         """The last micro-batch that was written."""
+        self.kept_by: Mapping[str, int] = {}
+        """Rows of the last micro-batch by query."""
 
     def begin(self, *, continues: bool) -> None:
         """Let the sinks get ready."""
@@ -111,6 +113,8 @@ class SharedOutlet:
         with self.lock:
             found = [(place, self.members.get(name)) for place, name in enumerate(self.names())]
             here = [(place, each) for place, each in found if each is not None]
+            for _, each in here:
+                each.n_kept = None
             apart = [(place, each) for place, each in here if each.texts is None]
             together = [(place, each) for place, each in here if each.texts is not None]
             if apart:
@@ -118,7 +122,8 @@ class SharedOutlet:
             else:
                 _write_together(df, together, batch_id)
             self.last_batch = batch_id
-            n_kept = sum(each.kept.get(batch_id, 0) for _, each in here)
+            self.kept_by = {each.name: each.n_kept for _, each in here if each.n_kept is not None}
+            n_kept = sum(self.kept_by.values())
             return lambda _timeout_s: n_kept
 
     def _write_apart(
@@ -142,7 +147,7 @@ class SharedOutlet:
                 if member.name not in written:
                     part = _part(kept, place) if place in found else kept.limit(0)
                     member.sink.write(_own(part).selectExpr(*member.projections), batch_id)
-                member.kept[batch_id] = found.get(place, 0)
+                member.n_kept = found.get(place, 0)
             if together:
                 _write_together(kept, together, batch_id)
         finally:
@@ -249,7 +254,7 @@ def _write_together(rows: DataFrame, members: list[tuple[int, Member]], batch_id
         taken = own.get(place, np.zeros(0, np.int64))
         part = table.select([at[text] for text in member.texts or ()]).take(taken)
         member.sink.write(_Rows(part, member.fields), batch_id)  # type: ignore[arg-type]
-        member.kept[batch_id] = len(taken)
+        member.n_kept = len(taken)
 
 
 _NAME = re.compile(r"`(?:[^`]|``)+`|[^\W\d]\w*")

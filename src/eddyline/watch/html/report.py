@@ -7,23 +7,14 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from eddyline.errors import PluginError, SourceError
-from eddyline.watch.formatting import clipped, count, finite, one_line, out_of, per_second, value_in
-from eddyline.watch.html.figures import MAX_MARKS, MUTED, Colours, drawn
-from eddyline.watch.sections import (
-    SAME_WORDS,
-    Facts,
-    Figure,
-    Line,
-    Section,
-    Tile,
-    arranged,
-    decision_texts,
-)
+from eddyline.errors import SourceError
+from eddyline.watch.formatting import count, finite, one_line, out_of, per_second
+from eddyline.watch.html.figures import MAX_MARKS
+from eddyline.watch.html.parts import Figures, package, templates, told, wordings_of
+from eddyline.watch.sections import Facts, Figure, Line, Section, Tile, arranged
 from eddyline.watch.series import points_of
 
 if TYPE_CHECKING:
@@ -31,6 +22,9 @@ if TYPE_CHECKING:
 
     from eddyline.watch.sections import RunView
     from eddyline.watch.series import Point
+
+NEEDS = ("a report", "report")
+"""What needs the optional packages, and the extra that has them."""
 
 MAX_ENTRIES = 500
 """Most decisions of tasks, and of the driver, on the page: the newest."""
@@ -79,9 +73,9 @@ def write_reports(views: Sequence[RunView], path: str | Path) -> list[Path]:
     library = first.with_name(f"{first.stem}-plotly.js")
     files = [first.with_stem(f"{first.stem}-{name}") for name in _file_names(views)]
     pages = [(one_line(view.query), file.name) for view, file in zip(views, files, strict=True)]
-    index = _templates(_package("jinja2")).get_template("index.html").render(pages=pages)
+    index = templates(package("jinja2", NEEDS)).get_template("index.html").render(pages=pages)
     texts = [_page(view, library.name) for view in views]
-    plotly: str = _package("plotly.offline").get_plotlyjs()
+    plotly: str = package("plotly.offline", NEEDS).get_plotlyjs()
     made = zip([first, *files, library], [index, *texts, plotly], strict=True)
     return [_written(file, text) for file, text in made]
 
@@ -111,44 +105,32 @@ def check_packages() -> None:
     Raises:
         PluginError: an optional package that makes the page is not installed.
     """
-    _package("plotly.offline")
-    _package("jinja2")
-
-
-def _package(name: str) -> Any:
-    try:
-        return import_module(name)
-    except ImportError as error:
-        needed = name.partition(".")[0]
-        msg = (
-            f"a report needs the package {needed}; install it with: pip install 'eddyline[report]'"
-        )
-        raise PluginError(msg, package=needed) from error
+    package("plotly.offline", NEEDS)
+    package("jinja2", NEEDS)
 
 
 def _page(view: RunView, plotly_file: str = "") -> str:
     """Return a page; it has the plotting library in it, unless there is a file of it beside it."""
-    plotly, jinja2 = _package("plotly.offline"), _package("jinja2")
-    batches = view.history.batches
-    points, marks = points_of(batches), _marks(view.sections)
+    plotly, jinja2 = package("plotly.offline", NEEDS), package("jinja2", NEEDS)
+    points, marks = points_of(view.history.batches), _marks(view.sections)
     sections = arranged((*view.sections, *_work(points, marks)))
     page: str = (
-        _templates(jinja2)
+        templates(jinja2)
         .get_template("page.html")
         .render(
             view=view,
             when=_when(view),
             leads=[part for each in sections if not each.title for part in each.parts],
             tiles=[
-                *_tiles(points, len(batches)),
+                *_tiles(points),
                 *(t for each in sections for t in each.tiles),
             ],
-            notes=_notes(points, len(batches), marks),
+            notes=_notes(points, marks),
             sections=[each for each in sections if each.title],
             settings=_settings(view),
             of_driver=_journal(view, of_tasks=False),
             of_tasks=_journal(view, of_tasks=True),
-            figures=_Figures(),
+            figures=Figures(),
             plotly_file=plotly_file,
             plotly_js="" if plotly_file else plotly.get_plotlyjs(),
             max_rows=MAX_ROWS,
@@ -158,52 +140,11 @@ def _page(view: RunView, plotly_file: str = "") -> str:
     return page
 
 
-def _templates(jinja2: Any) -> Any:
-    """Return the templates; they escape every text."""
-    templates = jinja2.Environment(
-        loader=jinja2.PackageLoader("eddyline.watch.html"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    templates.filters |= {
-        "kind": lambda part: type(part).__name__,
-        "line": one_line,
-        "clipped": clipped,
-        "title": lambda text: one_line(text)[:1].upper() + one_line(text)[1:],
-        "count": count,
-        "side": lambda unit: "text" if unit == "text" else "number",
-        "cell": lambda value, unit: value_in(unit, value),
-    }
-    templates.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
-    return templates
-
-
-class _Figures:
-    """The figures of a page by their names, in the order in which the page asks for them."""
-
-    def __init__(self) -> None:
-        self.data: dict[str, Any] = {}
-        self._colours = Colours()
-
-    def add(self, figure: Figure) -> tuple[str, list[tuple[str, int]]]:
-        """Return the name of a figure on the page, and the meaning of its colours.
-
-        The colours are told for screens that are too narrow for labels on the lines.
-        """
-        name, slots = f"figure-{len(self.data)}", self._colours.slots_of(figure)
-        self.data[name] = drawn(figure, slots)
-        is_told = len(figure.lines) > 1
-        pairs = zip(figure.lines, slots, strict=True)
-        return name, [(line.name, slot) for line, slot in pairs if is_told and slot != MUTED]
-
-
 def _when(view: RunView) -> str:
     known = [each for each in view.history.batches if (finite(each.ended_at) or 0.0) > 0.0]
     if not known:
         return ""
-    began = known[0].ended_at - (finite(known[0].seconds) or 0.0)
+    began = known[0].began_at
     first, last = (datetime.fromtimestamp(at, UTC) for at in (began, known[-1].ended_at))
     if first == last:
         return f", {first:%Y-%m-%d %H:%M:%S} UTC"
@@ -211,7 +152,7 @@ def _when(view: RunView) -> str:
     return f", {first:%Y-%m-%d %H:%M:%S} to {until} UTC"
 
 
-def _tiles(points: Sequence[Point], n_batches: int) -> list[Tile]:
+def _tiles(points: Sequence[Point]) -> list[Tile]:
     """Return the numbers of every run."""
     if not points:
         return []
@@ -219,20 +160,21 @@ def _tiles(points: Sequence[Point], n_batches: int) -> list[Tile]:
     n_kept = sum(batch.n_kept for point in points for batch in point.batches)
     seconds = sum(point.seconds for point in points)
     return [
-        Tile("Batches", n_batches, "count"),
+        Tile("Batches", sum(point.n_batches for point in points), "count"),
         Tile("Rows in", n_rows, "count", f"{count(per_second(n_rows, seconds))} per second"),
         Tile("Rows out", n_kept, "count", out_of(n_kept, n_rows)),
         Tile("Time in batches", 1e9 * seconds, "ns"),
     ]
 
 
-def _notes(points: Sequence[Point], n_batches: int, marks: Sequence[int]) -> list[str]:
+def _notes(points: Sequence[Point], marks: Sequence[int]) -> list[str]:
     """Say what figures leave out, and what their dotted lines are."""
     said = []
-    if n_batches > len(points):
+    sizes = [point.n_batches for point in points]
+    if sum(sizes) > len(points):
         said.append(
-            f"The figures draw {count(n_batches)} batches as {count(len(points))} points of up to "
-            f"{count(len(points[0].batches))} batches each: rates are over all of them, orders, "
+            f"The figures draw {count(sum(sizes))} batches as {count(len(points))} points of up to "
+            f"{count(max(sizes))} batches each: rates are over all of them, orders, "
             f"fractions and costs those of the last."
         )
     if 0 < len(marks) <= MAX_MARKS:
@@ -262,12 +204,9 @@ def _settings(view: RunView) -> list[Section]:
 
 def _journal(view: RunView, *, of_tasks: bool) -> dict[str, Any]:
     """Return the newest decisions of tasks or of the driver, in the words of their operators."""
-    wordings = {key: words for each in view.sections for key, words in each.wordings.items()}
     entries = [each for each in view.history.journal if each.is_of_task == of_tasks]
-    rows = []
-    for entry in reversed(entries[-MAX_ENTRIES:]):
-        before, after, evidence = decision_texts(entry, wordings)
-        if before == after:
-            before = f"{SAME_WORDS}:" if entry.before is not None else ""
-        rows.append({"entry": entry, "before": before, "after": after, "evidence": evidence})
-    return {"rows": rows, "n": len(entries)}
+    words = wordings_of(view.sections)
+    return {
+        "rows": [told(each, words) for each in reversed(entries[-MAX_ENTRIES:])],
+        "n": len(entries),
+    }

@@ -1,7 +1,7 @@
 """The progress of a run for people: rows per second, the plans in force, the last change.
 
-On a terminal a few lines are redrawn in place; anywhere else (a file, a pipe, a notebook) every
-batch is one plain line without control codes.
+On a terminal and in a notebook a few lines are redrawn in place; anywhere else (a file, a pipe)
+every batch is one plain line without control codes.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from eddyline.watch.formatting import change_texts, count, duration, one_line, out_of, per_second
+from eddyline.watch.terminal.notebook import Cell
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -47,6 +48,7 @@ class ProgressLine:
     def __init__(self, query: str, *, console: Console | None = None, quiet: bool = False) -> None:
         self.query = one_line(query)
         self.quiet = quiet
+        self.last_batch = -1
         self.n_batches = 0
         self.n_rows = 0
         self.n_kept = 0
@@ -58,11 +60,15 @@ class ProgressLine:
         self._change = ""
         self._end = "done"
         self._live: Live | None = None
+        self._cell: Cell | None = None
         self._mark: RenderableType = Spinner("dots", style="cyan")
 
     def __enter__(self) -> Self:
         is_drawn = self._console.is_terminal and not self._console.is_dumb_terminal
-        if is_drawn and not self.quiet:
+        if self._console.is_jupyter and not self.quiet:
+            self._cell = Cell()
+            self._cell.show(self._drawing())
+        elif is_drawn and not self.quiet:
             self._live = Live(
                 get_renderable=self._drawing,
                 console=self._console,
@@ -77,8 +83,11 @@ class ProgressLine:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._mark = Text.from_markup(_MARKS[self._end if error is None else "failed"])
+        if self._cell is not None:
+            self._cell.show(self._drawing())
+            self._cell = None
         if self._live is not None:
-            self._mark = Text.from_markup(_MARKS[self._end if error is None else "failed"])
             self._live.stop()
             self._live = None
 
@@ -92,12 +101,16 @@ class ProgressLine:
         before, self._lines = self._lines, record.lines
         self._change = change or self._change
         self._plans = {**self._plans, **{each.component: each.plan for each in record.operators}}
-        self.n_batches += 1
+        self.last_batch = record.batch_id
+        self.n_batches += record.n_batches
         self.n_rows += record.n_rows
         self.n_kept += record.n_kept
         rate = per_second(record.n_rows, record.seconds) or 0.0
         self._rates = (*self._rates, rate)[-RATE_BATCHES:]
         if self.quiet:
+            return
+        if self._cell is not None:
+            self._cell.show(self._drawing())
             return
         if self._live is not None:
             self._live.refresh()

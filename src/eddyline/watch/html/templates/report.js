@@ -1,61 +1,11 @@
-// Draws the figures of the page, in the colours of its surroundings.
+// Draws the figures of a report.
 (() => {
-  const narrow = matchMedia("(max-width: 760px)");
-  const dark = matchMedia("(prefers-color-scheme: dark)");
-  const figures = JSON.parse(document.getElementById("figures").textContent);
-  const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-  const colour = (slot) => css(slot < 0 ? "--muted" : `--s${slot}`);
-  const config = { displayModeBar: false, responsive: true };
-
-  const axis = (given) => ({
-    gridcolor: css("--grid"), linecolor: css("--rule"), zeroline: false,
-    ...given, title: { ...given.title, font: { size: 12, color: css("--ink-2") }, standoff: 6 },
-  });
-
-  const trace = ({ slot, ...given }) => ({
-    ...given,
-    line: { ...given.line, color: colour(slot) },
-    marker: { ...given.marker, color: colour(slot) },
-    fillcolor: given.fill ? `${colour(slot)}26` : undefined,
-  });
-
-  const label = ({ y, text, slot }) => ({
-    x: 1, xref: "paper", xanchor: "left", xshift: 6, y, yanchor: "middle", showarrow: false,
-    align: "left", font: { size: 12, color: css("--ink") },
-    text: `<span style="color:${colour(slot)}">●</span> ${text}`,
-  });
-
-  // Names of up to 22 characters fit into 190 pixels; shorter ones leave more to the lines.
-  const room = (labels) => Math.min(190, 36 + 7 * Math.max(...labels.map(({ text }) => text.length)));
-
-  const mark = (x) => ({
-    type: "line", x0: x, x1: x, y0: 0, y1: 1, yref: "paper", layer: "below",
-    line: { color: css("--mark"), width: 1, dash: "dot" },
-  });
-
-  const layout = ({ layout: given, labels, marks }) => ({
-    ...given,
-    xaxis: { showgrid: false, ...axis(given.xaxis) },
-    yaxis: { fixedrange: true, ...axis(given.yaxis) },
-    font: { family: getComputedStyle(document.body).fontFamily, size: 12, color: css("--ink-2") },
-    margin: { l: 62, r: labels.length && !narrow.matches ? room(labels) : 10, t: 8, b: 42 },
-    annotations: narrow.matches ? [] : labels.map(label),
-    shapes: marks.map(mark),
-    paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", showlegend: false,
-    dragmode: narrow.matches ? false : "zoom",
-    hoverlabel: {
-      bgcolor: css("--card"), bordercolor: css("--rule"), align: "left",
-      font: { family: getComputedStyle(document.body).fontFamily, color: css("--ink") },
-    },
-  });
-
+  const given = JSON.parse(document.getElementById("figures").textContent);
   const draw = () => {
-    for (const [id, figure] of Object.entries(figures)) {
-      Plotly.react(document.getElementById(id), figure.data.map(trace), layout(figure), config);
+    for (const [id, figure] of Object.entries(given)) {
+      figures.draw(document.getElementById(id), figure);
     }
   };
-
   draw();
-  dark.addEventListener("change", draw);
-  narrow.addEventListener("change", draw);
+  figures.onSurroundings(draw);
 })();

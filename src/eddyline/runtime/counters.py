@@ -1,0 +1,73 @@
+"""Counts over the whole life of a query, restarts included, and figures of how it stands."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from eddyline.runtime.journal import JournalEntry
+    from eddyline.runtime.records import BatchRecord
+
+SECONDS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+"""Upper bounds of the classes that batches are counted in by their wall time (s)."""
+
+NO_PLANS = {"restore", "rules"}
+"""Events whose plans before and after are not those of a decision about a plan."""
+
+
+class Counters(msgspec.Struct):
+    """Counts of a query, saved with what it has learned, so that each batch counts once."""
+
+    n_rows: int = 0
+    n_kept: int = 0
+    seconds: float = 0.0
+    """Wall time of all batches (s)."""
+    by_seconds: list[int] = msgspec.field(default_factory=lambda: [0] * (len(SECONDS) + 1))
+    """Batches by the class of their wall time; the last takes longer than all ``SECONDS``."""
+    ended_at: float = 0.0
+    """End of the newest batch (seconds since the epoch; 0: none has run)."""
+    n_failures: int = 0
+    """Batches that failed."""
+    plan_changes: dict[str, int] = {}
+    """Other plans that were put in force, by component; those within tasks are not counted."""
+
+    @property
+    def n_batches(self) -> int:
+        """Batches that are done."""
+        return sum(self.by_seconds)
+
+    def count(self, record: BatchRecord) -> None:
+        """Count a batch."""
+        self.n_rows += record.n_rows
+        self.n_kept += record.n_kept
+        self.seconds += record.seconds
+        self.by_seconds[bisect_left(SECONDS, record.seconds)] += 1
+        self.ended_at = record.ended_at
+
+    def count_decisions(self, entries: Iterable[JournalEntry]) -> None:
+        """Count the decisions that put another plan in force."""
+        for each in entries:
+            is_other = each.after is not None and each.before != each.after
+            if is_other and not each.is_of_task and each.event not in NO_PLANS:
+                n_before = self.plan_changes.get(each.component, 0)
+                self.plan_changes[each.component] = n_before + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """How an operator stands after a batch; None of what it does not have."""
+
+    n_late: int | None = None
+    """Rows that came too late, over the whole life of the query."""
+    n_state_rows: int | None = None
+    """Rows, cells or segments that are kept."""
+    n_state_bytes: int | None = None
+    """Size of the files of what is kept (bytes)."""
+    n_skipped_rules: int | None = None
+    """Rules that do not run."""

@@ -1,0 +1,338 @@
+"""Plans that a person pins: they stay in force whatever the evidence says, until they may adapt.
+
+A loop that is held goes on learning and decides nothing, in tasks and on the driver alike. A pin is
+written down at once and outlives its run; like every plan it changes the work, never the answer.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+
+from eddyline.data.durable_files import replace_file
+from eddyline.errors import PlanError, StateError
+from eddyline.runtime.journal import JournalEntry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+UNKNOWN_NS = float("nan")
+
+BY_PERSON = {"by": "person"}
+"""Evidence of what a person has decided."""
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """What the evidence says of a plan that is held."""
+
+    plan: Any
+    """The plan that it calls the best, as plain values."""
+    cost_ns: float = UNKNOWN_NS
+    """Expected cost of that plan (ns per input row; nan: unknown)."""
+    held_cost_ns: float = UNKNOWN_NS
+    """Expected cost of the plan that is held (ns per input row; nan: unknown)."""
+
+
+class Held(Protocol):
+    """A loop that can be held: ``step`` takes in profiles, and leaves the plan as it is."""
+
+    component: str
+    is_held: bool
+
+    @property
+    def is_adaptive(self) -> bool:
+        """Whether its plan may change at all, by its options."""
+        ...
+
+
+class Pinnable(ABC):
+    """One plan that a person may pin, by the component that the journal names."""
+
+    def __init__(self, loop: Held) -> None:
+        self.loop = loop
+
+    @property
+    def component(self) -> str:
+        """Name of what decides, as in the journal."""
+        return self.loop.component
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the plan stays as it is."""
+        return self.loop.is_held
+
+    @property
+    def can_adapt(self) -> bool:
+        """Whether the plan may change at all, by the options of its query."""
+        return self.loop.is_adaptive
+
+    @property
+    @abstractmethod
+    def plan(self) -> Any:
+        """The plan in force, as plain values that JSON knows."""
+
+    @property
+    @abstractmethod
+    def possible(self) -> str:
+        """The plans that may be pinned, in words."""
+
+    @abstractmethod
+    def is_possible(self, plan: Any) -> bool:
+        """Return whether a plan may be pinned; it is of any type."""
+
+    def adopt(self, plan: Any) -> None:
+        """Put a possible plan in force in place of another; between batches only.
+
+        Needed where others than the one in force are possible.
+        """
+        raise NotImplementedError
+
+    def advice(self) -> Advice | None:
+        """Return what the evidence says; None if it says nothing."""
+        return None
+
+    def check(self, plan: Any) -> None:
+        """Raise PlanError if a plan cannot be pinned."""
+        if not self.is_possible(plan):
+            msg = (
+                f"{plan!r:.300} is no plan of {self.component!r}; possible is {self.possible}; in "
+                f"force is {self.plan!r}"
+            )
+            raise PlanError(msg, component=self.component, plan=plan)
+
+    def hold(self, plan: Any) -> None:
+        """Put a plan in force, and keep it there; between batches, unless it is in force.
+
+        Raises:
+            PlanError: it cannot be pinned.
+        """
+        self.check(plan)
+        if plan != self.plan:
+            self.adopt(plan)
+        self.loop.is_held = True
+
+    def release(self) -> None:
+        """Let the plan adapt again, from the one in force."""
+        self.loop.is_held = False
+
+
+class PlannedLoop(Held, Protocol):
+    """A loop whose plan is one text of a few."""
+
+    plan: str
+
+
+class OneOf(Pinnable):
+    """A plan that is one text of a few; all that a loop needs beside is to heed ``is_held``."""
+
+    loop: PlannedLoop
+
+    def __init__(
+        self,
+        loop: PlannedLoop,
+        plans: Sequence[str],
+        best: Callable[[], str | None] = lambda: None,
+    ) -> None:
+        super().__init__(loop)
+        self.plans = tuple(plans)
+        self.best = best
+        """Returns the plan that the evidence calls the best; None if it does not tell."""
+
+    @property
+    def plan(self) -> str:
+        """The plan in force."""
+        return self.loop.plan
+
+    @property
+    def possible(self) -> str:
+        """The plans that may be pinned, in words."""
+        return f"one of {', '.join(map(repr, self.plans))}"
+
+    def is_possible(self, plan: Any) -> bool:
+        """Return whether it is one of the plans."""
+        return plan in self.plans
+
+    def adopt(self, plan: str) -> None:
+        """Put another plan in force."""
+        self.loop.plan = plan
+
+    def advice(self) -> Advice | None:
+        """Return the plan that the evidence calls the best."""
+        best = self.best()
+        return None if best is None else Advice(best)
+
+
+class AsItStands(Pinnable):
+    """A plan that nobody writes by hand: only the one in force can be pinned."""
+
+    def __init__(self, loop: Held, plan: Callable[[], Any]) -> None:
+        super().__init__(loop)
+        self._plan = plan
+
+    @property
+    def plan(self) -> Any:
+        """The plan in force."""
+        return self._plan()
+
+    @property
+    def possible(self) -> str:
+        """The plans that may be pinned, in words."""
+        return "only the plan in force"
+
+    def is_possible(self, plan: Any) -> bool:
+        """Return whether it is the plan in force."""
+        return bool(plan == self.plan)
+
+
+class Pin(msgspec.Struct, frozen=True):
+    """What a person has pinned."""
+
+    plan: Any
+    batch_id: int
+    """The micro-batch after which it was pinned; -1 before the first."""
+
+
+@dataclass(frozen=True, slots=True)
+class PinView:
+    """A plan that is pinned, as people may want to see it."""
+
+    component: str
+    pin: Pin
+    advice: Advice | None
+    is_in_force: bool
+    """False until the next micro-batch begins."""
+
+
+class Pins:
+    """The pins of one run, in a file of its checkpoint.
+
+    Args:
+        path: of the file; there is none while nothing is pinned.
+
+    Raises:
+        StateError: it cannot be read.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._pins = _read(path)
+        self._waiting = set(self._pins)
+        """Components whose plan is put in force by the next micro-batch."""
+
+    def pin(
+        self, targets: Mapping[str, Pinnable], plans: Mapping[str, Any], batch_id: int
+    ) -> list[JournalEntry]:
+        """Pin plans; those that are not in force yet are from the next micro-batch on.
+
+        Args:
+            targets: what may be pinned, by component.
+            plans: by component; each is one of the targets.
+            batch_id: the newest micro-batch that is done.
+
+        Returns:
+            The decisions, a person's.
+
+        Raises:
+            PlanError: one of the plans is not possible; nothing is pinned then.
+            StateError: the pins cannot be written.
+        """
+        for component, plan in plans.items():
+            targets[component].check(plan)
+        self._save({**self._pins, **{name: Pin(each, batch_id) for name, each in plans.items()}})
+        entries = []
+        for component, plan in plans.items():
+            before = targets[component].plan
+            entries.append(JournalEntry(batch_id, component, "pin", before, plan, BY_PERSON))
+            if plan == before:
+                targets[component].hold(plan)
+                self._waiting.discard(component)
+            else:
+                self._waiting.add(component)
+        return entries
+
+    def adapt(self, targets: Mapping[str, Pinnable], batch_id: int) -> list[JournalEntry]:
+        """Let plans adapt again; what is not pinned goes on as it does.
+
+        Returns:
+            The decisions, a person's.
+
+        Raises:
+            StateError: the pins cannot be written.
+        """
+        free = [name for name in targets if name in self._pins]
+        entries = []
+        for component in free:
+            evidence = BY_PERSON | {"pinned_after_batch": self._pins[component].batch_id}
+            plan = targets[component].plan
+            entries.append(JournalEntry(batch_id, component, "adapt", plan, plan, evidence))
+        self._drop(free)
+        for component in free:
+            targets[component].release()
+        return entries
+
+    def apply(self, targets: Mapping[str, Pinnable], batch_id: int) -> list[JournalEntry]:
+        """Put pinned plans in force; called before each micro-batch.
+
+        A pin ends with what it was of, such as the rules of a set that has changed.
+
+        Returns:
+            The decisions to let plans go that no longer fit.
+        """
+        entries = []
+        for component, pin in self._pins.items():
+            why = self._why_gone(component, pin, targets.get(component))
+            if why:
+                entries.append(
+                    JournalEntry(batch_id, component, "adapt", pin.plan, evidence={"why": why})
+                )
+        self._waiting.clear()
+        self._drop([each.component for each in entries])
+        return entries
+
+    def _why_gone(self, component: str, pin: Pin, target: Pinnable | None) -> str:
+        """Put a pinned plan in force, or return why it cannot be; "" if it is."""
+        if target is None:
+            return "the query has no such component any more"
+        if component not in self._waiting:
+            return "" if target.is_held else "what the plan was of has changed"
+        try:
+            target.hold(pin.plan)
+        except PlanError as error:
+            return error.message
+        return ""
+
+    def views(self, targets: Mapping[str, Pinnable]) -> tuple[PinView, ...]:
+        """Return the pins, with what the evidence says of them."""
+        return tuple(
+            PinView(name, pin, targets[name].advice(), name not in self._waiting)
+            for name, pin in self._pins.items()
+            if name in targets
+        )
+
+    def _drop(self, components: Sequence[str]) -> None:
+        if components:
+            self._save({name: pin for name, pin in self._pins.items() if name not in components})
+            self._waiting -= set(components)
+
+    def _save(self, pins: dict[str, Pin]) -> None:
+        try:
+            replace_file(self.path, msgspec.json.encode(pins))
+        except OSError as error:
+            msg = f"cannot write the pins to {self.path}: {error}; make room or rights"
+            raise StateError(msg, path=str(self.path)) from error
+        self._pins = pins
+
+
+def _read(path: Path) -> dict[str, Pin]:
+    if not path.exists():
+        return {}
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=dict[str, Pin])
+    except (OSError, ValueError) as error:
+        msg = f"cannot read the pinned plans in {path}: {error}; move the file away to adapt again"
+        raise StateError(msg, path=str(path)) from error

@@ -1,0 +1,299 @@
+"""The application: the pages, the files that they load, and events, one for each batch of a run."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import threading
+from dataclasses import dataclass, field
+from functools import partial
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs
+
+import anyio
+from anyio import to_thread
+from starlette.applications import Starlette
+from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from eddyline.errors import EddylineError
+from eddyline.serve.cells import cells, spark_line
+from eddyline.serve.following import LOOK_EVERY_S, Following
+from eddyline.serve.guard import Guarded
+from eddyline.serve.hands import HANDS, Steerable
+from eddyline.serve.pages import NEEDS, Pages
+from eddyline.watch.html.parts import package
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+
+    from starlette.requests import Request
+
+    from eddyline.serve.following import Followed
+    from eddyline.serve.guard import Guard
+    from eddyline.serve.source import RunSource
+
+NOTE_EVERY_S = 1.0
+"""Time between two notes of which runs there are, while nobody looks (s)."""
+
+PING_EVERY_S = 15.0
+"""Time after which a stream of events says that it is there (s)."""
+
+RETRY_MS = 1_500
+"""Time after which a browser asks again whose stream of events has ended (ms)."""
+
+MOST_BYTES = 10_000
+"""Size of what a browser may send (bytes)."""
+
+STATIC = {
+    "page.js": ("eddyline.serve", "text/javascript"),
+    "page.css": ("eddyline.serve", "text/css"),
+    "favicon.svg": ("eddyline.serve", "image/svg+xml"),
+    "figures.js": ("eddyline.watch.html", "text/javascript"),
+    "report.css": ("eddyline.watch.html", "text/css"),
+    "plotly.js": ("", "text/javascript"),
+}
+"""The files that pages load: the package whose templates have it, and its type."""
+
+
+@dataclass
+class Page:
+    """The page of some runs: what its requests share.
+
+    Attributes:
+        source: knows the runs.
+        values: whether values of rows are shown.
+        controls: whether runs may be changed from the page.
+        closing: set when the server stops; streams of events then end.
+    """
+
+    source: RunSource
+    values: bool = False
+    controls: bool = False
+    closing: threading.Event = field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        self.following = Following(self.source)
+        self.pages = Pages(values=self.values, controls=self.controls, static=self._address)
+        # One at a time: runs are asked by one thread, and a page takes one processor at most.
+        self._one = anyio.CapacityLimiter(1)
+        self._files: dict[str, bytes] = {}
+        self._versions: dict[str, str] = {}
+
+    def routes(self) -> list[Route]:
+        """Return what is answered."""
+        hands = [
+            route
+            for name in HANDS
+            for route in (
+                Route(f"/run/{{key}}/{name}", partial(self.hand, name)),
+                Route(f"/run/{{key}}/{name}", partial(self.done, name), methods=["POST"]),
+            )
+        ]
+        return [
+            *(hands if self.controls else ()),
+            Route("/", self.list),
+            Route("/run/{key}", self.run),
+            Route("/run/{key}/journal", self.journal),
+            Route("/events", self.events),
+            Route("/static/{name}", self.static),
+            Route("/favicon.ico", self.icon),
+        ]
+
+    # -- pages ------------------------------------------------------------------------------------
+
+    async def list(self, request: Request) -> Response:
+        """Answer with the list of queries."""
+        return await self._made(request, lambda: self.pages.list([*self.following.look().values()]))
+
+    async def run(self, request: Request) -> Response:
+        """Answer with the page of a query."""
+        key = request.path_params["key"]
+        return await self._made(request, lambda: self._of(key, self.pages.run), key)
+
+    async def journal(self, request: Request) -> Response:
+        """Answer with a page of decisions."""
+        number = request.query_params.get("page", "1")
+        page = int(number) if number.isascii() and number.isdigit() and len(number) < 9 else 0
+        of_tasks = request.query_params.get("of") == "tasks"
+
+        def made() -> str | None:
+            return self._of(
+                request.path_params["key"],
+                lambda run: self.pages.journal(run, page, of_tasks=of_tasks),
+            )
+
+        return await self._made(request, made)
+
+    def _of(self, key: str, made: Callable[[Followed], str | None]) -> str | None:
+        run = self.following.look().get(key)
+        return None if run is None else made(run)
+
+    async def _made(
+        self, request: Request, made: Callable[[], str | None], key: str = ""
+    ) -> Response:
+        """Answer with a page; in no words if the browser has it already."""
+        text = await self._in_thread(made)
+        if text is None:
+            said = "There is nothing at this address: the query may have been named otherwise."
+            return self._problem("Not found", said, 404)
+        mark = f'"{hashlib.blake2b(text.encode(), digest_size=12).hexdigest()}"'
+        headers = {"etag": mark}
+        run = self.following.look_back(key)
+        if run is not None and (wait_s := self.pages.views.wait_s(run)):
+            headers["eddyline-wait"] = f"{wait_s:.2f}"
+        if request.headers.get("if-none-match") == mark:
+            return Response(status_code=304, headers=headers)
+        return HTMLResponse(text, headers=headers)
+
+    async def _in_thread(self, made: Callable[[], Any]) -> Any:
+        return await to_thread.run_sync(made, limiter=self._one)
+
+    # -- a person's hand --------------------------------------------------------------------------
+
+    async def hand(self, name: str, request: Request) -> Response:
+        """Answer with the page that says what would happen."""
+        key = request.path_params["key"]
+        try:
+            return await self._made(
+                request, lambda: self._of(key, lambda r: self.pages.hand(r, name))
+            )
+        except EddylineError as error:
+            return self._problem("Not possible", error.message, 409)
+
+    async def done(self, name: str, request: Request) -> Response:
+        """Do what a person asked for, and lead back to the run."""
+        run = self.following.look_back(request.path_params["key"])
+        if run is None or not isinstance(run.run, Steerable):
+            return self._problem("Not found", "No run at this address can be changed.", 404)
+        if int(request.headers.get("content-length") or MOST_BYTES) >= MOST_BYTES:
+            return self._problem("Not understood", "The request is too long.", 413)
+        asked = parse_qs((await request.body()).decode("utf-8", "replace"))
+        component = asked.get("component", [""])[0] or None
+        try:
+            await to_thread.run_sync(partial(HANDS[name].do, name, run.run, component))
+        except EddylineError as error:
+            return self._problem("Not possible", error.message, 409)
+        self.pages.views.forget(run.key)
+        return RedirectResponse(f"/run/{run.key}", 303)
+
+    def _problem(self, title: str, text: str, status: int) -> Response:
+        return HTMLResponse(self.pages.problem(title, text), status)
+
+    # -- events -----------------------------------------------------------------------------------
+
+    async def events(self, request: Request) -> Response:
+        """Answer with a stream of events: each batch, and each change of what runs there are."""
+        return StreamingResponse(
+            self._events(request.query_params.get("run")),
+            media_type="text/event-stream",
+            headers={"x-accel-buffering": "no"},
+        )
+
+    async def _events(self, key: str | None) -> AsyncIterator[str]:
+        yield f"retry: {RETRY_MS}\n\n"
+        seen = Seen(key)
+        seen.news(await self._in_thread(self.following.look))
+        quiet_s = 0.0
+        while not self.closing.is_set():
+            news = seen.news(await self._in_thread(self.following.look))
+            for each in news:
+                yield each
+            quiet_s = 0.0 if news else quiet_s + LOOK_EVERY_S
+            if quiet_s >= PING_EVERY_S:
+                quiet_s = 0.0
+                yield ": here\n\n"
+            await anyio.sleep(LOOK_EVERY_S)
+
+    @contextlib.asynccontextmanager
+    async def kept(self, _: Starlette) -> AsyncIterator[None]:
+        """Keep runs that end while nobody looks, as long as the application lives."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._note)
+            yield
+            tasks.cancel_scope.cancel()
+
+    async def _note(self) -> None:
+        while True:  # it asks runs nothing, so it costs nothing
+            await self._in_thread(self.following.note)
+            await anyio.sleep(NOTE_EVERY_S)
+
+    # -- files ------------------------------------------------------------------------------------
+
+    async def static(self, request: Request) -> Response:
+        """Answer with a file that pages load."""
+        name = request.path_params["name"]
+        if name not in STATIC:
+            return Response(status_code=404)
+        headers = {"cache-control": "private, max-age=86400"}
+        return Response(self._file(name), media_type=STATIC[name][1], headers=headers)
+
+    async def icon(self, _: Request) -> Response:
+        """Answer a browser that asks for an icon before it has a page."""
+        return Response(self._file("favicon.svg"), media_type="image/svg+xml")
+
+    def _file(self, name: str) -> bytes:
+        if name not in self._files:
+            room = STATIC[name][0]
+            if room:
+                self._files[name] = (files(room) / "templates" / name).read_bytes()
+            else:
+                self._files[name] = package("plotly.offline", NEEDS).get_plotlyjs().encode()
+        return self._files[name]
+
+    def _address(self, name: str) -> str:
+        """Return the address of a file: another one after an update, as browsers keep files."""
+        if name not in self._versions:
+            self._versions[name] = hashlib.blake2b(self._file(name), digest_size=6).hexdigest()
+        return f"/static/{name}?v={self._versions[name]}"
+
+
+class Seen:
+    """What one browser has been told.
+
+    Args:
+        key: of the only run that it is told of; None for all of them.
+    """
+
+    def __init__(self, key: str | None) -> None:
+        self._key = key
+        self._batches: dict[str, tuple[int, int]] = {}
+        self._states: dict[str, str] = {}
+
+    def news(self, runs: Mapping[str, Followed]) -> Sequence[str]:
+        """Return the events since the last call: one for each batch, one if states are others."""
+        told = {key: run for key, run in runs.items() if self._key in (None, key)}
+        events = [event for each in told.values() for event in self._of(each)]
+        states = {key: run.state for key, run in told.items()}
+        if states != self._states:
+            self._states = states
+            failed = sorted(run.name for run in told.values() if run.state == "failed")
+            events.append(event("runs", {"failed": failed[:10]}))
+        return events
+
+    def _of(self, run: Followed) -> list[str]:
+        known, last = self._batches.get(run.key, (id(run), -1))
+        self._batches[run.key] = id(run), run.last_batch
+        fresh = [each for each in run.recent if known != id(run) or each.batch_id > last]
+        if not fresh:
+            return []
+        # Numbers are those after the newest batch; a page that gets several shows the last.
+        now = {"cells": cells(run), "spark": spark_line(run.recent)}
+        older = [event("batch", {"run": run.key, "batch": each.batch_id}) for each in fresh[:-1]]
+        return [*older, event("batch", {"run": run.key, "batch": run.last_batch, **now})]
+
+
+def event(kind: str, content: Mapping[str, Any]) -> str:
+    """Return a server-sent event; its content stands on one line."""
+    return f"event: {kind}\ndata: {json.dumps(content, separators=(',', ':'))}\n\n"
+
+
+def application(page: Page, guard: Guard) -> Any:
+    """Return the page behind its guard, as an ASGI application."""
+    return Guarded(
+        Starlette(routes=page.routes(), lifespan=page.kept),
+        guard,
+        lambda why: page.pages.problem("Not let in", why),
+    )

@@ -1,0 +1,77 @@
+"""The numbers of a run that change with each batch, as texts: on the list, on its page, in events.
+
+A page holds each in an element that has its name; an event sets the texts of these elements.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from eddyline.serve.following import work_of
+from eddyline.watch.formatting import (
+    AS_WRITTEN,
+    UNKNOWN,
+    count,
+    duration,
+    out_of,
+    per_second,
+    saving_text,
+    size,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from eddyline.runtime.records import BatchRecord
+    from eddyline.serve.following import Followed
+
+POINTS = 60
+"""Batches of the small plot of rows per second."""
+
+WIDTH, HEIGHT = 120, 28
+"""Units of the small plot."""
+
+
+def cells(run: Followed) -> dict[str, str]:
+    """Return what is known of a run after its newest batch, by the names of the elements."""
+    if not run.recent:
+        return {}
+    newest = run.recent[-1]
+    work = work_of(newest)
+    return {
+        "rate": count(per_second(newest.n_rows, newest.seconds)),
+        "seconds": duration(1e9 * newest.seconds),
+        "rows-of-batch": f"{count(newest.n_rows)} rows",
+        "batch": count(newest.batch_id),
+        "batches": count(run.n_batches),
+        "rows": count(run.n_rows),
+        "out": count(run.n_kept),
+        "share": out_of(run.n_kept, run.n_rows),
+        "late": count(run.n_late),
+        "late-share": out_of(run.n_late, run.n_rows),
+        "state": size(work.n_bytes) if work.n_bytes or work.n_kept else UNKNOWN,
+        "state-rows": f"{count(work.n_kept)} kept" if work.n_kept else "",
+        "cost": duration(work.cost_ns),
+        "saving": saving(work.cost_ns, work.as_written_ns),
+        "changes": count(run.n_changes),
+        "changed": f"last after batch {count(run.changed_after)}" if run.n_changes else "",
+        "at": f"{newest.ended_at:.3f}" if newest.ended_at else "",
+    }
+
+
+def saving(cost_ns: float | None, as_written_ns: float | None) -> str:
+    """Write what the plans in force save: ``2.5 × less``, as they were written, or unknown."""
+    said = saving_text(cost_ns, as_written_ns)
+    return said.partition(" than")[0] if said and said != AS_WRITTEN else said or UNKNOWN
+
+
+def spark_line(batches: Sequence[BatchRecord]) -> str:
+    """Return the rows per second of the newest batches as points of a line, from zero up."""
+    newest = list(batches)[-POINTS:]
+    rates = [per_second(each.n_rows, each.seconds) or 0.0 for each in newest]
+    top = max(rates, default=0.0) or 1.0
+    step = WIDTH / max(1, len(rates) - 1)
+    return " ".join(
+        f"{step * at:.1f},{HEIGHT - 2 - (HEIGHT - 4) * rate / top:.1f}"
+        for at, rate in enumerate(rates)
+    )

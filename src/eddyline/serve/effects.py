@@ -1,0 +1,116 @@
+"""What a decision brought: the time that batches took before it and after it."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from eddyline.runtime.records import n_batches
+from eddyline.watch.formatting import count, duration, ratio, significant
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from eddyline.runtime.journal import JournalEntry
+    from eddyline.runtime.records import BatchRecord
+
+MOST_BATCHES = 10
+"""Batches on each side of a decision that are compared."""
+
+ALIKE = 1.03
+"""Times that differ by less than this factor are told as equal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """The batches on one side of a decision."""
+
+    n_batches: int
+    n_rows: int
+    seconds: float
+
+    @property
+    def per_row_ns(self) -> float | None:
+        """Time of a row (ns)."""
+        return ratio(1e9 * self.seconds, self.n_rows)
+
+    @property
+    def per_batch_ns(self) -> float | None:
+        """Time of a batch (ns)."""
+        return ratio(1e9 * self.seconds, self.n_batches)
+
+
+def is_change(entry: JournalEntry) -> bool:
+    """Tell whether the driver put another plan in force: the next batch runs under it."""
+    is_other = entry.before is not None and entry.before != entry.after
+    return is_other and entry.batch_id >= 0 and not entry.is_of_task
+
+
+class Effects:
+    """Compares the batches around decisions; only those with neither side of another decision.
+
+    Args:
+        batches: of the run, in their order.
+        journal: of the run.
+    """
+
+    def __init__(self, batches: Sequence[BatchRecord], journal: Sequence[JournalEntry]) -> None:
+        self._batches = batches
+        self._ids = [each.batch_id for each in batches]
+        self._changes = sorted({each.batch_id for each in journal if is_change(each)})
+
+    def of(self, entry: JournalEntry) -> str:
+        """Say what a decision brought; empty where it is none that changes what batches do."""
+        if not is_change(entry) or not self._ids or entry.batch_id < self._ids[0]:
+            return ""
+        at = bisect_right(self._changes, entry.batch_id)
+        first = self._changes[at - 2] if at > 1 else -1
+        until = self._changes[at] if at < len(self._changes) else self._ids[-1]
+        middle = bisect_right(self._ids, entry.batch_id)
+        start = max(bisect_right(self._ids, first), middle - MOST_BATCHES)
+        end = min(bisect_right(self._ids, until), middle + MOST_BATCHES)
+        return compared(self._side(start, middle), self._side(middle, end))
+
+    def _side(self, start: int, end: int) -> Side:
+        chosen = self._batches[start:end]
+        return Side(
+            n_batches(chosen), sum(b.n_rows for b in chosen), sum(b.seconds for b in chosen)
+        )
+
+
+def compared(before: Side, after: Side) -> str:
+    """Say what batches took before and after.
+
+    >>> compared(Side(4, 4_000, 2.0), Side(2, 2_000, 0.4))
+    'A row took 500 µs before (4 batches of 500 ms) and 200 µs after (2 of 200 ms): 2.5 × less.'
+    """
+    old, new = before.per_row_ns, after.per_row_ns
+    if old is None or new is None:
+        return "No batch to compare with has run yet." if after.n_batches == 0 else ""
+    batches = "1 batch" if before.n_batches == 1 else f"{count(before.n_batches)} batches"
+    return (
+        f"A row took {duration(old)} before ({batches} of {duration(before.per_batch_ns)}) and "
+        f"{duration(new)} after ({count(after.n_batches)} of {duration(after.per_batch_ns)}): "
+        f"{_difference(old, new)}."
+    )
+
+
+def _difference(old: float, new: float) -> str:
+    factor = ratio(old, new)
+    if factor is None or 1 / ALIKE < factor < ALIKE:
+        return "as much"
+    more_or_less = "less" if factor > 1.0 else "more"
+    return f"{significant(max(factor, 1.0 / factor))} × {more_or_less}"
+
+
+def short(effect: str) -> str:
+    """Return what a decision brought in a few words.
+
+    >>> short("A row took 5 µs before (4 batches of 5 s) and 2 µs after (2 of 2 s): 2.5 × less.")
+    'a row took 2.5 × less time'
+    """
+    _, _, factor = effect.rpartition("): ")
+    if not factor:
+        return effect
+    return f"a row took {factor.removesuffix('.')} time"

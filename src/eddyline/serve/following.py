@@ -1,0 +1,189 @@
+"""Runs as they are followed: their newest batches and totals, counted once for all who look."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import TYPE_CHECKING
+
+from eddyline.runtime.records import Counting
+from eddyline.serve.effects import is_change
+from eddyline.serve.source import key_of
+from eddyline.watch.formatting import ratio
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from eddyline.runtime.records import BatchRecord
+    from eddyline.serve.failures import Failure
+    from eddyline.serve.source import RunSource, WatchedRun
+
+RECENT = 120
+"""Newest batches of a run that are kept to be told."""
+
+LOOK_EVERY_S = 0.25
+"""Least time between two looks for new batches (s)."""
+
+ASK_EVERY_S = 2.0
+"""Least time between two questions whether a run still runs, of one without new batches (s)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What the operators of a query hold, cost and leave out after a batch."""
+
+    n_kept: int
+    """Rows, cells or segments that are kept as state."""
+    n_bytes: int
+    """Size of the state."""
+    n_late: int
+    """Rows of the batch that came too late."""
+    cost_ns: float | None
+    """Expected cost of the orders in force (ns per row); None if no order is learned."""
+    as_written_ns: float | None
+    """Expected cost of the orders as written (ns per row)."""
+
+
+def work_of(record: BatchRecord) -> Work:
+    """Return what the operators of a query hold, cost and leave out after a batch."""
+    said = [each.numbers(record.n_rows) for each in record.operators if isinstance(each, Counting)]
+    costs = [
+        (
+            each.sums.get("n_rows") or record.n_rows,
+            each.levels["cost_ns"],
+            each.levels["as_written_ns"],
+        )
+        for each in said
+        if {"cost_ns", "as_written_ns"} <= each.levels.keys()
+    ]
+    n_rows = sum(rows for rows, _, _ in costs)
+    return Work(
+        n_kept=round(sum(each.levels.get("n_kept", 0) for each in said)),
+        n_bytes=round(sum(each.levels.get("n_bytes", 0) for each in said)),
+        n_late=round(sum(each.sums.get("n_late", 0) for each in said)),
+        cost_ns=ratio(sum(rows * cost for rows, cost, _ in costs), n_rows),
+        as_written_ns=ratio(sum(rows * written for rows, _, written in costs), n_rows),
+    )
+
+
+class Followed:
+    """One run, and what has been seen of it.
+
+    Args:
+        run: the run.
+        clock: returns the time (s since 1970).
+    """
+
+    def __init__(self, run: WatchedRun, clock: Callable[[], float] = time.time) -> None:
+        self.run = run
+        self.key = key_of(run)
+        self.recent: deque[BatchRecord] = deque(maxlen=RECENT)
+        self.is_running = True
+        self.error: Failure | None = None
+        self.n_batches = self.n_rows = self.n_kept = self.n_late = self.n_changes = 0
+        self.changed_after = -1
+        """The batch after which a plan changed last; -1 if none did."""
+        self._clock = clock
+        self._asked_at = 0.0
+
+    @property
+    def name(self) -> str:
+        """Name of the query."""
+        return self.run.name
+
+    @property
+    def last_batch(self) -> int:
+        """The newest batch; -1 before the first."""
+        return self.recent[-1].batch_id if self.recent else -1
+
+    @property
+    def state(self) -> str:
+        """``running``, ``ended`` or ``failed``."""
+        if self.is_running:
+            return "running"
+        return "ended" if self.error is None else "failed"
+
+    def refresh(self) -> None:
+        """Take in the batches that have ended since the last look, and whether the run has."""
+        is_first = not self.recent
+        fresh = self._take_new()
+        now = self._clock()
+        if fresh and not is_first:
+            self.is_running, self.error = True, None  # also if it was started again
+        elif self.is_running and now - self._asked_at >= ASK_EVERY_S:
+            self._asked_at = now
+            if not self.run.is_running():
+                self._take_new()
+                self.is_running, self.error = False, self.run.error()
+
+    def _take_new(self) -> bool:
+        """Take in new batches, and tell whether there are any."""
+        fresh = self.run.records_after(self.last_batch)
+        if self.recent and any(each.n_batches > 1 for each in fresh):
+            # Some of those that were merged may have been counted before.
+            self._forget()
+            fresh = self.run.records_after(-1)
+        counted_to = self.last_batch
+        for record in fresh:
+            self._take(record)
+        if fresh:
+            self._count_changes(counted_to)
+        return bool(fresh)
+
+    def _count_changes(self, batch_id: int) -> None:
+        """Count the changes of plans after a batch; those of batches that are known are before."""
+        entries = reversed(self.run.decisions())
+        newest = entries if batch_id < 0 else takewhile(lambda e: e.batch_id > batch_id, entries)
+        changed = [each.batch_id for each in newest if is_change(each)]
+        self.n_changes += len(changed)
+        self.changed_after = max(changed, default=self.changed_after)
+
+    def _forget(self) -> None:
+        self.recent.clear()
+        self.n_batches = self.n_rows = self.n_kept = self.n_late = self.n_changes = 0
+        self.changed_after = -1
+
+    def _take(self, record: BatchRecord) -> None:
+        self.recent.append(record)
+        self.n_batches += record.n_batches
+        self.n_rows += record.n_rows
+        self.n_kept += record.n_kept
+        self.n_late += work_of(record).n_late
+
+
+class Following:
+    """All runs of a source; a run that is followed is kept until another has its name and place.
+
+    Args:
+        source: knows the runs.
+        clock: returns the time (s since 1970).
+    """
+
+    def __init__(self, source: RunSource, clock: Callable[[], float] = time.time) -> None:
+        self._source = source
+        self._clock = clock
+        self._followed: dict[str, Followed] = {}
+        self._looked_at = 0.0
+
+    def note(self) -> None:
+        """Keep the runs that there are now, without asking them anything."""
+        for run in self._source.runs():
+            key = key_of(run)
+            if key not in self._followed or self._followed[key].run is not run:
+                self._followed[key] = Followed(run, self._clock)
+
+    def look_back(self, key: str) -> Followed | None:
+        """Return a run as it was at the last look, None if there is none of that key."""
+        return self._followed.get(key)
+
+    def look(self) -> Mapping[str, Followed]:
+        """Return the runs by key, with their newest batches taken in."""
+        now = self._clock()
+        if now - self._looked_at >= LOOK_EVERY_S:
+            self._looked_at = now
+            self.note()
+            for each in self._followed.values():
+                each.refresh()
+        return self._followed

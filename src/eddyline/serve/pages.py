@@ -1,0 +1,279 @@
+"""The pages: the list of queries, one query, its decisions. Templates escape every text."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from eddyline.runtime.records import Counting, Numbers
+from eddyline.serve.cells import cells, spark_line
+from eddyline.serve.effects import Effects, is_change, short
+from eddyline.serve.hands import HANDS, Steerable
+from eddyline.serve.health import health
+from eddyline.serve.views import Views
+from eddyline.watch.formatting import count, plan_text
+from eddyline.watch.html.parts import Figures, package, templates, told, wordings_of
+from eddyline.watch.sections import Facts, Figure, Line, Section, Table, columns, known
+from eddyline.watch.series import points_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from eddyline.runtime.journal import JournalEntry
+    from eddyline.serve.following import Followed
+    from eddyline.serve.health import Health
+    from eddyline.serve.views import Made
+    from eddyline.watch.sections import Tile
+
+NEEDS = ("the page", "serve")
+"""What needs the optional packages, and the extra that has them."""
+
+MAX_ROWS = 30
+"""Rows of a table: of more, the rest is a number."""
+
+MAX_ITEMS = 10
+"""Items, or lines of a query's text, that are shown without being asked for."""
+
+NEWEST_DECISIONS = 12
+"""Decisions beside a query."""
+
+DECISIONS_A_PAGE = 100
+"""Decisions on a page of their own."""
+
+MAX_QUERIES = 200
+"""Queries of the list; of more, those that failed and run come first."""
+
+RANKS = {"bad": 0, "look": 1, "good": 2, "past": 3}
+"""The order of the list."""
+
+OWN_TILES = {"Late rows"}
+"""Names of numbers that the head of every page has."""
+
+PLANS = columns(
+    "part, plan in force, rows of batch: count, cost per row: ns, as written: ns, "
+    "kept: count, size: bytes"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A query of the list."""
+
+    run: Followed
+    health: Health
+    cells: Mapping[str, str]
+    spark: str
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A decision as a page shows it."""
+
+    entry: JournalEntry
+    number: int
+    """Its place in the journal, from 1."""
+    before: str
+    after: str
+    evidence: str
+    effect: str
+
+
+class Pages:
+    """Renders the pages.
+
+    Args:
+        values: whether values of rows are shown.
+        controls: whether there are buttons that change a run.
+        static: returns the address of a file that the page loads.
+    """
+
+    def __init__(self, *, values: bool, controls: bool, static: Any) -> None:
+        self.views = Views(values=values)
+        self._values = values
+        self._controls = controls
+        self._templates = templates(package("jinja2", NEEDS), "eddyline.serve")
+        self._templates.filters["short_effect"] = short
+        self._templates.globals |= {
+            "static": static,
+            "hands": HANDS,
+            "max_rows": MAX_ROWS,
+            "max_items": MAX_ITEMS,
+        }
+        self._whole: dict[str, tuple[tuple[Any, ...], str]] = {}
+
+    def list(self, runs: Sequence[Followed]) -> str:
+        """Return the list of queries, those first that a person should look at."""
+        now = time.time()
+        rows = [
+            Row(each, health(each, now, values=self._values), cells(each), spark_line(each.recent))
+            for each in runs
+        ]
+        rows.sort(key=lambda row: (RANKS[row.health.level], row.run.name))
+        n_by_level = {level: sum(row.health.level == level for row in rows) for level in RANKS}
+        return self._render(
+            "list.html", rows=rows[:MAX_QUERIES], n_runs=len(rows), n_by_level=n_by_level
+        )
+
+    def run(self, run: Followed) -> str:
+        """Return the page of a query."""
+        made, how = self.views.of(run), health(run, time.time(), values=self._values)
+        asked = (id(made), run.last_batch if not made.view.history.batches else 0, how.level)
+        kept = self._whole.get(run.key)
+        if kept is not None and kept[0] == asked:
+            return kept[1]
+        before = self.views.spent()
+        text = self._run(run, made, how)
+        made.cost_s += self.views.spent() - before
+        self._whole[run.key] = asked, text
+        return text
+
+    def _run(self, run: Followed, made: Made, how: Health) -> str:
+        view, batches = made.view, made.view.history.batches
+        journal = _Journal(made)
+        points = points_of(batches)
+        return self._render(
+            "run.html",
+            run=run,
+            view=view,
+            health=how,
+            cells=cells(run),
+            spark=spark_line(run.recent),
+            plans=_plans(run),
+            notes=_notes(len(points), len(batches)),
+            leads=[part for each in made.sections if not each.title for part in each.parts],
+            tiles=_tiles(made.sections),
+            sections=[each for each in made.sections if each.title],
+            rates=_rates(made),
+            decisions=journal.newest(NEWEST_DECISIONS),
+            n_decisions=len(journal.of_driver),
+            n_of_tasks=len(journal.of_tasks),
+            settings=_settings(view.settings),
+            has_hands=self._controls and run.is_running and isinstance(run.run, Steerable),
+            figures=Figures(),
+        )
+
+    def journal(self, run: Followed, page: int, *, of_tasks: bool) -> str | None:
+        """Return a page of decisions, the newest first, None if there is no such page.
+
+        Args:
+            run: the run.
+            page: number of the page, from 1.
+            of_tasks: whether decisions of tasks are shown, each for the rows of its partition, and
+                not those of the driver.
+        """
+        journal = _Journal(self.views.of(run))
+        entries = journal.of_tasks if of_tasks else journal.of_driver
+        n_pages = max(1, -(-len(entries) // DECISIONS_A_PAGE))
+        if not 1 <= page <= n_pages:
+            return None
+        end = len(entries) - (page - 1) * DECISIONS_A_PAGE
+        return self._render(
+            "journal.html",
+            run=run,
+            decisions=journal.told(entries, max(0, end - DECISIONS_A_PAGE), end),
+            n=len(entries),
+            page=page,
+            n_pages=n_pages,
+            of_tasks=of_tasks,
+            n_of_tasks=len(journal.of_tasks),
+            n_of_driver=len(journal.of_driver),
+        )
+
+    def hand(self, run: Followed, name: str) -> str:
+        """Return the page that says what a person's hand on a run would do.
+
+        Raises:
+            PlanError: the run has no plan that could be another.
+        """
+        plans: list[tuple[str, str]] = []
+        if HANDS[name].is_of_plans and isinstance(run.run, Steerable):
+            plans = [(each, plan_text(plan)) for each, plan in run.run.plans().items()]
+        return self._render("hand.html", run=run, name=name, hand=HANDS[name], plans=plans)
+
+    def problem(self, title: str, text: str) -> str:
+        """Return a page that says what is wrong."""
+        return self._render("problem.html", title=title, text=text)
+
+    def _render(self, template: str, /, **context: Any) -> str:
+        text: str = self._templates.get_template(template).render(**context)
+        return text
+
+
+class _Journal:
+    """The decisions of a view."""
+
+    def __init__(self, made: Made) -> None:
+        self._made = made
+
+    @cached_property
+    def of_driver(self) -> list[JournalEntry]:
+        return [each for each in self._made.view.history.journal if not each.is_of_task]
+
+    @cached_property
+    def of_tasks(self) -> list[JournalEntry]:
+        return [each for each in self._made.view.history.journal if each.is_of_task]
+
+    def newest(self, n: int) -> list[Decision]:
+        """Return the newest decisions of the driver, the newest first."""
+        return self.told(self.of_driver, max(0, len(self.of_driver) - n), len(self.of_driver))
+
+    def told(self, entries: Sequence[JournalEntry], start: int, end: int) -> list[Decision]:
+        """Return some of the decisions in words, with what they brought, the newest first."""
+        history = self._made.view.history
+        wordings = wordings_of(self._made.sections)
+        effects = Effects(history.batches, self.of_driver)
+        return [
+            Decision(number=at + 1, effect=effects.of(entries[at]), **told(entries[at], wordings))
+            for at in reversed(range(start, end))
+        ]
+
+
+def _plans(run: Followed) -> Table | None:
+    """Return what runs under which plan after the newest batch, at which cost, on which state."""
+    if not run.recent:
+        return None
+    newest = run.recent[-1]
+    rows = []
+    for each in newest.operators:
+        said = each.numbers(newest.n_rows) if isinstance(each, Counting) else Numbers()
+        plan = "" if each.plan is None else plan_text(each.plan)
+        levels = (
+            said.levels.get(name) for name in ("cost_ns", "as_written_ns", "n_kept", "n_bytes")
+        )
+        rows.append((each.component, plan, said.sums.get("n_rows"), *levels))
+    table = known(Table(PLANS, tuple(rows)))
+    return table if rows and isinstance(table, Table) else None
+
+
+def _tiles(sections: Sequence[Section]) -> list[Tile]:
+    """Return the numbers of the operators that the head of the page does not have already."""
+    return [tile for each in sections for tile in each.tiles if tile.name not in OWN_TILES]
+
+
+def _rates(made: Made) -> Figure | None:
+    """Return the rows per second over the batches, with the changes of plans marked."""
+    points = points_of(made.view.history.batches)
+    if not points:
+        return None
+    marks = {each.batch_id + 1 for each in made.view.history.journal if is_change(each)}
+    line = Line("rows per second", tuple(each.rows_per_s for each in points))
+    ids = tuple(each.batch_id for each in points)
+    shown = tuple(sorted(mark for mark in marks if ids[0] <= mark <= ids[-1]))
+    return Figure("Rows per second", ids, (line,), "number", shown)
+
+
+def _notes(n_points: int, n_batches: int) -> list[str]:
+    """Say what figures leave out."""
+    if n_batches <= n_points:
+        return []
+    return [
+        f"Figures draw {count(n_batches)} batches as {count(n_points)} points: rates are over all "
+        f"batches of a point, orders, fractions and costs those of the last."
+    ]
+
+
+def _settings(settings: Mapping[str, str]) -> Section | None:
+    pairs = tuple((str(name), str(value)) for name, value in settings.items())
+    return Section("settings", (Facts(pairs),), is_aside=True) if pairs else None

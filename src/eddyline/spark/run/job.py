@@ -1,0 +1,94 @@
+"""The work of a run, and where its rows go."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from pyspark.sql import Observation
+from pyspark.sql import functions as F
+
+from eddyline.spark.run.observed_metrics import PendingMetrics
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame
+
+    from eddyline.spark.operator import Operator
+    from eddyline.spark.sinks.sinks import Sink
+
+
+class Outlet(Protocol):
+    """Takes the rows of a run: one sink, or one for each of several queries."""
+
+    def begin(self, *, continues: bool) -> None:
+        """Get ready; see ``sinks.Sink.begin``."""
+        ...
+
+    def write(self, df: DataFrame, batch_id: int) -> Callable[[float], int]:
+        """Write the rows of one micro-batch; returns a function that waits for their number."""
+        ...
+
+    @property
+    def kept_by(self) -> Mapping[str, int]:
+        """Rows of the last micro-batch by query, of several that run together."""
+        ...
+
+
+@dataclass(frozen=True)
+class Job:
+    """The work of a run: a query and its operators."""
+
+    name: str
+    """Of the query; unique among those that run."""
+    text: str
+    """The query as it was written."""
+    identity: str
+    """Learned state is of use only for a job of the same identity."""
+    source: DataFrame
+    """The stream."""
+    settings: Mapping[str, str]
+    """Its options, as texts."""
+    operators: Callable[[Path], Sequence[Operator]]
+    """Returns the operators, with nothing learned yet; it is told the folder of the checkpoint."""
+    state: str | None = None
+    """Folder of durable state; in the checkpoint if omitted."""
+    steps: tuple[str, ...] = ()
+    """Its steps, as lines of a tree."""
+    columns: Mapping[str, str] = field(default_factory=dict)
+    """Name and Spark type of each output column."""
+    rename: str = "another name"
+    """Advice on choosing another name, for errors."""
+
+
+def settings_of(options: Any) -> dict[str, str]:
+    """Return the fields of an options object as texts."""
+    return {name: str(getattr(options, name)) for name in options.__dataclass_fields__}
+
+
+class SinkOutlet:
+    """All rows go to one sink."""
+
+    def __init__(self, sink: Sink) -> None:
+        self.sink = sink
+        self.notes = sink.notes
+        self.kept_by: Mapping[str, int] = {}
+
+    def begin(self, *, continues: bool) -> None:
+        """Let the sink get ready."""
+        self.sink.begin(continues=continues)
+
+    def write(self, df: DataFrame, batch_id: int) -> Callable[[float], int]:
+        """Write the rows of one micro-batch."""
+        kept = Observation()
+        result = df.observe(kept, F.count(F.lit(1)).alias("n"))
+        self.sink.write(result, batch_id)
+        return lambda timeout_s: count_of(kept, timeout_s)
+
+
+def count_of(observation: Observation, timeout_s: float) -> int:
+    """Return the number of rows observed, 0 if no job has run."""
+    metrics = PendingMetrics(observation).get(timeout_s) or {}
+    return int(metrics.get("n") or 0)

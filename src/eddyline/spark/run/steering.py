@@ -1,0 +1,167 @@
+"""What a person decides about a query that runs: which plans are pinned, and which adapt again.
+
+What is asked is written down and journaled at once; a plan that is not in force yet is from the
+next micro-batch on.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from eddyline.errors import PlanError
+from eddyline.registry import unknown
+from eddyline.runtime.pins import Pins
+from eddyline.watch import pins as words
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from eddyline.runtime.journal import JournalEntry
+    from eddyline.runtime.pins import Pinnable, PinView
+    from eddyline.spark.run.chain import Chain
+    from eddyline.watch.sections import Section
+
+
+class Steering:
+    """The hand of a person on the plans of a run.
+
+    Args:
+        path: file of the pins.
+        chain: returns the operators of the run.
+        note: appends decisions to the journal.
+        last_batch: returns the newest micro-batch that is done, -1 before the first.
+
+    Raises:
+        StateError: the pins cannot be read.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        chain: Callable[[], Chain],
+        note: Callable[[list[JournalEntry]], None],
+        last_batch: Callable[[], int],
+    ) -> None:
+        self.deciding = threading.Lock()
+        """Held while plans are decided: by operators that learn, or by a person."""
+        self._chain = chain
+        self._note = note
+        self._last_batch = last_batch
+        self._pins = Pins(path)
+
+    def plan(self) -> dict[str, Any]:
+        """Return the plans in force that could be others, by component."""
+        return {name: each.plan for name, each in self._chain().pinnable().items()}
+
+    def pin(self, plan: Any, component: str | None) -> None:
+        """Pin plans; see ``Steered.pin``."""
+        targets = self._chain().pinnable(component)
+        with self.deciding:
+            plans = _plans(plan, targets, component)
+            self._note(self._pins.pin(targets, plans, self._last_batch()))
+
+    def adapt(self, component: str | None) -> None:
+        """Let plans adapt again; see ``Steered.adapt``."""
+        targets = self._chain().pinnable(component)
+        able = {name: each for name, each in targets.items() if each.can_adapt}
+        if not able:
+            msg = (
+                f"{', '.join(targets)} cannot adapt: adaptation is switched off; start the query "
+                f"with adaptive=True"
+            )
+            raise PlanError(msg, components=list(targets))
+        with self.deciding:
+            self._note(self._pins.adapt(able, self._last_batch()))
+
+    def apply(self) -> None:
+        """Put pinned plans in force; called where a run starts, and before each micro-batch."""
+        with self.deciding:
+            self._note(self._pins.apply(self._targets, self._last_batch()))
+
+    @property
+    def _targets(self) -> dict[str, Pinnable]:
+        operators = self._chain().operators
+        return {pin.component: pin for each in operators for pin in each.pinnable}
+
+    def views(self) -> tuple[PinView, ...]:
+        """Return what is pinned."""
+        with self.deciding:
+            return self._pins.views(self._targets)
+
+    def lines(self) -> tuple[str, ...]:
+        """Return what is pinned on a line for the progress; none if nothing is."""
+        return words.lines(self.views())
+
+    def sections(self) -> list[Section]:
+        """Return for people what is pinned, and what the evidence says of it."""
+        return words.sections(self.views())
+
+
+def _plans(plan: Any, targets: Mapping[str, Pinnable], component: str | None) -> dict[str, Any]:
+    """Return plans by component from what was given as one.
+
+    Raises:
+        PlanError: it is of no component of the query, or it is not told of which.
+    """
+    if plan is None:
+        return {name: each.plan for name, each in targets.items()}
+    if isinstance(plan, Mapping) and not (len(targets) == 1 and component in targets):
+        for name in plan:
+            if name not in targets:
+                raise PlanError(unknown("component", str(name), list(targets)), component=name)
+        return dict(plan)
+    if len(targets) > 1:
+        msg = (
+            f"{plan!r:.300} does not say of which component it is; give a dict with plans of some "
+            f"of {', '.join(targets)}, or component="
+        )
+        raise PlanError(msg, components=list(targets))
+    return dict.fromkeys(targets, plan)
+
+
+class Steered:
+    """A query that runs, and whose plans a person may pin."""
+
+    steering: Steering
+    """The hand of a person on its plans."""
+
+    def plan(self) -> dict[str, Any]:
+        """Return the plans in force that could be others, by component, as ``pin`` takes them.
+
+        Raises:
+            PlanError: the query has no such plan.
+        """
+        return self.steering.plan()
+
+    def pin(self, plan: Any = None, *, component: str | None = None) -> None:
+        """Keep plans in force whatever the evidence says, from the next micro-batch on.
+
+        A pin outlives a restart from the checkpoint; it changes the work, never the answer.
+
+        Args:
+            plan: plans by component, as ``plan``, the explanation and the journal show them, or
+                the plan of the only component. The plans in force if omitted.
+            component: a component, such as ``native`` or ``pipeline s``, or an operator, such as
+                ``filter`` or ``join``, that it is about; all that the query has if omitted.
+
+        Raises:
+            PlanError: there is no such component, or the plan is not possible; nothing is pinned.
+            StateError: the pin cannot be written.
+        """
+        self.steering.pin(plan, component)
+
+    def adapt(self, *, component: str | None = None) -> None:
+        """Let plans that are pinned follow the evidence again; they begin with those in force.
+
+        Args:
+            component: a component or an operator; all that the query has if omitted.
+
+        Raises:
+            PlanError: there is no such component, or the query was started with
+                ``adaptive=False``.
+            StateError: it cannot be written.
+        """
+        self.steering.adapt(component)

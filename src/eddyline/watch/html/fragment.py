@@ -1,0 +1,51 @@
+"""An explanation as a piece of HTML, for notebooks: no script, every text escaped.
+
+Figures are left out: they need a script. Without the packages of the extra ``report`` it is the
+text of the terminal.
+"""
+
+from __future__ import annotations
+
+import html
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from eddyline.errors import PluginError
+from eddyline.watch.html.parts import package, templates
+from eddyline.watch.html.report import MAX_ITEMS, MAX_ROWS
+from eddyline.watch.sections import Figure, arranged
+from eddyline.watch.terminal.explain import explain
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from eddyline.watch.sections import Section
+
+
+def fragment(title: str, sections: Sequence[Section], *, steps: Sequence[str] = ()) -> str:
+    """Return an explanation as HTML.
+
+    Args:
+        title: name of what is explained.
+        sections: the explanation.
+        steps: lines of a tree that stand below the title.
+    """
+    shown = arranged(map(_without_figures, sections))
+    try:
+        template = templates(package("jinja2", ("HTML", "report"))).get_template("fragment.html")
+    except PluginError:
+        return f"<pre>{html.escape(explain(title, shown, steps=steps))}</pre>"
+    made: str = template.render(
+        title=title,
+        steps=steps,
+        leads=[part for each in shown if not each.title for part in each.parts],
+        sections=[each for each in shown if each.title],
+        max_rows=MAX_ROWS,
+        max_items=MAX_ITEMS,
+    )
+    return made
+
+
+def _without_figures(section: Section) -> Section:
+    parts = tuple(each for each in section.parts if not isinstance(each, Figure))
+    return replace(section, parts=parts)

@@ -1,0 +1,96 @@
+"""The parts of every page: templates that escape each text, figures, and decisions in words."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from eddyline.errors import PluginError
+from eddyline.watch.formatting import clipped, count, one_line, value_in
+from eddyline.watch.html.figures import MUTED, Colours, drawn
+from eddyline.watch.sections import SAME_WORDS, decision_texts
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from eddyline.runtime.journal import JournalEntry
+    from eddyline.watch.formatting import Wordings
+    from eddyline.watch.sections import Figure, Section
+
+
+def package(name: str, needs: tuple[str, str]) -> Any:
+    """Return an optional package.
+
+    Args:
+        name: of the package or of a module in it.
+        needs: what needs it, and the extra that has it.
+
+    Raises:
+        PluginError: it is not installed.
+    """
+    try:
+        return import_module(name)
+    except ImportError as error:
+        needed, (what, extra) = name.partition(".")[0], needs
+        msg = f"{what} needs the package {needed}; install it with: pip install 'eddyline[{extra}]'"
+        raise PluginError(msg, package=needed) from error
+
+
+def templates(jinja2: Any, *packages: str) -> Any:
+    """Return the templates of packages, and below them those of this room; all escape every text.
+
+    Args:
+        jinja2: the package.
+        packages: those that have templates of their own.
+    """
+    of = [jinja2.PackageLoader(each) for each in (*packages, "eddyline.watch.html")]
+    made = jinja2.Environment(
+        loader=jinja2.ChoiceLoader(of),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters |= {
+        "kind": lambda part: type(part).__name__,
+        "line": one_line,
+        "clipped": clipped,
+        "title": lambda text: one_line(text)[:1].upper() + one_line(text)[1:],
+        "count": count,
+        "side": lambda unit: "text" if unit == "text" else "number",
+        "cell": lambda value, unit: value_in(unit, value),
+    }
+    made.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
+    return made
+
+
+class Figures:
+    """The figures of a page by their names, in the order in which the page asks for them."""
+
+    def __init__(self) -> None:
+        self.data: dict[str, Any] = {}
+        self._colours = Colours()
+
+    def add(self, figure: Figure) -> tuple[str, list[tuple[str, int]]]:
+        """Return the name of a figure on the page, and the meaning of its colours.
+
+        The colours are told for screens that are too narrow for labels on the lines.
+        """
+        name, slots = f"figure-{len(self.data)}", self._colours.slots_of(figure)
+        self.data[name] = drawn(figure, slots)
+        is_told = len(figure.lines) > 1
+        pairs = zip(figure.lines, slots, strict=True)
+        return name, [(line.name, slot) for line, slot in pairs if is_told and slot != MUTED]
+
+
+def wordings_of(sections: Sequence[Section]) -> Wordings:
+    """Return the words of all operators for their decisions."""
+    return {key: words for each in sections for key, words in each.wordings.items()}
+
+
+def told(entry: JournalEntry, wordings: Wordings) -> dict[str, Any]:
+    """Return a decision with its plans and its evidence in the words of its operator."""
+    before, after, evidence = decision_texts(entry, wordings)
+    if before == after:
+        before = f"{SAME_WORDS}:" if entry.before is not None else ""
+    return {"entry": entry, "before": before, "after": after, "evidence": evidence}

@@ -1,0 +1,85 @@
+"""Metrics in Prometheus' text format, by its own client library (extra ``metrics``)."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Protocol
+
+from eddyline.errors import PluginError
+from eddyline.watch.metrics import KINDS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from eddyline.watch.metrics import Metric, MetricKind
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+"""Content type of ``prometheus_text`` for HTTP."""
+
+
+class Measured(Protocol):
+    """A query that runs."""
+
+    def metrics(self) -> tuple[Metric, ...]:
+        """Return its metrics."""
+        ...
+
+
+def prometheus_text(runs: Iterable[Measured]) -> bytes:
+    """Return the metrics of queries that run, in the format that Prometheus scrapes.
+
+    Args:
+        runs: the queries; those that run together are one, which is told once.
+
+    Raises:
+        PluginError: the extra ``metrics`` is not installed.
+    """
+    registry = _package("prometheus_client.registry").CollectorRegistry()
+    registry.register(_Collector(metric for run in runs for metric in run.metrics()))
+    text: bytes = _package("prometheus_client.exposition").generate_latest(registry)
+    return text
+
+
+class _Collector:
+    """Hands metrics to the client library, each of one name and labels once."""
+
+    def __init__(self, metrics: Iterable[Metric]) -> None:
+        self._by_kind: dict[MetricKind, dict[tuple[str, ...], Metric]] = {}
+        for each in metrics:
+            values = tuple(each.labels.values())
+            self._by_kind.setdefault(each.kind, {}).setdefault(values, each)
+
+    def collect(self) -> Iterator[Any]:
+        """Yield the families of the client library."""
+        core = _package("prometheus_client.core")
+        families = {
+            "counter": core.CounterMetricFamily,
+            "gauge": core.GaugeMetricFamily,
+            "histogram": core.HistogramMetricFamily,
+        }
+        for kind in (each for each in KINDS if each in self._by_kind):
+            metrics = self._by_kind[kind]
+            labels = list(next(iter(metrics.values())).labels)
+            family = families[kind.type](kind.name, f"{kind.help} In {kind.unit}.", labels=labels)
+            for values, metric in metrics.items():
+                _add(family, metric, values)
+            yield family
+
+
+def _add(family: Any, metric: Metric, labels: tuple[str, ...]) -> None:
+    if metric.kind.type != "histogram":
+        family.add_metric(labels, metric.value)
+        return
+    buckets = [("+Inf" if at == float("inf") else str(at), n) for at, n in metric.buckets]
+    family.add_metric(labels, buckets=buckets, sum_value=metric.value)
+
+
+def _package(name: str) -> Any:
+    try:
+        return import_module(name)
+    except ImportError as error:
+        msg = (
+            "metrics as a text need the package prometheus_client; install it with: pip install "
+            "'eddyline[metrics]'"
+        )
+        raise PluginError(msg, package="prometheus_client") from error

@@ -1,0 +1,182 @@
+"""Plans that a person pins: what is possible, what is kept, what is let go."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from eddyline.aggregates.loop import PLANS, AggregateLoop
+from eddyline.aggregates.profile import AggregateProfile
+from eddyline.errors import PlanError, StateError
+from eddyline.filters.loop import FilterLoop
+from eddyline.filters.pin import FilterPin
+from eddyline.joins.graph import JoinGraph
+from eddyline.joins.loop import JoinLoop
+from eddyline.joins.pins import PipelinePin
+from eddyline.options import FilterOptions, JoinOptions
+from eddyline.runtime.pins import AsItStands, OneOf, Pins
+from eddyline.stats.costs import CostSums
+from eddyline.stats.profile import FilterProfile
+from eddyline.watch import pins as words
+
+FEW = AggregateProfile(n_rows=10_000, n_cells=10)
+MANY = AggregateProfile(n_rows=10_000, n_cells=10_000)
+
+
+@pytest.fixture
+def loop():
+    return AggregateLoop()
+
+
+@pytest.fixture
+def targets(loop):
+    return {"aggregate": OneOf(loop, PLANS, loop.best)}
+
+
+@pytest.fixture
+def pins(tmp_path):
+    return Pins(tmp_path / "pins.json")
+
+
+def test_a_plan_in_force_is_held_at_once(loop, targets, pins):
+    (entry,) = pins.pin(targets, {"aggregate": "early"}, 3)
+    assert (entry.batch_id, entry.component, entry.event) == (3, "aggregate", "pin")
+    assert (entry.before, entry.after, entry.evidence) == ("early", "early", {"by": "person"})
+    assert loop.step(MANY, 4) == []
+    assert loop.plan == "early"
+
+
+def test_another_plan_waits_for_the_next_batch(loop, targets, pins):
+    pins.pin(targets, {"aggregate": "late"}, 3)
+    assert loop.plan == "early"
+    (view,) = pins.views(targets)
+    assert not view.is_in_force
+    assert pins.apply(targets, 3) == []
+    assert loop.plan == "late"
+    assert loop.step(FEW, 4) == []
+    assert loop.plan == "late"
+
+
+def test_what_adapts_again_follows_the_evidence_that_came_meanwhile(loop, targets, pins):
+    pins.pin(targets, {"aggregate": "late"}, 3)
+    pins.apply(targets, 3)
+    loop.step(FEW, 4)
+    (entry,) = pins.adapt(targets, 4)
+    assert (entry.event, entry.before, entry.after) == ("adapt", "late", "late")
+    assert entry.evidence == {"by": "person", "pinned_after_batch": 3}
+    (switched,) = loop.step(FEW, 5)
+    assert (switched.event, switched.after) == ("place", "early")
+    assert pins.adapt(targets, 5) == []
+
+
+def test_pins_outlive_their_process(loop, targets, pins):
+    pins.pin(targets, {"aggregate": "late"}, 3)
+    other = AggregateLoop()
+    again = Pins(pins.path)
+    assert again.apply({"aggregate": OneOf(other, PLANS)}, -1) == []
+    assert (other.plan, other.is_held) == ("late", True)
+    again.adapt({"aggregate": OneOf(other, PLANS)}, 3)
+    assert Pins(pins.path).views(targets) == ()
+
+
+def test_a_plan_that_is_not_possible_pins_nothing(loop, targets, pins):
+    with pytest.raises(PlanError) as caught:
+        pins.pin(targets, {"aggregate": "never"}, 3)
+    assert caught.value.message == (
+        "'never' is no plan of 'aggregate'; possible is one of 'early', 'late'; in force is 'early'"
+    )
+    assert not loop.is_held
+    assert not pins.path.exists()
+
+
+def test_a_pin_ends_with_what_it_was_of(loop, targets, pins):
+    pins.pin(targets, {"aggregate": "early"}, 3)
+    fresh = {"aggregate": OneOf(AggregateLoop(), PLANS)}
+    (entry,) = pins.apply(fresh, 7)
+    assert (entry.batch_id, entry.event) == (7, "adapt")
+    assert entry.evidence == {"why": "what the plan was of has changed"}
+    assert pins.apply(fresh, 8) == []
+    pins.pin(targets, {"aggregate": "late"}, 8)
+    (entry,) = pins.apply({}, 8)
+    assert entry.evidence == {"why": "the query has no such component any more"}
+
+
+def test_a_plan_that_fits_no_more_after_a_restart_is_let_go(loop, targets, pins):
+    pins.pin(targets, {"aggregate": "late"}, 3)
+    (entry,) = Pins(pins.path).apply({"aggregate": AsItStands(loop, lambda: "x")}, 3)
+    assert "possible is only the plan in force" in entry.evidence["why"]
+    assert not loop.is_held
+
+
+def test_pins_that_cannot_be_read_or_written_say_so(loop, targets, pins, tmp_path):
+    (tmp_path / "bad.json").write_text("{")
+    with pytest.raises(StateError, match="move the file away to adapt again"):
+        Pins(tmp_path / "bad.json")
+    with pytest.raises(StateError, match="make room or rights"):
+        Pins(tmp_path / "missing" / "pins.json").pin(targets, {"aggregate": "late"}, 0)
+
+
+COSTS = CostSums.of_rows(1_000, np.array([1_000.0, 10.0]))
+
+
+def of_two_filters():
+    """A loop that holds the worse of two orders, and knows better."""
+    loop = FilterLoop("native", ("dear", "cheap"), FilterOptions().resolved(), thinks_freely=True)
+    pin = FilterPin(loop)
+    pin.hold(["dear", "cheap"])
+    drops = np.random.default_rng(1).random((1_000, 2)) < 0.9
+    entries = loop.step(FilterProfile.of_sample(loop.filter_ids, drops, costs=COSTS), 0)
+    return loop, pin, entries
+
+
+def test_an_order_that_is_held_is_told_what_the_best_would_cost():
+    loop, pin, entries = of_two_filters()
+    assert entries == []
+    assert pin.plan == ["dear", "cheap"]
+    advice = pin.advice()
+    assert advice.plan == ["cheap", "dear"]
+    assert advice.held_cost_ns == pytest.approx(1_001, rel=0.01)
+    assert advice.cost_ns == pytest.approx(110, rel=0.2)
+    pin.release()
+    drops = np.random.default_rng(2).random((1_000, 2)) < 0.9
+    (switched,) = loop.step(FilterProfile.of_sample(loop.filter_ids, drops, costs=COSTS), 1)
+    assert switched.after == ["cheap", "dear"]
+
+
+@pytest.mark.parametrize("plan", [["dear"], ["dear", "dear"], "dear", None, ["dear", 3], {}])
+def test_an_order_has_every_filter_once(plan):
+    loop = FilterLoop("native", ("dear", "cheap"), FilterOptions().resolved())
+    with pytest.raises(PlanError, match=r"a list of all of .'dear', 'cheap'., each once"):
+        FilterPin(loop).hold(plan)
+    assert not loop.is_held
+
+
+def test_what_is_pinned_is_told_in_words(tmp_path):
+    _, pin, _ = of_two_filters()
+    pins = Pins(tmp_path / "pins.json")
+    pins.pin({"native": pin}, {"native": ["dear", "cheap"]}, 12)
+    views = pins.views({"native": pin})
+    ((_, said),) = words.sections(views)[0].parts[0].pairs
+    assert "pinned by a person after batch 12; the evidence says the best order" in said
+    assert words.lines(views) == ("pinned: native",)
+    assert words.sections(()) == []
+    assert words.lines(()) == ()
+
+
+CHAINED = JoinGraph(("r", "s", "t"), (frozenset("rs"), frozenset("st")))
+
+
+@pytest.mark.parametrize("adaptive", [True, False])
+def test_a_pipeline_takes_any_order_without_a_cartesian_product(adaptive):
+    loop = JoinLoop(CHAINED, JoinOptions(adaptive=adaptive).resolved())
+    pin = PipelinePin(loop, "s")
+    assert pin.plan == ["r", "t"]
+    pin.hold(["t", "r"])
+    assert (loop.plan["s"], pin.is_held, pin.can_adapt) == (("t", "r"), True, adaptive)
+    for plan in (["s", "t"], ["t"], ["t", "t"], [["t"], "r"], "tr"):
+        with pytest.raises(PlanError, match="in an order in which each is joined"):
+            pin.hold(plan)
+    with pytest.raises(PlanError, match="no plan of 'pipeline r'"):
+        PipelinePin(loop, "r").hold(["t", "s"])
+    pin.release()
+    assert loop.held == set()

@@ -1,0 +1,111 @@
+"""Runs to be looked at, without Spark."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from eddyline.runtime.journal import JournalEntry
+from eddyline.runtime.records import BatchRecord, History, OrderRecord
+from eddyline.watch.sections import RunView
+from tests.watch.fakes import a_run
+
+TOKEN = "0123456789abcdef0123"
+
+
+class FakeRun:
+    """A run whose batches and end a test decides."""
+
+    place = ""
+
+    def __init__(self, name="attacks", view: RunView | None = None, *, place=""):
+        self.name = name
+        self.place = place
+        self.view = replace(view or a_run(n_batches=30), query=name)
+        self.is_over = False
+        self.failure = None
+        self.n_views = 0
+        self.done = []
+
+    def is_running(self):
+        return not self.is_over
+
+    def error(self):
+        return self.failure
+
+    def records_after(self, batch_id):
+        return [each for each in self.view.history.batches if each.batch_id > batch_id]
+
+    def decisions(self):
+        return self.view.history.journal
+
+    def phases(self):
+        return {}
+
+    def run_view(self):
+        self.n_views += 1
+        return self.view
+
+    def end(self, failure=None):
+        self.is_over, self.failure = True, failure
+
+    def add_batch(self, **changes):
+        history = self.view.history
+        last = history.batches[-1]
+        batch = replace(last, batch_id=last.batch_id + 1, ended_at=last.ended_at + 2.0, **changes)
+        self.view = replace(self.view, history=replace(history, batches=(*history.batches, batch)))
+        return batch
+
+
+class SteeredRun(FakeRun):
+    """A run that a person may change."""
+
+    def plans(self):
+        return {"arrow": ["a", "b"], "native": ["c", "d"]}
+
+    def pin(self, component):
+        self.done.append(("pin", component))
+
+    def adapt(self, component):
+        self.done.append(("adapt", component))
+
+    def stop(self):
+        self.done.append(("stop",))
+
+
+class FakeRuns:
+    """A source of runs."""
+
+    def __init__(self, *runs):
+        self.known = list(runs)
+
+    def runs(self):
+        return self.known
+
+
+def a_long_run(n_decisions: int, n_batches: int = 1000) -> RunView:
+    """Return a run with so many decisions, spread over its batches."""
+    names = ("a", "b")
+    orders = [["a", "b"], ["b", "a"]]
+    journal = tuple(
+        JournalEntry(
+            at * n_batches // n_decisions,
+            "arrow",
+            "order",
+            orders[at % 2],
+            orders[1 - at % 2],
+            {"n_tuples": at},
+        )
+        for at in range(n_decisions)
+    )
+    batches = tuple(
+        BatchRecord(
+            batch_id,
+            1000,
+            10,
+            0.5,
+            1_790_000_000.0 + batch_id,
+            (OrderRecord("arrow", names, (0, 1), (0.5, 0.1), 100.0, 200.0),),
+        )
+        for batch_id in range(n_batches)
+    )
+    return RunView("long", "SELECT 1", history=History(batches, journal))

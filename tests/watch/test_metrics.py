@@ -1,0 +1,122 @@
+"""Metrics as values, and as a text for Prometheus."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from eddyline.errors import PluginError
+from eddyline.runtime.counters import SECONDS, Counters, Figures
+from eddyline.runtime.journal import JournalEntry
+from eddyline.runtime.records import BatchRecord, OrderRecord
+from eddyline.watch.metrics import KINDS, metrics_of
+from eddyline.watch.prometheus import prometheus_text
+
+ORDER = OrderRecord("native", ("a", "b"), (1, 0), (0.5, float("nan")), 12.5, 40.0)
+
+
+def counted():
+    counters = Counters()
+    for batch_id, seconds in enumerate((0.1, 0.2, 400.0)):
+        counters.count(BatchRecord(batch_id, 100, 10, seconds, 1.0 + batch_id))
+    counters.count_decisions(
+        [
+            JournalEntry(0, "native", "order", ["a", "b"], ["b", "a"]),
+            JournalEntry(0, "native", "order", ["a", "b"], ["b", "a"], {"partition": 1}),
+            JournalEntry(1, "native", "stale", evidence={"n": 1}),
+            JournalEntry(1, "native", "pin", ["b", "a"], ["b", "a"]),
+            JournalEntry(1, "native", "pin", ["b", "a"], ["a", "b"]),
+            JournalEntry(1, "run", "restore", after={"native": ["b", "a"]}),
+        ]
+    )
+    return counters
+
+
+@dataclass
+class Measured:
+    name: str
+    is_running: bool = True
+
+    def metrics(self):
+        return metrics_of(
+            self.name,
+            counted(),
+            is_running=self.is_running,
+            n_pinned=1,
+            records=[ORDER],
+            figures={"join": Figures(3, 1_000, 5_000), "rules": Figures(n_skipped_rules=2)},
+        )
+
+
+def values(text):
+    return {
+        (sample.name, *sorted(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(text.decode())
+        for sample in family.samples
+    }
+
+
+def test_the_text_has_every_value():
+    found = values(prometheus_text([Measured("q")]))
+    query = ("query", "q")
+    join, native = ("component", "join"), ("component", "native")
+    assert found["eddyline_rows_in_total", query] == 300
+    assert found["eddyline_rows_out_total", query] == 30
+    assert found["eddyline_batches_total", query] == 3
+    assert found["eddyline_batch_seconds_sum", query] == pytest.approx(400.3)
+    assert found["eddyline_batch_seconds_count", query] == 3
+    assert found["eddyline_batch_seconds_bucket", ("le", "0.1"), query] == 1
+    assert found["eddyline_batch_seconds_bucket", ("le", "300.0"), query] == 2
+    assert found["eddyline_last_batch_timestamp_seconds", query] == 3
+    assert found["eddyline_plan_changes_total", native, query] == 2
+    assert found["eddyline_cost_ns_per_row", native, ("plan", "now"), query] == 12.5
+    assert found["eddyline_cost_ns_per_row", native, ("plan", "as_written"), query] == 40
+    assert found["eddyline_late_rows_total", join, query] == 3
+    assert found["eddyline_state_bytes", join, query] == 5_000
+    assert found["eddyline_skipped_rules", ("component", "rules"), query] == 2
+    assert found["eddyline_running", query] == 1
+    names = {metric.name for metric in Measured("q").metrics()}
+    assert names == {kind.name for kind in KINDS}
+
+
+def test_queries_share_a_metric_and_those_that_run_together_are_told_once():
+    text = prometheus_text([Measured("q"), Measured("q"), Measured('r"\n', is_running=False)])
+    found = values(text)
+    assert found["eddyline_running", ("query", "q")] == 1
+    assert found["eddyline_running", ("query", 'r"\n')] == 0
+    assert text.count(b"# HELP eddyline_running ") == 1
+    assert prometheus_text([]) == b""
+
+
+def test_names_and_units_keep_to_the_conventions():
+    for kind in KINDS:
+        assert kind.name.endswith("_total") == (kind.type == "counter")
+        assert kind.help.endswith(".")
+        assert kind.unit
+
+
+def test_what_is_not_known_is_not_told():
+    (found,) = {
+        metric.name
+        for metric in metrics_of(
+            "q", Counters(), is_running=False, n_pinned=0, records=[], figures={"x": Figures()}
+        )
+        if metric.value or any(n for _, n in metric.buckets)
+    } or {None}
+    assert found is None
+
+
+def test_batches_are_counted_up_to_the_bound_of_their_class():
+    counters = Counters()
+    for bound in SECONDS:
+        counters.count(BatchRecord(0, 0, 0, bound))
+    assert counters.by_seconds == [1] * len(SECONDS) + [0]
+
+
+def test_without_the_package_the_error_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "prometheus_client.registry", None)
+    with pytest.raises(PluginError, match=r"pip install 'eddyline\[metrics\]'"):
+        prometheus_text([])
