@@ -9,19 +9,23 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from eddyline.errors import PluginError
-from eddyline.runtime.counters import SECONDS, Counters, Figures
+from eddyline.joins.view import JoinRecord
+from eddyline.rules.view import RuleRecord
+from eddyline.runtime.counters import SECONDS, Counters
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.records import BatchRecord, OrderRecord
 from eddyline.watch.metrics import KINDS, metrics_of
 from eddyline.watch.prometheus import prometheus_text
 
 ORDER = OrderRecord("native", ("a", "b"), (1, 0), (0.5, float("nan")), 12.5, 40.0)
+JOIN = JoinRecord(("s", "t"), (400, 600), (2_000, 3_000), n_late=1, n_results=7)
+RECORDS = (ORDER, JOIN, RuleRecord(5, "all", 10, 3, n_skipped=2))
 
 
 def counted():
     counters = Counters()
     for batch_id, seconds in enumerate((0.1, 0.2, 400.0)):
-        counters.count(BatchRecord(batch_id, 100, 10, seconds, 1.0 + batch_id))
+        counters.count(BatchRecord(batch_id, 100, 10, seconds, 1.0 + batch_id, RECORDS))
     counters.count_decisions(
         [
             JournalEntry(0, "native", "order", ["a", "b"], ["b", "a"]),
@@ -46,8 +50,7 @@ class Measured:
             counted(),
             is_running=self.is_running,
             n_pinned=1,
-            records=[ORDER],
-            figures={"join": Figures(3, 1_000, 5_000), "rules": Figures(n_skipped_rules=2)},
+            records=RECORDS,
         )
 
 
@@ -101,9 +104,7 @@ def test_names_and_units_keep_to_the_conventions():
 def test_what_is_not_known_is_not_told():
     (found,) = {
         metric.name
-        for metric in metrics_of(
-            "q", Counters(), is_running=False, n_pinned=0, records=[], figures={"x": Figures()}
-        )
+        for metric in metrics_of("q", Counters(), is_running=False, n_pinned=0, records=[])
         if metric.value or any(n for _, n in metric.buckets)
     } or {None}
     assert found is None

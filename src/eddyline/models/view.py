@@ -23,12 +23,15 @@ class ModelRecord:
     """Rows of which no segment is final yet."""
     n_bytes: int
     """Size of what is kept (bytes)."""
+    n_kept: int = 0
+    """Segments that later results look back at."""
     component: str = COMPONENT
     plan: None = None
 
     def numbers(self, n_rows: int) -> Numbers:
         """Return what is kept; its rows and segments are of all batches, and so no counts."""
-        kept = {"n_waiting": self.n_waiting, "n_bytes": self.n_bytes}
+        n_kept = self.n_waiting + self.n_kept
+        kept = {"n_kept": n_kept, "n_waiting": self.n_waiting, "n_bytes": self.n_bytes}
         every = {"n_rows_in_all": self.n_rows, "n_segments_in_all": self.n_segments}
         return Numbers({"n_rows": n_rows}, kept | every)
 
@@ -56,7 +59,10 @@ class ModelView:
     @property
     def record(self) -> ModelRecord:
         """The record after a batch."""
-        return ModelRecord(self.total.n_rows, self.total.n_segments, self.n_waiting, self.n_bytes)
+        total = self.total
+        return ModelRecord(
+            total.n_rows, total.n_segments, self.n_waiting, self.n_bytes, self.n_kept
+        )
 
 
 class ModelCounts(msgspec.Struct, forbid_unknown_fields=True):

@@ -29,11 +29,13 @@ class RuleRecord:
     n_matches: int
     """Pairs of a row of the batch and a rule that is true for it."""
     component: str = COMPONENT
+    n_skipped: int = 0
+    """Rules that do not run."""
 
     def numbers(self, n_rows: int) -> Numbers:
         """Return its counts."""
         counts = {"n_rows": n_rows, "n_met": self.n_met, "n_matches": self.n_matches}
-        return Numbers(counts, {"n_rules": self.n_rules})
+        return Numbers(counts, {"n_rules": self.n_rules, "n_skipped": self.n_skipped})
 
     def with_earlier(self, earlier: RuleRecord, share: float) -> RuleRecord:  # noqa: ARG002
         """Return one record for several batches: counts add up."""

@@ -1,12 +1,13 @@
-"""Counts over the whole life of a query, restarts included, and figures of how it stands."""
+"""Counts over the whole life of a query, restarts included."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
+
+from eddyline.runtime.records import numbers_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -36,6 +37,8 @@ class Counters(msgspec.Struct):
     """Batches that failed."""
     plan_changes: dict[str, int] = {}
     """Other plans that were put in force, by component; those within tasks are not counted."""
+    n_late: dict[str, int] = {}
+    """Rows that came too late, by component."""
 
     @property
     def n_batches(self) -> int:
@@ -49,6 +52,9 @@ class Counters(msgspec.Struct):
         self.seconds += record.seconds
         self.by_seconds[bisect_left(SECONDS, record.seconds)] += 1
         self.ended_at = record.ended_at
+        for component, numbers in numbers_of(record.operators, record.n_rows).items():
+            if n_late := round(numbers.sums.get("n_late", 0)):
+                self.n_late[component] = self.n_late.get(component, 0) + n_late
 
     def count_decisions(self, entries: Iterable[JournalEntry]) -> None:
         """Count the decisions that put another plan in force."""
@@ -57,17 +63,3 @@ class Counters(msgspec.Struct):
             if is_other and not each.is_of_task and each.event not in NO_PLANS:
                 n_before = self.plan_changes.get(each.component, 0)
                 self.plan_changes[each.component] = n_before + 1
-
-
-@dataclass(frozen=True, slots=True)
-class Figures:
-    """How an operator stands after a batch; None of what it does not have."""
-
-    n_late: int | None = None
-    """Rows that came too late, over the whole life of the query."""
-    n_state_rows: int | None = None
-    """Rows, cells or segments that are kept."""
-    n_state_bytes: int | None = None
-    """Size of the files of what is kept (bytes)."""
-    n_skipped_rules: int | None = None
-    """Rules that do not run."""

@@ -28,8 +28,15 @@ class Numbers:
 class Counting(Protocol):
     """A record (``runtime.operator.Record``) that counts what was done in its batch.
 
-    Of any other record the newest stands for those before it.
+    Of any other record the newest stands for those before it. By custom ``n_rows``, ``n_late`` and
+    ``n_results`` are sums, and ``n_kept`` (rows, cells or segments of state), ``n_bytes`` (of it),
+    ``cost_ns`` and ``as_written_ns`` (of a row), and ``n_skipped`` (rules) are levels.
     """
+
+    @property
+    def component(self) -> str:
+        """Name of what decides, as in the journal."""
+        ...
 
     def numbers(self, n_rows: int) -> Numbers:
         """Return its numbers.
@@ -47,6 +54,12 @@ class Counting(Protocol):
             share: share of the input rows that were those batches' ([0, 1]).
         """
         ...
+
+
+def numbers_of(records: Iterable[Record], n_rows: int) -> dict[str, Numbers]:
+    """Return what the records of a batch of so many rows say in numbers, by component."""
+    counting = (each for each in records if isinstance(each, Counting))
+    return {each.component: each.numbers(n_rows) for each in counting}
 
 
 def weighted(newer: float, earlier: float, share: float) -> float:

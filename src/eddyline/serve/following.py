@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
-from eddyline.runtime.records import Counting
+from eddyline.runtime.records import numbers_of
 from eddyline.serve.effects import is_change
 from eddyline.serve.source import key_of
 from eddyline.watch.formatting import ratio
@@ -51,7 +51,7 @@ class Work:
 
 def work_of(record: BatchRecord) -> Work:
     """Return what the operators of a query hold, cost and leave out after a batch."""
-    said = [each.numbers(record.n_rows) for each in record.operators if isinstance(each, Counting)]
+    said = numbers_of(record.operators, record.n_rows).values()
     costs = [
         (
             each.sums.get("n_rows") or record.n_rows,

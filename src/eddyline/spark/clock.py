@@ -17,7 +17,6 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from eddyline.errors import StateError
-from eddyline.runtime.counters import Figures
 from eddyline.spark.arrow_tasks import task_ids
 from eddyline.spark.event_time import micros_of
 from eddyline.spark.lateness import warned_of_late
@@ -72,7 +71,7 @@ class StreamClock(Operator):
         without_lateness: the streams that were given none.
     """
 
-    name = "clock"
+    name = words.COMPONENT
     offset = 0
     """See ``Clock``."""
 
@@ -247,13 +246,16 @@ class StreamClock(Operator):
             self._place, name, self._last_batch, lambda: to_arrow_schema(columns, timezone="UTC")
         )
 
-    def figures(self) -> Figures:
-        """Return the rows that came too late."""
-        return Figures(n_late=self.part.n_late)
+    def records(self) -> tuple[words.ClockRecord, ...]:
+        """Return the record after a batch."""
+        return (self._record(),)
+
+    def _record(self) -> words.ClockRecord:
+        return words.ClockRecord(self._newest.get("n_late", 0))
 
     def lines(self, n_rows: int, seconds: float) -> tuple[str, ...]:  # noqa: ARG002
         """Return the late rows in words, for the progress."""
-        return words.lines(self._newest.get("n_late", 0))
+        return words.lines(self._record())
 
     def sections(self, history: History) -> list[Section]:  # noqa: ARG002
         """Return for people how far the stream is."""

@@ -11,7 +11,6 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from eddyline.runtime.counters import Figures
 from eddyline.runtime.reports import newest_attempts
 from eddyline.spark.run.observed_metrics import as_bytes
 
@@ -259,10 +258,6 @@ class Operator:
     def records(self) -> tuple[Record, ...]:
         """Return the state of each part of the operator after a batch."""
         return tuple(each.record() for each in self.loops)
-
-    def figures(self) -> Figures:
-        """Return how it stands, for metrics."""
-        return Figures()
 
     def lines(self, n_rows: int, seconds: float) -> tuple[str, ...]:  # noqa: ARG002
         """Return the plan in force and its newest figures in words, for the progress.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from eddyline.runtime.records import Numbers
 from eddyline.state.rows import ALWAYS
 from eddyline.watch.formatting import count
 from eddyline.watch.sections import Section, Table, columns, notes
@@ -12,6 +13,28 @@ ARRIVED = columns(
     "stream, arrived: count, late: count, no time: count, "
     "latest (UTC): time, complete to (UTC): time"
 )
+
+
+COMPONENT = "clock"
+"""Name of what counts late rows, in records and metrics."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClockRecord:
+    """The clock of a stream after one micro-batch."""
+
+    n_late: int
+    """Rows of the batch that came too late."""
+    component: str = COMPONENT
+    plan: None = None
+
+    def numbers(self, n_rows: int) -> Numbers:
+        """Return its counts."""
+        return Numbers({"n_rows": n_rows, "n_late": self.n_late})
+
+    def with_earlier(self, earlier: ClockRecord, share: float) -> ClockRecord:  # noqa: ARG002
+        """Return one record for several batches: counts add up."""
+        return ClockRecord(self.n_late + earlier.n_late)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +54,9 @@ class ClockView:
     notes: tuple[str, ...] = ()
 
 
-def lines(n_late: int) -> tuple[str, ...]:
+def lines(record: ClockRecord) -> tuple[str, ...]:
     """Return the late rows of a batch, for the progress."""
-    return (f"{count(n_late)} late",) if n_late else ()
+    return (f"{count(record.n_late)} late",) if record.n_late else ()
 
 
 def sections(view: ClockView) -> list[Section]:

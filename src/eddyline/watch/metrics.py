@@ -11,14 +11,14 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Literal
 
 from eddyline.runtime.counters import SECONDS
-from eddyline.runtime.records import OrderRecord
-from eddyline.watch.formatting import finite
+from eddyline.runtime.records import numbers_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from eddyline.runtime.counters import Counters, Figures
+    from eddyline.runtime.counters import Counters
     from eddyline.runtime.operator import Record
+    from eddyline.runtime.records import Numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,6 @@ def metrics_of(
     is_running: bool,
     n_pinned: int,
     records: Iterable[Record],
-    figures: Mapping[str, Figures],
 ) -> tuple[Metric, ...]:
     """Return the metrics of a query.
 
@@ -101,7 +100,6 @@ def metrics_of(
         is_running: whether it runs.
         n_pinned: plans that a person has pinned.
         records: its components as they stand.
-        figures: of its operators, by name.
     """
     of = {"query": query}
     found = [
@@ -117,11 +115,11 @@ def metrics_of(
         found.append(Metric(LAST_BATCH, of, counters.ended_at))
     for component, n in counters.plan_changes.items():
         found.append(Metric(PLAN_CHANGES, of | {"component": component}, n))
-    for record in records:
-        if isinstance(record, OrderRecord):
-            found += _costs(of | {"component": record.component}, record)
-    for name, each in figures.items():
-        found += _figures(of | {"component": name}, each)
+    for component, numbers in numbers_of(records, 0).items():
+        labels = of | {"component": component}
+        if "n_late" in numbers.sums:
+            found.append(Metric(LATE_ROWS, labels, counters.n_late.get(component, 0)))
+        found += _levels(labels, numbers)
     return tuple(found)
 
 
@@ -130,19 +128,15 @@ def _buckets(counters: Counters) -> tuple[tuple[float, int], ...]:
     return tuple(zip(bounds, accumulate(counters.by_seconds), strict=True))
 
 
-def _costs(labels: dict[str, str], record: OrderRecord) -> Iterator[Metric]:
-    for plan, cost in (("now", record.cost_ns), ("as_written", record.as_written_ns)):
-        if (known := finite(cost)) is not None:
-            yield Metric(COST, labels | {"plan": plan}, known)
-
-
-def _figures(labels: dict[str, str], figures: Figures) -> Iterator[Metric]:
-    values = {
-        LATE_ROWS: figures.n_late,
-        STATE_ROWS: figures.n_state_rows,
-        STATE_BYTES: figures.n_state_bytes,
-        SKIPPED: figures.n_skipped_rules,
+def _levels(labels: dict[str, str], numbers: Numbers) -> Iterator[Metric]:
+    """Yield how a component stands, as far as it is known."""
+    kinds = {
+        "n_kept": (STATE_ROWS, {}),
+        "n_bytes": (STATE_BYTES, {}),
+        "n_skipped": (SKIPPED, {}),
+        "cost_ns": (COST, {"plan": "now"}),
+        "as_written_ns": (COST, {"plan": "as_written"}),
     }
-    for kind, value in values.items():
-        if value is not None:
-            yield Metric(kind, labels, value)
+    for name, (kind, more) in kinds.items():
+        if name in numbers.levels:
+            yield Metric(kind, labels | more, numbers.levels[name])

@@ -9,7 +9,6 @@ import msgspec
 import numpy as np
 
 from eddyline.aggregates.view import AggregateView
-from eddyline.runtime.counters import Figures
 from eddyline.spark.operator import Operator
 from eddyline.watch import aggregates as words
 
@@ -72,11 +71,6 @@ class Shown(Operator):
                 sum(getattr(f, name) for f in files) for name in ("n_rows", "n_bytes")
             )
         return replace(self.loop.record(), n_kept=n_kept, n_bytes=n_bytes)
-
-    def figures(self) -> Figures:
-        """Return the cells that are kept."""
-        record = self._record()
-        return Figures(n_state_rows=record.n_kept, n_state_bytes=record.n_bytes)
 
     def lines(self, n_rows: int, seconds: float) -> tuple[str, ...]:  # noqa: ARG002
         """Return what is kept in words, for the progress."""

@@ -11,7 +11,6 @@ from eddyline.joins.grid_loop import split_text
 from eddyline.joins.pins import pinnable
 from eddyline.joins.view import STATIC, InputView, JoinRecord, JoinView, PipelineView, ProbeView
 from eddyline.query.windows import UnboundedWindow
-from eddyline.runtime.counters import Figures
 from eddyline.spark.operator import Operator
 from eddyline.state.late_rows import late_rows
 from eddyline.state.rows import ALWAYS
@@ -94,16 +93,6 @@ class Shown(Operator):
                 n_waiting=sum(map(self.part.n_waiting, self.graph.inputs)),
             )
         return (*self.loop.record().pipelines, joined)
-
-    def figures(self) -> Figures:
-        """Return what the windows hold, and the rows that came too late for them."""
-        with self._lock:
-            files = [file for name in self.graph.inputs for file in self.part.files(name)]
-            return Figures(
-                n_late=sum(self.part.n_late.values()),
-                n_state_rows=sum(each.n_rows for each in files),
-                n_state_bytes=sum(each.n_bytes for each in files),
-            )
 
     @property
     def pinnable(self) -> tuple[Pinnable, ...]:

@@ -16,7 +16,6 @@ from eddyline.errors import QueryError
 from eddyline.models.fitting import FitReport
 from eddyline.models.streaming import COMPONENT, ModelPart
 from eddyline.models.view import ModelCounts, ModelRecord, ModelView
-from eddyline.runtime.counters import Figures
 from eddyline.spark.analysis import arrow_schema
 from eddyline.spark.arrow_tasks import BUCKET
 from eddyline.spark.buckets import ADAPTIVE, REPORT, BucketReports
@@ -208,11 +207,6 @@ class ModelOperator(Operator):
     def records(self) -> tuple[ModelRecord, ...]:
         """Return the record after a batch."""
         return (self.view().record,)
-
-    def figures(self) -> Figures:
-        """Return the rows and segments that are kept."""
-        view = self.view()
-        return Figures(n_state_rows=view.n_waiting + view.n_kept, n_state_bytes=view.n_bytes)
 
     def lines(self, n_rows: int, seconds: float) -> tuple[str, ...]:  # noqa: ARG002
         """Return what segments stand for in words, for the progress."""

@@ -25,7 +25,6 @@ from eddyline.rules.description import counts_of, entries_of, rule_view, to_come
 from eddyline.rules.loop import RuleLoop
 from eddyline.rules.profile import SharingProfile
 from eddyline.rules.view import COMPONENT, RuleCount
-from eddyline.runtime.counters import Figures
 from eddyline.runtime.pins import AsItStands
 from eddyline.runtime.reports import decisions_of
 from eddyline.spark.operator import Laid, Operator, Pending
@@ -46,7 +45,7 @@ if TYPE_CHECKING:
     from eddyline.rules.compile.program import Program
     from eddyline.rules.step import RuleStep
     from eddyline.rules.store import RuleStore
-    from eddyline.rules.view import RuleView
+    from eddyline.rules.view import RuleRecord, RuleView
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.records import History
     from eddyline.spark.operator import Batch, Observed, Site
@@ -324,13 +323,13 @@ class RuleOperator(Operator):
         loop = self.compiled.loop
         return (AsItStands(loop, lambda: str(loop.plan)),)
 
-    def figures(self) -> Figures:
-        """Return how many rules do not run."""
-        return Figures(n_skipped_rules=len(self.skipped))
+    def records(self) -> tuple[RuleRecord, ...]:
+        """Return the record after a batch."""
+        return (replace(self.compiled.loop.record(), n_skipped=len(self.skipped)),)
 
     def lines(self, n_rows: int, seconds: float) -> tuple[str, ...]:  # noqa: ARG002
         """Return the plan in words, for the progress."""
-        found = words.lines([self.compiled.loop.record()])
+        found = words.lines(self.records())
         n = len(self.store.troubles)
         return (*found, f"{counted(n, 'change')} of rule files not taken in") if n else found
 

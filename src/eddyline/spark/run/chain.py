@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from eddyline.runtime.counters import Figures
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.operator import Record
     from eddyline.runtime.pins import Pinnable
@@ -212,10 +211,6 @@ class Chain:
     def records(self) -> tuple[Record, ...]:
         """Return the state of each part of each operator after a batch."""
         return tuple(record for each in self.operators for record in each.records())
-
-    def figures(self) -> dict[str, Figures]:
-        """Return how each operator stands, by its name."""
-        return {each.name: each.figures() for each in self.operators}
 
     def lines(self, n_rows: int, seconds: float) -> tuple[str, ...]:
         """Return the plans in force in words, for the progress; see ``Operator.lines``."""

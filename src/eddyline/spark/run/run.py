@@ -319,7 +319,6 @@ class Run(RunFace):
             is_running=self.isActive,
             n_pinned=len(self.steering.views()),
             records=self.chain.records(),
-            figures=self.chain.figures(),
         )
 
     def _entries(self) -> tuple[JournalEntry, ...]:
