@@ -17,14 +17,14 @@ from eddyline.runtime.records import n_batches
 
 pytestmark = [pytest.mark.spark, pytest.mark.large, pytest.mark.timeout(1_200)]
 
-FIRST, LAST = 100, 300
+FIRST, LAST = 100, 250
 """Micro-batches after which is measured."""
 
 MAX_RECORDS = 40
 """Kept in memory: so few that older ones are merged before the first measurement."""
 
 MOST_GROWN_BYTES = 400 << 10
-"""Python's own caches fill up for a while; 200 records would be 250 kB, and 200 batches of rows,
+"""Python's own caches fill up for a while; 150 records would be 200 kB, and 150 batches of rows,
 or of what Spark tells of a batch, some megabytes."""
 
 TEXTS = {
