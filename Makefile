@@ -4,8 +4,9 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
+INSTALL := $(RUN) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: help setup demo test test-all check lint type fmt bench bench-quick kernels clean java
+.PHONY: help setup demo test test-all check lint type fmt docs pictures release bench bench-quick kernels clean java
 
 help:  ## Show the commands.
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 16
@@ -15,8 +16,12 @@ $(STAMP): pyproject.toml constraints.txt
 	  || { echo "eddyline needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) -V 2>&1)"; exit 1; }
 	@test -x $(RUN) || $(PYTHON) -m venv $(VENV)
 	@echo "Installing eddyline and the tested versions of what it needs into $(VENV) ..."
-	@$(RUN) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
-	@touch $(STAMP)
+	@$(INSTALL) --editable '.[dev]'
+	@touch $@
+
+$(VENV)/.with-%: $(STAMP)
+	@$(INSTALL) --editable '.[$*]'
+	@touch $@
 
 setup: $(STAMP)  ## Install everything into .venv, in tested versions.
 
@@ -49,7 +54,17 @@ fmt: $(STAMP)  ## Format the code.
 	@$(RUN) -m ruff check --fix .
 	@$(RUN) -m ruff format .
 
-check: lint type test-all  ## Everything that CI runs.
+check: lint type docs test-all  ## Everything that CI runs.
+
+docs: $(VENV)/.with-docs  ## Build the site into build/docs, from docs/ and the docstrings; a warning is an error.
+	@$(RUN) -m sphinx -b html -W --keep-going -q -c docs . build/docs
+	@echo "build/docs/index.html"
+
+release: java $(VENV)/.with-release  ## Build wheel and source archive into dist, check them, run the README with the wheel.
+	@$(RUN) -m tools.release
+
+pictures: java $(STAMP)  ## Draw the pictures of the docs anew; needs Chromium.
+	@$(RUN) -m tools.pictures
 
 SUITES := filters change routing sharing joins aggregates models
 

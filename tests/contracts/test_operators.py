@@ -501,7 +501,7 @@ def test_what_people_see_is_plain(life, tmp_path):
     assert all(each.name for each in lived.operators)
     json.dumps(lived.chain.plan(), allow_nan=False)
     assert all(each.component for each in lived.chain.records())
-    for line in lived.chain.lines():
+    for line in lived.chain.lines(1_000, 0.5):
         assert line
         assert "\n" not in line
     sections = lived.chain.sections(History())

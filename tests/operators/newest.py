@@ -318,7 +318,7 @@ class NewestOperator(Operator):
     def pinnable(self) -> tuple[OneOf]:
         return (OneOf(self.loop, self.loop.PLANS),)
 
-    def lines(self) -> tuple[str, ...]:
+    def lines(self, n_rows: int, seconds: float) -> tuple[str, ...]:
         return (f"stale rows dropped {self.loop.plan}",)
 
     def sections(self, history: History) -> list[Section]:

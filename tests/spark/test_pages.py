@@ -1,30 +1,25 @@
-"""The Python of pages that tell a story runs, from top to bottom, in an empty folder."""
+"""What pages tell runs, from top to bottom, in an empty folder, on what the page takes as given."""
 
 from __future__ import annotations
 
-import re
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from tools import snippets
 
-ROOT = Path(__file__).resolve().parents[2]
+PAGES = [
+    page.relative_to(snippets.ROOT).as_posix()
+    for page in [snippets.ROOT / "README.md", *sorted((snippets.ROOT / "docs").rglob("*.md"))]
+    if snippets.has_snippets(page)
+]
 
-pytestmark = [pytest.mark.spark, pytest.mark.large, pytest.mark.timeout(1800)]
 
-
-@pytest.mark.parametrize("page", ["README.md", "docs/aggregates.md"])
+@pytest.mark.spark
+@pytest.mark.large
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("page", PAGES)
 def test_snippets_run_one_after_the_other(page, tmp_path):
-    # In a process of its own: the folder of relative paths is where Spark was started.
-    lines = [""] * len((text := (ROOT / page).read_text("utf-8")).splitlines())
-    for found in re.finditer(r"(?ms)^```python\n(.*?)^```$", text):
-        first = text.count("\n", 0, found.start(1))
-        own = found[1].splitlines()
-        lines[first : first + len(own)] = own  # errors show the lines of the page
-    script = tmp_path / "page.py"
-    script.write_text("\n".join(lines), "utf-8")
-    done = subprocess.run(
-        [sys.executable, str(script)], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    done = snippets.run(snippets.ROOT / page, sys.executable, tmp_path)
     assert done.returncode == 0, done.stderr[-4000:]
+    lines = {line.strip() for line in done.stdout.splitlines()}
+    assert [line for line in snippets.printed(snippets.ROOT / page) if line not in lines] == []

@@ -205,7 +205,7 @@ def _batch(batch_id, names, order, *, drops, costs, rng) -> BatchRecord:
         seconds=0.35 + n_rows * cost * 1e-9 + abs(rng.normal(0, 0.02)),
         ended_at=1_790_000_000.0 + 2.0 * batch_id,
         operators=(block,),
-        lines=filters.lines([block]),
+        lines=filters.lines([block], n_rows, 0.4),
     )
 
 
@@ -316,7 +316,7 @@ def a_join_run(n_batches: int = 12, view: JoinView | None = None) -> RunView:
         order = (0, 1) if at < 5 else (1, 0)
         block = OrderRecord("pipeline o", ("p", "geo"), order, (0.3, 0.6), 90.0, 120.0)
         records = (block, a_join_record(at, inputs))
-        ended, lines = 1_790_000_000.0 + at, joins.lines(records)
+        ended, lines = 1_790_000_000.0 + at, joins.lines(records, 1_000, 0.5)
         batches.append(BatchRecord(at, 1_000, 490 + at, 0.5, ended, records, lines))
     orders = ["p", "geo"], ["geo", "p"]
     entry = JournalEntry(4, "pipeline o", "order", *orders, {"n_tuples": 400})

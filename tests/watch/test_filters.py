@@ -149,7 +149,7 @@ def test_what_a_run_saved_is_said_once_by_its_batches_and_not_by_the_newest_evid
     )
     text = " ".join(explain("q", run.sections).split())
     assert "over the run its expected cost is" in text
-    assert "By the newest evidence it costs 3.16 µs per row, as written 9.16 µs." in text
+    assert "By the newest evidence it costs 3.16 µs per row, 9.16 µs as written." in text
     assert "over the rows so far" not in text
 
 

@@ -73,7 +73,7 @@ def a_joined_run():
     batches = []
     for each in a_join_run(9).history.batches:
         records = hostile(each.operators, cycle(NAMES))
-        batches.append(replace(each, operators=records, lines=joins.lines(records)))
+        batches.append(replace(each, operators=records, lines=joins.lines(records, 1_000, 0.5)))
     return view, tuple(batches), "join", joins
 
 
@@ -107,7 +107,18 @@ def test_a_page_has_no_element_of_a_users_making(run, tmp_path):
     assert "{{ 7 * 7 }}" in page, "nor a template"
     for _, attrs in elements_of(page):
         assert set(attrs) <= {
-            *("class", "id", "style", "lang", "charset", "http-equiv", "content", "name", "type"),
+            *(
+                "class",
+                "id",
+                "style",
+                "lang",
+                "charset",
+                "http-equiv",
+                "content",
+                "name",
+                "type",
+                "data-kept",
+            ),
         }
         assert "x" * 30 not in (attrs.get("style") or "")
 

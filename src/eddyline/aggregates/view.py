@@ -23,8 +23,8 @@ class AggregateView:
     """As a query would write them."""
     plan: str
     """``early`` or ``late``; empty where rows are answered one by one."""
-    known: AggregateProfile
-    """The newest batches."""
+    newest: AggregateProfile
+    """The newest batch."""
     total: AggregateProfile
     """All batches of the run."""
     n_waiting: int

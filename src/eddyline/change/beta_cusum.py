@@ -44,8 +44,8 @@ class BetaCusumOptions:
     threshold: float = 25.0
     """Sum of log ratios that is a change (> 0). The paper's h."""
     n_feedback: int = 40
-    """Items that the law is learned from (≥ 3). The paper's |D|. Fewer leave wide intervals, which
-    miss changes; more leave it blind for longer after each change (change_quality_t10)."""
+    """Items that the law is learned from (≥ 3). The paper's ``|D|``. Fewer leave wide intervals,
+    which miss changes; more leave it blind for longer after each change (change_quality_t10)."""
     confidence: float = 0.95
     """Confidence of the intervals around the learned parameters ((0, 1)). 1 - ζ."""
     change_point_back: int = 5

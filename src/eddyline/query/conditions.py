@@ -259,6 +259,13 @@ class Rule:
     tree: Node
     text: str = ""
     """As its author wrote it."""
+    noun: str = "rule"
+    """What its author calls it, for errors: the condition of a query runs as a rule, too."""
+
+    @property
+    def called(self) -> str:
+        """The rule in an error."""
+        return f"{self.noun} {self.name!r}"
 
 
 @dataclass(frozen=True, slots=True)

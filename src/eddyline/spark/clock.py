@@ -251,7 +251,7 @@ class StreamClock(Operator):
         """Return the rows that came too late."""
         return Figures(n_late=self.part.n_late)
 
-    def lines(self) -> tuple[str, ...]:
+    def lines(self, n_rows: int, seconds: float) -> tuple[str, ...]:  # noqa: ARG002
         """Return the late rows in words, for the progress."""
         return words.lines(self._newest.get("n_late", 0))
 

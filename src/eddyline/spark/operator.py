@@ -264,8 +264,13 @@ class Operator:
         """Return how it stands, for metrics."""
         return Figures()
 
-    def lines(self) -> tuple[str, ...]:
-        """Return the plan in force and its newest figures in words, for the progress."""
+    def lines(self, n_rows: int, seconds: float) -> tuple[str, ...]:  # noqa: ARG002
+        """Return the plan in force and its newest figures in words, for the progress.
+
+        Args:
+            n_rows: rows that came in with the batch.
+            seconds: its time (s).
+        """
         return ()
 
     def sections(self, history: History) -> list[Section]:  # noqa: ARG002

@@ -79,12 +79,12 @@ def sections(view: AggregateView, history: History) -> list[Section]:
     ]
     rows = tuple(
         (name, each.n_rows, each.n_cells, finite(each.rows_per_cell), each.n_read, each.n_results)
-        for name, each in (("newest", view.known), ("all", view.total))
+        for name, each in (("newest", view.newest), ("all", view.total))
         if each.n_rows
     )
     tiles = (
-        Tile("rows per cell", finite(view.known.rows_per_cell), "number"),
-        Tile("cells kept", view.n_kept, "count"),
+        Tile("Rows per cell", finite(view.newest.rows_per_cell), "number"),
+        Tile("Cells kept", view.n_kept, "count"),
     )
     parts: list[Part] = [Facts(tuple(facts)), Table(WORK, rows), *_figures(history)]
     return [

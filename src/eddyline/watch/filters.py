@@ -10,20 +10,16 @@ import numpy as np
 from eddyline.ordering.matrix_view import drop_fracs, expected_cost_ns
 from eddyline.runtime.records import History, OrderRecord
 from eddyline.watch.formatting import (
-    AS_WRITTEN,
     Wording,
     clipped,
     cost_text,
     count,
-    duration,
     finite,
     order_text,
     percent,
     ratio,
-    saving_text,
     significant,
     value_text,
-    worth_text,
 )
 from eddyline.watch.orders import lines, order_series
 from eddyline.watch.sections import Column, Facts, Section, Table, Text, columns, last_change, notes
@@ -165,23 +161,17 @@ def _costs(view: BlockView, *, is_told: bool, has_evidence: bool) -> list[str]:
     if cost is None:
         return ["No cost was measured."]
     as_written = finite(expected_cost_ns(view.written, profile))
-    said = [f"Expected cost {cost_text(cost, as_written)}."]
-    n_rows = 0 if view.totals is None or is_told else view.totals.n_rows
-    if is_told:
-        said = [f"By the newest evidence it costs {_in_numbers(cost, as_written)}."]
-    if n_rows and as_written is not None and as_written != cost:
-        worth = worth_text(n_rows * (as_written - cost) / 1e9, None)
-        said = [f"{said[0][:-1]}: {worth} over the rows so far."]
+    said = [f"By the newest evidence it costs {cost_text(cost, as_written)}."]
+    if not is_told:
+        n_rows = 0 if view.totals is None else view.totals.n_rows
+        saved_s = None
+        if n_rows and as_written is not None and as_written != cost:
+            saved_s = n_rows * (as_written - cost) / 1e9
+        so_far = "" if saved_s is None else " over the rows so far"
+        said = [f"Expected cost {cost_text(cost, as_written, saved_s)}{so_far}."]
     if as_written is not None and profile.basis not in {None, view.written}:
         said.append("The cost as written is an upper bound: profiling skips some outcomes.")
     return said
-
-
-def _in_numbers(cost_ns: float, as_written_ns: float | None) -> str:
-    """Write a cost beside that as written, without saying what that comes to."""
-    if saving_text(cost_ns, as_written_ns) in ("", AS_WRITTEN):
-        return cost_text(cost_ns, as_written_ns)
-    return f"{duration(cost_ns)} per row, as written {duration(as_written_ns)}"
 
 
 def _counts(view: BlockView) -> list[str]:

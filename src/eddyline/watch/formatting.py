@@ -211,14 +211,29 @@ def saving_text(cost_ns: float | None, as_written_ns: float | None) -> str:
     return f"{times(factor)} than as written ({duration(as_written_ns)})"
 
 
-def cost_text(cost_ns: float | None, as_written_ns: float | None) -> str:
+def cost_text(
+    cost_ns: float | None,
+    as_written_ns: float | None,
+    saved_s: float | None = None,
+    of_s: float | None = None,
+) -> str:
     """Write the expected cost of an order beside that of the written one.
 
-    >>> cost_text(840, 2100), cost_text(840, None)
-    ('840 ns per row, 2.5 × less than as written (2.1 µs)', '840 ns per row')
+    A ratio stands only beside what it comes to: the work saved (s), and the time that the batches
+    took (s).
+
+    >>> cost_text(840, 2100, 1.9, 12.0)
+    '840 ns per row, 2.5 × less than as written (2.1 µs): 1.9 s of work less (batches took 12 s)'
+    >>> cost_text(840, 2100), cost_text(840, 840), cost_text(840, None)
+    ('840 ns per row, 2.1 µs as written', '840 ns per row, as written', '840 ns per row')
     """
+    said = f"{duration(cost_ns)} per row"
     saving = saving_text(cost_ns, as_written_ns)
-    return f"{duration(cost_ns)} per row" + (f", {saving}" if saving else "")
+    if saving in ("", AS_WRITTEN):
+        return ", ".join(filter(None, (said, saving)))
+    if worth := worth_text(saved_s, of_s):
+        return f"{said}, {saving}: {worth}"
+    return f"{said}, {duration(as_written_ns)} as written"
 
 
 LITTLE = 0.01

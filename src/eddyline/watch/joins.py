@@ -97,12 +97,18 @@ WORDS = (
 """Meanings of the words of these sections."""
 
 
-def lines(records: Iterable[Record]) -> tuple[str, ...]:
-    """Return the orders in force and what the windows hold, for the progress."""
+def lines(records: Iterable[Record], n_rows: int, seconds: float) -> tuple[str, ...]:
+    """Return the orders in force and what the windows hold, for the progress.
+
+    Args:
+        records: the join and its pipelines after a batch.
+        n_rows: rows of the batch.
+        seconds: its time (s).
+    """
     found: list[str] = []
     for each in records:
         if isinstance(each, OrderRecord):
-            found += orders.lines([each])
+            found += orders.lines([each], n_rows, seconds)
         elif isinstance(each, JoinRecord):
             found.append(f"windows {_held(each)}")
             found += [f"{count(each.n_late)} late"] if each.n_late else []

@@ -13,14 +13,11 @@ import numpy as np
 
 from eddyline.runtime.records import OrderRecord
 from eddyline.watch.formatting import (
-    AS_WRITTEN,
     cost_text,
     counted,
     finite,
     order_text,
     ratio,
-    saving_text,
-    worth_text,
 )
 from eddyline.watch.sections import MAX_COLOURS, Figure, Line, Tile
 from eddyline.watch.series import points_of
@@ -40,25 +37,23 @@ SHOWN_NAMES = 5
 """Filters of an order that progress names."""
 
 
-def lines(records: Iterable[OrderRecord]) -> tuple[str, ...]:
-    """Return the orders in force and what they cost, for the progress."""
+def lines(records: Iterable[OrderRecord], n_rows: int, seconds: float) -> tuple[str, ...]:
+    """Return the orders in force and what they cost, for the progress.
+
+    Args:
+        records: the orders after a batch.
+        n_rows: rows of the batch.
+        seconds: its time (s).
+    """
     found: list[str] = []
     for each in records:
         found.append(f"{each.component}: {order_text(each.plan, SHOWN_NAMES)}")
         if finite(each.cost_ns) is not None:
-            found.append(f"{each.component}: {_cost_of_batch(each)}")
+            n_met = each.rows_met(n_rows)
+            saved_s = n_met * (each.as_written_ns - each.cost_ns) / 1e9 if n_met else None
+            cost = cost_text(each.cost_ns, each.as_written_ns, saved_s, seconds)
+            found.append(f"{each.component}: {cost}")
     return tuple(found)
-
-
-def _cost_of_batch(record: OrderRecord) -> str:
-    """Write what an order costs, and the work that it saves in its batch."""
-    said = cost_text(record.cost_ns, record.as_written_ns)
-    cost, as_written = finite(record.cost_ns), finite(record.as_written_ns)
-    if cost is None or as_written is None or not record.n_rows:
-        return said
-    if saving_text(cost, as_written) == AS_WRITTEN:
-        return said
-    return f"{said}: {worth_text(record.n_rows * (as_written - cost) / 1e9, None)}"
 
 
 def how_often(n_changes: int) -> str:
@@ -93,24 +88,17 @@ class OrderSeries:
         """Say how often the order changed, and what it costs over the run."""
         said = f"{what} {how_often(len(self.changes))}"
         if self.mean_cost_ns is not None:
-            cost = cost_text(self.mean_cost_ns, self.mean_as_written_ns)
-            said += f"; over the run its expected cost is {cost}"
-            if worth := self._worth():
-                said += f": {worth}"
+            said += f"; over the run its expected cost is {self._cost()}"
         return f"{said}."
 
-    def _worth(self) -> str:
-        """Say what the ratio to the cost as written comes to over the run; empty if it is none."""
-        if saving_text(self.mean_cost_ns, self.mean_as_written_ns) in ("", AS_WRITTEN):
-            return ""
-        return worth_text(self.saved_s, self.seconds)
+    def _cost(self) -> str:
+        return cost_text(self.mean_cost_ns, self.mean_as_written_ns, self.saved_s, self.seconds)
 
     def tiles(self) -> tuple[Tile, ...]:
         """Return the cost of a row, where that is known."""
         if self.mean_cost_ns is None:
             return ()
-        saving = saving_text(self.mean_cost_ns, self.mean_as_written_ns)
-        note = ": ".join(filter(None, (saving, self._worth())))
+        _, _, note = self._cost().partition(", ")
         return (Tile(f"Cost per row, {self.component}", self.mean_cost_ns, "ns", note),)
 
     def figures(self, noun: str, drops: str) -> tuple[Figure, ...]:

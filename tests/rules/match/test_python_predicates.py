@@ -88,7 +88,7 @@ def test_what_raises_is_an_error_only_where_a_rule_hangs_on_it():
     assert len(fires(Or((function(raises_at_four), always)))[0]) == 6
     assert fires(And((function(raises_at_four), Constant(None))))[0] == []
     where = r"\(.*test_python_predicates.py, line \d+, raises_at_four\)"
-    row = re.escape("{'`n`': 4}, on which the rule hangs")
+    row = re.escape("{'`n`': 4}, on which it hangs")
     said = rf"rule 'r1': predicate 'four' raised KeyError: 'four' {where} on the row {row}"
     with pytest.raises(PredicateError, match=said) as caught:
         fires(Constant(True), And((function(raises_at_four, "four"), always)))

@@ -58,7 +58,7 @@ def restarted(spark, case, folder, numbers_of_partitions):
 
 
 @given(case=CASES)
-@examples(24, phases=PHASES)
+@examples(12, phases=PHASES)
 def test_a_restart_goes_on(spark, case):
     with tempfile.TemporaryDirectory() as folder:
         answer, _ = restarted(spark, case, Path(folder), [2, 2])
@@ -66,7 +66,7 @@ def test_a_restart_goes_on(spark, case):
 
 
 @given(case=st.one_of(CASES, LATE_CASES), partitions=st.permutations([1, 2, 5]))
-@examples(24, phases=PHASES)
+@examples(12, phases=PHASES)
 def test_a_restart_goes_on_with_other_partitions(spark, case, partitions):
     with tempfile.TemporaryDirectory() as folder:
         answer, _ = restarted(spark, case, Path(folder), partitions)
@@ -74,7 +74,7 @@ def test_a_restart_goes_on_with_other_partitions(spark, case, partitions):
 
 
 @given(case=CASES)
-@examples(16, phases=PHASES)
+@examples(8, phases=PHASES)
 def test_a_batch_that_spark_runs_again_counts_once(spark, case):
     with tempfile.TemporaryDirectory() as name:
         folder, past = Path(name), len(case.batches) - 1

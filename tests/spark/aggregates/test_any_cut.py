@@ -52,7 +52,7 @@ def of_duckdb(case):
 @pytest.mark.parametrize("kind", KINDS)
 def test_group_by(spark, kind):
     @given(case=aggregate_cases([kind]).filter(has_answers))
-    @examples(20, phases=PHASES)
+    @examples(12, phases=PHASES)
     def each(case):
         check(spark, case)
 
@@ -60,19 +60,19 @@ def test_group_by(spark, kind):
 
 
 @given(case=over_cases().filter(has_answers))
-@examples(30, phases=PHASES)
+@examples(15, phases=PHASES)
 def test_over(spark, case):
     check(spark, case)
 
 
 @given(case=aggregate_cases())
-@examples(10, phases=PHASES)
+@examples(6, phases=PHASES)
 def test_streams_that_give_little(spark, case):
     check(spark, case)
 
 
 @pytest.mark.large
 @given(case=st.one_of(aggregate_cases(), over_cases()).filter(has_answers))
-@examples(20, phases=PHASES)
+@examples(12, phases=PHASES)
 def test_plans_as_written(spark, case):
     check(spark, case, adaptive=False)

@@ -46,7 +46,7 @@ def over_frame(text, df, lateness=0):
 
 
 @given(case=st.one_of(aggregate_cases(BATCH_KINDS), over_cases()))
-@examples(30, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+@examples(20, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 def test_all_is_final(spark, case):
     case_rows = tuple(row for batch in case.batches for row in batch)
     whole = type(case)(

@@ -69,7 +69,7 @@ def finished(engine, **where):
 
 
 @given(cases=nested(), partitions=st.permutations([1, 2, 5]))
-@examples(16, phases=PHASES)
+@examples(8, phases=PHASES)
 def test_each_answers_as_defined_whatever_the_cut_and_the_partitions(spark, cases, partitions):
     first = cases[0]
     texts = {f"q{at}": each.text for at, each in enumerate(cases)}

@@ -65,7 +65,7 @@ def check(spark, case):
 
 
 @given(case=aggregate_cases(late=True).filter(is_late))
-@examples(24, phases=PHASES)
+@examples(12, phases=PHASES)
 def test_group_by(spark, case):
     check(spark, case)
 

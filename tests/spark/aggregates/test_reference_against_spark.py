@@ -42,7 +42,7 @@ def text_of(of, window):
 
 
 @given(case=aggregate_cases(["tumbling", "slides"]).filter(is_spark_s))
-@examples(60, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+@examples(30, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 def test_windows_of_spark(spark, case):
     rows = [row for batch in case.batches for row in batch]
     of = replace(case.of, output=tuple(name for name in case.of.output if name != "h"))

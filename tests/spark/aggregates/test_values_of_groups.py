@@ -45,6 +45,8 @@ def test_values_are_those_of_results(spark, folder, window):
         for row in run.to_arrow().to_pylist()
     }
     view = next(each.view() for each in run.chain.operators if each.name == "aggregate")
+    n_rows = [each.n_rows for each in run.records]
+    assert (view.newest.n_rows, view.total.n_rows) == (n_rows[-1], sum(n_rows))
     assert view.values == ("COUNT(*)", "AVG(v)")
     assert len(view.series) == MOST_GROUPS
     for each in view.series:

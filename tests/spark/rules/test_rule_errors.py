@@ -62,7 +62,7 @@ def test_guarded_rules_share_their_attributes_and_do_not_raise(frame):
 )
 def test_the_error_names_rule_row_and_remedy(frame, text, row):
     rules = el.RuleSet({"fine": "a > 2", "bad": text})
-    with pytest.raises(Exception, match=r"rule 'bad'.*on which the rule hangs.*use try_") as caught:
+    with pytest.raises(Exception, match=r"rule 'bad'.*on which it hangs.*use try_") as caught:
         found(frame, rules)
     assert row in str(caught.value)
     with pytest.raises(PySparkException):

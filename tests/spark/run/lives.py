@@ -110,7 +110,7 @@ class Kind:
         """Return the rows of each query when all batches have come."""
         with connected(n_batches) as connection:
             return {
-                name: _rows_in(connection.sql(text).to_arrow_table())
+                name: rows_in(connection.sql(text).to_arrow_table())
                 for name, (_, text) in self.answers.items()
             }
 
@@ -119,7 +119,7 @@ class Kind:
         found = {}
         for name in self.answers:
             files = sorted((folder / "out" / name).glob("*.parquet"))
-            found[name] = _rows_in(pa.concat_tables(map(pq.read_table, files))) if files else []
+            found[name] = rows_in(pa.concat_tables(map(pq.read_table, files))) if files else []
         return found
 
 
@@ -175,7 +175,7 @@ def windowed(groups: str, calls: str, where: str = "true", more: str = "") -> tu
     )
 
 
-def _rows_in(table: pa.Table) -> list[tuple[Any, ...]]:
+def rows_in(table: pa.Table) -> list[tuple[Any, ...]]:
     """Return rows as values in an order: instants as µs, and numbers of any width as integers."""
     kinds = pa.types
     columns = []

@@ -16,7 +16,7 @@ from tests.spark.run.lives import write
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
-N_KILLS, N_BATCHES = 20, 70
+N_KILLS, N_BATCHES = 8, 50
 
 
 @pytest.mark.large

@@ -95,6 +95,7 @@ class PipelineLoop:
         self.loop = OrderLoop(self.component, self.targets, given, thinks_freely=True)
         self.loop.order = self._ranking(order)
         self.growth = Growth(filters)
+        self._n_met = 0
 
     @property
     def component(self) -> str:
@@ -117,6 +118,7 @@ class PipelineLoop:
         Samples of other filters are left out.
         """
         mine = [each for each in samples if each.filters == self.filters and len(each.codes)]
+        self._n_met = round(sum(len(each.codes) / each.prob for each in mine))
         if not mine:
             return []
         profiles = [
@@ -170,6 +172,7 @@ class PipelineLoop:
             drop_fracs=tuple(fracs.values()),
             cost_ns=cost,
             as_written_ns=as_written,
+            n_rows=self._n_met,
         )
 
     def snapshot(self) -> PipelineState:

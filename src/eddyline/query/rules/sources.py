@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from eddyline.errors import NotSupportedError, QueryError
 from eddyline.query.conditions import And, Constant, MayRaise, NativeTest, Rule
@@ -42,6 +42,7 @@ class SqlRule:
     """The Python predicates that it may call, by name."""
     info: Mapping[str, Any] = field(default_factory=dict, compare=False)
     """Further facts about it."""
+    noun: ClassVar[str] = "rule"
 
     @property
     def meaning(self) -> str:
@@ -86,6 +87,8 @@ class PredicateRule:
     """The Python predicates that SQL conjuncts may call, by name."""
     info: Mapping[str, Any] = field(default_factory=dict, compare=False)
     """Further facts about it."""
+    noun: str = "rule"
+    """What its author calls it, for errors."""
 
     @property
     def meaning(self) -> str:
@@ -104,11 +107,11 @@ class PredicateRule:
         bound = [self._bound(each, columns, ansi=ansi) for each in self.predicates]
         stays = next((each for each in bound if each.reason), None)
         if stays is None:
-            return Rule(self.name, _all_of([each.tree for each in bound]), self.text)
+            return Rule(self.name, _all_of([each.tree for each in bound]), self.text, self.noun)
         calls = next((each for each in bound if each.calls), None)
         if calls is not None:
             msg = (
-                f"rule {self.name!r} calls the Python predicate {calls.calls} and has a part "
+                f"{called(self)} calls the Python predicate {calls.calls} and has a part "
                 f"{stays.text!r} that Spark must evaluate together with the rest ({stays.reason}); "
                 f"use forms that never raise, such as try_cast or try_divide"
             )
@@ -118,7 +121,7 @@ class PredicateRule:
         read = dict.fromkeys(column for each in natives for column in each.columns)
         whole = natives[0] if len(natives) == 1 else NativeTest(sql, tuple(read))
         whole = replace(whole, reason=stays.reason)
-        return Rule(self.name, whole, self.text)
+        return Rule(self.name, whole, self.text, self.noun)
 
     def _bound(self, predicate: Predicate, columns: Mapping[str, str], *, ansi: bool) -> _BoundPart:
         if isinstance(predicate, SqlPredicate):
@@ -126,8 +129,13 @@ class PredicateRule:
             if isinstance(predicate, MixedPredicate):
                 rule = replace(self, functions=predicate.functions)
             return _bound_text(predicate, rule, columns, ansi=ansi)
-        checked = checked_reads(predicate, f"rule {self.name!r}", columns, ansi=ansi)
+        checked = checked_reads(predicate, called(self), columns, ansi=ansi)
         return _BoundPart(predicate.text, function_test(checked), calls=predicate.name)
+
+
+def called(rule: SqlRule | PredicateRule) -> str:
+    """Return a rule in an error."""
+    return f"{rule.noun} {rule.name!r}"
 
 
 def check_rule(rule: SqlRule | PredicateRule) -> None:
@@ -137,7 +145,7 @@ def check_rule(rule: SqlRule | PredicateRule) -> None:
         QueryError: one cannot; the message names the rule and points at the place.
         NotSupportedError: one needs more than one row.
     """
-    what = f"rule {rule.name!r}"
+    what = called(rule)
     texts = [rule.text] if isinstance(rule, SqlRule) else []
     if isinstance(rule, PredicateRule):
         texts = [each.text for each in rule.predicates if isinstance(each, SqlPredicate)]
@@ -188,7 +196,7 @@ def _bound_text(
     *,
     ansi: bool,
 ) -> _BoundPart:
-    what = f"rule {rule.name!r}"
+    what = called(rule)
     try:
         read = RuleText(predicate.text, what, columns, rule.functions, ansi=ansi)
         return _taken_apart(predicate, read)

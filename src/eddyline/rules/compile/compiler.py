@@ -68,6 +68,7 @@ class _Compiler:
 
     def __init__(self, rules: Sequence[Rule]) -> None:
         self._names = tuple(rule.name for rule in rules)
+        self._called = tuple(rule.called for rule in rules)
         self._table = LiteralTable()
         self._formulas = tuple(self._formula(rule) for rule in rules)
         # Native tests are boolean operands: one more attribute with regions.
@@ -89,12 +90,12 @@ class _Compiler:
         try:
             found = self._table.formula(rule.tree)
         except RecursionError as error:
-            msg = f"rule {rule.name!r} is nested too deeply; split it into several rules"
+            msg = f"{rule.called} is nested too deeply; split it into several rules"
             raise QueryError(msg, name=rule.name) from error
         for text in (rule.name, *_texts(self._table.tests[n_known:])):
             if not is_whole_text(text):
                 msg = (
-                    f"rule {rule.name!r} holds half a character in {text!r} (a surrogate without "
+                    f"{rule.called} holds half a character in {text!r} (a surrogate without "
                     f"its other half), which no text of a row does; write the whole character"
                 )
                 raise QueryError(msg, name=rule.name, text=text)
@@ -143,6 +144,7 @@ class _Compiler:
         reads_regions, reads_texts, asked = self._reads(literals, texts, externals)
         return Program(
             names=self._names,
+            called=self._called,
             formulas=self._formulas,
             code=packed(codes),
             constant=np.array(

@@ -65,6 +65,8 @@ class Program:
 
     names: tuple[str, ...]
     """The rules, in the order of the set."""
+    called: tuple[str, ...]
+    """The same in errors."""
     formulas: tuple[Formula, ...]
     """The formula of each."""
     code: Code

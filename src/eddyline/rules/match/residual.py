@@ -135,12 +135,13 @@ def _error(
     program: Program, columns: Sequence[pa.Array], row: int, rule: int, external: int
 ) -> PredicateError:
     """Return the error of a row on which a rule hangs and a function raised."""
-    name, found = program.names[rule], program.externals[external]
+    name, called = program.names[rule], program.called[rule]
+    found = program.externals[external]
     if isinstance(found.test, Raise):
         row_as_json = columns[found.columns[0]][row].as_py()
-        return _raise_error(name, found.test, json.loads(row_as_json))
+        return _raise_error(name, called, found.test, json.loads(row_as_json))
     if not isinstance(found.test, FunctionTest):  # a bug of ours: say so, never guess
-        return PredicateError(f"rule {name!r} could not be decided", rule=name)
+        return PredicateError(f"{called} could not be decided", rule=name)
     predicate = found.test.predicate
     values = [columns[column].slice(row, 1) for column in found.columns]
     shown: dict[str, Any] = {
@@ -149,19 +150,18 @@ def _error(
     cause = _raised(predicate, values)
     what = "raised an error that does not come again" if cause is None else raised_text(cause)
     msg = (
-        f"rule {name!r}: predicate {predicate.name!r} {what} on the row {shown}, on which the "
-        f"rule hangs; handle that value in the predicate, or add a condition that is false for "
-        f"such rows"
+        f"{called}: predicate {predicate.name!r} {what} on the row {shown}, on which it hangs; "
+        f"handle that value in the predicate, or add a condition that is false for such rows"
     )
     error = PredicateError(msg, rule=name, predicate=predicate.name, row=shown)
     error.__cause__ = cause
     return error
 
 
-def _raise_error(name: str, error: Raise, row: dict[str, Any]) -> PredicateError:
+def _raise_error(name: str, called: str, error: Raise, row: dict[str, Any]) -> PredicateError:
     msg = (
-        f"rule {name!r}: {error.text} raises on the row {row}, on which the rule hangs "
-        f"({error.reason}); use {error.advice}, or add a condition that is false for such rows"
+        f"{called}: {error.text} raises on the row {row}, on which it hangs ({error.reason}); use "
+        f"{error.advice}, or add a condition that is false for such rows"
     )
     return PredicateError(msg, rule=name, expression=error.text, row=row)
 

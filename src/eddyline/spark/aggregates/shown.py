@@ -78,7 +78,7 @@ class Shown(Operator):
         record = self._record()
         return Figures(n_state_rows=record.n_kept, n_state_bytes=record.n_bytes)
 
-    def lines(self) -> tuple[str, ...]:
+    def lines(self, n_rows: int, seconds: float) -> tuple[str, ...]:  # noqa: ARG002
         """Return what is kept in words, for the progress."""
         return words.lines(self._record())
 
@@ -100,7 +100,7 @@ class Shown(Operator):
                 groups=tuple(" ".join(text.split()) for _, text in self.groups.columns),
                 calls=tuple(each.call.text for each in self.calls),
                 plan=self.plan() or "",
-                known=self.loop.known,
+                newest=self.loop.newest,
                 total=self.total,
                 n_waiting=sum(each.n_rows for each in waiting),
                 n_kept=sum(each.n_rows for each in files) - sum(each.n_rows for each in waiting),

@@ -316,9 +316,9 @@ class FilterOperator(Operator):
         parts = (each for each in self.learning.values() if len(each.loop.filter_ids) > 1)
         return tuple(each.pinnable for each in parts)
 
-    def lines(self) -> tuple[str, ...]:
+    def lines(self, n_rows: int, seconds: float) -> tuple[str, ...]:
         """Return the orders in force and their costs in words, for the progress."""
-        return words.lines([each.record() for each in self.loops])
+        return words.lines([each.record() for each in self.loops], n_rows, seconds)
 
     def sections(self, history: History) -> list[Section]:
         """Return for people what the orders are, why, and what they did."""

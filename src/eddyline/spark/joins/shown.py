@@ -73,9 +73,9 @@ class Shown(Operator):
         columns = [column for column, _ in (*layout.columns, *layout.keys_only)]
         return to_arrow_schema(self.bound.fields_of(layout, columns), timezone="UTC")
 
-    def lines(self) -> tuple[str, ...]:
+    def lines(self, n_rows: int, seconds: float) -> tuple[str, ...]:
         """Return the orders in force and what the windows hold in words, for the progress."""
-        return words.lines(self.records())
+        return words.lines(self.records(), n_rows, seconds)
 
     def sections(self, history: History) -> list[Section]:
         """Return for people what the plan is, why, and what it did."""

@@ -214,7 +214,7 @@ class ModelOperator(Operator):
         view = self.view()
         return Figures(n_state_rows=view.n_waiting + view.n_kept, n_state_bytes=view.n_bytes)
 
-    def lines(self) -> tuple[str, ...]:
+    def lines(self, n_rows: int, seconds: float) -> tuple[str, ...]:  # noqa: ARG002
         """Return what segments stand for in words, for the progress."""
         return words.lines(self.view().record)
 

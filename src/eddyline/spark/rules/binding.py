@@ -186,11 +186,11 @@ class _Input:
         for text in texts:
             kind = self._analysed[text]
             if isinstance(kind, AnalysisException):
-                what = f"rule {rule.name!r}: Spark cannot resolve {text}"
+                what = f"{rule.called}: Spark cannot resolve {text}"
                 return refused(what, kind, getattr(source, "functions", ()), name=rule.name)
             if text in conditions and not isinstance(kind, BooleanType | NullType):
                 said = f"{text} is of type {kind.simpleString()}; compare it with something"
-                return QueryError(f"rule {rule.name!r} is not a condition: {said}", name=rule.name)
+                return QueryError(f"{rule.called} is not a condition: {said}", name=rule.name)
         return None
 
 

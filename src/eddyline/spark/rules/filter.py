@@ -26,5 +26,5 @@ class RuleFilter(RuleOperator):
         """Return the operator of a step."""
         options, _ = SharingOptions.taken(site.options)
         store = RuleStore(site.query, options, {})
-        store.put({site.query: PredicateRule(site.query, step.predicates)})
+        store.put({site.query: PredicateRule(site.query, step.predicates, noun="query")})
         return cls(store, RuleBinder(), MatchedRows(), site.df, query=site.query)

@@ -217,9 +217,9 @@ class Chain:
         """Return how each operator stands, by its name."""
         return {each.name: each.figures() for each in self.operators}
 
-    def lines(self) -> tuple[str, ...]:
-        """Return the plans in force in words, for the progress."""
-        return tuple(line for each in self.operators for line in each.lines())
+    def lines(self, n_rows: int, seconds: float) -> tuple[str, ...]:
+        """Return the plans in force in words, for the progress; see ``Operator.lines``."""
+        return tuple(line for each in self.operators for line in each.lines(n_rows, seconds))
 
     def sections(self, history: History) -> list[Section]:
         """Return for people what the operators do, and why."""

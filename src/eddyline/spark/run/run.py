@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import threading
 import time
 import weakref
 from dataclasses import replace
@@ -31,7 +32,7 @@ from eddyline.spark.run.observed_metrics import has_told_all
 from eddyline.spark.run.running_query import RunFace
 from eddyline.spark.run.steering import Steering
 from eddyline.spark.run.triggers import spark_trigger
-from eddyline.spark.sinks.files import file_system
+from eddyline.spark.sinks.files import file_system, uri_of
 from eddyline.state.manifest import ManifestFolder
 from eddyline.watch.metrics import metrics_of
 from eddyline.watch.run_log import RunLog
@@ -90,6 +91,7 @@ class Run(RunFace):
             last_batch=lambda: self._last_batch,
         )
         self._snapshot = SnapshotFile(self._files.own / LEARNED, job.identity)
+        self._counting = threading.Lock()
         self._last_batch = -1
         self._n_rows_before = 0
         self._error: BaseException | None = None
@@ -137,7 +139,7 @@ class Run(RunFace):
                 raise QueryError(msg, run=run.name, **{its: folder})
         self._files.forget_unwritten()
         writer = self.source.writeStream.foreachBatch(self._on_batch).queryName(self.name)
-        writer = writer.option("checkpointLocation", str(self._files.spark))
+        writer = writer.option("checkpointLocation", uri_of(self._files.spark))
         try:
             writer = writer.trigger(**trigger)
         except PySparkException as error:
@@ -161,7 +163,7 @@ class Run(RunFace):
                 seconds,
                 time.time(),
                 self.chain.records(),
-                (*self.chain.lines(), *self.steering.lines()),
+                (*self.chain.lines(n_rows, seconds), *self.steering.lines()),
                 kept_by=self.outlet.kept_by,
             )
             self._log.add(record)
@@ -223,8 +225,9 @@ class Run(RunFace):
 
     def _noted(self, entries: list[JournalEntry]) -> None:
         """Append decisions to the journal."""
-        self._log.note(entries)
-        self._snapshot.counters.count_decisions(entries)
+        with self._counting:
+            self._log.note(entries)
+            self._snapshot.counters.count_decisions(entries)
 
     def _restore(self) -> None:
         """Continue from what an earlier run of the same query has learned."""

@@ -42,7 +42,7 @@ class FilterEvaluation(Evaluation):
         (stream,) = queries[0].relations.values()
         self.source = stream.narrowed([each.steps for each in queries], routes=False).rows
         self.rules = RuleSet.of(
-            [PredicateRule(each.name, predicates_of(each)) for each in queries],
+            [_rule_of(each) for each in queries],
             name=f"queries over {queries[0].streams[0]}",
         )
         self.identity = self.rules.name
@@ -83,6 +83,10 @@ def predicates_of(query: Query) -> tuple[Predicate, ...]:
     return next(each.predicates for each in query.steps if isinstance(each, FilterStep))
 
 
+def _rule_of(query: Query) -> PredicateRule:
+    return PredicateRule(query.name, predicates_of(query), noun="query")
+
+
 def projections_of(query: Query) -> tuple[str, ...]:
     """Return the output columns, as SQL."""
     return next(each.projections for each in query.steps if isinstance(each, ProjectStep))
@@ -111,8 +115,7 @@ def why_not_shared(query: Query) -> str:
     if lots := drawn & {*NON_DETERMINISTIC, "_metadata"}:
         return f"its output columns use {sorted(lots)[0]}, which depends on how rows are read"
     try:
-        source = PredicateRule(query.name, predicates_of(query))
-        source.bind(column_types(query.source), ansi=is_ansi(query.source.sparkSession))
+        _rule_of(query).bind(column_types(query.source), ansi=is_ansi(query.source.sparkSession))
     except EddylineError as error:
         return error.message
     return ""

@@ -56,8 +56,7 @@ class FileSink:
         try:
             self.files, self.root = file_system(self.path)
             if "://" not in self.path:
-                # Spark's working directory is that of its start, not that of now.
-                self.path = self.root
+                self.path = uri_of(self.root)
             self.files.create_dir(self.root, recursive=True)
         except (OSError, pa.ArrowInvalid) as error:
             msg = f"cannot write to {path!r}: {error}"
@@ -67,8 +66,9 @@ class FileSink:
         """Refuse a folder with batches of another run: some of them would be taken for ours."""
         self._there = self._found(self.root, "batch-")
         if self._there and not continues:
+            where = self.path.removeprefix("file://")
             msg = (
-                f"{self.path} holds batches of another run; give that run's checkpoint to go on "
+                f"{where} holds batches of another run; give that run's checkpoint to go on "
                 f"from it, or write to another folder"
             )
             raise SourceError(msg, path=self.path)
@@ -157,6 +157,15 @@ def _number_of_files(given: Any) -> int | None:
         )
         raise OptionError(msg, files=given)
     return int(given)
+
+
+def uri_of(folder: str | Path) -> str:
+    """Return what Spark calls a folder of this machine, or one that is mounted, by its full path.
+
+    A path alone would be one of Spark's working directory, which is that of its start, and of its
+    default file system, which on a cluster may be another one. Spark knows no escapes in it.
+    """
+    return f"file://{folder}"
 
 
 def file_system(path: str) -> tuple[fs.FileSystem, str]:

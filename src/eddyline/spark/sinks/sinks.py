@@ -16,7 +16,7 @@ import pyarrow as pa
 from rich.console import Console
 from rich.table import Table
 
-from eddyline.errors import SourceError
+from eddyline.errors import OptionError, SourceError
 from eddyline.registry import checked_text, look_up
 from eddyline.spark.sinks.asked import FILES, GROUP, check_sink
 from eddyline.spark.sinks.files import FileSink
@@ -164,11 +164,17 @@ def sink_of(
 
 
 def folder_of(what: str, path: str | Path) -> Path:
-    """Return a local folder by its full path.
+    """Return a folder of this machine, or one that is mounted, by its full path.
 
     Raises:
-        OptionError: it is no path.
+        OptionError: it is no path, or the URI of something else.
     """
+    if "://" in str(path):
+        msg = (
+            f"the {what} is a folder that the driver has, such as one that is mounted, got the "
+            f"URI {str(path)!r}; give the path of a folder, and as state= a URI that workers reach"
+        )
+        raise OptionError(msg, got=str(path))
     return Path(path if isinstance(path, Path) else checked_text(what, path)).absolute()
 
 

@@ -1,0 +1,1 @@
+"""What pages take as given: a module by the name of each page that needs one, loaded before it."""
