@@ -251,6 +251,7 @@ def test_a_page_that_is_open_for_long_does_not_grow(open_page):
         return {each["name"]: each["value"] for each in told}
 
     first, last = after(100), after(200)
-    assert last["Nodes"] <= 1.1 * first["Nodes"] + 200
-    assert last["JSEventListeners"] <= 1.1 * first["JSEventListeners"] + 20
-    assert last["JSHeapUsedSize"] <= 1.2 * first["JSHeapUsedSize"]
+    # A page that was replaced may not be collected yet; a leak would keep some thirty of them.
+    assert last["Nodes"] <= 3 * first["Nodes"]
+    assert last["JSEventListeners"] <= 3 * first["JSEventListeners"]
+    assert last["JSHeapUsedSize"] <= 1.25 * first["JSHeapUsedSize"]
