@@ -11,6 +11,7 @@ import pytest
 from eddyline.aggregates.functions import AGGREGATES
 from eddyline.options import AggregateOptions, FilterOptions, JoinOptions, SharingOptions
 from eddyline.ordering import ORDERING_POLICIES
+from eddyline.query.script import read_script
 from eddyline.query.select.reader import read_query
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -19,6 +20,11 @@ TO_COME = {"src/eddyline/change/threshold.py"}
 """Files of examples: a reader would write them."""
 OPTIONS = (ROOT / "docs" / "options.md").read_text("utf-8")
 AGGREGATED = (ROOT / "docs" / "aggregates.md").read_text("utf-8")
+JOINED = (ROOT / "docs" / "joins.md").read_text("utf-8")
+QUERIES = {"docs/aggregates.md", "docs/joins.md"}
+"""Pages whose SQL is queries; that of the others is scripts."""
+ORDERS = {"id": "bigint", "total": "bigint"}
+PAYMENTS = {"order_id": "bigint", "amount": "bigint"}
 CLICKS = {"page": "string", "country": "string", "ms": "int", "ts": "timestamp"}
 """The columns of the streams of that page."""
 
@@ -71,6 +77,27 @@ def test_queries_of_the_page_of_aggregates_can_be_read(text):
     names = {name for name in AGGREGATES if "(" not in name}
     read = read_query(text, {"clicks": CLICKS, "orders": CLICKS}, aggregates=names)
     assert read.grouping is not None or read.overs
+
+
+def has_script(page):
+    """Whether a page has SQL that is a script."""
+    name = Path(page).relative_to(ROOT).as_posix()
+    return name not in QUERIES and "```sql\n" in Path(page).read_text("utf-8")
+
+
+@pytest.mark.parametrize("text", queries_of(JOINED), ids=lambda text: " ".join(text.split()))
+def test_queries_of_the_page_of_joins_can_be_read(text):
+    read = read_query(text, {"orders": ORDERS, "payments": PAYMENTS})
+    assert read.kind in {"left", "anti"}
+
+
+@pytest.mark.parametrize(
+    "page",
+    [page for page in map(str, (*PAGES, *(ROOT / "docs").rglob("*/*.md"))) if has_script(page)],
+)
+def test_scripts_of_pages_can_be_read(page):
+    blocks = re.findall(r"(?ms)^```sql\n(.*?)^```$", Path(page).read_text("utf-8"))
+    assert all(read_script(block) for block in blocks)
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,8 @@
 """Draw the pictures of the docs anew, from a query that really runs: ``make pictures``.
 
 A stream whose law changes half way goes through three predicates. Of its run, ``explain()`` and the
-progress become SVG, the report a PNG in light and in dark by headless Chromium. They are committed:
-a build of the site needs neither Spark nor a browser.
+progress become SVG, report and page PNGs in light and dark by headless Chromium. They are
+committed: a build of the site needs neither Spark nor a browser.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from rich.console import Console
 from rich.text import Text
 
 import eddyline as el
+from eddyline.serve.source import key_of
+from eddyline.spark.run.live import runs_of
 from eddyline.watch.terminal.progress import ProgressLine
 
 if TYPE_CHECKING:
@@ -52,8 +54,8 @@ def hexadecimal(payload: pa.Array) -> pa.Array:
     return pc.match_substring_regex(payload, r"[0-9a-f]{64}$")
 
 
-def ran(spark: Any, folder: Path) -> Any:
-    """Return the run of the query over files that it has read to the end."""
+def ran(spark: Any, folder: Path) -> tuple[el.Engine, Any]:
+    """Return an engine, and the run of its query over files that it has read to the end."""
     for number in range(N_FILES):
         is_early = number < N_FILES // 2
         admins, hashes = (2, 90) if is_early else (90, 2)
@@ -71,7 +73,7 @@ def ran(spark: Any, folder: Path) -> Any:
     engine.function("hexadecimal", hexadecimal)
     run = engine.query(QUERY, name="attacks").start("memory", trigger="available_now")
     run.await_termination()
-    return run
+    return engine, run
 
 
 def drawn(renderable: RenderableType, title: str, width: int) -> str:
@@ -91,8 +93,8 @@ def progress(run: Any) -> RenderableType:
     return line._drawing()  # what is drawn live, once: a recording would hold every redraw
 
 
-def photograph(page: Path, picture: Path, colours: int) -> None:
-    """Take a picture of a page.
+def photograph(address: str, picture: Path, colours: int) -> None:
+    """Take a picture of a page, as it is some seconds after it was opened.
 
     Raises:
         SystemExit: there is no browser.
@@ -104,24 +106,28 @@ def photograph(page: Path, picture: Path, colours: int) -> None:
         *("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"),
         f"--window-size={SIZE[0]},{SIZE[1]}",
         f"--blink-settings=preferredColorScheme={colours}",
-        "--virtual-time-budget=5000",  # milliseconds, for the charts to be drawn
+        "--timeout=5000",  # milliseconds, for the charts to be drawn; the live page never ends
         f"--screenshot={picture}",
     ]
-    subprocess.run([browser, *options, page.as_uri()], check=True, capture_output=True)
+    subprocess.run([browser, *options, address], check=True, capture_output=True)
 
 
 def main() -> None:
     """Draw all pictures."""
     PICTURES.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as place:
-        run = ran(el.session(), Path(place))
+        engine, run = ran(el.session(), Path(place))
         texts = {"run.explain()": Text(run.explain(width=100)), "run.watch()": progress(run)}
         for title, renderable in texts.items():
             name = title.removeprefix("run.").removesuffix("()")
             (PICTURES / f"{name}.svg").write_text(drawn(renderable, title, 104), "utf-8")
         report = run.report(Path(place) / "report.html")
-        for name, colours in (("report_light", LIGHT), ("report_dark", DARK)):
-            photograph(report, PICTURES / f"{name}.png", colours)
+        with engine.serve() as server:
+            (watched,) = runs_of(lambda: engine.groups).runs()
+            page = server.url.replace("?", f"run/{key_of(watched)}?")
+            for name, colours in (("light", LIGHT), ("dark", DARK)):
+                photograph(report.as_uri(), PICTURES / f"report_{name}.png", colours)
+                photograph(page, PICTURES / f"page_{name}.png", colours)
     for picture in sorted(PICTURES.iterdir()):
         print(f"{picture.name}: {picture.stat().st_size:,} bytes")
 

@@ -3,7 +3,8 @@
 ``python -m tools.snippets PAGE`` prints the script; it runs in an empty folder. Python is on the
 lines where the page has it, so that errors name these. A block of another language that begins with
 a comment of a file's name (``-- alerts.sql``, ``# rules/shell.yml``) becomes that file; commands of
-``eddyline`` are run, other commands are not. A block of ``text`` is a part of what the page prints.
+``eddyline`` are run, other commands are not. A block of ``text`` in a tutorial is a part of
+what it prints.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ import contextlib
 import shutil
 from pathlib import Path
 
-from eddyline.errors import StateError
+from eddyline.errors import OptionError, StateError
 from eddyline.runtime.checkpoint import OWN, SPARK, write_format
 from eddyline.spark.sinks.sinks import folder_of, temporary_folder
 
@@ -52,6 +52,24 @@ class CheckpointFiles:
             if all(each.name.startswith(".") and ".tmp" in each.suffixes for each in left):
                 for each in left:
                     _remove(each)
+
+    def check_is_reached(self, name: str, master: str) -> None:
+        """Check that the workers of a cluster reach what operators keep in the folder.
+
+        Args:
+            name: of the run.
+            master: of the session, as Spark calls it.
+
+        Raises:
+            OptionError: the folder is a temporary one of the driver's machine.
+        """
+        if self.is_temporary and not master.startswith("local"):
+            self.clean_up()
+            msg = (
+                f"run {name!r} keeps windows or groups, which all workers of {master} have to "
+                f"reach, and was given no folder; give checkpoint= or state= one that they share"
+            )
+            raise OptionError(msg, run=name, master=master)
 
     def clean_up(self) -> None:
         """Remove a temporary folder."""

@@ -113,7 +113,7 @@ class Run(RunFace):
         """
         made = Chain(
             self.job.operators(self.checkpoint),
-            lambda: ManifestFolder(*file_system(self.state)),
+            self._state_folder,
             self.job.identity,
         )
         if made.has_state and not self._files.has_started:
@@ -123,6 +123,14 @@ class Run(RunFace):
             )
             raise StateError(msg, folder=self.state)
         return made
+
+    def _state_folder(self) -> ManifestFolder:
+        """Return the folder of durable state; called if some operator has any."""
+        if self.job.state is None:
+            self._files.check_is_reached(
+                self.name, str(self.source.sparkSession.sparkContext.master)
+            )
+        return ManifestFolder(*file_system(self.state))
 
     def _started(self, trigger: dict[str, Any]) -> StreamingQuery:
         active = [each.name for each in self.source.sparkSession.streams.active]

@@ -1,4 +1,4 @@
-"""Folders are those of the machine, whatever Spark's default file system is, as on a cluster."""
+"""Folders on a cluster: those of the machine, whatever Spark's default file system is."""
 
 from __future__ import annotations
 
@@ -50,3 +50,28 @@ def test_a_checkpoint_elsewhere_is_refused(engine):
     query = engine.query("SELECT v FROM s", name="all")
     with pytest.raises(OptionError, match=r"got the URI 'hdfs://cluster/ckpt'; give the path"):
         query.start("memory", checkpoint="hdfs://cluster/ckpt")
+
+
+def test_state_in_a_temporary_folder_of_the_driver_is_refused_on_a_cluster(
+    spark, timed, monkeypatch
+):
+    query = timed.query("SELECT COUNT(*) AS n FROM s [RANGE 1 MINUTE SLIDE 1 MINUTE]", name="n")
+    filters = timed.query("SELECT v FROM s WHERE v > 1", name="kept")
+    monkeypatch.setattr(spark.sparkContext, "master", "spark://cluster:7077")
+    with pytest.raises(OptionError, match=r"all workers of spark://cluster:7077 .* checkpoint="):
+        query.start("memory", trigger="available_now")
+    run = filters.start("memory", trigger="available_now")  # keeps nothing that workers read
+    run.await_termination()
+    assert run.to_arrow().num_rows == 3
+
+
+@pytest.fixture
+def timed(spark, tmp_path):
+    """An engine over a stream of five rows with an event time."""
+    spark.range(5).selectExpr("id AS v", "timestamp_seconds(id) AS ts").write.parquet(
+        str(tmp_path / "timed")
+    )
+    engine = el.Engine(spark)
+    stream = spark.readStream.schema("v BIGINT, ts TIMESTAMP").parquet(str(tmp_path / "timed"))
+    engine.stream("s", stream, time="ts", lateness="1 second")
+    return engine
