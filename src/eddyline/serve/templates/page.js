@@ -6,7 +6,8 @@
   const { page, run } = document.body.dataset;
   const FRESHEN_MS = 1000;
   const connection = document.getElementById("connection");
-  let stream = null, mark = null, due = null, isAsking = false, isStale = false;
+  let stream = null, mark = null, isAsking = false, isStale = false;
+  let timer = null, dueAt = Infinity, notBefore = 0;
 
   // -- the elements of a page that is newer --------------------------------------------------
 
@@ -116,7 +117,14 @@
 
   const say = (text) => { if (connection.textContent !== text) connection.textContent = text; };
 
-  const later = (ms) => { if (due === null) due = setTimeout(() => { due = null; freshen(); }, ms); };
+  // Asks later, but not before the server has something newer, unless it is urgent.
+  const later = (ms, isUrgent = false) => {
+    const at = Math.max(Date.now() + ms, isUrgent ? 0 : notBefore);
+    if (at >= dueAt) return;
+    clearTimeout(timer);
+    dueAt = at;
+    timer = setTimeout(() => { dueAt = Infinity; freshen(); }, at - Date.now());
+  };
 
   const freshen = async () => {
     if (document.hidden) { isStale = true; return; }
@@ -132,7 +140,8 @@
       if (!answer.ok && answer.status !== 304) return;
       mark = answer.headers.get("ETag");
       const wait = Number(answer.headers.get("Eddyline-Wait"));
-      if (wait) later(Math.max(FRESHEN_MS, wait * 1000));
+      notBefore = Date.now() + wait * 1000;
+      if (wait) later(FRESHEN_MS);
       if (answer.status === 304) return;
       const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
       become(document.getElementById("main"), fresh.getElementById("main"));
@@ -150,7 +159,7 @@
   const open = () => {
     if (stream || document.hidden || !page || page === "journal") return;
     stream = new EventSource(run ? `/events?run=${run}` : "/events");
-    stream.onopen = () => { say(""); later(0); };
+    stream.onopen = () => { say(""); later(0, true); };
     stream.addEventListener("batch", ({ data }) => {
       show(JSON.parse(data));
       if (page === "run") later(FRESHEN_MS);
@@ -158,7 +167,7 @@
     stream.addEventListener("runs", ({ data }) => {
       const { failed } = JSON.parse(data);
       say(failed.length ? `Failed: ${failed.join(", ")}` : "");
-      later(200);
+      later(200, true);
     });
     stream.onerror = () => {
       say("The connection is lost; trying again.");
