@@ -64,6 +64,7 @@ CONTENTS = {
     ],
     "Running it": [
         "docs/options",
+        "docs/page",
         "docs/hands_on",
         "docs/metrics",
         "docs/operations",

@@ -11,7 +11,7 @@
     ├── SourceError                  an input or output that cannot be read or written
     └── PluginError                  an extension from another package that failed to load
 
-Two categories of warnings can be silenced apart: LatenessWarning and LateRowsWarning.
+Categories of warnings can be silenced apart: LatenessWarning, LateRowsWarning, RuleFilesWarning.
 
 A message says what is wrong, where, what was got and what to do. The facts it was built from are
 kept in ``facts``. Every error survives pickling, as it has to travel from Spark's workers.
@@ -86,3 +86,7 @@ class LatenessWarning(UserWarning):
 
 class LateRowsWarning(UserWarning):
     """Many rows of a stream came too late, and were left out."""
+
+
+class RuleFilesWarning(UserWarning):
+    """A file of rules that a set follows has changed and cannot be taken in."""

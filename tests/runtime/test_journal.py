@@ -138,6 +138,13 @@ def test_what_is_left_out_first(kind, left):
     assert [each.kind for each in kept] == [k for k in (*KINDS, "changes") if k not in left]
 
 
+def test_what_a_person_decided_and_what_is_of_the_run_is_kept_longest():
+    plan = ["a", "b"]
+    assert JournalEntry(1, "native", "adapt", plan, plan, {"by": "person"}).kind == "changes"
+    assert JournalEntry(1, "run", "restore", after=None).kind == "changes"
+    assert JournalEntry(1, "native", "sample", plan, plan).kind == "findings"
+
+
 def test_entries_that_count_others_are_counted_as_what_they_count():
     of_task = JournalEntry(3, "arrow", "left_out", evidence={"partition": 0, "n_entries": 7})
     first = thinned([of_task, entry(4), entry(5)], 150)

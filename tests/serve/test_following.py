@@ -9,7 +9,8 @@ import pytest
 from eddyline.joins.view import JoinRecord
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.records import BatchRecord, History, OrderRecord, coarser
-from eddyline.serve.effects import Effects
+from eddyline.serve.cells import cells
+from eddyline.serve.effects import Effects, short
 from eddyline.serve.failures import Failure
 from eddyline.serve.following import ASK_EVERY_S, RECENT, Followed, Following, work_of
 from eddyline.serve.health import health
@@ -123,6 +124,7 @@ def test_work_is_summed_over_operators():
     )
     work = work_of(BatchRecord(0, 10, 1, 1.0, operators=orders))
     assert work.cost_ns == pytest.approx((10 * 100 + 30 * 10) / 40)
+    assert work.saved_s == pytest.approx((10 * 100 + 30 * 40) / 1e9)
     assert work.as_written_ns == pytest.approx((10 * 200 + 30 * 50) / 40)
 
 
@@ -176,3 +178,24 @@ def test_only_batches_between_two_decisions_are_compared():
     )
     assert effects.of(JournalEntry(14, "arrow", "stale")) == ""
     assert effects.of(entries[2]) == "No batch to compare with has run yet."
+
+
+def test_the_first_batch_is_not_compared_with():
+    first = JournalEntry(0, "arrow", "order", ["a"], ["b"])
+    assert Effects(batches(5), [first]).of(first).startswith("Only the first batch ran before it")
+    assert short(Effects(batches(5), [first]).of(first)) == ""
+
+
+def test_a_decision_in_few_words():
+    entry = JournalEntry(4, "arrow", "order", ["a"], ["b"])
+    took = [*batches(5, seconds=3.0), *batches(5, start=5, seconds=1.0)]
+    assert short(Effects(took, [entry]).of(entry)) == "a row took 3 × less time"
+
+
+def test_what_plans_saved_is_summed_over_the_run():
+    order = OrderRecord("arrow", ("a",), (0,), (0.5,), 1e5, 3e5, n_rows=1000)
+    found = followed(run_of(batches(10, operators=(order,))))
+    assert found.saved_s == pytest.approx(2.0)
+    assert cells(found)["saved"] == "2 s"
+    assert cells(found)["saved-of"] == "of work; batches took 5 s"
+    assert cells(followed(run_of(batches(3))))["saved"] == "-"

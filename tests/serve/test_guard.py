@@ -10,7 +10,16 @@ from eddyline.serve.source import key_of
 from tests.serve.fakes import TOKEN, FakeRun, FakeRuns, SteeredRun
 
 RUN = f"/run/{key_of(FakeRun())}"
-PATHS = ["/", RUN, f"{RUN}/journal", "/events", "/static/page.js", "/favicon.ico", "/nothing"]
+PATHS = [
+    "/",
+    RUN,
+    "/metrics",
+    f"{RUN}/journal",
+    "/events",
+    "/static/page.js",
+    "/favicon.ico",
+    "/nothing",
+]
 HEADERS = {
     "x-content-type-options": "nosniff",
     "referrer-policy": "same-origin",
@@ -47,6 +56,16 @@ def test_the_token_becomes_a_cookie_that_is_not_the_token(stranger):
     assert {"HttpOnly", "SameSite=Strict", "Path=/"} <= {each.strip() for each in cookie.split(";")}
     assert TOKEN not in answer.text, "the address that follows has no token"
     assert stranger.get("/").status_code == 200
+
+
+def test_a_program_sends_the_token_in_a_header(stranger):
+    def asked(token, **more):
+        sent = {"authorization": f"Bearer {token}", **more}
+        return stranger.get("/metrics", headers=sent).status_code
+
+    assert asked(TOKEN) == 200
+    assert asked("x") == asked("") == 401
+    assert asked(TOKEN, origin="http://evil.example") == 403
 
 
 def test_a_cookie_of_another_server_or_of_no_sense_is_refused(stranger):
@@ -115,7 +134,7 @@ def test_pages_of_others_ask_in_vain(page, sent, status):
     assert page(FakeRun()).get("/", headers=sent).status_code == status
 
 
-@pytest.mark.parametrize("path", PATHS[:3] + PATHS[4:])
+@pytest.mark.parametrize("path", [each for each in PATHS if each != "/events"])
 def test_every_answer_is_shut_in(page, path):
     answer = page(FakeRun()).get(path)
     for name, value in HEADERS.items():

@@ -25,7 +25,9 @@ LEFT_OUT = "left out"
 _WORD = re.compile(r"[A-Za-z_][A-Za-z_ -]*")
 """A text of words alone, as loops use them for plans and reasons."""
 
-_COUNT = re.compile(r"n_\w+|\w+_(ns|s|bytes|frac|prob|ratio|rows|tuples)|ratio|position|partition")
+_COUNT = re.compile(
+    r"n_\w+|\w+_(ns|s|bytes|frac|prob|ratio|rows|tuples)|ratio|position|partition|\w*batch"
+)
 """Names of evidence that count or measure the work, and so are no values of rows."""
 
 _LITERALS = {kind for kind in TokenType if kind.name.endswith("STRING") or kind is TokenType.NUMBER}
@@ -92,7 +94,7 @@ def evidence(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _counts(name: str, value: Any) -> bool:
     if isinstance(value, str):
-        return name == "why" and bool(_WORD.fullmatch(value))
+        return name in {"why", "by"} and bool(_WORD.fullmatch(value))
     return isinstance(value, int | float) and bool(_COUNT.fullmatch(name))
 
 

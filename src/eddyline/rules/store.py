@@ -10,7 +10,7 @@ import re
 import threading
 from collections.abc import Mapping
 from textwrap import shorten
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from eddyline.errors import EddylineError, OptionError, QueryError
 from eddyline.query.conditions import SkippedRule
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from eddyline.query.predicates import FunctionPredicate
     from eddyline.query.rules.rule import Facts
     from eddyline.query.rules.sources import PredicateRule, SqlRule
+    from eddyline.runtime.journal import JournalEntry
 
     Unfit = Callable[[Collection[RuleSource], bool], Iterable[SkippedRule]]
 
@@ -66,6 +67,27 @@ def rules_by_name(rules: Any, rule: Any) -> dict[str, Any]:
     raise QueryError(msg, got=got)
 
 
+class Follower(Protocol):
+    """Keeps a set as something else says, such as a folder of files."""
+
+    @property
+    def troubles(self) -> tuple[str, ...]:
+        """What it could not take in, and why."""
+        ...
+
+    def look(self, store: RuleStore, batch_id: int) -> list[JournalEntry]:
+        """Change the set, if that has changed.
+
+        Args:
+            store: the set.
+            batch_id: the micro-batch that is about to begin.
+
+        Returns:
+            What could not be taken in, once.
+        """
+        ...
+
+
 class RuleStore:
     """Named rules in an order.
 
@@ -94,6 +116,8 @@ class RuleStore:
         """Whether that holds for rules that are added by themselves, too: their author is there."""
         self.unread: tuple[SkippedRule, ...] = ()
         """Rules that could not be read at all, and why."""
+        self.follower: Follower | None = None
+        """What the set follows, if it follows something."""
         self._unfit_of = unfit
         self._unfit: dict[str, SkippedRule] = {}
         self._sources: dict[str, RuleSource] = {}
@@ -109,6 +133,15 @@ class RuleStore:
         """Return the rules as they are, and a number that is another one after each change."""
         with self._lock:
             return self._version, dict(self._sources)
+
+    def follow(self, batch_id: int) -> list[JournalEntry]:
+        """Take in what has changed where the set comes from; returns what could not be."""
+        return [] if self.follower is None else self.follower.look(self, batch_id)
+
+    @property
+    def troubles(self) -> tuple[str, ...]:
+        """What could not be taken in from where the set comes from, and why."""
+        return () if self.follower is None else self.follower.troubles
 
     def skipped(
         self, met: Mapping[str, RuleSource], refused: Iterable[SkippedRule]

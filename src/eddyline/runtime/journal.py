@@ -27,7 +27,7 @@ LEFT_OUT = "left_out"
 
 KINDS = ("of_tasks", "findings", "changes")
 """What is left out first, second and last: what tasks decided for their partitions, what the driver
-found without changing a plan, and changes of plans."""
+found without changing a plan, and changes of plans and what persons decided."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +45,9 @@ class JournalEntry:
     only counted), ``restore`` and ``drop_state`` (at a restart), ``pin``, ``adapt`` and ``stop``
     (by a person, or because of what the evidence names); of joins ``grid`` (rows are cut into
     other buckets, or a frequent key into several), ``tree`` (the ways between inputs) and
-    ``caches``; of rules ``rules`` (some came, went or changed) and ``sharing`` (how they are
-    looked for); their ``order`` is that of one rule's Python tests."""
+    ``caches``; of rules ``rules`` (some came, went or changed), ``broken`` (a file of them was
+    not taken in) and ``sharing`` (how they are looked for); their ``order`` is that of one rule's
+    Python tests."""
     before: Any = None
     """The plan before, as plain values; a list of texts is an order."""
     after: Any = None
@@ -67,7 +68,8 @@ class JournalEntry:
         if self.is_of_task:
             return "of_tasks"
         is_of_run = self.component == RUN and self.event != LEFT_OUT
-        return "changes" if is_of_run or self.before != self.after else "findings"
+        is_asked = "by" in self.evidence
+        return "changes" if is_of_run or is_asked or self.before != self.after else "findings"
 
     def to_json(self) -> str:
         """Return the entry as one line of JSON."""

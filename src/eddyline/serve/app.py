@@ -18,13 +18,15 @@ from starlette.applications import Starlette
 from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from eddyline.errors import EddylineError
+from eddyline.errors import EddylineError, PluginError
 from eddyline.serve.cells import cells, spark_line
+from eddyline.serve.failures import Failure
 from eddyline.serve.following import LOOK_EVERY_S, Following
 from eddyline.serve.guard import Guarded
 from eddyline.serve.hands import HANDS, Steerable
 from eddyline.serve.pages import NEEDS, Pages
 from eddyline.watch.html.parts import package
+from eddyline.watch.prometheus import CONTENT_TYPE, Measured, prometheus_text
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -100,6 +102,7 @@ class Page:
             Route("/events", self.events),
             Route("/static/{name}", self.static),
             Route("/favicon.ico", self.icon),
+            Route("/metrics", self.metrics),
         ]
 
     # -- pages ------------------------------------------------------------------------------------
@@ -151,6 +154,15 @@ class Page:
     async def _in_thread(self, made: Callable[[], Any]) -> Any:
         return await to_thread.run_sync(made, limiter=self._one)
 
+    async def metrics(self, _: Request) -> Response:
+        """Answer with the metrics of the runs of this process, in Prometheus' format."""
+        runs = [each.run for each in self.following.known() if isinstance(each.run, Measured)]
+        try:
+            text = await self._in_thread(partial(prometheus_text, runs))
+        except PluginError as error:
+            return self._problem("Not installed", error.message, 501)
+        return Response(text, media_type=CONTENT_TYPE)
+
     # -- a person's hand --------------------------------------------------------------------------
 
     async def hand(self, name: str, request: Request) -> Response:
@@ -178,6 +190,13 @@ class Page:
             return self._problem("Not possible", error.message, 409)
         self.pages.views.forget(run.key)
         return RedirectResponse(f"/run/{run.key}", 303)
+
+    async def broken(self, _: Request, error: Exception) -> Response:
+        """Answer where the words of a run fail; the run goes on."""
+        said = (
+            f"What was asked for could not be shown: {Failure.of(error).told(values=self.values)}"
+        )
+        return self._problem("Not shown", said, 500)
 
     def _problem(self, title: str, text: str, status: int) -> Response:
         return HTMLResponse(self.pages.problem(title, text), status)
@@ -293,7 +312,9 @@ def event(kind: str, content: Mapping[str, Any]) -> str:
 def application(page: Page, guard: Guard) -> Any:
     """Return the page behind its guard, as an ASGI application."""
     return Guarded(
-        Starlette(routes=page.routes(), lifespan=page.kept),
+        Starlette(
+            routes=page.routes(), lifespan=page.kept, exception_handlers={Exception: page.broken}
+        ),
         guard,
         lambda why: page.pages.problem("Not let in", why),
     )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from eddyline.serve.following import work_of
 from eddyline.watch.formatting import (
     AS_WRITTEN,
+    LITTLE,
     UNKNOWN,
     count,
     duration,
@@ -53,6 +54,8 @@ def cells(run: Followed) -> dict[str, str]:
         "state-rows": f"{count(work.n_kept)} kept" if work.n_kept else "",
         "cost": duration(work.cost_ns),
         "saving": saving(work.cost_ns, work.as_written_ns),
+        "saved": saved(run.saved_s, run.seconds),
+        "saved-of": f"of work; batches took {duration(1e9 * run.seconds)}",
         "changes": count(run.n_changes),
         "changed": f"last after batch {count(run.changed_after)}" if run.n_changes else "",
         "at": f"{newest.ended_at:.3f}" if newest.ended_at else "",
@@ -63,6 +66,19 @@ def saving(cost_ns: float | None, as_written_ns: float | None) -> str:
     """Write what the plans in force save: ``2.5 × less``, as they were written, or unknown."""
     said = saving_text(cost_ns, as_written_ns)
     return said.partition(" than")[0] if said and said != AS_WRITTEN else said or UNKNOWN
+
+
+def saved(saved_s: float | None, seconds: float) -> str:
+    """Write the work that plans saved beside the time of the batches (s).
+
+    >>> saved(1.9, 12.0), saved(-1.9, 12.0), saved(0.01, 12.0), saved(None, 12.0)
+    ('1.9 s', '1.9 s more', 'next to nothing', '-')
+    """
+    if saved_s is None:
+        return UNKNOWN
+    if abs(saved_s) < LITTLE * seconds:
+        return "next to nothing"
+    return duration(1e9 * abs(saved_s)) + (" more" if saved_s < 0.0 else "")
 
 
 def spark_line(batches: Sequence[BatchRecord]) -> str:

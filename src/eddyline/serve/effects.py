@@ -22,6 +22,9 @@ ALIKE = 1.03
 """Times that differ by less than this factor are told as equal."""
 
 
+WARM_UP = "Only the first batch ran before it, which also warms up: no batch to compare with."
+
+
 @dataclass(frozen=True, slots=True)
 class Side:
     """The batches on one side of a decision."""
@@ -69,6 +72,10 @@ class Effects:
         until = self._changes[at] if at < len(self._changes) else self._ids[-1]
         middle = bisect_right(self._ids, entry.batch_id)
         start = max(bisect_right(self._ids, first), middle - MOST_BATCHES)
+        if start == 0 and self._ids[0] == 0:  # it started workers and compiled what they run
+            start = 1
+        if start >= middle:
+            return WARM_UP
         end = min(bisect_right(self._ids, until), middle + MOST_BATCHES)
         return compared(self._side(start, middle), self._side(middle, end))
 
@@ -105,12 +112,10 @@ def _difference(old: float, new: float) -> str:
 
 
 def short(effect: str) -> str:
-    """Return what a decision brought in a few words.
+    """Return what a decision brought in a few words; empty if nothing was compared.
 
     >>> short("A row took 5 µs before (4 batches of 5 s) and 2 µs after (2 of 2 s): 2.5 × less.")
     'a row took 2.5 × less time'
     """
-    _, _, factor = effect.rpartition("): ")
-    if not factor:
-        return effect
-    return f"a row took {factor.removesuffix('.')} time"
+    _, is_compared, factor = effect.rpartition("): ")
+    return f"a row took {factor.removesuffix('.')} time" if is_compared else ""

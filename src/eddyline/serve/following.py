@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections import deque
 from dataclasses import dataclass
@@ -44,6 +45,8 @@ class Work:
     """Expected cost of the orders in force (ns per row); None if no order is learned."""
     as_written_ns: float | None
     """Expected cost of the orders as written (ns per row)."""
+    saved_s: float | None
+    """Work that the orders saved in the batch (s); None where that is not known."""
 
 
 def work_of(record: BatchRecord) -> Work:
@@ -59,12 +62,14 @@ def work_of(record: BatchRecord) -> Work:
         if {"cost_ns", "as_written_ns"} <= each.levels.keys()
     ]
     n_rows = sum(rows for rows, _, _ in costs)
+    saved = [each.sums["saved_s"] for each in said if "saved_s" in each.sums]
     return Work(
         n_kept=round(sum(each.levels.get("n_kept", 0) for each in said)),
         n_bytes=round(sum(each.levels.get("n_bytes", 0) for each in said)),
         n_late=round(sum(each.sums.get("n_late", 0) for each in said)),
         cost_ns=ratio(sum(rows * cost for rows, cost, _ in costs), n_rows),
         as_written_ns=ratio(sum(rows * written for rows, _, written in costs), n_rows),
+        saved_s=sum(saved) if saved else None,
     )
 
 
@@ -83,6 +88,10 @@ class Followed:
         self.is_running = True
         self.error: Failure | None = None
         self.n_batches = self.n_rows = self.n_kept = self.n_late = self.n_changes = 0
+        self.seconds = 0.0
+        """Time of all batches (s)."""
+        self.saved_s: float | None = None
+        """Work that learned orders saved (s); None where that is not known."""
         self.changed_after = -1
         """The batch after which a plan changed last; -1 if none did."""
         self._clock = clock
@@ -143,14 +152,18 @@ class Followed:
     def _forget(self) -> None:
         self.recent.clear()
         self.n_batches = self.n_rows = self.n_kept = self.n_late = self.n_changes = 0
-        self.changed_after = -1
+        self.seconds, self.saved_s, self.changed_after = 0.0, None, -1
 
     def _take(self, record: BatchRecord) -> None:
         self.recent.append(record)
         self.n_batches += record.n_batches
         self.n_rows += record.n_rows
         self.n_kept += record.n_kept
-        self.n_late += work_of(record).n_late
+        self.seconds += record.seconds
+        work = work_of(record)
+        self.n_late += work.n_late
+        if work.saved_s is not None:
+            self.saved_s = (self.saved_s or 0.0) + work.saved_s
 
 
 class Following:
@@ -174,6 +187,10 @@ class Following:
             if key not in self._followed or self._followed[key].run is not run:
                 self._followed[key] = Followed(run, self._clock)
 
+    def known(self) -> list[Followed]:
+        """Return the runs as they were at the last look, or note."""
+        return list(self._followed.values())
+
     def look_back(self, key: str) -> Followed | None:
         """Return a run as it was at the last look, None if there is none of that key."""
         return self._followed.get(key)
@@ -185,5 +202,7 @@ class Following:
             self._looked_at = now
             self.note()
             for each in self._followed.values():
-                each.refresh()
+                # What one run cannot tell must not hide the others; it stands as it was known.
+                with contextlib.suppress(Exception):
+                    each.refresh()
         return self._followed

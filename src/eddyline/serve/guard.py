@@ -54,6 +54,10 @@ HEADERS = {
 """Sent with every answer; one that names a header of these itself keeps its own."""
 
 
+BEARER = "Bearer "
+"""Before a token that a program sends in a header, such as Prometheus; pages of others cannot."""
+
+
 @dataclass(frozen=True, slots=True)
 class Refusal:
     """Why a request is not let in."""
@@ -102,6 +106,8 @@ class Guard:
             return Refusal(403, "Requests from pages of other servers are refused.")
         if token is not None:
             known = self.has_token(token) and method == "GET"
+        elif headers.get("authorization", "").startswith(BEARER):
+            known = self.has_token(headers["authorization"].removeprefix(BEARER))
         else:
             known = hmac.compare_digest(self._cookie_of(headers).encode(), self._session.encode())
         if known:

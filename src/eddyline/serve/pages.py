@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from eddyline.runtime.pins import BY_PERSON
 from eddyline.runtime.records import Counting, Numbers
 from eddyline.serve.cells import cells, spark_line
 from eddyline.serve.effects import Effects, is_change, short
@@ -48,6 +49,19 @@ MAX_QUERIES = 200
 RANKS = {"bad": 0, "look": 1, "good": 2, "past": 3}
 """The order of the list."""
 
+EVENTS = {
+    "adapt": "adapts again",
+    "drop_state": "let go of what was learned before",
+    "left_out": "counted older decisions only",
+    "order": "took another order",
+    "pin": "was pinned",
+    "restore": "went on with what was learned before",
+    "sample": "kept its order: a sample confirmed it",
+    "stale": "let go of evidence",
+    "stop": "was stopped",
+}
+"""What a decision did, by its event; other events stand as operators name them."""
+
 OWN_TILES = {"Late rows"}
 """Names of numbers that the head of every page has."""
 
@@ -79,6 +93,11 @@ class Decision:
     evidence: str
     effect: str
 
+    @property
+    def is_of_person(self) -> bool:
+        """Whether a person took it, and not the run."""
+        return self.entry.evidence.items() >= BY_PERSON.items()
+
 
 class Pages:
     """Renders the pages.
@@ -94,7 +113,10 @@ class Pages:
         self._values = values
         self._controls = controls
         self._templates = templates(package("jinja2", NEEDS), "eddyline.serve")
-        self._templates.filters["short_effect"] = short
+        self._templates.filters |= {
+            "short_effect": short,
+            "in_words": lambda event: EVENTS.get(event, event.replace("_", " ")),
+        }
         self._templates.globals |= {
             "static": static,
             "hands": HANDS,

@@ -1,12 +1,13 @@
 """The whole views of runs, made at most as often as that costs little, and only if somebody looks.
 
 A view is made of all batches of a run, so its cost grows with the run. It is made anew after a
-batch, but not before the last making was a hundredth of the time since: who looks takes a hundredth
-of a processor at most, however long the run and however many look.
+batch, but not before the last making was half a percent of the time since: looking takes half a
+percent of a processor at most, however long the run and however many look.
 """
 
 from __future__ import annotations
 
+import contextlib
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -23,8 +24,11 @@ if TYPE_CHECKING:
 LEAST_AGE_S = 1.0
 """A view is never made anew earlier (s)."""
 
-SHARE = 0.01
+SHARE = 0.005
 """Most share of a processor that making and rendering the view of one run takes."""
+
+TRIES = 3
+"""How often a view is tried to be made at most."""
 
 ADVICE = "serve(values=True), or --values,"
 """What shows the values of rows."""
@@ -79,7 +83,7 @@ class Views:
         if known is not None and not is_due:
             return known
         before = self.spent()
-        view = run.run.run_view()
+        view = _view(run)
         found = arranged([*view.sections, *phases.sections(run.run.phases())])
         shown = found if self.values else without_values(found, ADVICE)
         made = Made(view, tuple(shown), version, self.clock(), self.spent() - before)
@@ -96,3 +100,11 @@ class Views:
         if known is None or known.version == (id(run.run), run.last_batch, run.state):
             return 0.0
         return max(0.05, known.due_at - self.clock())
+
+
+def _view(run: Followed) -> RunView:
+    """Return the view of a run, whose batches may change what it is made of meanwhile."""
+    for _ in range(TRIES - 1):
+        with contextlib.suppress(RuntimeError):  # such as a dictionary that changed its size
+            return run.run.run_view()
+    return run.run.run_view()

@@ -21,6 +21,7 @@ from eddyline.registry import unknown
 from eddyline.sigma import cache as caches
 from eddyline.sigma.documents import contents
 from eddyline.sigma.rule import Reading, SigmaRules
+from eddyline.sigma.watching import RuleFolder, every_s
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -58,6 +59,7 @@ def load(
     on_error: str = "skip",
     name: str = "rules",
     functions: Mapping[str, Callable[..., Any]] | None = None,
+    watch: str | bool = False,
     **options: Any,
 ) -> RuleSet:
     """Return Sigma rules as a rule set; its names are the rules' ids.
@@ -74,6 +76,10 @@ def load(
             ``raise`` raises.
         name: what the set is called in journals and reports.
         functions: what SQL rules that are added to the set may call, as for ``RuleSet``.
+        watch: whether the set follows its folder or file: what came, went or changed there is in
+            force from the next micro-batch on, what cannot be taken in is told and changes nothing.
+            An interval, such as ``10 seconds``, is the least time between two looks; True is one
+            second.
         **options: of the rule set, as for ``RuleSet``: ``method``, ``sequence``, ``adaptive``,
             ``sample_prob`` and the others of ``eddyline.options.SharingOptions``.
 
@@ -93,9 +99,16 @@ def load(
 
     _check_options(options)
     start_workers_ahead()
-    found = read(
-        source, pipeline, restrict=restrict, missing=missing, cache=cache, on_error=on_error
-    )
+    how: dict[str, Any] = {"restrict": restrict, "missing": missing}
+    followed = None
+    if watch is not False:
+        # Made before rules are read: what changes meanwhile is a change.
+        followed = RuleFolder(
+            _watched(source),
+            lambda files: read(files, pipeline, **how, cache=False),
+            every_s=every_s(watch),
+        )
+    found = read(source, pipeline, **how, cache=cache, on_error=on_error)
     if found.skipped:
         n_rules = len(found.sources) + len(found.correlations) + len(found.skipped)
         msg = (
@@ -104,7 +117,19 @@ def load(
         )
         warnings.warn(msg, stacklevel=2)
     options = {**options, "on_error": on_error, "name": name, "functions": functions}
-    return RuleSet.of(found.sources, found.skipped, correlations=found.correlations, **options)
+    made = RuleSet.of(found.sources, found.skipped, correlations=found.correlations, **options)
+    if followed is not None:
+        followed.correlations = {each.text for each in found.correlations}
+        made.store.follower = followed
+    return made
+
+
+def _watched(source: Source | Sequence[Source]) -> Path:
+    """Return the folder or file that a set follows."""
+    if isinstance(source, str | Path) and "\n" not in str(source) and Path(source).exists():
+        return Path(source)
+    msg = f"watch follows one folder or file, got {source!r:.100}"
+    raise OptionError(msg, watch=True)
 
 
 def load_rules(
@@ -167,7 +192,16 @@ def _check_options(options: Mapping[str, Any]) -> None:
     of_the_set = [field.name for field in fields(SharingOptions)]
     for each in options:
         if each not in of_the_set:
-            of_load = ("pipeline", "restrict", "missing", "cache", "on_error", "name", "functions")
+            of_load = (
+                "pipeline",
+                "restrict",
+                "missing",
+                "cache",
+                "on_error",
+                "name",
+                "functions",
+                "watch",
+            )
             known = (*of_load, *of_the_set)
             raise OptionError(unknown("option", each, known), name=each, known=known)
     SharingOptions.of(**options)

@@ -225,7 +225,7 @@ class _Reader:
         """Note a rule that does not run."""
         reason = f"{place.at(found.line)}: {' '.join(found.reason.split())}"
         line = place.first_line + (found.line or 1)
-        self._skipped.append((place, line, SkippedSigmaRule(name, reason, text, title)))
+        self._skipped.append((place, line, SkippedSigmaRule(name, reason, text, title, place.path)))
 
 
 def read_contents(

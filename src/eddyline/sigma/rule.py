@@ -49,6 +49,8 @@ class SkippedSigmaRule(SkippedRule):
 
     title: str = ""
     """Empty if it has none that can be read."""
+    path: str = ""
+    """Of its file; empty for a text."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from eddyline.errors import PluginError
 from eddyline.watch.metrics import KINDS
@@ -17,6 +17,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 """Content type of ``prometheus_text`` for HTTP."""
 
 
+@runtime_checkable
 class Measured(Protocol):
     """A query that runs."""
 

@@ -1,13 +1,11 @@
-"""Checkpoints of queries that ran."""
+"""The checkpoint of a query that has run."""
 
 import eddyline as el
 
 spark = el.session()
-spark.range(100).write.parquet("in")
+spark.range(300).write.parquet("numbers")
 engine = el.Engine(spark)
-engine.stream("numbers", spark.readStream.schema("id BIGINT").parquet("in"))
-for least in (5, 50):
-    engine.query(f"SELECT id FROM numbers WHERE id > {least}", name=f"above_{least}")
-runs = engine.start_all("parquet", path="all/", checkpoint="all-ckpt/", trigger="available_now")
-for each in runs:
-    each.await_termination()
+engine.stream("s", spark.readStream.schema("id LONG").parquet("numbers"))
+query = engine.query("SELECT id FROM s WHERE id % 7 = 3 AND id > 9", name="some")
+with query.start("parquet", path="out", checkpoint="all-ckpt/some", trigger="available_now") as run:
+    run.await_termination()

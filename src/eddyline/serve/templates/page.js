@@ -10,11 +10,11 @@
 
   // -- the elements of a page that is newer --------------------------------------------------
 
-  const isKept = (node) => node.nodeType === 1 && node.hasAttribute("data-kept");
+  const isKept = (node) => node.nodeType === 1 && node.classList.contains("figure");
 
   const gone = (node) => {
     if (node.nodeType === 1 && window.Plotly) {
-      for (const each of [node, ...node.querySelectorAll("[data-kept]")]) {
+      for (const each of [node, ...node.querySelectorAll(".figure")]) {
         if (isKept(each)) { seen.unobserve(each); Plotly.purge(each); }
       }
     }
@@ -22,7 +22,7 @@
   };
 
   // What a person did stays: what is open, what is typed, where the focus is.
-  const OWN = new Set(["open", "style"]);
+  const OWN = new Set(["open", "style", "tabindex"]);
 
   const alike = (a, b) => a.nodeType === b.nodeType && a.nodeName === b.nodeName && !a.id && !b.id;
 
@@ -53,6 +53,14 @@
     while (at) { const next = at.nextSibling; gone(at); at = next; }
   };
 
+  // What is wider than its place can be moved by keyboard.
+  const reach = () => {
+    for (const each of document.querySelectorAll(".scroll")) {
+      if (each.scrollWidth > each.clientWidth) each.tabIndex = 0;
+      else each.removeAttribute("tabindex");
+    }
+  };
+
   // -- figures: only those in sight are drawn ------------------------------------------------
 
   let drawn = {};
@@ -69,7 +77,7 @@
     if (!data) return;
     drawn = JSON.parse(data.textContent);
     for (const each of inSight) if (!each.isConnected) inSight.delete(each);
-    for (const each of document.querySelectorAll("[data-kept]")) seen.observe(each);
+    for (const each of document.querySelectorAll(".figure")) seen.observe(each);
     inSight.forEach(draw);
   };
 
@@ -129,6 +137,7 @@
       const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
       become(document.getElementById("main"), fresh.getElementById("main"));
       find();
+      reach();
       readFigures();
       tell();
     } catch (error) {
@@ -176,6 +185,7 @@
   };
   document.addEventListener("input", ({ target }) => { if (target.id === "find") find(); });
 
+  reach();
   readFigures();
   if (window.Plotly) figures.onSurroundings(() => inSight.forEach(draw));
   tell();

@@ -34,7 +34,7 @@ from eddyline.spark.rules.task import RuleTask
 from eddyline.spark.rules.udf import Work, loader
 from eddyline.spark.run.observed_metrics import PendingMetrics
 from eddyline.watch import rules as words
-from eddyline.watch.formatting import clipped
+from eddyline.watch.formatting import clipped, counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -151,6 +151,7 @@ class RuleOperator(Operator):
     def prepare(self, df: DataFrame, batch: Batch) -> None:
         """Take in what has changed in the set; other columns or settings start afresh too."""
         with self._lock:
+            self._entries += self.store.follow(batch.id)
             if self._is_current(df):
                 return
             version, sources = self.store.now()
@@ -305,7 +306,11 @@ class RuleOperator(Operator):
                 rules=self.counts(),
                 titles=_titles(self.compiled.sources),
                 n_rows_before=self._n_past,
-                notes=(*to_come(self.compiled.running, after), *notes),
+                notes=(
+                    *to_come(self.compiled.running, after),
+                    *(f"not taken in: {each}" for each in self.store.troubles),
+                    *notes,
+                ),
             )
 
     @property
@@ -325,7 +330,9 @@ class RuleOperator(Operator):
 
     def lines(self, n_rows: int, seconds: float) -> tuple[str, ...]:  # noqa: ARG002
         """Return the plan in words, for the progress."""
-        return words.lines([self.compiled.loop.record()])
+        found = words.lines([self.compiled.loop.record()])
+        n = len(self.store.troubles)
+        return (*found, f"{counted(n, 'change')} of rule files not taken in") if n else found
 
     def sections(self, history: History) -> list[Section]:
         """Return for people how rules are found, and what that came to."""

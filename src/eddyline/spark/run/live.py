@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.records import BatchRecord
     from eddyline.spark.run.running_query import RunFace
+    from eddyline.watch.metrics import Metric
     from eddyline.watch.sections import RunView
 
 PHASES = 60
@@ -73,6 +74,10 @@ class LiveRun:
     def run_view(self) -> RunView:
         """Return the whole run as values."""
         return self.run.run_view()
+
+    def metrics(self) -> tuple[Metric, ...]:
+        """Return the metrics of the run."""
+        return self.run.metrics()
 
     # -- where a person may change it -------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from eddyline.errors import PluginError
 from eddyline.watch.html.parts import package, templates
-from eddyline.watch.html.report import MAX_ITEMS, MAX_ROWS
+from eddyline.watch.html.report import MAX_ITEMS, MAX_ROWS, NEEDS
 from eddyline.watch.sections import Figure, arranged
 from eddyline.watch.terminal.explain import explain
 
@@ -32,7 +32,7 @@ def fragment(title: str, sections: Sequence[Section], *, steps: Sequence[str] = 
     """
     shown = arranged(map(_without_figures, sections))
     try:
-        template = templates(package("jinja2", ("HTML", "report"))).get_template("fragment.html")
+        template = templates(package("jinja2", NEEDS)).get_template("fragment.html")
     except PluginError:
         return f"<pre>{html.escape(explain(title, shown, steps=steps))}</pre>"
     made: str = template.render(

@@ -1,0 +1,291 @@
+"""A folder of Sigma rules that a set follows while it runs.
+
+There is no thread: who asks for the rules of the moment, such as a micro-batch that begins, lets
+the folder be looked at. What cannot be read, or does not fit, is told, and the rules that its file
+had stay. Files are known by time and size, and if these are others by their content.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import threading
+import time
+import warnings
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from eddyline.errors import EddylineError, OptionError, RuleFilesWarning
+from eddyline.query.select.intervals import micros_in
+from eddyline.rules.view import COMPONENT
+from eddyline.runtime.journal import JournalEntry
+from eddyline.sigma.documents import SUFFIXES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+    from pathlib import Path
+
+    from eddyline.query.conditions import RuleSource
+    from eddyline.rules.store import RuleStore
+    from eddyline.sigma.rule import SigmaRule, SigmaRules
+
+EVERY = "1 second"
+"""Least time between two looks, unless told otherwise."""
+
+SETTLE_S = 0.05
+"""Time between two looks that have to agree once something has changed (s): an editor may be
+writing a file, or be about to rename another to its name."""
+
+MOST_LOOKS = 10
+"""Looks at a folder that goes on changing; what has changed since is for the next batch."""
+
+TEMPORARY = (".", "#")
+"""Beginnings of the names of files that are not rules yet, but an editor's."""
+
+CORRELATIONS = "correlations"
+"""Stands for the file where what is told is of all correlations."""
+
+_WIDE = re.compile(rb"^(filter|correlation)\s*:", re.MULTILINE)
+"""Keys of documents that make a difference to what other documents mean."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileState:
+    """A file at one moment."""
+
+    mtime_ns: int
+    n_bytes: int
+    digest: bytes
+    is_wide: bool
+    """Whether it has documents on which others may depend."""
+
+
+def every_s(watch: str | bool) -> float:
+    """Return the least time between two looks (s), from the option ``watch``.
+
+    Raises:
+        OptionError: it is no interval.
+    """
+    text = EVERY if watch is True else watch
+    micros = micros_in(text) if isinstance(text, str) else None
+    if micros is None or micros < 0:
+        msg = f"watch is True or an interval such as '10 seconds', got {watch!r}"
+        raise OptionError(msg, watch=watch)
+    return micros / 1e6
+
+
+class RuleFolder:
+    """Follows a folder, or a file, for one set of rules; see ``rules.store.Follower``.
+
+    Args:
+        path: the folder; its files are taken to be those that the set was read from.
+        read: reads files, or the folder, as the set was read.
+        every_s: least time between two looks (s).
+        clock: monotonic clock (s).
+        sleep: waits for some seconds.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        read: Callable[[list[str | Path]], SigmaRules],
+        *,
+        every_s: float,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.path = path
+        self._read = read
+        self._every_s = every_s
+        self.correlations: set[str] = set()
+        """Texts of the correlations of the set."""
+        self._clock, self._sleep = clock, sleep
+        self._lock = threading.Lock()
+        self._files = scan(path, {})
+        """The files that the rules of the set are of."""
+        self._looked_at = clock()
+        self._troubles: dict[str, str] = {}
+
+    @property
+    def troubles(self) -> tuple[str, ...]:
+        """What could not be taken in, file by file, and why."""
+        return tuple(self._troubles.values())
+
+    def look(self, store: RuleStore, batch_id: int) -> list[JournalEntry]:
+        """Take in what has changed since the last look; returns what could not be."""
+        with self._lock:
+            if self._clock() - self._looked_at < self._every_s:
+                return []
+            before, found = self._files, self._settled()
+            self._looked_at = self._clock()
+            if found is None:
+                return []
+            told = {str(self.path): ""}
+            if not found:
+                told[str(self.path)] = f"{self.path} has no rules any more"
+            elif found != before:
+                told = self._take_in(store, before, found)
+            return self._told(told, batch_id)
+
+    def _settled(self) -> dict[str, FileState] | None:
+        """Return the files once two looks agree; None if they go on changing."""
+        found = scan(self.path, self._files)
+        if found == self._files:
+            return found
+        for _ in range(MOST_LOOKS):
+            self._sleep(SETTLE_S)
+            again = scan(self.path, found)
+            if again == found:
+                return found
+            found = again
+        return None
+
+    def _take_in(
+        self, store: RuleStore, before: Mapping[str, FileState], found: Mapping[str, FileState]
+    ) -> dict[str, str]:
+        """Put the rules of changed files in the set, and take those of others out.
+
+        Returns:
+            Why something was not taken in, by file; "" where all was.
+        """
+        changed = [path for path in found if _digest(before, path) != found[path].digest]
+        gone = before.keys() - found.keys()
+        if any(each.is_wide for each in (*before.values(), *found.values())):
+            changed = [*found] if changed or gone else []
+        told = {str(self.path): "", **dict.fromkeys(gone, "")}
+        if changed:
+            try:
+                told |= self._read_anew(store, changed, found, gone)
+            except EddylineError as error:  # such as that a file has gone meanwhile
+                return {str(self.path): error.message}
+        self._files = dict(found)
+        _leave(store, {name for name, path in _owners(store).items() if path in gone}, gone)
+        return told
+
+    def _read_anew(
+        self,
+        store: RuleStore,
+        paths: list[str],
+        found: Mapping[str, FileState],
+        gone: Collection[str],
+    ) -> dict[str, str]:
+        """Read files and put their rules in the set; all of them if names are taken by others."""
+        read = self._read([*paths])
+        others = {*store.now()[1]} - _names(store, {*paths, *gone})
+        if any(each.name in others for each in read.sources):
+            paths = [*found]
+            read = self._read([*paths])
+        told = _put(store, read, paths, gone)
+        now = {each.text for each in read.correlations}
+        if now and now != self.correlations:
+            told[CORRELATIONS] = f"{self.path}: correlations change when the query is started anew"
+        return told
+
+    def _told(self, whys: Mapping[str, str], batch_id: int) -> list[JournalEntry]:
+        """Return what was not taken in and is not known yet, and warn of it."""
+        new = {path: why for path, why in whys.items() if why and self._troubles.get(path) != why}
+        kept = {path: why for path, why in self._troubles.items() if path not in whys}
+        self._troubles = kept | {path: why for path, why in whys.items() if why}
+        for why in new.values():
+            msg = f"not taken in: {why}; the rules that were there before stay"
+            warnings.warn(msg, RuleFilesWarning, stacklevel=2)
+        return [
+            JournalEntry(batch_id, COMPONENT, "broken", evidence={"why": why})
+            for why in new.values()
+        ]
+
+
+def scan(path: Path, known: Mapping[str, FileState]) -> dict[str, FileState]:
+    """Return the files of a folder, or a file; what goes meanwhile is left out.
+
+    Those whose time and size are known are not read.
+    """
+    if not path.is_dir():
+        files = [path]
+    else:
+        files = sorted(each for each in path.rglob("*") if each.suffix.lower() in SUFFIXES)
+        files = [each for each in files if not each.name.startswith(TEMPORARY)]
+    return {str(each): state for each in files if (state := _state(each, known)) is not None}
+
+
+def _state(path: Path, known: Mapping[str, FileState]) -> FileState | None:
+    try:
+        seen = path.stat()
+        before = known.get(str(path))
+        if before and (before.mtime_ns, before.n_bytes) == (seen.st_mtime_ns, seen.st_size):
+            return before
+        data = path.read_bytes()
+    except OSError:
+        return None
+    digest = hashlib.blake2b(data, digest_size=16).digest()
+    return FileState(seen.st_mtime_ns, len(data), digest, _WIDE.search(data) is not None)
+
+
+def _digest(files: Mapping[str, FileState], path: str) -> bytes | None:
+    return files[path].digest if path in files else None
+
+
+def _owners(store: RuleStore) -> dict[str, str]:
+    """Return the files of the rules of a set, by their names; of those that came from files."""
+    _, sources = store.now()
+    return {name: str(each.info["path"]) for name, each in sources.items() if each.info.get("path")}
+
+
+def _names(store: RuleStore, paths: Collection[str]) -> set[str]:
+    """Return the names of the rules that came from some files."""
+    return {name for name, path in _owners(store).items() if path in paths}
+
+
+def _put(
+    store: RuleStore, read: SigmaRules, paths: Sequence[str], gone: Collection[str]
+) -> dict[str, str]:
+    """Put the rules of files in a set, of each file all or none; returns why not, by file."""
+    known = {each.reason for each in store.unread}
+    told: dict[str, str] = {}
+    for skipped in read.skipped:
+        if skipped.reason not in known:
+            told.setdefault(skipped.path, skipped.reason)
+    stay = {path for path in paths if path in told and _names(store, [path])}
+    done = [path for path in paths if path not in stay]
+    taken = {*store.now()[1]} - _names(store, {*done, *gone})
+    rules = {path: {each.name: each for each in _of(read, path)} for path in done}
+    for path in done:
+        if clash := sorted(rules[path].keys() & taken):
+            told[path] = f"{path}: another rule of the set is called {clash[0]!r}"
+        else:
+            told[path] = _why_not(store, rules[path], path) or told.get(path, "")
+    had = {path: _names(store, [path]) - {*rules[path]} for path in done}
+    fine = [path for path in done if not told[path]]
+    unread = {each.path for each in read.skipped}
+    gone_rules = {name for path in fine for name in had[path]}
+    _leave(store, gone_rules, [path for path in fine if path not in unread])
+    return told
+
+
+def _of(read: SigmaRules, path: str) -> list[SigmaRule]:
+    return [each for each in read.sources if each.info["path"] == path]
+
+
+def _why_not(store: RuleStore, rules: Mapping[str, SigmaRule], path: str) -> str:
+    """Put the rules of a file in the set, or return why they are not; "" if they are."""
+    _, now = store.now()
+    new = {name: each for name, each in rules.items() if _has_changed(now.get(name), each)}
+    try:
+        store.put(new)
+    except EddylineError as error:  # one does not fit the columns of a stream
+        return f"{path}: {error.message}"
+    return ""
+
+
+def _has_changed(before: RuleSource | None, after: RuleSource) -> bool:
+    """Return whether a rule, or what is said of it, is another one."""
+    return before is None or (before.text, before.info, before) != (after.text, after.info, after)
+
+
+def _leave(store: RuleStore, names: Collection[str], paths: Collection[str]) -> None:
+    """Take rules out of the set, and what could not be read of some files."""
+    _, now = store.now()
+    unread = {each.name for each in store.unread if getattr(each, "path", "") in paths}
+    found = [*names, *(name for name in unread if name not in now)]
+    if found:
+        store.remove(found)
