@@ -10,14 +10,15 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from playwright.sync_api import ViewportSize, sync_playwright
 from rich.console import Console
 from rich.text import Text
 
@@ -27,6 +28,9 @@ from eddyline.spark.run.live import runs_of
 from eddyline.watch.terminal.progress import ProgressLine
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from playwright.sync_api import Browser
     from rich.console import RenderableType
 
 PICTURES = Path(__file__).resolve().parents[1] / "docs" / "pictures"
@@ -36,10 +40,10 @@ QUERY = """
 """
 N_FILES, ROWS_OF_FILE = 12, 60_000
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-SIZE = (1100, 1500)
-"""Pixels of a picture of a page."""
-DARK, LIGHT = 0, 1
-"""What Chromium calls the colours that a reader prefers."""
+SIZE = ViewportSize(width=1100, height=1500)
+"""Of the part of a page that is seen (pixels)."""
+DRAWN_MS = 3_000
+"""Time for the charts to be drawn (ms); the live page never says that it is complete."""
 
 
 @el.predicate("payload", "dst_port")
@@ -93,23 +97,29 @@ def progress(run: Any) -> RenderableType:
     return line._drawing()  # what is drawn live, once: a recording would hold every redraw
 
 
-def photograph(address: str, picture: Path, colours: int) -> None:
-    """Take a picture of a page, as it is some seconds after it was opened.
+@contextmanager
+def browser() -> Iterator[Browser]:
+    """Start a browser without a window.
 
     Raises:
-        SystemExit: there is no browser.
+        SystemExit: there is none.
     """
-    browser = next(filter(None, map(shutil.which, BROWSERS)), None)
-    if browser is None:
+    found = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if found is None:
         sys.exit(f"no browser to take pictures with; install one of: {', '.join(BROWSERS)}")
-    options = [
-        *("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"),
-        f"--window-size={SIZE[0]},{SIZE[1]}",
-        f"--blink-settings=preferredColorScheme={colours}",
-        "--timeout=5000",  # milliseconds, for the charts to be drawn; the live page never ends
-        f"--screenshot={picture}",
-    ]
-    subprocess.run([browser, *options, address], check=True, capture_output=True)
+    with sync_playwright() as playwright:
+        yield playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
+
+
+def photograph(opened: Browser, addresses: list[str], name: str) -> None:
+    """Take a picture of the last of pages in light, and one in dark."""
+    for colours in ("light", "dark"):
+        page = opened.new_page(viewport=SIZE, color_scheme=colours)
+        for address in addresses:
+            page.goto(address)
+        page.wait_for_timeout(DRAWN_MS)
+        page.screenshot(path=PICTURES / f"{name}_{colours}.png")
+        page.close()
 
 
 def main() -> None:
@@ -122,12 +132,12 @@ def main() -> None:
             name = title.removeprefix("run.").removesuffix("()")
             (PICTURES / f"{name}.svg").write_text(drawn(renderable, title, 104), "utf-8")
         report = run.report(Path(place) / "report.html")
-        with engine.serve() as server:
+        with engine.serve() as server, browser() as opened:
+            photograph(opened, [report.as_uri()], "report")
             (watched,) = runs_of(lambda: engine.groups).runs()
-            page = server.url.replace("?", f"run/{key_of(watched)}?")
-            for name, colours in (("light", LIGHT), ("dark", DARK)):
-                photograph(report.as_uri(), PICTURES / f"report_{name}.png", colours)
-                photograph(page, PICTURES / f"page_{name}.png", colours)
+            # The first address has the token, for which it gives a cookie.
+            run_page = f"{server.address}run/{key_of(watched)}"
+            photograph(opened, [server.url, run_page], "page")
     for picture in sorted(PICTURES.iterdir()):
         print(f"{picture.name}: {picture.stat().st_size:,} bytes")
 

@@ -42,8 +42,8 @@ SPECULATION = {
 }
 HOSTS = ("127.0.0.2", "127.0.0.3")
 """Where workers are: Spark starts a copy of a task on another host only."""
-SLOW_S = 4.0
-"""How long the task waits that is slow: long enough for its copy to win (s)."""
+SLOW_S = 60.0
+"""Longest wait of the task that is slow: until its copy has come (s)."""
 
 
 def executor() -> int:
@@ -70,11 +70,14 @@ def kills(marks: Path, batch_id: int) -> None:
 
 
 def waits(marks: Path, batch_id: int) -> None:
-    """Be slow in the first task of a batch, and note the copies that run meanwhile."""
+    """Be slow in the first task of a batch until a copy of it has come, which is noted."""
+    copied = marks / f"copied in {batch_id}"
     if TaskContext.get().attemptNumber() > 0:
-        (marks / f"copied in {batch_id}").touch()
+        copied.touch()
     elif batch_id > 0 and is_first(marks / f"slow in {batch_id}"):
-        time.sleep(SLOW_S)
+        until = time.monotonic() + SLOW_S
+        while not copied.exists() and time.monotonic() < until:
+            time.sleep(0.05)
 
 
 FAULTS = {"kills": kills, "waits": waits}
