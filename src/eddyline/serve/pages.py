@@ -261,6 +261,8 @@ def _plans(run: Followed) -> Table | None:
     for each in newest.operators:
         said = each.numbers(newest.n_rows) if isinstance(each, Counting) else Numbers()
         plan = "" if each.plan is None else plan_text(each.plan)
+        if not plan and not said.levels:
+            continue
         levels = (
             said.levels.get(name) for name in ("cost_ns", "as_written_ns", "n_kept", "n_bytes")
         )
