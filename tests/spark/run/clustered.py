@@ -27,7 +27,11 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-KINDS_TRIED = ["filters", "rules", "join", "left join", "aggregate", "aggregate of a join", "over"]
+KINDS_TRIED = {
+    "kills": ["filters", "rules", "left join", "aggregate of a join"],
+    "waits": ["filters", "join", "aggregate"],
+}
+"""By what goes wrong."""
 N_BATCHES = 6
 DEADLY_BATCHES = {"executor": 2, "worker": 3}
 """In which batch what is killed with signal 9, while a task writes the results of operators."""
@@ -136,7 +140,7 @@ def main(place: Path, fault: str) -> None:
     }
     with cluster(place) as url:
         session = el.session(conf, master=url)
-        for number, kind in enumerate(KINDS_TRIED):
+        for number, kind in enumerate(KINDS_TRIED[fault]):
             folder = place / f"{number}"
             (marks := folder / "marks").mkdir(parents=True)
             query = KINDS[kind].engine(session, place).queries["q"]
