@@ -56,6 +56,7 @@ EVENTS = {
     "order": "took another order",
     "pin": "was pinned",
     "restore": "went on with what was learned before",
+    "rules": "were changed",
     "sample": "kept its order: a sample confirmed it",
     "stale": "let go of evidence",
     "stop": "was stopped",

@@ -154,7 +154,7 @@ class RuleForms:
             if followed is None or rules is None:
                 said = "No run at this address has rules that can be changed."
                 return self._problem("Not found", said, 404)
-            if not followed.is_running:
+            if not followed.run.is_running():
                 said = "The run has ended; its rules are those of its program."
                 return self._problem("Not possible", said, 409)
             try:
