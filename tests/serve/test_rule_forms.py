@@ -49,8 +49,8 @@ def test_rules_are_led_to_only_where_they_can_be_changed(page):
 def test_the_list_has_what_is_known_of_each_rule(ruled):
     _, client, path = ruled
     text = client.get(path).text
-    for part in ("2 rules", "n &gt; 5", "high", ">7<", "1 rule added", f"{path}/remove?name=big"):
-        assert part in text.replace("\n", "").replace("7 <", "7<")
+    for part in ("2 rules", "n &gt; 5", "high", ">7 ", "1 rule added", f"{path}/remove?name=big"):
+        assert part in text
 
 
 def test_a_part_of_the_name_finds_rules_and_many_are_not_all_shown(page):
@@ -88,9 +88,8 @@ def test_a_replacement_shows_the_text_before_and_after(ruled):
     assert at == sorted(at)
     assert "true for 7 of 100 rows" in text
     assert send(client, f"{path}/replace", **fields_of(text)).status_code == 303
-    assert run.done == [
-        RuleChange("replace", "small", "n < 1", mark=run.rules().rule("small").mark)
-    ]
+    mark = run.rules().rule("small").mark
+    assert run.done == [RuleChange("replace", "small", "n < 1", mark=mark)]
 
 
 def test_a_removal_is_asked_for_twice(ruled):
@@ -168,15 +167,16 @@ def test_rules_need_controls_the_token_and_a_page_of_this_server(page, how):
 
 
 def test_texts_are_escaped(page):
-    rules = {name: text for name, text in zip(EVIL, reversed(EVIL), strict=True)}
+    rules = dict(zip(EVIL, reversed(EVIL), strict=True))
     run = RunOfRules(rules)
     client = page(run, controls=True)
     path = f"/run/{key_of(run)}/rules"
     texts = [client.get(path, params={"part": part}).text for part in ("", *EVIL)]
     for name in rules:
         asked = {"name": name, "mark": run.rules().rule(name).mark}
-        for how in ("replace", "remove"):
-            texts.append(client.get(f"{path}/{how}", params={"name": name}).text)
+        texts += [
+            client.get(f"{path}/{how}", params={"name": name}).text for how in ("replace", "remove")
+        ]
         for text in (*EVIL, f"zzz {EVIL[0]}"):
             texts.append(send(client, f"{path}/replace", text=text, **asked).text)
             texts.append(send(client, f"{path}/add", text=text, name=name, level=name).text)
