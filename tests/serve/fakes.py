@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from eddyline.errors import QueryError
+from eddyline.runtime.by_hand import RuleList, RuleShown
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.records import BatchRecord, History, OrderRecord
 from eddyline.watch.sections import RunView
@@ -70,6 +72,48 @@ class SteeredRun(FakeRun):
 
     def stop(self):
         self.done.append(("stop",))
+
+
+class FakeRules:
+    """Rules by their names; a condition with ``zzz`` does not fit."""
+
+    def __init__(self, texts, follows=""):
+        self.texts = dict(texts)
+        self.follows = follows
+
+    def found(self, part, most):
+        names = [name for name in self.texts if part.lower() in name.lower()]
+        shown = [self.rule(name) for name in names[:most]]
+        return RuleList("set", shown, len(names), len(self.texts), self.follows, ("1 rule added",))
+
+    def rule(self, name):
+        if name not in self.texts:
+            msg = f"unknown rule {name!r}"
+            raise QueryError(msg)
+        return RuleShown(name, self.texts[name], "high", n_rows=100, n_matches=7)
+
+    def check(self, change):
+        if "zzz" in change.text:
+            msg = "unknown column 'zzz'\n  zzz > 1\n  ^"
+            raise QueryError(msg)
+        if change.how != "add" and change.mark != self.rule(change.name).mark:
+            msg = "it is another one than was shown"
+            raise QueryError(msg)
+
+
+class RunOfRules(SteeredRun):
+    """A run with rules that a person may change."""
+
+    def __init__(self, texts, follows="", **how):
+        super().__init__("ruled", **how)
+        self.of_set = FakeRules(texts, follows)
+
+    def rules(self):
+        return self.of_set
+
+    def change_rules(self, change):
+        self.of_set.check(change)
+        self.done.append(change)
 
 
 class FakeRuns:

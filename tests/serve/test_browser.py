@@ -16,7 +16,7 @@ from eddyline.serve.failures import Failure
 from eddyline.serve.server import serve
 from eddyline.serve.source import key_of
 from eddyline.watch.sections import Section, Text
-from tests.serve.fakes import TOKEN, FakeRun, FakeRuns, SteeredRun, a_long_run
+from tests.serve.fakes import TOKEN, FakeRun, FakeRuns, RunOfRules, SteeredRun, a_long_run
 from tests.watch.fakes import a_run
 from tests.watch.pages import EVIL
 
@@ -221,6 +221,34 @@ def test_a_hand_by_keyboard(open_page):
     tab.get_by_role("button", name="Pin the plan").press("Enter")
     tab.wait_for_selector("#plan")
     assert run.done == [("pin", "arrow")]
+
+
+@pytest.mark.large
+def test_rules_by_keyboard_on_a_narrow_page(open_page):
+    run = RunOfRules({"big": "n > 5", "s" * 90: "n < 2 AND " * 30 + "n = 1"})
+    tab, _ = open_page(run, at=path_of(run), width=NARROW, controls=True)
+
+    def fits():
+        assert tab.evaluate("document.documentElement.scrollWidth") <= NARROW
+
+    tab.get_by_role("link", name="Change rules").press("Enter")
+    tab.wait_for_selector(".rules")
+    fits()
+    tab.get_by_role("link", name="Replace big").press("Enter")
+    tab.get_by_label("Condition").fill("n > 6 AND\n'<b>' = 'x'")
+    tab.get_by_label("Condition").press("Tab")
+    tab.keyboard.press("Enter")
+    tab.wait_for_selector(".sure")
+    fits()
+    tab.get_by_role("button", name="Replace the rule").press("Enter")
+    tab.wait_for_selector(".rules")
+    assert [(each.how, each.text) for each in run.done] == [("replace", "n > 6 AND\n'<b>' = 'x'")]
+    tab.get_by_role("link", name="Add a rule").press("Enter")
+    tab.get_by_label("Name").fill("n" * 90)
+    tab.get_by_label("Condition").fill("m" * 200)
+    tab.get_by_role("button", name="Check it").press("Enter")
+    tab.wait_for_selector(".sure")
+    fits()
 
 
 @pytest.mark.large

@@ -5,6 +5,8 @@ from __future__ import annotations
 import http.client
 import re
 import threading
+from itertools import product
+from urllib.parse import urlencode
 
 import pytest
 
@@ -15,6 +17,8 @@ from eddyline.spark.run.live import LiveRun, runs_of
 from tests.serve.fakes import TOKEN
 
 pytestmark = pytest.mark.spark
+
+ENDS = {"reads": ["name"], "arrays": "pandas", "name": "ends"}
 
 
 @pytest.fixture
@@ -38,11 +42,11 @@ def engine(spark, tmp_path):
     return made
 
 
-def get(server, path, method="GET"):
+def get(server, path, method="GET", **fields):
     cookie = Guard(TOKEN, "127.0.0.1", server.port).cookie.partition(";")[0]
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
     sent = {"cookie": cookie, "origin": server.address.rstrip("/")}
-    connection.request(method, path, headers=sent)
+    connection.request(method, path, urlencode(fields) or None, headers=sent)
     answer = connection.getresponse()
     return answer.status, answer.read().decode()
 
@@ -100,3 +104,119 @@ def test_a_person_pins_and_stops_a_query_from_its_page(engine):
         assert run.journal[-1]["event"] == "adapt"
         assert get(server, f"{path}/stop", "POST")[0] == 303
         assert not run.isActive
+
+
+@pytest.fixture
+def ruled(engine):
+    """Return a set of rules, and its run once it has met all rows that there are."""
+    rules = el.RuleSet(
+        {"big": el.Rule("v > 4", level="high", title="Big"), "small": "v < 1", "zero": "v = 0"},
+        functions={"ends": el.predicate(lambda name: name.str.endswith("9"), **ENDS)},
+        on_error="skip",
+        name="by hand",
+    )
+    with rules.start("s", "memory", engine=engine) as run:
+        run.process_all_available()
+        yield rules, run
+
+
+def asker(server, run):
+    """Return what sends a form as a person would who has seen the rules as they are."""
+    path = f"/run/{key_of(LiveRun(run))}/rules"
+
+    def ask(how, name, text="", *, sure=True):
+        shown = run.steering.rules().found(name, 1).rules
+        mark = shown[0].mark if shown and how != "add" else ""
+        asked = {"name": name, "text": text, "mark": mark, **({"sure": "yes"} if sure else {})}
+        return get(server, f"{path}/{how}", "POST", **asked)
+
+    return path, ask
+
+
+BROKEN = {
+    "v > (((": "cannot be read as SQL",
+    "nothing > 1": "unknown column",
+    "unknown(v)": "unknown function",
+    "v + 1": "is not a condition",
+    "system.builtin.`reflect`('java.lang.System', 'getenv', 'X') = v": "calls reflect",
+    "detection:\n  v: 1": "a Sigma rule",
+}
+"""Rules that cannot run, and why."""
+
+
+class Folder:
+    """Decides about the rules of a set."""
+
+    place = "a folder of rules"
+    troubles = ()
+
+    def look(self, store, batch_id):
+        return []
+
+
+def test_a_rule_that_cannot_run_changes_nothing(engine, ruled):
+    rules, run = ruled
+    before, journal = rules.info, len(run.journal)
+    with engine.serve(token=TOKEN, controls=True) as server:
+        path, ask = asker(server, run)
+        for (text, why), sure in product(BROKEN.items(), (False, True)):
+            for how, name in (("add", "new"), ("replace", "big")):
+                status, answer = ask(how, name, text, sure=sure)
+                assert (status, why in answer) == (409, True)
+        assert "exists already" in ask("add", "big", "v > 1")[1]
+        assert "has this text already" in ask("replace", "big", "v > 4")[1]
+        assert ask("add", "new", "v = 3", sure=False)[0] == 200, "asked whether a person is sure"
+        rules.store.follower = Folder()
+        assert "follow a folder of rules" in get(server, path)[1]
+        assert ask("add", "new", "v = 3")[0] == 409
+    assert (rules.info, rules.skipped, len(run.journal)) == (before, (), journal)
+
+
+def test_a_person_changes_rules_from_the_next_batch_on(engine, ruled, tmp_path):
+    rules, run = ruled
+    before = rules.info
+    with engine.serve(token=TOKEN, controls=True) as server:
+        path, ask = asker(server, run)
+        assert ask("add", "new", "ends() AND v = 3")[0] == 303
+        assert ask("replace", "big", "v > 5")[0] == 303
+        assert ask("remove", "zero")[0] == 303
+        assert rules.info["big"] == {**before["big"], "text": "v > 5"}, "level and title stay"
+        listed = get(server, path)[1]
+        assert "1 rule added, 1 removed, 1 replaced since" in listed
+        assert listed.count("in force from the next micro-batch on") == 2
+        decisions = get(server, f"{path.removesuffix('/rules')}/journal")[1]
+        assert "rules</b> were changed, by a person" in decisions
+
+        fresh = engine.spark.range(4_000, 4_100)
+        fresh = fresh.selectExpr("id", "id % 7 AS v", "concat('secret-', id) AS name")
+        fresh.write.mode("append").parquet(str(tmp_path / "in"))
+        run.process_all_available()
+        listed = get(server, path)[1]
+        assert "next micro-batch" not in listed
+
+    mine = [each for each in run.journal if each["evidence"].get("by") == "person"]
+    assert [(each["event"], each["before"], each["after"]) for each in mine] == [
+        ("rules", None, "ends() AND v = 3"),
+        ("rules", "v > 4", "v > 5"),
+        ("rules", "v = 0", None),
+    ]
+    assert mine[1]["evidence"] == {"by": "person", "replaced": ["big"]}
+    assert mine[1] in rules.journal
+    matched = {row.id: row.matches for row in run.to_df().where("id >= 4000").collect()}
+    ids = range(4_000, 4_100)
+    assert matched == {
+        id: found
+        for id in ids
+        if (
+            found := [
+                *(["big"] if id % 7 > 5 else []),
+                *(["small"] if id % 7 < 1 else []),
+                *(["new"] if id % 7 == 3 and id % 10 == 9 else []),
+            ]
+        )
+    }
+    shown = {
+        each.name: (each.n_matches, each.n_rows) for each in run.steering.rules().found("", 9).rules
+    }
+    assert shown["new"] == (sum(each == ["new"] for each in matched.values()), 100)
+    assert shown["small"][1] == 4_100

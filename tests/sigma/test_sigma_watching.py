@@ -182,6 +182,7 @@ def test_a_folder_without_files_is_no_set_without_rules(folder, load):
 def test_a_file_that_goes_while_it_is_read_is_looked_for_again(folder, load, monkeypatch):
     rules = load()
     follower = rules.store.follower
+    assert follower.place == str(folder)
     write(folder / "a.yml", rule(image="other.exe"))
 
     def gone(files):

@@ -71,6 +71,11 @@ class Follower(Protocol):
     """Keeps a set as something else says, such as a folder of files."""
 
     @property
+    def place(self) -> str:
+        """What it follows, such as the path of a folder."""
+        ...
+
+    @property
     def troubles(self) -> tuple[str, ...]:
         """What it could not take in, and why."""
         ...
@@ -206,9 +211,7 @@ class RuleStore:
         """Replace a rule by a text or predicate that fits, at its place."""
         with self._lock:
             self._check_known(name)
-            made = self._source(name, given)
-            self._check_readable(made)
-            self.put({name: made})
+            self.put({name: self._readable(name, given)})
 
     def replace_rules(self, rules: Mapping[str, RuleSource], unread: Iterable[SkippedRule]) -> None:
         """Replace rules at their places by those that were read elsewhere, all or none."""
@@ -253,6 +256,24 @@ class RuleStore:
                 self._version += 1
 
     # -- checks ---------------------------------------------------------------------------------
+
+    def check(self, name: str, given: Any, *, is_new: bool) -> None:
+        """Check that a rule could be added, or replace the one of its name; nothing is changed.
+
+        Raises:
+            QueryError: it could not, whatever ``on_error`` is.
+        """
+        with self._lock:
+            if is_new:
+                self._check_new([name])
+            else:
+                self._check_known(name)
+            self._unfit_of([self._readable(name, given)], False)
+
+    def _readable(self, name: str, given: Any) -> SqlRule | PredicateRule:
+        made = self._source(name, given)
+        self._check_readable(made)
+        return made
 
     def _source(self, name: Any, rule: Any) -> SqlRule | PredicateRule:
         if not isinstance(name, str) or not name:

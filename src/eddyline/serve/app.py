@@ -25,6 +25,7 @@ from eddyline.serve.following import LOOK_EVERY_S, Following
 from eddyline.serve.guard import Guarded
 from eddyline.serve.hands import HANDS, Steerable
 from eddyline.serve.pages import NEEDS, Pages
+from eddyline.serve.rule_forms import RuleForms
 from eddyline.watch.html.parts import package
 from eddyline.watch.prometheus import CONTENT_TYPE, Measured, prometheus_text
 
@@ -81,6 +82,7 @@ class Page:
         self.pages = Pages(values=self.values, controls=self.controls, static=self._address)
         # One at a time: runs are asked by one thread, and a page takes one processor at most.
         self._one = anyio.CapacityLimiter(1)
+        self.rules = RuleForms(self.following, self.pages, self._in_thread)
         self._files: dict[str, bytes] = {}
         self._versions: dict[str, str] = {}
 
@@ -95,7 +97,7 @@ class Page:
             )
         ]
         return [
-            *(hands if self.controls else ()),
+            *((*hands, *self.rules.routes()) if self.controls else ()),
             Route("/", self.list),
             Route("/run/{key}", self.run),
             Route("/run/{key}/journal", self.journal),

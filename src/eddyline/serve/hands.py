@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from eddyline.runtime.by_hand import ChangeableRules, RuleChange
+
 
 @runtime_checkable
 class Steerable(Protocol):
@@ -32,6 +34,28 @@ class Steerable(Protocol):
     def stop(self) -> None:
         """Stop the run once the batch that is written is done."""
         ...
+
+
+@runtime_checkable
+class HasRules(Protocol):
+    """A run that may have rules which a person may change."""
+
+    def rules(self) -> ChangeableRules | None:
+        """Return its rules; None if it has none."""
+        ...
+
+    def change_rules(self, change: RuleChange) -> None:
+        """Change its rules from the next micro-batch on.
+
+        Raises:
+            EddylineError: that is not possible; nothing is changed.
+        """
+        ...
+
+
+def rules_of(run: object) -> ChangeableRules | None:
+    """Return the rules of a run that a person may change, if it has some."""
+    return run.rules() if isinstance(run, HasRules) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,3 +93,24 @@ HANDS = {
     ),
 }
 """What a person may do, by the name in addresses."""
+
+
+@dataclass(frozen=True, slots=True)
+class RuleHand:
+    """One thing that a person may do with rules."""
+
+    label: str
+    says: str
+    """What it would do."""
+
+
+RULE_HANDS = {
+    "add": RuleHand("Add a rule", "Rows are tested against this rule, too."),
+    "replace": RuleHand("Replace the rule", "Rows are tested against the new condition only."),
+    "remove": RuleHand(
+        "Remove the rule",
+        "No row is tested against it any more, and a correlation that refers to it finds nothing "
+        "new.",
+    ),
+}
+"""What a person may do with rules, by the name in addresses."""

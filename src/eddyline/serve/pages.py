@@ -11,7 +11,7 @@ from eddyline.runtime.pins import BY_PERSON
 from eddyline.runtime.records import Counting, Numbers
 from eddyline.serve.cells import cells, spark_line
 from eddyline.serve.effects import Effects, is_change, short
-from eddyline.serve.hands import HANDS, Steerable
+from eddyline.serve.hands import HANDS, Steerable, rules_of
 from eddyline.serve.health import health
 from eddyline.serve.views import Views
 from eddyline.watch.formatting import count, plan_text
@@ -56,6 +56,7 @@ EVENTS = {
     "order": "took another order",
     "pin": "was pinned",
     "restore": "went on with what was learned before",
+    "rules": "were changed",
     "sample": "kept its order: a sample confirmed it",
     "stale": "let go of evidence",
     "stop": "was stopped",
@@ -134,7 +135,7 @@ class Pages:
         ]
         rows.sort(key=lambda row: (RANKS[row.health.level], row.run.name))
         n_by_level = {level: sum(row.health.level == level for row in rows) for level in RANKS}
-        return self._render(
+        return self.render(
             "list.html", rows=rows[:MAX_QUERIES], n_runs=len(rows), n_by_level=n_by_level
         )
 
@@ -155,7 +156,8 @@ class Pages:
         view, batches = made.view, made.view.history.batches
         journal = _Journal(made)
         points = points_of(batches)
-        return self._render(
+        has_hands = self._controls and run.is_running
+        return self.render(
             "run.html",
             run=run,
             view=view,
@@ -172,7 +174,8 @@ class Pages:
             n_decisions=len(journal.of_driver),
             n_of_tasks=len(journal.of_tasks),
             settings=_settings(view.settings),
-            has_hands=self._controls and run.is_running and isinstance(run.run, Steerable),
+            has_hands=has_hands and isinstance(run.run, Steerable),
+            has_rules=has_hands and rules_of(run.run) is not None,
             figures=Figures(),
         )
 
@@ -191,7 +194,7 @@ class Pages:
         if not 1 <= page <= n_pages:
             return None
         end = len(entries) - (page - 1) * DECISIONS_A_PAGE
-        return self._render(
+        return self.render(
             "journal.html",
             run=run,
             decisions=journal.told(entries, max(0, end - DECISIONS_A_PAGE), end),
@@ -212,13 +215,14 @@ class Pages:
         plans: list[tuple[str, str]] = []
         if HANDS[name].is_of_plans and isinstance(run.run, Steerable):
             plans = [(each, plan_text(plan)) for each, plan in run.run.plans().items()]
-        return self._render("hand.html", run=run, name=name, hand=HANDS[name], plans=plans)
+        return self.render("hand.html", run=run, name=name, hand=HANDS[name], plans=plans)
 
     def problem(self, title: str, text: str) -> str:
         """Return a page that says what is wrong."""
-        return self._render("problem.html", title=title, text=text)
+        return self.render("problem.html", title=title, text=text)
 
-    def _render(self, template: str, /, **context: Any) -> str:
+    def render(self, template: str, /, **context: Any) -> str:
+        """Return a page of a template."""
         text: str = self._templates.get_template(template).render(**context)
         return text
 

@@ -107,6 +107,11 @@ class RuleFolder:
         self._troubles: dict[str, str] = {}
 
     @property
+    def place(self) -> str:
+        """The folder, or the file."""
+        return str(self.path)
+
+    @property
     def troubles(self) -> tuple[str, ...]:
         """What could not be taken in, file by file, and why."""
         return tuple(self._troubles.values())

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from eddyline.query.steps import Step
+    from eddyline.runtime.by_hand import ChangeableRules
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.operator import Loop, Record
     from eddyline.runtime.pins import Pinnable
@@ -167,6 +168,8 @@ class Operator:
     """The inputs of which it keeps rows that came too late."""
     without_lateness: tuple[str, ...] = ()
     """The streams whose event time it asks for and that were given no lateness."""
+    by_hand: ChangeableRules | None = None
+    """Its rules, if it has some that a person may change while it runs."""
 
     def prepare(self, df: DataFrame, batch: Batch) -> None:
         """Get ready for a micro-batch; may run small jobs of its own.

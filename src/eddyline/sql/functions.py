@@ -188,10 +188,12 @@ WITH_UNIT = _words("dateadd date_add datediff date_diff timestampadd timestampdi
 
 UNITS = _words("year quarter month week day dayofyear hour minute second millisecond microsecond")
 
-NON_DETERMINISTIC = _words(
+JAVA_CALLS = _words("reflect java_method try_reflect")
+"""Functions that call any method of Java by its name."""
+
+NON_DETERMINISTIC = JAVA_CALLS | _words(
     "rand randn random uniform randstr uuid shuffle monotonically_increasing_id "
-    "spark_partition_id input_file_name input_file_block_start input_file_block_length "
-    "reflect java_method try_reflect"
+    "spark_partition_id input_file_name input_file_block_start input_file_block_length"
 )
 """Every built-in function for which Spark 4.3 says so; ``now()`` is one value per batch."""
 

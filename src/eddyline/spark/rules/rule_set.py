@@ -24,6 +24,7 @@ from eddyline.spark.query import Query
 from eddyline.spark.relation import checked_frame, checked_relation
 from eddyline.spark.rules.alerts import RENAME, RulesWithAlerts
 from eddyline.spark.rules.binding import MAX_INPUTS, RuleBinder
+from eddyline.spark.rules.by_hand import RulesByHand
 from eddyline.spark.rules.named_stream import engine_of
 from eddyline.spark.rules.operator import RuleOperator
 from eddyline.spark.rules.output import MatchesColumn, keep_matched, keep_unmatched
@@ -246,7 +247,9 @@ class RuleSet(RulesWithAlerts):
         """Return the operator of a query's step with these rules."""
         output = MatchesColumn(step.column, step.keep_unmatched, as_struct=step.as_struct)
         output.check(site.df)
-        return self.query_operator(site.df, output, site.query)
+        made = self.query_operator(site.df, output, site.query)
+        made.by_hand = RulesByHand(self, made, self._reports.note)
+        return made
 
     def query_operator(self, df: DataFrame, output: MatchesColumn, query: str) -> RuleOperator:
         """Return an operator whose decisions the set's journal has, too."""

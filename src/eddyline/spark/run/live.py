@@ -12,6 +12,7 @@ from eddyline.spark.run.run import started_runs
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from eddyline.runtime.by_hand import ChangeableRules, RuleChange
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.records import BatchRecord
     from eddyline.spark.run.running_query import RunFace
@@ -92,6 +93,14 @@ class LiveRun:
     def adapt(self, component: str | None) -> None:
         """Let plans adapt again."""
         self.run.adapt(component=component)
+
+    def rules(self) -> ChangeableRules | None:
+        """Return its rules, if it has some that a person may change."""
+        return self.run.steering.rules()
+
+    def change_rules(self, change: RuleChange) -> None:
+        """Change the rules from the next micro-batch on."""
+        self.run.steering.change_rules(change)
 
     def stop(self) -> None:
         """Stop the run once the batch that is written is done."""

@@ -1,4 +1,4 @@
-"""What a person decides about a query that runs: which plans are pinned, and which adapt again.
+"""What a person decides about a query that runs: pinned plans, those that adapt again, rules.
 
 What is asked is written down and journaled at once; a plan that is not in force yet is from the
 next micro-batch on.
@@ -10,7 +10,7 @@ import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from eddyline.errors import PlanError
+from eddyline.errors import PlanError, QueryError
 from eddyline.registry import unknown
 from eddyline.runtime.pins import Pins
 from eddyline.watch import pins as words
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from eddyline.runtime.by_hand import ChangeableRules, RuleChange
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.pins import Pinnable, PinView
     from eddyline.spark.run.chain import Chain
@@ -75,6 +76,26 @@ class Steering:
             raise PlanError(msg, components=list(targets))
         with self.deciding:
             self._note(self._pins.adapt(able, self._last_batch()))
+
+    def rules(self) -> ChangeableRules | None:
+        """Return the rules that a person may change.
+
+        None of a query without rules, and of one with several sets.
+        """
+        found = [each.by_hand for each in self._chain().operators if each.by_hand is not None]
+        return found[0] if len(found) == 1 else None
+
+    def change_rules(self, change: RuleChange) -> None:
+        """Change the rules from the next micro-batch on; see ``ChangeableRules.change``.
+
+        Raises:
+            QueryError: it is not possible, or the query has no rules to change.
+        """
+        rules = self.rules()
+        if rules is None:
+            msg = "the query has no rules that can be changed"
+            raise QueryError(msg)
+        self._note([rules.change(change, self._last_batch())])
 
     def apply(self) -> None:
         """Put pinned plans in force; called where a run starts, and before each micro-batch."""
