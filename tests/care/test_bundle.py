@@ -106,6 +106,7 @@ def test_the_command_says_what_is_in_it(checkpoint, tmp_path):
         ("`my col` = \"x\" /* x */ OR c LIKE '%x\\'y'", "`my col` = ? OR c LIKE ?"),
         ("at > TIMESTAMP '2020-01-01' AND h = X'1F'", "at > TIMESTAMP ? AND h = ?"),
         ("n IN (1, 2.5e3, 0x1F)", "n IN (?, ?, ?)"),
+        ("n > 5L AND 4711BD < m -- 5L", "n > ? AND ? < m"),
         ("column1 = 'it''s", "left out"),
         ("", ""),
     ],
@@ -130,4 +131,5 @@ def test_plans_that_are_not_known_to_be_harmless_go():
         "why": "left out",
     }
     assert settings({"seed": "1", "route_by": "('a',)"}) == {"seed": "1", "route_by": "(?,)"}
-    assert error_class("") == ""
+    assert error_class("") == error_class("SesameOpen") == ""
+    assert error_class("PredicateError: raised on '[SESAME]'") == "PredicateError"

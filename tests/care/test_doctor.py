@@ -148,6 +148,14 @@ def test_a_manifest_that_cannot_be_read(checkpoint):
     assert "restore it" in said_of(check_checkpoint(checkpoint), "checkpoint", "error")
 
 
+@pytest.mark.parametrize("name", ["view", "journal", "progress", "format", "manifest-00000001"])
+@pytest.mark.parametrize("content", ['{"a":' * 100_000 + "\n", "null\n", "\0\n"])
+def test_files_of_any_shape_are_told_of(checkpoint, name, content):
+    (path,) = checkpoint.rglob(f"{name}.json*")
+    path.write_text(content)
+    assert not is_fine(check_checkpoint(checkpoint))
+
+
 def test_state_that_is_behind_the_batches(checkpoint):
     (checkpoint / "spark" / "commits" / "2").write_text("v1")
     said = said_of(check_checkpoint(checkpoint), "checkpoint: state", "error")

@@ -59,7 +59,15 @@ def test_half_of_the_only_line(path):
     assert path.read_text() == ""
 
 
-@pytest.mark.parametrize("line", ['{"batch_id": 1,', '{"batch": 1}', "[1]", "7"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        *('{"batch_id": 1,', '{"batch": 1}', "[1]", "7", "[" * 100_000),
+        '{"batch_id": null, "component": "a", "event": "b"}',
+        '{"batch_id": 1, "component": [], "event": "b"}',
+        '{"batch_id": 1, "component": "a", "event": "b", "evidence": null}',
+    ],
+)
 def test_a_line_that_is_no_entry_is_named(path, line):
     Journal(path).extend([entry(1)])
     with path.open("a") as file:

@@ -75,6 +75,14 @@ def test_a_cookie_of_another_server_or_of_no_sense_is_refused(stranger):
         assert stranger.get("/", headers=sent).status_code == 401
 
 
+@pytest.mark.parametrize("other", ['x={"a": 1}', "a[b]=1", "alone", "é=1", 'x="open', "="])
+def test_cookies_that_other_servers_of_this_machine_have_set_shut_nobody_out(stranger, other):
+    own = Guard(TOKEN, "127.0.0.1", 8123).cookie.partition(";")[0]
+    for sent in (f"{other}; {own}", f"{own}; {other}", f"eddyline_8123=old; {own}"):
+        answer = stranger.get("/", headers={"cookie": sent.encode("latin-1")})
+        assert answer.status_code == 200, sent
+
+
 @pytest.mark.parametrize(
     ("host", "status"),
     [
@@ -87,11 +95,16 @@ def test_a_cookie_of_another_server_or_of_no_sense_is_refused(stranger):
         ("127.0.0.1.evil.example", 421),
         ("localhost@evil.example", 421),
         ("", 421),
+        ("[", 421),
+        ("[::1", 421),
+        ("127.0.0.1\u00b8:80", 421),
+        ("127.0.0.1:8123,evil.example", 421),
+        ("localhost.", 421),
     ],
 )
 def test_a_name_that_leads_here_is_no_address(page, host, status):
     client = page(FakeRun())
-    assert client.get("/", headers={"host": host}).status_code == status
+    assert client.get("/", headers={"host": host.encode("latin-1")}).status_code == status
 
 
 def test_the_name_that_was_bound_is_an_address():

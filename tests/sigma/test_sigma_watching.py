@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import pathlib
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -238,12 +239,89 @@ def test_what_never_settles_is_left_for_the_next_batch(folder, load, time):
     assert rules.info[A]["title"].startswith("xx")
 
 
+def test_temporary_files_of_editors_are_none_from_the_beginning(folder, load):
+    (folder / ".b.yml").write_text(rule(B, "b.exe"))
+    assert images(load()) == {A: "a.exe"}
+
+
 def test_temporary_files_of_editors_are_no_rules(folder, load):
     rules = load()
     for name in (".#a.yml", ".a.yml.swp", "#a.yml#", "a.yml~", ".b.yml", "4913", "note.txt"):
         (folder / name).write_text(rule(B))
     assert rules.store.follow(0) == []
     assert list(images(rules)) == [A]
+
+
+def test_files_that_are_one_by_links_hold_their_rules_until_the_last_is_gone(
+    folder, load, tmp_path
+):
+    target = tmp_path / "target.yml"
+    target.write_text(rule(B, "b.exe"))
+    for name in ("b.yml", "c.yml"):
+        (folder / name).symlink_to(target)
+    rules = load()
+    (folder / "b.yml").unlink()
+    rules.store.follow(1)
+    assert images(rules) == {A: "a.exe", B: "b.exe"}
+    write(target, rule(B, "new.exe"))
+    rules.store.follow(2)
+    assert images(rules) == {A: "a.exe", B: "new.exe"}
+    (folder / "c.yml").unlink()
+    rules.store.follow(3)
+    assert images(rules) == {A: "a.exe"}
+
+
+def test_what_is_no_file_is_passed_by(folder, load, tmp_path):
+    rules = load()
+    os.mkfifo(folder / "pipe.yml")
+    (folder / "folder.yml").mkdir()
+    (folder / "nowhere.yml").symlink_to(tmp_path / "gone")
+    (folder / "itself.yml").symlink_to(folder / "itself.yml")
+    (folder / "deeper").symlink_to(folder)
+    assert rules.store.follow(1) == []
+    assert images(rules) == {A: "a.exe"}
+
+
+def test_a_folder_that_goes_while_it_is_looked_at(folder, load, monkeypatch):
+    (folder / "deep").mkdir()
+    (folder / "deep" / "b.yml").write_text(rule(B, "b.exe"))
+    rules = load()
+    seen = os.scandir
+
+    def scandir(path):
+        if os.fspath(path).endswith("deep"):
+            (folder / "deep" / "b.yml").unlink()
+            (folder / "deep").rmdir()
+        return seen(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    assert rules.store.follow(1) == []
+    assert images(rules) == {A: "a.exe"}
+
+
+@pytest.mark.parametrize("what", ["a.yml", "deep"])
+def test_what_cannot_be_read_for_a_while_has_not_gone(folder, load, monkeypatch, what):
+    (folder / "deep").mkdir()
+    (folder / "deep" / "b.yml").write_text(rule(B, "b.exe"))
+    rules = load()
+    read, seen = pathlib.Path.read_bytes, os.scandir
+
+    def refused(path):
+        if os.fspath(path).endswith(what):
+            raise PermissionError(13, "Permission denied", os.fspath(path))
+
+    write(folder / "a.yml", rule(image="new.exe"))
+    with monkeypatch.context() as patched:
+        patched.setattr(pathlib.Path, "read_bytes", lambda path: refused(path) or read(path))
+        patched.setattr(os, "scandir", lambda path: refused(path) or seen(path))
+        with pytest.warns(RuleFilesWarning, match="cannot be read: .*Permission denied"):
+            (entry,) = rules.store.follow(1)
+        assert rules.store.follow(2) == []
+    assert entry.event == "broken"
+    assert images(rules) == {A: "a.exe", B: "b.exe"}
+    rules.store.follow(3)
+    assert images(rules) == {A: "new.exe", B: "b.exe"}
+    assert rules.store.troubles == ()
 
 
 def test_it_looks_no_more_often_than_asked(folder, load, time):

@@ -158,7 +158,7 @@ def _read(look: Callable[[], Any]) -> Any:
     """Return what a look finds, or why it finds nothing."""
     try:
         return look()
-    except (EddylineError, OSError, ValueError) as error:
+    except (EddylineError, OSError, ValueError, RecursionError) as error:
         return {"unreadable": type(error).__name__}
 
 

@@ -102,7 +102,7 @@ def _learned(checkpoint: Path, name: str) -> Iterator[Finding]:
         return
     try:
         found = msgspec.json.decode(path.read_bytes(), type=Head)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         yield Finding(what, "warning", f"{path} cannot be read ({error}): {again}")
         return
     if found.format != LEARNED_FORMAT:

@@ -46,6 +46,9 @@ def without_literals(text: str) -> str:
     parts: list[str] = []
     end = 0
     for token in tokens:
+        if token.start < end:  # of a number with a suffix, its type: a token over the same text
+            end = max(end, token.end + 1)
+            continue
         gap = " " if parts and token.start > end else ""
         parts.append(gap + ("?" if token.token_type in _LITERALS else _written(text, token)))
         end = token.end + 1
@@ -110,12 +113,11 @@ def settings(given: Mapping[str, str]) -> dict[str, str]:
 def error_class(error: str) -> str:
     """Return the class of an error, and Spark's name of it; its sentence may quote a value.
 
-    >>> error_class("ArithmeticException: [DIVIDE_BY_ZERO] Division by zero of 'x'")
+    >>> error_class("ArithmeticException: [DIVIDE_BY_ZERO] Division by zero of '[X]'")
     'ArithmeticException [DIVIDE_BY_ZERO]'
     """
-    kind = re.match(r"[\w.]+", error)
-    condition = re.search(r"\[[A-Z][A-Z_.]+\]", error)
-    return " ".join(found[0] for found in (kind, condition) if found)
+    found = re.match(r"([\w.]+):(?: (\[[A-Z][A-Z0-9_.]+\]))?", error)
+    return " ".join(filter(None, found.groups())) if found else ""
 
 
 def titles(sections: Iterable[Mapping[str, Any]]) -> list[str]:

@@ -6,6 +6,7 @@ with the file cuts it off first.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from typing import TYPE_CHECKING
 
@@ -55,9 +56,16 @@ def append(path: Path, lines: Iterable[bytes]) -> int:
         Their size (bytes).
 
     Raises:
-        OSError: they cannot be written.
+        OSError: they cannot be written; half a line is taken back, as others may follow it.
     """
-    content = joined(lines)
-    with path.open("ab") as file:
-        file.write(content)
+    content, size = joined(lines), None
+    try:
+        with path.open("ab") as file:
+            size = file.tell()
+            file.write(content)
+    except OSError:
+        if size is not None:
+            with contextlib.suppress(OSError):
+                os.truncate(path, size)
+        raise
     return len(content)

@@ -74,7 +74,7 @@ def read_format(own: Path) -> Format | None:
         found = msgspec.json.decode(path.read_bytes(), type=Format)
     except FileNotFoundError:
         return None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         msg = (
             f"cannot read {path}: {error}; restore it from a backup, or remove it if the "
             f"checkpoint is of eddyline {version('eddyline')} or older"

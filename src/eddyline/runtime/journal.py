@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from eddyline.data.durable_files import replace_file
 from eddyline.data.line_files import append, go_on_with, joined, whole_lines
 from eddyline.errors import StateError
@@ -206,14 +208,19 @@ def read_entries(path: Path) -> list[JournalEntry]:
     """
     entries: list[JournalEntry] = []
     try:
-        entries.extend(JournalEntry(**json.loads(line)) for line in whole_lines(path))
+        entries.extend(_entry(line) for line in whole_lines(path))
     except OSError as error:
         raise _unreadable(path, error) from error
-    except (ValueError, TypeError) as error:
+    except (ValueError, RecursionError) as error:
         number = len(entries) + 1
         msg = f"line {number} of the journal {path} is no entry: {error}; move the file away"
         raise StateError(msg, path=str(path), line=number) from error
     return entries
+
+
+def _entry(line: bytes) -> JournalEntry:
+    """Return the entry of a line, in which numbers may be nan; raises ValueError if it is none."""
+    return msgspec.convert(json.loads(line), JournalEntry)
 
 
 def _line(entry: JournalEntry) -> bytes:

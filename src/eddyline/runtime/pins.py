@@ -333,6 +333,6 @@ def _read(path: Path) -> dict[str, Pin]:
         return {}
     try:
         return msgspec.json.decode(path.read_bytes(), type=dict[str, Pin])
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         msg = f"cannot read the pinned plans in {path}: {error}; move the file away to adapt again"
         raise StateError(msg, path=str(path)) from error

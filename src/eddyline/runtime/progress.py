@@ -167,7 +167,7 @@ def read_progress(path: Path) -> list[BatchRecord]:
     except OSError as error:
         msg = f"cannot read the progress {path}: {error}; make it readable or move it away"
         raise StateError(msg, path=str(path)) from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         number = len(found) + 1
         msg = f"line {number} of the progress {path} is no batch: {error}; move the file away"
         raise StateError(msg, path=str(path), line=number) from error

@@ -95,7 +95,7 @@ class SnapshotFile:
             if found != FORMAT:
                 return f"format {found}, expected {FORMAT}"
             saved = msgspec.json.decode(content, type=Saved)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             return f"the file cannot be read: {error}"
         theirs, own = (each.rsplit(" #", 1)[0] for each in (saved.identity, self.identity))
         if theirs != own:

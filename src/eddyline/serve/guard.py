@@ -16,10 +16,10 @@ import base64
 import hashlib
 import hmac
 import ipaddress
+import re
 from dataclasses import dataclass
-from http.cookies import CookieError, SimpleCookie
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,6 +56,10 @@ HEADERS = {
 
 BEARER = "Bearer "
 """Before a token that a program sends in a header, such as Prometheus; pages of others cannot."""
+
+
+_HOST = re.compile(r"(?:\[(?P<address>[0-9A-Fa-f:.]+)\]|(?P<name>[A-Za-z0-9._-]+))(?::[0-9]{1,5})?")
+"""What ``Host`` may be: an address or a name, and a port."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +113,7 @@ class Guard:
         elif headers.get("authorization", "").startswith(BEARER):
             known = self.has_token(headers["authorization"].removeprefix(BEARER))
         else:
-            known = hmac.compare_digest(self._cookie_of(headers).encode(), self._session.encode())
+            known = self._has_cookie(headers)
         if known:
             return None
         return Refusal(
@@ -119,19 +123,22 @@ class Guard:
         )
 
     def _is_own_name(self, host: str) -> bool:
-        name = (urlsplit(f"//{host}").hostname or "").lower() if _is_plain(host) else ""
+        found = _HOST.fullmatch(host)
+        name = "" if found is None else (found["address"] or found["name"]).lower()
         return name in ("localhost", self._host) or _is_address(name)
 
-    def _cookie_of(self, headers: Mapping[str, str]) -> str:
-        try:
-            found = SimpleCookie(headers.get("cookie", "")).get(self.cookie_name)
-        except CookieError:
-            return ""
-        return found.value if found is not None and found.value.isascii() else ""
+    def _has_cookie(self, headers: Mapping[str, str]) -> bool:
+        """Tell whether the cookie is among those sent; others are of any form, and pass by.
 
-
-def _is_plain(host: str) -> bool:
-    return bool(host) and not set(host) & set("/@?#\\ ")
+        They come from all servers of this machine, as cookies know no ports.
+        """
+        sent = (each.strip().partition("=") for each in headers.get("cookie", "").split(";"))
+        session = self._session.encode()
+        return any(
+            hmac.compare_digest(value.encode(), session)
+            for name, _, value in sent
+            if name == self.cookie_name
+        )
 
 
 def _is_address(name: str) -> bool:

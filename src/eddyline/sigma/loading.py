@@ -108,6 +108,7 @@ def load(
             lambda files: read(files, pipeline, **how, cache=False),
             every_s=every_s(watch),
         )
+        source = followed.files or source
     found = read(source, pipeline, **how, cache=cache, on_error=on_error)
     if found.skipped:
         n_rules = len(found.sources) + len(found.correlations) + len(found.skipped)

@@ -7,12 +7,16 @@ had stay. Files are known by time and size, and if these are others by their con
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import os
 import re
+import stat
 import threading
 import time
 import warnings
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from eddyline.errors import EddylineError, OptionError, RuleFilesWarning
@@ -22,8 +26,7 @@ from eddyline.runtime.journal import JournalEntry
 from eddyline.sigma.documents import SUFFIXES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from eddyline.query.conditions import RuleSource
     from eddyline.rules.store import RuleStore
@@ -41,6 +44,9 @@ MOST_LOOKS = 10
 
 TEMPORARY = (".", "#")
 """Beginnings of the names of files that are not rules yet, but an editor's."""
+
+GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
+"""Errors of what is not there any more, or leads nowhere."""
 
 CORRELATIONS = "correlations"
 """Stands for the file where what is told is of all correlations."""
@@ -112,6 +118,11 @@ class RuleFolder:
         return str(self.path)
 
     @property
+    def files(self) -> list[str | Path]:
+        """The files that the rules of the set are of."""
+        return [*self._files]
+
+    @property
     def troubles(self) -> tuple[str, ...]:
         """What could not be taken in, file by file, and why."""
         return tuple(self._troubles.values())
@@ -121,11 +132,17 @@ class RuleFolder:
         with self._lock:
             if self._clock() - self._looked_at < self._every_s:
                 return []
-            before, found = self._files, self._settled()
-            self._looked_at = self._clock()
+            before, told = self._files, {str(self.path): ""}
+            try:
+                found = self._settled()
+            except OSError as error:  # what cannot be seen has not gone
+                return self._told(
+                    {str(self.path): f"{self.path} cannot be read: {error}"}, batch_id
+                )
+            finally:
+                self._looked_at = self._clock()
             if found is None:
                 return []
-            told = {str(self.path): ""}
             if not found:
                 told[str(self.path)] = f"{self.path} has no rules any more"
             elif found != before:
@@ -153,8 +170,14 @@ class RuleFolder:
         Returns:
             Why something was not taken in, by file; "" where all was.
         """
-        changed = [path for path in found if _digest(before, path) != found[path].digest]
         gone = before.keys() - found.keys()
+        # Of files that are one by links, or alike, one alone may be read: another has its place.
+        left = {each.digest for path, each in before.items() if _digest(found, path) != each.digest}
+        changed = [
+            path
+            for path, each in found.items()
+            if _digest(before, path) != each.digest or each.digest in left
+        ]
         if any(each.is_wide for each in (*before.values(), *found.values())):
             changed = [*found] if changed or gone else []
         told = {str(self.path): "", **dict.fromkeys(gone, "")}
@@ -204,13 +227,26 @@ def scan(path: Path, known: Mapping[str, FileState]) -> dict[str, FileState]:
     """Return the files of a folder, or a file; what goes meanwhile is left out.
 
     Those whose time and size are known are not read.
+
+    Raises:
+        OSError: something is there that cannot be read.
     """
-    if not path.is_dir():
-        files = [path]
-    else:
-        files = sorted(each for each in path.rglob("*") if each.suffix.lower() in SUFFIXES)
-        files = [each for each in files if not each.name.startswith(TEMPORARY)]
+    files = [path]
+    if path.is_dir():
+        inner = (Path(name, each) for name, _, names in _walk(path) for each in names)
+        rules = (each for each in inner if each.suffix.lower() in SUFFIXES)
+        files = sorted(each for each in rules if not each.name.startswith(TEMPORARY))
     return {str(each): state for each in files if (state := _state(each, known)) is not None}
+
+
+def _walk(path: Path) -> Iterator[tuple[str, list[str], list[str]]]:
+    """Yield folders as ``os.walk`` does, and raise what it passes over."""
+
+    def failed(error: OSError) -> None:
+        if error.errno not in GONE:
+            raise error
+
+    return os.walk(path, onerror=failed)
 
 
 def _state(path: Path, known: Mapping[str, FileState]) -> FileState | None:
@@ -219,9 +255,13 @@ def _state(path: Path, known: Mapping[str, FileState]) -> FileState | None:
         before = known.get(str(path))
         if before and (before.mtime_ns, before.n_bytes) == (seen.st_mtime_ns, seen.st_size):
             return before
+        if not stat.S_ISREG(seen.st_mode):  # such as a pipe, which may never end
+            return None
         data = path.read_bytes()
-    except OSError:
-        return None
+    except OSError as error:
+        if error.errno in GONE:
+            return None
+        raise
     digest = hashlib.blake2b(data, digest_size=16).digest()
     return FileState(seen.st_mtime_ns, len(data), digest, _WIDE.search(data) is not None)
 

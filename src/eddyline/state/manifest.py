@@ -55,7 +55,7 @@ class StatePart(msgspec.Struct, frozen=True):
         """
         try:
             return msgspec.json.decode(self.content, type=kind)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             msg = f"the saved state cannot be read as {kind.__name__}: {error}; {RESTORE}"
             raise StateError(msg, kind=kind.__name__) from error
 
@@ -146,7 +146,7 @@ class ManifestFolder:
             found = msgspec.json.decode(content, type=_Head).format
             if found == FORMAT:
                 return msgspec.json.decode(content, type=_File).read(batch_id)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             msg = f"the state {path} cannot be read ({error}); {RESTORE}"
             raise StateError(msg, path=path) from error
         msg = (

@@ -136,6 +136,6 @@ def _read_view(path: Path) -> _Stored | None:
         return msgspec.json.decode(path.read_bytes(), type=_Stored)
     except FileNotFoundError:
         return None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         msg = f"cannot read the view {path}: {error}; remove it: the run writes it anew"
         raise StateError(msg, path=str(path)) from error

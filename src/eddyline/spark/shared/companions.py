@@ -230,7 +230,7 @@ def members_of(folder: Path | None) -> dict[str, Listed] | None:
     path = folder / LISTED
     try:
         return msgspec.json.decode(path.read_bytes(), type=dict[str, Listed])
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         msg = f"cannot read {path}: {error}; restore it, or use another checkpoint"
         raise StateError(msg, path=str(path)) from error
 
