@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from eddyline.joins.view import JoinRecord
+from eddyline.rules.view import RuleRecord
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.records import BatchRecord, History, OrderRecord, coarser
 from eddyline.serve.cells import cells
@@ -158,6 +159,12 @@ def test_a_plan_that_costs_more_than_as_written_stands_out():
     dear = OrderRecord("arrow", ("a",), (0,), (0.5,), 300.0, 200.0)
     found = said(run_of(batches(30, operators=(dear,))))
     assert found.said == ("The plans in force cost 1.5 × what those as written would.",)
+
+
+def test_rules_that_are_skipped_are_told_and_no_alarm():
+    found = said(run_of(batches(3, operators=(RuleRecord(6, "all", 30, 7, n_skipped=2),))))
+    assert found.level == "good"
+    assert found.said == ("3,000 rows in 3 batches, 30 out.", "2 rules are skipped.")
 
 
 def test_an_end_is_past_and_a_failure_is_bad():
