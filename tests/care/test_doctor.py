@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections import namedtuple
 
@@ -40,6 +41,7 @@ def test_a_sound_machine(sound):
     found = check_machine()
     assert is_fine(found), [each for each in found if each.level == "error"]
     known = levels(found)
+    assert re.match(r"\d+ \(.*java\)", said_of(found, "Java", "ok"))
     assert known["Python"] == known["Java"] == known["pyspark"] == known["Arrow"] == "ok"
 
 

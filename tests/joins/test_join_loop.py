@@ -200,6 +200,9 @@ def test_windows_that_give_many_partners_come_last():
     assert loop.plan["r"] == ("t", "u", "w", "s")
     evidence = entries[-1].evidence["combinations_per_row"]
     assert evidence == {"s": 20.0, "t": 0.8, "u": 0.95, "w": 3.0}
+    record = next(r for r in loop.record().pipelines if r.component == "pipeline r")
+    assert np.isnan([record.cost_ns, record.as_written_ns]).all(), "combinations are in neither"
+    assert np.isfinite(record.drop_fracs).all()
 
 
 def test_ways_are_weighed_by_what_they_add_for_a_look_up():

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from eddyline.joins.view import JoinRecord
+from eddyline.rules.view import RuleRecord
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.records import BatchRecord, History, OrderRecord, coarser
 from eddyline.serve.cells import cells
@@ -20,9 +21,9 @@ from tests.serve.fakes import FakeRun, FakeRuns
 NOW = 1_790_000_100.0
 
 
-def batches(n, *, seconds=0.5, start=0, **changes):
+def batches(n, *, seconds=0.5, start=0, n_rows=1000, **changes):
     return tuple(
-        BatchRecord(at, 1000, 10, seconds, NOW - n + at + 1.0, **changes)
+        BatchRecord(at, n_rows, 10, seconds, NOW - n + at + 1.0, **changes)
         for at in range(start, start + n)
     )
 
@@ -160,6 +161,12 @@ def test_a_plan_that_costs_more_than_as_written_stands_out():
     assert found.said == ("The plans in force cost 1.5 × what those as written would.",)
 
 
+def test_rules_that_are_skipped_are_told_and_no_alarm():
+    found = said(run_of(batches(3, operators=(RuleRecord(6, "all", 30, 7, n_skipped=2),))))
+    assert found.level == "good"
+    assert found.said == ("3,000 rows in 3 batches, 30 out.", "2 rules are skipped.")
+
+
 def test_an_end_is_past_and_a_failure_is_bad():
     run = run_of(batches(3))
     run.end()
@@ -182,8 +189,35 @@ def test_only_batches_between_two_decisions_are_compared():
 
 def test_the_first_batch_is_not_compared_with():
     first = JournalEntry(0, "arrow", "order", ["a"], ["b"])
-    assert Effects(batches(5), [first]).of(first).startswith("Only the first batch ran before it")
+    assert Effects(batches(5), [first]).of(first).startswith("Only the first batch with rows ran")
     assert short(Effects(batches(5), [first]).of(first)) == ""
+
+
+def test_the_first_batch_with_rows_warms_up():
+    took = [*batches(2, n_rows=0), *batches(4, start=2)]
+    entry = JournalEntry(2, "arrow", "order", ["a"], ["b"])
+    assert Effects(took, [entry]).of(entry).startswith("Only the first batch with rows ran")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "why"),
+    [
+        ({"n": 3}, {"n": 9}, "(9 of 500 ms), too few batches to judge."),  # the first warms up
+        ({"n": 6}, {"n": 2}, "(2 of 500 ms), too few batches to judge."),
+        (
+            {"n": 6, "n_rows": 30_000},
+            {"n": 6},
+            "(6 of 500 ms), which is not judged: batches had 30,000 and 1,000 rows.",
+        ),
+    ],
+)
+def test_what_cannot_be_judged_is_no_effect(before, after, why):
+    took = [*batches(**before), *batches(**after, start=before["n"])]
+    entry = JournalEntry(before["n"] - 1, "arrow", "order", ["a"], ["b"])
+    found = Effects(took, [entry]).of(entry)
+    assert found.startswith("A row took ")
+    assert found.endswith(why)
+    assert short(found) == ""
 
 
 def test_a_decision_in_few_words():

@@ -11,9 +11,10 @@ import pytest
 
 from eddyline.errors import PlanError, PredicateError, SourceError
 from eddyline.runtime.journal import JournalEntry
-from eddyline.runtime.records import BatchRecord, History
+from eddyline.runtime.records import BatchRecord, History, OrderRecord
 from eddyline.serve.failures import Failure
 from eddyline.serve.source import key_of
+from eddyline.watch.formatting import IN_FORCE, Wording
 from eddyline.watch.sections import Column, RunView, Section, Table, Text
 from tests.serve.fakes import FakeRun, SteeredRun, a_long_run
 from tests.serve.test_guard import HERE
@@ -64,6 +65,18 @@ def test_a_decision_tells_what_it_brought(page):
     )
     assert "No batch to compare with has run yet." in text
     assert "n tuples: 7" in text
+
+
+def test_the_plan_in_force_stands_in_the_words_of_its_operator(page):
+    order = OrderRecord("arrow", ("a", "b"), (1, 0), (0.5, 0.5), 1.0, 2.0)
+    words = {("arrow", IN_FORCE): Wording(lambda plan: f"first of all {plan[0]}")}
+    view = RunView(
+        "q",
+        "SELECT 1",
+        sections=(Section("", wordings=words),),
+        history=History((BatchRecord(0, 10, 1, 0.5, 0.0, (order,)),)),
+    )
+    assert "first of all b" in shown(page, FakeRun(view=view))
 
 
 def test_texts_are_escaped_everywhere(page):

@@ -94,8 +94,13 @@ def test_each_start_has_a_token_of_its_own():
 def test_a_port_that_is_taken_is_a_clear_error():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(SourceError, match=rf"127.0.0.1:{port}.*give another port"):
+        with pytest.raises(SourceError, match=rf"127.0.0.1:{port}: [^:(]*; .*give another port"):
             serve(FakeRuns(), port=port)
+
+
+def test_an_address_of_another_machine_is_a_clear_error():
+    with pytest.raises(SourceError, match=r"192\.0\.2\.1:0: .*give an address of this machine"):
+        serve(FakeRuns(), host="192.0.2.1")  # an address of documentation (RFC 5737)
 
 
 @pytest.mark.parametrize("port", [-1, 65_536, True, "80", None])

@@ -357,6 +357,8 @@ def test_what_can_be_watched(folder):
         el.sigma.load(rule(), watch=True)
     with pytest.raises(OptionError, match="one folder or file"):
         el.sigma.load([folder, folder], watch=True)
+    with pytest.raises(SourceError, match=r"no file or folder .*gone; watch=True follows one that"):
+        el.sigma.load(folder / "gone", watch=True)
     one = el.sigma.load(folder / "a.yml", watch="0 seconds")
     write(folder / "a.yml", rule(image="other.exe"))
     one.store.follow(0)

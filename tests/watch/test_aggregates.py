@@ -5,10 +5,11 @@ from __future__ import annotations
 from eddyline.aggregates.profile import AggregateProfile
 from eddyline.aggregates.samples import GroupSeries, Point
 from eddyline.aggregates.view import AggregateView
+from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.records import History
 from eddyline.watch.aggregates import sections
 from eddyline.watch.html.figures import drawn
-from eddyline.watch.sections import Figure, Table
+from eddyline.watch.sections import Figure, Table, decision_texts
 from eddyline.watch.terminal.explain import explain
 
 MINUTE = 60_000_000
@@ -28,6 +29,16 @@ def view_of(*series, values=("COUNT(*)", "AVG(v)")):
 def values_of(*series, **given):
     found = sections(view_of(*series, **given), History())
     return next((each for each in found if each.title == "Values of a few groups"), None)
+
+
+def test_a_decision_says_what_its_plans_mean():
+    words = {
+        key: word for each in sections(view_of(), History()) for key, word in each.wordings.items()
+    }
+    moved = JournalEntry(3, "aggregate", "place", "early", "late")
+    before, after, _ = decision_texts(moved, words)
+    assert before.startswith("early: rows become cells before they are shuffled")
+    assert after.startswith("late: rows are shuffled, and become cells once")
 
 
 def test_the_newest_values_are_a_table():

@@ -72,8 +72,10 @@ def _python() -> Finding:
 
 
 def _java() -> Finding:
-    wrong = java.problem()
-    return Finding("Java", "ok", "found") if wrong is None else Finding("Java", "error", wrong)
+    if (wrong := java.problem()) is not None:
+        return Finding("Java", "error", wrong)
+    place, version = java.in_use()
+    return Finding("Java", "ok", f"{version} ({place})")
 
 
 def _packages(requirements: Sequence[str]) -> Iterator[Finding]:

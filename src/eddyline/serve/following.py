@@ -41,6 +41,8 @@ class Work:
     """Size of the state."""
     n_late: int
     """Rows of the batch that came too late."""
+    n_skipped: int
+    """Rules that do not run."""
     cost_ns: float | None
     """Expected cost of the orders in force (ns per row); None if no order is learned."""
     as_written_ns: float | None
@@ -70,6 +72,7 @@ def work_of(record: BatchRecord) -> Work:
         n_kept=round(sum(each.levels.get("n_kept", 0) for each in said)),
         n_bytes=round(sum(each.levels.get("n_bytes", 0) for each in said)),
         n_late=round(sum(each.sums.get("n_late", 0) for each in said)),
+        n_skipped=round(sum(each.levels.get("n_skipped", 0) for each in said)),
         cost_ns=ratio(sum(rows * cost for rows, cost, _ in costs), n_rows),
         as_written_ns=ratio(sum(rows * written for rows, _, written in costs), n_rows),
         saved_s=sum(saved) if saved else None,

@@ -8,7 +8,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Literal
 
 from eddyline.serve.following import work_of
-from eddyline.watch.formatting import TIMES, count, ratio, significant, span
+from eddyline.watch.formatting import TIMES, count, counted, ratio, significant, span
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -74,7 +74,9 @@ def health(run: Followed, now: float, *, values: bool) -> Health:
     if not run.recent:
         return Health("good", ("It waits for its first batch.",))
     said = (*_late(run), *_slow(run), *_silent(run, now), *_dear(run))
-    return Health("look", said) if said else Health("good", (_so_far(run),))
+    if said:
+        return Health("look", (*said, *_skipped(run)))
+    return Health("good", (_so_far(run), *_skipped(run)))
 
 
 def _so_far(run: Followed) -> str:
@@ -82,6 +84,12 @@ def _so_far(run: Followed) -> str:
         return "No batch has run."
     batches = "1 batch" if run.n_batches == 1 else f"{count(run.n_batches)} batches"
     return f"{count(run.n_rows)} rows in {batches}, {count(run.n_kept)} out."
+
+
+def _skipped(run: Followed) -> Iterator[str]:
+    """Say what was left out on request: rules that do not run are told, and are no alarm."""
+    if n := work_of(run.recent[-1]).n_skipped:
+        yield f"{counted(n, 'rule')} {'is' if n == 1 else 'are'} skipped."
 
 
 def _late(run: Followed) -> Iterator[str]:

@@ -14,7 +14,7 @@ from eddyline.serve.effects import Effects, is_change, short
 from eddyline.serve.hands import HANDS, Steerable, rules_of
 from eddyline.serve.health import health
 from eddyline.serve.views import Views
-from eddyline.watch.formatting import count, plan_text
+from eddyline.watch.formatting import IN_FORCE, Wording, count, plan_text
 from eddyline.watch.html.parts import Figures, package, templates, told, wordings_of
 from eddyline.watch.sections import Facts, Figure, Line, Section, Table, columns, known
 from eddyline.watch.series import points_of
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from eddyline.serve.following import Followed
     from eddyline.serve.health import Health
     from eddyline.serve.views import Made
+    from eddyline.watch.formatting import Wordings
     from eddyline.watch.sections import Tile
 
 NEEDS = ("the page", "serve")
@@ -164,7 +165,7 @@ class Pages:
             health=how,
             cells=cells(run),
             spark=spark_line(run.recent),
-            plans=_plans(run),
+            plans=_plans(run, wordings_of(made.sections)),
             notes=_notes(len(points), len(batches)),
             leads=[part for each in made.sections if not each.title for part in each.parts],
             tiles=_tiles(made.sections),
@@ -256,7 +257,7 @@ class _Journal:
         ]
 
 
-def _plans(run: Followed) -> Table | None:
+def _plans(run: Followed, wordings: Wordings) -> Table | None:
     """Return what runs under which plan after the newest batch, at which cost, on which state."""
     if not run.recent:
         return None
@@ -264,7 +265,8 @@ def _plans(run: Followed) -> Table | None:
     rows = []
     for each in newest.operators:
         said = each.numbers(newest.n_rows) if isinstance(each, Counting) else Numbers()
-        plan = "" if each.plan is None else plan_text(each.plan)
+        words = wordings.get((each.component, IN_FORCE), Wording()).plan or plan_text
+        plan = "" if each.plan is None else words(each.plan)
         if not plan and not said.levels:
             continue
         levels = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import secrets
 import socket
 import threading
@@ -186,8 +187,16 @@ def _listening(host: str, port: int) -> Any:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         return socket.create_server((host, port), family=family, backlog=64)
     except OSError as error:
-        msg = (
-            f"the page cannot listen on {host}:{port}: {error.strerror or error}; stop what "
-            f"listens there, or give another port (0: a free one)"
-        )
+        # Python adds the address to the reason, in brackets.
+        why = (error.strerror or str(error)).partition(" (while")[0]
+        msg = f"the page cannot listen on {host}:{port}: {why}; {_advice(error)}"
         raise SourceError(msg, host=host, port=port) from error
+
+
+def _advice(error: OSError) -> str:
+    """Say what to do about an address that nothing can listen on."""
+    if error.errno == errno.EADDRINUSE:
+        return "stop what listens there, or give another port (0: a free one)"
+    if error.errno == errno.EACCES:
+        return "give a port from 1024 on (0: a free one)"
+    return "give an address of this machine as host: 127.0.0.1, or 0.0.0.0 for all of them"

@@ -127,8 +127,11 @@ def load(
 
 def _watched(source: Source | Sequence[Source]) -> Path:
     """Return the folder or file that a set follows."""
-    if isinstance(source, str | Path) and "\n" not in str(source) and Path(source).exists():
-        return Path(source)
+    if isinstance(source, str | Path) and "\n" not in str(source):
+        if Path(source).exists():
+            return Path(source)
+        msg = f"no file or folder {source}; watch=True follows one that is there already"
+        raise SourceError(msg, path=str(source))
     msg = f"watch follows one folder or file, got {source!r:.100}"
     raise OptionError(msg, watch=True)
 

@@ -19,14 +19,12 @@ MIN_JAVA = 17
 
 def problem() -> str | None:
     """Return the fault of the Java that Spark would run on, in one line, or None."""
-    home = os.environ.get("JAVA_HOME")
-    java = str(Path(home, "bin", "java")) if home else shutil.which("java")
-    version = _version(java) if java else None
+    java, version = in_use()
     if version is not None and version >= MIN_JAVA:
         return None
     if version is not None:
         found = f"{java} is Java {version}"
-    elif home:
+    elif home := os.environ.get("JAVA_HOME"):
         found = f"JAVA_HOME is {home}, which has no working bin/java"
     else:
         found = "none was found"
@@ -34,6 +32,13 @@ def problem() -> str | None:
         f"Spark needs Java {MIN_JAVA} or newer, {found}; install one (Debian and Ubuntu: "
         f"'apt-get install openjdk-{MIN_JAVA}-jre-headless') or point JAVA_HOME to it"
     )
+
+
+def in_use() -> tuple[str | None, int | None]:
+    """Return the Java that Spark would run on, and its major version; None if there is none."""
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home, "bin", "java")) if home else shutil.which("java")
+    return java, _version(java) if java else None
 
 
 def _version(java: str) -> int | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from eddyline.aggregates.loop import AggregateRecord
-from eddyline.watch.formatting import Wording, count, finite, size
+from eddyline.watch.formatting import IN_FORCE, Wording, count, finite, size
 from eddyline.watch.sections import (
     Column,
     Facts,
@@ -54,7 +54,19 @@ WORDS = (
 NEWEST = 3
 """Values of each group that a table shows."""
 
-WORDINGS: Wordings = {("aggregate", "place"): Wording()}
+
+def in_words(plan: str) -> str:
+    """Write a plan: its name, by which it is pinned, and what it means.
+
+    >>> in_words("late")
+    'late: rows are shuffled, and become cells once, where their group is'
+    """
+    return ": ".join(filter(None, (plan, PLANS.get(plan))))
+
+
+PLACE = Wording(in_words)
+
+WORDINGS: Wordings = {("aggregate", event): PLACE for event in ("place", "pin", IN_FORCE)}
 
 
 def lines(record: AggregateRecord) -> tuple[str, ...]:

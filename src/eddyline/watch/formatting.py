@@ -367,6 +367,9 @@ class Wording:
 Wordings = Mapping[tuple[str, str], Wording]
 """Words for decisions, by component and event; other decisions need none of their own."""
 
+IN_FORCE = "in force"
+"""Stands among the words for the event where the plan in force is meant, and no decision."""
+
 
 def value_text(value: Any, number: Callable[[float], str] = significant) -> str:
     """Write any plain value on one short line; ``number`` writes those that are measured."""

@@ -76,6 +76,10 @@ def test_triggers_that_there_are_not(engine):
     query = engine.query("SELECT id FROM s WHERE a = 1")
     with pytest.raises(OptionError, match=r"'available_now'.*did you mean 'availableNow'"):
         query.start("memory", available_now=True)
+    with pytest.raises(OptionError, match=r"known: path, .*did you mean 'checkpoint'"):
+        query.start("memory", check_point="ckpt/")
+    with pytest.raises(OptionError, match=r"start takes no name: .*RuleSet\(…, name='…'\)"):
+        query.start("memory", name="mine")
 
 
 def test_what_public_objects_say_of_themselves(engine):

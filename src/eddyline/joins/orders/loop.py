@@ -159,10 +159,16 @@ class PipelineLoop:
         return dict(zip(self.targets, (weights @ bits / total).tolist(), strict=True))
 
     def record(self) -> OrderRecord:
-        """Return the pipeline after a batch; nan for figures that are not known."""
+        """Return the pipeline after a batch; nan for figures that are not known.
+
+        Costs are those of finding out which rows have partners. An order that was taken because of
+        the combinations that windows make has none: what it saves is not in them.
+        """
         names = self.written
         rankings = self._ranking(self.order), self._ranking(self.written)
         of_targets, cost, as_written = self.loop.figures(*rankings)
+        if self.growth.last and self.order != self.written:
+            cost = as_written = float("nan")
         fracs = dict.fromkeys(names, float("nan"))
         fracs |= dict(zip(self.targets, of_targets.tolist(), strict=True))
         return OrderRecord(

@@ -17,6 +17,10 @@ class SparkTrigger(TypedDict, total=False):
     processingTime: str
 
 
+ARGUMENTS = ("path", "format", "options", "checkpoint", "trigger", *SparkTrigger.__annotations__)
+"""Arguments that each way of starting queries takes."""
+
+
 def trigger_text(trigger: str | None, as_spark: SparkTrigger) -> str | None:
     """Return the trigger as a text, whichever way it was given; None if it was not.
 
@@ -28,8 +32,7 @@ def trigger_text(trigger: str | None, as_spark: SparkTrigger) -> str | None:
     }
     for name in as_spark:
         if name not in SparkTrigger.__annotations__:
-            known = ["trigger", *SparkTrigger.__annotations__]
-            raise OptionError(unknown("argument of start", name, known), got=name)
+            raise OptionError(_unknown(name), got=name)
     if len(given) + (trigger is not None) > 1:
         both = ", ".join([*(["trigger"] if trigger is not None else []), *given])
         msg = f"give one trigger, got {both}"
@@ -37,6 +40,15 @@ def trigger_text(trigger: str | None, as_spark: SparkTrigger) -> str | None:
     if "processingTime" in given:
         return checked_text("processingTime", given["processingTime"])
     return "available_now" if given else trigger
+
+
+def _unknown(name: str) -> str:
+    if name == "name":
+        return (
+            "start takes no name: a run is called like its query, engine.query(…, name='…'), or "
+            "its rules, el.RuleSet(…, name='…')"
+        )
+    return unknown("argument of start", name, ARGUMENTS)
 
 
 def spark_trigger(text: str | None) -> dict[str, Any]:
