@@ -334,7 +334,7 @@ def test_filters_of_any_file_narrow_the_rules_they_name(tmp_path):
 
 def test_an_unknown_option_of_a_set_says_all_that_there_are():
     with pytest.raises(
-        OptionError, match=r"unknown option 'nam'.*on_error, name, functions, method.*'name'"
+        OptionError, match=r"unknown option 'nam'.*on_error, name, functions, watch, method.*'name'"
     ):
         load(rule(), nam="x")
     with pytest.raises(OptionError, match="sample_prob"):

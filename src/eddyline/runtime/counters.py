@@ -18,9 +18,6 @@ if TYPE_CHECKING:
 SECONDS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 """Upper bounds of the classes that batches are counted in by their wall time (s)."""
 
-NO_PLANS = {"restore", "rules"}
-"""Events whose plans before and after are not those of a decision about a plan."""
-
 
 class Counters(msgspec.Struct):
     """Counts of a query, saved with what it has learned, so that each batch counts once."""
@@ -59,7 +56,6 @@ class Counters(msgspec.Struct):
     def count_decisions(self, entries: Iterable[JournalEntry]) -> None:
         """Count the decisions that put another plan in force."""
         for each in entries:
-            is_other = each.after is not None and each.before != each.after
-            if is_other and not each.is_of_task and each.event not in NO_PLANS:
+            if each.is_plan_change:
                 n_before = self.plan_changes.get(each.component, 0)
                 self.plan_changes[each.component] = n_before + 1

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 JOURNAL_BYTES = 16 << 20
 """Size up to which a journal grows (bytes): some 40,000 decisions."""
 
+NO_PLANS = ("restore", "rules")
+"""Events whose before and after are no plans between which was decided."""
+
 RUN = "run"
 """Component of what is of a run as a whole."""
 
@@ -58,6 +61,12 @@ class JournalEntry:
     """Plain values that a person can check."""
     at: str = field(default="", compare=False)
     """When the driver noted it (UTC, ISO 8601); empty before that."""
+
+    @property
+    def is_plan_change(self) -> bool:
+        """Whether the driver put another plan in force than the one before."""
+        is_other = None not in (self.before, self.after) and self.before != self.after
+        return is_other and not self.is_of_task and self.event not in NO_PLANS
 
     @property
     def is_of_task(self) -> bool:

@@ -57,8 +57,7 @@ class Side:
 
 def is_change(entry: JournalEntry) -> bool:
     """Tell whether the driver put another plan in force: the next batch runs under it."""
-    is_other = entry.before is not None and entry.before != entry.after
-    return is_other and entry.batch_id >= 0 and not entry.is_of_task
+    return entry.is_plan_change and entry.batch_id >= 0
 
 
 class Effects:
