@@ -112,8 +112,11 @@ def test_pins_that_cannot_be_read_or_written_say_so(loop, targets, pins, tmp_pat
     (tmp_path / "bad.json").write_text("{")
     with pytest.raises(StateError, match="move the file away to adapt again"):
         Pins(tmp_path / "bad.json")
-    with pytest.raises(StateError, match="make room or rights"):
+    with pytest.raises(StateError, match=r"the folder is gone, .* start it with checkpoint="):
         Pins(tmp_path / "missing" / "pins.json").pin(targets, {"aggregate": "late"}, 0)
+    pins.path.mkdir()
+    with pytest.raises(StateError, match="make room or rights"):
+        pins.pin(targets, {"aggregate": "late"}, 0)
 
 
 COSTS = CostSums.of_rows(1_000, np.array([1_000.0, 10.0]))

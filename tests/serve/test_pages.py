@@ -14,6 +14,7 @@ from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.records import BatchRecord, History, OrderRecord
 from eddyline.serve.failures import Failure
 from eddyline.serve.source import key_of
+from eddyline.watch.clock import ClockRecord
 from eddyline.watch.formatting import IN_FORCE, Wording
 from eddyline.watch.sections import Column, RunView, Section, Table, Text
 from tests.serve.fakes import FakeRun, SteeredRun, a_long_run
@@ -74,9 +75,11 @@ def test_the_plan_in_force_stands_in_the_words_of_its_operator(page):
         "q",
         "SELECT 1",
         sections=(Section("", wordings=words),),
-        history=History((BatchRecord(0, 10, 1, 0.5, 0.0, (order,)),)),
+        history=History((BatchRecord(0, 10, 1, 0.5, 0.0, (order, ClockRecord(3))),)),
     )
-    assert "first of all b" in shown(page, FakeRun(view=view))
+    text = shown(page, FakeRun(view=view))
+    assert "first of all b" in text
+    assert "clock" not in text, "it has no plan, no cost and no state"
 
 
 def test_texts_are_escaped_everywhere(page):
@@ -129,6 +132,14 @@ def test_the_files_of_pages_are_there(page):
         assert answer.content
     assert client.get("/static/../app.py").status_code == 404
     assert client.get("/static/app.py").status_code == 404
+
+
+@pytest.mark.parametrize("path", ["/nowhere", "/run", "/run/abc", "/run/abc/pins"])
+def test_an_address_without_a_page_says_so_and_leads_back(page, path):
+    answer = page(FakeRun()).get(path)
+    assert answer.status_code == 404
+    assert "There is nothing at this address" in answer.text
+    assert 'href="/"' in answer.text
 
 
 def test_a_failed_query_comes_first_and_tells_why(page):

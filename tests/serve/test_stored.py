@@ -56,6 +56,11 @@ def test_the_page_of_a_checkpoint_is_that_of_its_run(page, runs):
     assert "no disk" in client.get(f"/run/{key_of(second)}").text
 
 
+def test_a_place_is_told_as_it_is_and_not_as_it_was_asked_for(tmp_path, runs):
+    (found, *_) = StoredRuns([tmp_path / "b" / ".." / "a"]).runs()
+    assert found.place == next(each.place for each in runs.runs() if each.name == "first")
+
+
 def test_what_its_process_writes_is_read(tmp_path, runs):
     (first, _) = runs.runs()
     assert len(first.records_after(-1)) == 20

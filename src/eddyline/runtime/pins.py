@@ -323,7 +323,13 @@ class Pins:
         try:
             replace_file(self.path, msgspec.json.encode(pins))
         except OSError as error:
-            msg = f"cannot write the pins to {self.path}: {error}; make room or rights"
+            reason = f"{error}; make room or rights"
+            if not self.path.parent.is_dir():
+                reason = (
+                    "the folder is gone, as a temporary checkpoint is when its run ends; pin while "
+                    "the query runs, or start it with checkpoint="
+                )
+            msg = f"cannot write the pins to {self.path}: {reason}"
             raise StateError(msg, path=str(self.path)) from error
         self._pins = pins
 

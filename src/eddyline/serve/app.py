@@ -142,8 +142,7 @@ class Page:
         """Answer with a page; in no words if the browser has it already."""
         text = await self._in_thread(made)
         if text is None:
-            said = "There is nothing at this address: the query may have been named otherwise."
-            return self._problem("Not found", said, 404)
+            return await self.missing(request)
         mark = f'"{hashlib.blake2b(text.encode(), digest_size=12).hexdigest()}"'
         headers = {"etag": mark}
         run = self.following.look_back(key)
@@ -192,6 +191,11 @@ class Page:
             return self._problem("Not possible", error.message, 409)
         self.pages.views.forget(run.key)
         return RedirectResponse(f"/run/{run.key}", 303)
+
+    async def missing(self, *_: object) -> Response:
+        """Answer where there is no page."""
+        said = "There is nothing at this address: the query may have been named otherwise."
+        return self._problem("Not found", said, 404)
 
     async def broken(self, _: Request, error: Exception) -> Response:
         """Answer where the words of a run fail; the run goes on."""
@@ -315,7 +319,9 @@ def application(page: Page, guard: Guard) -> Any:
     """Return the page behind its guard, as an ASGI application."""
     return Guarded(
         Starlette(
-            routes=page.routes(), lifespan=page.kept, exception_handlers={Exception: page.broken}
+            routes=page.routes(),
+            lifespan=page.kept,
+            exception_handlers={404: page.missing, Exception: page.broken},
         ),
         guard,
         lambda why: page.pages.problem("Not let in", why),

@@ -72,6 +72,9 @@ PLANS = columns(
     "kept: count, size: bytes"
 )
 
+LEVELS = ("cost_ns", "as_written_ns", "n_kept", "n_bytes")
+"""What the last columns of ``PLANS`` show of a part, by its names in ``Numbers``."""
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -267,12 +270,9 @@ def _plans(run: Followed, wordings: Wordings) -> Table | None:
         said = each.numbers(newest.n_rows) if isinstance(each, Counting) else Numbers()
         words = wordings.get((each.component, IN_FORCE), Wording()).plan or plan_text
         plan = "" if each.plan is None else words(each.plan)
-        if not plan and not said.levels:
-            continue
-        levels = (
-            said.levels.get(name) for name in ("cost_ns", "as_written_ns", "n_kept", "n_bytes")
-        )
-        rows.append((each.component, plan, said.sums.get("n_rows") or None, *levels))
+        levels = [said.levels.get(name) for name in LEVELS]
+        if plan or any(level is not None for level in levels):  # a clock has nothing to show here
+            rows.append((each.component, plan, said.sums.get("n_rows") or None, *levels))
     table = known(Table(PLANS, tuple(rows)))
     return table if rows and isinstance(table, Table) else None
 

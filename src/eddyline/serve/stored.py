@@ -133,7 +133,7 @@ class StoredRuns:
     """
 
     def __init__(self, folders: Sequence[Path]) -> None:
-        self._folders = [each.absolute() for each in folders]
+        self._folders = [each.resolve() for each in folders]
         self._known: dict[Path, StoredWatch] = {}
         for folder in self._folders:
             self._take(find_runs(folder))

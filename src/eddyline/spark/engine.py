@@ -261,6 +261,8 @@ class Engine(Catalog):
             if (unknown_function := error.facts.get("unknown_function")) is None:
                 raise
             close = hint(unknown_function, [(each, each) for each in self.functions])
+            if not close and "; did you mean" not in error.message:
+                close = f"; make one of yours known: engine.function({unknown_function!r}, …)"
             raise QueryError(error.message + close, **error.facts) from error
         self.queries[chosen] = made
         return made
