@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from eddyline.data.plain_json import writable
 from eddyline.runtime.pins import BY_PERSON
 from eddyline.runtime.records import Counting, Numbers
 from eddyline.serve.cells import cells, spark_line
@@ -219,8 +220,7 @@ class Pages:
         return self._render("problem.html", title=title, text=text)
 
     def _render(self, template: str, /, **context: Any) -> str:
-        text: str = self._templates.get_template(template).render(**context)
-        return text
+        return writable(self._templates.get_template(template).render(**context))
 
 
 class _Journal:
