@@ -154,6 +154,27 @@ def test_an_order_has_every_filter_once(plan):
     assert not loop.is_held
 
 
+@pytest.mark.parametrize("plan", [[2, 1], [2, "1"], ("2", b"1"), np.array(["2", "1"])])
+def test_what_only_looks_like_names_is_no_order(plan):
+    loop = FilterLoop("native", ("1", "2"), FilterOptions().resolved())
+    with pytest.raises(PlanError, match="is no plan of 'native'"):
+        FilterPin(loop).hold(plan)
+    with pytest.raises(PlanError, match="is no plan of 'aggregate'"):
+        OneOf(AggregateLoop(), PLANS).hold(plan)
+    with pytest.raises(PlanError, match="possible is only the plan in force"):
+        AsItStands(loop, lambda: "12").hold(plan)
+
+
+def test_a_pin_stays_as_it_was_given(pins):
+    target = FilterPin(FilterLoop("native", ("1", "2"), FilterOptions().resolved()))
+    given = ["2", "1"]
+    pins.pin({"native": target}, {"native": given}, 0)
+    given.reverse()
+    assert pins.apply({"native": target}, 0) == []
+    assert target.plan == ["2", "1"]
+    assert [each.plan for each in Pins(pins.path)._pins.values()] == [["2", "1"]]
+
+
 def test_what_is_pinned_is_told_in_words(tmp_path):
     _, pin, _ = of_two_filters()
     pins = Pins(tmp_path / "pins.json")

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from eddyline.errors import StateError
+from eddyline.runtime.records import BatchRecord
 from eddyline.runtime.snapshot import FORMAT, SnapshotFile
 
 STATE = {"arrow": {"order": [1, 0], "window": [], "inf": None}}
@@ -100,3 +101,14 @@ def test_a_folder_that_cannot_be_made(tmp_path):
         SnapshotFile(tmp_path / "file" / "state.json", "abc").save(STATE, 1)
     assert caught.value.facts["path"].endswith("state.json")
     assert isinstance(caught.value.__cause__, OSError)
+
+
+def test_a_batch_that_runs_again_counts_once_also_where_what_was_learned_is_dropped(tmp_path):
+    before = SnapshotFile(tmp_path / "state.json", "query #1")
+    before.counters.count(BatchRecord(3, 10, 2, 0.5))
+    before.save({}, 3)
+    file = SnapshotFile(tmp_path / "state.json", "query #2")
+    assert isinstance(file.load(), str)
+    file.counters.count(BatchRecord(3, 10, 2, 0.5))
+    file.counters.count(BatchRecord(4, 7, 1, 0.5))
+    assert (file.counters.n_batches, file.counters.n_rows, file.counters.n_kept) == (2, 17, 3)

@@ -235,3 +235,22 @@ def test_what_plans_saved_is_summed_over_the_run():
     assert cells(followed(run_of(batches(3))))["saved"] == "-"
     uncounted = replace(order, n_rows=0)
     assert cells(followed(run_of(batches(3, operators=(uncounted,)))))["saved"] == "-"
+
+
+def test_runs_stay_where_their_source_cannot_tell_for_a_while():
+    class Source(FakeRuns):
+        is_broken = False
+
+        def runs(self):
+            if self.is_broken:
+                raise PermissionError
+            return super().runs()
+
+    source = Source(FakeRun("caf\udce9"), FakeRun("other"))
+    following = Following(source, lambda: NOW)
+    assert len(following.look()) == 2
+    source.is_broken = True
+    following.note()
+    later = Following(source, lambda: NOW)
+    assert later.look() == {}
+    assert [each.name for each in following.known()] == ["caf\udce9", "other"]

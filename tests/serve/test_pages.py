@@ -376,3 +376,10 @@ def test_what_is_not_possible_is_told(page):
     assert "adaptation is switched off" in answer.text
     long = client.post(f"{path_of(run)}/pin", data={"component": "x" * 20_000}, headers=HERE)
     assert long.status_code == 413
+
+
+def test_names_in_another_encoding_are_shown_as_far_as_they_can_be(page):
+    run = FakeRun("caf\udce9", place="/data/caf\udce9")
+    client = page(run)
+    assert "caf?" in client.get("/").text or "caf\ufffd" in client.get("/").text
+    assert client.get(f"/run/{key_of(run)}").status_code == 200

@@ -12,6 +12,7 @@ import time
 import pytest
 
 from eddyline.errors import OptionError, SourceError
+from eddyline.serve import connections
 from eddyline.serve.failures import Failure
 from eddyline.serve.guard import Guard
 from eddyline.serve.server import serve
@@ -163,3 +164,52 @@ def test_a_page_that_is_open_goes_on_after_a_restart_with_the_same_token():
         assert get(first).status == 200
     with serve(FakeRuns(FakeRun()), token=TOKEN, port=first.port) as second:
         assert get(second).status == 200
+
+
+def opened(server, said=b""):
+    """Return a connection that has said something."""
+    made = socket.create_connection(("127.0.0.1", server.port), timeout=LONGEST_S)
+    made.sendall(said)
+    return made
+
+
+@pytest.mark.parametrize("before", ["", "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"])
+def test_who_does_not_end_a_request_is_not_waited_for(server, monkeypatch, before):
+    monkeypatch.setattr(connections, "PATIENCE_S", 0.2)
+    half = opened(server(FakeRun()), before.encode())
+    if before:
+        assert b"401" in half.recv(10_000)
+    half.sendall(b"GET / HT")
+    found = b"-"
+    while found:  # ends once the server has closed it, or in an error
+        found = half.recv(10_000)
+    half.close()
+
+
+def test_streams_of_events_outlast_the_patience(server, monkeypatch):
+    monkeypatch.setattr(connections, "PATIENCE_S", 0.1)
+    run = FakeRun()
+    answer = get(server(run), "/events")
+    time.sleep(0.3)
+    run.add_batch()
+    assert events(answer, 1)[0][0] == "batch"
+
+
+def test_connections_are_so_many_at_most(server, monkeypatch):
+    monkeypatch.setattr(connections, "MOST", 3)
+    made = server(FakeRun())
+    open_ones = [opened(made) for _ in range(3)]
+    with opened(made) as further:
+        assert further.recv(1) == b""
+    open_ones.pop().close()
+    deadline = time.monotonic() + LONGEST_S
+    while time.monotonic() < deadline:  # until the server has noticed that one is gone
+        try:
+            if get(made).status == 200:
+                break
+        except (http.client.HTTPException, OSError):
+            time.sleep(0.01)
+    else:
+        pytest.fail("nobody is let in")
+    for each in open_ones:
+        each.close()

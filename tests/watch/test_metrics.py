@@ -112,8 +112,8 @@ def test_what_is_not_known_is_not_told():
 
 def test_batches_are_counted_up_to_the_bound_of_their_class():
     counters = Counters()
-    for bound in SECONDS:
-        counters.count(BatchRecord(0, 0, 0, bound))
+    for batch_id, bound in enumerate(SECONDS):
+        counters.count(BatchRecord(batch_id, 0, 0, bound))
     assert counters.by_seconds == [1] * len(SECONDS) + [0]
 
 

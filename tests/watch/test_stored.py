@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -109,6 +110,15 @@ def test_words_that_fail_end_no_run(tmp_path, log):
 
     log.write(broken)
     assert "ValueError: no words" in json.dumps(read_run(tmp_path).sections)
+
+
+def test_a_file_whose_name_is_in_another_encoding_ends_no_run(tmp_path, log):
+    told = "caf\udce9.yml cannot be read"
+    log.add(replace(batch(0), lines=(told,)))
+    log.write(lambda: replace(view(), sections=(Section("", (Text(told),)),)))
+    stored = read_run(tmp_path)
+    assert stored.batches[0].lines == ("caf?.yml cannot be read",)
+    assert "caf?.yml cannot be read" in json.dumps(stored.sections)
 
 
 def test_a_place_that_is_full_ends_no_run(tmp_path, log, monkeypatch):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from eddyline.joins.grid_loop import plain_grid
 from eddyline.joins.plan import COMPONENT
 from eddyline.runtime.order_pin import best_order
-from eddyline.runtime.pins import Advice, AsItStands, Pinnable
+from eddyline.runtime.pins import Advice, AsItStands, Pinnable, are_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -77,7 +77,7 @@ class PipelinePin(Pinnable):
     def is_possible(self, plan: Any) -> bool:
         """Return whether it has every other input once, without a Cartesian product."""
         graph = self.join.graph
-        if not isinstance(plan, list | tuple) or len(plan) != len(graph.inputs) - 1:
+        if not are_names(plan) or len(plan) != len(graph.inputs) - 1:
             return False
         return all(each in graph.inputs for each in plan) and graph.is_legal(self.name, plan)
 

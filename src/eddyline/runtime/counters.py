@@ -30,6 +30,8 @@ class Counters(msgspec.Struct):
     """Batches by the class of their wall time; the last takes longer than all ``SECONDS``."""
     ended_at: float = 0.0
     """End of the newest batch (seconds since the epoch; 0: none has run)."""
+    last_batch: int = -1
+    """The newest batch that is counted; -1 if none is."""
     n_failures: int = 0
     """Batches that failed."""
     plan_changes: dict[str, int] = {}
@@ -43,7 +45,10 @@ class Counters(msgspec.Struct):
         return sum(self.by_seconds)
 
     def count(self, record: BatchRecord) -> None:
-        """Count a batch."""
+        """Count a batch, once: also where it runs again and what was learned was dropped."""
+        if record.batch_id <= self.last_batch:
+            return
+        self.last_batch = record.batch_id
         self.n_rows += record.n_rows
         self.n_kept += record.n_kept
         self.seconds += record.seconds

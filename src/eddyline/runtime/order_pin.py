@@ -8,7 +8,7 @@ import numpy as np
 
 from eddyline.ordering.a_greedy import AGreedyOptions
 from eddyline.ordering.matrix_view import expected_cost_ns
-from eddyline.runtime.pins import Advice, Pinnable
+from eddyline.runtime.pins import Advice, Pinnable, are_names
 
 if TYPE_CHECKING:
     from eddyline.runtime.order_loop import OrderLoop
@@ -37,9 +37,7 @@ class OrderPin(Pinnable):
 
     def is_possible(self, plan: Any) -> bool:
         """Return whether it has every filter once."""
-        return isinstance(plan, list | tuple) and sorted(map(str, plan)) == sorted(
-            self.loop.filter_ids
-        )
+        return are_names(plan) and sorted(plan) == sorted(self.loop.filter_ids)
 
     def adopt(self, plan: list[str]) -> None:
         """Put another order in force."""

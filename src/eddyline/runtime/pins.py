@@ -155,7 +155,7 @@ class OneOf(Pinnable):
 
     def is_possible(self, plan: Any) -> bool:
         """Return whether it is one of the plans."""
-        return plan in self.plans
+        return isinstance(plan, str) and plan in self.plans
 
     def adopt(self, plan: str) -> None:
         """Put another plan in force."""
@@ -186,7 +186,12 @@ class AsItStands(Pinnable):
 
     def is_possible(self, plan: Any) -> bool:
         """Return whether it is the plan in force."""
-        return bool(plan == self.plan)
+        return type(plan) is type(self.plan) and bool(plan == self.plan)
+
+
+def are_names(plan: Any) -> bool:
+    """Return whether a plan of any type is a list of texts, as orders are."""
+    return isinstance(plan, list | tuple) and all(isinstance(each, str) for each in plan)
 
 
 class Pin(msgspec.Struct, frozen=True):
@@ -243,6 +248,7 @@ class Pins:
         """
         for component, plan in plans.items():
             targets[component].check(plan)
+        plans = {name: msgspec.to_builtins(plan) for name, plan in plans.items()}  # kept as it is
         self._save({**self._pins, **{name: Pin(each, batch_id) for name, each in plans.items()}})
         entries = []
         for component, plan in plans.items():

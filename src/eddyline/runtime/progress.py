@@ -12,6 +12,7 @@ import msgspec
 
 from eddyline.data.durable_files import replace_file
 from eddyline.data.line_files import append, go_on_with, joined, whole_lines
+from eddyline.data.plain_json import encoded
 from eddyline.errors import StateError
 from eddyline.runtime.records import BatchRecord, Counting, Numbers, coarser
 
@@ -145,7 +146,7 @@ def line_of(record: BatchRecord) -> bytes:
         dict(record.kept_by),
         record.first_began_at,
     )
-    return msgspec.json.encode(line, enc_hook=str)
+    return encoded(line)
 
 
 def read_progress(path: Path) -> list[BatchRecord]:

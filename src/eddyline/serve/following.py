@@ -15,7 +15,7 @@ from eddyline.serve.source import key_of
 from eddyline.watch.formatting import ratio
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from eddyline.runtime.records import BatchRecord
     from eddyline.serve.failures import Failure
@@ -187,8 +187,14 @@ class Following:
         self._looked_at = 0.0
 
     def note(self) -> None:
-        """Keep the runs that there are now, without asking them anything."""
-        for run in self._source.runs():
+        """Keep the runs that there are now, without asking them anything.
+
+        Those that are known stay where the source cannot tell, such as of folders that go.
+        """
+        found: Sequence[WatchedRun] = ()
+        with contextlib.suppress(Exception):
+            found = self._source.runs()
+        for run in found:
             key = key_of(run)
             if key not in self._followed or self._followed[key].run is not run:
                 self._followed[key] = Followed(run, self._clock)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from eddyline.data.plain_json import writable
 from eddyline.runtime.pins import BY_PERSON
 from eddyline.runtime.records import Counting, Numbers
 from eddyline.serve.cells import cells, spark_line
@@ -227,8 +228,7 @@ class Pages:
 
     def render(self, template: str, /, **context: Any) -> str:
         """Return a page of a template."""
-        text: str = self._templates.get_template(template).render(**context)
-        return text
+        return writable(self._templates.get_template(template).render(**context))
 
 
 class _Journal:

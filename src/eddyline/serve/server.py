@@ -57,7 +57,9 @@ class Server:
         package("starlette", NEEDS)
         package("jinja2", NEEDS)
         package("plotly.offline", NEEDS)
-        from eddyline.serve.app import Page, application  # noqa: PLC0415 - needs Starlette
+        # These need the packages.
+        from eddyline.serve.app import Page, application  # noqa: PLC0415
+        from eddyline.serve.connections import BoundedProtocol  # noqa: PLC0415
 
         host, self.port = listener.getsockname()[:2]
         self.host = f"[{host}]" if ":" in host else host
@@ -69,6 +71,7 @@ class Server:
             log_level="critical",
             access_log=False,
             lifespan="on",
+            http=BoundedProtocol,
             ws="none",
             server_header=False,
             timeout_graceful_shutdown=2,

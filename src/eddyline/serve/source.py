@@ -62,5 +62,5 @@ class RunSource(Protocol):
 
 def key_of(run: WatchedRun) -> str:
     """Return what names a run in addresses; the same after a restart of the server."""
-    named = f"{run.name}\0{run.place}".encode()
+    named = f"{run.name}\0{run.place}".encode("utf-8", "surrogatepass")
     return hashlib.blake2b(named, digest_size=6).hexdigest()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from eddyline.data.durable_files import replace_file
+from eddyline.data.plain_json import encoded
 from eddyline.errors import StateError
 from eddyline.runtime.checkpoint import JOURNAL, PROGRESS, VIEW, own_folder, read_format
 from eddyline.runtime.journal import read_entries
@@ -99,7 +100,7 @@ def save_view(
         dict(view.settings),
         sections_json(view.sections),
     )
-    replace_file(path, msgspec.json.encode(stored, enc_hook=str))
+    replace_file(path, encoded(stored))
 
 
 def read_run(folder: str | Path) -> StoredRun:

@@ -10,6 +10,7 @@ import html
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from eddyline.data.plain_json import writable
 from eddyline.errors import PluginError
 from eddyline.watch.html.parts import package, templates
 from eddyline.watch.html.report import MAX_ITEMS, MAX_ROWS, NEEDS
@@ -43,7 +44,7 @@ def fragment(title: str, sections: Sequence[Section], *, steps: Sequence[str] = 
         max_rows=MAX_ROWS,
         max_items=MAX_ITEMS,
     )
-    return made
+    return writable(made)
 
 
 def _without_figures(section: Section) -> Section:

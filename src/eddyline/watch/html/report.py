@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from eddyline.data.plain_json import writable
 from eddyline.errors import SourceError
 from eddyline.watch.formatting import count, finite, one_line, out_of, per_second
 from eddyline.watch.html.figures import MAX_MARKS
@@ -92,7 +93,7 @@ def _file_names(views: Sequence[RunView]) -> list[str]:
 def _written(target: Path, text: str) -> Path:
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(text, encoding="utf-8")
+        target.write_text(writable(text), encoding="utf-8")
     except OSError as error:
         msg = f"cannot write the report to {str(target)!r}: {error}"
         raise SourceError(msg, path=str(target)) from error
