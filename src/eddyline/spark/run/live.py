@@ -94,7 +94,7 @@ class LiveRun:
         self.run.adapt(component=component)
 
     def stop(self) -> None:
-        """Stop the run once the batch that is written is done."""
+        """Stop the run; a batch that is under way is interrupted."""
         self.run.stop()
 
 
