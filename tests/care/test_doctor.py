@@ -33,6 +33,7 @@ def levels(findings):
 def sound(monkeypatch):
     """A machine without a fault, whatever this one is."""
     monkeypatch.setattr(machine.java, "problem", lambda: None)
+    monkeypatch.setattr(machine.java, "in_use", lambda: ("/opt/java", 17))
     monkeypatch.setattr(machine.shutil, "disk_usage", lambda _: Usage(0, 0, 100 << 30))
     monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
 
@@ -41,7 +42,7 @@ def test_a_sound_machine(sound):
     found = check_machine()
     assert is_fine(found), [each for each in found if each.level == "error"]
     known = levels(found)
-    assert re.match(r"\d+ \(.*java\)", said_of(found, "Java", "ok"))
+    assert said_of(found, "Java", "ok") == "17 (/opt/java)"
     assert known["Python"] == known["Java"] == known["pyspark"] == known["Arrow"] == "ok"
 
 
@@ -55,6 +56,18 @@ def test_a_place_that_cannot_be_written(sound, monkeypatch, tmp_path):
     monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{tmp_path},{tmp_path / 'gone'}")
     found = [each.level for each in check_machine() if each.what == "temporary files"]
     assert found == ["ok", "error"]
+
+
+def test_extras_that_are_there_and_how_to_get_others(sound, monkeypatch):
+    assert re.fullmatch(
+        r"[a-z, ]*metrics, report, serve[a-z, ]*", said_of(check_machine(), "extras", "ok")
+    )
+    installed = machine._installed
+    gone = {"prometheus-client", "grpcio"}  # the second is asked for by an extra of pyspark
+    monkeypatch.setattr(machine, "_installed", lambda n: None if n in gone else installed(n))
+    said = said_of(check_machine(), "extras", "ok")
+    assert said.endswith("; for more: pip install 'eddyline[connect,metrics]'")
+    assert "serve" in said.partition(";")[0]
 
 
 def test_no_java(sound, monkeypatch):
@@ -210,7 +223,7 @@ def call(*arguments):
 def test_the_command_says_each_thing_on_a_line(sound, checkpoint):
     done = call(checkpoint)
     assert done.exit_code == 0, done.output
-    assert "ok       Java: found" in done.output
+    assert "ok       Java: 17 (/opt/java)" in done.output
     assert "warning  checkpoint: last run: the last run failed" in done.output
 
 

@@ -30,6 +30,9 @@ FEW_BYTES, TOO_FEW_BYTES = 2 << 30, 100 << 20
 OLD_FORMAT = "ARROW_PRE_0_15_IPC_FORMAT"
 """Variable that has Arrow write as it did in 2019."""
 
+FOR_DEVELOPERS = {"dev", "docs", "release"}
+"""Extras that nobody needs who only runs queries."""
+
 
 def check_machine() -> list[Finding]:
     """Look at everything that a run needs, but for its checkpoint."""
@@ -37,6 +40,7 @@ def check_machine() -> list[Finding]:
         _python(),
         _java(),
         *_packages(metadata.requires("eddyline") or ()),
+        _extras(metadata.metadata("eddyline").get_all("Provides-Extra") or ()),
         *_arrow(),
         *(room("temporary files", folder) for folder in temporary_folders()),
         *_environment(),
@@ -91,6 +95,31 @@ def _packages(requirements: Sequence[str]) -> Iterator[Finding]:
         found = _package(needed)
         if found.level != "ok":
             yield Finding(found.what, "warning", f"{found.said} (it is optional)")
+
+
+def _extras(names: Sequence[str]) -> Finding:
+    """Say which extras can be used, and how to get the others."""
+    of_users = sorted(set(names) - FOR_DEVELOPERS)
+    missing = [each for each in of_users if _lacks("eddyline", each)]
+    found = ", ".join(each for each in of_users if each not in missing) or "none"
+    more = f"; for more: pip install 'eddyline[{','.join(missing)}]'" if missing else ""
+    return Finding("extras", "ok", f"{found}{more}")
+
+
+def _lacks(package: str, extra: str) -> bool:
+    """Tell whether a package misses something that one of its extras needs."""
+    every = map(Requirement, metadata.requires(package) or ())
+    needed = [
+        each
+        for each in every
+        if each.marker is not None
+        and each.marker.evaluate({"extra": extra})
+        and not each.marker.evaluate({"extra": ""})
+    ]
+    return any(
+        _installed(each.name) is None or any(_lacks(each.name, inner) for inner in each.extras)
+        for each in needed
+    )
 
 
 def _package(needed: Requirement) -> Finding:

@@ -32,7 +32,7 @@ class Steerable(Protocol):
         ...
 
     def stop(self) -> None:
-        """Stop the run once the batch that is written is done."""
+        """Stop the run; a batch that is under way is interrupted."""
         ...
 
 
@@ -88,7 +88,8 @@ HANDS = {
     ),
     "stop": Hand(
         "Stop the run",
-        "The run stops. From its checkpoint it goes on where it was when somebody starts it again.",
+        "The run stops, in the middle of a batch if one is under way. From its checkpoint it goes "
+        "on where it was when somebody starts it again: that batch then runs again.",
         is_of_plans=False,
     ),
 }

@@ -103,7 +103,7 @@ class LiveRun:
         self.run.steering.change_rules(change)
 
     def stop(self) -> None:
-        """Stop the run once the batch that is written is done."""
+        """Stop the run; a batch that is under way is interrupted."""
         self.run.stop()
 
 
