@@ -102,6 +102,7 @@ def test_by_keyboard_alone(open_page):
     tab.keyboard.press("Tab")
     expect(tab.locator(".skip")).to_be_focused()
     tab.keyboard.press("Enter")
+    tab.wait_for_function("document.activeElement.id === 'main'")
     tab.keyboard.press("Tab")
     expect(tab.get_by_role("link", name="attacks")).to_be_focused()
     outline = "getComputedStyle(document.activeElement).outlineStyle"
