@@ -215,10 +215,14 @@ def test_a_join_of_two_views_of_the_same_entities(segments):
 
 def test_a_join_of_other_sources_agrees_with_one_of_the_same(spark, segments, tmp_path):
     segments.write.parquet(str(tmp_path / "kept"))
+    written = spark.read.parquet(str(tmp_path / "kept"))
+    assert written.where("origin = lo").isEmpty()
+    assert not written.where("origin IS NULL").isEmpty()
     kept = el.models.read(str(tmp_path / "kept"))
     assert kept.keys == ("ship",)
     assert kept.attributes == ("x", "y")
     assert kept.to_df().exceptAll(segments.to_df()).isEmpty()
+    assert segments.to_df().exceptAll(kept.to_df()).isEmpty()
     same = segments.join(segments.select(z="x + y"), "left.x < right.z - 100")
     other = segments.join(kept.select(z="x + y"), "left.x < right.z - 100")
     assert same.to_df().count() == other.to_df().count() > 0

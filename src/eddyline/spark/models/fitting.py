@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.types import (
     ArrayType,
     BooleanType,
@@ -153,7 +154,8 @@ def read(source: str | DataFrame) -> Segments:
 
     Args:
         source: a path of parquet files, read by the active session, or a DataFrame with the columns
-            of ``Segments.to_df``; columns that are none of these are keys.
+            of ``Segments.to_df``, where an ``origin`` that is NULL is ``lo``; columns that are none
+            of these are keys.
 
     Raises:
         QueryError: a column is missing, or of another type.
@@ -173,7 +175,8 @@ def read(source: str | DataFrame) -> Segments:
     layout = Layout.of(frame.columns)
     _check_types(frame, layout)
     shape = Shape(layout.keys, layout.attributes)
-    return Segments(Graph.of(Source(frame, shape)))
+    whole = frame.withColumn("origin", F.coalesce("origin", "lo"))
+    return Segments(Graph.of(Source(whole, shape)))
 
 
 def _options(given: Mapping[str, Any], max_gap: Any) -> FitOptions:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import functions as F
+
 from eddyline.errors import NotSupportedError, QueryError
 from eddyline.models import steps
 from eddyline.models.bounds import Bound
@@ -66,8 +68,11 @@ class Segments:
 
     @property
     def write(self) -> DataFrameWriter:
-        """Spark's writer of the segments, such as ``segments.write.parquet(path)``."""
-        return self.to_df().write
+        """Spark's writer of the segments, such as ``segments.write.parquet(path)``.
+
+        Columns are those of ``to_df``; ``origin`` is NULL where it is ``lo``, which takes no room.
+        """
+        return self.to_df().withColumn("origin", F.nullif("origin", "lo")).write
 
     def persist(self) -> Segments:
         """Return the same segments, which Spark keeps once they have been computed."""
