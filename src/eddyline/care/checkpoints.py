@@ -48,7 +48,7 @@ def last_batches(checkpoint: Path) -> tuple[int, int]:
 
 def _last(folder: Path) -> int:
     names = (path.name for path in folder.glob("*"))
-    return max((int(name) for name in names if name.isdigit()), default=-1)
+    return max((int(name) for name in names if name.isdecimal()), default=-1)
 
 
 def _name(checkpoint: Path, common: Path) -> str:
