@@ -78,6 +78,15 @@ def test_a_checkpoint_that_is_damaged_is_packed_as_far_as_it_can_be_read(checkpo
         assert json.loads(archive.read("files.json"))
 
 
+def test_files_that_lead_nowhere_are_left_out(checkpoint, tmp_path):
+    odd = checkpoint / "spark" / "offsets" / "²"
+    odd.symlink_to(odd)
+    with zipfile.ZipFile(write_bundle(checkpoint, tmp_path / "b.zip")) as archive:
+        names = {each["name"] for each in json.loads(archive.read("files.json"))}
+    assert "spark/offsets/1" in names
+    assert "spark/offsets/²" not in names
+
+
 def test_several_queries_are_folders(checkpoint, tmp_path):
     with zipfile.ZipFile(write_bundle(checkpoint.parent, tmp_path / "b.zip")) as archive:
         assert "ckpt/run.json" in archive.namelist()

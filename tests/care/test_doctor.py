@@ -171,6 +171,16 @@ def test_files_of_any_shape_are_told_of(checkpoint, name, content):
     assert not is_fine(check_checkpoint(checkpoint))
 
 
+def test_pinned_plans_that_cannot_be_read_stop_the_next_start(checkpoint):
+    assert said_of(check_checkpoint(checkpoint), "checkpoint: pinned plans", "ok") == "none"
+    path = checkpoint / "eddyline" / "pins.json"
+    path.write_text('{"native": {"plan": ["b", "a"], "batch_id": 3}}')
+    assert said_of(check_checkpoint(checkpoint), "checkpoint: pinned plans", "ok") == "1"
+    path.write_text("{")
+    said = said_of(check_checkpoint(checkpoint), "checkpoint", "error")
+    assert "move the file away to adapt again" in said
+
+
 def test_state_that_is_behind_the_batches(checkpoint):
     (checkpoint / "spark" / "commits" / "2").write_text("v1")
     said = said_of(check_checkpoint(checkpoint), "checkpoint: state", "error")

@@ -254,3 +254,12 @@ def test_runs_stay_where_their_source_cannot_tell_for_a_while():
     later = Following(source, lambda: NOW)
     assert later.look() == {}
     assert [each.name for each in following.known()] == ["caf\udce9", "other"]
+
+
+def test_a_run_whose_name_is_known_later_is_one_run():
+    run = FakeRun("folder", place="/data/folder")
+    following = Following(FakeRuns(run, FakeRun("folder")), lambda: NOW)
+    following.note()
+    run.name = "attacks"
+    following.note()
+    assert sorted(each.name for each in following.known()) == ["attacks", "folder"]

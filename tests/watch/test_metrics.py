@@ -94,6 +94,15 @@ def test_queries_share_a_metric_and_those_that_run_together_are_told_once():
     assert prometheus_text([]) == b""
 
 
+@pytest.mark.parametrize(
+    "name", ['a"b\\c\nd', "a\r\nb}{", "\u202eabc", "", "\x00\x1b", "x" * 10_000]
+)
+def test_any_name_is_a_label(name):
+    found = values(prometheus_text([Measured(name), Measured("caf\udce9")]))
+    assert found["eddyline_running", ("query", name)] == 1
+    assert found["eddyline_running", ("query", "caf?")] == 1
+
+
 def test_names_and_units_keep_to_the_conventions():
     for kind in KINDS:
         assert kind.name.endswith("_total") == (kind.type == "counter")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import platform
 import zipfile
 from dataclasses import replace
@@ -180,12 +182,10 @@ def _manifests(folder: Path) -> Any:
 
 def _files(checkpoint: Path) -> list[dict[str, Any]]:
     found = []
-    for path in sorted(checkpoint.rglob("*"))[:MAX_FILES]:
-        try:
+    paths = sorted(Path(name, each) for name, _, names in os.walk(checkpoint) for each in names)
+    for path in paths[:MAX_FILES]:
+        with contextlib.suppress(OSError):  # such as of a file that a run has removed meanwhile
             stat = path.stat()
-        except FileNotFoundError:
-            continue  # a run goes on
-        if path.is_file():
             name = path.relative_to(checkpoint).as_posix()
             found.append({"name": name, "bytes": stat.st_size, "changed_at": stat.st_mtime})
     return found

@@ -12,6 +12,7 @@ from eddyline.care.machine import room
 from eddyline.errors import StateError
 from eddyline.runtime.checkpoint import (
     LEARNED,
+    PINS,
     SPARK,
     STATE,
     find_runs,
@@ -19,6 +20,7 @@ from eddyline.runtime.checkpoint import (
     read_format,
 )
 from eddyline.runtime.journal import n_left_out
+from eddyline.runtime.pins import Pins
 from eddyline.runtime.records import n_batches
 from eddyline.runtime.snapshot import FORMAT as LEARNED_FORMAT
 from eddyline.runtime.snapshot import Head
@@ -48,7 +50,7 @@ def last_batches(checkpoint: Path) -> tuple[int, int]:
 
 def _last(folder: Path) -> int:
     names = (path.name for path in folder.glob("*"))
-    return max((int(name) for name in names if name.isdigit()), default=-1)
+    return max((int(name) for name in names if name.isdecimal()), default=-1)
 
 
 def _name(checkpoint: Path, common: Path) -> str:
@@ -61,6 +63,7 @@ def _check(checkpoint: Path, name: str) -> Iterator[Finding]:
     yield from _tried(name, lambda: _format(checkpoint, name))
     yield from _tried(name, lambda: _history(checkpoint, name))
     yield from _learned(checkpoint, name)
+    yield from _tried(name, lambda: _pinned(checkpoint, name))
     yield from _batches(checkpoint, name)
     yield from _tried(name, lambda: _state(checkpoint, name))
 
@@ -110,6 +113,11 @@ def _learned(checkpoint: Path, name: str) -> Iterator[Finding]:
         yield Finding(what, "warning", said)
     else:
         yield Finding(what, "ok", f"format {found.format}, after batch {found.batch_id}")
+
+
+def _pinned(checkpoint: Path, name: str) -> Iterator[Finding]:
+    n = len(Pins(own_folder(checkpoint) / PINS))
+    yield Finding(f"{name}: pinned plans", "ok", count(n) if n else "none")
 
 
 def _batches(checkpoint: Path, name: str) -> Iterator[Finding]:

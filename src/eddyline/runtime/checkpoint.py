@@ -24,6 +24,9 @@ JOURNAL, PROGRESS, VIEW = "journal.jsonl", "progress.jsonl", "view.json"
 LEARNED, STATE = "state.json", "state"
 """What was learned, and the folder of durable state."""
 
+PINS = "pins.json"
+"""Plans that a person has pinned; no file if there are none."""
+
 FORMAT_FILE = "format.json"
 """The version of the format of a checkpoint, and who wrote it."""
 

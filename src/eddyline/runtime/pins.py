@@ -229,6 +229,9 @@ class Pins:
         self._waiting = set(self._pins)
         """Components whose plan is put in force by the next micro-batch."""
 
+    def __len__(self) -> int:
+        return len(self._pins)
+
     def pin(
         self, targets: Mapping[str, Pinnable], plans: Mapping[str, Any], batch_id: int
     ) -> list[JournalEntry]:

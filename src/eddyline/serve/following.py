@@ -198,6 +198,10 @@ class Following:
             key = key_of(run)
             if key not in self._followed or self._followed[key].run is not run:
                 self._followed[key] = Followed(run, self._clock)
+        # A checkpoint without a view has the name of its folder, and then that of its query.
+        others = [key for key, each in self._followed.items() if key_of(each.run) != key]
+        for key in others:
+            del self._followed[key]
 
     def known(self) -> list[Followed]:
         """Return the runs as they were at the last look, or note."""
@@ -217,4 +221,4 @@ class Following:
                 # What one run cannot tell must not hide the others; it stands as it was known.
                 with contextlib.suppress(Exception):
                     each.refresh()
-        return self._followed
+        return dict(self._followed)  # who asked is another thread

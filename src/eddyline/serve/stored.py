@@ -116,7 +116,7 @@ class StoredWatch:
         with contextlib.suppress(StateError):
             own = own_folder(self.folder)
             for name in (JOURNAL, PROGRESS, VIEW):
-                with contextlib.suppress(FileNotFoundError):
+                with contextlib.suppress(OSError):
                     stat = (own / name).stat()
                     found.append((stat.st_mtime_ns, stat.st_size))
         return tuple(found)

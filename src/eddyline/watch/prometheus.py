@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from eddyline.data.plain_json import writable
 from eddyline.errors import PluginError
 from eddyline.watch.metrics import KINDS
 
@@ -47,7 +48,7 @@ class _Collector:
     def __init__(self, metrics: Iterable[Metric]) -> None:
         self._by_kind: dict[MetricKind, dict[tuple[str, ...], Metric]] = {}
         for each in metrics:
-            values = tuple(each.labels.values())
+            values = tuple(map(writable, each.labels.values()))
             self._by_kind.setdefault(each.kind, {}).setdefault(values, each)
 
     def collect(self) -> Iterator[Any]:

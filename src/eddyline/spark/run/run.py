@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from eddyline.errors import EddylineError, OptionError, QueryError, StateError
 from eddyline.registry import unknown
-from eddyline.runtime.checkpoint import LEARNED, STATE
+from eddyline.runtime.checkpoint import LEARNED, PINS, STATE
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.pins import BY_PERSON
 from eddyline.runtime.records import BatchRecord
@@ -85,7 +85,7 @@ class Run(RunFace):
         self.chain = self._chain()
         self._log = RunLog(self._files.own, is_kept=not self._files.is_temporary)
         self.steering = Steering(
-            self._files.own / "pins.json",
+            self._files.own / PINS,
             chain=lambda: self.chain,
             note=self._noted,
             last_batch=lambda: self._last_batch,

@@ -240,4 +240,4 @@ def last_commit(folder: Path | None) -> int:
     commits = None if folder is None else folder / "spark" / "commits"
     if commits is None or not commits.exists():
         return -1
-    return max((int(path.name) for path in commits.iterdir() if path.name.isdigit()), default=-1)
+    return max((int(path.name) for path in commits.iterdir() if path.name.isdecimal()), default=-1)
