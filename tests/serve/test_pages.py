@@ -77,8 +77,11 @@ def test_the_plan_in_force_stands_in_the_words_of_its_operator(page):
         sections=(Section("", wordings=words),),
         history=History((BatchRecord(0, 10, 1, 0.5, 0.0, (order, ClockRecord(3))),)),
     )
-    text = shown(page, FakeRun(view=view))
+    run = SteeredRun(view=view)
+    client = page(run, controls=True)
+    text = client.get(path_of(run)).text
     assert "first of all b" in text
+    assert "first of all a" in client.get(f"{path_of(run)}/pin").text
     assert "clock" not in text, "it has no plan, no cost and no state"
 
 

@@ -53,13 +53,18 @@ RANKS = {"bad": 0, "look": 1, "good": 2, "past": 3}
 
 EVENTS = {
     "adapt": "adapts again",
+    "caches": "took other caches",
+    "crossings": "crosses to Python in another way",
     "drop_state": "let go of what was learned before",
     "left_out": "counted older decisions only",
     "order": "took another order",
     "pin": "was pinned",
+    "place": "does its work in another place",
     "restore": "went on with what was learned before",
+    "routes": "tells other classes of rows apart",
     "rules": "were changed",
     "sample": "kept its order: a sample confirmed it",
+    "sharing": "shares its work in another way",
     "stale": "let go of evidence",
     "stop": "was stopped",
 }
@@ -219,7 +224,9 @@ class Pages:
         """
         plans: list[tuple[str, str]] = []
         if HANDS[name].is_of_plans and isinstance(run.run, Steerable):
-            plans = [(each, plan_text(plan)) for each, plan in run.run.plans().items()]
+            words = wordings_of(self.views.of(run).sections)
+            found = run.run.plans().items()
+            plans = [(each, _plan_in_words(each, plan, words)) for each, plan in found]
         return self.render("hand.html", run=run, name=name, hand=HANDS[name], plans=plans)
 
     def problem(self, title: str, text: str) -> str:
@@ -268,13 +275,18 @@ def _plans(run: Followed, wordings: Wordings) -> Table | None:
     rows = []
     for each in newest.operators:
         said = each.numbers(newest.n_rows) if isinstance(each, Counting) else Numbers()
-        words = wordings.get((each.component, IN_FORCE), Wording()).plan or plan_text
-        plan = "" if each.plan is None else words(each.plan)
+        plan = "" if each.plan is None else _plan_in_words(each.component, each.plan, wordings)
         levels = [said.levels.get(name) for name in LEVELS]
         if plan or any(level is not None for level in levels):  # a clock has nothing to show here
             rows.append((each.component, plan, said.sums.get("n_rows") or None, *levels))
     table = known(Table(PLANS, tuple(rows)))
     return table if rows and isinstance(table, Table) else None
+
+
+def _plan_in_words(component: str, plan: Any, wordings: Wordings) -> str:
+    """Write the plan in force of a component, in the words of its operator if it has any."""
+    write = wordings.get((component, IN_FORCE), Wording()).plan or plan_text
+    return write(plan)
 
 
 def _tiles(sections: Sequence[Section]) -> list[Tile]:
