@@ -39,7 +39,7 @@ PYTEST := env -u PYTHONDONTWRITEBYTECODE $(RUN) -m pytest --numprocesses 2 --dis
 test: java $(STAMP)  ## Run the tests of every room but the large ones; a few minutes on two cores.
 	@$(PYTEST) -m "not large"
 
-test-all: java $(STAMP)  ## Run all tests: kills, large and drawn ones with more examples; some 20 minutes.
+test-all: java $(STAMP)  ## Run all tests: kills, large and drawn ones with more examples; some 40 minutes.
 	@$(PYTEST) --hypothesis-profile all
 
 lint: $(STAMP)  ## Check style, imports between rooms, and formatting.
