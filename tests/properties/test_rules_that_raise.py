@@ -148,7 +148,7 @@ def test_the_error_says_what_to_do():
     with pytest.raises(PredicateError) as caught:
         fired(program, plan_of(program), [row])
     assert str(caught.value) == (
-        "rule 'big': n + 1 raises on the row {'n': 1}, on which the rule hangs (it can overflow); "
+        "rule 'big': n + 1 raises on the row {'n': 1}, on which it hangs (it can overflow); "
         "use try_add, or add a condition that is false for such rows"
     )
     assert caught.value.facts == {"rule": "big", "expression": "n + 1", "row": {"n": 1}}
