@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from eddyline.models import fitting_kernels as kernels
 from eddyline.models.bounds import Bound, FitOptions
 from eddyline.models.fitting import FitReport, fit, fit_part
+from eddyline.models.least_squares_kernels import polynomial_of
 from tests.models.drawn_rows import METHODS, Rows, drawn_rows
 
 SECOND = 1_000_000
@@ -348,3 +349,12 @@ def test_a_report_can_be_shown():
         "3 rows in 1 segment, 3.0 rows each; runs by fitter: linear 1; "
         "1 row without a value; 1 value lost to a greater one at the same instant"
     )
+
+
+def test_a_quadratic_leaves_nothing_of_what_stood_in_its_room_before():
+    times = np.arange(0, 8_000_000, 1_000_000)
+    mid = (times / 1e6) ** 2
+    coefs = np.full(5, 7.0)
+    assert polynomial_of(2, times, mid, np.full(8, 0.5), np.empty((8, 16)), coefs)
+    np.testing.assert_allclose(coefs, [0.0, 0.0, 1.0, 0.0, 0.0], atol=1e-9)
+    assert not coefs[3:].any()

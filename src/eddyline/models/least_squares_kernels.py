@@ -37,11 +37,11 @@ def polynomial_of(
     Returns:
         Whether the polynomial passes all intervals.
     """
+    coefs[:] = 0.0  # there may be room for more than the degree asks for
     if degree == 2 and quadratic_of(times, mid, coefs):
         shift = balance(2, times, mid, reach, coefs)
         coefs[0] += shift
         return not np.isnan(shift)
-    coefs[:] = 0.0
     half = 0.5 * np.float64(times[-1] - times[0])
     n, base = sums(degree, times, mid, half, work)
     if n == 0:
