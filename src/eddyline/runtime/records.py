@@ -104,13 +104,16 @@ class OrderRecord:
         """Return the rows that the order met in a batch of so many; 0 where nobody counts them."""
         return self.n_rows or (n_rows if self.meets_all else 0)
 
+    def saved_s(self, n_rows: int) -> float:
+        """Return the work that the order saved in a batch of so many rows (s; nan: unknown)."""
+        met = self.rows_met(n_rows)
+        return met * (self.as_written_ns - self.cost_ns) / 1e9 if met else math.nan
+
     def numbers(self, n_rows: int) -> Numbers:
         """Return its work, the expected costs, and what the order saved (``saved_s``)."""
-        met = self.rows_met(n_rows)
-        sums = {"n_rows": met, "n_evaluations": self.n_evaluations}
-        saved_s = met * (self.as_written_ns - self.cost_ns) / 1e9
+        sums = {"n_rows": self.rows_met(n_rows), "n_evaluations": self.n_evaluations}
         costs = {"cost_ns": self.cost_ns, "as_written_ns": self.as_written_ns}
-        return Numbers(_known({**sums, "saved_s": saved_s}), _known(costs))
+        return Numbers(_known({**sums, "saved_s": self.saved_s(n_rows)}), _known(costs))
 
     def with_earlier(self, earlier: OrderRecord, share: float) -> OrderRecord:
         """Return one record for several batches: work adds up, costs are means over rows."""

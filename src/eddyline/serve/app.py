@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qs
 
 import anyio
 from anyio import to_thread
@@ -26,7 +25,8 @@ from eddyline.serve.guard import Guarded
 from eddyline.serve.hands import HANDS, Steerable
 from eddyline.serve.pages import NEEDS, Pages
 from eddyline.serve.rule_forms import RuleForms
-from eddyline.watch.html.parts import package
+from eddyline.serve.sent import fields_of
+from eddyline.watch.optional import package
 from eddyline.watch.prometheus import CONTENT_TYPE, Measured, prometheus_text
 
 if TYPE_CHECKING:
@@ -181,10 +181,10 @@ class Page:
         run = self.following.look_back(request.path_params["key"])
         if run is None or not isinstance(run.run, Steerable):
             return self._problem("Not found", "No run at this address can be changed.", 404)
-        if int(request.headers.get("content-length") or MOST_BYTES) >= MOST_BYTES:
+        asked = await fields_of(request, MOST_BYTES)
+        if asked is None:
             return self._problem("Not understood", "The request is too long.", 413)
-        asked = parse_qs((await request.body()).decode("utf-8", "replace"))
-        component = asked.get("component", [""])[0] or None
+        component = asked.get("component") or None
         try:
             await to_thread.run_sync(partial(HANDS[name].do, name, run.run, component))
         except EddylineError as error:

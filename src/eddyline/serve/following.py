@@ -64,10 +64,7 @@ def work_of(record: BatchRecord) -> Work:
         if {"cost_ns", "as_written_ns"} <= each.levels.keys()
     ]
     n_rows = sum(rows for rows, _, _ in costs)
-    # Where nobody counts the rows that an order met, what it saved is not known.
-    saved = [
-        each.sums["saved_s"] for each in said if "saved_s" in each.sums and each.sums.get("n_rows")
-    ]
+    saved = [each.sums["saved_s"] for each in said if "saved_s" in each.sums]
     return Work(
         n_kept=round(sum(each.levels.get("n_kept", 0) for each in said)),
         n_bytes=round(sum(each.levels.get("n_bytes", 0) for each in said)),

@@ -16,7 +16,8 @@ from eddyline.serve.hands import HANDS, Steerable, rules_of
 from eddyline.serve.health import health
 from eddyline.serve.views import Views
 from eddyline.watch.formatting import IN_FORCE, Wording, count, plan_text
-from eddyline.watch.html.parts import Figures, package, templates, told, wordings_of
+from eddyline.watch.html.parts import MAX_ITEMS, MAX_ROWS, Figures, templates, told, wordings_of
+from eddyline.watch.optional import package
 from eddyline.watch.sections import Facts, Figure, Line, Section, Table, columns, known
 from eddyline.watch.series import points_of
 
@@ -32,12 +33,6 @@ if TYPE_CHECKING:
 
 NEEDS = ("the page", "serve")
 """What needs the optional packages, and the extra that has them."""
-
-MAX_ROWS = 30
-"""Rows of a table: of more, the rest is a number."""
-
-MAX_ITEMS = 10
-"""Items, or lines of a query's text, that are shown without being asked for."""
 
 NEWEST_DECISIONS = 12
 """Decisions beside a query."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qs
 
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
@@ -18,6 +17,7 @@ from eddyline.errors import EddylineError
 from eddyline.query.rules.rule import LEVELS
 from eddyline.runtime.by_hand import RuleChange
 from eddyline.serve.hands import RULE_HANDS, HasRules, rules_of
+from eddyline.serve.sent import fields_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -100,10 +100,10 @@ class RuleForms:
 
     async def sent(self, how: str, request: Request) -> Response:
         """Answer what was typed: with what would happen, with what is wrong, or by doing it."""
-        if int(request.headers.get("content-length") or MOST_BYTES) >= MOST_BYTES:
+        fields = await fields_of(request, MOST_BYTES)
+        if fields is None:
             return self._problem("Not understood", "The request is too long.", 413)
-        fields = parse_qs((await request.body()).decode("utf-8", "replace"))
-        asked = {name: _typed(values[0]) for name, values in fields.items()}
+        asked = {name: _typed(value) for name, value in fields.items()}
         change = RuleChange(
             how,
             asked.get("name", "").strip() if how == "add" else asked.get("name", ""),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, TypedDict
 from eddyline.errors import OptionError, SourceError
 from eddyline.serve.guard import Guard
 from eddyline.serve.pages import NEEDS
-from eddyline.watch.html.parts import package
+from eddyline.watch.optional import package
 
 if TYPE_CHECKING:
     from eddyline.serve.source import RunSource

@@ -113,7 +113,7 @@ def metrics_of(
     ]
     if counters.n_batches:
         found.append(Metric(LAST_BATCH, of, counters.ended_at))
-    for component, n in counters.plan_changes.items():
+    for component, n in counters.plan_changes.copy().items():  # a batch may add one meanwhile
         found.append(Metric(PLAN_CHANGES, of | {"component": component}, n))
     for component, numbers in numbers_of(records, 0).items():
         labels = of | {"component": component}

@@ -13,6 +13,7 @@ import numpy as np
 
 from eddyline.runtime.records import OrderRecord
 from eddyline.watch.formatting import (
+    against_text,
     cost_text,
     counted,
     finite,
@@ -49,9 +50,7 @@ def lines(records: Iterable[OrderRecord], n_rows: int, seconds: float) -> tuple[
     for each in records:
         found.append(f"{each.component}: {order_text(each.plan, SHOWN_NAMES)}")
         if finite(each.cost_ns) is not None:
-            n_met = each.rows_met(n_rows)
-            saved_s = n_met * (each.as_written_ns - each.cost_ns) / 1e9 if n_met else None
-            cost = cost_text(each.cost_ns, each.as_written_ns, saved_s, seconds)
+            cost = cost_text(each.cost_ns, each.as_written_ns, each.saved_s(n_rows), seconds)
             found.append(f"{each.component}: {cost}")
     return tuple(found)
 
@@ -88,17 +87,15 @@ class OrderSeries:
         """Say how often the order changed, and what it costs over the run."""
         said = f"{what} {how_often(len(self.changes))}"
         if self.mean_cost_ns is not None:
-            said += f"; over the run its expected cost is {self._cost()}"
+            cost = cost_text(self.mean_cost_ns, self.mean_as_written_ns, self.saved_s, self.seconds)
+            said += f"; over the run its expected cost is {cost}"
         return f"{said}."
-
-    def _cost(self) -> str:
-        return cost_text(self.mean_cost_ns, self.mean_as_written_ns, self.saved_s, self.seconds)
 
     def tiles(self) -> tuple[Tile, ...]:
         """Return the cost of a row, where that is known."""
         if self.mean_cost_ns is None:
             return ()
-        _, _, note = self._cost().partition(", ")
+        note = against_text(self.mean_cost_ns, self.mean_as_written_ns, self.saved_s, self.seconds)
         return (Tile(f"Cost per row, {self.component}", self.mean_cost_ns, "ns", note),)
 
     def figures(self, noun: str, drops: str) -> tuple[Figure, ...]:

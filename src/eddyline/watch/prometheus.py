@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from eddyline.data.plain_json import writable
-from eddyline.errors import PluginError
 from eddyline.watch.metrics import KINDS
+from eddyline.watch.optional import package
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from eddyline.watch.metrics import Metric, MetricKind
+
+NEEDS = ("Prometheus' format", "metrics")
+"""What needs the optional package, and the extra that has it."""
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 """Content type of ``prometheus_text`` for HTTP."""
@@ -36,9 +38,9 @@ def prometheus_text(runs: Iterable[Measured]) -> bytes:
     Raises:
         PluginError: the extra ``metrics`` is not installed.
     """
-    registry = _package("prometheus_client.registry").CollectorRegistry()
+    registry = package("prometheus_client.registry", NEEDS).CollectorRegistry()
     registry.register(_Collector(metric for run in runs for metric in run.metrics()))
-    text: bytes = _package("prometheus_client.exposition").generate_latest(registry)
+    text: bytes = package("prometheus_client.exposition", NEEDS).generate_latest(registry)
     return text
 
 
@@ -53,7 +55,7 @@ class _Collector:
 
     def collect(self) -> Iterator[Any]:
         """Yield the families of the client library."""
-        core = _package("prometheus_client.core")
+        core = package("prometheus_client.core", NEEDS)
         families = {
             "counter": core.CounterMetricFamily,
             "gauge": core.GaugeMetricFamily,
@@ -74,14 +76,3 @@ def _add(family: Any, metric: Metric, labels: tuple[str, ...]) -> None:
         return
     buckets = [("+Inf" if at == float("inf") else str(at), n) for at, n in metric.buckets]
     family.add_metric(labels, buckets=buckets, sum_value=metric.value)
-
-
-def _package(name: str) -> Any:
-    try:
-        return import_module(name)
-    except ImportError as error:
-        msg = (
-            "metrics as a text need the package prometheus_client; install it with: pip install "
-            "'eddyline[metrics]'"
-        )
-        raise PluginError(msg, package="prometheus_client") from error

@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING
 
 from eddyline.data.plain_json import writable
 from eddyline.errors import PluginError
-from eddyline.watch.html.parts import package, templates
-from eddyline.watch.html.report import MAX_ITEMS, MAX_ROWS, NEEDS
+from eddyline.watch.html.parts import MAX_ITEMS, MAX_ROWS, templates
+from eddyline.watch.html.report import NEEDS
+from eddyline.watch.optional import package
 from eddyline.watch.sections import Figure, arranged
 from eddyline.watch.terminal.explain import explain
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from eddyline.watch.sections import Section
+from eddyline.watch.sections import Section
 
 
 def fragment(title: str, sections: Sequence[Section], *, steps: Sequence[str] = ()) -> str:

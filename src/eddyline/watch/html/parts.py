@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from eddyline.errors import PluginError
 from eddyline.watch.formatting import clipped, count, one_line, value_in
 from eddyline.watch.html.figures import MUTED, Colours, drawn
 from eddyline.watch.sections import SAME_WORDS, decision_texts
@@ -17,23 +15,11 @@ if TYPE_CHECKING:
     from eddyline.watch.formatting import Wordings
     from eddyline.watch.sections import Figure, Section
 
+MAX_ROWS = 30
+"""Rows of a table: of more, the rest is a number."""
 
-def package(name: str, needs: tuple[str, str]) -> Any:
-    """Return an optional package.
-
-    Args:
-        name: of the package or of a module in it.
-        needs: what needs it, and the extra that has it.
-
-    Raises:
-        PluginError: it is not installed.
-    """
-    try:
-        return import_module(name)
-    except ImportError as error:
-        needed, (what, extra) = name.partition(".")[0], needs
-        msg = f"{what} needs the package {needed}; install it with: pip install 'eddyline[{extra}]'"
-        raise PluginError(msg, package=needed) from error
+MAX_ITEMS = 10
+"""Items, or lines of a query's text, that are shown without being asked for."""
 
 
 def templates(jinja2: Any, *packages: str) -> Any:

@@ -14,7 +14,15 @@ from eddyline.data.plain_json import writable
 from eddyline.errors import SourceError
 from eddyline.watch.formatting import count, finite, one_line, out_of, per_second
 from eddyline.watch.html.figures import MAX_MARKS
-from eddyline.watch.html.parts import Figures, package, templates, told, wordings_of
+from eddyline.watch.html.parts import (
+    MAX_ITEMS,
+    MAX_ROWS,
+    Figures,
+    templates,
+    told,
+    wordings_of,
+)
+from eddyline.watch.optional import package
 from eddyline.watch.sections import Facts, Figure, Line, Section, Tile, arranged
 from eddyline.watch.series import points_of
 
@@ -29,12 +37,6 @@ NEEDS = ("a report", "report")
 
 MAX_ENTRIES = 500
 """Most decisions of tasks, and of the driver, on the page: the newest."""
-
-MAX_ROWS = 30
-"""Rows of a table: of more, the rest is a number."""
-
-MAX_ITEMS = 10
-"""Items, or lines of a query's text, that are shown without being asked for."""
 
 
 def write_report(view: RunView, path: str | Path) -> Path:
