@@ -16,6 +16,7 @@ from eddyline.runtime.checkpoint import (
     SPARK,
     STATE,
     find_runs,
+    newest_batch,
     own_folder,
     read_format,
 )
@@ -44,13 +45,8 @@ def check_checkpoint(folder: Path) -> list[Finding]:
 
 def last_batches(checkpoint: Path) -> tuple[int, int]:
     """Return the last micro-batch that began, and the last that is done; -1 if none is."""
-    offsets, commits = (checkpoint / SPARK / name for name in ("offsets", "commits"))
-    return _last(offsets), _last(commits)
-
-
-def _last(folder: Path) -> int:
-    names = (path.name for path in folder.glob("*"))
-    return max((int(name) for name in names if name.isdecimal()), default=-1)
+    log = checkpoint / SPARK
+    return newest_batch(log / "offsets"), newest_batch(log / "commits")
 
 
 def _name(checkpoint: Path, common: Path) -> str:

@@ -25,7 +25,7 @@ LEARNED, STATE = "state.json", "state"
 """What was learned, and the folder of durable state."""
 
 PINS = "pins.json"
-"""Plans that a person has pinned; no file if there are none."""
+"""Plans that a person has pinned; no file before the first."""
 
 FORMAT_FILE = "format.json"
 """The version of the format of a checkpoint, and who wrote it."""
@@ -109,6 +109,16 @@ def write_format(own: Path) -> None:
     except OSError as error:
         msg = f"cannot write to the checkpoint {own}: {error}; make room or rights"
         raise StateError(msg, path=str(own)) from error
+
+
+def newest_batch(log: Path) -> int:
+    """Return the newest micro-batch in a folder of Spark's log; -1 if there is none.
+
+    Args:
+        log: ``offsets``, of batches that began, or ``commits``, of those that are done.
+    """
+    names = (path.name for path in log.glob("*"))
+    return max((int(name) for name in names if name.isdecimal()), default=-1)
 
 
 def find_runs(folder: str | Path) -> list[Path]:

@@ -149,10 +149,15 @@ class OrderLoop:
         self._costs_changed = False
         if proposal is None or proposal.order == self.order:
             return []
-        before, self.order = self.order, self._checked(proposal.order)
-        self.monitor.reordered(before, self.order)
+        before = self.order
+        self.adopt(self._checked(proposal.order))
         names = self.names(before), self.names(self.order)
         return [JournalEntry(batch_id, self.component, "order", *names, proposal.evidence)]
+
+    def adopt(self, order: Order) -> None:
+        """Put another order in force, whoever has chosen it."""
+        before, self.order = self.order, order
+        self.monitor.reordered(before, order)
 
     def _add_work(self, fresh: FilterProfile) -> None:
         """Add up what the filters cost: measured, or expected where an engine does not tell."""

@@ -41,9 +41,7 @@ class OrderPin(Pinnable):
 
     def adopt(self, plan: list[str]) -> None:
         """Put another order in force."""
-        loop = self.loop
-        before, loop.order = loop.order, tuple(map(loop.filter_ids.index, plan))
-        loop.monitor.reordered(before, loop.order)
+        self.loop.adopt(tuple(map(self.loop.filter_ids.index, plan)))
 
     def advice(self) -> Advice | None:
         """Return the order that a greedy algorithm chooses on the evidence, and its cost."""

@@ -217,7 +217,7 @@ class Pins:
     """The pins of one run, in a file of its checkpoint.
 
     Args:
-        path: of the file; there is none while nothing is pinned.
+        path: of the file; it is made with the first pin.
 
     Raises:
         StateError: it cannot be read.

@@ -105,7 +105,7 @@ class PipelineLoop:
     def adopt(self, order: tuple[str, ...]) -> None:
         """Put an order in force that another has chosen; what is learned goes on from there."""
         self.order = order
-        self.loop.order = self._ranking(order)
+        self.loop.adopt(self._ranking(order))
 
     @property
     def is_warming(self) -> bool:

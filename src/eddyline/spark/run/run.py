@@ -317,7 +317,7 @@ class Run(RunFace):
             self.name,
             self._snapshot.counters,
             is_running=self.isActive,
-            n_pinned=len(self.steering.views()),
+            n_pinned=self.steering.n_pinned,
             records=self.chain.records(),
         )
 

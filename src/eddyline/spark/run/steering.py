@@ -107,6 +107,11 @@ class Steering:
         operators = self._chain().operators
         return {pin.component: pin for each in operators for pin in each.pinnable}
 
+    @property
+    def n_pinned(self) -> int:
+        """How many plans are pinned."""
+        return len(self._pins)
+
     def views(self) -> tuple[PinView, ...]:
         """Return what is pinned."""
         with self.deciding:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from eddyline.errors import StateError
+from eddyline.runtime.checkpoint import SPARK, newest_batch
 from eddyline.spark.run.checkpoint_files import has_started
 from eddyline.spark.shared.evaluation import Listed
 from eddyline.spark.sinks.sinks import folder_of, sink_of
@@ -237,7 +238,4 @@ def members_of(folder: Path | None) -> dict[str, Listed] | None:
 
 def last_commit(folder: Path | None) -> int:
     """Return the last micro-batch that a checkpoint counts as done, -1 if none is."""
-    commits = None if folder is None else folder / "spark" / "commits"
-    if commits is None or not commits.exists():
-        return -1
-    return max((int(path.name) for path in commits.iterdir() if path.name.isdecimal()), default=-1)
+    return -1 if folder is None else newest_batch(folder / SPARK / "commits")
