@@ -1,0 +1,1 @@
+"""The page: what it costs the queries of its process."""
