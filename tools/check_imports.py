@@ -20,7 +20,7 @@ ROOMS = [
     "data", "sql", "query", "stats",
     "change", "ordering", "routing",
     "state", "runtime",
-    "filters", "rules", "joins", "aggregates", "models",
+    "filters", "rules", "joins", "aggregates", "models", "alarms",
     "watch", "serve", "spark", "care", "sigma", "cli", "testing",
 ]  # fmt: skip
 """Top to bottom: a room imports itself and what stands above it."""
@@ -31,7 +31,7 @@ TECHNIQUES = {"ordering", "routing", "change"}
 PYSPARK_ROOMS = {"spark"}
 """Rooms that may import pyspark."""
 
-OPERATORS = {"filters", "rules", "joins", "aggregates", "models"}
+OPERATORS = {"filters", "rules", "joins", "aggregates", "models", "alarms"}
 """Rooms of an operator each; ``watch/`` and ``spark/`` have a sub-room for each of them."""
 
 NAMELESS = {"runtime", "watch", "serve", "spark/run", "spark/operator", "spark/query"}

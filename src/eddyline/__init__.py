@@ -11,6 +11,7 @@ from eddyline.query.predicates import predicate, sql_predicate
 if TYPE_CHECKING:
     from eddyline import models, sigma
     from eddyline.aggregates.user import Aggregate
+    from eddyline.alarms.alarm_set import AlarmSet
     from eddyline.change import detector, detector_bank
     from eddyline.query.rules.rule import Rule
     from eddyline.spark.aggregates.window_aggregate import window_aggregate
@@ -25,6 +26,7 @@ __version__ = "0.1.0"
 
 _ON_USE = {
     "Aggregate": "eddyline.aggregates.user",
+    "AlarmSet": "eddyline.alarms.alarm_set",
     "Engine": "eddyline.spark.engine",
     "Rule": "eddyline.query.rules.rule",
     "RuleSet": "eddyline.spark.rules.rule_set",
@@ -42,6 +44,7 @@ _ON_USE = {
 
 __all__ = [
     "Aggregate",
+    "AlarmSet",
     "Engine",
     "Rule",
     "RuleSet",

@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame
 
 import eddyline as el
 from eddyline.aggregates.functions import AGGREGATES
+from eddyline.alarms.step import AlarmStep
 from eddyline.errors import StateError
 from eddyline.models import graph
 from eddyline.models.declared import Declared, read_equations
@@ -109,6 +110,10 @@ LEVELS = StreamPlan(
     Shape(("w",), ("x",)),
 )
 """Rows as models that hold for a second, and their values at each second."""
+
+
+HELD = StreamPlan(LEVELS.maker, graph.Input(0, LEVELS.shape), LEVELS.shape)
+"""The same rows as models, of which alarms are asked."""
 
 
 def _member(length_s, slide_s, by, *calls):
@@ -219,6 +224,14 @@ CASES = {
         lambda **_: ModelStep("s", LEVELS),
         "SELECT w, time, double(v) AS x, 0D AS err_x "
         f"FROM {TIMED} WHERE time < (SELECT max(time) FROM {TIMED})",
+        adapts=False,
+        time="timestamp_seconds(id)",
+    ),
+    AlarmStep: Case(
+        lambda **_: AlarmStep("s", HELD, alarms=el.AlarmSet({"high": "x > 97", "low": "x < 2"})),
+        "SELECT IF(v > 97, 'high', 'low') AS alarm, w, time AS since, time + INTERVAL 1 SECOND AS "
+        f"until, double(v) AS x, 0D AS err_x FROM {TIMED} WHERE (v > 97 OR v < 2) AND "
+        f"time < (SELECT max(time) FROM {TIMED})",
         adapts=False,
         time="timestamp_seconds(id)",
     ),

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     Signs = NDArray[np.int8]
 
-_HALF_MICRO = MICROS / 2
+HALF_MICRO = MICROS / 2
 """Seconds around an instant within which a root is at the instant."""
 _UNKNOWN = 2
 """Instead of a sign: bounds do not settle it."""
@@ -80,7 +80,7 @@ def solutions(segments: Segments, condition: Condition) -> Ranges:
     read = replace(
         segments, coefs={name: segments.coefs[name] for name in attributes(condition)}, errors={}
     )
-    terms = _Polynomials(read if len(solid) == len(read) else read.take(solid), condition)
+    terms = _polynomials(read if len(solid) == len(read) else read.take(solid), condition)
     certain, possible = terms.settled()
     found = terms.solved(np.flatnonzero(possible & ~certain))
     kept = dead.copy()
@@ -132,7 +132,7 @@ def first_signs(coefs: Floats) -> Signs:
     """
     change = np.zeros(len(coefs))
     for power in range(coefs.shape[1] - 1, 0, -1):
-        change = (change + np.abs(coefs[:, power])) * _HALF_MICRO
+        change = (change + np.abs(coefs[:, power])) * HALF_MICRO
     first = coefs[:, 0]
     signs = np.where(np.abs(first) <= change, 0, np.sign(first))
     return np.where(np.isnan(first + change), _NONE, signs).astype(np.int8)
@@ -155,17 +155,30 @@ def cuts(coefs: Floats, lo: Ints, hi: Ints) -> tuple[Ints, Signs]:
     )
 
 
-class _Polynomials:
-    """The polynomials that a condition compares with 0, for each of some segments."""
+def _polynomials(segments: Segments, condition: Condition) -> Polynomials:
+    given = begun(segments, attributes(condition))
+    distinct = {each.expression for each in comparisons(condition)}
+    coefs = {each: _rows_of(terms_of(each, given), len(segments)) for each in distinct}
+    return Polynomials(condition, segments.lo, segments.hi, coefs)
 
-    def __init__(self, segments: Segments, condition: Condition) -> None:
+
+class Polynomials:
+    """The polynomials that a condition compares with 0, each on a range of time.
+
+    Args:
+        condition: comparisons of keys of ``coefs``.
+        lo: where ranges begin (µs), ``[n]``.
+        hi: where they end, after that (µs), ``[n]``.
+        coefs: for each expression of the condition its polynomials with ``lo`` as the origin,
+            without terms that are rounding (``Terms.cleaned``), ``[n, degree + 1]``.
+    """
+
+    def __init__(
+        self, condition: Condition, lo: Ints, hi: Ints, coefs: Mapping[Expression, Floats]
+    ) -> None:
         self._condition = condition
-        self._lo, self._hi = segments.lo, segments.hi
-        given = begun(segments, attributes(condition))
-        distinct = {each.expression for each in comparisons(condition)}
-        self._coefs: Mapping[Expression, Floats] = {
-            each: _rows_of(terms_of(each, given), len(segments)) for each in distinct
-        }
+        self._lo, self._hi = lo, hi
+        self._coefs = coefs
 
     def settled(self) -> tuple[Mask, Mask]:
         """Return where bounds show that the condition holds, and where it may hold."""
@@ -183,7 +196,7 @@ class _Polynomials:
         return holds(self._condition, certain), holds(self._condition, possible)
 
     def solved(self, rows: Indices) -> Ranges:
-        """Return the ranges on which the condition holds in some of the segments."""
+        """Return the ranges on which the condition holds in some of the given ones."""
         lo, hi = self._lo[rows], self._hi[rows]
         cut = {each: cuts(coefs[rows], lo, hi) for each, coefs in self._coefs.items()}
         left = _distinct([instants for instants, _ in cut.values()], lo, hi)

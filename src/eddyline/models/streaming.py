@@ -8,7 +8,7 @@ results are given once and never taken back.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
@@ -76,6 +76,17 @@ class BucketReport:
     fit: FitReport = field(default_factory=FitReport)
 
 
+@runtime_checkable
+class RangeStep(Protocol):
+    """A step that makes ranges by more keys than those of entities, which are told as changes."""
+
+    def run(self, given: Keyed) -> Keyed:
+        """Return the ranges."""
+
+    def are_asked(self, ranges: pa.Table) -> Mask:
+        """Return which ranges are still asked for, by their keys; what others were is over."""
+
+
 @dataclass(frozen=True)
 class StreamPlan:
     """What is done with the rows of a stream; goes to workers."""
@@ -86,11 +97,23 @@ class StreamPlan:
     """The columns of segments before anything is done with them."""
 
     @property
-    def given(self) -> graph.Node:
+    def told(self) -> graph.Node:
         """What is done with segments before ranges of them are told as changes."""
         node = self.node
         is_changes = isinstance(node, graph.Unary) and isinstance(node.step, Changes)
         return node.of if is_changes and isinstance(node, graph.Unary) else node
+
+    @property
+    def ranges(self) -> RangeStep | None:
+        """What makes these ranges of segments, if it has to come behind all that looks back."""
+        step = self.told.step if isinstance(self.told, graph.Unary) else None
+        return step if isinstance(step, RangeStep) else None
+
+    @property
+    def given(self) -> graph.Node:
+        """What is done with segments before that."""
+        told = self.told
+        return told.of if isinstance(told, graph.Unary) and self.ranges is not None else told
 
     @property
     def looks_back(self) -> bool:
@@ -251,26 +274,43 @@ class BucketBatch:
         self, found: Keyed, fresh: Keyed, held: pa.Table, zone: str | None
     ) -> pa.Table | None:
         """Return the ranges that are over, and keep those that may go on."""
-        parts = [table_of(found, zone)]
+        ranges = self.plan.ranges
+        parts = [table_of(found if ranges is None else ranges.run(found), zone)]
         before = self._open("ranges")
         if before is not None:
             parts.insert(0, before)
         table = pa.concat_tables(parts)
-        every = keyed(table, self.plan.given.shape.layout)
-        n = len(every.entities) if self.plan.shape.keys else 1
-        known = np.full(n, NEVER)
-        np.maximum.at(known, every.segments.keys, every.segments.hi)
-        ids = ids_together([every.entities, fresh.names], self.plan.shape.keys)[1]
-        is_there = ids < n
-        np.maximum.at(known, ids[is_there], fresh.segments.hi[is_there])
+        every = keyed(table, self.plan.told.shape.layout)
+        owners, known, following = self._reached(every, fresh, held)
         made = sampling.changes(every.segments)
         starts = made.starts
-        goes_on = (made.ends >= known[starts.keys]) & (
-            self._next(held, every.entities, n)[starts.keys] <= known[starts.keys]
-        )
+        owner = owners[starts.keys]
+        goes_on = (made.ends >= known[owner]) & (following[owner] <= known[owner])
+        if ranges is not None:
+            goes_on &= ranges.are_asked(every.entities)[starts.keys]
         self._keep("ranges", *_as_segments(every, made, goes_on, zone))
         over = Rows(starts.take(~goes_on), every.entities, made.ends[~goes_on])
         return result_table(over, zone)
+
+    def _reached(self, every: Keyed, fresh: Keyed, held: pa.Table) -> tuple[Ints, Ints, Ints]:
+        """Return how far the entities of ranges have come, whose keys may have more columns.
+
+        Returns:
+            For each row of ``every.entities`` its entity; and for each entity until when all of its
+            segments are there, and before which instant none begins any more (µs).
+        """
+        keys = self.plan.shape.keys
+        owners, ids = ids_together([every.entities, fresh.names], keys)
+        if not keys:
+            owners = np.zeros(max(len(every.entities), 1), np.int64)
+        n = int(owners.max(initial=-1)) + 1
+        known = np.full(n, NEVER)
+        np.maximum.at(known, owners[every.segments.keys], every.segments.hi)
+        is_there = ids < n
+        np.maximum.at(known, ids[is_there], fresh.segments.hi[is_there])
+        _, one = np.unique(owners, return_index=True)
+        entities = every.entities.select(list(keys)).take(pa.array(one)) if keys else every.entities
+        return owners, known, self._next(held, entities, n)
 
     # -- files ----------------------------------------------------------------------------------
 

@@ -266,7 +266,7 @@ def _pattern_tests(program: Program) -> Mapping[int, str]:
     return found
 
 
-def changed(before: Rules, after: Rules) -> dict[str, list[str]]:
+def changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, list[str]]:
     """Return the names of the rules that differ between two states of a set."""
     return {
         "added": [name for name in after if name not in before],

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 JOURNAL_BYTES = 16 << 20
 """Size up to which a journal grows (bytes): some 40,000 decisions."""
 
-NO_PLANS = ("restore", "rules")
+NO_PLANS = ("restore", "rules", "alarms")
 """Events whose before and after are no plans between which was decided."""
 
 RUN = "run"
@@ -52,7 +52,7 @@ class JournalEntry:
     other buckets, or a frequent key into several), ``tree`` (the ways between inputs) and
     ``caches``; of rules ``rules`` (some came, went or changed), ``broken`` (a file of them was
     not taken in) and ``sharing`` (how they are looked for); their ``order`` is that of one rule's
-    Python tests."""
+    Python tests; of alarms ``alarms`` (some came, went or changed)."""
     before: Any = None
     """The plan before, as plain values; a list of texts is an order."""
     after: Any = None

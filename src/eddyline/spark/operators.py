@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from eddyline.alarms.step import AlarmStep
 from eddyline.errors import PlanError
 from eddyline.models.step import ModelStep
 from eddyline.options import FilterOptions
@@ -26,6 +27,7 @@ from eddyline.spark.aggregates.correlate import CorrelateOperator
 from eddyline.spark.aggregates.operator import AggregateOperator
 from eddyline.spark.aggregates.over import OverOperator
 from eddyline.spark.aggregates.shared import SharedAggregateOperator
+from eddyline.spark.alarms.operator import AlarmOperator
 from eddyline.spark.clock import StreamClock
 from eddyline.spark.filters.operator import FilterOperator
 from eddyline.spark.joins.operator import JoinOperator
@@ -63,6 +65,7 @@ OPERATORS: dict[type[Any], Callable[[Any, Site], Operator]] = {
     ProjectStep: ProjectOperator.of,
     JoinStep: JoinOperator.of,
     ModelStep: ModelOperator.of,
+    AlarmStep: AlarmOperator.of,
 }
 """By the kind of step: makes its operator over the rows of a site."""
 

@@ -13,6 +13,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 import eddyline as el
+from eddyline.alarms.alarm_set import AlarmSet
+from eddyline.alarms.step import AlarmStep
 from eddyline.models import graph
 from eddyline.models.declared import Declared, read_equations
 from eddyline.models.step import ModelStep
@@ -221,6 +223,10 @@ LEVELS = StreamPlan(
 )
 """Rows as models that hold for a second, and their values at each second."""
 
+HELD = StreamPlan(LEVELS.maker, graph.Input(0, LEVELS.shape), LEVELS.shape)
+ALARMS = AlarmSet({"any": "x >= 0", "high": "x < 1e9 AND k >= 20"})
+"""Alarms of the same rows as models: where they hold, they do so as long as there are models."""
+
 KINDS = {
     "filters": Kind(
         {
@@ -355,5 +361,21 @@ KINDS = {
         },
         late="s",
         steps=(ModelStep("s", LEVELS),),
+    ),
+    "alarms": Kind(
+        {
+            "q": (
+                "SELECT id, ts, k FROM s",
+                "WITH e AS (SELECT k, ts, max(id) AS x FROM s GROUP BY k, ts), l AS (SELECT *, "
+                "lag(ts) OVER (PARTITION BY k ORDER BY ts) AS before FROM e), n AS (SELECT *, "
+                "sum(CASE WHEN before = ts - INTERVAL 1 SECOND THEN 0 ELSE 1 END) OVER "
+                "(PARTITION BY k ORDER BY ts) AS number FROM l) SELECT alarm, k, min(ts) AS since, "
+                "max(ts) + INTERVAL 1 SECOND AS until, arg_min(x, ts) AS x, 0 AS err_x FROM n "
+                "JOIN (VALUES ('any', 0), ('high', 20)) AS a(alarm, least) ON k >= least "
+                f"GROUP BY alarm, k, number HAVING max(ts) + INTERVAL 1 SECOND < {LOW}",
+            )
+        },
+        late="s",
+        steps=(AlarmStep("s", HELD, alarms=ALARMS),),
     ),
 }

@@ -14,6 +14,7 @@ from eddyline.models.condition_text import read_condition, read_expression, spli
 from eddyline.models.lengths import read_length
 from eddyline.models.pairs import DifferentEntities
 from eddyline.registry import checked_text, unknown
+from eddyline.spark.alarms.asking import WithAlarms
 from eddyline.spark.models.laying import Graph
 from eddyline.spark.models.names import check_attribute, read_pair, said
 from eddyline.spark.models.queries import query_of, rows_of
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from eddyline.spark.query import Query
 
 
-class Segments:
+class Segments(WithAlarms):
     """Pieces of polynomials of time, by entity, that stand for the rows of a DataFrame.
 
     Methods return other segments, or a DataFrame of rows where they say so. Nothing runs before a

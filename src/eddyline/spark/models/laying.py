@@ -158,11 +158,19 @@ class Graph:
         return "; ".join(told)
 
 
-def laid(sources: Sequence[Source], node: graph.Node) -> DataFrame:
-    """Return what comes out of a graph over sources, whose keys have the same names and types."""
+def laid(
+    sources: Sequence[Source], node: graph.Node, made: Sequence[StructField] = ()
+) -> DataFrame:
+    """Return what comes out of a graph over sources, whose keys have the same names and types.
+
+    Args:
+        sources: what is read.
+        node: what is done.
+        made: the keys that steps put before those of entities.
+    """
     first = sources[0]
     keys, how = first.shape.keys, first.maker
-    schema = schema_of(node.shape, first.key_fields, first.time_type)
+    schema = schema_of(node.shape, [*made, *first.key_fields], first.time_type)
     is_whole = graph.sees_entities(node)
     if how is not None and len(sources) == 1:
         return _by_entity(read_columns(first.df, how), keys, how.time).mapInArrow(

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from eddyline.models.step import ModelStep
-    from eddyline.models.streaming import BucketReport
+    from eddyline.models.streaming import BucketReport, StreamPlan
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.records import History
     from eddyline.spark.operator import Batch, Clock, Observed, Site
@@ -62,7 +62,7 @@ class ModelOperator(Operator):
         self.step, self.query = step, site.query
         self.clock: Clock = site.clock
         self.spark = site.df.sparkSession
-        self._source = Source(site.df, step.plan.shape, step.plan.maker)
+        self._source = Source(site.df, self.asked.shape, self.asked.maker)
         self._micros = micros_of(site.df, step.plan.maker.time, site.query)
         self.part = self._no_part
         self.total = FitReport()
@@ -78,10 +78,15 @@ class ModelOperator(Operator):
         return cls(step, site)
 
     @property
+    def asked(self) -> StreamPlan:
+        """What is done with the rows of a batch."""
+        return self.step.plan
+
+    @property
     def _no_part(self) -> ModelPart:
         """The state before the first batch, with as many buckets as Spark has partitions."""
         partitions = self.spark.conf.get("spark.sql.shuffle.partitions")
-        return ModelPart(int(partitions or 1) if self.step.plan.shape.keys else 1)
+        return ModelPart(int(partitions or 1) if self.asked.shape.keys else 1)
 
     @property
     def n_buckets(self) -> int:
@@ -91,7 +96,7 @@ class ModelOperator(Operator):
     @cached_property
     def _schema(self) -> StructType:
         source = self._source
-        return schema_of(self.step.plan.node.shape, source.key_fields, source.time_type)
+        return schema_of(self.asked.node.shape, source.key_fields, source.time_type)
 
     # -- state ----------------------------------------------------------------------------------
 
@@ -142,7 +147,7 @@ class ModelOperator(Operator):
         return (F.collect_list(REPORT).alias("reports"),)
 
     def _worked(self, df: DataFrame, place: StatePlace) -> DataFrame:
-        plan = self.step.plan
+        plan = self.asked
         schema = StructType([*self._schema, StructField(REPORT, BinaryType())])
         worker = ModelWorker(
             plan, arrow_schema(df.sparkSession, schema), place, self.part, self.clock.after,
@@ -160,7 +165,7 @@ class ModelOperator(Operator):
 
     def once(self, df: DataFrame) -> DataFrame:
         """Return all results over a batch DataFrame; nothing is kept."""
-        return Graph((replace(self._source, df=df),), self.step.plan.node).df
+        return Graph((replace(self._source, df=df),), self.asked.node).df
 
     def shape(self, df: DataFrame) -> DataFrame:  # noqa: ARG002 - the columns are other ones
         """Return a DataFrame with the columns of results."""

@@ -12,6 +12,8 @@ from eddyline.spark.query import Query
 from eddyline.spark.relation import checked_relation
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql import DataFrame
 
     from eddyline.spark.models.laying import Graph
@@ -25,8 +27,12 @@ def rows_of(graph: Graph) -> DataFrame | Query:
     return query_of(graph) if graph.is_streaming else graph.df
 
 
-def query_of(graph: Graph) -> Query:
+def query_of(graph: Graph, step: Callable[[str, StreamPlan], ModelStep] = ModelStep) -> Query:
     """Return what comes out of a graph over a stream as a query.
+
+    Args:
+        graph: over one stream.
+        step: makes the step of the query, over a relation.
 
     Raises:
         NotSupportedError: it is over several streams, over none, or cannot be told of a stream.
@@ -39,5 +45,5 @@ def query_of(graph: Graph) -> Query:
     plan = StreamPlan(source.maker, graph.node, source.shape)
     check_streams(plan)
     relation = checked_relation("the rows of models", source.df, source.maker.time, source.lateness)
-    made = (ReadStep(INPUT, INPUT), ModelStep(INPUT, plan))
+    made = (ReadStep(INPUT, INPUT), step(INPUT, plan))
     return Query(source.name, "", made, {INPUT: relation}, {}, rename="name='…' of models.fit")

@@ -1,0 +1,70 @@
+"""The step of a graph that finds where alarms hold: segments in, ranges of alarms out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from eddyline.alarms.sweep import Sweep
+from eddyline.models.rows import Keyed
+from eddyline.models.steps import Shape
+
+if TYPE_CHECKING:
+    from eddyline.alarms.program import AlarmProgram
+    from eddyline.data.arrays import Mask
+    from eddyline.models.steps import Scope
+
+ALARM, DEFINITION = "alarm", "__definition"
+"""Columns of results: the name of an alarm, and what it was when it held (``Alarm.definition``)."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class AlarmRanges:
+    """The ranges on which each of some alarms holds, as segments by alarm and entity.
+
+    A range may go on in later segments than the one whose polynomials it has: only its begin is
+    looked at.
+    """
+
+    program: AlarmProgram
+    scope: ClassVar[Scope] = "segment"
+    tells_ranges: ClassVar[bool] = True
+    """Of a stream it is asked of segments behind all that looks back."""
+
+    def shape(self, given: Shape) -> Shape:
+        """Return the shape of ranges by alarm and entity."""
+        return Shape((ALARM, DEFINITION, *given.keys), given.attributes)
+
+    def run(self, given: Keyed) -> Keyed:
+        """Return the ranges."""
+        program, entities = self.program, given.entities
+        order = given.segments.by_time
+        segments = given.segments.take(order[~given.segments.is_tombstone[order]])
+        n = max(int(segments.keys.max(initial=-1)) + 1, entities.num_rows)
+        allowed = np.zeros((0, n), np.bool_) if program.keys is None else program.keys.of(entities)
+        found = Sweep(program, segments, allowed).run()
+        codes = found.alarms * n + segments.keys[found.rows]
+        known, keys = np.unique(codes, return_inverse=True)
+        begun = segments.take(found.rows).cut(found.lo, found.hi)
+        ranges = replace(begun, keys=keys, is_point=found.is_point)
+        return Keyed(ranges, self._named(known // n, entities.take(pa.array(known % n))))
+
+    def are_asked(self, ranges: pa.Table) -> Mask:
+        """Return which ranges are of alarms that are still what they were, ``[n]``."""
+        known = np.unique(self.program.definitions)
+        return np.isin(ranges.column(DEFINITION).to_numpy(), known)
+
+    def _named(self, alarms: np.ndarray, entities: pa.Table) -> pa.Table:
+        names = pa.array(self.program.names, pa.string()).take(pa.array(alarms))
+        columns = {ALARM: names, DEFINITION: pa.array(self.program.definitions[alarms])}
+        own = dict(zip(entities.column_names, entities.columns, strict=True))
+        return pa.table(columns | own)
+
+    def __str__(self) -> str:
+        n = len(self.program.names)
+        return f"{n:,} alarms" if n != 1 else "1 alarm"
+
+    __repr__ = __str__

@@ -1,0 +1,133 @@
+"""Conditions without their constants: alarms that differ in these alone are of one template.
+
+A comparison ``e - c op 0`` is taken apart into what it reads, ``e``, and the constant ``c``. Its
+mirror image ``-e + c`` is the same comparison: signs are exact, so nothing that is computed of the
+one differs from the other by more than its sign.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from eddyline.models.conditions import MIRRORED, Comparison, Condition
+from eddyline.models.expressions import Attribute, Expression, Number, Product, Sum
+
+if TYPE_CHECKING:
+    from eddyline.data.arrays import Floats, Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Threshold:
+    """``base op constant``."""
+
+    base: Expression
+    op: str
+    constant: float
+
+
+def threshold_of(comparison: Comparison) -> Threshold:
+    """Return a comparison with 0 as one of an expression without its last constant."""
+    base, op, constant = comparison.expression, comparison.op, 0.0
+    match base:
+        case Sum(part, Number(value)) | Sum(Number(value), part):
+            base, constant = part, -value
+    match base:
+        case Product(Number(-1.0), part):
+            return Threshold(part, MIRRORED[op], -constant)
+    return Threshold(base, op, constant)
+
+
+@dataclass(frozen=True, eq=False)
+class Template:
+    """Alarms whose conditions differ in constants alone.
+
+    Attributes:
+        condition: comparisons of slots, which are attributes ``"0"``, ``"1"``, … in it.
+        bases: for each slot the place of its expression among those of all templates.
+        ops: for each slot its comparison.
+        alarms: the alarms by their places in the set, ``[n]``.
+        constants: what each slot of an alarm is compared with, ``[n, slots]``.
+    """
+
+    condition: Condition
+    bases: tuple[int, ...]
+    ops: tuple[str, ...]
+    alarms: Ints
+    constants: Floats
+
+    def of(self, rows: Ints) -> Template:
+        """Return the template with some of its alarms."""
+        return replace(self, alarms=self.alarms[rows], constants=self.constants[rows])
+
+
+@dataclass
+class Templates:
+    """Sorts conditions by their templates."""
+
+    bases: dict[Expression, int] = field(default_factory=dict)
+    """The places of the expressions that are compared."""
+    _found: dict[Condition, tuple[list[int], list[list[float]]]] = field(default_factory=dict)
+
+    def add(self, alarm: int, condition: Condition) -> None:
+        """Take in the condition of an alarm, which is called by its place."""
+        constants: list[float] = []
+        shape = self._without_constants(_flat(condition), constants)
+        alarms, rows = self._found.setdefault(shape, ([], []))
+        alarms.append(alarm)
+        rows.append(constants)
+
+    def all(self) -> tuple[Template, ...]:
+        """Return the templates of all conditions that were taken in."""
+        made = []
+        for shape, (alarms, rows) in self._found.items():
+            slots: list[Comparison] = []
+            condition = _with_slots(shape, slots)
+            bases = tuple(self.bases[each.expression] for each in slots)
+            ops = tuple(each.op for each in slots)
+            made.append(
+                Template(condition, bases, ops, np.array(alarms, np.int64), np.array(rows, float))
+            )
+        return tuple(made)
+
+    def _without_constants(self, condition: Condition, constants: list[float]) -> Condition:
+        if isinstance(condition, Comparison):
+            found = threshold_of(condition)
+            self.bases.setdefault(found.base, len(self.bases))
+            constants.append(found.constant)
+            return Comparison(found.base, found.op)
+        parts = (self._without_constants(each, constants) for each in condition.parts)
+        return replace(condition, parts=tuple(parts))
+
+
+def _with_slots(condition: Condition, slots: list[Comparison]) -> Condition:
+    """Return a condition over slots, and put what was compared into a list."""
+    if isinstance(condition, Comparison):
+        slots.append(condition)
+        return Comparison(slot(len(slots) - 1), condition.op)
+    return replace(condition, parts=tuple(_with_slots(each, slots) for each in condition.parts))
+
+
+def slot(number: int) -> Attribute:
+    """Return the expression that stands for a slot."""
+    return Attribute(str(number))
+
+
+def _flat(condition: Condition) -> Condition:
+    """Return a condition without ANDs that stand right in an AND, and likewise of ORs."""
+    if isinstance(condition, Comparison):
+        return condition
+    parts: list[Condition] = []
+    for each in map(_flat, condition.parts):
+        parts += each.parts if isinstance(each, type(condition)) else [each]
+    return parts[0] if len(parts) == 1 else replace(condition, parts=tuple(dict.fromkeys(parts)))
+
+
+def slots_in(condition: Condition) -> list[int]:
+    """Return the slots of a condition of a template."""
+    if isinstance(condition, Comparison):
+        assert isinstance(condition.expression, Attribute)
+        return [int(condition.expression.name)]
+    return [slot for each in condition.parts for slot in slots_in(each)]

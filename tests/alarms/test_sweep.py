@@ -1,0 +1,97 @@
+"""Alarms solved together give what each gives alone, to the microsecond and the last digit."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eddyline.models.rows import Keyed
+from eddyline.models.steps import Changes, result_table
+from tests.alarms.alone import alone, ranges_of, together
+from tests.models.pieces import EPOCH, drawn, pieces
+
+CONSTANTS = st.integers(-40, 40).map(lambda n: n / 8) | st.floats(-20, 20)
+OPS = st.sampled_from(["<", "<=", "=", "<>", ">=", ">"])
+SIDES = ["x", "y", "d(x)", "x - y", "2 * x", "-x", "x * x", "pow(y, 2) - x", "0", "x + 0.1"]
+
+
+@st.composite
+def leaves(draw):
+    side, op, constant = draw(st.sampled_from(SIDES)), draw(OPS), draw(CONSTANTS)
+    kind = draw(st.integers(0, 5))
+    if kind == 0:
+        return f"{constant!r} {op} {side}"
+    if kind == 1:
+        return f"abs({side}) {op} {abs(constant)!r}"
+    if kind == 2:
+        return f"{side} BETWEEN {constant!r} AND {constant + 2!r}"
+    return f"{side} {op} {constant!r}"
+
+
+CONDITIONS = st.recursive(
+    leaves(),
+    lambda inner: st.one_of(
+        st.tuples(inner, inner).map(lambda two: f"({two[0]} AND {two[1]})"),
+        st.tuples(inner, inner).map(lambda two: f"({two[0]} OR {two[1]})"),
+        inner.map(lambda one: f"NOT ({one})"),
+    ),
+    max_leaves=4,
+)
+
+
+def named(texts):
+    return {f"a{at}": text for at, text in enumerate(texts)}
+
+
+@given(
+    drawn(names=("x", "y"), degree=3, start=EPOCH),
+    st.lists(CONDITIONS, min_size=1, max_size=6).map(named),
+)
+def test_any_alarms(segments, texts):
+    assert together(segments, texts) == alone(segments, texts)
+
+
+@given(
+    drawn(names=("x",), degree=2, keys=4, most=8),
+    st.lists(CONSTANTS, min_size=1, max_size=12),
+    st.sampled_from(["x", "d(x)", "-x"]),
+    OPS,
+)
+def test_alarms_that_differ_in_constants(segments, constants, side, op):
+    texts = named([f"{side} {op} {each!r}" for each in constants])
+    assert together(segments, texts) == alone(segments, texts)
+
+
+@given(
+    drawn(names=("x", "y"), degree=1, most=8), st.lists(st.tuples(CONSTANTS, CONSTANTS), max_size=8)
+)
+def test_conjunctions_that_differ_in_constants(segments, constants):
+    texts = named([f"x > {one!r} AND y <= {two!r}" for one, two in constants])
+    assert together(segments, texts) == alone(segments, texts)
+
+
+def test_points_tombstones_and_gaps():
+    segments = pieces(
+        (0, 0, 3, {"x": [0, 1]}),
+        (0, 3, 3, {"x": [5, 0]}),
+        (0, 4, 6, {"x": [5, 0]}),
+        (0, 6, 7, None),
+        (0, 7, 9, {"x": [5, 0]}),
+        (1, 0, 2, {"x": [5, 1]}),
+        (1, 2, 4, {"x": [5, 1]}, 2),
+    )
+    texts = named(["x > 4", "x > 1", "x >= 5", "x = 5", "x < 100", "x <> 5", "1 < 2", "2 < 1"])
+    found = together(segments, texts)
+    assert found == alone(segments, texts)
+    assert {row[0] for row in found} == {f"a{at}" for at in range(7)}
+
+
+def test_segments_of_one_entity_without_keys():
+    segments = pieces((0, 0, 3, {"x": [0, 1]}), (0, 3, 4, {"x": [2, 1]}))
+    ranges = ranges_of(segments, named(["x > 1", "x < 100"]), keys=())
+    found = Changes().run(ranges.run(Keyed(segments, pa.table({}))))
+    assert result_table(found, None).select(["alarm", "x"]).to_pylist() == [
+        {"alarm": "a0", "x": 1.0},
+        {"alarm": "a1", "x": 0.0},
+    ]

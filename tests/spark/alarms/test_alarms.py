@@ -1,0 +1,120 @@
+"""Alarms over segments: batch, stream, restart and change give what each alarm alone gives."""
+
+from __future__ import annotations
+
+import pytest
+
+import eddyline as el
+from eddyline.errors import NotSupportedError, OptionError, QueryError
+from tests.spark.models.test_streams import N_FILES, declared, fitted, folder, shown, stream_of
+
+__all__ = ["folder"]
+
+TEXTS = {
+    "up": "x > 2",
+    "higher": "x > 4 AND ship <> 3",
+    "one": "ship = 2 AND (x < -3 OR d(x) > 0.2)",
+    "some": "ship IN (1, 4) AND x <= 1.5",
+    "always": "ship < 2",
+}
+
+
+def alone(segments, texts):
+    """Return the rows of alarms one by one."""
+    return sorted((name, *row) for name, text in texts.items() for row in shown_all(segments, text))
+
+
+def shown_all(segments, text):
+    return shown(segments.where(text).changes().collect())
+
+
+@pytest.mark.parametrize("make", [fitted, declared])
+def test_a_batch_gives_what_each_alarm_gives(spark, folder, make):
+    segments = make(spark.read.parquet(str(folder)))
+    found = segments.alarms(el.AlarmSet(TEXTS))
+    assert found.columns[:4] == ["alarm", "ship", "since", "until"]
+    assert found.columns[4:] == segments.changes().columns[3:]
+    rows = shown(found.collect())
+    assert rows == alone(segments, TEXTS)
+    assert {row[0] for row in rows} == {*TEXTS}
+
+
+@pytest.mark.parametrize("files", [1, 3])
+def test_a_stream_gives_what_a_batch_gives(spark, folder, tmp_path, files):
+    wanted = alone(fitted(spark.read.parquet(str(folder))), TEXTS)
+    alarms = el.AlarmSet(TEXTS)
+    for _ in range(2):  # started again there is nothing new
+        query = fitted(stream_of(spark, folder, files), name="tracks").alarms(alarms)
+        run = query.start(
+            "parquet",
+            path=str(tmp_path / "out"),
+            checkpoint=str(tmp_path / "checkpoint"),
+            trigger="available_now",
+        )
+        run.await_termination()
+    assert "alarms" in run.explain()
+    assert shown(spark.read.parquet(str(tmp_path / "out")).collect()) == wanted
+
+
+def test_alarms_change_while_a_query_restarts(spark, folder, tmp_path):
+    seen = tmp_path / "seen"
+    seen.mkdir()
+    alarms = el.AlarmSet({"up": "x > 2", "gone": "x < 100", "other": "x < 100"})
+    changes = [
+        lambda: None,
+        lambda: alarms.add("new", "x > 2"),
+        lambda: alarms.remove("gone"),
+        lambda: alarms.replace("other", "x < 200"),
+    ]
+    for number, change in enumerate(changes):
+        change()
+        (seen / f"{number}.parquet").write_bytes((folder / f"{number}.parquet").read_bytes())
+        query = fitted(stream_of(spark, seen, 1), name="tracks").alarms(alarms)
+        run = query.start(
+            "parquet",
+            path=str(tmp_path / "out"),
+            checkpoint=str(tmp_path / "checkpoint"),
+            trigger="available_now",
+        )
+        run.await_termination()
+    assert len(changes) == N_FILES
+    rows = spark.read.parquet(str(tmp_path / "out")).collect()
+    by_name = {
+        name: {(row.ship, row.since, row.until) for row in rows if row.alarm == name}
+        for name in ("up", "new", "gone", "other")
+    }
+    wanted = fitted(spark.read.parquet(str(folder))).where("x > 2").changes().collect()
+    assert by_name["up"] >= {(row.ship, row.since, row.until) for row in wanted if row.ship != 99}
+    assert by_name["new"]
+    assert {each[2] for each in by_name["new"]} <= {each[2] for each in by_name["up"]}
+    # What held of an alarm that went is told, and so is what held until it was replaced.
+    last = max(row.until for row in rows)
+    assert by_name["gone"]
+    assert max(each[2] for each in by_name["gone"]) < last
+    every = fitted(spark.read.parquet(str(folder))).changes().collect()
+    assert len(by_name["other"]) > len({(row.ship, row.since) for row in every if row.ship != 99})
+
+
+@pytest.mark.parametrize(
+    ("texts", "error", "message"),
+    [
+        ({"a": "x > "}, QueryError, "alarm 'a'"),
+        ({"a": "z > 3"}, QueryError, "alarm 'a': .*z"),
+        ({"a": "x / x > 3"}, NotSupportedError, "alarm 'a': .*divides"),
+        ({"a": "ship % 2 = 1 AND x > 1"}, NotSupportedError, "as a key of its own"),
+        ({"a": "ship = array(1) AND x > 1"}, QueryError, "alarm 'a'"),
+    ],
+)
+def test_what_does_not_fit_is_refused_by_name(spark, folder, texts, error, message):
+    segments = fitted(spark.read.parquet(str(folder)))
+    with pytest.raises(error, match=message):
+        segments.alarms(el.AlarmSet(texts))
+
+
+def test_a_key_called_alarm_is_refused(spark, folder):
+    rows = spark.read.parquet(str(folder)).withColumnRenamed("ship", "alarm")
+    segments = el.models.fit(rows, key="alarm", time="ts", within={"x": 1.0})
+    with pytest.raises(OptionError, match="rename the key"):
+        segments.alarms(el.AlarmSet())
+    with pytest.raises(QueryError, match=r"el\.AlarmSet"):
+        segments.alarms({"a": "x > 1"})
