@@ -95,7 +95,8 @@ class Engine(Catalog):
             time: its event-time column; used by windows, not by filters. Results of a query have
                 that of the stream that it reads, whether they carry the column or not.
             lateness: how much earlier than the latest row before it a row may be ("1 minute");
-                the watermark of queries that filter; a join counts late rows by itself.
+                the watermark of queries that filter; a join counts late rows by itself. "learned"
+                finds the smallest that holds 99.99 % of the rows, "learned 99 %" another share.
             replace: whether a stream or table of that name is dropped; see ``drop``.
 
         Raises:
