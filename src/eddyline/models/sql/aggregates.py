@@ -80,10 +80,10 @@ class Aggregates:
         self._text = statement.text
         self._first = offset_of(calls[0]) if calls else statement.own[0].start
         if not calls:
-            word = "GROUP" if statement.tree.args.get("group") else "HAVING"
+            word = "GROUP BY" if statement.tree.args.get("group") else "HAVING"
             statement.refuse(
                 f"{word} stands beside avg, sum, min or max of a modelled attribute",
-                statement.offset_of_word(word),
+                statement.offset_of_word(word.split(maxsplit=1)[0]),
             )
         self.width_us, self.slide_us = self._window()
         self._aliases = self._of_columns()

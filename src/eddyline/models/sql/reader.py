@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from eddyline.errors import NotSupportedError
 from eddyline.models.sql.aggregates import Aggregates, aggregates_in, of_keys
-from eddyline.models.sql.joining import joined
+from eddyline.models.sql.joining import check_no_function, joined
 from eddyline.models.sql.recipe import Call, Made, ModelQuery, of_rows
 from eddyline.models.sql.scope import Scope, Side
 from eddyline.models.sql.selection import OF_TIME, Item, Selection, projections
@@ -92,6 +92,7 @@ class _Reader:
         scope = self._scope(statement)
         asked = aggregates_in(statement)
         if asked is None:
+            self._check_no_window(scope)
             slides = scope.slides
             items = self._selected(statement, scope, self._kind(outputs, slides))
             node = _projected(scope, items)
@@ -168,14 +169,19 @@ class _Reader:
             statement.refuse("a join of models has two sides; join two, and join that with the "
                              "third: FROM (SELECT …) AS a JOIN …", offset_of(third))  # fmt: skip
         for each in found:
-            if each.sides[0].window is not None:
+            self._check_no_window(each)
+        self._check_join(statement)
+        return joined(statement, self._calls, (found[0], found[1]), conjuncts)
+
+    @staticmethod
+    def _check_no_window(scope: Scope) -> None:
+        for side in scope.sides:
+            if side.window is not None:
                 message = (
                     "a window is of aggregates over one source; a join of models has both sides "
                     "at the same instant"
                 )
-                statement.refuse(message, each.sides[0].window_at)
-        self._check_join(statement)
-        return joined(statement, self._calls, (found[0], found[1]), conjuncts)
+                scope.refuse(message, side.window_at)
 
     def _check_join(self, statement: Statement) -> None:
         join = statement.sources[1][1]
@@ -229,6 +235,7 @@ class _Reader:
             scope = aggregates.segments()
             items = aggregates.items(scope, ())
         else:
+            self._check_no_window(scope)
             items = self._selected(statement, scope, None)
         side = Side(
             name,
@@ -250,7 +257,7 @@ class _Reader:
             if isinstance(scope.node, Made) and not self._reads_models(side, part):
                 scope = self._of_rows(statement, scope, word, part)
                 continue
-            self._calls.check_none(part.tree)
+            check_no_function(self._calls, scope, part)
             mentions = scope.mentions(part.tree, word)
             kinds = {each.kind for each in mentions}
             if kinds <= {"attribute", "distance"}:

@@ -165,7 +165,7 @@ class Sources:
     def _column(self, stream: str, name: str, at: int) -> str:
         known = {each.lower(): each for each in self._columns[stream]}
         if name.lower() not in known:
-            message = unknown(f"column of {stream!r}", name, self._columns[stream])
+            message = f"{stream!r}: {unknown('column', name, self._columns[stream])}"
             refuse(message, self._text, at, name=name)
         return known[name.lower()]
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
-from eddyline.errors import EddylineError, NotSupportedError, QueryError
+from eddyline.errors import EddylineError, NotSupportedError
 from eddyline.models.sql.reader import read_model_query
 from eddyline.models.sql.recipe import Made, made_in
 from eddyline.options import FilterOptions
@@ -53,6 +53,7 @@ def model_steps(
     Raises:
         QueryError: it cannot be understood; the message shows where.
         NotSupportedError: it asks for what models do not answer, of streams or at all.
+        OptionError: a bound or an option that is none, or a stream's models without MAX GAP.
     """
     return _Planned(text, known, options).steps()
 
@@ -179,11 +180,10 @@ class _Planned:
             named = str(error.facts.get("attribute", error.facts.get("name", "")))
             raise self._at(error, (places or {}).get(named, start)) from error
 
-    def _at(self, error: EddylineError, start: int) -> QueryError:
-        kind = type(error) if isinstance(error, QueryError) else QueryError
+    def _at(self, error: EddylineError, start: int) -> EddylineError:
         message = error.message.split(" (line ")[0]
         facts = {**error.facts, **place(self._text, start)}
-        return kind(at(message, self._text, start), **facts)
+        return type(error)(at(message, self._text, start), **facts)
 
 
 def _called(of: Any, node: Call, arguments: list[Any], named: dict[str, Any]) -> Any:
