@@ -19,6 +19,7 @@ from eddyline.models.declared import Declared, read_equations
 from eddyline.models.fitted import Fit
 from eddyline.models.rows import keyed
 from eddyline.models.streaming import BucketBatch, BucketState, StreamPlan
+from eddyline.models.window_steps import Extremum, Integral
 from eddyline.state.place import StatePlace
 
 SECOND = 1_000_000
@@ -37,7 +38,7 @@ def where(text):
 
 def average(seconds, every=None, *, covered=False):
     ticks = None if every is None else every * SECOND
-    return steps.Integral(seconds * SECOND, ticks, True, covered)
+    return Integral(seconds * SECOND, ticks, True, covered)
 
 
 def joined():
@@ -61,7 +62,7 @@ NODES = {
     "average at ticks": of(average(7, 2)),
     "average of what is covered": of(average(7, 2, covered=True)),
     "average of averages": of(average(3), of(average(4))),
-    "greatest": of(steps.Extremum(6 * SECOND, 2 * SECOND, True), of(steps.Project.onto("x"))),
+    "greatest": of(Extremum(6 * SECOND, 2 * SECOND, True), of(steps.Project.onto("x"))),
     "macd": of(steps.Sample(SECOND), joined()),
     "changes of a join": of(steps.Changes(), joined()),
 }

@@ -30,9 +30,10 @@ from eddyline.models.steps import Shape
 from eddyline.options import check_names
 from eddyline.registry import checked_text, unknown
 from eddyline.spark.analysis import refused, unlogged
+from eddyline.spark.models.arguments import check_attribute
 from eddyline.spark.models.frame import Segments
-from eddyline.spark.models.laying import Graph, Source
-from eddyline.spark.models.names import check_attribute
+from eddyline.spark.models.graphs import Graph
+from eddyline.spark.models.laying import Source
 from eddyline.spark.relation import checked_frame, checked_relation
 
 if TYPE_CHECKING:
@@ -48,7 +49,8 @@ def fit(
     *,
     key: str | Sequence[str] = (),
     time: str,
-    within: Mapping[str, float | str],
+    within: Mapping[str, float | str] | None = None,
+    attributes: Sequence[str] = (),
     max_gap: Any = None,
     lateness: str | None = None,
     name: str = "models",
@@ -65,6 +67,8 @@ def fit(
         time: the column of timestamps.
         within: for each numeric column that is modelled the most that a model may be away from a
             row's value: in its unit, or a share of the value, such as ``"1 %"``.
+        attributes: other numeric columns, which are modelled as near as what is asked of them
+            needs; see ``Segments.within``.
         max_gap: a longer time between two rows of an entity has no model, such as ``10 minutes``,
             or seconds; None: there are no gaps, which a stream cannot have.
         lateness: of a stream, how much earlier than the latest row before it a row may be, such as
@@ -87,11 +91,14 @@ def fit(
     """
     frame = checked_frame("the input of models.fit", df)
     keys = (key,) if isinstance(key, str) else tuple(key)
-    bounds = read_bounds(within)
+    others = tuple(attributes) if isinstance(attributes, list | tuple) else (attributes,)
+    bounds = {} if within is None and others else read_bounds(within)
+    unbounded = tuple(each for each in dict.fromkeys(others) if each not in bounds)
+    names = (*bounds, *unbounded)
     check_keys(frame, keys, time, "fit")
-    _check_values(frame, keys, list(bounds))
-    how = Fit(keys, time, bounds, _options(options, max_gap))
-    return _segments(frame, Shape(keys, tuple(bounds)), how, name, lateness)
+    _check_values(frame, keys, names)
+    how = Fit(keys, time, bounds, _options(options, max_gap), unbounded)
+    return _segments(frame, Shape(keys, names), how, name, lateness)
 
 
 def declare(

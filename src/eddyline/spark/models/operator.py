@@ -21,7 +21,8 @@ from eddyline.spark.arrow_tasks import BUCKET
 from eddyline.spark.buckets import ADAPTIVE, REPORT, BucketReports
 from eddyline.spark.clock import ResultClock
 from eddyline.spark.event_time import micros_of
-from eddyline.spark.models.laying import Graph, Source, read_columns, schema_of
+from eddyline.spark.models.graphs import Graph
+from eddyline.spark.models.laying import Source, read_columns, schema_of
 from eddyline.spark.models.task import ModelWorker
 from eddyline.spark.operator import Laid, Operator, Pending
 from eddyline.spark.run.observed_metrics import PendingMetrics
