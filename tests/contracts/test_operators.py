@@ -231,7 +231,7 @@ CASES = {
         lambda **_: AlarmStep("s", HELD, alarms=el.AlarmSet({"high": "x > 97", "low": "x < 2"})),
         "SELECT IF(v > 97, 'high', 'low') AS alarm, w, time AS since, time + INTERVAL 1 SECOND AS "
         f"until, double(v) AS x, 0D AS err_x FROM {TIMED} WHERE (v > 97 OR v < 2) AND "
-        f"time < (SELECT max(time) FROM {TIMED})",
+        f"time + INTERVAL 1 SECOND < (SELECT max(time) FROM {TIMED})",
         adapts=False,
         time="timestamp_seconds(id)",
     ),

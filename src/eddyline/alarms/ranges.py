@@ -9,8 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from eddyline.alarms.sweep import Sweep
+from eddyline.models.expressions import names_in
 from eddyline.models.rows import Keyed
-from eddyline.models.steps import Shape
+from eddyline.models.steps import Kept, Shape
 
 if TYPE_CHECKING:
     from eddyline.alarms.program import AlarmProgram
@@ -22,7 +23,7 @@ ALARM, DEFINITION = "alarm", "__definition"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class AlarmRanges:
+class AlarmRanges(Kept):
     """The ranges on which each of some alarms holds, as segments by alarm and entity.
 
     A range may go on in later segments than the one whose polynomials it has: only its begin is
@@ -31,8 +32,6 @@ class AlarmRanges:
 
     program: AlarmProgram
     scope: ClassVar[Scope] = "segment"
-    tells_ranges: ClassVar[bool] = True
-    """Of a stream it is asked of segments behind all that looks back."""
 
     def shape(self, given: Shape) -> Shape:
         """Return the shape of ranges by alarm and entity."""
@@ -51,6 +50,10 @@ class AlarmRanges:
         begun = segments.take(found.rows).cut(found.lo, found.hi)
         ranges = replace(begun, keys=keys, is_point=found.is_point)
         return Keyed(ranges, self._named(known // n, entities.take(pa.array(known % n))))
+
+    def reads(self, wanted: set[str]) -> set[str]:
+        """Return what is wanted, and what is compared."""
+        return wanted.union(*map(names_in, self.program.bases))
 
     def are_asked(self, ranges: pa.Table) -> Mask:
         """Return which ranges are of alarms that are still what they were, ``[n]``."""

@@ -102,7 +102,6 @@ def test_alarms_change_while_a_query_restarts(spark, folder, tmp_path):
         ({"a": "z > 3"}, QueryError, "alarm 'a': .*z"),
         ({"a": "x / x > 3"}, NotSupportedError, "alarm 'a': .*divides"),
         ({"a": "ship % 2 = 1 AND x > 1"}, NotSupportedError, "as a key of its own"),
-        ({"a": "ship = array(1) AND x > 1"}, QueryError, "alarm 'a'"),
     ],
 )
 def test_what_does_not_fit_is_refused_by_name(spark, folder, texts, error, message):

@@ -17,8 +17,7 @@ from eddyline.alarms.alarm_set import AlarmSet
 from eddyline.alarms.step import AlarmStep
 from eddyline.models import graph
 from eddyline.models.declared import Declared, read_equations
-from eddyline.models.step import ModelStep
-from eddyline.models.steps import Sample, Shape
+from eddyline.models.steps import Shape
 from eddyline.models.streaming import StreamPlan
 from eddyline.query.correlations import CorrelateStep, Correlation, Reference
 from eddyline.query.steps import ProjectStep
@@ -216,16 +215,13 @@ CORRELATED = (
 )
 """Alerts where there were three rows of a ``k`` in three seconds."""
 
-LEVELS = StreamPlan(
+HELD = StreamPlan(
     Declared(("k",), "ts", read_equations({"x": "id"}), 1_000_000),
-    graph.Unary(Sample(1_000_000), graph.Input(0, Shape(("k",), ("x",)))),
+    graph.Input(0, Shape(("k",), ("x",))),
     Shape(("k",), ("x",)),
 )
-"""Rows as models that hold for a second, and their values at each second."""
-
-HELD = StreamPlan(LEVELS.maker, graph.Input(0, LEVELS.shape), LEVELS.shape)
 ALARMS = AlarmSet({"any": "x >= 0", "high": "x < 1e9 AND k >= 20"})
-"""Alarms of the same rows as models: where they hold, they do so as long as there are models."""
+"""Alarms of rows as models that hold for a second: they hold as long as there are models."""
 
 KINDS = {
     "filters": Kind(
@@ -354,13 +350,13 @@ KINDS = {
     "models": Kind(
         {
             "q": (
-                "SELECT id, ts, k FROM s",
-                "SELECT k, ts AS time, max(id) AS x, 0 AS err_x FROM s GROUP BY k, ts "
-                f"HAVING ts + INTERVAL 1 SECOND <= {LOW}",
+                "SELECT k, x FROM s MODEL x = id HORIZON 1 SECOND BY k "
+                "WHERE often(k) AND x > 100 SAMPLE EVERY 1 SECOND",
+                "SELECT k, ts AS time, max(id) AS x, 0 AS err_x FROM s WHERE k < 35 GROUP BY k, ts "
+                f"HAVING ts + INTERVAL 1 SECOND <= {LOW} AND max(id) > 100",
             )
         },
         late="s",
-        steps=(ModelStep("s", LEVELS),),
     ),
     "alarms": Kind(
         {

@@ -11,13 +11,14 @@ from eddyline.alarms.step import AlarmStep
 from eddyline.errors import QueryError
 from eddyline.models.steps import Changes
 from eddyline.spark.alarms.binding import MADE, AlarmBinder
+from eddyline.spark.models.graphs import precise
 from eddyline.spark.models.laying import laid
 from eddyline.spark.models.queries import query_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from eddyline.spark.models.laying import Graph
+    from eddyline.spark.models.graphs import Graph
     from eddyline.spark.query import Query
 
 
@@ -52,9 +53,9 @@ class WithAlarms:
         if not isinstance(alarms, AlarmSet):
             msg = f"alarms takes an el.AlarmSet, got {type(alarms).__name__}"
             raise QueryError(msg, got=type(alarms).__name__)
-        graph = self._graph
+        if self._graph.is_streaming:
+            return query_of(self._graph, partial(AlarmStep, alarms=alarms))
+        graph = precise(self._graph)
         binder = AlarmBinder(graph.sources[0].df.select(*graph.shape.keys), graph.shape)
-        ranges = AlarmRanges(binder.read(alarms.now()[1]))
-        if graph.is_streaming:
-            return query_of(graph, partial(AlarmStep, alarms=alarms))
-        return laid(graph.sources, graph.then(ranges).then(Changes()).node, MADE).drop(DEFINITION)
+        asked = graph.then(AlarmRanges(binder.read(alarms.now()[1]))).then(Changes())
+        return laid(asked.sources, asked.node, MADE).drop(DEFINITION)
