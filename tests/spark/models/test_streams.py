@@ -11,6 +11,7 @@ import pytest
 
 import eddyline as el
 from eddyline.errors import NotSupportedError, OptionError
+from eddyline.models.view import ModelRecord
 
 SECOND = 1_000_000
 N_FILES = 4
@@ -134,7 +135,7 @@ def test_rows_that_a_model_predicts_are_dropped_and_counted(spark, folder, tmp_p
     text = run.explain()
     assert "rows dropped with x within 0.5" in text
     assert "x within 0.5; inputs: x within 0.5" in text
-    (record,) = run.records[-1].operators
+    record = next(each for each in run.records[-1].operators if isinstance(each, ModelRecord))
     assert record.n_dropped + record.n_segments == record.n_rows
     assert record.n_dropped > 50
     assert record.n_segments == dropping(spark.read.parquet(str(folder))).to_df().count() - 1
