@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -68,6 +69,7 @@ NODES = {
 }
 FIT = Fit(("k",), "ts", WITHIN, FitOptions(degree=1, max_gap_us=6 * SECOND, prefix_rows=16))
 DECLARED = Declared(("k",), "ts", read_equations({"x": "x + t", "y": "y"}), 4 * SECOND)
+DOOR = replace(DECLARED, within={"x": Bound(1.5), "y": Bound(0.5, is_relative=True)})
 
 
 def rows_of(seed, n):
@@ -144,7 +146,7 @@ def at_once(table, maker, node):
 
 @settings(deadline=None, max_examples=60)
 @pytest.mark.parametrize("name", NODES)
-@pytest.mark.parametrize("maker", [FIT, DECLARED], ids=["fit", "declared"])
+@pytest.mark.parametrize("maker", [FIT, DECLARED, DOOR], ids=["fit", "declared", "door"])
 @given(
     seed=st.integers(0, 2**32),
     n=st.integers(1, 120),

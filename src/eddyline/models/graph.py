@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from eddyline.models import joins
 from eddyline.models.rows import Keyed, plain
-from eddyline.models.steps import Rows, Shape, Step
+from eddyline.models.steps import Rows, Shape, Step, Within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -170,6 +170,12 @@ def parts(node: Node) -> Iterator[Node]:
             yield each
 
     return visit(node)
+
+
+def told_bounds(node: Node) -> str:
+    """Return the bounds that a graph was given, in words."""
+    steps = (each.step for each in parts(node) if isinstance(each, Unary))
+    return "; ".join(str(each) for each in steps if isinstance(each, Within))
 
 
 def sees_entities(node: Node) -> bool:

@@ -86,6 +86,13 @@ class StreamPlan:
         return node.of if is_changes and isinstance(node, graph.Unary) else node
 
     @property
+    def bounds(self) -> str:
+        """The bounds that results were given, and those in which inputs are, in words."""
+        given = graph.told_bounds(self.node)
+        used = ", ".join(f"{name} within {bound}" for name, bound in self.maker.within.items())
+        return f"{given}; inputs: {used}" if given else used
+
+    @property
     def looks_back(self) -> bool:
         """Whether results look at segments before."""
         return graph.sees_entities(self.given)
