@@ -295,14 +295,14 @@ def test_a_query_gives_what_the_face_gives(
 def test_bounds_of_results_are_those_of_the_face(engine, df, bound):
     model = "s MODEL x BY ship MAX GAP 20 SECONDS AT ts WITH (degree = 1, prefix_rows = 16)"
     found = engine.query(
-        f"SELECT ship, avg(x) AS m FROM {model} [RANGE 9 SECONDS SLIDE 3 SECONDS] "
+        f"SELECT ship, avg(x + 100) AS m FROM {model} [RANGE 9 SECONDS SLIDE 3 SECONDS] "
         f"WHERE ship <> 2 PRECISION m WITHIN {bound}"
     )
     free = el.models.fit(
         df.where("ship <> 2"), key="ship", time="ts", attributes=["x"], max_gap="20 seconds",
         degree=1, prefix_rows=16,
     )  # fmt: skip
-    wanted = free.select(m="x").avg("m", window="9 seconds").within({"m": bound})
+    wanted = free.select(m="x + 100").avg("m", window="9 seconds").within({"m": bound})
     assert bag(found) == bag(wanted.sample("3 seconds"))
     if bound == "0.25":
         assert 0 < max(row.err_m for row in found.to_df().collect()) <= 0.25
@@ -337,9 +337,9 @@ def test_models_of_the_results_of_a_filter(engine, spark, folder):
     assert said == [
         "project models of odd: ship, since, until, x, err_x",
         "models of odd: model x = x; horizon 2 s; changes only",
-        "project odd.rows: ship, ts, x",
-        "filter odd.rows: flag = 'odd'",
-        "read rows as odd.rows",
+        "project odd.`rows`: ship, ts, x",
+        "filter odd.`rows`: flag = 'odd'",
+        "read rows as odd.`rows`",
     ]
 
 
@@ -405,7 +405,7 @@ def test_queries_of_models_start_beside_others(spark, folder, tmp_path):
 @pytest.mark.parametrize(
     ("text", "kind", "said", "column"),
     [
-        ("SELECT x FROM s MODEL x WITHIN 1 BY ship CHANGES", OptionError, "max_gap", 17),
+        ("SELECT x FROM s MODEL x WITHIN 1 BY ship CHANGES", OptionError, "MAX GAP", 17),
         (f"SELECT max(x) AS top FROM {SHIPS} CHANGES", NotSupportedError, "entities", 8),
         (
             f"SELECT a.x FROM {SHIPS} AS a JOIN {SHIPS} AS b ON a.ship < b.ship CHANGES",
@@ -425,7 +425,7 @@ def test_queries_of_models_start_beside_others(spark, folder, tmp_path):
             "nothing",
             41,
         ),
-        ("SELECT flag FROM s MODEL flag WITHIN 1 BY ship", QueryError, "give a number", 26),
+        ("SELECT flag FROM s MODEL flag WITHIN 1 MAX GAP 1 DAY", QueryError, "give a number", 26),
     ],
 )
 def test_what_streams_and_columns_do_not_allow_is_said_with_its_place(

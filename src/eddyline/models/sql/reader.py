@@ -127,10 +127,14 @@ class _Reader:
         _check_exact(self._text, outputs)
         kind = self._kind(outputs, slides)
         node = self._within(node, items, outputs)
+        said = (
+            word for word in ("WITHIN", "PRECISION", "SAMPLE", "CHANGES") if word in outputs.places
+        )
+        start = next((outputs.places[word] for word in said), _start(statement))
         if outputs.is_changes:
-            node = Call(node, "changes", start=outputs.places["CHANGES"])
+            node = Call(node, "changes", start=start)
         elif outputs.every_us is not None or slides:
-            node = Call(node, "sample", (self._every(outputs, slides),), start=_start(statement))
+            node = Call(node, "sample", (self._every(outputs, slides),), start=start)
         columns = {each.name: each.name for each in items if each.kind == "attribute"}
         return ModelQuery(node, projections(items, kind, columns))
 

@@ -82,7 +82,8 @@ class _Planned:
         plain = " ".join(self._text.split()).encode()
         name = f"models of {stem} {hashlib.blake2b(plain, digest_size=3).hexdigest()}"
         found = self._built(self._query.node)
-        rows = found.to_df() if isinstance(found, Segments) else found
+        with self._placed(self._query.node.start):
+            rows = found.to_df() if isinstance(found, Segments) else found
         first = ReadStep(name, _models_of(stem))
         return stem, [first, *self._after(stem)], {name: Relation(rows)}
 
