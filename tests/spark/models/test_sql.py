@@ -182,8 +182,8 @@ def test_t24_average_distance_of_pairs(engine, spark):
         "SELECT timestamp_seconds(0) AS ts, * FROM VALUES (1, -3D, 1D, 0D), (2, 0D, 0D, 4D), "
         "(3, 900D, 0D, 900D), (NULL, 0D, 0D, 4D) AS (id, x, vx, y)"
     )
-    engine.table("S", rows, replace=True)
-    model = "S MODEL x = x + vx * t, y = y HORIZON 6 SECONDS BY id AT ts"
+    engine.table("places", rows)
+    model = "places MODEL x = x + vx * t, y = y HORIZON 7 SECONDS BY id AT ts"
     query = (
         "select Candidates.id1, Candidates.id2, avg(dist) from (select S1.id as id1, S2.id as id2, "
         "sqrt(pow(S1.x-S2.x,2) + pow(S1.y-S2.y,2)) as dist "
@@ -205,7 +205,7 @@ def test_t24_average_distance_of_pairs(engine, spark):
 def test_pairs_are_near_when_brute_force_says_so(engine, df):
     query = (
         "SELECT a.ship AS one, b.ship AS other, a.x FROM {0} AS a JOIN {0} AS b ON a.ship < b.ship "
-        "WHERE abs(a.x - b.x) < 3 AND a.x > -5 SAMPLE EVERY 4 SECONDS"
+        "WHERE abs(a.x - b.x) < 3.1 AND a.x > -5.1 SAMPLE EVERY 4 SECONDS"
     )
     found = bag(engine.query(query.format(SHIPS)))
     at = engine.query(f"SELECT ship, time, x FROM {SHIPS} SAMPLE EVERY 4 SECONDS").to_df().collect()
@@ -217,8 +217,8 @@ def test_pairs_are_near_when_brute_force_says_so(engine, df):
         and other.ship is not None
         and one.ship < other.ship
         and one.time == other.time
-        and abs(one.x - other.x) < 3
-        and one.x > -5
+        and abs(one.x - other.x) < 3.1
+        and one.x > -5.1
     ]
     assert found == rounded(wanted)
     assert len(found) > 20

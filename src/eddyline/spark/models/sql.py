@@ -21,7 +21,6 @@ from eddyline.spark.analysis import column_types
 from eddyline.spark.filters.conjunction import all_of
 from eddyline.spark.models.fitting import declare, fit, read
 from eddyline.spark.models.frame import Segments
-from eddyline.spark.models.queries import INPUT
 from eddyline.spark.relation import Relation
 from eddyline.sql.parsing import at, place
 
@@ -122,7 +121,7 @@ class _Planned:
         (made, _, rows) = self._sources[0]
         with self._placed(made.start, made.places):
             query = found.query() if isinstance(found, Segments) else found
-            if query.relations[INPUT].df is not rows:
+            if any(each.df is not rows for each in query.relations.values()):
                 msg = "a condition on keys of both sides is not supported of a stream"
                 raise NotSupportedError(msg)
         name = identifier(made.name)
@@ -132,8 +131,15 @@ class _Planned:
             steps = inlined(result.steps, name)
         if made.predicates:
             steps.append(FilterStep(name, made.predicates))
-        names = {INPUT: name, RESULT: _models_of(made.stream)}
-        return [*steps, *(each.renamed(lambda old: names[old]) for each in query.steps[1:])]
+        out = {RESULT: _models_of(made.stream)}
+        return [
+            *steps,
+            *(
+                each.renamed(lambda old: out.get(old, name))
+                for each in query.steps
+                if not isinstance(each, ReadStep)
+            ),
+        ]
 
     # -- segments ---------------------------------------------------------------------------------
 
