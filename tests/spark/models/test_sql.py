@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import eddyline as el
 from eddyline.errors import NotSupportedError, OptionError, QueryError
+from eddyline.spark.script import run_script
 from tests.examples import examples
 
 SECOND = 1_000_000
@@ -341,6 +342,34 @@ def test_models_of_the_results_of_a_filter(engine, spark, folder):
         "filter odd.`rows`: flag = 'odd'",
         "read rows as odd.`rows`",
     ]
+
+
+def test_a_script_makes_a_stream_of_models_that_queries_and_rules_read(spark, folder, tmp_path):
+    file = tmp_path / "near.sql"
+    file.write_text(
+        f"CREATE STREAM s WITH (format='parquet', path='{folder}', time='ts', lateness='1 second');"
+        f"CREATE STREAM near AS SELECT ship, time AS at, x FROM {SHIPS} SAMPLE EVERY 3 SECONDS;"
+        f"CREATE QUERY q WITH (sink='parquet', path='{tmp_path}/out') AS "
+        "SELECT ship, at FROM near WHERE x > 3 AND ship < 3;",
+        "utf-8",
+    )
+    (run,) = run_script(file, spark=spark, trigger="available_now")
+    assert run.await_termination(120)
+    plain = declared(spark.read.parquet(str(folder))).sample("3 seconds")
+    wanted = plain.where("x > 3 AND ship < 3").select("ship", "time")
+    assert rounded(spark.read.parquet(str(tmp_path / "out")).collect()) == bag(wanted)
+    file.write_text(file.read_text("utf-8").replace("x + v", "x + w"), "utf-8")
+    with pytest.raises(QueryError, match=r"near.sql, query 'stream near', SELECT from line 1 on: "):
+        run_script(file, spark=spark)
+
+
+def test_rules_read_results_of_models(spark, folder):
+    engine = streamed(spark, folder, 4)
+    engine.stream("near", engine.query(f"SELECT ship, x FROM {SHIPS} SAMPLE EVERY 3 SECONDS"))
+    query = engine.rules("tagged", el.RuleSet({"high": "x > 3"}, name="tags"), stream="near")
+    assert query.columns["matches"] == "array<string>"
+    with pytest.raises(QueryError, match="is joined after models of near"):
+        engine.query("SELECT near.x FROM near [RANGE 1 MINUTE], s WHERE near.ship = s.ship")
 
 
 # -- streams ------------------------------------------------------------------------------------
