@@ -21,6 +21,10 @@ class BucketState(Struct, omit_defaults=True, forbid_unknown_fields=True):
 
     runs: InputFiles = field(default_factory=dict)
     """Sorted runs of the rows in each window."""
+    cold: InputFiles = field(default_factory=dict)
+    """Sorted runs of rows of each window that are hardly asked for any more."""
+    filters: InputFiles = field(default_factory=dict)
+    """Filters of the keys of each of those; see ``key_filters``."""
     waiting: InputFiles = field(default_factory=dict)
     """Rows in reorder buffers, from the instant on that event time has not passed yet."""
     ends: InputFiles = field(default_factory=dict)
@@ -34,7 +38,7 @@ class BucketState(Struct, omit_defaults=True, forbid_unknown_fields=True):
     @property
     def names(self) -> Iterator[str]:
         """The names of all files."""
-        for kind in (self.runs, self.waiting, self.ends):
+        for kind in (self.runs, self.cold, self.filters, self.waiting, self.ends):
             for files in kind.values():
                 yield from (file.name for file in files)
         yield from (file.name for file in self.groups.values())

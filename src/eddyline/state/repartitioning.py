@@ -37,7 +37,8 @@ class Moved:
         places = {
             file.name: bucket
             for bucket, state in buckets.items()
-            for files in state.runs.values()
+            for kind in (state.runs, state.cold)
+            for files in kind.values()
             for file in files
         }
         return cls(before, places)
@@ -61,5 +62,10 @@ def buckets_for(
     every: dict[str, tuple[RunFile, ...]] = {}
     for name, classes in classes_of.items():
         states = [buckets[number] for number in before.once(classes) if number in buckets]
-        every[name] = tuple(file for state in states for file in state.runs.get(name, ()))
+        every[name] = tuple(
+            file
+            for state in states
+            for kind in (state.cold, state.runs)
+            for file in kind.get(name, ())
+        )
     return dict.fromkeys(range(grid.n_buckets), BucketState(every))

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from eddyline.state.key_filters import KeyFilter
+
 FOREVER = np.iinfo(np.int64).max
 """The end of a row that never leaves its window (µs)."""
 
@@ -113,6 +115,8 @@ class SortedRun:
     rows: Rows
     indexes: dict[int, Index] = field(default_factory=dict)
     """By key class; made when it is first asked for, or read with the run."""
+    filters: dict[int, KeyFilter] = field(default_factory=dict)
+    """By key class, of a cold run: what is looked up passes them first. None if empty."""
 
     @classmethod
     def of(cls, rows: Rows) -> SortedRun:

@@ -15,9 +15,11 @@ import numpy as np
 from eddyline.joins.caches.bucket_caches import caches_of
 from eddyline.joins.caches.row_ids import NEWS
 from eddyline.joins.operator.delta_join import results
+from eddyline.joins.operator.partner_ages import PartnerAges
 from eddyline.joins.orders.probe_profiling import drop_samples
 from eddyline.joins.plan import BucketReport
-from eddyline.state.compaction import upkeep_of
+from eddyline.state.cold_runs import read_filters, with_filters, write_filters
+from eddyline.state.compaction import aged, upkeep_of
 from eddyline.state.grid import N_BINS, bins_of
 from eddyline.state.late_rows import write_late
 from eddyline.state.mapped_runs import MAPPED
@@ -36,6 +38,10 @@ if TYPE_CHECKING:
     from eddyline.state.place import StatePlace
     from eddyline.state.run_files import RunFile
 
+
+MOST_COLD = 32
+"""Cold runs of a window from which on some of them are made one: each costs a look at its filter
+for each look-up of many rows."""
 
 COUNTED_ROWS = 8_192
 """New rows of an input whose hashes are counted, about, evenly spread over all of them."""
@@ -86,8 +92,12 @@ class BucketBatch:
         shortcut: Shortcut | None,
     ) -> Iterator[pa.Table]:
         """Yield what the new rows of the batch bring about; see ``delta_join.results``."""
-        plan = self.plan
-        return results(plan.graph, plan.orders, windows, news, self.report.work, shortcut)
+        plan, ages = self.plan, None
+        if plan.spans:
+            ages = PartnerAges(plan.spans)
+            self.report.ages = ages.counts
+        work = self.report.work
+        return results(plan.graph, plan.orders, windows, news, work, shortcut, ages)
 
     def _horizon(self, name: str) -> int | None:
         """Return the instant before which rows of an input left that are not needed (µs)."""
@@ -123,11 +133,16 @@ class BucketBatch:
         self.report.late_files.append(write_late(self.place, *at, late, keys))
 
     def _window(self, name: str) -> list[SortedRun]:
-        """Return the runs of an input that may still join, some of them made one."""
+        """Return the runs of an input that may still join, some of them made one.
+
+        Those that are cold come first.
+        """
         horizon, length = self._horizon(name), self.plan.lengths[name]
         if horizon is None:
             return []
-        upkeep = upkeep_of(self.before.runs.get(name, ()), horizon=horizon, length=length)
+        cold, files = self._cooled(name, horizon, length)
+        hot = self.plan.spans.get(name)
+        upkeep = upkeep_of(files, horizon=horizon, length=length, hot=hot)
         stay = {file: self._open(name, file) for file in upkeep.stay}
         merge = upkeep.merge if self.plan.moved is None else upkeep.stay
         if merge:
@@ -138,7 +153,49 @@ class BucketBatch:
                 self._caches.follow(name, {each.name: stay[each] for each in merge}, horizon, now)
             stay = _replaced(stay, merge, now)
         self.report.after.runs[name] = tuple(stay)
-        return list(stay.values())
+        return [*cold, *stay.values()]
+
+    def _cooled(
+        self, name: str, horizon: int, length: int
+    ) -> tuple[list[SortedRun], Sequence[RunFile]]:
+        """Return the cold runs of an input, some of them moved now, and the files of the others.
+
+        Rows that are hot for less time than they were before stay where they are until their run is
+        old enough; nothing that is cold becomes hot but where there is no cold tier any more.
+        """
+        before, hot = self.before, self.plan.spans.get(name)
+        runs, cold = before.runs.get(name, ()), before.cold.get(name, ())
+        if hot is None or self.plan.moved is not None:
+            return [], (*cold, *runs)
+        pairs = zip(cold, before.filters.get(name, ()), strict=True)
+        kept = {run: own for run, own in pairs if run.last_end >= horizon}
+        old, runs = aged(runs, until=horizon + length - hot)
+        kept |= self._cold_run(name, old, horizon)
+        if len(kept) > MOST_COLD:
+            merge = upkeep_of(tuple(kept), horizon=horizon, length=length).merge
+            made = self._cold_run(name, merge, horizon)
+            kept = {run: own for run, own in kept.items() if run not in merge} | made
+        after = self.report.after
+        after.cold[name], after.filters[name] = tuple(kept), tuple(kept.values())
+        files, folder = self.place.files, self.place.runs
+        opened = [
+            with_filters(self._open(name, run), read_filters(files, folder, own))
+            for run, own in kept.items()
+        ]
+        return opened, runs
+
+    def _cold_run(self, name: str, runs: Sequence[RunFile], horizon: int) -> dict[RunFile, RunFile]:
+        """Make a cold run of several, and return it with its filters; nothing if no row is left."""
+        if len(runs) == 1:
+            (file,) = runs
+            run = self._open(name, file)
+        else:
+            rows = [_alive(self._open(name, each).rows, horizon) for each in runs]
+            if not sum(map(len, rows)):
+                return {}
+            run = SortedRun.of(Rows.together(rows))
+            file = self._write(run)
+        return {file: write_filters(self.place.files, self.place.runs, file, run)}
 
     def _mine(self, name: str, file: RunFile, rows: Rows) -> Rows:
         """Return the rows of a run that belong to this bucket."""

@@ -104,7 +104,11 @@ class Composites:
         firsts, cuts = [], [0]
         for run in window:
             checks = stacked([run.rows.codes[each] for each in others], len(run))
-            pairs, n_pairs = run.index(key).pairs(probes, checks, base, pairs, n_pairs)
+            if run.filters:
+                passing = run.filters[key].passing(probes.hashes, self.codes[key])
+                pairs, n_pairs = _pairs_of(run, key, probes, passing, checks, base, pairs, n_pairs)
+            else:
+                pairs, n_pairs = run.index(key).pairs(probes, checks, base, pairs, n_pairs)
             firsts.append(base)
             cuts.append(n_pairs)
             base += len(run)
@@ -122,3 +126,23 @@ class Composites:
                     [run.rows.codes[each][found.rows[i:j] - first] for run, first, i, j in parts]
                 )
         return Composites(refs, codes, found.starts, found.ends)
+
+
+def _pairs_of(
+    run: SortedRun,
+    key: int,
+    probes: Probes,
+    chosen: NDArray[np.int64],
+    checks: NDArray[np.int64],
+    base: int,
+    pairs: Pairs,
+    n_pairs: int,
+) -> tuple[Pairs, int]:
+    """Find the pairs of some probes with the rows of a run; see ``Index.pairs``."""
+    if not chosen.size:
+        return pairs, n_pairs
+    hashes, starts, ends, others = probes
+    some = Probes(hashes[chosen], starts[chosen], ends[chosen], others[:, chosen])
+    found, n_found = run.index(key).pairs(some, checks, base, pairs, n_pairs)
+    found.probes[n_pairs:n_found] = chosen[found.probes[n_pairs:n_found]]
+    return found, n_found
