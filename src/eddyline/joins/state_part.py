@@ -31,9 +31,9 @@ class JoinPart(Struct, frozen=True, forbid_unknown_fields=True):
 
     def cold(self, name: str) -> tuple[int, int, int]:
         """Return rows, runs, and bytes (those of filters included) of a window's cold tier."""
-        states = self.buckets.values()
-        runs = [file for each in states for file in each.cold.get(name, ())]
-        filters = [file for each in states for file in each.filters.get(name, ())]
+        parts = [part for each in self.buckets.values() for part in each.cold.get(name, ())]
+        runs = [run for part in parts for run in part.runs]
+        filters = [file for part in parts for file in part.filters]
         n_bytes = sum(file.n_bytes for file in (*runs, *filters))
         return sum(file.n_rows for file in runs), len(runs), n_bytes
 

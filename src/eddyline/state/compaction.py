@@ -64,22 +64,3 @@ def _size(run: RunFile) -> int:
 def _spread(group: Sequence[RunFile]) -> int:
     """Return the time from the first start of runs to their last end (µs)."""
     return max(run.last_end for run in group) - min(run.first_start for run in group)
-
-
-def aged(runs: Sequence[RunFile], *, until: int) -> tuple[tuple[RunFile, ...], tuple[RunFile, ...]]:
-    """Return the runs that leave the hot tier before a batch, and those that stay.
-
-    A few runs wait until there are FAN_IN, or as many rows as SPARE of those that stay have.
-
-    Args:
-        runs: of the hot tier, the oldest first.
-        until: a run is no longer hot if its last end is before this instant (µs).
-    """
-    old = tuple(run for run in runs if run.last_end < until)
-    stay = tuple(run for run in runs if run.last_end >= until)
-    is_due = len(old) >= FAN_IN or _n_rows(old) > SPARE * _n_rows(stay)
-    return (old, stay) if is_due else ((), tuple(runs))
-
-
-def _n_rows(runs: Sequence[RunFile]) -> int:
-    return sum(run.n_rows for run in runs)

@@ -18,15 +18,14 @@ _PLACE = np.uint64(63)
 
 
 @compiled
-def filter_words(hashes: NDArray[np.uint64], n_words: int) -> NDArray[np.uint64]:
-    """Return the words of a filter of hashes; their upper half chooses the word."""
-    words = np.zeros(n_words, np.uint64)
+def add_hashes(words: NDArray[np.uint64], hashes: NDArray[np.uint64]) -> None:
+    """Add hashes to the words of a filter; their upper half chooses the word."""
+    n_words = np.uint64(words.size)
     for row in range(hashes.size):
-        word, bits = ((hashes[row] >> _HALF) * np.uint64(n_words)) >> _HALF, hashes[row] & _LOW
+        word, bits = ((hashes[row] >> _HALF) * n_words) >> _HALF, hashes[row] & _LOW
         for _ in range(4):
             words[word] |= np.uint64(1) << (bits & _PLACE)
             bits >>= _SIX
-    return words
 
 
 @compiled

@@ -11,11 +11,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from eddyline.state.key_filter_kernels import filter_words, may_hold
+import numpy as np
+
+from eddyline.state.key_filter_kernels import add_hashes, may_hold
 from eddyline.state.run_index_kernels import hashes_of
 
 if TYPE_CHECKING:
-    import numpy as np
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
 KEYS_PER_WORD = 4
@@ -33,10 +36,13 @@ class KeyFilter:
     """The greatest one."""
 
     @classmethod
-    def of(cls, codes: NDArray[np.int64]) -> KeyFilter:
-        """Return the filter of codes; at least one."""
-        words = filter_words(hashes_of(codes), max(1, codes.size // KEYS_PER_WORD))
-        return cls(words, int(codes.min()), int(codes.max()))
+    def of(cls, parts: Sequence[NDArray[np.int64]]) -> KeyFilter:
+        """Return the filter of codes in parts; at least one in each."""
+        words = np.zeros(max(1, sum(each.size for each in parts) // KEYS_PER_WORD), np.uint64)
+        for codes in parts:
+            add_hashes(words, hashes_of(codes))
+        lowest = min(int(codes.min()) for codes in parts)
+        return cls(words, lowest, max(int(codes.max()) for codes in parts))
 
     def passing(self, hashes: NDArray[np.uint64], codes: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the places of codes that may be among those of the filter, ascending.

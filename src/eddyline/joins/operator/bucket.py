@@ -7,7 +7,8 @@ the batch names them.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,8 +19,8 @@ from eddyline.joins.operator.delta_join import results
 from eddyline.joins.operator.partner_ages import PartnerAges
 from eddyline.joins.orders.probe_profiling import drop_samples
 from eddyline.joins.plan import BucketReport
-from eddyline.state.cold_runs import read_filters, with_filters, write_filters
-from eddyline.state.compaction import aged, upkeep_of
+from eddyline.state.cold_runs import ColdTier, cooled
+from eddyline.state.compaction import upkeep_of
 from eddyline.state.grid import N_BINS, bins_of
 from eddyline.state.late_rows import write_late
 from eddyline.state.mapped_runs import MAPPED
@@ -38,10 +39,6 @@ if TYPE_CHECKING:
     from eddyline.state.place import StatePlace
     from eddyline.state.run_files import RunFile
 
-
-MOST_COLD = 32
-"""Cold runs of a window from which on some of them are made one: each costs a look at its filter
-for each look-up of many rows."""
 
 COUNTED_ROWS = 8_192
 """New rows of an input whose hashes are counted, about, evenly spread over all of them."""
@@ -160,42 +157,26 @@ class BucketBatch:
     ) -> tuple[list[SortedRun], Sequence[RunFile]]:
         """Return the cold runs of an input, some of them moved now, and the files of the others.
 
-        Rows that are hot for less time than they were before stay where they are until their run is
-        old enough; nothing that is cold becomes hot but where there is no cold tier any more.
+        Nothing that is cold becomes hot again but where there is no cold tier any more.
         """
         before, hot = self.before, self.plan.spans.get(name)
-        runs, cold = before.runs.get(name, ()), before.cold.get(name, ())
         if hot is None or self.plan.moved is not None:
-            return [], (*cold, *runs)
-        pairs = zip(cold, before.filters.get(name, ()), strict=True)
-        kept = {run: own for run, own in pairs if run.last_end >= horizon}
-        old, runs = aged(runs, until=horizon + length - hot)
-        kept |= self._cold_run(name, old, horizon)
-        if len(kept) > MOST_COLD:
-            merge = upkeep_of(tuple(kept), horizon=horizon, length=length).merge
-            made = self._cold_run(name, merge, horizon)
-            kept = {run: own for run, own in kept.items() if run not in merge} | made
-        after = self.report.after
-        after.cold[name], after.filters[name] = tuple(kept), tuple(kept.values())
-        files, folder = self.place.files, self.place.runs
-        opened = [
-            with_filters(self._open(name, run), read_filters(files, folder, own))
-            for run, own in kept.items()
-        ]
-        return opened, runs
-
-    def _cold_run(self, name: str, runs: Sequence[RunFile], horizon: int) -> dict[RunFile, RunFile]:
-        """Make a cold run of several, and return it with its filters; nothing if no row is left."""
-        if len(runs) == 1:
-            (file,) = runs
-            run = self._open(name, file)
-        else:
-            rows = [_alive(self._open(name, each).rows, horizon) for each in runs]
-            if not sum(map(len, rows)):
-                return {}
-            run = SortedRun.of(Rows.together(rows))
-            file = self._write(run)
-        return {file: write_filters(self.place.files, self.place.runs, file, run)}
+            return [], before.all_runs(name)
+        runs, until = before.runs.get(name, ()), horizon + length - hot
+        parts = cooled(
+            self.place.files,
+            self.place.runs,
+            before.cold.get(name, ()),
+            [each for each in runs if each.last_end < until],
+            partial(self._open, name),
+            horizon=horizon,
+            length=length,
+        )
+        self.report.after.cold[name] = parts
+        tier = ColdTier(self.place.files, self.place.runs, parts)
+        cold = [self._open(name, run) for part in parts for run in part.runs]
+        stay = [each for each in runs if each.last_end >= until]
+        return [replace(run, tier=tier) for run in cold], stay
 
     def _mine(self, name: str, file: RunFile, rows: Rows) -> Rows:
         """Return the rows of a run that belong to this bucket."""

@@ -76,7 +76,7 @@ class PartnerAges:
             return
         rows = joined.rows[name]
         lengths = np.array([len(run) for run in window])
-        n_cold = int(lengths[: sum(bool(run.filters) for run in window)].sum())
+        n_cold = int(lengths[: sum(run.tier is not None for run in window)].sum())
         step = -(-rows.size // MEASURED)
         ends = np.cumsum(lengths)
         some, starts = rows[::step], np.ascontiguousarray(joined.starts[::step])
