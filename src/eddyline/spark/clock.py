@@ -15,7 +15,8 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from eddyline.constraints.lateness import LatenessRule, LearnedLateness, changes
+from eddyline.constraints.bounds import changes
+from eddyline.constraints.lateness import LatenessRule, LearnedLateness
 from eddyline.errors import StateError
 from eddyline.spark.arrow_tasks import task_ids
 from eddyline.spark.disorder import counted, disorders
@@ -168,7 +169,7 @@ class StreamClock(Operator):
             raise StateError(msg, folder=self._place.late) from error
         n_late = self.part.n_late + self._newest["n_late"]
         learned = self.lateness.after(self.part.learned, self._newest["seen"], self.part.latest)
-        self._changed = changes(self.name, self.part.learned, learned, batch.id)
+        self._changed = changes(self.name, "lateness", self.part.learned, learned, batch.id)
         self.part, self._last_batch = ClockPart(self._latest, n_late, learned), batch.id
         return StatePart.of(self.part, ())
 

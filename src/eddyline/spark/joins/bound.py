@@ -189,6 +189,14 @@ class BoundJoin:
             own[right] = min(own[left] + own[right], LONGEST)
         return own
 
+    @property
+    def tiered(self) -> dict[str, int]:
+        """The lengths of the windows that may have a cold tier (µs), by input."""
+        if not (self.options.constraints and self.options.adaptive):
+            return {}
+        lengths = {each.name: each.window.length for each in self.source.layouts}
+        return {name: lengths[name] for name in self.timed if 0 < lengths[name] < LONGEST}
+
     # -- work -----------------------------------------------------------------------------------
 
     @property

@@ -11,7 +11,7 @@ import msgspec
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
-from eddyline.constraints.lateness import changes
+from eddyline.constraints.bounds import changes
 from eddyline.errors import StateError
 from eddyline.joins.state_part import InputsPart
 from eddyline.spark.disorder import counted, disorders
@@ -174,7 +174,7 @@ class JoinInputs(Operator):
             if newest is not None and each.name in self.timed:
                 self.latest[each.name] = max(self.latest.get(each.name, newest), int(newest))
         learned = self.lateness.after(self.learned, self._seen, before)
-        self._changed = changes("join", self.learned, learned, batch.id)
+        self._changed = changes("join", "lateness", self.learned, learned, batch.id)
         self.learned = learned
         return StatePart.of(InputsPart(self.latest, learned), ())
 

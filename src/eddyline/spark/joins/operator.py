@@ -19,10 +19,12 @@ from eddyline.joins.caches.loop import JoinCaches
 from eddyline.joins.grid_choice import chosen_grid
 from eddyline.joins.grid_loop import GridLoop
 from eddyline.joins.loop import JoinLoop
+from eddyline.joins.operator.partner_ages import merged
 from eddyline.joins.operator.probe_counts import JoinWork
 from eddyline.joins.plan import COMPONENT, BatchPlan
 from eddyline.joins.profile import JoinProfile
 from eddyline.joins.state_part import JoinPart
+from eddyline.joins.tier_loop import TierLoop
 from eddyline.options import JoinOptions
 from eddyline.spark.analysis import arrow_schema
 from eddyline.spark.arrow_tasks import BUCKET
@@ -59,6 +61,7 @@ class LearnedJoin(msgspec.Struct):
     bins: list[tuple[str, int, list[float]]]
     n_joined: dict[str, int]
     n_results: int
+    tiers: Any = None
 
 
 class JoinOperator(Shown):
@@ -88,7 +91,9 @@ class JoinOperator(Shown):
         self.graph = bound.graph
         # A row meets all its partners in one bucket, where it is decided: no key is split.
         is_inner = bound.step.kind == "inner"
-        can_cache = is_inner and not bound.is_ordered
+        is_plain = is_inner and not bound.is_ordered
+        self.tiers = TierLoop(bound.tiered if is_plain else {})
+        can_cache = is_plain and not self.tiers.lengths
         tables = frozenset(self.graph.inputs) - {*bound.timed}
         self.loop = JoinLoop(self.graph, self.options, tables)
         self.grids = GridLoop(
@@ -226,6 +231,7 @@ class JoinOperator(Shown):
             keys_only=bound.keys_only,
             moved=Moved.of(self.part.grid, self.part.buckets, self._grid),
             probing=self.loop.probing(self._grid.shape) if is_inner else None,
+            spans=dict(self.tiers.plan),
             caches=self.caches.plan(self.loop.plan, batch_id),
         )
 
@@ -246,6 +252,9 @@ class JoinOperator(Shown):
                 *entries,
                 *self.caches.step(profile, batch.id),
                 *self.grids.step((each.bins for each in reports), batch.id),
+                *self.tiers.step(
+                    merged(each.ages for each in reports), self.inputs.latest, batch.id
+                ),
             ]
 
     def _count(self, reports: Sequence[BucketReport]) -> None:
@@ -266,7 +275,11 @@ class JoinOperator(Shown):
     def snapshot(self) -> LearnedJoin:
         """Return the learned state."""
         return LearnedJoin(
-            self.loop.snapshot(), self.grids.snapshot(), self.n_joined, self.n_results
+            self.loop.snapshot(),
+            self.grids.snapshot(),
+            self.n_joined,
+            self.n_results,
+            self.tiers.snapshot(),
         )
 
     def restore(self, state: Any) -> None:
@@ -282,5 +295,7 @@ class JoinOperator(Shown):
             raise StateError(msg, query=self.bound.name) from error
         self.loop.restore(learned.loop)
         self.grids.restore(learned.bins)
+        if learned.tiers is not None:
+            self.tiers.restore(learned.tiers)
         self.n_joined |= {name: learned.n_joined.get(name, 0) for name in self.n_joined}
         self.n_results = learned.n_results
