@@ -12,7 +12,8 @@ from eddyline.errors import OptionError, QueryError
 from eddyline.query.planned import steps
 from eddyline.query.predicates import FunctionPredicate, of_function
 from eddyline.query.select.reader import read_query
-from eddyline.query.steps import ReadStep, carries, inlined, with_own
+from eddyline.query.step_graph import carries
+from eddyline.query.steps import ReadStep, inlined, with_own
 from eddyline.registry import checked_text, hint, unknown
 from eddyline.spark.analysis import column_types
 from eddyline.spark.catalog import Catalog

@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from eddyline.errors import QueryError
-from eddyline.query.steps import AggregateStep, JoinStep, ProjectStep, carries
+from eddyline.query.step_graph import carries
+from eddyline.query.steps import AggregateStep, JoinStep, ProjectStep
 
 if TYPE_CHECKING:
     from eddyline.spark.query import Query

@@ -11,7 +11,8 @@ from pyspark.sql import functions as F
 
 from eddyline.errors import NotSupportedError, QueryError
 from eddyline.query.predicates import SqlPredicate
-from eddyline.query.steps import FilterStep, ProjectStep, ReadStep, maker
+from eddyline.query.step_graph import maker
+from eddyline.query.steps import FilterStep, ProjectStep, ReadStep
 from eddyline.spark.analysis import refused
 from eddyline.spark.clock import StreamClock
 from eddyline.spark.event_time import micros_of

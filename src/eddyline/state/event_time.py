@@ -40,6 +40,9 @@ class EventTime:
 
     lateness: Mapping[str, int]
     """By stream (µs); static tables are missing."""
+    told: frozenset[str] = frozenset()
+    """The streams whose rows do not tell how far event time is: some may be far ahead of what is
+    still to come. Rows that come for their event time alone tell it."""
 
     def low(self, name: str, latest: Mapping[str, int]) -> int:
         """Return the instant before which rows of a stream are late (µs).

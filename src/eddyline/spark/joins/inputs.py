@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from eddyline.errors import StateError
 from eddyline.joins.state_part import InputsPart
-from eddyline.spark.joins.layout import INPUT, START
+from eddyline.spark.joins.layout import INPUT, PASSES, START
 from eddyline.spark.lateness import warned_of_late
 from eddyline.spark.operator import Laid, Operator, Pending
 from eddyline.spark.run.observed_metrics import PendingMetrics
@@ -84,11 +84,13 @@ class JoinInputs(Operator):
 
     def prepare(self, df: DataFrame, batch: Batch) -> None:  # noqa: ARG002 - of the protocol
         """Keep the rows for who looks at some of them before the job; look at their times."""
-        self._rows = df
+        self._rows = rows = self.source.of_streams(df)
         if self._is_asked:
-            found = df.groupBy(INPUT).agg(F.max(START).alias(START)).collect()
             latest = dict(self.latest)
-            for each in found:
+            for made in self.source.made:
+                latest[self.source.layouts[made.number].name] = made.clock.after
+            by_input = None if rows is None else rows.groupBy(INPUT).agg(F.max(START).alias(START))
+            for each in () if by_input is None else by_input.collect():
                 name = self.source.layouts[each[INPUT]].name
                 if each[START] is not None and name in self.timed:
                     latest[name] = max(latest.get(name, each[START]), each[START])
@@ -119,25 +121,29 @@ class JoinInputs(Operator):
     def lay(self, df: DataFrame, batch: Batch) -> Laid:  # noqa: ARG002
         """Count the rows of a batch; the first one brings those of the tables as well."""
         seen = Observation()
-        df = df.observe(seen, *self._counted)
+        df = self.source.joined(df).observe(seen, *self._counted)
         laid = self.source.timed(df, is_first=self._is_empty)
         return Laid(laid, (Pending("arrived", PendingMetrics(seen)),))
 
     def once(self, df: DataFrame) -> DataFrame:
         """Return all rows of batch DataFrames, with those of the tables."""
         self.before, self.after = ALWAYS, FOREVER
-        return self.source.timed(df, is_first=True)
+        return self.source.timed(self.source.joined(df), is_first=True)
 
     @cached_property
     def _counted(self) -> list[Column]:
         """The counts of the rows of a batch before any is dropped."""
         columns = []
         for each in self.source.layouts:
-            is_mine = F.col(INPUT) == each.number
-            start = F.when(is_mine, F.col(START))
+            is_mine = tells = F.col(INPUT) == each.number
+            if each.name in self.streams.told:
+                tells, is_mine = (
+                    is_mine & F.col(PASSES).isNull(),
+                    is_mine & F.col(PASSES).isNotNull(),
+                )
             columns += [
-                F.max(start).alias(f"latest{each.number}"),
-                F.count(start).alias(f"timed{each.number}"),
+                F.max(F.when(tells, F.col(START))).alias(f"latest{each.number}"),
+                F.count(F.when(is_mine, F.col(START))).alias(f"timed{each.number}"),
                 F.count(F.when(is_mine, 1)).alias(f"all{each.number}"),
             ]
         return columns

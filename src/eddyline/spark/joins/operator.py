@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from eddyline.query.steps import JoinStep
     from eddyline.runtime.journal import JournalEntry
     from eddyline.spark.joins.bound import BoundJoin
-    from eddyline.spark.operator import Batch, Observed, Site
+    from eddyline.spark.operator import Batch, Observed, Operator, Site
     from eddyline.state.manifest import StatePart
     from eddyline.state.place import StatePlace
 
@@ -80,9 +80,9 @@ class JoinOperator(Shown):
         self.inputs = JoinInputs(bound.source, bound.event_time)
         self.time, self.clock, self.times = None, self.inputs, bound.times
         steps = bound.source.laid, bound.filter_options, bound.name
-        self.before = (self.inputs, *operators_of_inputs(*steps, self.inputs))
+        self._of_inputs = (self.inputs, *operators_of_inputs(*steps, self.inputs))
         self.options = bound.options.resolved()
-        self.keeps_late = bound.graph.inputs
+        self.keeps_late = tuple(each.name for each in bound.inputs if each.made is None)
         strict = (each for each in bound.inputs if each.time is not None and not each.has_lateness)
         self.without_lateness = tuple(each.name for each in strict)
         self.graph = bound.graph
@@ -123,6 +123,11 @@ class JoinOperator(Shown):
     def of(cls, step: JoinStep, site: Site) -> Self:
         """Return the operator of a step."""
         return cls(bind_join(step, site))
+
+    @property
+    def before(self) -> tuple[Operator, ...]:
+        """The operators of steps over one of the inputs."""
+        return (*self.bound.source.operators, *self._of_inputs)
 
     # -- state ----------------------------------------------------------------------------------
 
