@@ -29,7 +29,7 @@ from eddyline.state.rows import ALWAYS, FOREVER
 from eddyline.watch import clock as words
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from pyspark.sql import Column, DataFrame
 
@@ -69,6 +69,8 @@ class StreamClock(Operator):
         micros: the event time of a row (µs).
         number: the stream that a row is of, by number; omitted of one.
         without_lateness: the streams that were given none.
+        passing: returns those of some rows that pass the conditions of the query: only these are
+            late. Omitted: all do.
     """
 
     name = words.COMPONENT
@@ -82,6 +84,7 @@ class StreamClock(Operator):
         micros: Column,
         number: Column | None = None,
         without_lateness: tuple[str, ...] = (),
+        passing: Callable[[DataFrame], DataFrame] = lambda rows: rows,
     ) -> None:
         self.streams = EventTime(lateness)
         self.stream = ", ".join(lateness)
@@ -93,6 +96,7 @@ class StreamClock(Operator):
         self.is_asked = False
         self._columns = rows
         self._micros = micros
+        self.passing = passing
         self._number = number
         self._newest: dict[str, Any] = {}
         self._late_files: set[str] = set()
@@ -127,7 +131,7 @@ class StreamClock(Operator):
     @property
     def has_late(self) -> bool:
         """Whether rows of the batch are late; see ``Clock``."""
-        return bool(self._newest.get("n_late"))
+        return bool(self._newest.get("has_late"))
 
     # -- state ----------------------------------------------------------------------------------
 
@@ -184,14 +188,15 @@ class StreamClock(Operator):
             "n_rows": sum(row["n_rows"] for row in found),
             "n_timed": sum(row["n_timed"] for row in found),
             "n_late": 0,
+            "has_late": any(row["earliest"] < self.before for row in timed),
             "latest": {names[row["number"]]: int(row["latest"]) for row in timed},
         }
         self._late_files, self._is_new = set(), True
         # Spark compiles a statement anew where a number in it is another one: none is as a rule.
-        if any(row["earliest"] < self.before for row in timed):
+        if self._newest["has_late"]:
             rows = df.withColumn(_MICROS, self._micros).where(F.col(_MICROS) < self.before)
             task = _LateRows(self._place, batch.id, self.stream)
-            written = rows.mapInArrow(task.run, "file string, n bigint").collect()
+            written = self.passing(rows).mapInArrow(task.run, "file string, n bigint").collect()
             self._late_files = {each.file for each in written}
             self._newest["n_late"] = sum(each.n for each in written)
         self.after = self._low(self._latest)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from functools import partial
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from eddyline.errors import PlanError
 from eddyline.models.step import ModelStep
 from eddyline.options import FilterOptions
 from eddyline.query.correlations import CorrelateStep
-from eddyline.query.predicates import MixedPredicate
+from eddyline.query.predicates import MixedPredicate, SqlPredicate
 from eddyline.query.steps import (
     AggregateStep,
     FilterStep,
@@ -39,9 +41,15 @@ from eddyline.spark.union import UnionOperator
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from pyspark.sql import DataFrame
+
     from eddyline.query.steps import Step
     from eddyline.spark.operator import Operator
     from eddyline.spark.relation import Relation
+
+
+_CARRIED = "__carried"
+"""A temporary column of the rows of a stream as they came."""
 
 
 def filter_of(step: FilterStep, site: Site) -> Operator:
@@ -137,12 +145,48 @@ def _laid_over_one(
     clock = None if read.time is None else StreamClock.of(name, read)
     site = Site(read.rows, query, options, time=read.time, lateness=read.lateness, clock=clock)
     made, end = operators_of(steps, site)
+    if clock is not None and (conditions := _conditions(steps)):
+        clock.passing = partial(_passing, conditions, site)
 
     def make() -> list[Operator]:
         asked = [clock] if clock is not None and clock.is_asked else []
         return _unique([*asked, *made], is_whole=not input)
 
     return LaidOut(read.rows, end.df, end.time, end.clock, make, end.times)
+
+
+def _conditions(steps: Sequence[Step]) -> list[FilterStep | ProjectStep]:
+    """Return the steps at the beginning up to the last condition; none if there is no condition.
+
+    Of several queries a row has to pass the conditions of one.
+    """
+    shared = next((each for each in steps if isinstance(each, SharedAggregateStep)), None)
+    if shared is not None and all(where for _, where in shared.members):
+        either = " OR ".join(f"({where}\n)" for _, where in shared.members)
+        return [FilterStep(shared.input, (SqlPredicate(either),))]
+    chain = takewhile(lambda each: isinstance(each, FilterStep | ProjectStep), steps[1:])
+    found = [each for each in chain if isinstance(each, FilterStep | ProjectStep)]
+    while found and not (isinstance(found[-1], FilterStep) and found[-1].predicates):
+        found.pop()
+    return found
+
+
+def _passing(
+    conditions: Sequence[FilterStep | ProjectStep], site: Site, rows: DataFrame
+) -> DataFrame:
+    """Return those of some rows of a stream that pass conditions over it, as they came."""
+    steps = [
+        replace(each, projections=(*each.projections, _CARRIED))
+        if isinstance(each, ProjectStep) and "*" not in each.projections
+        else each
+        for each in conditions
+    ]
+    carried = rows.selectExpr("*", f"struct(*) AS {_CARRIED}")
+    options = {**site.options, "read_sample": False}
+    operators, _ = operators_of(steps, replace(site, df=carried, options=options))
+    for each in operators:
+        carried = each.once(carried)
+    return carried.select(f"{_CARRIED}.*")
 
 
 def operators_of(steps: Iterable[Step], site: Site) -> tuple[list[Operator], Site]:

@@ -100,7 +100,12 @@ class UnionOperator(Operator):
             own = dict(zip(names, lateness, strict=True))
             without = {each.stream: None for each in parts if each.relation.lateness is None}
             self._clock = StreamClock(
-                own, self.source, F.col(MICROS), F.col(PART), without_lateness=(*without,)
+                own,
+                self.source,
+                F.col(MICROS),
+                F.col(PART),
+                without_lateness=(*without,),
+                passing=lambda rows: rows.where(KEPT),
             )
         self.clock: Clock | None = self._clock
 
