@@ -90,7 +90,9 @@ class StreamClock(Operator):
         self.stream = ", ".join(lateness)
         self.keeps_late = (self.stream,)
         self.without_lateness = without_lateness
-        self.before, self.after = ALWAYS, ALWAYS
+        self._before = self.after = ALWAYS
+        self.beside: tuple[Clock, ...] = ()
+        """The clocks of the other parts of a union: a row is late if it is so for all parts."""
         self.part = ClockPart()
         self.arrived = Arrived()
         self.is_asked = False
@@ -124,6 +126,20 @@ class StreamClock(Operator):
         self.is_asked = True
 
     @property
+    def before(self) -> int:
+        """The instant before which all rows had come before the batch (µs); see ``Clock``."""
+        others = (
+            each.own_before if isinstance(each, StreamClock) else each.before
+            for each in self.beside
+        )
+        return min(self._before, *others) if self.beside else self._before
+
+    @property
+    def own_before(self) -> int:
+        """The same of its own streams."""
+        return self._before
+
+    @property
     def is_idle(self) -> bool:
         """Whether the batch has no rows at all; see ``Clock``."""
         return self._newest.get("n_rows") == 0
@@ -142,7 +158,7 @@ class StreamClock(Operator):
     def open(self, part: StatePart | None, again: StatePart | None, batch: Batch) -> None:  # noqa: ARG002
         """Start from the event time after the batch before."""
         self.part = ClockPart() if part is None else part.read(ClockPart)
-        self.before = self.after = self._low(self.part.latest)
+        self._before = self.after = self._low(self.part.latest)
         self._last_batch = batch.id - 1
 
     def is_whole(self, observed: Sequence[Observed]) -> bool:  # noqa: ARG002
@@ -223,7 +239,7 @@ class StreamClock(Operator):
 
     def once(self, df: DataFrame) -> DataFrame:
         """Return all rows of a batch DataFrame; no more will come."""
-        self.before, self.after = ALWAYS, FOREVER
+        self._before, self.after = ALWAYS, FOREVER
         return df
 
     def learn(self, observed: Sequence[Observed], batch: Batch) -> list[JournalEntry]:  # noqa: ARG002
@@ -332,6 +348,47 @@ class ResultClock:
     def asked(self) -> None:
         """Take note that an operator asks; see ``Clock``."""
         self.of.asked()
+
+
+@dataclass(frozen=True, slots=True)
+class UnionClock:
+    """The clock of the rows of several parts: it is where the one that is behind all others is.
+
+    Args:
+        of: the clocks of the parts, with equal offsets.
+    """
+
+    of: tuple[Clock, ...]
+
+    @property
+    def before(self) -> int:
+        """See ``Clock``."""
+        return min(each.before for each in self.of)
+
+    @property
+    def after(self) -> int:
+        """See ``Clock``."""
+        return min(each.after for each in self.of)
+
+    @property
+    def offset(self) -> int:
+        """See ``Clock``."""
+        return self.of[0].offset
+
+    @property
+    def is_idle(self) -> bool:
+        """See ``Clock``."""
+        return all(each.is_idle for each in self.of)
+
+    @property
+    def has_late(self) -> bool:
+        """See ``Clock``."""
+        return any(each.has_late for each in self.of)
+
+    def asked(self) -> None:
+        """Take note that an operator asks; see ``Clock``."""
+        for each in self.of:
+            each.asked()
 
 
 @dataclass(frozen=True, slots=True)
