@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from eddyline.errors import OptionError, QueryError
 from eddyline.options import FOR_ALL, check_names
-from eddyline.query.step_graph import tree
+from eddyline.query.step_graph import carries, tree
 from eddyline.query.steps import ReadStep
 from eddyline.spark.analysis import column_types
 from eddyline.spark.operator import Stateful
@@ -91,8 +91,9 @@ class Query:
         laid = self._laid_out()
         self.source, self._made = laid.source, [*laid.make()]
         """The rows that the query reads; of a join, those of all its inputs."""
-        self.time = laid.time
-        """The event-time column of its results, if they have one."""
+        self.result_time = laid.time
+        """The column of its results that is their event time, of whatever kind; None: there is
+        none."""
         kinds = [each.takes for each in self._made if each.takes is not None]
         known = [field.name for kind in dict.fromkeys(kinds) for field in fields(kind)]
         check_names("option", options, [*dict.fromkeys([*known, *FOR_ALL])])
@@ -129,6 +130,13 @@ class Query:
     def streams(self) -> tuple[str, ...]:
         """The streams that the query reads, by name."""
         return tuple(name for name, each in self.relations.items() if each.df.isStreaming)
+
+    @property
+    def time(self) -> str | None:
+        """The event time of its results, where that is the one of the one stream that it reads."""
+        times = [each.time for each in self.relations.values() if each.df.isStreaming]
+        time = times[0] if len(times) == 1 else None
+        return time if time is not None and carries(self.steps, time) else None
 
     @property
     def operators(self) -> Sequence[Operator]:

@@ -29,7 +29,7 @@ def timed(name: str, made: Query, time: str, lateness: str | None) -> Query:
         )
         raise QueryError(msg, name=name, lateness=lateness)
     is_end = isinstance(last, AggregateStep) and last.end == time
-    if is_own or is_end or (isinstance(last, UnionStep) and made.time == time):
+    if is_own or is_end or (isinstance(last, UnionStep) and made.result_time == time):
         return made
     if isinstance(last, ProjectStep) and any(isinstance(each, JoinStep) for each in before):
         return made.with_steps(*before, replace(last, time=time))

@@ -19,7 +19,7 @@ from eddyline.spark.event_time import micros_of
 from eddyline.spark.operator import PREFIX, Laid, Operator
 from eddyline.spark.parts import Part as MadePart
 from eddyline.spark.parts import Trunk
-from eddyline.spark.relation import lateness_of
+from eddyline.spark.relation import lateness_rule
 from eddyline.sql.parsing import quoted
 
 if TYPE_CHECKING:
@@ -111,8 +111,10 @@ class UnionOperator(_Union):
         self._clock: StreamClock | None = None
         if self.time is not None:
             names = [f"{each.stream} ({number})" for number, each in enumerate(parts, 1)]
-            lateness = [lateness_of(each.relation, each.stream) for each in parts]
-            own = dict(zip(names, lateness, strict=True))
+            own = lateness_rule(
+                {name: each.relation for name, each in zip(names, parts, strict=True)},
+                {name: each.stream for name, each in zip(names, parts, strict=True)},
+            )
             without = {each.stream: None for each in parts if each.relation.lateness is None}
             self._clock = StreamClock(
                 own,
