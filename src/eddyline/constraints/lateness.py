@@ -83,6 +83,8 @@ class LatenessRule:
     """By stream (µs); 0 where it is learned."""
     shares: Mapping[str, float] = field(default_factory=dict)
     """Of streams whose lateness is learned: the share of rows that are to be in time ((0, 1))."""
+    told: frozenset[str] = frozenset()
+    """See ``EventTime.told``."""
 
     def known(self, learned: Mapping[str, LearnedLateness]) -> dict[str, LearnedLateness]:
         """Return what is known of each stream whose lateness is learned; nothing of a new one.
@@ -104,7 +106,7 @@ class LatenessRule:
         """
         bounds = {name: each.bound for name, each in learned.items()}
         floors = {name: each.low for name, each in learned.items()}
-        return EventTime({**self.given, **bounds}, floors)
+        return EventTime({**self.given, **bounds}, floors, self.told)
 
     def after(
         self,

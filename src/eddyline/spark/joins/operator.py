@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from eddyline.query.steps import JoinStep
     from eddyline.runtime.journal import JournalEntry
     from eddyline.spark.joins.bound import BoundJoin
-    from eddyline.spark.operator import Batch, Observed, Site
+    from eddyline.spark.operator import Batch, Observed, Operator, Site
     from eddyline.state.manifest import StatePart
     from eddyline.state.place import StatePlace
 
@@ -83,10 +83,10 @@ class JoinOperator(Shown):
         self.inputs = JoinInputs(bound.source, bound.lateness)
         self.time, self.clock, self.times = None, self.inputs, bound.times
         steps = bound.source.laid, bound.filter_options, bound.name
-        self.before = (self.inputs, *operators_of_inputs(*steps, self.inputs))
+        self._of_inputs = (self.inputs, *operators_of_inputs(*steps, self.inputs))
         self.options = bound.options.resolved()
-        self.keeps_late = bound.graph.inputs
-        timed = (each for each in bound.inputs if each.time is not None)
+        self.keeps_late = tuple(each.name for each in bound.inputs if each.made is None)
+        timed = (each for each in bound.inputs if each.time is not None and each.made is None)
         self.without_lateness = tuple(each.name for each in timed if each.lateness is None)
         self.graph = bound.graph
         # A row meets all its partners in one bucket, where it is decided: no key is split.
@@ -128,6 +128,11 @@ class JoinOperator(Shown):
     def of(cls, step: JoinStep, site: Site) -> Self:
         """Return the operator of a step."""
         return cls(bind_join(step, site))
+
+    @property
+    def before(self) -> tuple[Operator, ...]:
+        """The operators of steps over one of the inputs."""
+        return (*self.bound.source.operators, *self._of_inputs)
 
     # -- state ----------------------------------------------------------------------------------
 

@@ -162,7 +162,8 @@ class Shown(Operator):
 
     def _notes(self) -> Iterator[str]:
         streams, rule = self.inputs.streams, self.bound.lateness
-        if strict := [name for name, us in rule.given.items() if not us + (name in rule.shares)]:
+        known = {*rule.shares, *rule.told}
+        if strict := [name for name, us in rule.given.items() if not us and name not in known]:
             yield (
                 f"{', '.join(strict)} without a lateness: a row earlier than one of an earlier "
                 f"batch is late, and not joined (lateness='1 minute' of its stream waits for it)"
