@@ -17,7 +17,7 @@ from eddyline.models import graph
 from eddyline.models.declared import Declared, read_equations
 from eddyline.models.step import ModelStep
 from eddyline.models.steps import Sample, Shape
-from eddyline.models.streaming import StreamPlan
+from eddyline.models.streaming import StreamInput, StreamPlan
 from eddyline.query.correlations import CorrelateStep, Correlation, Reference
 from eddyline.query.steps import ProjectStep
 from tests.spark.joins.join_streams import stream_of, write_batch
@@ -215,9 +215,12 @@ CORRELATED = (
 """Alerts where there were three rows of a ``k`` in three seconds."""
 
 LEVELS = StreamPlan(
-    Declared(("k",), "ts", read_equations({"x": "id"}), 1_000_000),
+    (
+        StreamInput(
+            Declared(("k",), "ts", read_equations({"x": "id"}), 1_000_000), Shape(("k",), ("x",))
+        ),
+    ),
     graph.Unary(Sample(1_000_000), graph.Input(0, Shape(("k",), ("x",)))),
-    Shape(("k",), ("x",)),
 )
 """Rows as models that hold for a second, and their values at each second."""
 
@@ -354,6 +357,6 @@ KINDS = {
             )
         },
         late="s",
-        steps=(ModelStep("s", LEVELS),),
+        steps=(ModelStep(("s",), LEVELS),),
     ),
 }
