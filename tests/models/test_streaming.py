@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +21,7 @@ from eddyline.models.fitted import Fit
 from eddyline.models.kept import CODE
 from eddyline.models.rows import keyed, unified
 from eddyline.models.streaming import BucketState, StreamInput, StreamPlan
+from eddyline.models.window_steps import Extremum, Integral
 from eddyline.state.place import StatePlace
 
 SECOND = 1_000_000
@@ -38,7 +40,7 @@ def where(text):
 
 def average(seconds, every=None, *, covered=False):
     ticks = None if every is None else every * SECOND
-    return steps.Integral(seconds * SECOND, ticks, True, covered)
+    return Integral(seconds * SECOND, ticks, True, covered)
 
 
 def joined():
@@ -62,15 +64,16 @@ NODES = {
     "average at ticks": of(average(7, 2)),
     "average of what is covered": of(average(7, 2, covered=True)),
     "average of averages": of(average(3), of(average(4))),
-    "greatest": of(steps.Extremum(6 * SECOND, 2 * SECOND, True), of(steps.Project.onto("x"))),
+    "greatest": of(Extremum(6 * SECOND, 2 * SECOND, True), of(steps.Project.onto("x"))),
     "greatest of averages": of(
-        steps.Extremum(6 * SECOND, 2 * SECOND, True), of(average(4), of(steps.Project.onto("x")))
+        Extremum(6 * SECOND, 2 * SECOND, True), of(average(4), of(steps.Project.onto("x")))
     ),
     "macd": of(steps.Sample(SECOND), joined()),
     "changes of a join": of(steps.Changes(), joined()),
 }
 FIT = Fit(("k",), "ts", WITHIN, FitOptions(degree=1, max_gap_us=6 * SECOND, prefix_rows=16))
 DECLARED = Declared(("k",), "ts", read_equations({"x": "x + t", "y": "y"}), 4 * SECOND)
+DOOR = replace(DECLARED, within={"x": Bound(1.5), "y": Bound(0.5, is_relative=True)})
 
 
 def rows_of(seed, n):
@@ -179,7 +182,7 @@ def at_once(table, maker, node):
 
 @settings(deadline=None, max_examples=60)
 @pytest.mark.parametrize("name", NODES)
-@pytest.mark.parametrize("maker", [FIT, DECLARED], ids=["fit", "declared"])
+@pytest.mark.parametrize("maker", [FIT, DECLARED, DOOR], ids=["fit", "declared", "door"])
 @given(
     seed=st.integers(0, 2**32),
     n=st.integers(1, 120),
@@ -196,7 +199,7 @@ def test_any_batches_give_what_all_rows_give_at_once(name, maker, seed, n, cuts,
 
 def sides(on, *, covered=False):
     """Return averages of one input joined with the other one."""
-    left = of(steps.Integral(5 * SECOND, None, True, covered), of(steps.Project.onto("x")))
+    left = of(Integral(5 * SECOND, None, True, covered), of(steps.Project.onto("x")))
     right = of(steps.Project.onto("y"), graph.Input(1, SHAPE))
     condition = None if on is None else read_condition(on, ["a.x", "b.y"])
     return graph.SameEntity(left, right, ("a", "b"), condition, on)

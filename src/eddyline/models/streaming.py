@@ -19,7 +19,8 @@ from eddyline.models import graph
 from eddyline.models.fitted import Fit
 from eddyline.models.fitting import FitReport
 from eddyline.models.kept import EntityRun
-from eddyline.models.steps import AverageDistance, Changes, Extremum, Integral, Where
+from eddyline.models.steps import Changes, Where
+from eddyline.models.window_steps import AverageDistance, Extremum, Integral
 from eddyline.state.manifest import StatePart
 from eddyline.state.run_files import RunFile
 
@@ -120,6 +121,16 @@ class StreamPlan:
         node = self.node
         is_changes = isinstance(node, graph.Unary) and isinstance(node.step, Changes)
         return node.of if is_changes and isinstance(node, graph.Unary) else node
+
+    @property
+    def bounds(self) -> str:
+        """The bounds that results were given, and those in which inputs are, in words."""
+        given = graph.told_bounds(self.node)
+        makers = (each.maker for each in self.inputs if each.maker is not None)
+        used = ", ".join(
+            f"{name} within {bound}" for maker in makers for name, bound in maker.within.items()
+        )
+        return f"{given}; inputs: {used}" if given else used
 
     @property
     def looks_back(self) -> bool:

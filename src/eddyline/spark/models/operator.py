@@ -24,10 +24,11 @@ from eddyline.spark.buckets import ADAPTIVE, REPORT, BucketReports
 from eddyline.spark.clock import ResultClock, StreamClock
 from eddyline.spark.event_time import micros_of
 from eddyline.spark.models.arriving import MICROS, Arriving
-from eddyline.spark.models.laying import Graph, Source, read_columns, schema_of
+from eddyline.spark.models.graphs import Graph
+from eddyline.spark.models.laying import Source, read_columns, schema_of
 from eddyline.spark.models.task import ModelWorker
 from eddyline.spark.operator import Laid, Operator, Pending
-from eddyline.spark.relation import lateness_of
+from eddyline.spark.relation import lateness_rule
 from eddyline.spark.run.observed_metrics import PendingMetrics
 from eddyline.sql.parsing import quoted
 from eddyline.watch import models as words
@@ -105,7 +106,7 @@ class ModelOperator(Operator):
             for name, each in zip(self.step.inputs, relations, strict=True)
             if each.time is not None
         }
-        lateness = {name: lateness_of(each, name) for name, each in streams.items()}
+        lateness = lateness_rule(streams)
         without = tuple(name for name, each in streams.items() if each.lateness is None)
         self._micros = F.col(MICROS)
         clock = StreamClock(
@@ -258,6 +259,7 @@ class ModelOperator(Operator):
                 n_waiting=sum(each.n_waiting for each in states),
                 n_kept=sum(each.n_segments for each in states),
                 n_bytes=sum(file.n_bytes for each in states for file in each.files),
+                bounds=self.step.plan.bounds,
             )
 
     def records(self) -> tuple[ModelRecord, ...]:
@@ -268,9 +270,9 @@ class ModelOperator(Operator):
         """Return what segments stand for in words, for the progress."""
         return words.lines(self.view().record)
 
-    def sections(self, history: History) -> list[Section]:  # noqa: ARG002
+    def sections(self, history: History) -> list[Section]:
         """Return for people what was fitted, and what is kept."""
-        return words.sections(self.view())
+        return words.sections(self.view(), history)
 
     def snapshot(self) -> dict[str, Any]:
         """Return the counts."""
