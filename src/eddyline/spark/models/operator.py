@@ -36,7 +36,7 @@ from eddyline.watch import models as words
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
     from eddyline.models.step import ModelStep
     from eddyline.models.streaming import BucketReport
@@ -129,11 +129,6 @@ class ModelOperator(Operator):
         partitions = self.spark.conf.get("spark.sql.shuffle.partitions")
         return ModelPart(int(partitions or 1) if self.step.plan.keys else 1)
 
-    @property
-    def n_buckets(self) -> int:
-        """Parts into which entities are cut."""
-        return self.part.n_buckets
-
     @cached_property
     def _schema(self) -> StructType:
         source = self._sources[0]
@@ -157,7 +152,7 @@ class ModelOperator(Operator):
     def is_whole(self, observed: Sequence[Observed]) -> bool:
         """Return whether every bucket has reported; without rows none need do."""
         return self.asked_clock.is_idle or self._reports.of(observed).keys() == {
-            *range(self.n_buckets)
+            *range(self.part.n_buckets)
         }
 
     def close(self, observed: Sequence[Observed], batch: Batch) -> StatePart:  # noqa: ARG002
@@ -166,7 +161,7 @@ class ModelOperator(Operator):
         with self._lock:
             if not self.asked_clock.is_idle:
                 buckets = {bucket: found[bucket].after for bucket in sorted(found)}
-                self.part = ModelPart(self.n_buckets, buckets)
+                self.part = ModelPart(self.part.n_buckets, buckets)
             return self.part.packed()
 
     # -- one batch ------------------------------------------------------------------------------
@@ -179,15 +174,11 @@ class ModelOperator(Operator):
         df.sparkSession.conf.set(ADAPTIVE, "false")
         assert self._place is not None
         done = Observation()
-        found = self._worked(df, self._place).observe(done, *self._observes)
+        found = self._worked(df, self._place).observe(done, F.collect_list(REPORT).alias("reports"))
         return Laid(
             found.where(f"{REPORT} IS NULL").drop(REPORT),
             (Pending(COMPONENT, PendingMetrics(done)),),
         )
-
-    @cached_property
-    def _observes(self) -> tuple[Column, ...]:
-        return (F.collect_list(REPORT).alias("reports"),)
 
     def _worked(self, df: DataFrame, place: StatePlace) -> DataFrame:
         plan, clock = self.step.plan, self.asked_clock
@@ -200,13 +191,13 @@ class ModelOperator(Operator):
         )  # fmt: skip
         late = self._micros + F.lit(clock.offset) < F.lit(clock.before)
         rows = self._read(df.where(~late) if clock.has_late else df)
-        return rows.repartitionById(self.n_buckets, BUCKET).mapInArrow(worker.run, schema)
+        return rows.repartitionById(self.part.n_buckets, BUCKET).mapInArrow(worker.run, schema)
 
     def _read(self, rows: DataFrame) -> DataFrame:
         """Return what is read of rows, with what was there from the start, code and bucket."""
         keys = ", ".join(quoted(each) for each in self.step.plan.keys)
         code = f"xxhash64({keys}) AS {CODE}" if keys else f"0L AS {CODE}"
-        bucket = f"CAST(pmod({CODE}, {self.n_buckets}) AS INT) AS {BUCKET}"
+        bucket = f"CAST(pmod({CODE}, {self.part.n_buckets}) AS INT) AS {BUCKET}"
         maker = self.step.plan.inputs[0].maker
         if self._arriving is None:
             assert maker is not None
