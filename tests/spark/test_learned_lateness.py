@@ -10,7 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import eddyline as el
-from eddyline.constraints.lateness import Disorder, LearnedLateness, bin_of
+from eddyline.constraints.bounds import bins_of
+from eddyline.constraints.lateness import Disorder, LearnedLateness
 from eddyline.errors import OptionError
 from eddyline.state.rows import ALWAYS
 
@@ -57,7 +58,7 @@ def on_time(share, n_batches, seed):
             else:
                 found.append((row + 1_000 * number, int(keys[row]), start))
             if latest is not None and start < latest:
-                each = bin_of(latest - start)
+                each = int(bins_of(np.array([latest - start]))[0])
                 bins[each] = bins.get(each, 0) + 1
         batch = Disorder(starts.size, len(late), int(starts.min()), int(starts.max()), bins)
         learned = learned.after(batch, latest)

@@ -62,6 +62,10 @@ class FitReport:
     """Values that lost against a greater one at the same instant of their entity."""
     fitters: Mapping[str, int] = field(default_factory=dict)
     """Number of runs without a gap by the fitter that they have."""
+    n_dropped: int = 0
+    """Of the rows, those that a declared model predicted near enough: they made none."""
+    n_broken: int = 0
+    """Declared models that ended because a row was too far from them."""
 
     @property
     def rows_per_segment(self) -> float:
@@ -75,6 +79,8 @@ class FitReport:
             self.n_without + other.n_without,
             self.n_conflicts + other.n_conflicts,
             dict(Counter(self.fitters) + Counter(other.fitters)),
+            self.n_dropped + other.n_dropped,
+            self.n_broken + other.n_broken,
         )
 
     def __str__(self) -> str:
@@ -83,6 +89,8 @@ class FitReport:
             f"{_counted(self.n_rows, 'row')} in {_counted(self.n_segments, 'segment')}, "
             f"{self.rows_per_segment:.1f} rows each; runs by fitter: {told or 'none'}"
         )
+        if self.n_dropped:
+            text += f"; {_counted(self.n_dropped, 'row')} dropped, {self.n_broken:,} models broken"
         if self.n_without:
             text += f"; {_counted(self.n_without, 'row')} without a value"
         if self.n_conflicts:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from eddyline.models import joins
 from eddyline.models.rows import Keyed, plain
-from eddyline.models.steps import Rows, Shape, Step
+from eddyline.models.steps import Rows, Shape, Step, Within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -172,6 +172,12 @@ def parts(node: Node) -> Iterator[Node]:
     return visit(node)
 
 
+def told_bounds(node: Node) -> str:
+    """Return the bounds that a graph was given, in words."""
+    steps = (each.step for each in parts(node) if isinstance(each, Unary))
+    return "; ".join(str(each) for each in steps if isinstance(each, Within))
+
+
 def sees_entities(node: Node) -> bool:
     """Return whether a step needs all segments of an entity at once."""
     return any(
@@ -191,6 +197,11 @@ def reach(node: Node) -> int:
 
 def run(node: Node, inputs: Sequence[Keyed]) -> Keyed | Rows:
     """Return what comes out of a graph over segments of some entities."""
+    return every(node, inputs)[id(node)]
+
+
+def every(node: Node, inputs: Sequence[Keyed]) -> dict[int, Keyed | Rows]:
+    """Return what comes out of each part of a graph, by its id."""
     found: dict[int, Keyed | Rows] = {}
     for each in parts(node):
         match each:
@@ -200,7 +211,7 @@ def run(node: Node, inputs: Sequence[Keyed]) -> Keyed | Rows:
                 found[id(each)] = step.run(_segments(found[id(of)]))
             case SameEntity(left, right):
                 found[id(each)] = each.run(*(_segments(found[id(a)]) for a in (left, right)))
-    return found[id(node)]
+    return found
 
 
 def _segments(found: Keyed | Rows) -> Keyed:

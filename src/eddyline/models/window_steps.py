@@ -173,6 +173,8 @@ class AverageDistance:
     width_us: int
     every_us: int
     is_covered: bool
+    below: float | None = None
+    """Less than what averages have to be; None: all are wanted."""
     scope: ClassVar[Scope] = "entity"
 
     def shape(self, given: Shape) -> Shape:
@@ -182,8 +184,11 @@ class AverageDistance:
     def run(self, given: Keyed) -> Rows:
         """Return the distances."""
         found = average_distances(
-            given.segments, self.axes, self.width_us, self.every_us, covered=self.is_covered
-        )
+            given.segments, self.axes, self.width_us, self.every_us, covered=self.is_covered,
+            below=self.below,
+        )  # fmt: skip
+        if self.below is not None:
+            found = found.take(found.values["distance"] < self.below)
         return Rows(found, given.entities)
 
     def reads(self, wanted: set[str]) -> set[str]:  # noqa: ARG002 - there is one output
@@ -215,7 +220,8 @@ class AverageDistance:
         return dict.fromkeys(sorted(self.reads(set())), near)
 
     def __str__(self) -> str:
-        return _said("average distance", self.width_us, self.every_us)
+        most = "" if self.below is None else f" below {self.below:g}"
+        return _said(f"average distance{most}", self.width_us, self.every_us)
 
 
 def _windowed(given: Shape, every_us: int | None) -> Shape:

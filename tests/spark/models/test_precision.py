@@ -76,9 +76,9 @@ def test_what_is_split_by_gradient_leaves_more_to_what_moves(df):
     moving = fitted(df.withColumn("x", df.x * 50)).select(z="x - y")
     n = {}
     for split in ("equal", "gradient"):
-        table = moving.within({"z": 20.0}, split=split).to_df()
+        table = moving.within({"z": 400.0}, split=split).to_df()
         n[split], most = table.selectExpr("count(*)", "max(err_z)").first()
-        assert 10 < most <= 20.0
+        assert 100 < most <= 400.0
     assert n["gradient"] < n["equal"]
 
 
@@ -87,6 +87,9 @@ def test_pairs_and_greatest_of_entities_take_bounds_back_too(df):
     apart = segments.select("y").pairs().select(z="left_y - right_y").within({"z": 0.5})
     assert "fit y within 0.25" in repr(apart)
     assert apart.to_df().agg({"err_z": "max"}).first()[0] <= 0.5
+    far = segments.select("y").pairs(whole=True)
+    far = far.avg_distance("y", window="40 seconds", slide="20 seconds", within=0.5)
+    assert 0.3 < far.agg({"err_distance": "max"}).first()[0] <= 0.5
     highest = segments.max("y", by=[]).within({"y": 0.5})
     assert "fit y within 0.5" in repr(highest)
     assert 0 < highest.to_df().agg({"err_y": "max"}).first()[0] <= 0.5

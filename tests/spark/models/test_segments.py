@@ -214,6 +214,11 @@ def test_average_distances_of_pairs(segments, curves):
         apart = np.abs(curves(row.left_ship, grid, "y") - curves(row.right_ship, grid, "y"))
         assert row.distance == pytest.approx(apart.mean(), abs=0.05)
         assert 0 < row.err_distance < 6
+    near = whole.avg_distance("y", window="40 seconds", slide="20 seconds", below=8).toPandas()
+    order = ["left_ship", "right_ship", "time"]
+    wanted = found[found.distance < 8].sort_values(order).reset_index(drop=True)
+    assert 10 < len(wanted) < len(found)
+    pd.testing.assert_frame_equal(near.sort_values(order).reset_index(drop=True), wanted)
 
 
 def test_samples_at_ticks_are_values_of_segments(segments, pieces, curves):
@@ -302,12 +307,13 @@ def test_it_says_what_it_is(segments, df):
         ({"key": ["ship", "ship"]}, OptionError, "a key is given twice"),
         ({"within": {"x": -1}}, OptionError, r"within\['x'\] is a finite number of 0 or more"),
         ({"max_gap": "soon"}, OptionError, "max_gap is an interval"),
+        ({"key": "folded"}, NotSupportedError, "'folded' has texts that are equal without being"),
         ({"methd": "auto"}, OptionError, "unknown option of models.fit 'methd'.*did you mean"),
         ({"method": "spline"}, OptionError, "method"),
     ],
 )
 def test_what_cannot_be_fitted_is_told_before_anything_runs(df, given, error, message):
-    df = df.withColumn("boats", df.ship)
+    df = df.withColumn("boats", df.ship).selectExpr("*", "fleet COLLATE UTF8_LCASE AS folded")
     args = {"key": "ship", "time": "ts", "within": {"x": 1}} | given
     with pytest.raises(error, match=message):
         el.models.fit(df, **args)

@@ -51,6 +51,16 @@ def joined(
     return _Join(statement, calls, scopes).read(conjuncts)
 
 
+def check_no_function(calls: Calls, scope: Scope, part: Fragment) -> None:
+    """Refuse a function of the user where it would be asked of segments."""
+    for node in calls.within(part.tree):
+        message = (
+            f"the function {node.name} is asked of rows before they become segments: of columns "
+            "that are not modelled, over one source"
+        )
+        scope.refuse(message, offset_of(node))
+
+
 class _Join:
     def __init__(self, statement: Statement, calls: Calls, scopes: tuple[Scope, Scope]) -> None:
         self._statement, self._calls = statement, calls
@@ -89,7 +99,7 @@ class _Join:
     # -- conditions -------------------------------------------------------------------------------
 
     def _add(self, word: str, part: Fragment) -> None:
-        self._calls.check_none(part.tree)
+        check_no_function(self._calls, self.scope, part)
         mentions = self.scope.mentions(part.tree, word)
         of_keys = self._compared_keys(part, mentions)
         if of_keys is not None:

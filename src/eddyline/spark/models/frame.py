@@ -276,6 +276,8 @@ class Segments:
         window: str,
         slide: str,
         covered: bool = False,
+        below: float | None = None,
+        within: float | None = None,
         names: Sequence[str] = ("left", "right"),
     ) -> DataFrame | Query:
         """Return the average distance of pairs over a window; of segments of lines.
@@ -286,6 +288,9 @@ class Segments:
             window: as for ``avg``.
             slide: as for ``avg``.
             covered: as for ``avg``.
+            below: only averages that are less; windows in which a pair is never so near are left
+                out before anything is computed of them.
+            within: how far averages may be off, in the attributes' unit; see ``Segments.within``.
             names: as for ``pairs``.
 
         Returns:
@@ -293,6 +298,7 @@ class Segments:
 
         Raises:
             QueryError: there is no such attribute.
+            OptionError: a distance that is none.
             NotSupportedError: when it runs, for an attribute of a degree above 1.
 
         Example:
@@ -309,7 +315,11 @@ class Segments:
             msg = "avg_distance needs coordinates, such as avg_distance('x', 'y', …)"
             raise QueryError(msg)
         width, every = read_length("window", window), read_length("slide", slide)
-        step = AverageDistance(axes, width, every, bool(covered))
+        most = None if below is None else Bound.of("below", below).value
+        step = AverageDistance(axes, width, every, bool(covered), most)
+        if within is not None:
+            asked = {"distance": Bound.of("distance", within)}
+            graph = checked(graph.then(steps.Within(step.back(asked, {}, by_pace=False))))
         return rows_of(graph.then(step))
 
     def min(

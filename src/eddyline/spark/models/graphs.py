@@ -274,10 +274,9 @@ def _with_bounds(given: Graph, roots: Sequence[Source], found: Precision, values
                 )
                 raise OptionError(msg, attribute=name, bound=str(bound))
             continue
-        if isinstance(root.maker, Fit):
-            maker = root.maker.near_enough(bounds, found.reads.get(at, set()), known)
-            shape = Shape(root.shape.keys, tuple(maker.within))
-            made[root] = replace(root, maker=maker, shape=shape)
+        maker = root.maker.near_enough(bounds, found.reads.get(at, set()), known)
+        shape = Shape(root.shape.keys, tuple(maker.columns))
+        made[root] = replace(root, maker=maker, shape=shape)
     return _rebuilt(given, made, found)
 
 
