@@ -95,7 +95,8 @@ class StreamClock(Operator):
         self.stream = ", ".join(lateness.given)
         self.keeps_late = (self.stream,)
         self.without_lateness = without_lateness
-        self._before = self.after = ALWAYS
+        self.own_before = self.after = ALWAYS
+        """The instants before which all rows of its own streams have come (µs)."""
         self.beside: tuple[Clock, ...] = ()
         """The clocks of the other parts of a union: a row is late if it is so for all parts."""
         self.part = ClockPart(learned=lateness.known({}))
@@ -138,12 +139,7 @@ class StreamClock(Operator):
             each.own_before if isinstance(each, StreamClock) else each.before
             for each in self.beside
         )
-        return min(self._before, *others) if self.beside else self._before
-
-    @property
-    def own_before(self) -> int:
-        """The same of its own streams."""
-        return self._before
+        return min(self.own_before, *others) if self.beside else self.own_before
 
     @property
     def is_idle(self) -> bool:
@@ -166,7 +162,7 @@ class StreamClock(Operator):
         found = ClockPart() if part is None else part.read(ClockPart)
         self.part = msgspec.structs.replace(found, learned=self.lateness.known(found.learned))
         self.streams = self.lateness.streams(self.part.learned)
-        self._before = self.after = self._low(self.part.latest)
+        self.own_before = self.after = self._low(self.part.latest)
         self._last_batch = batch.id - 1
 
     def is_whole(self, observed: Sequence[Observed]) -> bool:  # noqa: ARG002
@@ -245,7 +241,7 @@ class StreamClock(Operator):
 
     def once(self, df: DataFrame) -> DataFrame:
         """Return all rows of a batch DataFrame; no more will come."""
-        self._before, self.after = ALWAYS, FOREVER
+        self.own_before, self.after = ALWAYS, FOREVER
         return df
 
     def learn(self, observed: Sequence[Observed], batch: Batch) -> list[JournalEntry]:  # noqa: ARG002
@@ -275,14 +271,11 @@ class StreamClock(Operator):
 
     def records(self) -> tuple[words.ClockRecord, ...]:
         """Return the record after a batch."""
-        return (self._record(),)
-
-    def _record(self) -> words.ClockRecord:
-        return words.ClockRecord(self._newest.get("n_late", 0))
+        return (words.ClockRecord(self._newest.get("n_late", 0)),)
 
     def lines(self, n_rows: int, seconds: float) -> tuple[str, ...]:  # noqa: ARG002
         """Return the late rows in words, for the progress."""
-        return words.lines(self._record())
+        return words.lines(*self.records())
 
     def sections(self, history: History) -> list[Section]:  # noqa: ARG002
         """Return for people how far the stream is."""
