@@ -107,7 +107,7 @@ def test_counts_are_those_of_the_rows_in_time_also_after_a_restart(spark, tmp_pa
     text = run.explain()
     assert "The lateness that is learned" in text
     assert "90.000 %" in text
-    assert any(each.event == "lateness" for each in run.journal)
+    assert any(each["event"] == "lateness" for each in run.journal)
 
 
 def test_a_join_finds_all_pairs_of_rows_in_time(spark, tmp_path):

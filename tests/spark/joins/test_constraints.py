@@ -84,9 +84,9 @@ def test_what_is_cold_is_found_also_after_a_restart_and_everything_is_shown(spar
     text = first.explain()
     assert "hot for" in text
     assert "cold" in text
-    tiers = [each for each in first.journal if each.event == "tiers"]
+    tiers = [each for each in first.journal if each["event"] == "tiers"]
     assert tiers
-    assert tiers[0].before.endswith("all hot")
+    assert tiers[0]["before"].endswith("all hot")
     assert first.plan()["constraints"]["s"].startswith("s hot for")
     for number in range(9, 12):
         write(tmp_path, number)
