@@ -272,6 +272,7 @@ class _Fitting:
         within: Mapping[str, Bound],
         options: FitOptions,
     ) -> None:
+        times = _fixed(times)
         self.keys, self.times, self.matrix = keys, times, matrix
         self.names = list(within)
         self.options = options
@@ -284,7 +285,7 @@ class _Fitting:
             self.first, matrix, bounds, is_relative
         )
         is_each = self.first.size == times.size + 1  # then it is a copy without a purpose
-        at = times if is_each else times[self.first[:-1]]
+        at = times if is_each else _fixed(times[self.first[:-1]])
         share = float(options.rounding)
         self.data: Data = (at, self.first, times, mid, reach, matrix, bounds, is_relative, share)
 
@@ -370,6 +371,16 @@ class _Fitting:
             coefs={name: coefs[:, place].copy() for name, place in at.items()},
             errors={name: errors[:, place].copy() for name, place in at.items()},
         )
+
+
+def _fixed(values: Ints) -> Ints:
+    """Return an array as one that nobody writes to, as Arrow gives it.
+
+    numba compiles a kernel once for these and once for others, and the fit takes longest of all.
+    """
+    found = values.view()
+    found.flags.writeable = False
+    return found
 
 
 def candidates_of(options: FitOptions) -> Ints:
