@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import fs
 
@@ -20,6 +20,7 @@ from eddyline.models.fitted import Fit
 from eddyline.models.rows import keyed
 from eddyline.models.streaming import BucketBatch, BucketState, StreamPlan
 from eddyline.state.place import StatePlace
+from tests.examples import examples
 
 SECOND = 1_000_000
 SHAPE = steps.Shape(("k",), ("x", "y"))
@@ -141,7 +142,7 @@ def at_once(table, maker, node):
     return [steps.result_table(found, "UTC")]
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @pytest.mark.parametrize("name", NODES)
 @pytest.mark.parametrize("maker", [FIT, DECLARED], ids=["fit", "declared"])
 @given(
