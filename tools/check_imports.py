@@ -19,7 +19,7 @@ ROOMS = [
     "errors", "registry", "options",
     "data", "sql", "query", "stats",
     "change", "ordering", "routing",
-    "state", "runtime",
+    "state", "runtime", "constraints",
     "filters", "rules", "joins", "aggregates", "models",
     "watch", "serve", "spark", "care", "sigma", "cli", "testing",
 ]  # fmt: skip

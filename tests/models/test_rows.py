@@ -141,6 +141,8 @@ def test_a_part_that_two_steps_read_is_computed_once():
 def test_inputs_at_other_places_keep_what_is_shared():
     shape = steps.Shape((), ("x",))
     node = graph.Unary(steps.Sample(1), graph.Input(0, shape))
-    moved = graph.moved(graph.SameEntity(node, node, ("a", "b"), None, None), [2])
+    moved = graph.with_inputs(
+        graph.SameEntity(node, node, ("a", "b"), None, None), [graph.Input(2, node.shape)]
+    )
     assert moved.left is moved.right
     assert moved.left.of.at == 2

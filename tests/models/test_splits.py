@@ -8,14 +8,11 @@ from hypothesis import strategies as st
 from eddyline.errors import NotSupportedError
 from eddyline.models.condition_text import read_expression
 from eddyline.models.expressions import Number, Terms, terms_of
-from eddyline.models.joins import joined
 from eddyline.models.solving import begun
 from eddyline.models.splits import (
     LEAST_SHARE,
-    least_of,
-    one_sided,
     reach_on,
-    shares_by_slope,
+    shares_of,
     spread,
     weights_of,
 )
@@ -41,33 +38,26 @@ def split(text, amount, reach=near, shares=None):
     return {name: float(each[0]) for name, each in found.items()}
 
 
-@pytest.mark.parametrize("slopes", [(3.0, 1.0), (3.0, -1.0)])
-def test_t22_shares_by_slopes(slopes):
-    given_ = terms(*([0.0, each] for each in slopes))
-    shares = shares_by_slope(given_, np.array([5.0]))
-    found = split("x + y" if slopes[1] > 0 else "x - y", 0.4, shares=shares)
-    assert found == pytest.approx({"x": 0.3, "y": 0.1}, abs=1e-9)
+def test_t22_shares_are_by_how_fast_attributes_move():
+    shares = {name: np.array([each]) for name, each in shares_of({"x": 3.0, "y": 1.0}).items()}
+    for text in ("x + y", "x - y"):
+        found = split(text, 0.4, shares=shares)
+        assert found == pytest.approx({"x": 0.3, "y": 0.1}, abs=1e-9)
 
 
-def test_slopes_of_curves_are_means_and_what_rests_has_the_least_share():
-    given_ = terms([0.0, -4.0, 1.0], [1.0, 0.0, 0.0], [0.0, 2.0, 0.0])  # down by 4 and up again
-    shares = shares_by_slope(given_, np.array([4.0]))
+def test_what_rests_has_the_least_share():
     least = LEAST_SHARE / 3
     expected = np.array([0.5, least, 0.5]) / (1 + least)
-    assert [float(each[0]) for each in shares.values()] == pytest.approx(expected)
-    rest = shares_by_slope(terms([1.0], [2.0]), np.array([4.0]))
-    assert [each[0] for each in rest.values()] == [0.5, 0.5]
+    found = shares_of({"x": 2.0, "y": 0.0, "z": 2.0})
+    assert [*found.values()] == pytest.approx(expected)
+    assert shares_of({"x": 0.0, "y": 0.0}) == {"x": 0.5, "y": 0.5}
+    assert shares_of({"x": np.nan, "y": 1.0}) == {"x": 0.5, "y": 0.5}
 
 
 def test_t23_the_inputs_that_caused_an_output_make_its_inverse_unique():
     """4 + 1 and -1 - 2 + 8 are both 5: what may be off by 5 depends on which inputs there were."""
     assert split("x + y", 5.0) == pytest.approx({"x": 2.5, "y": 2.5})
     assert split("x + y + z", 5.0) == pytest.approx(dict.fromkeys(NAMES, 5 / 3))
-    left = pieces((0, 0, 4, {"x": [4]}), (1, 0, 4, {"x": [8]}))
-    right = pieces((0, 0, 2, {"x": [1]}), (0, 2, 4, {"x": [-3]}))
-    found = joined(left, right)
-    causes = found.left[found.segments.keys]
-    assert least_of(causes, np.array([2.5, 0.5]), 2).tolist() == [0.5, np.inf]
 
 
 def test_what_changes_nothing_and_what_may_be_anything():
@@ -82,16 +72,6 @@ def test_what_changes_nothing_and_what_may_be_anything():
     beside = split("x * y", 4.0, lambda _: np.zeros(1))
     assert beside == pytest.approx({"x": 2.0, "y": 2.0})  # 0 times 0, and both are off
     assert split("x * y", 4.0, lambda _: np.full(1, np.inf)) == {"x": 0.0, "y": 0.0}
-
-
-def test_only_the_side_towards_0_is_bounded():
-    signs, bounds = np.array([1.0, -1.0, 0.0]), {"x": np.full(3, 2.0), "y": np.full(3, 3.0)}
-    found = one_sided(read_expression("x - 2 * y + 1", NAMES), signs, bounds)
-    inf = np.inf
-    assert [each.tolist() for each in found["x"]] == [[2, inf, 2], [inf, 2, 2]]
-    assert [each.tolist() for each in found["y"]] == [[inf, 3, 3], [3, inf, 3]]
-    curved = one_sided(read_expression("x * y", NAMES), signs, bounds)
-    assert [each.tolist() for each in curved["x"]] == [[2, 2, 2], [2, 2, 2]]
 
 
 def test_weights_of_sums():
@@ -111,10 +91,10 @@ VALUES = st.integers(-40, 40).map(lambda n: n / 4) | st.just(0.0)
     coefs=st.lists(VALUES, min_size=6, max_size=6),
     amount=st.sampled_from([1e-6, 0.5, 3.0, 1000.0]),
     seed=st.integers(0, 2**32),
-    is_by_slope=st.booleans(),
+    is_by_pace=st.booleans(),
 )
 def test_inputs_within_their_shares_are_together_within_the_whole(
-    text, coefs, amount, seed, is_by_slope
+    text, coefs, amount, seed, is_by_pace
 ):
     rng = np.random.default_rng(seed)
     expression = read_expression(text, NAMES)
@@ -123,7 +103,8 @@ def test_inputs_within_their_shares_are_together_within_the_whole(
     given_ = begun(segments, NAMES)
     length = np.array([3.0])
     read = [name for name in NAMES if name in text]
-    shares = shares_by_slope({name: given_[name] for name in read}, length) if is_by_slope else None
+    paces = shares_of(dict(zip(read, rng.uniform(0, 3, len(read)).tolist(), strict=True)))
+    shares = {name: np.array([each]) for name, each in paces.items()} if is_by_pace else None
     bounds = spread(expression, np.array([amount]), reach_on(given_, length), shares)
     times = np.linspace(0, 3, 40)
     models = {

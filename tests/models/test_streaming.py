@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -19,6 +20,7 @@ from eddyline.models.declared import Declared, read_equations
 from eddyline.models.fitted import Fit
 from eddyline.models.rows import keyed
 from eddyline.models.streaming import BucketBatch, BucketState, StreamPlan
+from eddyline.models.window_steps import Extremum, Integral
 from eddyline.state.place import StatePlace
 from tests.examples import examples
 
@@ -38,7 +40,7 @@ def where(text):
 
 def average(seconds, every=None, *, covered=False):
     ticks = None if every is None else every * SECOND
-    return steps.Integral(seconds * SECOND, ticks, True, covered)
+    return Integral(seconds * SECOND, ticks, True, covered)
 
 
 def joined():
@@ -62,12 +64,13 @@ NODES = {
     "average at ticks": of(average(7, 2)),
     "average of what is covered": of(average(7, 2, covered=True)),
     "average of averages": of(average(3), of(average(4))),
-    "greatest": of(steps.Extremum(6 * SECOND, 2 * SECOND, True), of(steps.Project.onto("x"))),
+    "greatest": of(Extremum(6 * SECOND, 2 * SECOND, True), of(steps.Project.onto("x"))),
     "macd": of(steps.Sample(SECOND), joined()),
     "changes of a join": of(steps.Changes(), joined()),
 }
 FIT = Fit(("k",), "ts", WITHIN, FitOptions(degree=1, max_gap_us=6 * SECOND, prefix_rows=16))
 DECLARED = Declared(("k",), "ts", read_equations({"x": "x + t", "y": "y"}), 4 * SECOND)
+DOOR = replace(DECLARED, within={"x": Bound(1.5), "y": Bound(0.5, is_relative=True)})
 
 
 def rows_of(seed, n):
@@ -144,7 +147,7 @@ def at_once(table, maker, node):
 
 @examples(60)
 @pytest.mark.parametrize("name", NODES)
-@pytest.mark.parametrize("maker", [FIT, DECLARED], ids=["fit", "declared"])
+@pytest.mark.parametrize("maker", [FIT, DECLARED, DOOR], ids=["fit", "declared", "door"])
 @given(
     seed=st.integers(0, 2**32),
     n=st.integers(1, 120),

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from eddyline.models.bounds import Bound
 from eddyline.models.condition_text import read_condition, read_expression
 from eddyline.models.expressions import projected
-from eddyline.models.plans import Mapped, Source
-from eddyline.models.precision import inverted
+from eddyline.models.inversion import of_expression
+from eddyline.models.ranges import Range
 from eddyline.models.slack import watched
 from eddyline.models.updates import overridden
 from eddyline.models.validation import LATE, NO_MODEL, VIOLATES, WITHIN, Live, validated
@@ -218,9 +218,8 @@ def test_outputs_of_models_are_within_their_bounds_of_what_rows_give(text, bound
     rng = np.random.default_rng(seed)
     rows = of(np.cumsum(rng.integers(1, 4, 90)) / 3, np.zeros(90), keys=rng.integers(0, 2, 90))
     expression = read_expression(text, ["x", "y"])
-    plan = Mapped(Source("rows", ("x", "y")), {"o": expression})
-    values = {"rows": {"x": (-100.0, 100.0), "y": (-100.0, 100.0)}}
-    bounds = inverted(plan, {"o": bound}, values).bounds["rows"]
+    values = dict.fromkeys(("x", "y"), Range(-100.0, 100.0))
+    bounds = of_expression(expression, "o", bound, values)
     off = rng.choice([0.0, 1 - 1e-9, -1 + 1e-9, 1.1, -1.1], (2, 90))
     rows.values["x"] = rows.times / SECOND + off[0] * bounds["x"].value
     rows.values["y"] = 3.0 + off[1] * bounds["y"].value

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
+from eddyline.constraints.lateness import LearnedLateness
 from eddyline.state.bucket_state import BucketState, files_of
 from eddyline.state.grid import Grid
 from eddyline.state.manifest import StatePart
@@ -43,3 +44,5 @@ class InputsPart(Struct, frozen=True, forbid_unknown_fields=True):
 
     latest: dict[str, int]
     """The latest event time of each stream so far (µs)."""
+    learned: dict[str, LearnedLateness] = field(default_factory=dict)
+    """The lateness of streams for which it is learned."""

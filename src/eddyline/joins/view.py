@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from eddyline.runtime.records import Numbers
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from eddyline.constraints.lateness import LearnedLateness
 
 STATIC = "static"
 """Stands for the window of a table."""
@@ -122,6 +128,8 @@ class JoinView:
     """Other things worth knowing."""
     kind: str = "inner"
     """``inner``, ``left``, ``semi`` or ``anti``."""
+    learned: Mapping[str, LearnedLateness] = field(default_factory=dict)
+    """The streams whose lateness is learned, and what is known of it."""
     splits: tuple[str, ...] = ()
     """Of each key that is cut by event time, too, in how many parts the inputs are, in words."""
 

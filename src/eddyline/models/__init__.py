@@ -7,7 +7,8 @@ rows at ticks (``sampling``); ``updates`` says what later ones leave of them. ``
 bounds of outputs back to inputs (``plans``, ``splits``), ``slack`` those of conditions that do not
 hold, ``validation`` drops rows within either (``watching``: of several queries), and ``exact`` says
 which rows have to be read for the answer without models. ``polynomials``, ``timeline`` and
-``tolerances`` have the arithmetic. Imports what stands above ``models/`` and no operator.
+``tolerances`` have the arithmetic; ``sql/`` reads queries with MODEL. Imports what stands above
+``models/`` and no operator.
 """
 
 from importlib import import_module

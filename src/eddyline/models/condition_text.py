@@ -59,7 +59,12 @@ def read_condition(text: str, names: Collection[str]) -> Condition:
         QueryError: it cannot be read, or reads what there is not.
         NotSupportedError: no comparison of polynomials says the same.
     """
-    return _Reader(text, names).condition(parse_condition(text, "the condition"), is_so=True)
+    return condition_of(parse_condition(text, "the condition"), text, names)
+
+
+def condition_of(tree: Expr, text: str, names: Collection[str]) -> Condition:
+    """Return the condition that a tree of a part of a text says; errors as above."""
+    return _Reader(text, names).condition(tree, is_so=True)
 
 
 def split_condition(
@@ -102,13 +107,21 @@ def split_condition(
 
 def read_expression(text: str, names: Collection[str]) -> Expression:
     """Return the arithmetic that a text says: ``"S.ap - L.ap"``; names and errors as above."""
-    reader = _Reader(text, names)
-    tree = parse_condition(text, "the expression")
-    found = reader.expression(tree)
+    return expression_of(parse_condition(text, "the expression"), text, names)
+
+
+def expression_of(tree: Expr, text: str, names: Collection[str]) -> Expression:
+    """Return the arithmetic that a tree of a part of a text says; errors as above."""
+    reader, found = _Reader(text, names), arithmetic_of(tree, text, names)
     if not reader.is_closed(found):
         message = "abs and sqrt are no polynomials: they stand only in conditions"
         raise reader.unsupported(message, tree)
     return found
+
+
+def arithmetic_of(tree: Expr, text: str, names: Collection[str]) -> Expression:
+    """Return the same where abs and sqrt may stand in it, too."""
+    return _Reader(text, names).expression(tree)
 
 
 class _Reader:

@@ -7,7 +7,7 @@ next row of its entity, and no longer than the horizon (Pulse 2.4).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,11 +17,13 @@ from sqlglot import exp
 from eddyline.errors import NotSupportedError, OptionError, QueryError
 from eddyline.models.blocks import entity_blocks, tables
 from eddyline.models.bounds import MAX_DEGREE
+from eddyline.models.door import Passed, passed
 from eddyline.models.fitted import Part
 from eddyline.models.fitting import FitReport
+from eddyline.models.inversion import tighter
 from eddyline.models.rows import Keyed, entity_ids, list_matrix, micros_of, table_of
 from eddyline.models.segments import Segments
-from eddyline.registry import checked_text
+from eddyline.registry import checked_text, unknown
 from eddyline.sql.parsing import SparkText, at, offset_of, parse_condition, place
 
 if TYPE_CHECKING:
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
     from sqlglot import Expr
 
     from eddyline.data.arrays import Floats, Indices, Mask
+    from eddyline.models.bounds import Bound
+    from eddyline.models.ranges import Ranges
 
 TIME = "t"
 """The variable of equations: seconds since the instant of a row."""
@@ -163,6 +167,35 @@ class Declared:
     equations: Mapping[str, Equation]
     horizon_us: int
     """How long a row says something, at most (µs)."""
+    within: Mapping[str, Bound] = field(default_factory=dict)
+    """How far a row's values may be from the model before, so that it makes no new one; empty:
+    every row makes one."""
+
+    def __post_init__(self) -> None:
+        for name, bound in self.within.items():
+            if name not in self.equations:
+                raise OptionError(unknown("attribute in within", name, list(self.equations)))
+            if bound.is_relative and bound.value >= 1:
+                msg = (
+                    f"within[{name!r}] is {bound}: a value that is off by all of itself says "
+                    "nothing of how far it is; give less than 100 %, or a distance"
+                )
+                raise OptionError(msg, attribute=name)
+
+    def near_enough(self, asked: Mapping[str, Bound], read: set[str], known: Ranges) -> Declared:
+        """Return how rows become segments that are near enough for what is asked of them.
+
+        Of attributes that nothing reads no model is made. Arguments and errors as of ``Fit``.
+        """
+        bounds = {**self.within}
+        for name, bound in asked.items():
+            bounds[name] = tighter(name, bounds.get(name, bound), bound, known)
+        if not asked:
+            return self
+        equations = {
+            name: each for name, each in self.equations.items() if name in read or name in bounds
+        }
+        return replace(self, equations=equations, within=bounds)
 
     @property
     def columns(self) -> dict[str, str]:
@@ -179,20 +212,31 @@ class Declared:
 
     def part(self, rows: pa.Table, until: int, known: pa.Table | None) -> Part:  # noqa: ARG002
         """Return the segments of rows that no row from an instant on changes; as of ``Fit``."""
-        made, places, n_without = _made(rows, self)
-        segments = made.segments
+        made = _made(rows, self)
+        found = made.found
+        segments = found.segments
         again: Mask = np.asarray(segments.keys[1:] != segments.keys[:-1])
         is_last = np.append(again, np.True_)[: len(segments)]
         waits = is_last & (segments.hi > until)
-        n_done = int((~waits).sum())
-        n_lost = len(rows) - n_without - len(segments)
-        report = FitReport(n_done, n_done, n_without, n_lost)
+        # Of an open model its own row comes again, and the latest one that it predicts.
+        held = np.unique(np.concatenate([found.rows[waits], found.last[waits]]))
+        n_done, n_new = len(made.places) - len(held), int((~waits).sum())
+        report = FitReport(
+            n_done,
+            n_new,
+            made.n_without,
+            len(rows) - made.n_without - len(made.places),
+            n_dropped=n_done - n_new,
+            n_broken=int(found.is_broken[~waits].sum()),
+        )
         done = Keyed(segments.take(~waits), made.entities)
-        return Part(done, rows.take(pa.array(places[waits])), None, report)
+        return Part(done, rows.take(pa.array(made.places[held])), None, report)
 
     def __str__(self) -> str:
         told = ", ".join(f"{name} = {each.text}" for name, each in self.equations.items())
-        return f"model {told}; horizon {self.horizon_us * 1e-6:g} s"
+        near = ", ".join(f"{name} within {bound}" for name, bound in self.within.items())
+        door = f"; rows dropped with {near}" if near else ""
+        return f"model {told}; horizon {self.horizon_us * 1e-6:g} s{door}"
 
 
 def declared(table: pa.Table, how: Declared) -> Keyed:
@@ -205,11 +249,28 @@ def declared(table: pa.Table, how: Declared) -> Keyed:
         table: keys, times, and a list of coefficients for each attribute.
         how: what they mean.
     """
-    return _made(table, how)[0]
+    made = _made(table, how)
+    return Keyed(made.found.segments, made.entities)
 
 
-def _made(table: pa.Table, how: Declared) -> tuple[Keyed, Indices, int]:
-    """Return segments by entity and time, the row of each, and how many rows have no value."""
+@dataclass(frozen=True)
+class _Made:
+    """What rows make.
+
+    Attributes:
+        found: segments by entity and time, of rows by their places below.
+        places: the row of each instant of an entity in the table.
+        entities: the keys of each entity.
+        n_without: rows without a value.
+    """
+
+    found: Passed
+    places: Indices
+    entities: pa.Table
+    n_without: int
+
+
+def _made(table: pa.Table, how: Declared) -> _Made:
     ids, first = entity_ids(table, how.keys)
     times = micros_of(table.column(how.time))
     coefs = {name: _complete(list_matrix(table.column(name))) for name in how.equations}
@@ -238,7 +299,12 @@ def _made(table: pa.Table, how: Declared) -> tuple[Keyed, Indices, int]:
         {name: np.zeros(len(lo)) for name in coefs},
     )
     entities = table.select(list(how.keys)).take(pa.array(first))
-    return Keyed(segments, entities), order, int((~says).sum())
+    if how.within:
+        found = passed(segments, how.within, how.horizon_us)
+    else:
+        rows = np.arange(len(order))
+        found = Passed(segments, rows, rows, none)
+    return _Made(found, order, entities, int((~says).sum()))
 
 
 def _complete(coefs: Floats) -> Floats:

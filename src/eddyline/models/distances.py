@@ -16,7 +16,7 @@ from eddyline.models.conditions import near
 from eddyline.models.sampling import Samples
 from eddyline.models.segments import in_seconds
 from eddyline.models.solving import where
-from eddyline.models.windows import Seen, has_values, polynomial_part, windows_at
+from eddyline.models.windows import Seen, has_values, windows_at
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -72,15 +72,16 @@ def average_distances(
     windows = windows_at(pairs, width_us, every_us, covered=covered, seen=seen)
     seconds = windows.covered_s
     values = windows.integrals(_distance_part(windows.track.segments, axes)) / seconds
-    error = windows.integrals(_error_part(windows.track.segments, axes)) / seconds
+    error = windows.polynomial_integrals(_errors(windows.track.segments, axes)) / seconds
     keys = windows.track.keys[windows.head]
     return Samples(keys, windows.at, {"distance": values}, {"distance": error})
 
 
-def _error_part(pairs: Segments, axes: Mapping[str, str]) -> Part:
-    """Return what integrates how far a distance may be off: not more than both positions are."""
+def _errors(pairs: Segments, axes: Mapping[str, str]) -> Floats:
+    """Return how far each distance may be off, as constants: not more than both positions are."""
     apart = [pairs.errors[one] + pairs.errors[other] for one, other in axes.items()]
-    return polynomial_part(pairs, np.sqrt(sum(each**2 for each in apart))[:, None])
+    found: Floats = np.sqrt(sum(each**2 for each in apart))[:, None]
+    return found
 
 
 def _distance_part(pairs: Segments, axes: Mapping[str, str]) -> Part:

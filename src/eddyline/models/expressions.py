@@ -166,8 +166,9 @@ def terms_of(expression: Expression, given: Mapping[str, Terms]) -> Terms:
         case Product(left, right):
             return terms_of(left, given).both(terms_of(right, given), polynomials.product)
         case Power(part, exponent):
-            base, found = terms_of(part, given), terms_of(Number(1.0), given)
-            for _ in range(exponent):
+            base = terms_of(part, given)
+            found = base if exponent else terms_of(Number(1.0), given)
+            for _ in range(exponent - 1):
                 found = found.both(base, polynomials.product)
             return found
         case Slope(part):

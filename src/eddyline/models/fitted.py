@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from eddyline.errors import OptionError
 from eddyline.models.blocks import BLOCK_ROWS
 from eddyline.models.fitting import Carried, FitReport, fit_part
+from eddyline.models.inversion import tighter
 from eddyline.models.rows import (
     Keyed,
     entity_ids,
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from eddyline.models.bounds import Bound, FitOptions
+    from eddyline.models.ranges import Ranges
 
 
 _CODE, _SPACING, _ANCHORS = "__code", "__spacing", "__anchors"
@@ -51,11 +54,38 @@ class Fit:
     time: str
     within: Mapping[str, Bound]
     options: FitOptions
+    unbounded: tuple[str, ...] = ()
+    """Attributes that are modelled as near as what is asked needs."""
+
+    def near_enough(self, asked: Mapping[str, Bound], read: set[str], known: Ranges) -> Fit:
+        """Return how rows become segments that are near enough for what is asked of them.
+
+        Args:
+            asked: for attributes the bound that follows from those of outputs.
+            read: the attributes that anything reads; of others no model is made without a bound.
+            known: ranges of values, as far as they are known.
+
+        Raises:
+            OptionError: an attribute has no bound, or one needs ranges of values.
+        """
+        bounds = {**self.within}
+        for name, bound in asked.items():
+            bounds[name] = tighter(name, bounds.get(name, bound), bound, known)
+        missing = [each for each in self.unbounded if each in read and each not in bounds]
+        if missing:
+            msg = (
+                f"nothing says how near models of {missing[0]!r} have to be: give its bound to "
+                f"fit, within={{{missing[0]!r}: 0.5}}, or those of results that it is in, "
+                ".within({…}); what is only compared has no bound by itself"
+            )
+            raise OptionError(msg, attribute=missing[0])
+        return replace(self, within=bounds, unbounded=())
 
     @property
     def columns(self) -> dict[str, str]:
         """The columns that are read, as SQL, besides keys and time."""
-        return {name: f"CAST({quoted(name)} AS DOUBLE)" for name in self.within}
+        names = (*self.within, *self.unbounded)
+        return {name: f"CAST({quoted(name)} AS DOUBLE)" for name in names}
 
     def tables(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
         """Yield the segments of the rows of a task, which come by entity and time."""
@@ -116,8 +146,9 @@ class Fit:
         )
 
     def __str__(self) -> str:
-        bounds = ", ".join(f"{name} within {bound}" for name, bound in self.within.items())
-        return f"fit {bounds}; method {self.options.method}"
+        told = [f"{name} within {bound}" for name, bound in self.within.items()]
+        told += [f"{name} as near as is asked" for name in self.unbounded]
+        return f"fit {', '.join(told)}; method {self.options.method}"
 
 
 def fitted(

@@ -21,6 +21,7 @@ import numpy as np
 
 from eddyline.models import fitting_kernels as kernels
 from eddyline.models import instants_kernels as instants
+from eddyline.models import timeline
 from eddyline.models.bounds import Bound, FitOptions
 from eddyline.models.choosing_kernels import fit_runs
 from eddyline.models.segments import Segments
@@ -61,6 +62,10 @@ class FitReport:
     """Values that lost against a greater one at the same instant of their entity."""
     fitters: Mapping[str, int] = field(default_factory=dict)
     """Number of runs without a gap by the fitter that they have."""
+    n_dropped: int = 0
+    """Of the rows, those that a declared model predicted near enough: they made none."""
+    n_broken: int = 0
+    """Declared models that ended because a row was too far from them."""
 
     @property
     def rows_per_segment(self) -> float:
@@ -74,6 +79,8 @@ class FitReport:
             self.n_without + other.n_without,
             self.n_conflicts + other.n_conflicts,
             dict(Counter(self.fitters) + Counter(other.fitters)),
+            self.n_dropped + other.n_dropped,
+            self.n_broken + other.n_broken,
         )
 
     def __str__(self) -> str:
@@ -82,6 +89,8 @@ class FitReport:
             f"{_counted(self.n_rows, 'row')} in {_counted(self.n_segments, 'segment')}, "
             f"{self.rows_per_segment:.1f} rows each; runs by fitter: {told or 'none'}"
         )
+        if self.n_dropped:
+            text += f"; {_counted(self.n_dropped, 'row')} dropped, {self.n_broken:,} models broken"
         if self.n_without:
             text += f"; {_counted(self.n_without, 'row')} without a value"
         if self.n_conflicts:
@@ -200,17 +209,17 @@ def fit_part(
     known = Carried.nothing(len(within)) if carried is None else carried
     fitting = _Fitting(keys, times, matrix, within, options)
     found = fitting.run(known, np.zeros(0, np.bool_) if goes_on is None else goes_on)
-    is_held = found.is_held
-    held = np.flatnonzero(is_held) if rows is None else rows[is_held]
+    held = found.held if rows is None else rows[found.held]
     n_conflicts = int(fitting.n_conflicts)
     if n_conflicts and held.size:
+        there = np.isfinite(fitting.matrix)
         n_conflicts = _n_values(values, has_value, held) - int(
-            np.isfinite(fitting.matrix[:, ~is_held]).sum()
+            there.sum() - there[:, found.held].sum()
         )
     report = FitReport(
-        n_rows=int((~is_held).sum()),
+        n_rows=len(keys) - len(held),
         n_segments=len(found.segments),
-        n_without=int((~has_value).sum()),
+        n_without=0 if rows is None else len(has_value) - len(rows),
         n_conflicts=n_conflicts,
         fitters=_numbers(found.codes),
     )
@@ -257,7 +266,8 @@ class _Found:
     segments: Segments
     codes: Ints
     """The fitters of runs that were chosen now."""
-    is_held: Mask
+    held: Indices
+    """Rows that are left out, by place."""
     carried: Carried
 
 
@@ -278,14 +288,16 @@ class _Fitting:
         self.options = options
         self.candidates = candidates_of(options)
         self.max_gap = NO_GAP if options.max_gap_us is None else options.max_gap_us
-        self.first = instants.starts_of_instants(keys, times)
-        bounds = np.array([each.value for each in within.values()], np.float64)
-        is_relative = np.array([each.is_relative for each in within.values()], np.bool_)
-        mid, reach, self.n_conflicts = instants.intervals_of(
-            self.first, matrix, bounds, is_relative
-        )
+        starts = np.empty(times.size + 1, np.int64)
+        self.first = starts[: instants.starts_of_instants(keys, times, starts) + 1]
         is_each = self.first.size == times.size + 1  # then it is a copy without a purpose
         at = times if is_each else _fixed(times[self.first[:-1]])
+        bounds = np.array([each.value for each in within.values()], np.float64)
+        is_relative = np.array([each.is_relative for each in within.values()], np.bool_)
+        mid, reach = np.empty((2, len(bounds), at.size))
+        self.n_conflicts = instants.intervals_of(
+            self.first, matrix, bounds, is_relative, mid, reach
+        )
         share = float(options.rounding)
         self.data: Data = (at, self.first, times, mid, reach, matrix, bounds, is_relative, share)
 
@@ -297,13 +309,12 @@ class _Fitting:
         keys = runs.owners[ranges[0, :n]]
         segments = self._segments(keys, ranges[:, :n], out[2][:n], out[3][:n])
         # Of each open run the rows from the first instant on that is left out.
-        borders = np.zeros(self.times.size + 1, np.int64)
-        borders[self.first[left[runs.is_open]]] += 1
-        borders[self.first[runs.starts[1:][runs.is_open]]] -= 1
-        is_held = np.cumsum(borders[:-1]) > 0
+        held_from = self.first[left[runs.is_open]]
+        n_held = self.first[runs.starts[1:][runs.is_open]] - held_from
+        held = timeline.runs(held_from, n_held)[1]
         on = runs.is_open & ~runs.waits
         following = Carried(runs.owners[on], runs.codes[on], runs.spacings[on], runs.anchors[on])
-        return _Found(segments, runs.codes[~runs.waits & ~runs.is_known], is_held, following)
+        return _Found(segments, runs.codes[~runs.waits & ~runs.is_known], held, following)
 
     def _runs(self, carried: Carried, goes_on: Mask) -> _Runs:
         starts = instants.runs_of(self.keys, self.times, self.first, self.max_gap)

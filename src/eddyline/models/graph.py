@@ -10,15 +10,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from eddyline.models import joins
-from eddyline.models.rows import Keyed
-from eddyline.models.steps import Rows, Shape, Step
+from eddyline.models.rows import Keyed, plain
+from eddyline.models.steps import Rows, Shape, Step, Within
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
-    from eddyline.data.arrays import Floats
     from eddyline.models.conditions import Condition
-    from eddyline.models.segments import Segments
+    from eddyline.models.pairs import DifferentEntities
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,7 +73,34 @@ class SameEntity:
         )
 
 
-Node = Input | Unary | SameEntity
+@dataclass(frozen=True, slots=True, eq=False)
+class OtherEntities:
+    """Two parts of different entities, at the same instants: tasks of their own pair them."""
+
+    left: Node
+    right: Node
+    step: DifferentEntities
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """What stands before the names of each side's keys and attributes."""
+        return self.step.names
+
+    @property
+    def condition(self) -> Condition | None:
+        """Where pairs are wanted."""
+        return self.step.condition
+
+    @property
+    def shape(self) -> Shape:
+        """Which columns come out."""
+        return self.step.shape(self.left.shape, self.right.shape)
+
+    def __str__(self) -> str:
+        return str(self.step)
+
+
+Node = Input | Unary | SameEntity | OtherEntities
 
 
 def joined_names(left: Node, right: Node, names: tuple[str, str]) -> tuple[str, ...]:
@@ -86,32 +112,40 @@ def joined_names(left: Node, right: Node, names: tuple[str, str]) -> tuple[str, 
     )
 
 
-def plain(segments: Segments) -> Segments:
-    """Return joined segments with the names that columns have: ``s_x`` instead of ``s.x``."""
+def sides_of(node: SameEntity | OtherEntities) -> dict[str, tuple[int, str]]:
+    """Return for each attribute of a join the side that it is of, and its name there."""
+    return {
+        f"{name}_{each}": (at, each)
+        for at, (name, side) in enumerate(zip(node.names, (node.left, node.right), strict=True))
+        for each in side.shape.attributes
+    }
 
-    def named(given: dict[str, Floats]) -> dict[str, Floats]:
-        return {name.replace(".", "_", 1): each for name, each in given.items()}
 
-    return replace(segments, coefs=named({**segments.coefs}), errors=named({**segments.errors}))
+def with_inputs(
+    node: Node, inputs: Sequence[Node], changed: Callable[[Step], Step] | None = None
+) -> Node:
+    """Return a graph with other parts instead of its inputs: ``inputs[i]`` is that of ``i``.
 
-
-def moved(node: Node, by: Sequence[int]) -> Node:
-    """Return a graph whose inputs are at other places: ``by[i]`` is the new one of ``i``."""
+    Args:
+        node: the graph.
+        inputs: what stands there.
+        changed: gives steps that stand instead of its own; None leaves them.
+    """
     made: dict[int, Node] = {}
 
     def copy(each: Node) -> Node:
         if id(each) not in made:
             match each:
-                case Input(at, shape):
-                    found: Node = Input(by[at], shape)
+                case Input(at):
+                    found = inputs[at]
                 case Unary(step, of):
-                    found = Unary(step, copy(of))
-                case SameEntity(left, right):
+                    found = Unary(step if changed is None else changed(step), copy(of))
+                case SameEntity(left, right) | OtherEntities(left, right):
                     found = replace(each, left=copy(left), right=copy(right))
             made[id(each)] = found
         return made[id(each)]
 
-    return node if list(by) == list(range(len(by))) else copy(node)
+    return copy(node)
 
 
 def below(node: Node) -> tuple[Node, ...]:
@@ -119,7 +153,7 @@ def below(node: Node) -> tuple[Node, ...]:
     match node:
         case Unary(_, of):
             return (of,)
-        case SameEntity(left, right):
+        case SameEntity(left, right) | OtherEntities(left, right):
             return (left, right)
     return ()
 
@@ -136,6 +170,12 @@ def parts(node: Node) -> Iterator[Node]:
             yield each
 
     return visit(node)
+
+
+def told_bounds(node: Node) -> str:
+    """Return the bounds that a graph was given, in words."""
+    steps = (each.step for each in parts(node) if isinstance(each, Unary))
+    return "; ".join(str(each) for each in steps if isinstance(each, Within))
 
 
 def sees_entities(node: Node) -> bool:

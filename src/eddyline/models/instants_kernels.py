@@ -35,16 +35,26 @@ def is_sorted(keys: Ints, times: Ints) -> bool:
 
 
 @compiled
-def starts_of_instants(keys: Ints, times: Ints) -> Ints:
-    """Return the first row of each instant of an entity, and the number of rows."""
-    found = np.empty(keys.size + 1, np.int64)
+def starts_of_instants(keys: Ints, times: Ints, found: Ints) -> int:
+    """Put the first row of each instant of an entity, and the number of rows, into an array.
+
+    Results as long as rows are arrays of the caller: NumPy asks for large pages, kernels do not,
+    and the first touch of small ones takes longer than all the rest.
+
+    Args:
+        keys: the entity of each row.
+        times: of each row (µs).
+        found: room for a number more than there are rows.
+
+    Returns:
+        How many instants there are.
+    """
     n = 0
     for row in range(keys.size):
-        if row == 0 or keys[row] != keys[row - 1] or times[row] != times[row - 1]:
-            found[n] = row
-            n += 1
+        found[n] = row  # of a row that is not the first the next one takes the place
+        n += row == 0 or keys[row] != keys[row - 1] or times[row] != times[row - 1]
     found[n] = keys.size
-    return found[: n + 1]
+    return n
 
 
 @compiled
@@ -55,9 +65,9 @@ def allowed_of(value: float, bound: float, is_relative: bool) -> float:
 
 @compiled
 def intervals_of(
-    first: Ints, values: Floats, bounds: Floats, is_relative: Mask
-) -> tuple[Floats, Floats, int]:
-    """Return middles of intervals, half their lengths, and the number of values in conflict.
+    first: Ints, values: Floats, bounds: Floats, is_relative: Mask, mid: Floats, reach: Floats
+) -> int:
+    """Set the middles of intervals and half their lengths; return how many values are in conflict.
 
     Args:
         first: the first row of each instant, and the number of rows, (instants + 1,).
@@ -65,24 +75,27 @@ def intervals_of(
             conflict become NaN.
         bounds: of each attribute.
         is_relative: whether they are shares of values.
+        mid: where middles go, (attributes, instants).
+        reach: where half the lengths go, (attributes, instants).
     """
-    n_instants, n_attributes = first.size - 1, values.shape[0]
-    mid = np.empty((n_attributes, n_instants))
-    reach = np.empty((n_attributes, n_instants))
     n_conflicts = 0
-    for at in range(n_attributes):
+    for at in range(values.shape[0]):
         bound, relative = bounds[at], is_relative[at]
-        for instant in range(n_instants):
-            start, stop = first[instant], first[instant + 1]
-            if stop - start > 1:
+        start = first[0]
+        for instant in range(first.size - 1):
+            value, stop = values[at, start], first[instant + 1]
+            is_one = True
+            for row in range(start + 1, stop):
+                is_one &= values[at, row] == value
+            if is_one:
+                mid[at, instant] = value
+                reach[at, instant] = 0.0 if np.isnan(value) else reach_of(value, bound, relative)
+            else:
                 values_at = values[at, start:stop]
                 n_conflicts += merge(values_at, bound, relative)
                 mid[at, instant], reach[at, instant] = interval_of(values_at, bound, relative)
-            else:
-                value = values[at, start]
-                mid[at, instant] = value
-                reach[at, instant] = 0.0 if np.isnan(value) else reach_of(value, bound, relative)
-    return mid, reach, n_conflicts
+            start = stop
+    return n_conflicts
 
 
 @compiled

@@ -122,7 +122,7 @@ def near_between(left: Segments, right: Segments, within: Mapping[str, float] | 
 
 def near_entities(left: Segments, right: Segments, pairs: Pairs) -> tuple[Ints, Ints]:
     """Return the entities of pairs, each two of them once: left and right ones, ``[pairs]``."""
-    return _pair_ids(left.keys[pairs.left], right.keys[pairs.right])[1:]
+    return _pair_ids(left, right, pairs)[2:]
 
 
 def joined_entities(
@@ -190,21 +190,21 @@ def _paired(
     names: tuple[str, str],
 ) -> Joined:
     """Return the pairs as segments whose origin is where both begin to be there."""
-    keys, one, other = _pair_ids(left.keys[pairs.left], right.keys[pairs.right])
+    order, keys, one, other = _pair_ids(left, right, pairs)
+    lo, hi = pairs.lo[order], pairs.hi[order]
     coefs: dict[str, Floats] = {}
     errors: dict[str, Floats] = {}
     dead = np.zeros(len(keys), np.bool_)
     is_point = np.zeros(len(keys), np.bool_)
     for name, side, rows in ((names[0], left, pairs.left), (names[1], right, pairs.right)):
-        taken = side.take(rows)
-        moved = _moved(taken, pairs.lo)
+        taken = side.take(rows[order])
+        moved = _moved(taken, lo)
         coefs |= {f"{name}.{attribute}": each for attribute, each in moved.items()}
         errors |= {f"{name}.{attribute}": each for attribute, each in taken.errors.items()}
         dead |= taken.is_tombstone
         is_point |= taken.is_point
-    hi = np.where(is_point, pairs.lo, pairs.hi)
-    order = np.lexsort((pairs.lo, keys))
-    segments = Segments(keys, pairs.lo, pairs.lo, hi, is_point, dead, coefs, errors).take(order)
+    hi = np.where(is_point, lo, hi)
+    segments = Segments(keys, lo, lo, hi, is_point, dead, coefs, errors)
     return Joined(segments if condition is None else where(segments, condition), one, other)
 
 
@@ -213,12 +213,16 @@ def _moved(segments: Segments, origin: Ints) -> dict[str, Floats]:
     return {name: polynomials.shifted(each, by) for name, each in segments.coefs.items()}
 
 
-def _pair_ids(left: Ints, right: Ints) -> tuple[Ints, Ints, Ints]:
-    """Return dense ids of pairs, and the two entities of each id."""
-    order: Indices = np.lexsort((right, left))
+def _pair_ids(left: Segments, right: Segments, pairs: Pairs) -> tuple[Indices, Ints, Ints, Ints]:
+    """Return the order of pairs by entities and time, and in it dense ids of pairs of entities.
+
+    Behind them the two entities of each id.
+    """
+    one, other = left.keys[pairs.left], right.keys[pairs.right]
+    entities = int(other.max(initial=0)) + 1  # dense ids: their product is no large number
+    (code,) = timeline.codes((one * entities + other, pairs.lo))
+    order: Indices = np.argsort(code, kind="stable")
+    one, other = one[order], other[order]
     new = np.ones(len(order), np.bool_)
-    new[1:] = (np.diff(left[order]) != 0) | (np.diff(right[order]) != 0)
-    ids = np.empty(len(order), np.int64)
-    ids[order] = np.cumsum(new) - 1
-    first = order[new]
-    return ids, left[first], right[first]
+    new[1:] = (one[1:] != one[:-1]) | (other[1:] != other[:-1])
+    return order, np.cumsum(new) - 1, one[new], other[new]

@@ -26,23 +26,31 @@ if TYPE_CHECKING:
 
 
 @compiled
-def add_to_range(at: int, low: float, high: float, state: Floats) -> bool:
-    """Narrow the constants that pass all intervals; False if none is left.
+def narrow(at: int, start: int, stop: int, mid: Floats, reach: Floats, state: Floats) -> int:
+    """Narrow the constants that pass all intervals; return the first instant that none passes.
 
     Args:
         at: the attribute.
-        low: the least value of the instant.
-        high: its greatest value.
-        state: of each attribute the number of instants, least and greatest constant.
+        start: the first instant.
+        stop: where to stop at the latest.
+        mid: middles of intervals, NaN: there is none, (attributes, instants).
+        reach: half their lengths, (attributes, instants).
+        state: of each attribute the number of instants, least and greatest constant; left as it is
+            if an instant is not passed.
     """
-    if state[at, 0] == 0:
-        state[at, 1], state[at, 2] = low, high
-    elif not (low <= state[at, 2] and high >= state[at, 1]):
-        return False
-    else:
-        state[at, 1], state[at, 2] = max(state[at, 1], low), min(state[at, 2], high)
-    state[at, 0] += 1
-    return True
+    n = state[at, 0]
+    least, most = (state[at, 1], state[at, 2]) if n > 0 else (-np.inf, np.inf)
+    for instant in range(start, stop):
+        value, far = mid[at, instant], reach[at, instant]
+        if np.isnan(value):
+            continue
+        low, high = value - far, value + far
+        if not (low <= most and high >= least):
+            return instant
+        least, most = max(least, low), min(most, high)
+        n += 1
+    state[at, 0], state[at, 1], state[at, 2] = n, least, most
+    return stop
 
 
 @compiled

@@ -13,8 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from eddyline.models import joins
-from eddyline.models.graph import plain
-from eddyline.models.rows import Keyed, in_key_order
+from eddyline.models.rows import Keyed, in_key_order, plain
 from eddyline.models.steps import Shape
 
 if TYPE_CHECKING:

@@ -31,6 +31,44 @@ _ACCURACY = 1e-13
 
 
 @compiled
+def shift(coefs: Floats, by: Floats) -> None:
+    """Move the origins of polynomials by some seconds: Horner's rule once for each power."""
+    degree = coefs.shape[1] - 1
+    for row in range(coefs.shape[0]):
+        for low in range(degree):
+            for power in range(degree - 1, low - 1, -1):
+                coefs[row, power] += by[row] * coefs[row, power + 1]
+
+
+@compiled
+def multiply(one: Floats, other: Floats, found: Floats) -> None:
+    """Add products of polynomials to zeros; one polynomial stands for as many as the others are."""
+    width = other.shape[1]
+    step, other_step = one.shape[0] > 1, other.shape[0] > 1
+    for row in range(found.shape[0]):
+        for power in range(one.shape[1]):
+            factor = one[row * step, power]
+            for at in range(width):
+                found[row, power + at] += factor * other[row * other_step, at]
+
+
+@compiled
+def bounds_of(coefs: Floats, length: Floats, low: Floats, high: Floats) -> None:
+    """Set bounds of the values on ``[0, length]`` by the terms."""
+    for row in range(coefs.shape[0]):
+        least = most = coefs[row, 0]
+        reach = 1.0
+        for power in range(1, coefs.shape[1]):
+            reach *= length[row]
+            term = coefs[row, power] * reach
+            if np.isnan(term):
+                least = most = np.nan
+            least += min(term, 0.0)
+            most += max(term, 0.0)
+        low[row], high[row] = least, most
+
+
+@compiled
 def roots(coefs: Floats, length: Floats) -> Floats:
     """Return the roots inside ``(0, length)`` of each polynomial, ascending, then ``length``."""
     n, size = coefs.shape

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eddyline.models.polynomial_kernels import roots
+from eddyline.models.polynomial_kernels import bounds_of, multiply, roots, shift
 
 if TYPE_CHECKING:
     from eddyline.data.arrays import Floats
@@ -37,14 +37,9 @@ def shifted(coefs: Floats, by: Floats) -> Floats:
         coefs: ``[n, degree + 1]``.
         by: seconds, ``[n]``.
     """
-    found = coefs.copy()
-    if not by.any():
-        return found
-    degree = coefs.shape[-1] - 1
-    # Horner's rule once for each power: after it the lowest coefficient is q's.
-    for low in range(degree):
-        for power in range(degree - 1, low - 1, -1):
-            found[:, power] += by * found[:, power + 1]
+    found = np.array(coefs, order="C")
+    if coefs.shape[-1] > 1 and by.any():
+        shift(found, by)
     return found
 
 
@@ -83,11 +78,9 @@ def total(one: Floats, other: Floats) -> Floats:
 
 def product(one: Floats, other: Floats) -> Floats:
     """Return products of polynomials, ``[n, degree + other degree + 1]``."""
-    width = other.shape[-1]
     n = max(len(one), len(other)) if len(one) and len(other) else 0
-    found = np.zeros((n, one.shape[-1] + width - 1))
-    for power in range(one.shape[-1]):
-        found[:, power : power + width] += one[:, power : power + 1] * other
+    found = np.zeros((n, one.shape[-1] + other.shape[-1] - 1))
+    multiply(np.ascontiguousarray(one), np.ascontiguousarray(other), found)
     return found
 
 
@@ -112,13 +105,8 @@ def bounds(coefs: Floats, length: Floats) -> tuple[Floats, Floats]:
 
     They are exact for degree 1 and below but for rounding.
     """
-    low, high = coefs[:, 0].copy(), coefs[:, 0].copy()
-    reach = np.ones(len(coefs))
-    for power in range(1, coefs.shape[-1]):
-        reach = reach * length
-        term = coefs[:, power] * reach
-        low += np.minimum(term, 0)
-        high += np.maximum(term, 0)
+    low, high = np.empty((2, len(coefs)))
+    bounds_of(np.ascontiguousarray(coefs), np.ascontiguousarray(length), low, high)
     return low, high
 
 

@@ -1,390 +1,254 @@
 """How near models have to be to rows, for the outputs of a query to be as near as is asked.
 
-``WITHIN`` on outputs becomes a bound for each attribute of each source (Pulse 3.12). What it says
-is a theorem: if every input is within its bound at every instant, every output is within its own.
+``WITHIN`` on outputs becomes a bound for each attribute of each input of a graph (Pulse 3.12). What
+it says is a theorem: if every input is within its bound at every instant, every output is within
+its own.
 
-An output that is linear in its inputs is a weighted integral of them, and takes the whole plan at
-once: MACD ± 0.5 asks for a price within 0.3. Others go back step by step, with equal shares at
-each: averages and extremes keep a bound, sums divide it by the width, products look at how large
-their factors are. A share of a value (``1 %``) goes through where nothing cancels, and elsewhere
-only with the ranges of values: an output that may be 0 has no such bound, and is refused.
+An output that is linear in its inputs is a weighted integral of them, and takes the whole graph at
+once: MACD ± 0.5 asks for a price within 0.3. Others go back step by step, with a share for each
+input: averages and extremes keep a bound, sums divide it by the width, products look at how large
+their factors are.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from eddyline.errors import OptionError
-from eddyline.models import polynomials
+from eddyline.models import conditions, gains, graph
 from eddyline.models.bounds import Bound
-from eddyline.models.expressions import (
-    Attribute,
-    Expression,
-    Number,
-    Power,
-    Product,
-    Slope,
-    Sum,
-    names_in,
-    walk,
-)
-from eddyline.models.plans import (
-    Aggregated,
-    Distance,
-    Mapped,
-    Paired,
-    Plan,
-    Selected,
-    Source,
-    aggregated,
-    gains,
-    kernels,
-    nearest,
-    range_of,
-    ranges_of,
-)
-from eddyline.models.segments import MICROS, in_seconds
-from eddyline.models.solving import begun
-from eddyline.models.splits import spread, weights_of
+from eddyline.models.graph import Input, OtherEntities, SameEntity, Unary
+from eddyline.models.inversion import NEEDS, SHRUNK, tighter
+from eddyline.models.splits import shares_of
+from eddyline.models.steps import Within
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from eddyline.data.arrays import Floats
-    from eddyline.models.plans import Kernel, Range, Ranges
-    from eddyline.models.segments import Segments
+    from eddyline.models.gains import Kernel
+    from eddyline.models.graph import Node
+    from eddyline.models.inversion import Bounds
+    from eddyline.models.ranges import Range, Ranges
+    from eddyline.models.steps import Step
 
-    Values = Mapping[str, Mapping[str, Range]]
-    """For each source the ranges of its attributes' values."""
-    Found = dict[tuple[str, str], Bound]
-    """The bound of each attribute of each source."""
-
-_SHRUNK = 1 - 2.0**-44
+    Values = Mapping[int, Mapping[str, Range]]
+    """For each input the ranges of its attributes' values."""
+    Found = dict[tuple[int, str], Bound]
+    """The bound of each attribute of each input."""
 
 
 @dataclass(frozen=True, slots=True)
 class Precision:
-    """Bounds of inputs, and for which values they are enough.
+    """Bounds of inputs that are enough for those of outputs.
 
     Attributes:
-        bounds: for each source the bounds of its attributes; what no output needs is left out.
-        values: the ranges in which values have to be, empty if they may be any.
+        bounds: for each input the bounds of its attributes; what no output needs is left out.
+        reads: for each input the attributes that anything reads.
+        any_values: of each ``Within`` in the graph, by its ``id``, the attributes whose bound holds
+            whatever values are; those of others hold for values in the ranges that were given.
     """
 
-    bounds: Mapping[str, Mapping[str, Bound]]
-    values: Values = field(default_factory=dict)
+    bounds: Mapping[int, Mapping[str, Bound]]
+    reads: Mapping[int, set[str]]
+    any_values: Mapping[int, frozenset[str]] = field(default_factory=dict)
 
-    def covers(self, now: Values) -> bool:
-        """Return whether bounds are enough for values in other ranges."""
-        return all(
-            name in now.get(source, {})
-            and low <= now[source][name][0]
-            and now[source][name][1] <= high
-            for source, ranges in self.values.items()
-            for name, (low, high) in ranges.items()
-        )
+    def put_in(self, step: Step) -> Step:
+        """Return a ``Within`` that says which of its bounds hold for any values, others as is."""
+        if not isinstance(step, Within):
+            return step
+        return replace(step, any_values=self.any_values[id(step)])
+
+
+def required(node: Node, values: Values | None = None) -> Precision:
+    """Return how near inputs have to be for every ``Within`` of a graph: the least of all bounds.
+
+    Args:
+        node: what is computed.
+        values: for each input the ranges of attributes; they are looked at only where no bounds are
+            enough for all values.
+
+    Raises:
+        OptionError: no bounds of inputs are enough, with what is missing; the fact ``ranges`` says
+            of which attribute the range of values would help.
+
+    Example:
+        >>> from eddyline.models.steps import Extremum, Shape
+        >>> highest = Unary(Extremum(10_000_000, None, True), Input(0, Shape((), ("price",))))
+        >>> within = Within({"price": Bound.of("price", "1 %")})
+        >>> required(Unary(within, highest)).bounds
+        {0: {'price': Bound(value=0.01, is_relative=True)}}
+    """
+    found: Found = {}
+    any_values: dict[int, frozenset[str]] = {}
+    given = values or {}
+    for part in graph.parts(node):
+        if not isinstance(part, Unary) or not isinstance(part.step, Within):
+            continue
+        certain = set()
+        for name, bound in part.step.bounds.items():
+            known: Values = {}
+            try:
+                each = inverted(part.of, {name: bound}, by_pace=part.step.by_pace)
+                certain.add(name)
+            except OptionError as error:
+                if NEEDS not in error.facts or not given:
+                    raise
+                known = given
+                each = inverted(part.of, {name: bound}, known, by_pace=part.step.by_pace)
+            _keep(found, each, given)
+        any_values[id(part.step)] = frozenset(certain)
+    return Precision(_by_input(found), reads(node), any_values)
 
 
 def inverted(
-    plan: Plan,
-    within: Mapping[str, Bound],
-    values: Values | None = None,
-    *,
-    by_steps: bool = False,
-) -> Precision:
-    """Return how near sources have to be, so that outputs are within their bounds.
+    node: Node, within: Bounds, values: Values | None = None, *, by_pace: bool = False
+) -> dict[tuple[int, str], Bound]:
+    """Return how near inputs have to be, so that outputs are within their bounds.
 
     Args:
-        plan: what computes the outputs.
+        node: what computes the outputs.
         within: the bounds of outputs.
-        values: for each source the ranges of attributes, of models and of rows; they are looked at
-            only if no bounds are enough for all values.
-        by_steps: whether linear outputs are split at each step, too; their bounds are then less.
+        values: as for ``required``.
+        by_pace: whether shares of an error are as inputs move, and not equal.
 
     Raises:
-        OptionError: an output is unknown, or no bounds of inputs are enough, with what is missing.
-
-    Example:
-        >>> highest = Aggregated(Source("trades", ("price",)), "max", 10_000_000)
-        >>> inverted(highest, {"price": Bound.of("price", "1 %")}).bounds
-        {'trades': {'price': Bound(value=0.01, is_relative=True)}}
+        OptionError: as ``required``.
     """
-    known = names_of(plan)
-    for name in within:
-        if name not in known:
-            msg = (
-                f"within has a bound of {name!r}, which is no output; there are {', '.join(known)}"
-            )
-            raise OptionError(msg, attribute=name)
-    try:
-        found = _Inverter({}, by_steps=by_steps).outputs(plan, within)
-    except OptionError:
-        if not values:
-            raise
-        found = _Inverter(values, by_steps=by_steps).outputs(plan, within)
-        return Precision(_by_source(found), values)
-    return Precision(_by_source(found))
-
-
-def resplit(
-    plan: Plan,
-    within: Mapping[str, Bound],
-    now: Values,
-    before: Precision | None = None,
-    headroom: float = 0.25,
-) -> Precision:
-    """Return bounds for the values there are now: those from before, while they are good.
-
-    New ones are for ranges that are wider, so that they last while data move. They are made when
-    values leave these, and when values have come so near together that less would do.
-
-    Args:
-        plan: what computes the outputs.
-        within: the bounds of outputs.
-        now: the ranges of values.
-        before: what was found for earlier values.
-        headroom: how much wider ranges are, as a share of their ends, more than 0.
-
-    Raises:
-        OptionError: as ``inverted``.
-    """
-    wider = _widened(now, headroom)
-    if (
-        before is not None
-        and before.covers(now)
-        and _is_in(before.values, _widened(wider, headroom))
-    ):
-        return before
-    return inverted(plan, within, wider)
-
-
-def values_of(segments: Segments) -> Ranges:
-    """Return the ranges of attributes' values, of models and of the rows that they stand for."""
-    alive = segments.take(~segments.is_tombstone)
-    length = in_seconds(alive.hi - alive.lo)
-    found: Ranges = {}
-    for name, each in begun(alive, alive.coefs).items():
-        low, high = polynomials.extremes(each.coefs, length)
-        low, high = low - alive.errors[name], high + alive.errors[name]
-        known = ~np.isnan(low)
-        if known.any():
-            found[name] = (float(low[known].min()), float(high[known].max()))
+    inverter = _Inverter(values or {}, by_pace=by_pace)
+    found: Found = {}
+    for name, bound in within.items():
+        _keep(found, inverter.output(node, name, bound), values or {})
     return found
 
 
-def names_of(plan: Plan) -> list[str]:
-    """Return the attributes that a plan gives."""
-    match plan:
-        case Source(_, names):
-            return [*names]
-        case Mapped(_, columns):
-            return [*columns]
-        case Paired():
-            return [f"{side}.{name}" for side, part in plan.sides for name in names_of(part)]
-        case Distance():
-            return ["distance"]
-        case _:
-            return names_of(plan.part)
+def reads(node: Node) -> dict[int, set[str]]:
+    """Return for each input the attributes that anything in a graph reads."""
+    wanted: dict[int, set[str]] = {id(node): {*node.shape.attributes}}
+    found: dict[int, set[str]] = {}
+    for each in reversed([*graph.parts(node)]):
+        own = wanted[id(each)]
+        match each:
+            case Input(at):
+                found.setdefault(at, set()).update(own)
+            case Unary(step, of):
+                wanted.setdefault(id(of), set()).update(step.reads(own))
+            case SameEntity() | OtherEntities():
+                for part, names in zip(graph.below(each), _of_sides(each, own), strict=True):
+                    wanted.setdefault(id(part), set()).update(names)
+    return found
+
+
+def _of_sides(node: SameEntity | OtherEntities, wanted: set[str]) -> tuple[set[str], set[str]]:
+    """Return what each side of a join is read for: results, conditions, how near they are."""
+    sides = graph.sides_of(node)
+    names = set(wanted)
+    if node.condition is not None:
+        names |= {each.replace(".", "_", 1) for each in conditions.attributes(node.condition)}
+    near = {*node.step.within} if isinstance(node, OtherEntities) else set()
+    one, other = ({sides[name][1] for name in names if sides[name][0] == at} for at in (0, 1))
+    return one | near, other | near
 
 
 class _Inverter:
-    """Takes bounds of outputs back to sources, for values in some ranges."""
+    """Takes bounds of outputs back to inputs, for values in some ranges."""
 
-    def __init__(self, values: Values, *, by_steps: bool) -> None:
+    def __init__(self, values: Values, *, by_pace: bool) -> None:
         self._values = values
-        self._by_steps = by_steps
+        self._by_pace = by_pace
 
-    def outputs(self, plan: Plan, within: Mapping[str, Bound]) -> Found:
-        """Return bounds of sources for those of outputs: by kernels where there are some."""
-        linear = {} if self._by_steps else kernels(plan)
-        found: Found = {}
-        for name, bound in within.items():
-            whole = self._through(linear.get(name), bound)
-            each = self._back(plan, {name: bound}) if whole is None else whole
-            self._keep(found, each)
-        return found
+    def output(self, node: Node, name: str, bound: Bound) -> Found:
+        """Return bounds of inputs for that of an output: by its kernel if it has one."""
+        kernel = None if bound.is_relative else self._kernels(node).get(name)
+        return self._back(node, {name: bound}) if kernel is None else self._shared(kernel, bound)
 
-    def _through(self, kernel: Kernel | None, bound: Bound) -> Found | None:
-        """Return bounds by the kernel of an output, None if there is none, or it is of no use."""
-        if kernel is None or bound.is_relative:
-            return None
-        parts = {key: gain for key, gain in gains(kernel).items() if gain > 0}
-        shrunk = _SHRUNK if any(gain != 1 for gain in parts.values()) else 1.0
+    def _shared(self, kernel: Kernel, bound: Bound) -> Found:
+        """Return the bounds of the inputs of a weighted integral."""
+        parts = {key: gain for key, gain in gains.gains(kernel).items() if gain > 0}
+        shrunk = SHRUNK if any(gain != 1 for gain in parts.values()) else 1.0
+        shares = dict.fromkeys(parts, 1 / max(len(parts), 1))
+        if self._by_pace and parts:
+            paces = {
+                f"{at}.{name}": gain * self._known(at, name).pace
+                for (at, name), gain in parts.items()
+            }
+            shares = dict(zip(parts, shares_of(paces).values(), strict=True))
         return {
-            key: Bound(bound.value / (len(parts) * gain) * shrunk) for key, gain in parts.items()
+            key: Bound(bound.value * shares[key] / gain * shrunk) for key, gain in parts.items()
         }
 
-    def _back(self, plan: Plan, within: Mapping[str, Bound]) -> Found:
-        """Return bounds of sources for those of a plan's attributes, a step at a time."""
+    def _known(self, at: int, name: str) -> Range:
+        found = self._values.get(at, {}).get(name)
+        if found is None:
+            msg = (
+                f"split='gradient' gives {name!r} a share by how fast it moves, which is not known "
+                "here; take split='equal'"
+            )
+            raise OptionError(msg, attribute=name, **{NEEDS: name})
+        return found
+
+    def _ranges(self, node: Node) -> Ranges:
+        """Return the ranges of a part's attributes, as far as they are known."""
+        match node:
+            case Input(at):
+                return {**self._values.get(at, {})}
+            case Unary(step, of):
+                return step.ranges(self._ranges(of))
+            case SameEntity(left, right) | OtherEntities(left, right):
+                own = [self._ranges(left), self._ranges(right)]
+                sides = graph.sides_of(node).items()
+                return {name: own[at][each] for name, (at, each) in sides if each in own[at]}
+
+    def _kernels(self, node: Node) -> Mapping[str, Kernel]:
+        """Return the kernel of each attribute that is a weighted integral of inputs."""
+        match node:
+            case Input(at, shape):
+                return {each: {((), at, each): {(): 1.0}} for each in shape.attributes}
+            case Unary(step, of):
+                return step.kernels(self._kernels(of))
+            case SameEntity(left, right) | OtherEntities(left, right):
+                own = [self._kernels(left), self._kernels(right)]
+                found = {
+                    name: (at, own[at][each])
+                    for name, (at, each) in graph.sides_of(node).items()
+                    if each in own[at]
+                }
+                if isinstance(node, SameEntity):  # errors of one input may cancel
+                    return {name: kernel for name, (_, kernel) in found.items()}
+                return {name: gains.of_side(kernel, at) for name, (at, kernel) in found.items()}
+
+    def _back(self, node: Node, within: Bounds) -> Found:
+        """Return bounds of inputs for those of a part's attributes, a step at a time."""
         found: Found = {}
         if not within:
             return found
-        match plan:
-            case Source(name):
-                found = {(name, attribute): bound for attribute, bound in within.items()}
-            case Selected(part):
-                found = self._back(part, within)
-            case Aggregated(part):
-                known = ranges_of(part, self._values)
-                aggregated = {
-                    name: _of_aggregate(plan, name, each, known) for name, each in within.items()
-                }
-                found = self._back(part, aggregated)
-            case Mapped(part, columns):
-                known = ranges_of(part, self._values)
-                for name, bound in within.items():
-                    read = _of_expression(columns[name], name, bound, known)
-                    self._keep(found, self._back(part, read))
-            case Distance(part, axes):
-                far = _absolute("distance", within["distance"], ranges_of(plan, self._values)).value
-                near = Bound(far / (2 * len(axes) ** 0.5) * _SHRUNK)
-                found = self._back(part, {name: near for axis in axes for name in axis})
-            case Paired():
-                for side, part in plan.sides:
-                    start = f"{side}."
+        match node:
+            case Input(at):
+                found = {(at, name): bound for name, bound in within.items()}
+            case Unary(step, of):
+                below = step.back(within, self._ranges(of), by_pace=self._by_pace)
+                found = self._back(of, below)
+            case SameEntity() | OtherEntities():
+                sides = graph.sides_of(node)
+                for side, part in enumerate(graph.below(node)):
                     own = {
-                        name.removeprefix(start): bound
+                        sides[name][1]: bound
                         for name, bound in within.items()
-                        if name.startswith(start)
+                        if sides[name][0] == side
                     }
-                    self._keep(found, self._back(part, own))
+                    _keep(found, self._back(part, own), self._values)
         return found
 
-    def _keep(self, found: Found, more: Found) -> None:
-        """Take the lesser bound of each attribute."""
-        for (source, name), bound in more.items():
-            known = {**self._values.get(source, {})}
-            both = [found.get((source, name), bound), bound]
-            if both[0].is_relative != bound.is_relative:
-                both = [_absolute(name, each, known) for each in both]
-            found[source, name] = min(both, key=lambda each: each.value)
+
+def _keep(found: Found, more: Mapping[tuple[int, str], Bound], values: Values) -> None:
+    """Take the lesser bound of each attribute."""
+    for (at, name), bound in more.items():
+        before = found.get((at, name), bound)
+        found[at, name] = tighter(name, before, bound, {**values.get(at, {})})
 
 
-def _of_aggregate(plan: Aggregated, name: str, bound: Bound, known: Ranges) -> Bound:
-    """Return the bound of what is aggregated.
-
-    A function ``x ± share |x|`` rises with x for shares up to 1: so extremes keep shares. Averages
-    and sums do where values have one sign: then nothing cancels.
-    """
-    is_extreme = plan.function in {"min", "max"}
-    keeps = bound.value <= 1 if is_extreme else _have_one_sign(known.get(name), known.get(name))
-    if bound.is_relative and keeps:
-        return bound
-    amount = _absolute(name, bound, aggregated(plan, known)).value
-    seconds = plan.width_us * MICROS if plan.function == "sum" else 1.0
-    return Bound(amount / seconds * (_SHRUNK if seconds != 1 else 1.0))
-
-
-def _of_expression(
-    expression: Expression, name: str, bound: Bound, known: Ranges
-) -> dict[str, Bound]:
-    """Return the bounds of the attributes that an expression reads."""
-    if any(isinstance(part, Slope) for part in walk(expression)):
-        msg = f"{name!r} has d(): no bound of values bounds how fast they change; leave it out"
-        raise OptionError(msg, attribute=name)
-    degree = _uncancelled(expression, known)
-    if bound.is_relative and degree is not None:
-        if degree == 0:
-            return {}
-        share = bound.value if degree == 1 else np.expm1(np.log1p(bound.value) / degree) * _SHRUNK
-        return dict.fromkeys(sorted(names_in(expression)), Bound(float(share), is_relative=True))
-    amount = _absolute(name, bound, _range_as(name, range_of(expression, known))).value
-    if weights_of(expression) is None:
-        for each in sorted(names_in(expression)):
-            if each not in known:
-                msg = (
-                    f"{name!r} multiplies attributes: how near {each!r} has to be depends on how "
-                    "large it is; give the ranges of values"
-                )
-                raise OptionError(msg, attribute=name)
-
-    def reach(part: Expression) -> Floats:
-        found = range_of(part, known)
-        return np.full(1, np.inf if found is None else max(abs(found[0]), abs(found[1])))
-
-    found = spread(expression, np.array([amount]), reach)
-    return {each: Bound(float(far[0])) for each, far in found.items() if np.isfinite(far[0])}
-
-
-def _uncancelled(expression: Expression, known: Ranges) -> int | None:
-    """Return the degree of a sum of products of one sign, None if terms may cancel.
-
-    If each attribute is off by a share, such an expression is off by that share for each factor.
-    """
-    found: int | None = None
-    match expression:
-        case Number():
-            found = 0
-        case Attribute():
-            found = 1
-        case Product(left, right):
-            one, other = _uncancelled(left, known), _uncancelled(right, known)
-            found = None if one is None or other is None else one + other
-        case Power(part, exponent):
-            one = _uncancelled(part, known)
-            found = None if one is None else one * exponent
-        case Sum(left, right):
-            one, other = _uncancelled(left, known), _uncancelled(right, known)
-            ranges = range_of(left, known), range_of(right, known)
-            if one is not None and other is not None and _have_one_sign(*ranges):
-                found = max(one, other)
-    return found
-
-
-def _have_one_sign(one: Range | None, other: Range | None) -> bool:
-    if one is None or other is None:
-        return False
-    return min(one[0], other[0]) >= 0 or max(one[1], other[1]) <= 0
-
-
-def _absolute(name: str, bound: Bound, known: Ranges) -> Bound:
-    """Return a bound as a distance.
-
-    A model at m that is off by no more than ``share |m| / (1 + share)`` is off by no more than the
-    share of the row's value, which is then at least ``|m| / (1 + share)``; so is one of a row.
-    """
-    if not bound.is_relative:
-        return bound
-    least = nearest(known[name]) if name in known else 0.0
-    if least == 0:
-        why = "may be 0 there, and no share of 0 is a distance" if name in known else "is not known"
-        msg = (
-            f"{bound} of {name!r} cannot be met by bounds of its inputs: terms of it may cancel, "
-            f"and its range {why}; give a distance, such as 0.5, or ranges of values"
-        )
-        raise OptionError(msg, attribute=name, bound=str(bound))
-    return Bound(least * bound.value / (1 + bound.value) * _SHRUNK)
-
-
-def _range_as(name: str, found: Range | None) -> Ranges:
-    return {} if found is None else {name: found}
-
-
-def _by_source(found: Found) -> dict[str, dict[str, Bound]]:
-    made: dict[str, dict[str, Bound]] = {}
-    for (source, name), bound in found.items():
-        made.setdefault(source, {})[name] = bound
+def _by_input(found: Found) -> dict[int, dict[str, Bound]]:
+    made: dict[int, dict[str, Bound]] = {}
+    for (at, name), bound in found.items():
+        made.setdefault(at, {})[name] = bound
     return made
-
-
-def _widened(values: Values, by: float) -> dict[str, dict[str, Range]]:
-    """Return wider ranges; none of them comes to have 0 in it."""
-    more, less = 1 + by, 1 / (1 + by)
-    return {
-        source: {
-            name: (low * (less if low > 0 else more), high * (more if high > 0 else less))
-            for name, (low, high) in ranges.items()
-        }
-        for source, ranges in values.items()
-    }
-
-
-def _is_in(inner: Values, outer: Values) -> bool:
-    return all(
-        outer[source][name][0] <= low and high <= outer[source][name][1]
-        for source, ranges in inner.items()
-        for name, (low, high) in ranges.items()
-    )

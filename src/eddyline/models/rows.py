@@ -120,6 +120,15 @@ def table_of(given: Keyed, zone: str | None) -> pa.Table:
     return pa.table(columns)
 
 
+def plain(segments: Segments) -> Segments:
+    """Return joined segments with the names that columns have: ``s_x`` instead of ``s.x``."""
+
+    def named(given: dict[str, Floats]) -> dict[str, Floats]:
+        return {name.replace(".", "_", 1): each for name, each in given.items()}
+
+    return replace(segments, coefs=named({**segments.coefs}), errors=named({**segments.errors}))
+
+
 def entity_ids(table: pa.Table, keys: Sequence[str]) -> tuple[Ints, Indices]:
     """Number the entities of rows in the order in which they come.
 

@@ -63,6 +63,17 @@ class Segments:
         }
         return replace(self, **taken)
 
+    def part(self, start: int, stop: int) -> Self:
+        """Return the segments from a place to before another, which share their arrays."""
+        taken: dict[str, Any] = {}
+        for each in fields(self):
+            value = getattr(self, each.name)
+            is_array = isinstance(value, np.ndarray)
+            taken[each.name] = (
+                value[start:stop] if is_array else {k: v[start:stop] for k, v in value.items()}
+            )
+        return replace(self, **taken)
+
     @property
     def ends(self) -> Ints:
         """Where segments end (µs), of a point the microsecond behind its instant, ``[n]``."""

@@ -97,7 +97,7 @@ def slack_bounds(segments: Segments, condition: Condition) -> dict[str, Floats]:
     """Return how near each attribute has to be for a condition to stay false on a whole segment.
 
     Rows have to be nearer than that: at the bound itself the condition may hold. For joins: the
-    bounds of pairs, of which each side takes the least of those it is in (``splits.least_of``).
+    bounds of pairs, of which each side takes the least of those it is in.
     """
     shares = _Shares(segments, condition)
     amount = np.where(

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
     Signs = NDArray[np.int8]
 
+BLOCK = 1 << 13
+"""Segments that are solved at once: what is computed between stays in the cache."""
 _HALF_MICRO = MICROS / 2
 """Seconds around an instant within which a root is at the instant."""
 _UNKNOWN = 2
@@ -74,12 +76,21 @@ def where(segments: Segments, condition: Condition) -> Segments:
 
 def solutions(segments: Segments, condition: Condition) -> Ranges:
     """Return the ranges on which a condition holds, and all of each tombstone."""
-    dead = segments.is_tombstone
-    point = segments.is_point & ~dead
-    solid = np.flatnonzero(~dead & ~point)
     read = replace(
         segments, coefs={name: segments.coefs[name] for name in attributes(condition)}, errors={}
     )
+    starts = range(0, max(len(read), 1), BLOCK)
+    found = [_solutions(read.part(each, each + BLOCK), condition) for each in starts]
+    if len(found) == 1:
+        return found[0]
+    moved = zip(found, starts, strict=True)
+    return Ranges.joined([replace(each, rows=each.rows + start) for each, start in moved])
+
+
+def _solutions(read: Segments, condition: Condition) -> Ranges:
+    dead = read.is_tombstone
+    point = read.is_point & ~dead
+    solid = np.flatnonzero(~dead & ~point)
     terms = _Polynomials(read if len(solid) == len(read) else read.take(solid), condition)
     certain, possible = terms.settled()
     found = terms.solved(np.flatnonzero(possible & ~certain))
@@ -89,7 +100,7 @@ def solutions(segments: Segments, condition: Condition) -> Ranges:
     whole = np.flatnonzero(kept)
     both = Ranges.joined(
         [
-            Ranges(whole, segments.lo[whole], segments.hi[whole], segments.is_point[whole]),
+            Ranges(whole, read.lo[whole], read.hi[whole], read.is_point[whole]),
             replace(found, rows=solid[found.rows]),
         ]
     )

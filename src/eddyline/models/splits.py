@@ -8,6 +8,7 @@ two signs cancel; here it is by absolute slopes, so that no share is above the w
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,7 +29,7 @@ from eddyline.models.expressions import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from eddyline.data.arrays import Floats, Indices, Mask
+    from eddyline.data.arrays import Floats, Mask
     from eddyline.models.expressions import Terms
 
     Reach = Callable[[Expression], Floats]
@@ -91,54 +92,29 @@ def spread(
     return found
 
 
-def one_sided(
-    expression: Expression, signs: Floats, bounds: Mapping[str, Floats]
-) -> dict[str, tuple[Floats, Floats]]:
-    """Return how far below and above attributes may be so that an expression keeps its sign.
-
-    What takes it away from 0 is free: for ``price - 125`` that is positive, any higher price.
-
-    Args:
-        expression: what is compared with 0. Of a product of attributes both sides are bounded.
-        signs: its sign, 1 or -1, ``[n]``; 0 bounds both sides.
-        bounds: of each attribute so that it changes by less than its distance from 0, ``[n]``.
-
-    Returns:
-        For each attribute the distances below and above, ``[n]`` each.
-    """
-    weights = weights_of(expression)
-    found = {}
-    for name, bound in bounds.items():
-        toward = signs * np.sign(weights[name]) if weights is not None else np.zeros(len(signs))
-        below = np.where(toward < 0, np.inf, bound)
-        found[name] = (below, np.where(toward > 0, np.inf, bound))
-    return found
-
-
 def weights_of(expression: Expression) -> dict[str, float] | None:
     """Return the factor of each attribute in a weighted sum, None if an expression is none."""
     found = _weighted(expression)
     return None if found is None else found[0]
 
 
-def shares_by_slope(given: Mapping[str, Terms], length: Floats) -> dict[str, Floats]:
+def shares_of(paces: Mapping[str, float]) -> dict[str, float]:
     """Return shares in proportion to how fast attributes move: what moves most soon needs most.
 
-    Slopes are means of absolute ones over each range. Where nothing moves shares are equal, and
-    none is below ``LEAST_SHARE`` of an equal one.
+    Where nothing moves, or one is not known, shares are equal; none is below ``LEAST_SHARE`` of an
+    equal one.
 
     Args:
-        given: for each attribute its polynomials from where ranges begin.
-        length: how long ranges are, in seconds, ``[n]``.
+        paces: for each attribute the mean of absolute changes per second, 0 or more.
     """
-    slopes = np.array([_mean_slope(each.coefs, length) for each in given.values()])
-    total = slopes.sum(axis=0)
-    equal = 1 / len(slopes)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        shares = np.where(total > 0, slopes / total, equal)
-    shares = np.maximum(shares, LEAST_SHARE * equal)
-    shares /= shares.sum(axis=0)
-    return dict(zip(given, shares, strict=True))
+    total, equal = sum(paces.values()), 1 / len(paces)
+    is_known = 0 < total < math.inf
+    shares = {
+        name: max(pace / total if is_known else equal, LEAST_SHARE * equal)
+        for name, pace in paces.items()
+    }
+    whole = sum(shares.values())
+    return {name: each / whole for name, each in shares.items()}
 
 
 def reach_on(given: Mapping[str, Terms], length: Floats) -> Reach:
@@ -158,32 +134,11 @@ def reach_on(given: Mapping[str, Terms], length: Floats) -> Reach:
     return reach
 
 
-def least_of(rows: Indices, bounds: Floats, n: int) -> Floats:
-    """Return the least bound of each of ``n`` causes, infinite for what caused nothing.
-
-    Args:
-        rows: what caused each output, ``[m]``.
-        bounds: of each output, ``[m]``.
-        n: how many causes there are.
-    """
-    found = np.full(n, np.inf)
-    np.minimum.at(found, rows, bounds)
-    return found
-
-
 def _equal(matters: Mapping[str, Mask], n: int) -> dict[str, Floats]:
     count = np.zeros(n)
     for each in matters.values():
         count += each
     return dict.fromkeys(matters, 1 / np.maximum(count, 1.0))
-
-
-def _mean_slope(coefs: Floats, length: Floats) -> Floats:
-    inner = polynomials.breaks(polynomials.derivative(coefs), length)
-    ends = [np.zeros((len(coefs), 1)), inner, length[:, None]]
-    values = polynomials.evaluate(coefs, np.concatenate(ends, axis=1))
-    found: Floats = np.abs(np.diff(values, axis=1)).sum(axis=1) / length
-    return found
 
 
 def _grown(expression: Expression, reach: Reach, ways: Mapping[str, Floats], n: int) -> Floats:

@@ -1,31 +1,42 @@
 """What is done with segments, as values: a step says what comes out, and does it with arrays.
 
-``scope`` says which segments a step has to see together: each by itself, or all of an entity.
+``scope`` says which segments a step has to see together: each by itself, all of an entity, or of
+several. A step also says what it needs of its input (``reads``), in which ranges its values are,
+how much of each input is in them (``kernels``, of what is linear), and how near its input has to be
+for what comes out to be near enough (``back``); ``precision`` puts these together.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
 
 import numpy as np
 import pyarrow as pa
 
-from eddyline.models import extrema, sampling, windows
-from eddyline.models.distances import average_distances
-from eddyline.models.expressions import Attribute, Expression, projected
-from eddyline.models.rows import ERR, Keyed, Layout, entity_ids, instants_of, table_of
+from eddyline.models import conditions, gains, inversion, sampling
+from eddyline.models.expressions import Attribute, Expression, names_in, projected
+from eddyline.models.ranges import range_of
+from eddyline.models.rows import ERR, Keyed, Layout, instants_of, table_of
 from eddyline.models.solving import solutions
+from eddyline.models.splits import weights_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from eddyline.data.arrays import Ints
+    from eddyline.models.bounds import Bound
     from eddyline.models.conditions import Condition
+    from eddyline.models.gains import Kernel
+    from eddyline.models.inversion import Bounds
+    from eddyline.models.ranges import Ranges
     from eddyline.models.sampling import Samples
 
+    Kernels = Mapping[str, Kernel]
+    """The kernel of each attribute that is a weighted integral of inputs."""
+
 Kind = Literal["segments", "samples", "changes"]
-Scope = Literal["segment", "entity"]
+Scope = Literal["segment", "entity", "entities"]
 TIME, SINCE, UNTIL = "time", "since", "until"
 """Columns of results that are rows: an instant, or the range over which an entity has a model."""
 
@@ -77,9 +88,52 @@ class Step(Protocol):
     def run(self, given: Keyed) -> Keyed | Rows:
         """Return the results of segments."""
 
+    def reads(self, wanted: set[str]) -> set[str]:
+        """Return the attributes of the input that some attributes of the output need."""
+
+    def ranges(self, below: Ranges) -> Ranges:
+        """Return the ranges of the output by those of the input, as far as they are known."""
+
+    def kernels(self, below: Kernels) -> Kernels:
+        """Return how much of inputs is in the output by how much is in the input."""
+
+    def back(self, within: Bounds, below: Ranges, *, by_pace: bool) -> Bounds:
+        """Return how near the input has to be for the output to be within bounds.
+
+        Args:
+            within: the bounds of some attributes of the output.
+            below: the ranges of the input, as far as they are known.
+            by_pace: whether shares of an error are as attributes move, and not equal.
+
+        Raises:
+            OptionError: no bounds of the input are enough, with what is missing.
+        """
+
+
+class Kept:
+    """What is so of steps whose output has the attributes of the input as they are."""
+
+    __slots__ = ()
+
+    def reads(self, wanted: set[str]) -> set[str]:
+        """Return the same attributes."""
+        return wanted
+
+    def ranges(self, below: Ranges) -> Ranges:
+        """Return the same ranges."""
+        return below
+
+    def kernels(self, below: Kernels) -> Kernels:
+        """Return the same kernels."""
+        return below
+
+    def back(self, within: Bounds, below: Ranges, *, by_pace: bool) -> Bounds:  # noqa: ARG002
+        """Return the same bounds."""
+        return within
+
 
 @dataclass(frozen=True, slots=True)
-class Where:
+class Where(Kept):
     """The ranges on which a condition holds."""
 
     condition: Condition
@@ -95,8 +149,44 @@ class Where:
         found = solutions(given.segments, self.condition)
         return Keyed(found.of(given.segments), given.entities)
 
+    def reads(self, wanted: set[str]) -> set[str]:
+        """Return what is wanted, and what is compared."""
+        return wanted | conditions.attributes(self.condition)
+
     def __str__(self) -> str:
         return f"where {self.text}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Within(Kept):
+    """How near attributes have to be: inputs are fitted so that they are (``precision``)."""
+
+    bounds: Mapping[str, Bound]
+    by_pace: bool = False
+    """Whether inputs have shares of an error as they move, and not equal ones."""
+    any_values: frozenset[str] | None = None
+    """The attributes whose bound holds whatever values are; None before inputs have theirs."""
+    scope: ClassVar[Scope] = "segment"
+
+    def shape(self, given: Shape) -> Shape:
+        """Return the same shape."""
+        return given
+
+    def run(self, given: Keyed) -> Keyed:
+        """Return the same, with errors that are not above bounds.
+
+        What errors of inputs add up to may be more: that they cancel is seen only in all steps.
+        """
+        segments = given.segments
+        errors = {**segments.errors}
+        for name, bound in self.bounds.items():
+            if name in (self.any_values or ()) and not bound.is_relative:
+                errors[name] = np.minimum(errors[name], bound.value)
+        return Keyed(replace(segments, errors=errors), given.entities)
+
+    def __str__(self) -> str:
+        told = ", ".join(f"{name} within {bound}" for name, bound in self.bounds.items())
+        return f"{told}, shared by gradient" if self.by_pace else told
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,130 +210,40 @@ class Project:
         """Return segments with these attributes."""
         return Keyed(projected(given.segments, self.columns), given.entities)
 
+    def reads(self, wanted: set[str]) -> set[str]:
+        """Return what the expressions read."""
+        return {name for each in wanted for name in names_in(self.columns[each])}
+
+    def ranges(self, below: Ranges) -> Ranges:
+        """Return the ranges of expressions."""
+        every = {name: range_of(each, below) for name, each in self.columns.items()}
+        return {name: each for name, each in every.items() if each is not None}
+
+    def kernels(self, below: Kernels) -> Kernels:
+        """Return those of weighted sums."""
+        weights = {name: weights_of(each) for name, each in self.columns.items()}
+        return {
+            name: gains.combined(each, below)
+            for name, each in weights.items()
+            if each is not None and set(each) <= set(below)
+        }
+
+    def back(self, within: Bounds, below: Ranges, *, by_pace: bool) -> Bounds:
+        """Return the least bounds that expressions leave to what they read."""
+        found: dict[str, Bound] = {}
+        for name, bound in within.items():
+            read = inversion.of_expression(self.columns[name], name, bound, below, by_pace=by_pace)
+            for each, its in read.items():
+                found[each] = inversion.tighter(each, found.get(each, its), its, below)
+        return found
+
     def __str__(self) -> str:
         told = (text if text == name else f"{text} AS {name}" for name, text in self.texts.items())
         return f"select {', '.join(told)}"
 
 
 @dataclass(frozen=True, slots=True)
-class Integral:
-    """Sums or averages over a sliding window, as polynomials or at ticks."""
-
-    width_us: int
-    every_us: int | None
-    is_average: bool
-    is_covered: bool
-    scope: ClassVar[Scope] = "entity"
-
-    def shape(self, given: Shape) -> Shape:
-        """Return segments, or rows at ticks."""
-        return _windowed(given, self.every_us)
-
-    def run(self, given: Keyed) -> Keyed | Rows:
-        """Return the sums or averages of all attributes."""
-        segments, covered = given.segments, self.is_covered
-        if self.every_us is None:
-            over = windows.windowed_average if self.is_average else windows.windowed_sum
-            return Keyed(over(segments, self.width_us, covered=covered), given.entities)
-        at = windows.averages_at if self.is_average else windows.sums_at
-        return Rows(at(segments, self.width_us, self.every_us, covered=covered), given.entities)
-
-    def __str__(self) -> str:
-        return _said("average" if self.is_average else "sum", self.width_us, self.every_us)
-
-
-@dataclass(frozen=True, slots=True)
-class Extremum:
-    """The least or greatest value of a sliding window, as polynomials or at ticks."""
-
-    width_us: int
-    every_us: int | None
-    is_largest: bool
-    scope: ClassVar[Scope] = "entity"
-
-    def shape(self, given: Shape) -> Shape:
-        """Return segments, or rows at ticks."""
-        return _windowed(given, self.every_us)
-
-    def run(self, given: Keyed) -> Keyed | Rows:
-        """Return the extremum of the one attribute that there is."""
-        (attribute,) = given.segments.coefs
-        segments, width, largest = given.segments, self.width_us, self.is_largest
-        if self.every_us is None:
-            found = extrema.windowed_extremum(segments, attribute, width, largest=largest)
-            return Keyed(found, given.entities)
-        at = extrema.extrema_at(segments, attribute, width, self.every_us, largest=largest)
-        return Rows(at, given.entities)
-
-    def __str__(self) -> str:
-        return _said("greatest" if self.is_largest else "least", self.width_us, self.every_us)
-
-
-@dataclass(frozen=True, slots=True)
-class Envelope:
-    """The least or greatest value of several entities at each instant."""
-
-    by: tuple[str, ...]
-    is_largest: bool
-
-    def shape(self, given: Shape) -> Shape:
-        """Return segments of groups."""
-        return Shape(self.by, given.attributes)
-
-    def partial(self, given: Keyed) -> Keyed:
-        """Return of some segments those that may be extreme among all, each as its entity's."""
-        (attribute,) = given.segments.coefs
-        groups, _ = self._groups(given)
-        found = extrema.envelope(given.segments, attribute, largest=self.is_largest, groups=groups)
-        kept = given.segments.take(found.rows)
-        return Keyed(kept.cut(found.segments.lo, found.segments.hi), given.entities)
-
-    def run(self, given: Keyed) -> Keyed:
-        """Return the extremum of the one attribute that there is."""
-        (attribute,) = given.segments.coefs
-        groups, entities = self._groups(given)
-        found = extrema.envelope(given.segments, attribute, largest=self.is_largest, groups=groups)
-        return Keyed(found.segments, entities)
-
-    def _groups(self, given: Keyed) -> tuple[Ints, pa.Table]:
-        if not self.by:  # a table without columns has no rows either
-            return np.zeros(len(given.segments), np.int64), pa.table({})
-        ids, first = entity_ids(given.entities, self.by)
-        entities = given.entities.select(list(self.by)).take(pa.array(first))
-        return ids[given.segments.keys], entities
-
-    def __str__(self) -> str:
-        group = f" by {', '.join(self.by)}" if self.by else ""
-        return f"{'greatest' if self.is_largest else 'least'} over entities{group}"
-
-
-@dataclass(frozen=True, slots=True)
-class AverageDistance:
-    """The average distance of two positions over windows that close at ticks."""
-
-    axes: Mapping[str, str]
-    width_us: int
-    every_us: int
-    is_covered: bool
-    scope: ClassVar[Scope] = "entity"
-
-    def shape(self, given: Shape) -> Shape:
-        """Return rows with a ``distance``."""
-        return Shape(given.keys, ("distance",), "samples")
-
-    def run(self, given: Keyed) -> Rows:
-        """Return the distances."""
-        found = average_distances(
-            given.segments, self.axes, self.width_us, self.every_us, covered=self.is_covered
-        )
-        return Rows(found, given.entities)
-
-    def __str__(self) -> str:
-        return _said("average distance", self.width_us, self.every_us)
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
+class Sample(Kept):
     """Values at ticks, and of points at their instants."""
 
     every_us: int
@@ -262,7 +262,7 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
+class Changes(Kept):
     """A row for each range over which an entity has a model without a gap."""
 
     scope: ClassVar[Scope] = "entity"
@@ -296,12 +296,3 @@ def result_table(found: Keyed | Rows, zone: str | None) -> pa.Table:
         columns[name] = pa.array(values)
         columns[ERR + name] = pa.array(np.asarray(samples.errors[name], np.float64))
     return pa.table(columns)
-
-
-def _windowed(given: Shape, every_us: int | None) -> Shape:
-    return Shape(given.keys, given.attributes, "segments" if every_us is None else "samples")
-
-
-def _said(what: str, width_us: int, every_us: int | None) -> str:
-    ticks = "" if every_us is None else f", every {every_us * 1e-6:g} s"
-    return f"{what} of the last {width_us * 1e-6:g} s{ticks}"

@@ -20,15 +20,8 @@ from eddyline.models import graph, sampling, timeline
 from eddyline.models.fitted import Fit
 from eddyline.models.fitting import FitReport
 from eddyline.models.rows import Keyed, ids_together, keyed, micros_of, table_of
-from eddyline.models.steps import (
-    AverageDistance,
-    Changes,
-    Extremum,
-    Integral,
-    Rows,
-    Where,
-    result_table,
-)
+from eddyline.models.steps import Changes, Rows, Where, result_table
+from eddyline.models.window_steps import AverageDistance, Extremum, Integral
 from eddyline.state.manifest import StatePart
 from eddyline.state.row_files import open_rows, write_rows
 from eddyline.state.rows import Rows as Kept
@@ -91,6 +84,13 @@ class StreamPlan:
         node = self.node
         is_changes = isinstance(node, graph.Unary) and isinstance(node.step, Changes)
         return node.of if is_changes and isinstance(node, graph.Unary) else node
+
+    @property
+    def bounds(self) -> str:
+        """The bounds that results were given, and those in which inputs are, in words."""
+        given = graph.told_bounds(self.node)
+        used = ", ".join(f"{name} within {bound}" for name, bound in self.maker.within.items())
+        return f"{given}; inputs: {used}" if given else used
 
     @property
     def looks_back(self) -> bool:

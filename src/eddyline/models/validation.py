@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     Remodel = Callable[[Indices], "Live"]
     """Gives models that begin with rows, by their places: one violator of an entity each."""
 
-__all__ = ["LATE", "NO_MODEL", "VIOLATES", "WITHIN", "Live", "Validated", "validated"]
+__all__ = ["LATE", "NO_MODEL", "VIOLATES", "WITHIN", "Live", "Validated", "leaders", "validated"]
 
 
 @dataclass(frozen=True)
@@ -165,7 +165,7 @@ def validated(
         [2, 0, 1, 0]
     """
     names = list(values)
-    matrix = np.array([values[name] for name in names], np.float64).reshape(len(names), len(keys))
+    matrix = _matrix(values, len(keys))
     codes = np.full(len(keys), WITHIN, np.int8)
     n = 1 + max(int(keys.max(initial=-1)), int(live.segments.keys.max(initial=-1)))
     found, rest = validation_kernels.first_pass(
@@ -183,6 +183,23 @@ def validated(
         groups = groups[groups[:, 0] < groups[:, 1]]
     kept = [each.take(latest[each.segments.keys] == at) for at, each in enumerate(parts)]
     return Validated(codes, Live.joined(kept) if len(kept) > 1 else live, len(parts) - 1)
+
+
+def leaders(live: Live, goes_on: Mask, times: Ints, values: Mapping[str, Floats]) -> Indices:
+    """Return for each row the one whose model it is near enough to: itself, if there is none.
+
+    Args:
+        live: the model of each row, in their order, with how far rows may be from it.
+        goes_on: whether the model of the row before may stand for a row, ``[n]``.
+        times: microseconds, ``[n]``; those of an entity do not fall.
+        values: of attributes that models have, ``[n]`` each; one that is not finite says nothing.
+    """
+    matrix = _matrix(values, len(times))
+    return validation_kernels.led(live.pieces(list(values)), goes_on, times, matrix)
+
+
+def _matrix(values: Mapping[str, Floats], n: int) -> Floats:
+    return np.array([*values.values()], np.float64).reshape(len(values), n)
 
 
 def _starts(live: Live, n: int) -> Ints:

@@ -216,3 +216,27 @@ def next_pass(
             n_found += 1
         groups[group, 0] = at
     return found[:n_found]
+
+
+@compiled
+def led(pieces: Pieces, goes_on: NDArray[np.bool_], times: Ints, values: Floats) -> Ints:
+    """Return for each row the one whose model predicts it: itself, if none before does.
+
+    Args:
+        pieces: the model of each row.
+        goes_on: whether the model of the row before may predict a row.
+        times: of each row (µs).
+        values: (attributes, rows).
+    """
+    spans, numbers = pieces
+    width = numbers.shape[2] // 3
+    found = np.empty(times.size, np.int64)
+    leader = 0
+    for row in range(times.size):
+        if (
+            not goes_on[row]
+            or code_of(spans, numbers, leader, times[row], values, row, width) != WITHIN
+        ):
+            leader = row
+        found[row] = leader
+    return found

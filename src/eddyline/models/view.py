@@ -25,6 +25,10 @@ class ModelRecord:
     """Size of what is kept (bytes)."""
     n_kept: int = 0
     """Segments that later results look back at."""
+    n_dropped: int = 0
+    """Of the rows, those that declared models predicted near enough."""
+    n_broken: int = 0
+    """Declared models that a row broke."""
     component: str = COMPONENT
     plan: None = None
 
@@ -33,6 +37,7 @@ class ModelRecord:
         n_kept = self.n_waiting + self.n_kept
         kept = {"n_kept": n_kept, "n_waiting": self.n_waiting, "n_bytes": self.n_bytes}
         every = {"n_rows_in_all": self.n_rows, "n_segments_in_all": self.n_segments}
+        every |= {"n_dropped_in_all": self.n_dropped, "n_broken_in_all": self.n_broken}
         return Numbers({"n_rows": n_rows}, kept | every)
 
     def with_earlier(self, earlier: ModelRecord, share: float) -> ModelRecord:  # noqa: ARG002
@@ -54,6 +59,8 @@ class ModelView:
     n_kept: int
     """Segments that later results look back at."""
     n_bytes: int
+    bounds: str = ""
+    """The bounds that results were given, and those in which inputs are, in words."""
     notes: tuple[str, ...] = ()
 
     @property
@@ -61,8 +68,9 @@ class ModelView:
         """The record after a batch."""
         total = self.total
         return ModelRecord(
-            total.n_rows, total.n_segments, self.n_waiting, self.n_bytes, self.n_kept
-        )
+            total.n_rows, total.n_segments, self.n_waiting, self.n_bytes, self.n_kept,
+            total.n_dropped, total.n_broken,
+        )  # fmt: skip
 
 
 class ModelCounts(msgspec.Struct, forbid_unknown_fields=True):
@@ -74,6 +82,8 @@ class ModelCounts(msgspec.Struct, forbid_unknown_fields=True):
     n_conflicts: int = 0
     fitters: dict[str, int] = {}
     n_results: int = 0
+    n_dropped: int = 0
+    n_broken: int = 0
 
     @classmethod
     def of(cls, total: FitReport, n_results: int) -> ModelCounts:
@@ -85,6 +95,8 @@ class ModelCounts(msgspec.Struct, forbid_unknown_fields=True):
             total.n_conflicts,
             dict(total.fitters),
             n_results,
+            total.n_dropped,
+            total.n_broken,
         )
 
     @classmethod
@@ -104,5 +116,6 @@ class ModelCounts(msgspec.Struct, forbid_unknown_fields=True):
     def total(self) -> FitReport:
         """The counts of fits."""
         return FitReport(
-            self.n_rows, self.n_segments, self.n_without, self.n_conflicts, self.fitters
-        )
+            self.n_rows, self.n_segments, self.n_without, self.n_conflicts, self.fitters,
+            self.n_dropped, self.n_broken,
+        )  # fmt: skip

@@ -22,12 +22,18 @@ from eddyline.models import polynomials, timeline
 from eddyline.models.columns import Columns
 from eddyline.models.sampling import Samples, ticks
 from eddyline.models.segments import Segments, in_seconds
-from eddyline.models.window_kernels import sums_before
+from eddyline.models.window_kernels import (
+    changes_of,
+    sums_before,
+    window_formulas,
+    window_integrals,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from eddyline.data.arrays import Floats, Indices, Ints, Mask
+    from eddyline.models.window_kernels import Closing, Pieces
 
     Part = Callable[[Indices, Ints, Ints], Floats]
     """The integral over a part of each of some segments: places, from, to (microseconds)."""
@@ -134,6 +140,24 @@ class Windows:
             + _of(track, part, head, track.lo[head], self.at[~inside])
         )
         return found
+
+    def polynomial_integrals(self, coefs: Floats) -> Floats:
+        """Return the integral over each window of polynomials of the segments, 0 over gaps.
+
+        Args:
+            coefs: of each of the track's segments, ``[n, degree + 1]``.
+        """
+        return window_integrals(*self._given(coefs))
+
+    def formulas(self, coefs: Floats) -> Floats:
+        """Return the same as polynomials of how much later a window closes, ``[m, degree + 2]``."""
+        return window_formulas(*self._given(coefs))
+
+    def _given(self, coefs: Floats) -> tuple[Floats, Ints, Pieces, Closing, int]:
+        track = self.track
+        pieces = (track.keys, track.lo, track.hi, track.rows)
+        given = np.ascontiguousarray(coefs), np.ascontiguousarray(track.segments.origin)
+        return *given, pieces, (self.at, self.head, self.tail), self.width
 
 
 def windowed_sum(segments: Segments, width_us: int, *, covered: bool = False) -> Segments:
@@ -252,22 +276,6 @@ def track_of(segments: Segments, width_us: int) -> Track:
     return Track(solid, owners[order], starts[order], ends[order], rows[order])
 
 
-def polynomial_part(segments: Segments, coefs: Floats) -> Part:
-    """Return what integrates polynomials of segments over parts of them."""
-
-    def part(places: Indices, start: Ints, stop: Ints) -> Floats:
-        integrated = _integrated(segments, coefs, places, start)
-        return polynomials.evaluate(integrated, in_seconds(stop - start))
-
-    return part
-
-
-def _integrated(segments: Segments, coefs: Floats, places: Indices, start: Ints) -> Floats:
-    """Return antiderivatives that have their origin, and are 0, at an instant of each."""
-    by = in_seconds(start - segments.origin[places])
-    return polynomials.antiderivative(polynomials.shifted(coefs[places], by))
-
-
 def _of(track: Track, part: Part, pieces: Indices, start: Ints, stop: Ints) -> Floats:
     """Return the integral over a part of each of some pieces: 0 over gaps."""
     found = np.zeros(len(pieces))
@@ -294,17 +302,8 @@ def _windows(track: Track, width_us: int, keys: Ints, at: Ints) -> Windows:
 def _pieces(segments: Segments, width_us: int) -> tuple[Windows, Ints]:
     """Return the windows at whose closing times the formula changes, and until when it holds."""
     track = track_of(segments, width_us)
-    first, last = _ends(track)
-    times = np.concatenate([track.lo, track.hi, track.lo + width_us, track.hi + width_us])
-    keys = np.tile(track.keys, 4)
-    (code,) = timeline.codes((keys, times))
-    places = np.unique(code, return_index=True)[1]
-    keys, times = keys[places], times[places]
-    entity = np.searchsorted(track.keys[first], keys)
-    inside = (times >= track.lo[first][entity] + width_us) & (times <= track.hi[last][entity])
-    keys, times = keys[inside], times[inside]
-    follows = keys[1:] == keys[:-1]
-    return _windows(track, width_us, keys[:-1][follows], times[:-1][follows]), times[1:][follows]
+    at, hi, head, tail = changes_of(track.keys, track.lo, track.hi, width_us)
+    return Windows(track, width_us, at, head, tail), hi
 
 
 def _counted(windows: Windows, pieces: Mask, *, is_covered: bool) -> Mask:
@@ -327,38 +326,20 @@ def _segments(windows: Windows, hi: Ints, *, is_covered: bool, is_average: bool)
         if is_average:
             counts &= windows.gains_by(pieces) == 0
             divisor[counts] = in_seconds(windows.covered_by(pieces)[counts])
-        coefs[name] = _formulas(windows, _without_gaps(each)) / divisor[:, None]
+        coefs[name] = windows.formulas(_without_gaps(each)) / divisor[:, None]
         coefs[name][~counts] = np.nan
         nothing &= ~counts
         errors[name] = np.zeros(len(hi))
         given = np.where(has_values(each), track.segments.errors[name], 0.0)
         if given.any():
             # An error is constant on a segment: its integral over the window is linear in between.
-            bound = _formulas(windows, given[:, None])
+            bound = windows.formulas(given[:, None])
             errors[name] = np.maximum(bound[:, 0], polynomials.evaluate(bound, length)) / divisor
             errors[name][~counts] = 0.0
     none = np.zeros(len(hi), np.bool_)
     keys = track.keys[windows.head]
     made = Segments(keys, windows.at, windows.at, hi, none, none.copy(), coefs, errors)
     return made.take(~nothing) if coefs else made
-
-
-def _formulas(windows: Windows, coefs: Floats) -> Floats:
-    """Return the integral over the window as a polynomial of how much later it closes."""
-    segments = windows.track.segments
-    heads = _moving(windows, coefs, windows.head, windows.at)
-    found = heads - _moving(windows, coefs, windows.tail, windows.at - windows.width)
-    found[:, 0] += windows.integrals(polynomial_part(segments, coefs))
-    return found
-
-
-def _moving(windows: Windows, coefs: Floats, pieces: Indices, at: Ints) -> Floats:
-    """Return what an end of the window has passed since it was at an instant."""
-    rows = windows.track.rows[pieces]
-    there = rows >= 0
-    found = np.zeros((len(pieces), coefs.shape[1] + 1))
-    found[there] = _integrated(windows.track.segments, coefs, rows[there], at[there])
-    return found
 
 
 def _samples(windows: Windows, *, is_covered: bool, is_average: bool) -> Samples:
@@ -369,11 +350,11 @@ def _samples(windows: Windows, *, is_covered: bool, is_average: bool) -> Samples
         time = windows.covered_by(track.valued(name))
         counts = (time > 0) if is_covered else (time == windows.width)
         divisor = np.where(counts, in_seconds(time), 1.0) if is_average else 1.0
-        part = polynomial_part(track.segments, _without_gaps(each))
-        values[name] = np.where(counts, windows.integrals(part) / divisor, np.nan)
+        integrals = windows.polynomial_integrals(_without_gaps(each))
+        values[name] = np.where(counts, integrals / divisor, np.nan)
         # An error is a constant on a segment: that of an integral is the errors' integral.
         valued = np.where(has_values(each), track.segments.errors[name], 0.0)
-        errors[name] = windows.integrals(polynomial_part(track.segments, valued[:, None])) / divisor
+        errors[name] = windows.polynomial_integrals(valued[:, None]) / divisor
         nothing &= ~counts
     kept = ~nothing if values else np.ones(len(windows.at), np.bool_)
     keys = track.keys[windows.head][kept]

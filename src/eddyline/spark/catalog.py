@@ -57,6 +57,12 @@ class Catalog(ABC):
         """The tables by name."""
         return {name: each.df for name, each in self.relations.items() if not each.df.isStreaming}
 
+    @property
+    def times(self) -> dict[str, str | None]:
+        """The event times of the streams by name, those of results included; None: it has none."""
+        own: dict[str, str | None] = {name: each.time for name, each in self.relations.items()}
+        return own | {name: made.time for name, made in self.results.items()}
+
     def drop(self, name: str) -> None:
         """Forget a stream, table, function or query, so that its name is free.
 

@@ -8,7 +8,6 @@ clock looks at the event times of a batch in a small job of its own, and only if
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
@@ -16,13 +15,15 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from eddyline.constraints.lateness import LatenessRule, LearnedLateness, changes
 from eddyline.errors import StateError
 from eddyline.spark.arrow_tasks import task_ids
+from eddyline.spark.disorder import counted, disorders
 from eddyline.spark.event_time import micros_of
 from eddyline.spark.lateness import warned_of_late
 from eddyline.spark.operator import Laid, Operator
-from eddyline.spark.relation import lateness_of
-from eddyline.state.event_time import EventTime, earlier
+from eddyline.spark.relation import lateness_rule
+from eddyline.state.event_time import earlier
 from eddyline.state.late_rows import late_rows, settle_late, write_late_table
 from eddyline.state.manifest import StatePart
 from eddyline.state.rows import ALWAYS, FOREVER
@@ -31,7 +32,7 @@ from eddyline.watch import clock as words
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, Row
 
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.records import History
@@ -50,6 +51,8 @@ class ClockPart(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The latest event time of each stream so far (µs); of those that had rows."""
     n_late: int = 0
     """Late rows so far."""
+    learned: dict[str, LearnedLateness] = {}
+    """The lateness of streams for which it is learned."""
 
 
 class Arrived(msgspec.Struct, forbid_unknown_fields=True):
@@ -64,7 +67,7 @@ class StreamClock(Operator):
     """The clock of a stream, or of several as one, as the first operator over their rows.
 
     Args:
-        lateness: most lateness of the rows of each stream (µs).
+        lateness: by how much the rows of each stream may be late.
         rows: the rows of all, for analysis only.
         micros: the event time of a row (µs).
         number: the stream that a row is of, by number; omitted of one.
@@ -77,18 +80,19 @@ class StreamClock(Operator):
 
     def __init__(
         self,
-        lateness: Mapping[str, int],
+        lateness: LatenessRule,
         rows: DataFrame,
         micros: Column,
         number: Column | None = None,
         without_lateness: tuple[str, ...] = (),
     ) -> None:
-        self.streams = EventTime(lateness)
-        self.stream = ", ".join(lateness)
+        self.lateness = lateness
+        self.streams = lateness.streams(lateness.known({}))
+        self.stream = ", ".join(lateness.given)
         self.keeps_late = (self.stream,)
         self.without_lateness = without_lateness
         self.before, self.after = ALWAYS, ALWAYS
-        self.part = ClockPart()
+        self.part = ClockPart(learned=lateness.known({}))
         self.arrived = Arrived()
         self.is_asked = False
         self._columns = rows
@@ -98,6 +102,7 @@ class StreamClock(Operator):
         self._late_files: set[str] = set()
         self._last_batch = -1
         self._is_warned = False
+        self._changed: list[JournalEntry] = []
         self._is_new = False
         """Whether a batch has been looked at that is not counted yet."""
 
@@ -112,7 +117,7 @@ class StreamClock(Operator):
         assert relation.time is not None
         micros = micros_of(relation.df, relation.time, stream)
         without = (stream,) if relation.lateness is None else ()
-        lateness = {stream: lateness_of(relation, stream)}
+        lateness = lateness_rule({stream: relation})
         return cls(lateness, relation.df, micros, without_lateness=without)
 
     def asked(self) -> None:
@@ -137,7 +142,9 @@ class StreamClock(Operator):
 
     def open(self, part: StatePart | None, again: StatePart | None, batch: Batch) -> None:  # noqa: ARG002
         """Start from the event time after the batch before."""
-        self.part = ClockPart() if part is None else part.read(ClockPart)
+        found = ClockPart() if part is None else part.read(ClockPart)
+        self.part = msgspec.structs.replace(found, learned=self.lateness.known(found.learned))
+        self.streams = self.lateness.streams(self.part.learned)
         self.before = self.after = self._low(self.part.latest)
         self._last_batch = batch.id - 1
 
@@ -160,7 +167,9 @@ class StreamClock(Operator):
             )
             raise StateError(msg, folder=self._place.late) from error
         n_late = self.part.n_late + self._newest["n_late"]
-        self.part, self._last_batch = ClockPart(self._latest, n_late), batch.id
+        learned = self.lateness.after(self.part.learned, self._newest["seen"], self.part.latest)
+        self._changed = changes(self.name, self.part.learned, learned, batch.id)
+        self.part, self._last_batch = ClockPart(self._latest, n_late, learned), batch.id
         return StatePart.of(self.part, ())
 
     @property
@@ -177,18 +186,18 @@ class StreamClock(Operator):
 
     def prepare(self, df: DataFrame, batch: Batch) -> None:
         """Look at the event times of a batch, and put its late rows aside."""
-        found = df.groupBy(*self._looked_by).agg(*self._looked_at).collect()
-        timed = [row for row in found if row["latest"] is not None]
-        names = list(self.streams.lateness)
+        found = self._counted(df)
+        seen = {self._names[number]: each for number, each in disorders(found).items()}
         self._newest = {
             "n_rows": sum(row["n_rows"] for row in found),
             "n_timed": sum(row["n_timed"] for row in found),
             "n_late": 0,
-            "latest": {names[row["number"]]: int(row["latest"]) for row in timed},
+            "latest": {name: each.latest for name, each in seen.items()},
+            "seen": seen,
         }
         self._late_files, self._is_new = set(), True
         # Spark compiles a statement anew where a number in it is another one: none is as a rule.
-        if any(row["earliest"] < self.before for row in timed):
+        if any(each.earliest < self.before for each in seen.values()):
             rows = df.withColumn(_MICROS, self._micros).where(F.col(_MICROS) < self.before)
             task = _LateRows(self._place, batch.id, self.stream)
             written = rows.mapInArrow(task.run, "file string, n bigint").collect()
@@ -196,21 +205,17 @@ class StreamClock(Operator):
             self._newest["n_late"] = sum(each.n for each in written)
         self.after = self._low(self._latest)
 
-    @cached_property
-    def _looked_by(self) -> list[Column]:
-        """What the rows of a batch are told apart by, where they are of several streams."""
-        return [] if self._number is None else [self._number.alias("number")]
+    @property
+    def _names(self) -> list[str]:
+        return list(self.lateness.given)
 
-    @cached_property
-    def _looked_at(self) -> list[Column]:
-        """What is looked at of the rows of a batch."""
-        return [
-            *([F.lit(0).alias("number")] if self._number is None else []),
-            F.count(F.lit(1)).alias("n_rows"),
-            F.count(self._micros).alias("n_timed"),
-            F.min(self._micros).alias("earliest"),
-            F.max(self._micros).alias("latest"),
-        ]
+    def _counted(self, df: DataFrame) -> list[Row]:
+        """Return counts of the rows of a batch, as ``disorders`` reads them."""
+        if not self.lateness.shares:
+            return counted(df, self._number, self._micros)
+        latest = [self.part.latest.get(each, ALWAYS) for each in self._names]
+        lows = [self.streams.low(each, self.part.latest) for each in self._names]
+        return counted(df, self._number, self._micros, (latest, lows))
 
     def lay(self, df: DataFrame, batch: Batch) -> Laid:  # noqa: ARG002
         """Return the rows as they are."""
@@ -231,7 +236,7 @@ class StreamClock(Operator):
         if not self._is_warned:
             n_late, n_rows = self.part.n_late, self.arrived.n_rows
             self._is_warned = warned_of_late(self.stream, n_late, n_rows, "left out")
-        return []
+        return self._changed
 
     # -- what people see, and what is saved -------------------------------------------------------
 
@@ -271,6 +276,7 @@ class StreamClock(Operator):
             latest=max(self.part.latest.values(), default=ALWAYS),
             low=self._low(self.part.latest),
             has_lateness=any(self.streams.lateness.values()),
+            learned=self.part.learned,
         )
 
     def snapshot(self) -> Arrived:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import hashlib
+from collections import ChainMap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from eddyline.aggregates.functions import AGGREGATES
 from eddyline.aggregates.user import UserMonoid
 from eddyline.errors import OptionError, QueryError
+from eddyline.models.sql.reader import asks_for_models
 from eddyline.query.planned import steps
 from eddyline.query.predicates import FunctionPredicate, of_function
 from eddyline.query.select.reader import read_query
-from eddyline.query.steps import ReadStep, carries, inlined, with_own
+from eddyline.query.steps import ReadStep, inlined, with_own
 from eddyline.registry import checked_text, hint, unknown
 from eddyline.spark.analysis import column_types
 from eddyline.spark.catalog import Catalog
+from eddyline.spark.models.sql import model_steps
 from eddyline.spark.query import RENAME, Query
 from eddyline.spark.relation import Relation, check_time, checked_relation
 from eddyline.spark.rules.rule_set import RuleSet
@@ -92,7 +95,8 @@ class Engine(Catalog):
             time: its event-time column; used by windows, not by filters. Results of a query have
                 that of the stream that it reads, whether they carry the column or not.
             lateness: how much earlier than the latest row before it a row may be ("1 minute");
-                the watermark of queries that filter; a join counts late rows by itself.
+                the watermark of queries that filter; a join counts late rows by itself. "learned"
+                finds the smallest that holds 99.99 % of the rows, "learned 99 %" another share.
             replace: whether a stream or table of that name is dropped; see ``drop``.
 
         Raises:
@@ -220,7 +224,8 @@ class Engine(Catalog):
 
         Args:
             text: ``SELECT … FROM stream [WHERE …]``, or a join over windows:
-                ``SELECT … FROM s [RANGE 10 SECONDS], t [RANGE 1 MINUTE] WHERE s.k = t.k AND …``.
+                ``SELECT … FROM s [RANGE 10 SECONDS], t [RANGE 1 MINUTE] WHERE s.k = t.k AND …``;
+                or over models of rows: ``SELECT … FROM s MODEL x WITHIN 0.5 BY ship WHERE …``.
                 A stream may be the result of another query; see ``stream``.
             name: the query's name; by default that of its stream and a hash of its text, so that it
                 keeps its checkpoint and output wherever it stands among others.
@@ -234,26 +239,16 @@ class Engine(Catalog):
             OptionError: an unknown option, or a value out of range.
         """
         checked_text("text of a query", text)
-        columns = {each: column_types(known.df) for each, known in self.relations.items()}
-        columns |= {each: made.columns for each, made in self.results.items()}
-        read = read_query(
-            text,
-            columns,
-            self.functions,
-            tables=self.tables,
-            aggregates=[*AGGREGATES, *self.aggregates],
-        )
-        self._check_times(read)
-        stem = "join" if read.is_join else read.inputs[0].stream
+        stem, read, tables = self._read(text, options)
         chosen = name or self._name_of(stem, text, is_numbered=not replace)
         self._check_free(chosen, replace=replace)
-        inner = {each: made.steps for each, made in self.results.items()}
+        behind = [each.relations for each in self.results.values()]
         try:
             made = Query(
                 chosen,
                 text,
-                with_own(steps(read, inner), self.aggregates),
-                self.relations,
+                read,
+                {**ChainMap(*behind, tables), **self.relations},
                 options,
                 check_not_running=self.check_not_running,
             )
@@ -266,6 +261,26 @@ class Engine(Catalog):
             raise QueryError(error.message + close, **error.facts) from error
         self.queries[chosen] = made
         return made
+
+    def _read(
+        self, text: str, options: Mapping[str, Any]
+    ) -> tuple[str, Sequence[Step], dict[str, Relation]]:
+        """Return the stem of a query's name, its steps, and tables that only these read."""
+        if asks_for_models(text):
+            return model_steps(text, self, options)
+        columns = {each: column_types(known.df) for each, known in self.relations.items()}
+        columns |= {each: made.columns for each, made in self.results.items()}
+        read = read_query(
+            text,
+            columns,
+            self.functions,
+            tables=self.tables,
+            aggregates=[*AGGREGATES, *self.aggregates],
+        )
+        self._check_times(read)
+        inner = {each: made.steps for each, made in self.results.items()}
+        stem = "join" if read.is_join else read.inputs[0].stream
+        return stem, with_own(steps(read, inner), self.aggregates), {}
 
     def rules(
         self,
@@ -326,9 +341,7 @@ class Engine(Catalog):
         made = self.results.get(stream)
         if made is None:
             return self.relations[stream].df, self.relations[stream].time
-        times = [each.time for each in made.relations.values() if each.df.isStreaming]
-        time = times[0] if len(times) == 1 else None
-        return made.shape, time if time is not None and carries(made.steps, time) else None
+        return made.shape, made.time
 
     def _check_times(self, read: QueryText) -> None:
         """Refuse a query that orders rows by another column than the event time of its stream."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from eddyline.errors import OptionError, QueryError
 from eddyline.options import FOR_ALL, check_names
-from eddyline.query.steps import ReadStep, tree
+from eddyline.query.steps import ReadStep, carries, tree
 from eddyline.spark.analysis import column_types
 from eddyline.spark.operator import Stateful
 from eddyline.spark.operators import laid_out
@@ -128,6 +128,13 @@ class Query:
     def streams(self) -> tuple[str, ...]:
         """The streams that the query reads, by name."""
         return tuple(name for name, each in self.relations.items() if each.df.isStreaming)
+
+    @property
+    def time(self) -> str | None:
+        """The event time of its results, where that is the one of the one stream that it reads."""
+        times = [each.time for each in self.relations.values() if each.df.isStreaming]
+        time = times[0] if len(times) == 1 else None
+        return time if time is not None and carries(self.steps, time) else None
 
     @property
     def operators(self) -> Sequence[Operator]:

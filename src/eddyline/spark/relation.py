@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
+from eddyline.constraints.lateness import LatenessRule
 from eddyline.errors import OptionError, QueryError
 from eddyline.query.cql import read_window
 from eddyline.query.reading import columns_of_stream
@@ -16,7 +18,7 @@ from eddyline.registry import checked_text, unknown
 from eddyline.sql.parsing import quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from pyspark.sql import DataFrame
 
@@ -31,12 +33,12 @@ class Relation:
     time: str | None = None
     """Its event-time column; None for a table, whose rows were always there."""
     lateness: str | None = None
-    """Most lateness of its rows, such as ``1 minute``."""
+    """Most lateness of its rows, such as ``1 minute``, or that it is learned; see ``LEARNED``."""
 
     @property
     def rows(self) -> DataFrame:
-        """The rows, with a watermark if they may be late."""
-        if self.lateness is None or self.time is None:
+        """The rows, with a watermark if they may be late by a span that is known."""
+        if self.lateness is None or self.time is None or _is_learned(self.lateness):
             return self.df
         return self.df.withWatermark(self.time, self.lateness)
 
@@ -79,8 +81,11 @@ def checked_relation(what: str, df: DataFrame, time: str | None, lateness: str |
     """
     check_time(what, df.columns, time, lateness)
     if time is not None and lateness is not None:
+        if _is_learned(checked_text(f"lateness of {what}", lateness)):
+            _share(lateness, what)
+            return Relation(df, time, lateness)
         try:
-            df.withWatermark(time, checked_text(f"lateness of {what}", lateness))
+            df.withWatermark(time, lateness)
         except PySparkException as error:
             msg = (
                 f"{what}: {time!r} cannot be its time with lateness {lateness!r}, "
@@ -104,13 +109,13 @@ def checked_frame(what: str, given: Any) -> DataFrame:
 
 
 def lateness_of(relation: Relation, stream: str) -> int:
-    """Return the most lateness of the rows of a stream (µs); 0 if none was given.
+    """Return the most lateness of the rows of a stream (µs); 0 if none was given, or it is learned.
 
     Raises:
         OptionError: it is no interval.
     """
     text = relation.lateness
-    if text is None:
+    if text is None or _is_learned(text):
         return 0
     msg = f"the lateness of {stream!r} is an interval such as '1 minute', got {text!r}"
     try:
@@ -123,3 +128,51 @@ def lateness_of(relation: Relation, stream: str) -> int:
         msg = f"the lateness of {stream!r} must end, got {text!r}"
         raise OptionError(msg, stream=stream, lateness=text)
     return window.length
+
+
+LEARNED = "learned"
+"""Lateness that is learned, of the share HELD or of one behind it: ``learned 99.9 %``."""
+
+HELD = 0.9999
+"""Share of the rows of a stream that a learned lateness holds, where none is said."""
+
+
+def lateness_rule(
+    relations: Mapping[str, Relation], streams: Mapping[str, str] | None = None
+) -> LatenessRule:
+    """Return by how much the rows of streams may be late.
+
+    Args:
+        relations: the streams, by the names that the rule gives them.
+        streams: their own names where these are other ones.
+
+    Raises:
+        OptionError: a lateness is no interval, or the share of one that is learned is none.
+    """
+    own = streams or {name: name for name in relations}
+    given = {name: lateness_of(each, own[name]) for name, each in relations.items()}
+    shares = {
+        name: _share(each.lateness, f"stream {own[name]!r}")
+        for name, each in relations.items()
+        if each.lateness is not None and _is_learned(each.lateness)
+    }
+    return LatenessRule(given, shares)
+
+
+def _is_learned(text: str) -> bool:
+    return text.strip().lower().startswith(LEARNED)
+
+
+def _share(text: str, what: str) -> float:
+    found = _LEARNED.fullmatch(text)
+    share = HELD if found is None or found[1] is None else round(float(found[1]) / 100, 12)
+    if found is None or not 0 < share < 1:
+        msg = (
+            f"a lateness of {what} that is learned is 'learned', which holds {HELD:.2%} of the "
+            f"rows, or 'learned 99.9 %' with a share between 0 % and 100 %, got {text!r}"
+        )
+        raise OptionError(msg, lateness=text)
+    return share
+
+
+_LEARNED = re.compile(rf"\s*{LEARNED}(?:\s+(\d+(?:\.\d+)?)\s*%)?\s*", re.IGNORECASE)

@@ -16,7 +16,7 @@ from eddyline.spark.analysis import refused
 from eddyline.spark.clock import StreamClock
 from eddyline.spark.event_time import micros_of
 from eddyline.spark.operator import PREFIX, Laid, Operator
-from eddyline.spark.relation import lateness_of
+from eddyline.spark.relation import lateness_rule
 from eddyline.sql.parsing import quoted
 
 if TYPE_CHECKING:
@@ -95,8 +95,10 @@ class UnionOperator(Operator):
         self._clock: StreamClock | None = None
         if self.time is not None:
             names = [f"{each.stream} ({number})" for number, each in enumerate(parts, 1)]
-            lateness = [lateness_of(each.relation, each.stream) for each in parts]
-            own = dict(zip(names, lateness, strict=True))
+            own = lateness_rule(
+                {name: each.relation for name, each in zip(names, parts, strict=True)},
+                {name: each.stream for name, each in zip(names, parts, strict=True)},
+            )
             without = {each.stream: None for each in parts if each.relation.lateness is None}
             self._clock = StreamClock(
                 own, self.source, F.col(MICROS), F.col(PART), without_lateness=(*without,)

@@ -40,6 +40,9 @@ class EventTime:
 
     lateness: Mapping[str, int]
     """By stream (µs); static tables are missing."""
+    floors: Mapping[str, int] = field(default_factory=dict)
+    """By stream: an instant (µs) before which rows are late whatever its lateness is, which may
+    have been less before; none if missing."""
 
     def low(self, name: str, latest: Mapping[str, int]) -> int:
         """Return the instant before which rows of a stream are late (µs).
@@ -50,7 +53,8 @@ class EventTime:
         """
         if name not in latest:
             return ALWAYS
-        return max(latest[name] - self.lateness[name], ALWAYS + 1)
+        floor = max(self.floors.get(name, ALWAYS), ALWAYS + 1)
+        return max(latest[name] - self.lateness[name], floor)
 
     def lows(self, latest: Mapping[str, int]) -> dict[str, int]:
         """Return that instant for every stream (µs)."""

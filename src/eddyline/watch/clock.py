@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from eddyline.runtime.records import Numbers
 from eddyline.state.rows import ALWAYS
 from eddyline.watch.formatting import count
+from eddyline.watch.lateness import learned_tables
 from eddyline.watch.sections import Section, Table, columns, notes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from eddyline.constraints.lateness import LearnedLateness
 
 ARRIVED = columns(
     "stream, arrived: count, late: count, no time: count, "
@@ -51,6 +58,8 @@ class ClockView:
     low: int
     """The instant before which all rows have come (µs)."""
     has_lateness: bool
+    learned: Mapping[str, LearnedLateness] = field(default_factory=dict)
+    """The streams whose lateness is learned, and what is known of it."""
     notes: tuple[str, ...] = ()
 
 
@@ -64,9 +73,10 @@ def sections(view: ClockView) -> list[Section]:
     times = [None if at == ALWAYS else at for at in (view.latest, view.low)]
     row = (view.stream, view.n_rows, view.n_late, view.n_untimed, *times)
     said = []
-    if not view.has_lateness:
+    if not view.has_lateness and not view.learned:
         said.append(
             f"{view.stream} was given no lateness: a row is late if a batch before had a later "
             f"one; engine.stream(…, lateness='1 minute') waits for it"
         )
-    return [Section("Event time", (Table(ARRIVED, (row,)),)), *notes(said)]
+    tables = Table(ARRIVED, (row,)), *learned_tables(view.learned)
+    return [Section("Event time", tables), *notes(said)]

@@ -26,6 +26,7 @@ from eddyline.watch.formatting import (
     size,
     span,
 )
+from eddyline.watch.lateness import learned_tables
 from eddyline.watch.orders import order_series
 from eddyline.watch.sections import (
     Facts,
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
     from eddyline.watch.orders import OrderSeries
     from eddyline.watch.series import Point
 
-CHANGES = ("order", "grid", "tree", "caches")
+CHANGES = ("order", "grid", "tree", "caches", "lateness")
 """Events of the journal that are another plan."""
 
 NAME_WIDTH = 40
@@ -132,10 +133,11 @@ def sections(view: JoinView, history: History) -> list[Section]:
         for each in view.pipelines
         if (found := order_series(f"pipeline {each.name}", history.batches)) is not None
     ]
+    learned = learned_tables(view.learned)
     components = {"join", *(f"pipeline {each.name}" for each in view.pipelines)}
     return [
         _lead(view, points, history, ran),
-        Section("inputs", (_arrived(view), _kept(view), *_series(points))),
+        Section("inputs", (_arrived(view), _kept(view), *learned, *_series(points))),
         _pipelines(view),
         *_caches(view),
         *map(_order, ran),

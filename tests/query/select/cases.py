@@ -6,9 +6,11 @@ what they have in common. A case is a query, ``=>``, and its parts with ``|`` be
 
 import re
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
 from eddyline.errors import NotSupportedError, QueryError
+from eddyline.models.sql.recipe import Call, Made
 from eddyline.query.planned import steps
 from eddyline.query.steps import ReadStep, tree
 
@@ -97,7 +99,30 @@ def _parts(query):
     return (" ".join(part.projections) for part in query.parts)
 
 
+def _recipe(query):
+    """Yield what segments are made of, and the calls on them, of joins in parentheses."""
+    return _calls(query.node)
+
+
+def _calls(node):
+    if isinstance(node, Made):
+        model = [*(f"{a} = {b}" for a, b in node.equations), *(f"{a} {b}" for a, b in node.bounds)]
+        rows = "".join(f" where {each.text}" for each in node.predicates)
+        keys = f" by {', '.join(node.keys)}" if node.keys else ""
+        return [f"{node.stream}: {', '.join([*model, *node.read])}{keys}{rows}"]
+    named = [f"{name}={_said(each)}" for name, each in node.named.items()]
+    return [*_calls(node.of), f"{node.method}({', '.join([*map(_said, node.arguments), *named])})"]
+
+
+def _said(given):
+    if isinstance(given, Made | Call):
+        return f"[{', '.join(_calls(given))}]"
+    return f"{given.total_seconds():g} s" if isinstance(given, timedelta) else str(given)
+
+
 PARTS = {
+    "recipe": _recipe,
+    "having rows": lambda query: (f"having {each}" for each in query.having),
     "errors": lambda _: ("it is read",),
     "steps": _steps,
     "groups": lambda query: (f"{name} = {text}" for name, text in query.grouping.groups),

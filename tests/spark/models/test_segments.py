@@ -13,34 +13,7 @@ import eddyline as el
 from eddyline.errors import NotSupportedError, OptionError, QueryError
 from eddyline.models.bounds import Bound
 from eddyline.models.fitting import fit
-
-START = dt.datetime(2024, 3, 1)
-WITHIN = {"x": 0.5, "y": "2 %"}
-
-
-def walks(n_entities=6, n=400, seed=5):
-    """Return rows of entities that move, with NULLs, NaN, gaps, ties and a constant stretch."""
-    rng = np.random.default_rng(seed)
-    parts = []
-    for entity in range(n_entities):
-        seconds = np.cumsum(rng.integers(0, 3, n)) + rng.integers(0, 60)
-        seconds[n // 2 :] += 500
-        x = np.cumsum(rng.normal(size=n)) + 20
-        x[: n // 8] = 20
-        y = np.cumsum(rng.normal(size=n)) + 100
-        x[rng.random(n) < 0.05] = np.nan
-        parts.append(
-            pd.DataFrame(
-                {
-                    "fleet": f"f{entity % 2}" if entity else None,
-                    "ship": entity,
-                    "ts": pd.Timestamp(START) + pd.to_timedelta(seconds, unit="s"),
-                    "x": x,
-                    "y": y,
-                }
-            )
-        )
-    return pd.concat(parts, ignore_index=True).sample(frac=1, random_state=seed)
+from tests.spark.models.walks import START, WITHIN, Curves, before, walks
 
 
 @pytest.fixture(scope="module")
@@ -72,35 +45,6 @@ def pieces(segments):
 @pytest.fixture(scope="module")
 def curves(pieces):
     return Curves(pieces)
-
-
-class Curves:
-    """Values of segments at instants, as a reader of the table computes them."""
-
-    def __init__(self, table):
-        self.ships = {ship: rows.sort_values("lo") for ship, rows in table.groupby("ship")}
-
-    def __call__(self, ship, times, name, column="coef"):
-        """Return the values of an attribute at instants, NaN where there is no segment."""
-        rows = self.ships[ship]
-        at = pd.DatetimeIndex(times).to_numpy().astype("datetime64[us]").astype(np.int64)
-        lo, hi, origin = (
-            rows[each].to_numpy().astype("datetime64[us]").astype(np.int64)
-            for each in ("lo", "hi", "origin")
-        )
-        place = np.searchsorted(lo, at, "right") - 1
-        is_there = (place >= 0) & (at < hi[place])
-        if column == "err":
-            return np.where(is_there, rows[f"err_{name}"].to_numpy()[place], np.nan)
-        coefs = np.stack(rows[f"coef_{name}"])[place]
-        seconds = (at - origin[place]) / 1e6
-        values = (coefs * seconds[:, None] ** np.arange(coefs.shape[1])).sum(axis=1)
-        return np.where(is_there, values, np.nan)
-
-
-def before(time, seconds, n):
-    """Return instants in the middle of n parts of the seconds up to a time."""
-    return time - pd.to_timedelta((np.arange(n) + 0.5) * seconds / n, unit="s")
 
 
 def test_no_row_is_farther_from_its_segment_than_the_bound_and_its_error(rows, pieces, curves):
@@ -270,6 +214,11 @@ def test_average_distances_of_pairs(segments, curves):
         apart = np.abs(curves(row.left_ship, grid, "y") - curves(row.right_ship, grid, "y"))
         assert row.distance == pytest.approx(apart.mean(), abs=0.05)
         assert 0 < row.err_distance < 6
+    near = whole.avg_distance("y", window="40 seconds", slide="20 seconds", below=8).toPandas()
+    order = ["left_ship", "right_ship", "time"]
+    wanted = found[found.distance < 8].sort_values(order).reset_index(drop=True)
+    assert 10 < len(wanted) < len(found)
+    pd.testing.assert_frame_equal(near.sort_values(order).reset_index(drop=True), wanted)
 
 
 def test_samples_at_ticks_are_values_of_segments(segments, pieces, curves):
@@ -358,12 +307,13 @@ def test_it_says_what_it_is(segments, df):
         ({"key": ["ship", "ship"]}, OptionError, "a key is given twice"),
         ({"within": {"x": -1}}, OptionError, r"within\['x'\] is a finite number of 0 or more"),
         ({"max_gap": "soon"}, OptionError, "max_gap is an interval"),
+        ({"key": "folded"}, NotSupportedError, "'folded' has texts that are equal without being"),
         ({"methd": "auto"}, OptionError, "unknown option of models.fit 'methd'.*did you mean"),
         ({"method": "spline"}, OptionError, "method"),
     ],
 )
 def test_what_cannot_be_fitted_is_told_before_anything_runs(df, given, error, message):
-    df = df.withColumn("boats", df.ship)
+    df = df.withColumn("boats", df.ship).selectExpr("*", "fleet COLLATE UTF8_LCASE AS folded")
     args = {"key": "ship", "time": "ts", "within": {"x": 1}} | given
     with pytest.raises(error, match=message):
         el.models.fit(df, **args)

@@ -54,6 +54,10 @@ def declared(df, **more):
     )
 
 
+def dropping(df, **more):
+    return declared(df, within={"x": 0.5}, **more)
+
+
 def macd(segments):
     slow = segments.avg("x", window="20 seconds")
     fast = segments.avg("x", window="5 seconds")
@@ -108,6 +112,33 @@ def test_a_restart_goes_on_from_the_checkpoint(spark, folder, tmp_path):
         found.append(spark.read.parquet(str(tmp_path / "out")).count())
     assert shown(spark.read.parquet(str(tmp_path / "out")).collect()) == wanted
     assert found[0] < found[1] < found[2] < found[3]
+
+
+def test_rows_that_a_model_predicts_are_dropped_and_counted(spark, folder, tmp_path):
+    batch = declared(spark.read.parquet(str(folder)))
+    wanted = dropping(spark.read.parquet(str(folder))).where("x > 0").changes()
+    # Of the bound of a result follows that of the attribute that is declared.
+    query = declared(stream_of(spark, folder, 1), name="tracks").within({"x": 0.5})
+    query = query.where("x > 0").changes()
+    run = query.start(
+        "parquet",
+        path=str(tmp_path / "out"),
+        checkpoint=str(tmp_path / "checkpoint"),
+        trigger="available_now",
+    )
+    run.await_termination()
+    found = spark.read.parquet(str(tmp_path / "out"))
+    assert shown(found.collect()) == shown(wanted.collect())
+    assert len(shown(found.collect())) > 5
+    assert found.agg({"err_x": "max"}).first()[0] == 0.5
+    text = run.explain()
+    assert "rows dropped with x within 0.5" in text
+    assert "x within 0.5; inputs: x within 0.5" in text
+    (record,) = run.records[-1].operators
+    assert record.n_dropped + record.n_segments == record.n_rows
+    assert record.n_dropped > 50
+    assert record.n_segments == dropping(spark.read.parquet(str(folder))).to_df().count() - 1
+    assert batch.to_df().count() - 1 == record.n_rows
 
 
 def test_segments_of_a_stream_are_a_query(spark, folder, tmp_path):

@@ -13,11 +13,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 import eddyline as el
-from eddyline.models import graph
-from eddyline.models.declared import Declared, read_equations
-from eddyline.models.step import ModelStep
-from eddyline.models.steps import Sample, Shape
-from eddyline.models.streaming import StreamPlan
 from eddyline.query.correlations import CorrelateStep, Correlation, Reference
 from eddyline.query.steps import ProjectStep
 from tests.spark.joins.join_streams import stream_of, write_batch
@@ -214,13 +209,6 @@ CORRELATED = (
 )
 """Alerts where there were three rows of a ``k`` in three seconds."""
 
-LEVELS = StreamPlan(
-    Declared(("k",), "ts", read_equations({"x": "id"}), 1_000_000),
-    graph.Unary(Sample(1_000_000), graph.Input(0, Shape(("k",), ("x",)))),
-    Shape(("k",), ("x",)),
-)
-"""Rows as models that hold for a second, and their values at each second."""
-
 KINDS = {
     "filters": Kind(
         {
@@ -348,12 +336,12 @@ KINDS = {
     "models": Kind(
         {
             "q": (
-                "SELECT id, ts, k FROM s",
-                "SELECT k, ts AS time, max(id) AS x, 0 AS err_x FROM s GROUP BY k, ts "
-                f"HAVING ts + INTERVAL 1 SECOND <= {LOW}",
+                "SELECT k, x FROM s MODEL x = id HORIZON 1 SECOND BY k "
+                "WHERE often(k) AND x > 100 SAMPLE EVERY 1 SECOND",
+                "SELECT k, ts AS time, max(id) AS x, 0 AS err_x FROM s WHERE k < 35 GROUP BY k, ts "
+                f"HAVING ts + INTERVAL 1 SECOND <= {LOW} AND max(id) > 100",
             )
         },
         late="s",
-        steps=(ModelStep("s", LEVELS),),
     ),
 }

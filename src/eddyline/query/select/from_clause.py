@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from eddyline.query.cql import window_of
 from eddyline.query.select.grammar import FIRST, WINDOWS
+from eddyline.query.select.model_clause import models_behind
 from eddyline.query.select.names import Scope
 from eddyline.query.select.statement import Exists
 from eddyline.query.windows import LONGEST, UNBOUNDED, SessionWindow, SlideWindow
@@ -202,6 +203,9 @@ class FromReader:
         if table.args.get("joins"):
             message = "nested joins are not supported yet; write s JOIN t ON … JOIN u ON …"
             self._statement.refuse(message, offset_of(table.args["joins"][0].this))
+        for each in models_behind(table):
+            message = "MODEL is read by the engine: engine.query(…)"
+            self._statement.refuse(message, each.start)
         if table.name.lower() not in self._names:
             message = unknown("stream", table.name, list(self._names.values()))
             refuse(message, self._text, offset_of(table.this), stream=table.name)

@@ -1,6 +1,6 @@
-"""The grammar of queries: Spark's SELECT, with CQL's windows and ISTREAM(…) in it [CQL].
+"""The grammar of queries: Spark's SELECT, with CQL's windows, ISTREAM(…) and MODEL in it [CQL].
 
-sqlglot has no tree for either. They are part of the grammar here, and what is read stays the user's
+sqlglot has no tree for these. They are part of the grammar here, and what is read stays the user's
 text: the tree says at which tokens windows, output columns and conditions stand. The parser
 overrides methods of sqlglot that are not public, which is why pyproject.toml pins it narrowly.
 """
@@ -13,6 +13,13 @@ from sqlglot import TokenType, exp
 
 from eddyline.errors import NotSupportedError
 from eddyline.query.cql import EMITS
+from eddyline.query.select.model_clause import (
+    MODEL,
+    OUTPUTS,
+    ModelParser,
+    begins_model,
+    begins_output,
+)
 from eddyline.sql.parsing import SparkText, refuse, tokens_of
 
 if TYPE_CHECKING:
@@ -62,6 +69,7 @@ class CqlText(SparkText):
             """Forget the text before."""
             super().reset()
             self._emits: Token | None = None
+            self._has_models = False
 
         def _parse_statement(self) -> Expr | None:
             """Read SELECT, perhaps in ISTREAM(…)."""
@@ -73,6 +81,10 @@ class CqlText(SparkText):
                     refuse(f"{word.text}(…) needs a SELECT", self.sql, self._curr.start)
             self._check_is_select()
             tree: Expr | None = super()._parse_statement()
+            if tree is not None and self._has_models and self._curr:
+                reader = self._reader()
+                tree.meta[OUTPUTS] = reader.outputs()
+                self._advance(reader.n_read)
             if word is not None:
                 self._close(word)
             if tree is not None and word is not None:
@@ -197,20 +209,35 @@ class CqlText(SparkText):
                 refuse(_BEHIND_NAMES, self.sql, self._curr.start)
             table: Expr | None = super()._parse_table_parts(*args, **kwargs)
             if table is not None:
-                self._skip_windows(table)
+                self._read_behind(table)
             return table
 
         def _parse_table_alias(self, *args: Any, **kwargs: Any) -> exp.TableAlias | None:
             if self._match_pair(TokenType.ALIAS, TokenType.L_BRACKET, advance=False):
                 refuse(_BEHIND_NAMES, self.sql, self._next.start)
+            if self._has_models and self._curr and begins_output(self._curr, self._next):
+                return None
             alias: exp.TableAlias | None = super()._parse_table_alias(*args, **kwargs)
             if alias is not None:
-                self._skip_windows(alias)
+                self._read_behind(alias)
             return alias
+
+        def _reader(self) -> ModelParser:
+            """Return a reader of the clauses of models from here on."""
+            return ModelParser.begun(self.sql, self._tokens[self._index :])
+
+        def _read_behind(self, node: Expr) -> None:
+            """Read MODEL and windows behind a name."""
+            self._skip_windows(node)
+            if self._curr and self._next and begins_model(self._curr, self._next):
+                reader, self._has_models = self._reader(), True
+                node.meta[MODEL] = reader.model()
+                self._advance(reader.n_read)
+                self._skip_windows(node)
 
         def _skip_windows(self, node: Expr) -> None:
             """Note the spans of the windows behind a name; they are read once it is known whose."""
-            spans: list[Span] = []
+            spans: list[Span] = node.meta.get(WINDOWS, [])
             while self._match(TokenType.L_BRACKET):
                 start = self._index
                 while self._curr and self._curr.token_type != TokenType.R_BRACKET:

@@ -15,6 +15,7 @@ from sqlglot.errors import ParseError
 from eddyline.errors import NotSupportedError
 from eddyline.query.cql import EMITS
 from eddyline.query.select.grammar import EMITTED, FIRST, ITEM, SPAN, CqlText, tokens_of_query
+from eddyline.query.select.model_clause import MODEL
 from eddyline.sql.names import column_nodes
 from eddyline.sql.parsing import offset_of, refuse, syntax_error
 
@@ -220,6 +221,12 @@ class Statement:
     def tables(self) -> list[exp.Table]:
         """The streams and tables in FROM, those of subqueries included."""
         return [table for source, _ in self.sources for table in source.find_all(exp.Table)]
+
+    @property
+    def has_models(self) -> bool:
+        """Whether MODEL stands behind a source, those of subqueries included."""
+        nodes = (each for source, _ in self.sources for each in source.walk())
+        return any(MODEL in each.meta for each in nodes)
 
     @property
     def exists(self) -> list[Exists]:

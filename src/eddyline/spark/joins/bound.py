@@ -25,9 +25,9 @@ from eddyline.spark.buckets import REPORT
 from eddyline.spark.joins.input_steps import facts_of
 from eddyline.spark.joins.layout import JoinInput
 from eddyline.spark.joins.source import source_of
-from eddyline.spark.relation import lateness_of
+from eddyline.spark.relation import Relation, lateness_rule
 from eddyline.sql.parsing import quoted
-from eddyline.state.event_time import EventTime, OrderPlan
+from eddyline.state.event_time import OrderPlan
 from eddyline.state.rows import KeyColumn, result_column
 
 if TYPE_CHECKING:
@@ -35,10 +35,12 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
+    from eddyline.constraints.lateness import LatenessRule
     from eddyline.query.steps import JoinedInput, JoinStep, Step
     from eddyline.spark.joins.layout import InputLayout
     from eddyline.spark.joins.source import Source
     from eddyline.spark.operator import Site
+    from eddyline.state.event_time import EventTime
 
 
 IS_ROW = "__is_row"
@@ -101,10 +103,12 @@ class BoundJoin:
         return tuple(each.name for each in self.inputs if each.time is not None)
 
     @cached_property
-    def event_time(self) -> EventTime:
+    def lateness(self) -> LatenessRule:
         """The streams, and by how much their rows may come late."""
-        return EventTime(
-            {each.name: each.lateness for each in self.inputs if each.time is not None}
+        timed = [each for each in self.inputs if each.time is not None]
+        return lateness_rule(
+            {each.name: Relation(each.df, each.time, each.lateness) for each in timed},
+            {each.name: each.stream for each in timed},
         )
 
     @cached_property
@@ -124,31 +128,39 @@ class BoundJoin:
             if each.time is not None and each.window.length < LONGEST
         }
 
-    def order(self, latest: Mapping[str, int]) -> OrderPlan | None:
+    @property
+    def is_ordered(self) -> bool:
+        """Whether answers depend on the order of event time."""
+        counts = any(each.window.counts is not None for each in self.source.layouts)
+        return counts or self.step.emits != "istream"
+
+    def order(self, time: EventTime, latest: Mapping[str, int]) -> OrderPlan | None:
         """Return the order of event time to answer in; None if no answer depends on it.
 
         Args:
+            time: the lateness that is in force.
             latest: the latest event time of each stream before a batch (µs).
         """
         layouts = {each.name: each for each in self.source.layouts}
         counts = {
             name: of.window.counts for name, of in layouts.items() if of.window.counts is not None
         }
-        if not counts and self.step.emits == "istream":
+        if not self.is_ordered:
             return None
         return OrderPlan(
             emits=self.step.emits,
-            time=self.event_time,
+            time=time,
             latest=dict(latest),
             rows=counts,
             ties={name: layouts[name].ties for name in counts},
             columns={name: tuple(of for of, _ in layouts[name].columns) for name in counts},
         )
 
-    def partners(self, latest: Mapping[str, int]) -> PartnerPlan | None:
+    def partners(self, time: EventTime, latest: Mapping[str, int]) -> PartnerPlan | None:
         """Return what is asked of rows by their partners; None of an inner join.
 
         Args:
+            time: the lateness that is in force.
             latest: the latest event time of each stream before a batch (µs).
         """
         if self.step.kind == "inner":
@@ -164,7 +176,7 @@ class BoundJoin:
             right=right.name,
             length=left.window.length,
             found=found,
-            time=None if is_final else self.event_time,
+            time=None if is_final else time,
             latest=dict(latest),
         )
 
@@ -183,7 +195,7 @@ class BoundJoin:
     def n_buckets(self) -> int:
         """Most buckets that rows are cut into: one where every row of a stream has to be seen."""
         is_awaiting = any(each.is_awaited for each in self.source.layouts)
-        if is_awaiting or self.order({}) is not None:
+        if is_awaiting or self.is_ordered:
             return 1
         partitions = self.spark.conf.get("spark.sql.shuffle.partitions")
         return self.options.buckets or int(partitions or 1)
@@ -328,8 +340,7 @@ def _input(site: Site, joined: JoinedInput, compared: tuple[str, ...]) -> JoinIn
         step.stream,
         read.df,
         read.time,
-        lateness_of(read, step.stream),
-        read.lateness is not None,
+        read.lateness,
         joined.window,
         tuple(found),
         shape,

@@ -11,8 +11,10 @@ import msgspec
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
+from eddyline.constraints.lateness import changes
 from eddyline.errors import StateError
 from eddyline.joins.state_part import InputsPart
+from eddyline.spark.disorder import counted, disorders
 from eddyline.spark.joins.layout import INPUT, START
 from eddyline.spark.lateness import warned_of_late
 from eddyline.spark.operator import Laid, Operator, Pending
@@ -23,12 +25,12 @@ from eddyline.state.rows import ALWAYS, FOREVER
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, Row
 
+    from eddyline.constraints.lateness import Disorder, LatenessRule
     from eddyline.runtime.journal import JournalEntry
     from eddyline.spark.joins.source import Source
     from eddyline.spark.operator import Batch, Observed
-    from eddyline.state.event_time import EventTime
     from eddyline.state.place import StatePlace
 
 
@@ -45,17 +47,21 @@ class JoinInputs(Operator):
 
     Args:
         source: the inputs.
-        event_time: the inputs that are streams, and their lateness.
+        lateness: the inputs that are streams, and by how much their rows may be late.
     """
 
     name = "inputs"
     offset = 0
     """See ``operator.Clock``."""
 
-    def __init__(self, source: Source, event_time: EventTime) -> None:
+    def __init__(self, source: Source, lateness: LatenessRule) -> None:
         self.source = source
-        self.streams = event_time
-        self.timed = tuple(event_time.lateness)
+        self.lateness = lateness
+        self.learned = lateness.known({})
+        """What is known of streams whose lateness is learned."""
+        self.streams = lateness.streams(self.learned)
+        """The lateness that is in force."""
+        self.timed = tuple(lateness.given)
         self.before, self.after = ALWAYS, ALWAYS
         """The instants before which all results have come (µs); see ``operator.Clock``."""
         self.is_idle = False  # tables may have rows where no stream has any
@@ -66,6 +72,8 @@ class JoinInputs(Operator):
         self._n_late: Counter[str] = Counter()
         self._warned: set[str] = set()
         self._is_empty = True
+        self._seen: dict[str, Disorder] = {}
+        self._changed: list[JournalEntry] = []
         self._rows: DataFrame | None = None
 
     def attach(self, place: StatePlace) -> None:
@@ -78,21 +86,33 @@ class JoinInputs(Operator):
         batch: Batch,  # noqa: ARG002
     ) -> None:
         """Start from the event times after the batch before."""
-        self.latest = {} if part is None else part.read(InputsPart).latest
+        found = InputsPart({}) if part is None else part.read(InputsPart)
+        self.latest, self.learned = found.latest, self.lateness.known(found.learned)
+        self.streams = self.lateness.streams(self.learned)
         self.before = self.after = self._low(self.latest)
         self._is_empty = part is None
 
     def prepare(self, df: DataFrame, batch: Batch) -> None:  # noqa: ARG002 - of the protocol
         """Keep the rows for who looks at some of them before the job; look at their times."""
-        self._rows = df
-        if self._is_asked:
-            found = df.groupBy(INPUT).agg(F.max(START).alias(START)).collect()
+        self._rows, self._seen = df, {}
+        if self._is_asked or self.lateness.shares:
+            for number, each in disorders(self._looked_at(df)).items():
+                if (name := self.source.layouts[number].name) in self.timed:
+                    self._seen[name] = each
             latest = dict(self.latest)
-            for each in found:
-                name = self.source.layouts[each[INPUT]].name
-                if each[START] is not None and name in self.timed:
-                    latest[name] = max(latest.get(name, each[START]), each[START])
+            for name, each in self._seen.items():
+                latest[name] = max(latest.get(name, each.latest), each.latest)
             self.after = self._low(latest)
+
+    def _looked_at(self, df: DataFrame) -> list[Row]:
+        """Return counts of the event times of a batch, as ``disorders`` reads them."""
+        number, micros = F.col(INPUT), F.col(START)
+        if not self.lateness.shares:
+            return counted(df, number, micros)
+        names = [each.name for each in self.source.layouts]
+        latest = [self.latest.get(each, ALWAYS) for each in names]
+        lows = [self.streams.low(n, self.latest) if n in self.timed else ALWAYS for n in names]
+        return counted(df, number, micros, (latest, lows))
 
     def asked(self) -> None:
         """Take note that an operator asks for event time; see ``operator.Clock``.
@@ -146,14 +166,17 @@ class JoinInputs(Operator):
         """Return whether the arrivals were counted."""
         return bool(observed)
 
-    def close(self, observed: Sequence[Observed], batch: Batch) -> StatePart:  # noqa: ARG002
+    def close(self, observed: Sequence[Observed], batch: Batch) -> StatePart:
         """Return the event times after the batch."""
-        metrics = observed[0].metrics
+        metrics, before = observed[0].metrics, dict(self.latest)
         for each in self.source.layouts:
             newest = metrics.get(f"latest{each.number}")
             if newest is not None and each.name in self.timed:
                 self.latest[each.name] = max(self.latest.get(each.name, newest), int(newest))
-        return StatePart.of(InputsPart(self.latest), ())
+        learned = self.lateness.after(self.learned, self._seen, before)
+        self._changed = changes("join", self.learned, learned, batch.id)
+        self.learned = learned
+        return StatePart.of(InputsPart(self.latest, learned), ())
 
     def learn(self, observed: Sequence[Observed], batch: Batch) -> list[JournalEntry]:  # noqa: ARG002
         """Count what arrived."""
@@ -164,7 +187,7 @@ class JoinInputs(Operator):
             )
             counts.n_arrived += n_all
             counts.n_untimed += n_all - n_timed
-        return []
+        return self._changed
 
     def count_late(self, n_late: Mapping[str, int]) -> None:
         """Add the late rows of a batch; warn once of an input of which many come too late."""

@@ -96,10 +96,8 @@ class JoinInput:
     """The rows of the stream or table."""
     time: str | None
     """Event-time column of the stream; None for a table, whose rows were always there."""
-    lateness: int
-    """Time by which rows may come late (µs)."""
-    has_lateness: bool
-    """Whether that was given."""
+    lateness: str | None
+    """What was said of how late its rows may come; None if nothing was."""
     window: Window
     steps: tuple[FilterStep | ProjectStep, ...]
     """The steps over its rows alone."""

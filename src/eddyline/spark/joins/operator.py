@@ -77,18 +77,18 @@ class JoinOperator(Shown):
     def __init__(self, bound: BoundJoin) -> None:
         self.bound = bound
         self.source, self.left, self.then = bound.source.rows, bound.left, bound.then
-        self.inputs = JoinInputs(bound.source, bound.event_time)
+        self.inputs = JoinInputs(bound.source, bound.lateness)
         self.time, self.clock, self.times = None, self.inputs, bound.times
         steps = bound.source.laid, bound.filter_options, bound.name
         self.before = (self.inputs, *operators_of_inputs(*steps, self.inputs))
         self.options = bound.options.resolved()
         self.keeps_late = bound.graph.inputs
-        strict = (each for each in bound.inputs if each.time is not None and not each.has_lateness)
-        self.without_lateness = tuple(each.name for each in strict)
+        timed = (each for each in bound.inputs if each.time is not None)
+        self.without_lateness = tuple(each.name for each in timed if each.lateness is None)
         self.graph = bound.graph
         # A row meets all its partners in one bucket, where it is decided: no key is split.
         is_inner = bound.step.kind == "inner"
-        can_cache = is_inner and bound.order({}) is None
+        can_cache = is_inner and not bound.is_ordered
         tables = frozenset(self.graph.inputs) - {*bound.timed}
         self.loop = JoinLoop(self.graph, self.options, tables)
         self.grids = GridLoop(
@@ -199,8 +199,8 @@ class JoinOperator(Shown):
             graph=self.graph,
             orders=self.loop.written,
             lengths=bound.lengths,
-            order=bound.order({}),
-            partners=bound.partners({}),
+            order=bound.order(self.inputs.streams, {}),
+            partners=bound.partners(self.inputs.streams, {}),
         )
         shape = Shape(source.layouts, arrow_schema(df.sparkSession, bound.task_schema))
         rows = placed(source.keyed(df), chosen_grid(self.graph, bound.n_buckets), source)
@@ -211,7 +211,7 @@ class JoinOperator(Shown):
         return self.bound.empty_results
 
     def _plan(self, batch_id: int) -> BatchPlan:
-        bound, time, latest = self.bound, self.bound.event_time, self.inputs.latest
+        bound, time, latest = self.bound, self.inputs.streams, self.inputs.latest
         is_inner = bound.step.kind == "inner"
         return BatchPlan(
             batch_id=batch_id,
@@ -221,8 +221,8 @@ class JoinOperator(Shown):
             lows=time.lows(latest),
             horizons={name: time.horizon(name, latest) for name in self.graph.inputs},
             grid=self._grid,
-            order=bound.order(latest),
-            partners=bound.partners(latest),
+            order=bound.order(time, latest),
+            partners=bound.partners(time, latest),
             keys_only=bound.keys_only,
             moved=Moved.of(self.part.grid, self.part.buckets, self._grid),
             probing=self.loop.probing(self._grid.shape) if is_inner else None,

@@ -121,12 +121,13 @@ class Shown(Operator):
                 fullest=float(loads.max() / mean) if mean > 0 else float("nan"),
                 n_results=self.n_results,
                 is_adaptive=self.options.adaptive,
+                learned=self.inputs.learned,
                 notes=tuple(self._notes()),
             )
 
     def _input_view(self, each: JoinInput) -> InputView:
         counts, latest = self.inputs.counts[each.name], self.inputs.latest
-        low = ALWAYS if each.time is None else self.bound.event_time.low(each.name, latest)
+        low = ALWAYS if each.time is None else self.inputs.streams.low(each.name, latest)
         files = self.part.files(each.name)
         return InputView(
             name=each.name,
@@ -152,30 +153,33 @@ class Shown(Operator):
         return PipelineView(name, tuple(probes), self.loop.written[name])
 
     def _notes(self) -> Iterator[str]:
-        if strict := [each.name for each in self.bound.inputs if each.time and not each.lateness]:
+        streams, rule = self.inputs.streams, self.bound.lateness
+        if strict := [name for name, us in rule.given.items() if not us + (name in rule.shares)]:
             yield (
                 f"{', '.join(strict)} without a lateness: a row earlier than one of an earlier "
                 f"batch is late, and not joined (lateness='1 minute' of its stream waits for it)"
             )
-        streams = (each for each in self.bound.inputs if each.time is not None)
-        if endless := [each.name for each in streams if each.window == UnboundedWindow()]:
+        timed = (each for each in self.bound.inputs if each.time is not None)
+        if endless := [each.name for each in timed if each.window == UnboundedWindow()]:
             yield (
                 f"{', '.join(endless)} [UNBOUNDED], as a stream without a window is: its rows are "
                 f"kept for ever ([RANGE 10 MINUTES] after its name lets them go)"
             )
-        lows = self.bound.event_time.lows(self.inputs.latest)
+        lows = streams.lows(self.inputs.latest)
         silent = sorted(name for name, low in lows.items() if low == ALWAYS)
         if silent and len(silent) < len(lows):
             yield (
                 f"no row of {', '.join(silent)} has come yet, so nothing that could still join its "
                 f"rows leaves the windows of the others"
             )
-        if (order := self.bound.order(self.inputs.latest)) is not None:
+        if (order := self.bound.order(streams, self.inputs.latest)) is not None:
             yield (
                 f"results wait for event time: no earlier row of {', '.join(order.awaited)} may "
                 f"come any more; all rows are joined in one task"
             )
-        if (asked := self.bound.partners({})) is not None and asked.time is not None:
+        if (
+            asked := self.bound.partners(self.inputs.streams, {})
+        ) is not None and asked.time is not None:
             yield (
                 f"a row of {asked.left} without a partner is known once no row of {asked.right} "
                 f"can come in its window any more: rows that wait at the end of a run are decided "

@@ -14,13 +14,14 @@ from pyspark.sql.types import (
     DoubleType,
     MapType,
     NumericType,
+    StringType,
     StructType,
     TimestampNTZType,
     TimestampType,
     VariantType,
 )
 
-from eddyline.errors import OptionError, QueryError
+from eddyline.errors import NotSupportedError, OptionError, QueryError
 from eddyline.models.bounds import FitOptions, read_bounds, read_gap
 from eddyline.models.declared import Declared, read_equations
 from eddyline.models.fitted import Fit
@@ -30,15 +31,17 @@ from eddyline.models.steps import Shape
 from eddyline.options import check_names
 from eddyline.registry import checked_text, unknown
 from eddyline.spark.analysis import refused, unlogged
+from eddyline.spark.models.arguments import check_attribute
 from eddyline.spark.models.frame import Segments
-from eddyline.spark.models.laying import Graph, Source
-from eddyline.spark.models.names import check_attribute
+from eddyline.spark.models.graphs import Graph
+from eddyline.spark.models.laying import Source
 from eddyline.spark.relation import checked_frame, checked_relation
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from pyspark.sql import DataFrame
+    from pyspark.sql.types import DataType
 
 _NESTED = (ArrayType, MapType, StructType, VariantType)
 
@@ -48,7 +51,8 @@ def fit(
     *,
     key: str | Sequence[str] = (),
     time: str,
-    within: Mapping[str, float | str],
+    within: Mapping[str, float | str] | None = None,
+    attributes: Sequence[str] = (),
     max_gap: Any = None,
     lateness: str | None = None,
     name: str = "models",
@@ -65,6 +69,8 @@ def fit(
         time: the column of timestamps.
         within: for each numeric column that is modelled the most that a model may be away from a
             row's value: in its unit, or a share of the value, such as ``"1 %"``.
+        attributes: other numeric columns, which are modelled as near as what is asked of them
+            needs; see ``Segments.within``.
         max_gap: a longer time between two rows of an entity has no model, such as ``10 minutes``,
             or seconds; None: there are no gaps, which a stream cannot have.
         lateness: of a stream, how much earlier than the latest row before it a row may be, such as
@@ -87,11 +93,14 @@ def fit(
     """
     frame = checked_frame("the input of models.fit", df)
     keys = (key,) if isinstance(key, str) else tuple(key)
-    bounds = read_bounds(within)
+    others = tuple(attributes) if isinstance(attributes, list | tuple) else (attributes,)
+    bounds = {} if within is None and others else read_bounds(within)
+    unbounded = tuple(each for each in dict.fromkeys(others) if each not in bounds)
+    names = (*bounds, *unbounded)
     check_keys(frame, keys, time, "fit")
-    _check_values(frame, keys, list(bounds))
-    how = Fit(keys, time, bounds, _options(options, max_gap))
-    return _segments(frame, Shape(keys, tuple(bounds)), how, name, lateness)
+    _check_values(frame, keys, names)
+    how = Fit(keys, time, bounds, _options(options, max_gap), unbounded)
+    return _segments(frame, Shape(keys, names), how, name, lateness)
 
 
 def declare(
@@ -101,6 +110,7 @@ def declare(
     time: str,
     model: Mapping[str, str],
     horizon: Any,
+    within: Mapping[str, float | str] | None = None,
     lateness: str | None = None,
     name: str = "models",
 ) -> Segments:
@@ -117,16 +127,20 @@ def declare(
         model: for each attribute a polynomial of ``t``, the seconds since the instant of the row,
             whose coefficients are expressions over its columns.
         horizon: for how long a row says something at most, such as ``10 minutes``, or seconds.
+        within: how far a row's values may be from the model before it, which then goes on and the
+            row makes none; an attribute without a bound has to be as predicted. None: every row
+            makes a segment, unless bounds of results ask for less (``Segments.within``).
         lateness: as for ``fit``.
         name: as for ``fit``.
 
     Returns:
-        Segments; their error is 0: they are what the equations say.
+        Segments. Their error is 0 where they are of one row, and what ``within`` allows where they
+        stand for several.
 
     Raises:
         QueryError: a column that is not there, or an equation that cannot be read.
         NotSupportedError: an equation that is no polynomial of ``t``.
-        OptionError: as for ``fit``.
+        OptionError: as for ``fit``, or a share of 100 % or more.
 
     Example:
         >>> segments = el.models.declare(  # doctest: +SKIP
@@ -137,7 +151,8 @@ def declare(
     keys = (key,) if isinstance(key, str) else tuple(key)
     equations = read_equations(model)
     check_keys(frame, keys, time, "declare")
-    how = Declared(keys, time, equations, read_length("horizon", horizon))
+    bounds = {} if within is None else read_bounds(within)
+    how = Declared(keys, time, equations, read_length("horizon", horizon), bounds)
     for attribute, text in how.columns.items():
         check_attribute(attribute, keys)
         try:
@@ -159,6 +174,7 @@ def read(source: str | DataFrame) -> Segments:
 
     Raises:
         QueryError: a column is missing, or of another type.
+        NotSupportedError: a key has texts of a collation.
 
     Example:
         >>> segments.write.parquet("segments/")  # doctest: +SKIP
@@ -197,6 +213,7 @@ def check_keys(df: DataFrame, keys: Sequence[str], time: str, what: str) -> None
 
     Raises:
         QueryError: one is not there, or of another type.
+        NotSupportedError: a key has texts of a collation.
         OptionError: segments have a column of its name, or it is given twice.
     """
     types = column_kinds(df, [*keys, time], what)
@@ -205,6 +222,7 @@ def check_keys(df: DataFrame, keys: Sequence[str], time: str, what: str) -> None
             kind = types[name].simpleString()
             msg = f"models.{what}: key {name!r} is of type {kind}; give a column of plain values"
             raise QueryError(msg, key=name)
+        _check_collation(name, types[name], what)
         if name in RESERVED or name.startswith((COEF, ERR)):
             msg = f"models.{what}: segments have a column {name!r} themselves; rename the key"
             raise OptionError(msg, key=name)
@@ -215,6 +233,16 @@ def check_keys(df: DataFrame, keys: Sequence[str], time: str, what: str) -> None
         kind = types[time].simpleString()
         msg = f"models.{what}: time {time!r} is of type {kind}; give a timestamp"
         raise QueryError(msg, time=time)
+
+
+def _check_collation(name: str, kind: DataType, what: str) -> None:
+    """Refuse texts that are equal without being the same: they would be several entities."""
+    if isinstance(kind, StringType) and kind.collation != "UTF8_BINARY":
+        msg = (
+            f"models.{what}: key {name!r} has texts that are equal without being the same "
+            f"({kind.simpleString()}); give lower({name}), or {name} COLLATE UTF8_BINARY"
+        )
+        raise NotSupportedError(msg, key=name)
 
 
 def column_kinds(df: DataFrame, names: Sequence[str], what: str) -> dict[str, Any]:
@@ -241,6 +269,8 @@ def _check_values(df: DataFrame, keys: Sequence[str], values: Sequence[str]) -> 
 
 def _check_types(df: DataFrame, layout: Layout) -> None:
     types = {each.name: each.dataType for each in df.schema}
+    for key in layout.keys:
+        _check_collation(key, types[key], "read")
     wanted: list[tuple[str, Any, str]] = [
         *((each, TimestampType | TimestampNTZType, "a timestamp") for each in TIMES),
         *((each, BooleanType, "a boolean") for each in FLAGS),

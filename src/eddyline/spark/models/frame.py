@@ -7,15 +7,25 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
-from eddyline.errors import NotSupportedError, QueryError
+from eddyline.errors import QueryError
 from eddyline.models import steps
-from eddyline.models.bounds import Bound
-from eddyline.models.condition_text import read_condition, read_expression, split_condition
+from eddyline.models.bounds import Bound, read_bounds
+from eddyline.models.condition_text import read_expression, split_condition
 from eddyline.models.lengths import read_length
 from eddyline.models.pairs import DifferentEntities
-from eddyline.registry import checked_text, unknown
-from eddyline.spark.models.laying import Graph
-from eddyline.spark.models.names import check_attribute, read_pair, said
+from eddyline.models.window_steps import AverageDistance
+from eddyline.registry import checked_text
+from eddyline.spark.models import windows
+from eddyline.spark.models.arguments import (
+    attribute_of,
+    check_attribute,
+    check_batch,
+    check_same,
+    read_on,
+    read_pair,
+    read_split,
+)
+from eddyline.spark.models.graphs import Graph, checked, told
 from eddyline.spark.models.queries import query_of, rows_of
 
 if TYPE_CHECKING:
@@ -23,7 +33,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, DataFrameWriter
 
-    from eddyline.models.conditions import Condition
     from eddyline.spark.query import Query
 
 
@@ -119,7 +128,7 @@ class Segments:
         Example:
             >>> segments.select("lat", speed="d(lat)")  # doctest: +SKIP
         """
-        texts = {**{self._attribute(each): each for each in names}, **columns}
+        texts = {**{attribute_of(self._graph, each): each for each in names}, **columns}
         if not texts:
             msg = f"select needs an attribute; there are {', '.join(self.attributes)}"
             raise QueryError(msg)
@@ -130,6 +139,40 @@ class Segments:
             for name, text in texts.items()
         }
         return Segments(self._graph.then(steps.Project(read, texts)))
+
+    def within(self, bounds: Mapping[str, float | str], *, split: str = "equal") -> Segments:
+        """Return the same segments, of models that are fitted as near as these bounds need.
+
+        Bounds of results become bounds of what ``fit`` or ``declare`` models: of several, and of
+        those that ``fit`` was given, the least counts. Inputs that are within theirs at every
+        instant make results that are within these; which instants a condition selects is not
+        bounded. Where bounds depend on how large values are, a batch DataFrame is read once for
+        that when a DataFrame is made of the result.
+
+        Args:
+            bounds: for attributes how far values may be off: in the attribute's unit, or a share of
+                the value, such as ``"1 %"``.
+            split: how an error is shared by what a value is computed of: ``equal``, or
+                ``gradient``, by how fast each changes; MACD ± 0.5 asks for a price ± 0.3.
+
+        Raises:
+            QueryError: there is no such attribute.
+            OptionError: a bound that is none, or that no bounds of models are enough for: of a
+                slope, of a share of what may be 0, of segments that were fitted before.
+
+        Example:
+            >>> prices = el.models.fit(df, key="symbol", time="ts", attributes=["price"])
+            ... # doctest: +SKIP
+            >>> fast, slow = (prices.avg("price", window=w) for w in ("10 s", "60 s"))
+            ... # doctest: +SKIP
+            >>> both = fast.join(slow).select(lead="left_price - right_price")  # doctest: +SKIP
+            >>> both.within({"lead": 0.5}).sample("2 s")  # doctest: +SKIP
+        """
+        asked = {
+            attribute_of(self._graph, name): each for name, each in read_bounds(bounds).items()
+        }
+        by_pace = read_split(split)
+        return Segments(checked(self._graph.then(steps.Within(asked, by_pace))))
 
     def join(
         self, other: Segments, on: str | None = None, *, names: Sequence[str] = ("left", "right")
@@ -149,10 +192,10 @@ class Segments:
             >>> fast.join(slow, "fast.price > slow.price", names=("fast", "slow"))
             ... # doctest: +SKIP
         """
-        self._check_same(other, "join")
+        right = self._side(other, "join")
         two = read_pair(names)
-        condition = self._condition(on, other, two)
-        return Segments(self._graph.with_same(other._graph, two, condition, on))
+        condition = read_on(on, (self._graph, right), two)
+        return Segments(self._graph.with_same(right, two, condition, on))
 
     def pairs(
         self,
@@ -183,20 +226,18 @@ class Segments:
             QueryError: as for ``join``, or there is no such attribute.
             OptionError: a distance that is none.
         """
-        _check_batch(self._graph, "pairs of entities")
-        if other is not None:
-            self._check_same(other, "pairs")
-        two, right = read_pair(names), self if other is None else other
+        check_batch(self._graph, "pairs of entities")
+        beside = None if other is None else self._side(other, "pairs")
+        two, right = read_pair(names), self._graph if beside is None else beside
         near = {
-            self._attribute(name): Bound.of(name, most).value
+            attribute_of(self._graph, name): Bound.of(name, most).value
             for name, most in (within or {}).items()
         }
         for each in near:
-            right._attribute(each)
-        condition = self._condition(on, right, two)
+            attribute_of(right, each)
+        condition = read_on(on, (self._graph, right), two)
         step = DifferentEntities(two, condition, near, bool(whole), other is None)
-        graph = self._graph.with_others(None if other is None else other._graph, step)
-        return Segments(graph)
+        return Segments(self._graph.with_others(beside, step))
 
     def near(
         self,
@@ -235,6 +276,8 @@ class Segments:
         window: str,
         slide: str,
         covered: bool = False,
+        below: float | None = None,
+        within: float | None = None,
         names: Sequence[str] = ("left", "right"),
     ) -> DataFrame | Query:
         """Return the average distance of pairs over a window; of segments of lines.
@@ -245,6 +288,9 @@ class Segments:
             window: as for ``avg``.
             slide: as for ``avg``.
             covered: as for ``avg``.
+            below: only averages that are less; windows in which a pair is never so near are left
+                out before anything is computed of them.
+            within: how far averages may be off, in the attributes' unit; see ``Segments.within``.
             names: as for ``pairs``.
 
         Returns:
@@ -252,6 +298,7 @@ class Segments:
 
         Raises:
             QueryError: there is no such attribute.
+            OptionError: a distance that is none.
             NotSupportedError: when it runs, for an attribute of a degree above 1.
 
         Example:
@@ -259,17 +306,21 @@ class Segments:
             >>> far = pairs.avg_distance("x", "y", window="10 minutes", slide="10 seconds")
             ... # doctest: +SKIP
         """
-        one, two = read_pair(names)
+        (one, two), graph = read_pair(names), self._graph
         axes = {
-            self._attribute(f"{one}_{each}"): self._attribute(f"{two}_{each}")
+            attribute_of(graph, f"{one}_{each}"): attribute_of(graph, f"{two}_{each}")
             for each in attributes
         }
         if not axes:
             msg = "avg_distance needs coordinates, such as avg_distance('x', 'y', …)"
             raise QueryError(msg)
         width, every = read_length("window", window), read_length("slide", slide)
-        step = steps.AverageDistance(axes, width, every, bool(covered))
-        return rows_of(self._graph.then(step))
+        most = None if below is None else Bound.of("below", below).value
+        step = AverageDistance(axes, width, every, bool(covered), most)
+        if within is not None:
+            asked = {"distance": Bound.of("distance", within)}
+            graph = checked(graph.then(steps.Within(step.back(asked, {}, by_pace=False))))
+        return rows_of(graph.then(step))
 
     def min(
         self,
@@ -298,7 +349,7 @@ class Segments:
             QueryError: there is no such attribute or key.
             OptionError: a length is none.
         """
-        return self._extremum(attribute, window, slide, by, is_largest=False)
+        return _done(windows.extremum(self._graph, attribute, window, slide, by, is_largest=False))
 
     def max(
         self,
@@ -309,7 +360,7 @@ class Segments:
         by: str | Sequence[str] = (),
     ) -> Any:
         """Return the greatest value of an attribute; as ``min``."""
-        return self._extremum(attribute, window, slide, by, is_largest=True)
+        return _done(windows.extremum(self._graph, attribute, window, slide, by, is_largest=True))
 
     def sum(
         self, *attributes: str, window: str, slide: str | None = None, covered: bool = False
@@ -325,7 +376,9 @@ class Segments:
         Returns:
             As ``min``.
         """
-        return self._integral(attributes, window, slide, covered, is_average=False)
+        return _done(
+            windows.integral(self._graph, attributes, window, slide, covered, is_average=False)
+        )
 
     def avg(
         self, *attributes: str, window: str, slide: str | None = None, covered: bool = False
@@ -335,7 +388,9 @@ class Segments:
         With ``covered`` it is of the covered time; without ``slide`` there are then segments only
         where that does not change while the window moves on.
         """
-        return self._integral(attributes, window, slide, covered, is_average=True)
+        return _done(
+            windows.integral(self._graph, attributes, window, slide, covered, is_average=True)
+        )
 
     def sample(self, every: str) -> DataFrame | Query:
         """Return the values at ticks, and of points at their instants.
@@ -362,87 +417,15 @@ class Segments:
     def __repr__(self) -> str:
         """Say what the segments are and how they come to be."""
         keys = f" by {', '.join(self.keys)}" if self.keys else ""
-        return f"<segments of {', '.join(self.attributes)}{keys}: {self._graph}>"
+        return f"<segments of {', '.join(self.attributes)}{keys}: {told(self._graph)}>"
 
-    # -- parts ----------------------------------------------------------------------------------
-
-    def _extremum(
-        self,
-        attribute: str,
-        window: str | None,
-        slide: str | None,
-        by: str | Sequence[str],
-        *,
-        is_largest: bool,
-    ) -> Segments | DataFrame | Query:
-        name = self._attribute(attribute)
-        kept = self._graph.onto(name)
-        every = None if slide is None else read_length("slide", slide)
-        groups = (by,) if isinstance(by, str) else tuple(by)
-        for each in groups:
-            if each not in self.keys:
-                raise QueryError(unknown("key", each, self.keys), by=list(groups))
-        if window is None:
-            _check_batch(self._graph, "values over entities")
-            found = kept.over_entities(steps.Envelope(groups, is_largest))
-            return Segments(found) if every is None else rows_of(found.then(steps.Sample(every)))
-        if groups:
-            msg = (
-                "by groups entities at an instant, and a window is of one entity: first "
-                f".max({name!r}, by=…), then .max({name!r}, window=…)"
-            )
-            raise NotSupportedError(msg, by=by)
-        return _done(kept.then(steps.Extremum(read_length("window", window), every, is_largest)))
-
-    def _integral(
-        self,
-        attributes: Sequence[str],
-        window: str,
-        slide: str | None,
-        covered: bool,
-        *,
-        is_average: bool,
-    ) -> Segments | DataFrame | Query:
-        names = tuple(self._attribute(each) for each in attributes) or self.attributes
-        every = None if slide is None else read_length("slide", slide)
-        width = read_length("window", window)
-        step = steps.Integral(width, every, is_average, bool(covered))
-        return _done(self._graph.onto(*names).then(step))
-
-    def _condition(
-        self, text: str | None, other: Segments, names: tuple[str, str]
-    ) -> Condition | None:
-        known = [
-            f"{name}.{each}"
-            for name, side in zip(names, (self, other), strict=True)
-            for each in side.attributes
-        ]
-        return None if text is None else read_condition(checked_text("condition", text), known)
-
-    def _attribute(self, name: str) -> str:
-        known = {each.lower(): each for each in self.attributes}
-        if checked_text("attribute", name).lower() not in known:
-            raise QueryError(unknown("modelled attribute", name, self.attributes), name=name)
-        return known[name.lower()]
-
-    def _check_same(self, other: Segments, what: str) -> None:
+    def _side(self, other: Segments, what: str) -> Graph:
         if not isinstance(other, Segments):
             msg = f"{what} takes segments, got {other!r:.60}"
             raise QueryError(msg, got=type(other).__name__)
-        mine, its = self._graph.types, other._graph.types
-        if mine != its:
-            msg = (
-                f"{what} takes segments whose keys and times have the same names and types; got "
-                f"{said(mine)} and {said(its)}"
-            )
-            raise QueryError(msg)
+        check_same(self._graph, other._graph, what)
+        return other._graph
 
 
 def _done(graph: Graph) -> Segments | DataFrame | Query:
     return Segments(graph) if graph.shape.kind == "segments" else rows_of(graph)
-
-
-def _check_batch(graph: Graph, what: str) -> None:
-    if graph.is_streaming:
-        msg = f"{what} are computed of batch DataFrames; inside foreachBatch each batch is one"
-        raise NotSupportedError(msg)

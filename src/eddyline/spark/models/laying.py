@@ -1,20 +1,18 @@
-"""Graphs over segments as Spark plans: one shuffle of rows, or of segments, and one Arrow task."""
+"""Segments as Spark plans: one shuffle of rows, or of segments, and one Arrow task."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BooleanType, DoubleType, StructField, StructType
 
-from eddyline.errors import NotSupportedError
 from eddyline.models import blocks, graph, tasks
 from eddyline.models.pairs import CELL
 from eddyline.models.rows import COEF, ERR, FLAGS, TIMES
-from eddyline.models.steps import Project
 from eddyline.models.tasks import SIDE
 from eddyline.spark.arrow_tasks import quiet_when_cut_short
 from eddyline.sql.parsing import quoted
@@ -26,15 +24,43 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import DataType
 
-    from eddyline.models.conditions import Condition
     from eddyline.models.declared import Declared
     from eddyline.models.fitted import Fit
     from eddyline.models.pairs import DifferentEntities
-    from eddyline.models.steps import Envelope, Shape, Step
+    from eddyline.models.steps import Shape
+    from eddyline.models.window_steps import Envelope
 
     Maker = Fit | Declared
     """How rows become segments."""
     Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
+class Relation(Protocol):
+    """Segments as a graph reads them."""
+
+    @property
+    def shape(self) -> Shape:
+        """Their columns."""
+
+    @property
+    def maker(self) -> Maker | None:
+        """How rows become segments; None if there are segments already."""
+
+    @property
+    def df(self) -> DataFrame:
+        """The rows, or the segments as rows."""
+
+    @property
+    def segments(self) -> DataFrame:
+        """The segments as rows."""
+
+    @property
+    def time_type(self) -> DataType:
+        """The type of timestamps."""
+
+    @property
+    def key_fields(self) -> list[StructField]:
+        """Name and type of each key."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +86,11 @@ class Source:
         """Name and type of each key."""
         return [self.df.schema[each] for each in self.shape.keys]
 
+    @property
+    def is_streaming(self) -> bool:
+        """Whether the rows are a stream."""
+        return self.df.isStreaming
+
     def where(self, text: str) -> Source:
         """Return the source with the entities on whose keys a condition is true."""
         return replace(self, df=self.df.where(text))
@@ -72,93 +103,7 @@ class Source:
         return laid([self], graph.Input(0, self.shape))
 
 
-@dataclass(frozen=True, eq=False)
-class Graph:
-    """What is done with sources, whose keys have the same names and types."""
-
-    sources: tuple[Source, ...]
-    node: graph.Node
-
-    @classmethod
-    def of(cls, source: Source) -> Graph:
-        """Return the segments of a source as they are."""
-        return cls((source,), graph.Input(0, source.shape))
-
-    @property
-    def shape(self) -> Shape:
-        """Which columns come out."""
-        return self.node.shape
-
-    @property
-    def types(self) -> list[tuple[str, str]]:
-        """Name and type of keys, and of what says the time."""
-        source = self.sources[0]
-        keys = [(each.name, each.dataType.simpleString()) for each in source.key_fields]
-        return [*keys, ("lo", source.time_type.simpleString())]
-
-    @property
-    def is_streaming(self) -> bool:
-        """Whether a source is a stream."""
-        return any(each.df.isStreaming for each in self.sources)
-
-    @property
-    def df(self) -> DataFrame:
-        """What comes out.
-
-        Raises:
-            NotSupportedError: of a stream; it has state, which only a query keeps.
-        """
-        if self.is_streaming:
-            msg = "segments of a stream are a query: segments.query().start(…)"
-            raise NotSupportedError(msg)
-        return laid(self.sources, self.node)
-
-    @property
-    def laid(self) -> Source:
-        """The segments that come out, as a source."""
-        return Source(self.df, self.shape)
-
-    def then(self, step: Step) -> Graph:
-        """Return the graph with one more step."""
-        return replace(self, node=graph.Unary(step, self.node))
-
-    def onto(self, *attributes: str) -> Graph:
-        """Return the graph with some of its attributes."""
-        is_same = attributes == self.shape.attributes
-        return self if is_same else self.then(Project.onto(*attributes))
-
-    def of_entities(self, condition: str) -> Graph:
-        """Return the graph over the entities on whose keys a condition is true."""
-        return replace(self, sources=tuple(each.where(condition) for each in self.sources))
-
-    def with_same(
-        self, other: Graph, names: tuple[str, str], condition: Condition | None, text: str | None
-    ) -> Graph:
-        """Return a join of the same entities; see ``graph.SameEntity``."""
-        sources = list(dict.fromkeys([*self.sources, *other.sources]))
-        left, right = (
-            graph.moved(each.node, [sources.index(source) for source in each.sources])
-            for each in (self, other)
-        )
-        return Graph(tuple(sources), graph.SameEntity(left, right, names, condition, text))
-
-    def with_others(self, other: Graph | None, step: DifferentEntities) -> Graph:
-        """Return pairs of different entities; see ``paired``."""
-        right = None if other is None else other.laid
-        shape = step.shape(self.shape, self.shape if right is None else right.shape)
-        return Graph.of(Source(paired(self.laid, right, step), shape))
-
-    def over_entities(self, step: Envelope) -> Graph:
-        """Return the least or greatest value of entities."""
-        return Graph.of(Source(envelope(self.laid, step), step.shape(self.shape)))
-
-    def __str__(self) -> str:
-        told = [str(each.maker or "read") for each in self.sources]
-        told += [str(each) for each in graph.parts(self.node) if not isinstance(each, graph.Input)]
-        return "; ".join(told)
-
-
-def laid(sources: Sequence[Source], node: graph.Node) -> DataFrame:
+def laid(sources: Sequence[Relation], node: graph.Node) -> DataFrame:
     """Return what comes out of a graph over sources, whose keys have the same names and types."""
     first = sources[0]
     keys, how = first.shape.keys, first.maker
@@ -220,13 +165,18 @@ def paired(left: Source, right: Source | None, step: DifferentEntities) -> DataF
         placed = _in_cells(left.segments, group, f"struct({{0}} * {n} + _x, 0)", n)
         others = _in_cells(right.segments, group, f"struct(_x * {n} + {{0}}, 1)", n)
         placed = placed.unionByName(others, allowMissingColumns=True)
-    fields = [
-        StructField(f"{name}_{field.name}", field.dataType)
-        for name, source in zip(step.names, sources, strict=True)
-        for field in source.key_fields
-    ]
+    fields = fields_of_pairs(step.names, sources)
     schema = schema_of(step.shape(*shapes), fields, sources[0].time_type)
     return placed.groupBy(CELL).applyInArrow(task, schema)
+
+
+def fields_of_pairs(names: tuple[str, str], sides: Sequence[Relation]) -> list[StructField]:
+    """Return name and type of the keys of pairs."""
+    return [
+        StructField(f"{name}_{field.name}", field.dataType)
+        for name, side in zip(names, sides, strict=True)
+        for field in side.key_fields
+    ]
 
 
 def _in_cells(segments: DataFrame, group: str, cell: str, n: int) -> DataFrame:
@@ -270,7 +220,7 @@ def read_columns(rows: DataFrame, how: Maker, *more: str) -> DataFrame:
     return rows.where(_column(how.time).isNotNull()).selectExpr(*columns, *more)
 
 
-def _together(sources: Sequence[Source]) -> DataFrame:
+def _together(sources: Sequence[Relation]) -> DataFrame:
     """Return the segments of several sources, and of which each is."""
     marked = [
         each.segments.withColumn(SIDE, F.lit(at).cast("int")) for at, each in enumerate(sources)

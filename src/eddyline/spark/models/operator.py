@@ -21,7 +21,8 @@ from eddyline.spark.arrow_tasks import BUCKET
 from eddyline.spark.buckets import ADAPTIVE, REPORT, BucketReports
 from eddyline.spark.clock import ResultClock
 from eddyline.spark.event_time import micros_of
-from eddyline.spark.models.laying import Graph, Source, read_columns, schema_of
+from eddyline.spark.models.graphs import Graph
+from eddyline.spark.models.laying import Source, read_columns, schema_of
 from eddyline.spark.models.task import ModelWorker
 from eddyline.spark.operator import Laid, Operator, Pending
 from eddyline.spark.run.observed_metrics import PendingMetrics
@@ -202,6 +203,7 @@ class ModelOperator(Operator):
                 n_waiting=sum(each.n_rows for each in files["rows"]),
                 n_kept=sum(each.n_rows for each in files["segments"]),
                 n_bytes=sum(each.n_bytes for every in files.values() for each in every),
+                bounds=self.step.plan.bounds,
             )
 
     def records(self) -> tuple[ModelRecord, ...]:
@@ -212,9 +214,9 @@ class ModelOperator(Operator):
         """Return what segments stand for in words, for the progress."""
         return words.lines(self.view().record)
 
-    def sections(self, history: History) -> list[Section]:  # noqa: ARG002
+    def sections(self, history: History) -> list[Section]:
         """Return for people what was fitted, and what is kept."""
-        return words.sections(self.view())
+        return words.sections(self.view(), history)
 
     def snapshot(self) -> dict[str, Any]:
         """Return the counts."""

@@ -1,0 +1,196 @@
+"""The output columns of a SELECT of models: which keys, attributes and times, under which names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from sqlglot import exp
+
+from eddyline.models.condition_text import arithmetic_of
+from eddyline.models.rows import COEF, ERR, FLAGS, TIMES
+from eddyline.models.sql.near import distance_axes
+from eddyline.models.sql.scope import Distance
+from eddyline.models.steps import SINCE, TIME, UNTIL
+from eddyline.query.select.names import identifier
+from eddyline.query.select.output import is_star, unaliased
+from eddyline.sql.parsing import quoted, refuse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from eddyline.models.sql.scope import Scope
+    from eddyline.query.select.statement import Fragment, Statement
+
+Kind = Literal["samples", "changes", "segments"]
+OF_TIME: dict[Kind, tuple[str, ...]] = {
+    "samples": (TIME,),
+    "changes": (SINCE, UNTIL),
+    "segments": (*TIMES, *FLAGS),
+}
+"""The columns of time of each kind of results."""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """An output column."""
+
+    kind: Literal["key", "attribute", "distance", "time"]
+    name: str
+    text: str
+    """A key's column, a time's column, or an expression over the attributes of the segments."""
+    start: int
+    distance: Distance | None = None
+
+
+class Selection:
+    """Reads the output columns of a SELECT.
+
+    Args:
+        statement: the SELECT.
+        scope: what its names mean.
+        names: of the two sides, if its segments are of pairs.
+        times: columns of time that may be named, if it is the outermost SELECT.
+    """
+
+    def __init__(
+        self,
+        statement: Statement,
+        scope: Scope,
+        names: tuple[str, str] | None,
+        times: Sequence[str] = (),
+    ) -> None:
+        self.statement, self.scope = statement, scope
+        self._names, self._times = names, times
+        self.text = statement.text
+
+    def items(self) -> list[Item]:
+        """Return the output columns in their order.
+
+        Raises:
+            QueryError: a column that is not there, without a name, or of a name that another has.
+            NotSupportedError: one that is neither a key nor a polynomial.
+        """
+        found: list[Item] = []
+        for column in self.statement.output_columns:
+            found += self._of_star(column) if is_star(column.tree) else [self._item(column)]
+        return checked(found, self.text)
+
+    def _of_star(self, column: Fragment) -> Iterator[Item]:
+        start, scope = column.start, self.scope
+        qualifier = column.tree.args.get("table")
+        if qualifier is None:
+            for name, key in scope.keys.items():
+                yield Item("key", name, key, start)
+            for name, actual in scope.attributes.items():
+                yield Item("attribute", name, quoted(actual), start)
+            for name, each in scope.distances.items():
+                yield Item("distance", name, each.text, start, each)
+            return
+        side = next((each for each in scope.sides if qualifier.name.lower() in
+                     (each.name.lower(), each.stream.lower())), None)  # fmt: skip
+        if side is None:
+            refuse(f"output column {column.text!r}: there is no such input", self.text, start)
+        for name, key in side.keys.items():
+            yield Item("key", name, key, start)
+        for name, actual in side.attributes.items():
+            yield Item("attribute", name, quoted(actual), start)
+
+    def _item(self, column: Fragment) -> Item:
+        alias, part = unaliased(column, self.statement)
+        what, inner = f"output column {column.text!r}", part.tree.unnest()
+        if isinstance(inner, exp.Column):
+            return self._of_name(inner, alias, part, what)
+        return self._of_expression(alias, part, what)
+
+    def _of_name(self, node: exp.Column, alias: str, part: Fragment, what: str) -> Item:
+        is_time = node.name.lower() in self._times and len(node.parts) == 1
+        if is_time and all(each.meaning(node.name) is None for each in self.scope.sides):
+            name = node.name.lower()
+            return Item("time", alias or name, name, part.start)
+        mention = self.scope.meaning(node, what)
+        name = alias or node.name
+        if mention.kind == "key":
+            return Item("key", name, mention.column, part.start)
+        if mention.kind == "distance":
+            of = mention.side.distances[mention.column]
+            return Item("distance", name, of.text, part.start, of)
+        if mention.kind == "attribute":
+            return Item("attribute", name, quoted(mention.column), part.start)
+        message = (
+            f"{what}: {node.name!r} is not modelled; give it an equation or a bound, or make it a "
+            f"key: BY {node.name}"
+        )
+        return self.scope.refuse(message, part.start)
+
+    def _of_expression(self, alias: str, part: Fragment, what: str) -> Item:
+        scope = self.scope
+        mentions = scope.mentions(part.tree, what)
+        for each in mentions:
+            if each.kind in {"key", "other"}:
+                message = f"{what}: {each.node.name!r} is not modelled, so that it is no part of"
+                scope.refuse(f"{message} an expression here; select it alone", each.start)
+        if not alias:
+            refuse(f"{what} needs a name: {part.text} AS …", self.text, part.start)
+        text = scope.rewritten(part, mentions)
+        distance = self.distance(part)
+        if distance is not None:
+            return Item("distance", alias, distance.text, part.start, distance)
+        scope.expression(part, mentions)
+        return Item("attribute", alias, text, part.start)
+
+    def distance(self, part: Fragment) -> Distance | None:
+        """Return the distance that a part is, if it is one of the two sides of pairs."""
+        if self._names is None:
+            return None
+        mentions = self.scope.mentions(part.tree, "the distance")
+        tree = self.scope.over_segments(part.tree, mentions)
+        read = [each.column for each in mentions]
+        axes = distance_axes(arithmetic_of(tree, self.text, read), self._names)
+        if axes is None:
+            return None
+        return Distance(axes, self.scope.rewritten(part, mentions), tuple(read))
+
+
+def checked(items: list[Item], text: str) -> list[Item]:
+    """Return output columns of which no two have one name.
+
+    Raises:
+        QueryError: two have.
+    """
+    seen: set[str] = set()
+    for each in items:
+        if each.name.lower() in seen:
+            message = f"two output columns are called {each.name!r}; give one another name with AS"
+            refuse(message, text, each.start, name=each.name)
+        seen.add(each.name.lower())
+    return items
+
+
+def projections(items: Sequence[Item], kind: Kind, columns: dict[str, str]) -> tuple[str, ...]:
+    """Return output columns over the rows of results.
+
+    Times that are not named stand before the first attribute; an attribute has its error behind it.
+
+    Args:
+        items: the output columns.
+        kind: of the results.
+        columns: what attributes are called in the rows.
+    """
+    named = {each.text for each in items if each.kind == "time"}
+    left = [each for each in OF_TIME[kind] if each not in named]
+    texts: list[str] = []
+    for each in items:
+        if each.kind in {"attribute", "distance"}:
+            texts += [identifier(time) for time in left]
+            left = []
+            column = columns[each.name]
+            start = COEF if kind == "segments" else ""
+            texts += [_as(start + column, start + each.name), _as(ERR + column, ERR + each.name)]
+        else:
+            texts.append(_as(each.text, each.name))
+    return (*texts, *(identifier(time) for time in left))
+
+
+def _as(column: str, name: str) -> str:
+    return identifier(name) if column == name else f"{identifier(column)} AS {identifier(name)}"

@@ -1,0 +1,431 @@
+"""The clauses of model queries: ``MODEL …`` behind a stream, and what is said of the results.
+
+``MODEL x = x + vx * t HORIZON 2 MINUTES BY ship`` declares what a row says of the time behind it,
+``MODEL x WITHIN 0.5, y WITHIN 1 % MAX GAP 10 MINUTES BY ship`` has it fitted, ``MODEL SEGMENTS``
+takes rows that are segments already. At the end of a query stand ``SAMPLE EVERY 10 SECONDS`` or
+``CHANGES``, ``WITHIN 1 %`` or ``PRECISION x WITHIN 0.5``, and ``EXACT``. What is read here
+are words; ``models/`` knows what they mean.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from sqlglot import TokenType
+
+from eddyline.query.cql import WindowParser
+from eddyline.sql.parsing import SparkText
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sqlglot import Token
+
+MODEL = "model"
+OUTPUTS = "outputs"
+"""Keys of ``meta`` of nodes: the clause behind a name or an alias, and what a query says last."""
+
+TIME = "T"
+"""The variable of equations."""
+_WINDOWS = ("RANGE", "ROWS", "UNBOUNDED", "NOW", "SESSION", "PARTITION", "PARTITION BY")
+_OUTPUTS = ("CHANGES", "WITHIN", "PRECISION", "EXACT")
+_OPTIONS = ("BY", "AT", "HORIZON")
+_ENDS = frozenset(
+    {TokenType.WHERE, TokenType.GROUP_BY, TokenType.HAVING, TokenType.ON, TokenType.USING}
+    | {TokenType.JOIN, TokenType.LEFT, TokenType.RIGHT, TokenType.INNER, TokenType.CROSS}
+    | {TokenType.FULL, TokenType.NATURAL, TokenType.SEMI, TokenType.ANTI, TokenType.UNION}
+    | {TokenType.EXCEPT, TokenType.INTERSECT, TokenType.ORDER_BY, TokenType.SORT_BY}
+    | {TokenType.LIMIT, TokenType.OFFSET, TokenType.ALIAS, TokenType.SEMICOLON, TokenType.WINDOW}
+    | {TokenType.LATERAL, TokenType.PIVOT, TokenType.UNPIVOT, TokenType.TABLE_SAMPLE}
+)
+"""What cannot stand in an equation: there it ends, unless it is the name of a function."""
+_DEPTHS = {TokenType.L_PAREN: 1, TokenType.R_PAREN: -1}
+_FORMS = "x = x + vx * t, or x WITHIN 0.5"
+
+
+@dataclass(frozen=True, slots=True)
+class EquationText:
+    """The right side of an equation as SQL, and where in the query its pieces stand."""
+
+    text: str
+    places: tuple[tuple[int, int], ...]
+    """Offsets of pieces in the text, ascending, and those in the query."""
+
+    def offset(self, position: int) -> int:
+        """Return the offset in the query of one in the text."""
+        at, start = max((each for each in self.places if each[0] <= position), default=(0, 0))
+        return start + position - at
+
+
+@dataclass(frozen=True, slots=True)
+class ModelledName:
+    """An attribute on the left of an equation or before WITHIN."""
+
+    name: str
+    start: int
+    qualifier: str = ""
+    """The stream that was written before it."""
+
+
+@dataclass(slots=True)
+class ModelClause:
+    """What is written behind MODEL; offsets are those in the query."""
+
+    start: int
+    names: list[ModelledName] = field(default_factory=list)
+    equations: dict[str, Sequence[Token]] = field(default_factory=dict)
+    """The right sides of declared attributes."""
+    bounds: dict[str, str] = field(default_factory=dict)
+    """Bounds of fitted attributes: ``0.5``, or ``1 %`` of each value."""
+    are_segments: bool = False
+    """Whether the rows are segments already."""
+    keys: list[tuple[str, int]] = field(default_factory=list)
+    """Columns of BY, each with its offset."""
+    time: tuple[str, int] | None = None
+    """The column of AT and its offset."""
+    horizon_us: int | None = None
+    max_gap_us: int | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+    """What is written in WITH (…)."""
+    places: dict[str, int] = field(default_factory=dict)
+    """Offsets of options, by their words."""
+
+    def equation(self, name: str, qualifiers: Sequence[str]) -> EquationText:
+        """Return the right side of an equation, as SQL that Spark reads.
+
+        ``A.v t`` is a product, and ``t^2`` a power; ``qualifiers``, names of the stream in lower
+        case, go.
+        """
+        tokens, made = self.equations[name], _Pieces()
+        at = 0
+        while at < len(tokens):
+            token, behind = tokens[at], tokens[at + 1 : at + 3]
+            kinds = [each.token_type for each in behind]
+            if token.text.lower() in qualifiers and kinds[:1] == [TokenType.DOT]:
+                at += 2
+                continue
+            is_time = token.text.upper() == TIME and token.token_type == TokenType.VAR
+            is_bare = is_time and not (at and tokens[at - 1].token_type == TokenType.DOT)
+            if is_bare and at and _ends_operand(tokens[at - 1]):
+                made.add("*", token.start)
+            if is_bare and kinds == [TokenType.CARET, TokenType.NUMBER]:
+                made.add(f"pow(t, {behind[1].text})", token.start)
+                at += 3
+                continue
+            made.add(_written(token), token.start)
+            at += 1
+        return EquationText(made.text, tuple(made.places))
+
+
+class _Pieces:
+    def __init__(self) -> None:
+        self.text = ""
+        self.places: list[tuple[int, int]] = []
+
+    def add(self, text: str, start: int) -> None:
+        is_tight = text in {".", ",", ")", "(", "["} or self.text.endswith((".", "(", "["))
+        self.text += "" if not self.text or is_tight else " "
+        self.places.append((len(self.text), start))
+        self.text += text
+
+
+@dataclass(slots=True)
+class Outputs:
+    """What is said at the end of a query of models; offsets are those in the query."""
+
+    every_us: int | None = None
+    """The distance of the ticks at which there are results; None if it is not said."""
+    is_changes: bool = False
+    bounds: dict[str, str] = field(default_factory=dict)
+    """Bounds of results as of ``ModelClause``, by attribute; ``""`` is of all of them."""
+    is_exact: bool = False
+    places: dict[str, int] = field(default_factory=dict)
+    """Offsets by their words."""
+
+
+def begins_model(token: Token, behind: Token) -> bool:
+    """Return whether a word behind a stream is MODEL, and not an alias of that name."""
+    is_word = token.token_type == TokenType.VAR and token.text.upper() == "MODEL"
+    return is_word and _begins_operand(behind)
+
+
+def begins_output(token: Token, behind: Token) -> bool:
+    """Return whether a word begins what is said of results."""
+    word = token.text.upper() if token.token_type == TokenType.VAR else ""
+    return word in _OUTPUTS or (word == "SAMPLE" and behind.text.upper() == "EVERY")
+
+
+def _begins_operand(token: Token) -> bool:
+    if not token or token.token_type in _ENDS:
+        return False
+    others = {TokenType.L_PAREN, TokenType.NUMBER, TokenType.STRING, TokenType.EQ}
+    return _is_name(token) or token.token_type in others
+
+
+def _is_name(token: Token) -> bool:
+    is_bare = token.text.isidentifier() and token.token_type != TokenType.STRING
+    return is_bare or token.token_type == TokenType.IDENTIFIER
+
+
+def _ends_operand(token: Token) -> bool:
+    kind = token.token_type
+    return kind in {TokenType.NUMBER, TokenType.R_PAREN, TokenType.IDENTIFIER, TokenType.VAR} or (
+        kind not in _ENDS and token.text.isidentifier()
+    )
+
+
+def _written(token: Token) -> str:
+    """Return a token as it may stand in SQL."""
+    if token.token_type == TokenType.STRING:
+        return "'" + token.text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    if token.token_type == TokenType.IDENTIFIER:
+        return "`" + token.text.replace("`", "``") + "`"
+    return token.text
+
+
+class ModelParser(WindowParser):
+    """Reads the clauses from tokens that follow each other, as many as there are."""
+
+    @classmethod
+    def begun(cls, text: str, tokens: Sequence[Token]) -> ModelParser:
+        """Return the parser before the first of the tokens."""
+        made = cls(dialect=SparkText())
+        made.reset()
+        made.sql, made._end, made._where = text, len(text), "MODEL"
+        made._chunks = [list(tokens)]
+        made._advance_chunk()
+        return made
+
+    @property
+    def n_read(self) -> int:
+        """How many tokens were read."""
+        n: int = self._index
+        return n
+
+    # -- MODEL ------------------------------------------------------------------------------------
+
+    def model(self) -> ModelClause:
+        """Read what stands from MODEL on.
+
+        Raises:
+            QueryError: it is none of the forms; the message shows where.
+        """
+        made = ModelClause(self._offset)
+        self._advance()
+        if self._are_segments():
+            self._advance()
+            made.are_segments = True
+            while self._option(made):
+                pass
+            return made
+        opening = self._curr if self._match(TokenType.L_PAREN) else None
+        while not made.names or self._goes_on(is_inside=opening is not None):
+            self._attribute(made, is_inside=opening is not None)
+        if opening is not None and not self._match(TokenType.R_PAREN):
+            self._refuse_next("the attributes of MODEL ( … need a closing parenthesis")
+        while self._option(made):
+            pass
+        if made.equations and made.bounds:
+            message = "attributes are declared (x = …) or fitted (x WITHIN …), not both in one"
+            self._refuse(f"{message} clause; write two, and join them", made.start)
+        return made
+
+    def _are_segments(self) -> bool:
+        word, behind = self._curr, self._next
+        is_left = bool(behind) and behind.token_type in {TokenType.EQ, TokenType.DOT}
+        is_left |= bool(behind) and behind.text.upper() == "WITHIN"
+        return bool(word) and word.text.upper() == "SEGMENTS" and not is_left
+
+    def _goes_on(self, *, is_inside: bool) -> bool:
+        """Step over a comma if another attribute follows it."""
+        if not self._curr or self._curr.token_type != TokenType.COMMA:
+            return False
+        tokens = self._tokens[self._index + 1 : self._index + 5]
+        kinds = [each.token_type for each in tokens]
+        name = 2 if kinds[1:2] == [TokenType.DOT] else 0
+        behind = tokens[name + 1] if len(tokens) > name + 1 else None
+        says = behind is not None and (
+            behind.token_type == TokenType.EQ or behind.text.upper() == "WITHIN"
+        )
+        if not says and not is_inside:
+            return False
+        self._advance()
+        return True
+
+    def _attribute(self, made: ModelClause, *, is_inside: bool) -> None:
+        start, name = self._offset, self._name(f"MODEL needs an attribute, such as {_FORMS}")
+        qualifier = ""
+        if self._match(TokenType.DOT):
+            qualifier, name = name, self._name("MODEL needs an attribute behind the point")
+        if name.lower() in (each.name.lower() for each in made.names):
+            self._refuse(f"{name!r} is modelled twice", start)
+        if self._match(TokenType.EQ):
+            made.equations[name] = self._equation(name, is_inside=is_inside)
+        elif self._match_text_seq("WITHIN"):
+            made.bounds[name] = self._bound()
+        else:
+            message = f"{name!r} needs its equation or its bound: {_FORMS}"
+            self._refuse_next(message)
+        made.names.append(ModelledName(name, start, qualifier))
+
+    def _equation(self, name: str, *, is_inside: bool) -> list[Token]:
+        found: list[Token] = []
+        depth = 0
+        while self._curr and not (depth == 0 and self._ends_equation(is_inside=is_inside)):
+            depth += _DEPTHS.get(self._curr.token_type, 0)
+            found.append(self._curr)
+            self._advance()
+        if not found:
+            self._refuse_next(f"the equation of {name!r} is missing, such as x = x + vx * t")
+        return found
+
+    def _ends_equation(self, *, is_inside: bool) -> bool:
+        token, behind = self._curr, self._next
+        word = token.text.upper()
+        if token.token_type in {TokenType.R_PAREN, TokenType.COMMA}:
+            return True
+        if token.token_type == TokenType.L_BRACKET:
+            return bool(behind) and behind.text.upper() in _WINDOWS
+        if is_inside:
+            return False
+        is_call = bool(behind) and behind.token_type == TokenType.L_PAREN
+        if token.token_type == TokenType.WITH or (word == "MAX" and behind.text.upper() == "GAP"):
+            return True
+        if token.token_type == TokenType.VAR and (word in _OPTIONS or begins_output(token, behind)):
+            return not is_call
+        return token.token_type in _ENDS and not is_call
+
+    def _bound(self) -> str:
+        start = self._offset
+        if self._curr and self._curr.token_type == TokenType.DASH:
+            self._refuse("a bound is 0 or more", start)
+        number = self._number("WITHIN needs a number, such as WITHIN 0.5 or WITHIN 1 %")
+        return f"{number} %" if self._match(TokenType.MOD) else number
+
+    def _option(self, made: ModelClause) -> bool:
+        start = self._offset
+        if self._match_text_seq("BY"):
+            self._once(made.places, "BY", start)
+            while not made.keys or self._another_key():
+                at = self._offset
+                made.keys.append((self._name("BY needs the columns that say the entity"), at))
+        elif self._match_text_seq("AT"):
+            self._once(made.places, "AT", start)
+            at = self._offset
+            made.time = self._name("AT needs the column of the time"), at
+        elif self._match_text_seq("HORIZON"):
+            self._once(made.places, "HORIZON", start)
+            made.horizon_us = self._positive("HORIZON", "2 MINUTES")
+        elif self._match_text_seq("MAX", "GAP"):
+            self._once(made.places, "MAX GAP", start)
+            made.max_gap_us = self._positive("MAX GAP", "10 MINUTES")
+        elif self._match(TokenType.WITH):
+            self._once(made.places, "WITH", start)
+            made.options = self._written_options()
+        else:
+            return False
+        return True
+
+    def _another_key(self) -> bool:
+        """Step over a comma if a key follows it, and not another stream with its MODEL."""
+        if not self._curr or self._curr.token_type != TokenType.COMMA:
+            return False
+        behind = self._tokens[self._index + 2 : self._index + 4]
+        is_stream = any(each.text.upper() in {"MODEL", "AS"} for each in behind)
+        is_stream |= self._next.token_type == TokenType.L_PAREN
+        if not is_stream:
+            self._advance()
+        return not is_stream
+
+    def _written_options(self) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        if not self._match(TokenType.L_PAREN):
+            self._refuse_next("WITH needs options in parentheses, such as WITH (degree = 1)")
+        while not found or self._match(TokenType.COMMA):
+            start, name = self._offset, self._name("an option needs a name, such as degree = 1")
+            if name.lower() in found:
+                self._refuse(f"option {name!r} is said twice", start)
+            if not self._match(TokenType.EQ):
+                self._refuse_next(f"option {name!r} needs a value, such as degree = 1")
+            found[name.lower()] = self._value(name)
+        if not self._match(TokenType.R_PAREN):
+            self._refuse_next("WITH ( … needs a closing parenthesis")
+        return found
+
+    def _value(self, name: str) -> Any:
+        if self._match(TokenType.STRING):
+            return self._prev.text
+        number = self._number(f"option {name!r} needs a number, or a text in quotes")
+        return int(number) if number.isdecimal() else float(number)
+
+    # -- what is said of results ------------------------------------------------------------------
+
+    def outputs(self) -> Outputs:
+        """Read what is said of results.
+
+        Raises:
+            QueryError: it is said twice, or cannot be read; the message shows where.
+        """
+        made = Outputs()
+        self._where = "the results"
+        while self._curr and self._output(made):
+            pass
+        return made
+
+    def _output(self, made: Outputs) -> bool:
+        start = self._offset
+        if self._match_text_seq("SAMPLE", "EVERY"):
+            self._once(made.places, "SAMPLE", start, "CHANGES")
+            made.every_us = self._positive("SAMPLE EVERY", "10 SECONDS")
+        elif self._match_text_seq("CHANGES"):
+            self._once(made.places, "CHANGES", start, "SAMPLE")
+            self._match_text_seq("ONLY")
+            made.is_changes = True
+        elif self._match_text_seq("EXACT"):
+            self._once(made.places, "EXACT", start)
+            made.is_exact = True
+        elif self._match_text_seq("WITHIN"):
+            self._once(made.places, "WITHIN", start, "PRECISION")
+            made.bounds[""] = self._bound()
+        elif self._match_text_seq("PRECISION"):
+            self._once(made.places, "PRECISION", start, "WITHIN")
+            while not made.bounds or self._match(TokenType.COMMA):
+                self._precision(made)
+        else:
+            return False
+        return True
+
+    def _precision(self, made: Outputs) -> None:
+        needs = "PRECISION needs attributes and bounds, such as PRECISION x WITHIN 0.5"
+        start, name = self._offset, self._name(needs)
+        if not self._match_text_seq("WITHIN"):
+            self._refuse_next(needs)
+        if name in made.bounds:
+            self._refuse(f"{name!r} has two bounds", start)
+        made.bounds[name] = self._bound()
+        made.places[f"PRECISION {name}"] = start
+
+    # -- parts ------------------------------------------------------------------------------------
+
+    def _name(self, needs: str) -> str:
+        token: Token = self._curr
+        if not token or not _is_name(token) or token.token_type in _ENDS:
+            self._refuse_next(needs)
+        self._advance()
+        return token.text
+
+    def _once(self, places: dict[str, int], word: str, start: int, other: str = "") -> None:
+        """Note where a word stands; refuse it a second time, or beside another one."""
+        if word in places:
+            self._refuse(f"{word} is said twice", start)
+        if other in places:
+            self._refuse(f"{word} and {other} say two things of the same; write one", start)
+        places[word] = start
+
+
+def models_behind(source: Any) -> list[ModelClause]:
+    """Return the clauses that stand behind the name and behind the alias of a source of FROM."""
+    alias = source.args.get("alias")
+    nodes = [source, *([] if alias is None else [alias])]
+    return [each.meta[MODEL] for each in nodes if MODEL in each.meta]

@@ -1,0 +1,119 @@
+"""What a caller gives to segments, read and checked: attributes, sides, conditions on both."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from eddyline.errors import NotSupportedError, OptionError, QueryError
+from eddyline.models import steps
+from eddyline.models.condition_text import read_condition
+from eddyline.registry import checked_text, unknown
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from eddyline.models.conditions import Condition
+    from eddyline.spark.models.graphs import Graph
+
+SPLITS = ("equal", "gradient")
+"""How an error is shared by what a value is computed of."""
+
+
+def check_attribute(name: str, keys: Sequence[str]) -> None:
+    """Check the name of an attribute.
+
+    Raises:
+        OptionError: it is that of a key, or of a column that results have.
+    """
+    taken = [*keys, steps.TIME, steps.SINCE, steps.UNTIL]
+    if name in taken:
+        msg = f"an attribute is called {name!r}, which results have beside it; give it another name"
+        raise OptionError(msg, name=name)
+
+
+def read_pair(names: Sequence[str]) -> tuple[str, str]:
+    """Return the names of two sides.
+
+    Raises:
+        OptionError: they are not two words that differ.
+    """
+    if isinstance(names, str) or len(names) != 2 or names[0] == names[1]:
+        msg = f"names are two that differ, such as ('left', 'right'), got {names!r:.60}"
+        raise OptionError(msg, names=names)
+    for each in names:
+        if not checked_text("name of a side", each).isidentifier():
+            msg = f"the name of a side is a word, such as 'left', got {each!r}"
+            raise OptionError(msg, names=names)
+    return names[0], names[1]
+
+
+def read_split(given: str) -> bool:
+    """Return whether shares of an error are by how fast inputs change.
+
+    Raises:
+        OptionError: it is no way to share.
+    """
+    if given not in SPLITS:
+        raise OptionError(unknown("split", str(given), SPLITS), split=given)
+    return given == "gradient"
+
+
+def attribute_of(graph: Graph, name: str) -> str:
+    """Return the attribute that a name says; case does not matter.
+
+    Raises:
+        QueryError: there is none.
+    """
+    attributes = graph.shape.attributes
+    known = {each.lower(): each for each in attributes}
+    if checked_text("attribute", name).lower() not in known:
+        raise QueryError(unknown("modelled attribute", name, attributes), name=name)
+    return known[name.lower()]
+
+
+def read_on(
+    text: str | None, sides: tuple[Graph, Graph], names: tuple[str, str]
+) -> Condition | None:
+    """Return the condition on the attributes of two sides, which are called ``left.x``.
+
+    Raises:
+        QueryError: it cannot be read, or names what there is not.
+        NotSupportedError: no comparison of polynomials says the same.
+    """
+    known = [
+        f"{name}.{each}"
+        for name, side in zip(names, sides, strict=True)
+        for each in side.shape.attributes
+    ]
+    return None if text is None else read_condition(checked_text("condition", text), known)
+
+
+def check_same(one: Graph, other: Graph, what: str) -> None:
+    """Check that two are segments of the same kind of entities.
+
+    Raises:
+        QueryError: keys and times differ.
+    """
+    mine, its = one.types, other.types
+    if mine != its:
+        msg = (
+            f"{what} takes segments whose keys and times have the same names and types; got "
+            f"{_said(mine)} and {_said(its)}"
+        )
+        raise QueryError(msg)
+
+
+def check_batch(graph: Graph, what: str) -> None:
+    """Refuse what cannot be told of a stream as it goes on.
+
+    Raises:
+        NotSupportedError: a source is a stream.
+    """
+    if graph.is_streaming:
+        msg = f"{what} are computed of batch DataFrames; inside foreachBatch each batch is one"
+        raise NotSupportedError(msg)
+
+
+def _said(types: Sequence[tuple[str, str]]) -> str:
+    """Return columns and their types in words."""
+    return ", ".join(f"{name} {kind}" for name, kind in types)

@@ -1,0 +1,293 @@
+"""Graphs over segments of DataFrames, and how near models have to be for what is asked of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property, reduce
+from typing import TYPE_CHECKING, ClassVar
+
+from eddyline.errors import NotSupportedError, OptionError
+from eddyline.models import graph
+from eddyline.models.fitted import Fit
+from eddyline.models.inversion import NEEDS
+from eddyline.models.pairs import DifferentEntities
+from eddyline.models.precision import required
+from eddyline.models.steps import Project, Shape, Within
+from eddyline.spark.models import laying
+from eddyline.spark.models.laying import Source
+from eddyline.spark.models.measuring import ranges_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import DataType, StructField
+
+    from eddyline.models.conditions import Condition
+    from eddyline.models.precision import Precision, Values
+    from eddyline.models.steps import Step
+    from eddyline.models.window_steps import Envelope
+
+WIDER = 0.25
+"""By what share of their ends ranges of values are taken to be wider than those of the rows:
+models leave these a little."""
+
+
+@dataclass(frozen=True, eq=False)
+class Crossing:
+    """Segments that are made of those of several entities, in tasks of their own."""
+
+    parts: tuple[Graph, ...]
+    """What is paired, one or two, or of which the extreme is taken."""
+    step: DifferentEntities | Envelope
+    conditions: tuple[str, ...] = ()
+    """On the keys of what comes out, as SQL."""
+    maker: ClassVar[None] = None
+    is_streaming: ClassVar[bool] = False
+
+    @property
+    def sides(self) -> tuple[Graph, Graph]:
+        """The left and the right part of pairs."""
+        return self.parts[0], self.parts[-1]
+
+    @property
+    def shape(self) -> Shape:
+        """Which columns come out."""
+        if isinstance(self.step, DifferentEntities):
+            return self.step.shape(*(each.shape for each in self.sides))
+        return self.step.shape(self.parts[0].shape)
+
+    @property
+    def time_type(self) -> DataType:
+        """The type of timestamps."""
+        return self.parts[0].sources[0].time_type
+
+    @property
+    def key_fields(self) -> list[StructField]:
+        """Name and type of each key."""
+        if isinstance(self.step, DifferentEntities):
+            return laying.fields_of_pairs(self.step.names, [each.sources[0] for each in self.sides])
+        own = self.parts[0].sources[0].key_fields
+        return [each for each in own if each.name in self.step.by]
+
+    def where(self, text: str) -> Crossing:
+        """Return the segments of the entities on whose keys a condition is true."""
+        return replace(self, conditions=(*self.conditions, text))
+
+    @cached_property
+    def df(self) -> DataFrame:
+        """The segments as rows."""
+        given = [each.laid for each in self.parts]
+        if isinstance(self.step, DifferentEntities):
+            found = laying.paired(given[0], given[1] if len(given) > 1 else None, self.step)
+        else:
+            found = laying.envelope(given[0], self.step)
+        return reduce(lambda df, text: df.where(text), self.conditions, found)
+
+    @property
+    def segments(self) -> DataFrame:
+        """The same."""
+        return self.df
+
+    def node(self, parts: Sequence[graph.Node]) -> graph.Node:
+        """Return what is done here with parts, as a part of one graph."""
+        if isinstance(self.step, DifferentEntities):
+            return graph.OtherEntities(parts[0], parts[-1], self.step)
+        return graph.Unary(self.step, parts[0])
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """What is done with sources, whose keys have the same names and types."""
+
+    sources: tuple[Source | Crossing, ...]
+    node: graph.Node
+
+    @classmethod
+    def of(cls, source: Source) -> Graph:
+        """Return the segments of a source as they are."""
+        return cls((source,), graph.Input(0, source.shape))
+
+    @property
+    def shape(self) -> Shape:
+        """Which columns come out."""
+        return self.node.shape
+
+    @property
+    def types(self) -> list[tuple[str, str]]:
+        """Name and type of keys, and of what says the time."""
+        source = self.sources[0]
+        keys = [(each.name, each.dataType.simpleString()) for each in source.key_fields]
+        return [*keys, ("lo", source.time_type.simpleString())]
+
+    @property
+    def is_streaming(self) -> bool:
+        """Whether a source is a stream."""
+        return any(each.is_streaming for each in self.sources)
+
+    @property
+    def df(self) -> DataFrame:
+        """What comes out.
+
+        Raises:
+            NotSupportedError: of a stream; it has state, which only a query keeps.
+        """
+        if self.is_streaming:
+            msg = "segments of a stream are a query: segments.query().start(…)"
+            raise NotSupportedError(msg)
+        found = precise(self)
+        return laying.laid(found.sources, found.node)
+
+    @property
+    def laid(self) -> Source:
+        """The segments that come out, as a source."""
+        return Source(self.df, self.shape)
+
+    def then(self, step: Step) -> Graph:
+        """Return the graph with one more step."""
+        return replace(self, node=graph.Unary(step, self.node))
+
+    def onto(self, *attributes: str) -> Graph:
+        """Return the graph with some of its attributes."""
+        is_same = attributes == self.shape.attributes
+        return self if is_same else self.then(Project.onto(*attributes))
+
+    def of_entities(self, condition: str) -> Graph:
+        """Return the graph over the entities on whose keys a condition is true."""
+        return replace(self, sources=tuple(each.where(condition) for each in self.sources))
+
+    def with_same(
+        self, other: Graph, names: tuple[str, str], condition: Condition | None, text: str | None
+    ) -> Graph:
+        """Return a join of the same entities; see ``graph.SameEntity``."""
+        sources = list(dict.fromkeys([*self.sources, *other.sources]))
+        inputs = {each: graph.Input(at, each.shape) for at, each in enumerate(sources)}
+        left, right = (
+            graph.with_inputs(each.node, [inputs[source] for source in each.sources])
+            for each in (self, other)
+        )
+        return Graph(tuple(sources), graph.SameEntity(left, right, names, condition, text))
+
+    def with_others(self, other: Graph | None, step: DifferentEntities) -> Graph:
+        """Return pairs of different entities; see ``laying.paired``."""
+        crossing = Crossing((self,) if other is None else (self, other), step)
+        return Graph((crossing,), graph.Input(0, crossing.shape))
+
+    def over_entities(self, step: Envelope) -> Graph:
+        """Return the least or greatest value of entities."""
+        crossing = Crossing((self,), step)
+        return Graph((crossing,), graph.Input(0, crossing.shape))
+
+    def __str__(self) -> str:
+        roots, node = whole(self)
+        said = [str(each.maker or "read") for each in roots]
+        said += [str(each) for each in graph.parts(node) if not isinstance(each, graph.Input)]
+        return "; ".join(said)
+
+
+def whole(given: Graph) -> tuple[list[Source], graph.Node]:
+    """Return a graph with its crossings as parts of it, over the sources of all."""
+    roots: list[Source] = []
+
+    def inlined(each: Graph) -> graph.Node:
+        return graph.with_inputs(each.node, [node_of(source) for source in each.sources])
+
+    def node_of(source: Source | Crossing) -> graph.Node:
+        if isinstance(source, Crossing):
+            return source.node([inlined(part) for part in source.parts])
+        if source not in roots:
+            roots.append(source)
+        return graph.Input(roots.index(source), source.shape)
+
+    node = inlined(given)
+    return roots, node
+
+
+def precise(given: Graph, *, measures: bool = True) -> Graph:
+    """Return a graph whose models are as near to rows as all that is asked of it needs.
+
+    Args:
+        given: the graph.
+        measures: whether ranges of values may be read from the rows, where bounds depend on them.
+
+    Raises:
+        OptionError: no bounds of models are enough, or nothing says how near they have to be; the
+            fact ``ranges`` says that ranges of values would help.
+    """
+    roots, node = whole(given)
+    is_asked = any(
+        isinstance(each, graph.Unary)
+        and isinstance(each.step, Within)
+        and each.step.any_values is None
+        for each in graph.parts(node)
+    )
+    if not is_asked and not any(isinstance(each.maker, Fit) and each.maker.unbounded
+                                for each in roots):  # fmt: skip
+        return given
+    try:
+        return _with_bounds(given, roots, required(node), {})
+    except OptionError as error:
+        if NEEDS not in error.facts or not measures:
+            raise
+    values = {
+        at: {name: each.widened(WIDER) for name, each in ranges_of(root).items()}
+        for at, root in enumerate(roots)
+        if root.maker is not None
+    }
+    return _with_bounds(given, roots, required(node, values), values)
+
+
+def checked(given: Graph) -> Graph:
+    """Return a graph of which bounds are asked, if there are bounds of models that are enough.
+
+    Raises:
+        OptionError: there are none, whatever values are; or it is a stream, and they depend on how
+            large values are.
+    """
+    try:
+        precise(given, measures=False)
+    except OptionError as error:
+        if NEEDS not in error.facts or given.is_streaming:
+            raise
+    return given
+
+
+def told(given: Graph) -> str:
+    """Return what a graph does, with the bounds of its models as far as no row has to be read."""
+    try:
+        return str(precise(given, measures=False))
+    except OptionError:
+        return str(given)
+
+
+def _with_bounds(given: Graph, roots: Sequence[Source], found: Precision, values: Values) -> Graph:
+    made: dict[Source, Source] = {}
+    for at, root in enumerate(roots):
+        bounds, known = found.bounds.get(at, {}), {**values.get(at, {})}
+        if root.maker is None:
+            if bounds:
+                name, bound = next(iter(bounds.items()))
+                msg = (
+                    f"{name!r} would have to be within {bound}, but segments that are read or "
+                    "persisted stay as near to rows as they were fitted: their errors say how near "
+                    "results are; ask within of el.models.fit(df, …), or fit with lesser bounds"
+                )
+                raise OptionError(msg, attribute=name, bound=str(bound))
+            continue
+        maker = root.maker.near_enough(bounds, found.reads.get(at, set()), known)
+        shape = Shape(root.shape.keys, tuple(maker.columns))
+        made[root] = replace(root, maker=maker, shape=shape)
+    return _rebuilt(given, made, found)
+
+
+def _rebuilt(given: Graph, made: dict[Source, Source], found: Precision) -> Graph:
+    """Return a graph over other sources, in which every ``Within`` is put in force."""
+
+    def source_of(each: Source | Crossing) -> Source | Crossing:
+        if isinstance(each, Crossing):
+            return replace(each, parts=tuple(_rebuilt(part, made, found) for part in each.parts))
+        return made.get(each, each)
+
+    sources = tuple(source_of(each) for each in given.sources)
+    inputs = [graph.Input(at, each.shape) for at, each in enumerate(sources)]
+    return Graph(sources, graph.with_inputs(given.node, inputs, found.put_in))

@@ -1,0 +1,210 @@
+"""``MODEL`` in SQL on Spark: a recipe of calls becomes steps over streams, or rows of tables."""
+
+from __future__ import annotations
+
+import hashlib
+from contextlib import contextmanager
+from dataclasses import fields
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F
+
+from eddyline.errors import EddylineError, NotSupportedError
+from eddyline.models.sql.reader import read_model_query
+from eddyline.models.sql.recipe import Made, made_in
+from eddyline.options import FilterOptions
+from eddyline.query.predicates import SqlPredicate
+from eddyline.query.select.names import identifier
+from eddyline.query.steps import RESULT, FilterStep, ProjectStep, ReadStep, inlined
+from eddyline.spark.analysis import column_types
+from eddyline.spark.filters.conjunction import all_of
+from eddyline.spark.models.fitting import declare, fit, read
+from eddyline.spark.models.frame import Segments
+from eddyline.spark.models.queries import INPUT
+from eddyline.spark.relation import Relation
+from eddyline.sql.parsing import at, place
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from pyspark.sql import DataFrame
+
+    from eddyline.models.sql.recipe import Call, ModelQuery, Node
+    from eddyline.query.steps import Step
+    from eddyline.spark.catalog import Catalog
+    from eddyline.spark.query import Query
+
+
+def model_steps(
+    text: str, known: Catalog, options: Mapping[str, Any]
+) -> tuple[str, list[Step], dict[str, Relation]]:
+    """Return what a query of models does.
+
+    Args:
+        text: the query.
+        known: streams, tables and functions by name.
+        options: of the query, for predicates on rows of tables.
+
+    Returns:
+        The name of its first stream or table, its steps, and tables that they read besides those
+        that are known: over tables, what models give is one, computed when it is read.
+
+    Raises:
+        QueryError: it cannot be understood; the message shows where.
+        NotSupportedError: it asks for what models do not answer, of streams or at all.
+        OptionError: a bound or an option that is none, or a stream's models without MAX GAP.
+    """
+    return _Planned(text, known, options).steps()
+
+
+class _Planned:
+    def __init__(self, text: str, known: Catalog, options: Mapping[str, Any]) -> None:
+        self._text, self._known, self._options = text, known, options
+        columns = {name: column_types(each.df) for name, each in known.relations.items()}
+        columns |= {name: made.columns for name, made in known.results.items()}
+        names = {name: list(each) for name, each in columns.items()}
+        self._query: ModelQuery = read_model_query(text, names, known.times, known.functions)
+        self._sources: list[tuple[Made, Any]] = []
+        """What segments are made of, and the segments of each."""
+
+    def steps(self) -> tuple[str, list[Step], dict[str, Relation]]:
+        """Return the stem of the query's name, its steps, and other relations."""
+        mades = [*made_in(self._query.node)]
+        are_streams = {self._is_stream(each.stream) for each in mades}
+        if len(are_streams) > 1:
+            message = "models of a stream and of a table in one query are not supported"
+            raise self._at(NotSupportedError(message), mades[-1].start)
+        stem = mades[0].stream
+        if are_streams.pop():
+            return stem, [*self._of_stream(), *self._after(stem)], {}
+        plain = " ".join(self._text.split()).encode()
+        name = f"models of {stem} {hashlib.blake2b(plain, digest_size=3).hexdigest()}"
+        found = self._built(self._query.node)
+        rows = found.to_df() if isinstance(found, Segments) else found
+        first = ReadStep(name, _models_of(stem))
+        return stem, [first, *self._after(stem)], {name: Relation(rows)}
+
+    def _after(self, stem: str) -> list[Step]:
+        """Return what is done with the rows of results."""
+        name, query = _models_of(stem), self._query
+        kept = [FilterStep(name, tuple(map(SqlPredicate, query.having)))] if query.having else []
+        return [*kept, ProjectStep(name, query.projections, RESULT)]
+
+    # -- streams ----------------------------------------------------------------------------------
+
+    def _is_stream(self, name: str) -> bool:
+        made = self._known.results.get(name)
+        return name in self._known.streams if made is None else bool(made.streams)
+
+    def _of_stream(self) -> list[Step]:
+        """Return the steps that make the rows of results of a stream."""
+        found = self._built(self._query.node)
+        made, *others = (each for each, _ in self._sources)
+        if others:
+            message = (
+                "models of a stream are made once in a query, of rows that all sides take; the "
+                "sides of this one have other streams, other models or other conditions on rows"
+            )
+            raise self._at(NotSupportedError(message), others[0].start)
+        with self._placed(made.start, made.places):
+            query = found.query() if isinstance(found, Segments) else found
+        name = identifier(made.name)
+        result = self._known.results.get(made.stream)
+        steps: list[Step] = [ReadStep(made.stream, name)]
+        if result is not None:
+            steps = inlined(result.steps, name)
+        if made.predicates:
+            steps.append(FilterStep(name, made.predicates))
+        names = {INPUT: name, RESULT: _models_of(made.stream)}
+        return [*steps, *(each.renamed(lambda old: names[old]) for each in query.steps[1:])]
+
+    # -- segments ---------------------------------------------------------------------------------
+
+    def _built(self, node: Node) -> Any:
+        """Return segments, or rows, by the calls of a recipe."""
+        if isinstance(node, Made):
+            return self._source(node)
+        arguments = [self._value(each) for each in node.arguments]
+        named = {name: self._value(each) for name, each in node.named.items()}
+        of = self._built(node.of)
+        with self._placed(node.start):
+            return _called(of, node, arguments, named)
+
+    def _value(self, given: Any) -> Any:
+        is_node = isinstance(given, Made) or hasattr(given, "method")
+        return self._built(given) if is_node else given
+
+    def _source(self, made: Made) -> Segments:
+        """Return the segments of a source; of equal ones, the same."""
+        for each, segments in self._sources:
+            if each == made:
+                known: Segments = segments
+                return known
+        rows = self._rows(made)
+        with self._placed(made.start, made.places):
+            segments = self._made(made, rows)
+        self._sources.append((made, segments))
+        return segments
+
+    def _rows(self, made: Made) -> DataFrame:
+        """Return the rows of a source; those of a stream for analysis only."""
+        result, predicates = self._known.results.get(made.stream), made.predicates
+        if self._is_stream(made.stream):
+            if result is None:
+                return self._known.relations[made.stream].df
+            return _as_stream(result)
+        df = self._known.relations[made.stream].df if result is None else result.to_df()
+        known = {each.name for each in fields(FilterOptions)}
+        own = {name: each for name, each in self._options.items() if name in known}
+        return df.transform(all_of(*predicates, **own)) if predicates else df
+
+    @staticmethod
+    def _made(made: Made, rows: DataFrame) -> Segments:
+        if made.read:
+            return read(rows)
+        if made.equations:
+            horizon = timedelta(microseconds=made.horizon_us or 0)
+            model = dict(made.equations)
+            return declare(rows, key=made.keys, time=made.time, model=model, horizon=horizon)
+        gap = None if made.max_gap_us is None else timedelta(microseconds=made.max_gap_us)
+        within, options = dict(made.bounds), dict(made.options)
+        return fit(rows, key=made.keys, time=made.time, within=within, max_gap=gap, **options)
+
+    @contextmanager
+    def _placed(self, start: int, places: Mapping[str, int] | None = None) -> Iterator[None]:
+        """Let errors show the place in the query that they are about."""
+        try:
+            yield
+        except EddylineError as error:
+            named = str(error.facts.get("attribute", error.facts.get("name", "")))
+            raise self._at(error, (places or {}).get(named, start)) from error
+
+    def _at(self, error: EddylineError, start: int) -> EddylineError:
+        message = error.message.split(" (line ")[0]
+        facts = {**error.facts, **place(self._text, start)}
+        return type(error)(at(message, self._text, start), **facts)
+
+
+def _called(of: Any, node: Call, arguments: list[Any], named: dict[str, Any]) -> Any:
+    if not isinstance(of, Segments):
+        msg = f"{node.method} is of segments, and these are rows"
+        raise NotSupportedError(msg)
+    if node.method == "select":  # its names may be those of arguments
+        return of.select(*arguments, **named)
+    return getattr(of, node.method)(*arguments, **named)
+
+
+def _models_of(stream: str) -> str:
+    return f"models of {stream}"
+
+
+def _as_stream(result: Query) -> DataFrame:
+    """Return a stream with the columns of a query's results, for analysis."""
+    if result.shape.isStreaming:
+        return result.shape
+    source = next(each.df for each in result.relations.values() if each.df.isStreaming)
+    nothing = [
+        F.lit(None).cast(each.dataType).alias(each.name) for each in result.shape.schema.fields
+    ]
+    return source.select(*nothing)

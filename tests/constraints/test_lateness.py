@@ -1,0 +1,166 @@
+"""The learned lateness of a stream: the share that it holds, and what it never does."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eddyline.constraints.lateness import (
+    Disorder,
+    LatenessRule,
+    LearnedLateness,
+    bin_of,
+    changes,
+    top_of,
+)
+from eddyline.state.rows import ALWAYS, FOREVER
+
+BATCH_ROWS = 20_000
+ROWS_PER_INTERVAL = 2_000_000
+"""Rows of an interval of drift; of 99.99 % 200 may be late."""
+
+
+def disorder_of(starts, learned, latest):
+    """Return the disorder of a batch as a slow oracle counts it, row by row."""
+    low = ALWAYS if latest is None else max(learned.low, latest - learned.bound)
+    bins = {}
+    for span in (latest - starts[starts < latest]).tolist() if latest is not None else ():
+        bins[bin_of(span)] = bins.get(bin_of(span), 0) + 1
+    n_late = int((starts < low).sum())
+    return Disorder(starts.size, n_late, int(starts.min()), int(starts.max()), bins)
+
+
+def held_shares(scale_at, n_rows, *, share=0.9999, seed=0):
+    """Return the share of each interval that is held where disorder has a scale (µs) in time."""
+    rng = np.random.default_rng(seed)
+    learned, latest, shares, late = LearnedLateness(share), None, [], 0
+    for first in range(0, n_rows, BATCH_ROWS):
+        ages = rng.exponential(scale_at(first / n_rows), BATCH_ROWS).astype(np.int64)
+        starts = (first + np.arange(BATCH_ROWS)) * 100 - ages
+        batch = disorder_of(starts, learned, latest)
+        learned = learned.after(batch, latest)
+        latest = max(batch.latest, batch.latest if latest is None else latest)
+        late += batch.n_late
+        if (first + BATCH_ROWS) % ROWS_PER_INTERVAL == 0:
+            shares.append(1 - late / ROWS_PER_INTERVAL)
+            late = 0
+    return shares
+
+
+@pytest.mark.parametrize(
+    "scale_at",
+    [
+        lambda _: 2e6,
+        lambda at: 2e6 * (1 + 5 * at),
+        lambda at: 2e6 * (6 - 5 * at),
+        lambda at: 2e6 * (1.5 + np.sin(4 * np.pi * at)),
+    ],
+    ids=["steady", "growing", "shrinking", "waves"],
+)
+@pytest.mark.parametrize("seed", range(3))
+def test_the_stated_share_is_held_from_the_second_interval_of_a_drift_on(scale_at, seed):
+    shares = held_shares(scale_at, 5 * ROWS_PER_INTERVAL, seed=seed)
+    assert all(abs(each - 0.9999) <= 0.00005 for each in shares[1:]), shares
+
+
+def test_a_jump_is_followed_at_once_and_what_it_cost_is_made_up_for():
+    shares = held_shares(lambda at: 1e6 if at < 0.4 else 8e6, 5 * ROWS_PER_INTERVAL)
+    assert shares[2] < 0.9999, "the batch of the jump was late"
+    assert shares[3] == pytest.approx(0.9999, abs=0.00005)
+    assert shares[4] == pytest.approx(0.9999, abs=0.00005)
+
+
+def test_a_smaller_share_lets_more_rows_be_late():
+    (_, share) = held_shares(lambda _: 2e6, 2 * ROWS_PER_INTERVAL, share=0.99)
+    assert share == pytest.approx(0.99, abs=0.0005)
+
+
+def test_a_stream_in_order_needs_no_lateness():
+    learned, latest = LearnedLateness(0.999), None
+    for first in range(0, 1_000_000, 10_000):
+        starts = np.arange(first, first + 10_000)
+        learned = learned.after(disorder_of(starts, learned, latest), latest)
+        latest = int(starts.max())
+    assert learned.bound <= 10, "far less than a batch, and then nothing"
+    assert learned.n_late == 0
+    assert learned.held == 1
+
+
+def test_before_anything_is_known_no_row_is_late():
+    rule = LatenessRule({"s": 0}, {"s": 0.9999})
+    learned = rule.known({})
+    assert rule.streams(learned).low("s", {"s": 5_000_000}) < -(10**15)
+    seen = {"s": Disorder(10, 0, 2_000_000, 5_000_000)}
+    learned = rule.after(learned, seen, {})
+    assert rule.streams(learned).low("s", {"s": 5_000_000}) == 2_000_000, "as old as the first rows"
+
+
+def test_a_batch_without_rows_changes_nothing():
+    learned = LearnedLateness(0.999).after(Disorder(3, 0, 10, 20), None)
+    assert learned.after(Disorder(), 20) == learned
+
+
+def test_what_was_learned_for_another_share_goes_but_not_the_instant_that_is_passed():
+    before = LearnedLateness(0.99, bound=7, low=1_000, bins={3: 2.0}, n_rows=9)
+    found = LatenessRule({"s": 0}, {"s": 0.999}).known({"s": before})
+    assert found == {"s": LearnedLateness(0.999, low=1_000)}
+    assert LatenessRule({"s": 0}, {"s": 0.99}).known({"s": before}) == {"s": before}
+    assert LatenessRule({"s": 5}).known({"s": before}) == {}
+
+
+def test_bounds_that_change_by_much_are_told_once():
+    rule, latest = LatenessRule({"s": 0}, {"s": 0.9}), {}
+    learned, told = rule.known({}), []
+    for batch in [Disorder(2_000, 0, 0, 4_000_000)] * 30:
+        after = rule.after(learned, {"s": batch}, latest)
+        told += changes("clock", learned, after, len(told))
+        learned, latest = after, {"s": 4_000_000}
+    assert (told[0].event, told[0].before, told[0].after) == ("lateness", "s any", "s 4 s")
+    assert all(each.is_plan_change for each in told)
+    assert told[0].evidence == {"share": 0.9, "n_late": 0, "n_rows": 0}
+    assert 5 < len(told) < 15, "one for each quarter that the bound goes down"
+
+
+spans = st.integers(1, 2**50)
+
+
+@given(spans)
+def test_a_bin_holds_its_span_and_is_narrow(span):
+    top = top_of(bin_of(span))
+    assert span <= top <= 1.012 * span + 3
+
+
+batches = st.lists(
+    st.lists(st.integers(-2_000, 2_000), min_size=1, max_size=30), min_size=1, max_size=12
+)
+
+
+@given(batches, st.sampled_from([0.5, 0.9, 0.999]))
+def test_the_instant_that_is_passed_never_goes_back_and_state_reads_as_written(rows, share):
+    rule = LatenessRule({"s": 0}, {"s": share})
+    learned, latest, low = rule.known({}), {}, ALWAYS
+    for number, each in enumerate(rows):
+        starts = np.array(each, np.int64) + 500 * number
+        before = rule.streams(learned).low("s", latest)
+        assert before >= low
+        batch = disorder_of(starts, learned["s"], latest.get("s"))
+        assert batch.n_late == int((starts < before).sum())
+        after = {"s": max(batch.latest, latest.get("s", ALWAYS))}
+        low = rule.streams(learned).low("s", after)
+        assert low >= before
+        learned = rule.after(learned, {"s": batch}, latest)
+        assert 0 <= learned["s"].bound < FOREVER
+        latest = after
+        read = msgspec.json.decode(msgspec.json.encode(learned), type=dict[str, LearnedLateness])
+        assert read == learned
+
+
+@given(batches)
+def test_disorders_merge_to_that_of_all_rows(rows):
+    learned = LearnedLateness(0.9, bound=100)
+    parts = [disorder_of(np.array(each, np.int64), learned, 300) for each in rows]
+    whole = disorder_of(np.array([at for each in rows for at in each], np.int64), learned, 300)
+    assert parts[0].merge(*parts[1:]) == whole

@@ -1,0 +1,109 @@
+"""Queries of models: cases of ``models.txt``, and what holds of all of them."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eddyline.errors import NotSupportedError, QueryError
+from eddyline.models.sql.reader import asks_for_models, read_model_query
+from eddyline.models.sql.recipe import made_in
+from eddyline.query.predicates import predicate
+from eddyline.query.select.reader import read_query
+from tests.examples import examples
+from tests.query.select.cases import cases, parts_of
+
+COLUMNS = {
+    "s": ["ship", "flag", "ts", "x", "y", "vx", "vy"],
+    "v": ["fleet", "ship", "at", "lat", "lon"],
+    "trades": ["symbol", "time", "price"],
+    "A": ["ts", "x", "v"],
+    "B": ["ts", "v", "a"],
+    "kept": ["ship", "origin", "lo", "hi", "is_point", "tomb", "coef_x", "err_x"],
+}
+TIMES = {"s": "ts", "trades": "time", "A": "ts", "B": "ts", "kept": None, "v": None}
+often = predicate(lambda x: x, reads=["x"], name="often")
+
+
+def read(text):
+    assert asks_for_models(text)
+    return read_model_query(text, COLUMNS, TIMES, {"often": often})
+
+
+@pytest.mark.parametrize("case", cases("models.txt"), ids=str)
+def test_queries_of_models_are_read(case):
+    assert parts_of(read, case.query, case.kinds) == case.parts
+
+
+def test_a_word_called_model_is_an_alias_where_no_clause_follows():
+    for text in ("SELECT model.x FROM s model", "SELECT x FROM s MODEL WHERE x > 3"):
+        assert not asks_for_models(text)
+        columns = {"s": {"x": "double"}}
+        assert read_query(text, columns).inputs[0].name.lower() == "model"
+
+
+def test_the_reader_of_rows_refuses_models():
+    with pytest.raises(NotSupportedError, match="MODEL is read by the engine") as error:
+        read_query("SELECT x FROM s MODEL x WITHIN 1", {"s": {"x": "double"}})
+    assert error.value.facts["column"] == 17
+
+
+def test_sides_of_the_same_rows_are_equal_so_that_these_are_fitted_once():
+    one, other = made_in(
+        read(
+            "SELECT a.x FROM s MODEL x WITHIN 1 BY ship AS a JOIN s MODEL (x WITHIN 1) BY SHIP "
+            "AS b ON a.ship = b.ship WHERE a.x < b.x"
+        ).node
+    )
+    assert one == other
+    assert one.start < other.start
+
+
+def test_errors_of_equations_show_the_place_behind_products_that_are_not_written():
+    with pytest.raises(NotSupportedError, match="no polynomial of t") as error:
+        read("SELECT x FROM A MODEL A.x = A.x + A.v t^2 +\n sin(t) HORIZON 1 SECOND")
+    assert (error.value.facts["line"], error.value.facts["column"]) == (2, 6)
+
+
+WHOLE = (
+    "SELECT p.a , p.ship , p.z - 2 * p.z AS w FROM ( SELECT l.ship , l.m AS a , r.x + l.m AS z "
+    "FROM ( SELECT ship , avg ( x ) AS m FROM s MODEL x WITHIN 0.5 , y WITHIN 1 % MAX GAP 10 "
+    "MINUTES BY ship WITH ( degree = 1 ) [ RANGE 10 MINUTES SLIDE 1 MINUTE ] WHERE flag = 'x' "
+    "GROUP BY ship HAVING avg ( x ) > 3 ) AS l JOIN s AS r MODEL ( x = x + vx * t ) HORIZON 2 "
+    "MINUTES BY ship ON l.ship = r.ship AND l.m < r.x WHERE r.flag <> 'y' ) AS p WHERE "
+    "p.z BETWEEN 1 AND 5 AND p.ship > 3 SAMPLE EVERY 10 SECONDS"
+)
+WORDS = WHOLE.split()
+
+
+def test_the_whole_of_what_is_broken_below_is_read():
+    query = read(" ".join(WORDS))
+    assert [each.method for each in _calls(query.node)] == [
+        "select", "avg", "where", "join", "select", "where", "select", "sample",
+    ]  # fmt: skip
+
+
+def _calls(node):
+    return [*_calls(node.of), node] if hasattr(node, "method") else []
+
+
+@examples(400)
+@given(
+    dropped=st.lists(st.integers(0, len(WORDS) - 1), max_size=4, unique=True),
+    added=st.lists(st.sampled_from(WORDS), max_size=3),
+    place=st.integers(0, len(WORDS)),
+)
+def test_whatever_is_wrong_is_a_query_error(dropped, added, place):
+    kept = [word for number, word in enumerate(WORDS) if number not in dropped]
+    text = " ".join([*kept[:place], *added, *kept[place:]])
+    said = ""
+    try:
+        made = read_model_query(text, COLUMNS, TIMES, {"often": often})
+    except QueryError as error:
+        said = error.message
+    if said:
+        assert said.splitlines()[-1].strip() == "^"
+        assert re.search(r"\(line 1, column \d+\)", said)
+    else:
+        assert made.projections
