@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import fs
 
@@ -23,6 +23,7 @@ from eddyline.models.rows import keyed, unified
 from eddyline.models.streaming import BucketState, StreamInput, StreamPlan
 from eddyline.models.window_steps import Extremum, Integral
 from eddyline.state.place import StatePlace
+from tests.examples import examples
 
 SECOND = 1_000_000
 SHAPE = steps.Shape(("k",), ("x", "y"))
@@ -180,7 +181,7 @@ def at_once(table, maker, node):
     return [steps.result_table(found, "UTC")]
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @pytest.mark.parametrize("name", NODES)
 @pytest.mark.parametrize("maker", [FIT, DECLARED, DOOR], ids=["fit", "declared", "door"])
 @given(
