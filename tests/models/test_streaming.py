@@ -217,7 +217,7 @@ TOGETHER = {
 MAKERS = {"fit": FIT, "declared": DECLARED}
 
 
-@settings(deadline=None, max_examples=25)
+@examples(25)
 @pytest.mark.parametrize("name", TOGETHER)
 @pytest.mark.parametrize("makers", [("fit", "declared"), ("declared", "fit"), ("fit", "static")])
 @given(
